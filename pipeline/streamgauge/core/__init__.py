@@ -1,0 +1,12 @@
+"""The pure core: captured reads in, records out.
+
+No clock, no I/O, no logging, no asyncio: times arrive inside the data. `tests/architecture` holds that line.
+
+    segments.py   what a tap captured: the format between taps and assembler
+    sse.py body.py   bytes -> events
+    masking.py    events -> events without their text
+    dialects/     one file a wire format
+    stream.py     one stream: segments -> state -> record
+    assembler.py  many streams: bundles -> finished records
+    record.py     the record as the core makes it
+"""

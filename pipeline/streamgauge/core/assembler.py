@@ -1,0 +1,264 @@
+"""Many streams: a partition's bundles in, finished records out. Pure: the same log gives the same records, byte for byte.
+
+Open streams lie in 64 buckets, by bits of their id. Each bucket, and the one entry for producers, can be dumped and
+loaded by itself, and says up to which offset it speaks: what lies at or below that is skipped, so a replay of part of
+the log after a crash changes nothing.
+
+    a segment of an open stream     below the next number: a duplicate; above: it waits, for WAIT_SEGMENTS or WAIT_NS
+    a segment 0 of no open stream   opens one
+    any other                       opens one if a bundle is missing that may hold its beginning; else it is late
+    silence of an instance          judged by the log's time, before each message: its streams are abandoned
+    a farewell, or a successor      ends the streams of that instance and slot at once
+"""
+
+from collections import Counter
+from collections.abc import Callable
+
+import msgspec
+
+from streamgauge.core.producers import Producers
+from streamgauge.core.record import Record
+from streamgauge.core.segments import Bundle, Segment
+from streamgauge.core.state import StreamState
+from streamgauge.core.stream import Stream
+from streamgauge.core.summary import record_of
+from streamgauge.core.timing import STALL_SECONDS
+
+BUCKETS = 64
+PRODUCERS = BUCKETS
+
+# A segment ahead of a missing one waits for this many more of its stream, or this long by its tap's own clock: a shipper
+# keeps order, so only a resend or a lost bundle is behind it, and a resend takes seconds.
+WAIT_SEGMENTS = 16
+WAIT_NS = 30 * 1_000_000_000
+
+# After this much silence by the log's time an instance is given up (seconds; --abandon-after).
+ABANDON_AFTER_S = 3_600.0
+
+# Open streams of one partition (a 64th of it in each bucket). At 1 KiB each this is 100 MiB; the oldest stream of a full
+# bucket is closed to make room, and its record says so.
+MAX_OPEN_STREAMS = 100_000
+
+# Streams that were closed although segments were missing or no end had come: those may still come, and must not open a
+# stream again. The latest ones of each bucket: a late bundle comes within the producers' window or not at all.
+MAX_REMEMBERED = 64
+
+# The instance of a message that only lets time pass.
+TICK_INSTANCE = bytes(16)
+
+
+class Limits(msgspec.Struct, frozen=True):
+    abandon_after_s: float = ABANDON_AFTER_S
+    stall_s: float = STALL_SECONDS
+    max_open_streams: int = MAX_OPEN_STREAMS
+
+
+class Bucket(msgspec.Struct, array_like=True):
+    """Open streams by id, oldest first; `closed`: ids of streams that were closed with segments missing."""
+
+    applied_offset: int = -1
+    streams: dict[bytes, StreamState] = {}
+    closed: list[bytes] = []
+
+
+_ENCODER = msgspec.msgpack.Encoder()
+_BUCKET = msgspec.msgpack.Decoder(Bucket)
+_PRODUCERS = msgspec.msgpack.Decoder(Producers)
+
+
+class Assembler:
+    """One partition's open streams. `counts` tells what happened beside records; take and clear it at will."""
+
+    def __init__(self, limits: Limits | None = None) -> None:
+        self._limits = limits or Limits()
+        self._stall_ns = round(self._limits.stall_s * 1e9)
+        self._buckets = [Bucket() for _ in range(BUCKETS)]
+        self._producers = Producers()
+        self._changed: set[int] = set()
+        self._waiting: set[bytes] = set()
+        self._finished: list[Record] = []
+        self._offset = -1
+        self.counts: Counter[str] = Counter()
+
+    # --- the log ----------------------------------------------------------------------------------------------------
+
+    def apply(self, offset: int, log_ms: int, bundle: Bundle) -> list[Record]:
+        """Apply the message at `offset` (log time in milliseconds); gives the records of the streams that it finished."""
+        if offset <= self._producers.applied_offset:
+            return []  # buckets are made durable before producers: what this message did to them is in them
+        self._offset = offset
+        fresh = frozenset(key for key, bucket in enumerate(self._buckets) if offset > bucket.applied_offset)
+        self._expire(log_ms, fresh)
+        if bundle.instance != TICK_INSTANCE and self._is_new(bundle, log_ms):
+            self._segments(bundle, fresh)
+            self._overdue(bundle, fresh)
+            self._endings(bundle, fresh)
+        self._producers.applied_offset = offset
+        self._changed.add(PRODUCERS)
+        finished, self._finished = self._finished, []
+        return finished
+
+    def _is_new(self, bundle: Bundle, log_ms: int) -> bool:
+        if self._producers.see(bundle.instance, bundle.slot, bundle.number, log_ms):
+            return True
+        self.counts["duplicate_bundles"] += 1
+        return False
+
+    def _segments(self, bundle: Bundle, fresh: frozenset[int]) -> None:
+        for segment in bundle.segments:
+            key = bucket_of(segment.stream)
+            if key in fresh:
+                self._segment(key, bundle, segment)
+
+    def _segment(self, key: int, bundle: Bundle, segment: Segment) -> None:
+        state = self._buckets[key].streams.get(segment.stream) or self._open(key, bundle, segment)
+        if state is None:
+            self.counts["late_segments"] += 1
+            return
+        self._touch(key)
+        if segment.number < state.next_segment or segment.number in state.waiting:
+            self.counts["duplicate_segments"] += 1
+        elif segment.number > state.next_segment:
+            self._hold(key, state, segment, bundle.tap_ns)
+        else:
+            Stream(state, self._stall_ns).apply(segment)
+            self._go_on(key, state)
+
+    def _open(self, key: int, bundle: Bundle, segment: Segment) -> StreamState | None:
+        """A new stream; None for a segment that comes too late for its own."""
+        bucket = self._buckets[key]
+        if segment.number > 0 and (
+            segment.stream in bucket.closed or not self._producers.has_gap(bundle.instance, bundle.slot)
+        ):
+            return None
+        if len(bucket.streams) * BUCKETS >= self._limits.max_open_streams:
+            oldest = next(iter(bucket.streams.values()))
+            oldest.loss.state_limit = True
+            self._give_up(key, oldest)
+        self._producers.revive(bundle.instance)
+        state = StreamState(segment.stream, bundle.instance, bundle.slot)
+        bucket.streams[segment.stream] = state
+        return state
+
+    def _hold(self, key: int, state: StreamState, segment: Segment, tap_ns: int) -> None:
+        """Keep a segment that came ahead of a missing one."""
+        if not state.waiting:
+            state.waiting_since_ns = tap_ns
+        state.waiting[segment.number] = segment
+        self._waiting.add(state.stream)
+        if len(state.waiting) > WAIT_SEGMENTS:
+            self._skip_missing(key, state)
+
+    def _skip_missing(self, key: int, state: StreamState) -> None:
+        """What is missing is missing: go on with what waits."""
+        first = min(state.waiting)
+        state.loss.missing_segments += first - state.next_segment
+        state.next_segment = first
+        self._go_on(key, state)
+
+    def _go_on(self, key: int, state: StreamState) -> None:
+        """Apply what waited for the segment that has come; close the stream if its end is there."""
+        while (segment := state.waiting.pop(state.next_segment, None)) is not None:
+            Stream(state, self._stall_ns).apply(segment)
+        if not state.waiting:
+            self._waiting.discard(state.stream)
+        if state.end is not None:
+            self._close(key, state, remember=bool(state.loss.missing_segments or state.waiting))
+
+    def _close(self, key: int, state: StreamState, *, remember: bool) -> None:
+        bucket = self._buckets[key]
+        del bucket.streams[state.stream]
+        self._waiting.discard(state.stream)
+        if remember:
+            bucket.closed = [*bucket.closed[1 - MAX_REMEMBERED :], state.stream]
+        self._finished.append(record_of(state))
+
+    # --- endings without an end -------------------------------------------------------------------------------------
+
+    def _overdue(self, bundle: Bundle, fresh: frozenset[int]) -> None:
+        """Go on with streams of this instance that have waited too long for a missing segment."""
+        for stream in sorted(self._waiting):
+            key = bucket_of(stream)
+            state = self._buckets[key].streams[stream]
+            late = bundle.tap_ns - state.waiting_since_ns > WAIT_NS
+            if key in fresh and state.instance == bundle.instance and late:
+                self._touch(key)
+                self._skip_missing(key, state)
+
+    def _endings(self, bundle: Bundle, fresh: frozenset[int]) -> None:
+        """A farewell ends what its instance left open in this slot; a successor ends what the dead left there."""
+        gone = {*bundle.dead, bundle.instance} if bundle.farewell else {*bundle.dead}
+        if gone:
+            self._abandon(fresh, lambda state: state.instance in gone and state.slot == bundle.slot)
+
+    def _expire(self, log_ms: int, fresh: frozenset[int]) -> None:
+        """Give up instances that have been silent for too long by the log's time."""
+        limit_ms = round(self._limits.abandon_after_s * 1000)
+        silent = self._producers.silent(log_ms - limit_ms)
+        if silent:
+            self._abandon(fresh, lambda state: state.instance in silent)
+            self._producers.give_up(silent, forget_before_ms=log_ms - 2 * limit_ms)
+            self._changed.add(PRODUCERS)
+
+    def _abandon(self, fresh: frozenset[int], is_gone: Callable[[StreamState], bool]) -> None:
+        for key in sorted(fresh):
+            for state in [state for state in self._buckets[key].streams.values() if is_gone(state)]:
+                self._touch(key)
+                self._give_up(key, state)
+
+    def _give_up(self, key: int, state: StreamState) -> None:
+        """End a stream whose tap is gone, with what is there of it."""
+        while state.waiting and state.end is None:
+            self._skip_missing(key, state)
+        if state.stream in self._buckets[key].streams:
+            self._close(key, state, remember=True)
+
+    def mark_gap(self) -> None:
+        """The log lost messages: every open stream may lack some."""
+        for key, bucket in enumerate(self._buckets):
+            for state in bucket.streams.values():
+                state.loss.log_gap = True
+                self._changed.add(key)
+        self.counts["log_gaps"] += 1
+
+    # --- state ------------------------------------------------------------------------------------------------------
+
+    def _touch(self, key: int) -> None:
+        self._buckets[key].applied_offset = self._offset
+        self._changed.add(key)
+
+    @property
+    def open_streams(self) -> int:
+        return sum(len(bucket.streams) for bucket in self._buckets)
+
+    def changed(self) -> list[int]:
+        """Keys whose state changed since it was last dumped: buckets first, PRODUCERS last."""
+        return sorted(self._changed)
+
+    def dump(self, key: int) -> bytes:
+        """A key's state as bytes; it counts as unchanged from now on."""
+        self._changed.discard(key)
+        return _ENCODER.encode(self._producers if key == PRODUCERS else self._buckets[key])
+
+    def load(self, key: int, value: bytes) -> None:
+        """Take over a key's dumped state. Raises msgspec.DecodeError for what is none."""
+        if key == PRODUCERS:
+            self._producers = _PRODUCERS.decode(value)
+            return
+        self._buckets[key] = _BUCKET.decode(value)
+        self._waiting |= {stream for stream, state in self._buckets[key].streams.items() if state.waiting}
+
+    def applied_offset(self, key: int) -> int:
+        """The offset up to which a key's state speaks; -1 for none."""
+        return self._producers.applied_offset if key == PRODUCERS else self._buckets[key].applied_offset
+
+
+def offset_of(value: bytes) -> int:
+    """The applied offset inside a dumped value. Raises msgspec.DecodeError for what is none."""
+    fields = msgspec.msgpack.decode(value, type=list[msgspec.Raw])
+    return msgspec.msgpack.decode(fields[0], type=int)
+
+
+def bucket_of(stream: bytes) -> int:
+    """The bucket of a stream id: bits of its random part."""
+    return stream[-1] % BUCKETS

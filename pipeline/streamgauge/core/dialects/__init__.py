@@ -1,0 +1,86 @@
+"""Every dialect that is known, and how one is told: by the path as a hint, by the content for good."""
+
+import re
+
+from streamgauge.core.dialects.anthropic_messages import AnthropicMessages
+from streamgauge.core.dialects.contract import DONE, Data, Dialect, ErrorFacts, Sink, error_in, is_whole
+from streamgauge.core.dialects.openai_chat import OpenAIChat
+from streamgauge.core.dialects.openai_completions import OpenAICompletions
+from streamgauge.core.dialects.openai_responses import OpenAIResponses
+
+# To add a dialect: its file, and its line here. The first that recognises an event reads it.
+DIALECTS: tuple[Dialect, ...] = (OpenAIChat(), OpenAICompletions(), OpenAIResponses(), AnthropicMessages())
+
+BY_NAME: dict[str, Dialect] = {dialect.name: dialect for dialect in DIALECTS}
+_BY_ENDPOINT: dict[str, Dialect] = {path: dialect for dialect in DIALECTS for path in dialect.paths}
+
+# What a server-sent event stream is called that is no LLM's.
+OTHER = "other"
+
+# Paths that owe a record whatever they answer: the end of the path, its template, and the methods. GET where a stream can
+# be taken up again: a stored response, and a stream that is continued by Last-Event-ID.
+_ENDPOINTS: tuple[tuple[re.Pattern[str], str, frozenset[str]], ...] = tuple(
+    (re.compile(pattern + r"\Z"), template, frozenset(methods.split()))
+    for pattern, template, methods in (
+        (r"/chat/completions", "/chat/completions", "POST"),
+        (r"/completions", "/completions", "POST"),
+        (r"/completion", "/completion", "POST"),
+        (r"/responses", "/responses", "POST"),
+        (r"/responses/[^/]+", "/responses/{id}", "GET"),
+        (r"/messages", "/messages", "POST GET"),
+        (r":generateContent", ":generateContent", "POST"),
+        (r":streamGenerateContent", ":streamGenerateContent", "POST"),
+        (r":rawPredict", ":rawPredict", "POST"),
+        (r":streamRawPredict", ":streamRawPredict", "POST"),
+        (r"/v2/chat", "/v2/chat", "POST"),
+        (r"/interactions", "/interactions", "POST"),
+        (r"/generate_stream", "/generate_stream", "POST"),
+        (r"/text/chat_stream", "/text/chat_stream", "POST"),
+    )
+)
+
+
+def endpoint_of(method: str, target: str) -> str | None:
+    """The template of an LLM endpoint for a request's method and target; None if it is none."""
+    path = target.partition("?")[0]
+    for pattern, template, methods in _ENDPOINTS:
+        if method in methods and pattern.search(path):
+            return template
+    return None
+
+
+def dialect_of_endpoint(endpoint: str | None) -> Dialect | None:
+    """The dialect that an endpoint hints at."""
+    return None if endpoint is None else _BY_ENDPOINT.get(endpoint)
+
+
+def recognised(event: str, data: object) -> Dialect | None:
+    """The dialect that an event shows by itself."""
+    if not isinstance(data, dict):
+        return None
+    return next((dialect for dialect in DIALECTS if dialect.recognises(event, data)), None)
+
+
+def recognised_body(data: object) -> Dialect | None:
+    """The dialect that a whole answer shows by itself."""
+    if not isinstance(data, dict):
+        return None
+    return next((dialect for dialect in DIALECTS if dialect.recognises_body(data)), None)
+
+
+__all__ = [
+    "BY_NAME",
+    "DIALECTS",
+    "DONE",
+    "OTHER",
+    "Data",
+    "Dialect",
+    "ErrorFacts",
+    "Sink",
+    "dialect_of_endpoint",
+    "endpoint_of",
+    "error_in",
+    "is_whole",
+    "recognised",
+    "recognised_body",
+]

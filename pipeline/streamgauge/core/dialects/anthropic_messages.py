@@ -1,0 +1,169 @@
+"""Anthropic Messages: named events whose JSON `type` repeats the name; message_stop ends it, no [DONE].
+
+Usage is cumulative and may be told more than once: per field the last one counts. What message_start says of output is a
+placeholder. Input leaves out what was written to and read from the cache.
+"""
+
+from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, Sink
+from streamgauge.core.keep import Kind, Spec
+from streamgauge.core.labels import whole_number
+from streamgauge.core.usage import UsageRules
+
+_KEEP_CACHE_CREATION: Spec = {"ephemeral_5m_input_tokens": Kind.COUNT, "ephemeral_1h_input_tokens": Kind.COUNT}
+_KEEP_COUNTS: dict[str, Spec] = {
+    "input_tokens": Kind.COUNT,
+    "output_tokens": Kind.COUNT,
+    "cache_creation_input_tokens": Kind.COUNT,
+    "cache_read_input_tokens": Kind.COUNT,
+    "cache_creation": _KEEP_CACHE_CREATION,
+}
+_KEEP_USAGE: dict[str, Spec] = {
+    **_KEEP_COUNTS,
+    "output_tokens_details": {"thinking_tokens": Kind.COUNT, "reasoning_tokens": Kind.COUNT},
+    "server_tool_use": {"web_search_requests": Kind.COUNT, "web_fetch_requests": Kind.COUNT},
+    "iterations": [{"type": Kind.CODE, "model": Kind.ID, **_KEEP_COUNTS}],
+    "service_tier": Kind.CODE,
+    "inference_geo": Kind.CODE,
+}
+_KEEP_BLOCK: Spec = {
+    "type": Kind.CODE,
+    "id": Kind.ID,
+    "name": Kind.ID,
+    "tool_use_id": Kind.ID,
+    "text": Kind.TEXT,
+    "thinking": Kind.TEXT,
+    "input": Kind.ARGUMENTS,
+}
+_KEEP_MESSAGE: dict[str, Spec] = {
+    "id": Kind.ID,
+    "type": Kind.CODE,
+    "role": Kind.CODE,
+    "model": Kind.ID,
+    "content": [_KEEP_BLOCK],
+    "stop_reason": Kind.CODE,
+    "usage": _KEEP_USAGE,
+    "service_tier": Kind.CODE,
+}
+KEEP: dict[str, Spec] = {
+    **KEEP_ERRORS,
+    "index": Kind.COUNT,
+    "message": _KEEP_MESSAGE,
+    "content_block": _KEEP_BLOCK,
+    "delta": {
+        "type": Kind.CODE,
+        "text": Kind.TEXT,
+        "thinking": Kind.TEXT,
+        "partial_json": Kind.TEXT,
+        "stop_reason": Kind.CODE,
+    },
+    "usage": _KEEP_USAGE,
+}
+
+KEEP_BODY: dict[str, Spec] = {**KEEP_ERRORS, **_KEEP_MESSAGE}
+
+_EVENTS = {
+    "message_start",
+    "content_block_start",
+    "content_block_delta",
+    "content_block_stop",
+    "message_delta",
+    "message_stop",
+    "ping",
+}
+# Blocks that call a tool, and whether the client has to carry the call out.
+_TOOL_BLOCKS = {"tool_use": True, "server_tool_use": False, "mcp_tool_use": False}
+
+
+class AnthropicMessages:
+    name = "anthropic-messages"
+    endpoint = "/messages"
+    paths: tuple[str, ...] = ("/messages",)
+    keep = KEEP
+    keep_body = KEEP_BODY
+    finish_is_terminal = False
+    usage = UsageRules(
+        spec=_KEEP_USAGE,
+        input=("input_tokens",),
+        input_parts=("cache_creation_input_tokens", "cache_read_input_tokens"),
+        output=("output_tokens",),
+        cached=("cache_read_input_tokens",),
+        cache_write=("cache_creation_input_tokens",),
+        cache_write_1h=("cache_creation.ephemeral_1h_input_tokens",),
+        reasoning=("output_tokens_details.thinking_tokens", "output_tokens_details.reasoning_tokens"),
+        parts="iterations",
+    )
+
+    def recognises(self, event: str, data: Data) -> bool:
+        return data.get("type") in _EVENTS
+
+    def recognises_body(self, data: Data) -> bool:
+        return data.get("type") == "message" and "stop_reason" in data
+
+    def read(self, event: str, data: Data, sink: Sink) -> None:
+        index = whole_number(data.get("index")) or 0
+        match data.get("type"):
+            case "message_start":
+                _read_start(data.get("message"), sink)
+            case "content_block_start":
+                _read_block(index, data.get("content_block"), sink)
+            case "content_block_delta":
+                _read_delta(index, data.get("delta"), sink)
+            case "message_delta":
+                _read_message_delta(data, sink)
+            case "message_stop":
+                sink.terminal()
+
+    def read_body(self, data: Data, sink: Sink) -> None:
+        sink.identify(data.get("id"), data.get("model"), _tier(data.get("usage")))
+        content = data.get("content")
+        for index, block in enumerate(content if isinstance(content, list) else ()):
+            _read_block(index, block, sink)
+        sink.finish(0, data.get("stop_reason"))
+        sink.usage(data.get("usage"))
+        sink.terminal()
+
+
+def _read_start(message: object, sink: Sink) -> None:
+    if isinstance(message, dict):
+        sink.identify(message.get("id"), message.get("model"), _tier(message.get("usage")))
+        sink.choice(0)
+        sink.usage(message.get("usage"), placeholder=True)
+
+
+def _tier(usage: object) -> object:
+    return usage.get("service_tier") if isinstance(usage, dict) else None
+
+
+def _read_block(index: int, block: object, sink: Sink) -> None:
+    if not isinstance(block, dict):
+        return
+    kind = block.get("type")
+    if kind in _TOOL_BLOCKS:
+        sink.tool(0, index, block.get("name"), client=_TOOL_BLOCKS[str(kind)])
+        if block.get("input"):  # {} stands for "it follows in fragments"
+            sink.arguments(0, index, block["input"])
+    elif kind == "text":
+        sink.text(0, block.get("text"))
+    elif kind == "thinking":
+        sink.reasoning(0, block.get("thinking"))
+
+
+def _read_delta(index: int, delta: object, sink: Sink) -> None:
+    if not isinstance(delta, dict):
+        return
+    match delta.get("type"):
+        case "text_delta":
+            sink.text(0, delta.get("text"))
+        case "thinking_delta":
+            sink.reasoning(0, delta.get("thinking"))
+        case "input_json_delta":
+            sink.arguments(0, index, delta.get("partial_json"))
+
+
+def _read_message_delta(data: Data, sink: Sink) -> None:
+    delta = data.get("delta")
+    if isinstance(delta, dict):
+        sink.finish(0, delta.get("stop_reason"))
+    usage = data.get("usage")
+    sink.identify(tier=_tier(usage))
+    sink.usage(usage)

@@ -1,0 +1,150 @@
+"""What a dialect is: how to know it, what of it may be kept, and how its events are told to a stream.
+
+A dialect says what an event means by calling a Sink. It holds no state and knows no time: the stream does both.
+"""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+import msgspec
+
+from streamgauge.core.json_text import parse
+from streamgauge.core.keep import Kind, Spec
+from streamgauge.core.labels import label_code, label_id, whole_number
+from streamgauge.core.sse import Event
+from streamgauge.core.usage import UsageRules
+
+Data = dict[str, object]
+
+# The sentinel that OpenAI and those who follow it send behind the last event; their own client looks at its beginning.
+DONE = b"[DONE]"
+
+
+def is_whole(event: Event) -> bool:
+    """Whether the event that was pending when the bytes ended lacks nothing but its blank line."""
+    if event.data is not None:
+        return event.data.startswith(DONE) or isinstance(parse(event.data), dict | list)
+    return event.error is not None and isinstance(parse(event.error), dict | str)
+
+
+class ErrorFacts(msgspec.Struct, array_like=True, frozen=True):
+    """An in-band or HTTP error as the provider words it, without its message."""
+
+    type: str | None = None
+    code: str | None = None
+    status: int | None = None
+    request_id: str | None = None
+
+
+class Sink(Protocol):
+    """The stream, as a dialect sees it while it reads one event. Values are taken as they came: wrong types count nothing."""
+
+    def identify(
+        self, response_id: object = None, model: object = None, tier: object = None, routed_model: object = None
+    ) -> None: ...
+    def choice(self, index: int) -> None: ...
+    def text(self, choice: int, value: object) -> None: ...
+    def reasoning(self, choice: int, value: object) -> None: ...
+    def refusal(self, choice: int, value: object) -> None: ...
+    def media(self, choice: int, value: object) -> None: ...
+    def tool(
+        self, choice: int, key: int, name: object, *, call_id: object = None, client: bool = True, json: bool = True
+    ) -> None: ...
+    def arguments(self, choice: int, key: int, value: object) -> None: ...
+    def finish(self, choice: int, raw: object, normal: str | None = None) -> None: ...
+    def usage(self, given: object, *, placeholder: bool = False) -> None: ...
+    def error(self, facts: ErrorFacts) -> None: ...
+    def terminal(self) -> None: ...
+    def sequence(self, number: object) -> None: ...
+    def provider_timing(
+        self, *, queue_s: object = None, routing_s: object = None, first_token_s: object = None, total_s: object = None
+    ) -> None: ...
+    @property
+    def called_client_tools(self) -> bool: ...
+
+
+class Dialect(Protocol):
+    """One wire format.
+
+    `paths`: endpoint templates that hint at it; `endpoint`: the one it goes by. `finish_is_terminal`: a [DONE], or a finish
+    reason on every choice, ends a stream; else only what calls `Sink.terminal` does.
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def endpoint(self) -> str: ...
+    @property
+    def paths(self) -> tuple[str, ...]: ...
+    @property
+    def keep(self) -> Mapping[str, Spec]: ...
+    @property
+    def keep_body(self) -> Mapping[str, Spec]: ...
+    @property
+    def usage(self) -> UsageRules: ...
+    @property
+    def finish_is_terminal(self) -> bool: ...
+
+    def recognises(self, event: str, data: Data) -> bool:
+        """Whether only this dialect sends such an event."""
+
+    def recognises_body(self, data: Data) -> bool:
+        """Whether only this dialect answers so without streaming."""
+
+    def read(self, event: str, data: Data, sink: Sink) -> None:
+        """Tell the sink what an event says. In-band errors of the common shapes are read elsewhere."""
+
+    def read_body(self, data: Data, sink: Sink) -> None:
+        """The same for the whole answer of a request that did not ask for a stream."""
+
+
+KEEP_ERROR: Mapping[str, Spec] = {
+    "type": Kind.CODE,
+    "code": Kind.CODE,
+    "status": Kind.CODE,
+    "status_code": Kind.COUNT,
+    "request_id": Kind.ID,
+}
+
+# Error objects under `error`, flat ones (local servers), and a request id beside it (Anthropic).
+KEEP_ERRORS: Mapping[str, Spec] = {
+    "error": (KEEP_ERROR, Kind.CODE),
+    "type": Kind.CODE,
+    "code": Kind.CODE,
+    "status": Kind.CODE,
+    "status_code": Kind.COUNT,
+    "request_id": Kind.ID,
+}
+
+
+def error_in(event: str, data: object) -> ErrorFacts | None:
+    """The in-band error of an event, in any of the common shapes (DIALECTS: an `error` member, an event named `error`)."""
+    if not isinstance(data, dict):
+        return ErrorFacts() if event == "error" else None
+    inner = data.get("error")
+    if isinstance(inner, dict) and inner:
+        return _facts(inner, data.get("request_id"), data.get("status_code"))
+    if isinstance(inner, str) and inner:
+        return _facts({}, data.get("request_id"), data.get("status_code"))
+    if event == "error" or data.get("type") == "error":
+        return _facts({**data, "type": None} if data.get("type") == "error" else data, data.get("request_id"))
+    return None
+
+
+def _facts(error: Data, request_id: object, status: object = None) -> ErrorFacts:
+    named, code = error.get("status"), error.get("code")
+    kind = error.get("type")
+    if kind is None and isinstance(named, str):
+        kind = named
+    numbers = (error.get("status_code"), named, status, code)
+    return ErrorFacts(
+        type=label_code(kind),
+        code=label_code(code),
+        status=next((number for value in numbers if (number := _http_status(value))), None),
+        request_id=label_id(error.get("request_id") or request_id),
+    )
+
+
+def _http_status(value: object) -> int | None:
+    number = whole_number(value)
+    return number if number is not None and 400 <= number <= 599 else None

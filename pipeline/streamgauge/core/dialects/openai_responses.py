@@ -1,0 +1,221 @@
+"""OpenAI Responses: typed events, known by their JSON `type` (some servers send no `event:` line).
+
+Its terminals are response.completed, response.incomplete and response.failed; a [DONE] that some add behind is none.
+Items are keyed by output_index, since some gateways give an item another id in each event.
+"""
+
+from streamgauge.core.dialects.contract import KEEP_ERROR, KEEP_ERRORS, Data, Sink, error_in
+from streamgauge.core.keep import Kind, Spec
+from streamgauge.core.labels import whole_number
+from streamgauge.core.usage import UsageRules
+
+_KEEP_USAGE: dict[str, Spec] = {
+    "input_tokens": Kind.COUNT,
+    "output_tokens": Kind.COUNT,
+    "total_tokens": Kind.COUNT,
+    "input_tokens_details": {
+        "cached_tokens": Kind.COUNT,
+        "cache_write_tokens": Kind.COUNT,
+        "audio_tokens": Kind.COUNT,
+        "text_tokens": Kind.COUNT,
+        "image_tokens": Kind.COUNT,
+    },
+    "output_tokens_details": {
+        "reasoning_tokens": Kind.COUNT,
+        "audio_tokens": Kind.COUNT,
+        "text_tokens": Kind.COUNT,
+        "image_tokens": Kind.COUNT,
+    },
+    "num_sources_used": Kind.COUNT,
+    "num_server_side_tools_used": Kind.COUNT,
+    "cost_in_usd_ticks": Kind.COUNT,
+    "cost": Kind.NUMBER,
+    "is_byok": Kind.FLAG,
+    "cost_details": {
+        "upstream_inference_cost": Kind.NUMBER,
+        "upstream_inference_input_cost": Kind.NUMBER,
+        "upstream_inference_output_cost": Kind.NUMBER,
+    },
+}
+_KEEP_CONTENT: Spec = {"type": Kind.CODE, "text": Kind.TEXT, "refusal": Kind.TEXT}
+_KEEP_ITEM: Spec = {
+    "type": Kind.CODE,
+    "id": Kind.ID,
+    "call_id": Kind.ID,
+    "name": Kind.ID,
+    "status": Kind.CODE,
+    "role": Kind.CODE,
+    "arguments": (Kind.TEXT, Kind.ARGUMENTS),
+    "input": (Kind.TEXT, Kind.ARGUMENTS),
+    "content": [_KEEP_CONTENT],
+    "summary": [_KEEP_CONTENT],
+}
+_KEEP_RESPONSE: dict[str, Spec] = {
+    "id": Kind.ID,
+    "object": Kind.CODE,
+    "created_at": Kind.NUMBER,
+    "status": Kind.CODE,
+    "model": Kind.ID,
+    "service_tier": Kind.CODE,
+    "background": Kind.FLAG,
+    "incomplete_details": {"reason": Kind.CODE},
+    "error": KEEP_ERROR,
+    "output": [_KEEP_ITEM],
+    "usage": _KEEP_USAGE,
+}
+KEEP: dict[str, Spec] = {
+    **KEEP_ERRORS,
+    "sequence_number": Kind.COUNT,
+    "output_index": Kind.COUNT,
+    "content_index": Kind.COUNT,
+    "summary_index": Kind.COUNT,
+    "item_id": Kind.ID,
+    "item": _KEEP_ITEM,
+    "part": _KEEP_CONTENT,
+    "delta": Kind.TEXT,
+    "text": Kind.TEXT,
+    "refusal": Kind.TEXT,
+    "arguments": Kind.TEXT,
+    "partial_image_b64": Kind.TEXT,
+    "response": _KEEP_RESPONSE,
+}
+
+_TEXT = {"response.output_text.delta"}
+_REFUSAL = {"response.refusal.delta"}
+_REASONING = {"response.reasoning_text.delta", "response.reasoning_summary_text.delta"}
+_MEDIA = {"response.audio.delta", "response.audio.transcript.delta"}
+_ARGUMENTS = {
+    "response.function_call_arguments.delta",
+    "response.mcp_call_arguments.delta",
+    "response.custom_tool_call_input.delta",
+    "response.code_interpreter_call_code.delta",
+    "response.shell_call_command.delta",
+    "response.apply_patch_call_operation_diff.delta",
+}
+_PARTIAL_IMAGE = "response.image_generation_call.partial_image"
+_TERMINALS = {"response.completed", "response.incomplete", "response.failed", "response.cancelled"}
+
+# Calls whose input is JSON by contract; a custom tool's is free text, so there is nothing to validate.
+_JSON_CALLS = {"function_call", "mcp_call"}
+# Calls without a name whose input the model writes.
+_NAMELESS_CALLS = {"code_interpreter_call", "shell_call", "apply_patch_call"}
+# Calls that the client has to carry out: with one, a completed response ended for its tool calls.
+_CLIENT_CALLS = {
+    "function_call",
+    "custom_tool_call",
+    "computer_call",
+    "local_shell_call",
+    "shell_call",
+    "apply_patch_call",
+}
+
+
+class OpenAIResponses:
+    name = "openai-responses"
+    endpoint = "/responses"
+    paths: tuple[str, ...] = ("/responses", "/responses/{id}")
+    keep = KEEP
+    keep_body = _KEEP_RESPONSE
+    finish_is_terminal = False
+    usage = UsageRules(
+        spec=_KEEP_USAGE,
+        input=("input_tokens",),
+        output=("output_tokens",),
+        total=("total_tokens",),
+        cached=("input_tokens_details.cached_tokens",),
+        cache_write=("input_tokens_details.cache_write_tokens",),
+        reasoning=("output_tokens_details.reasoning_tokens",),
+        audio_input=("input_tokens_details.audio_tokens",),
+        audio_output=("output_tokens_details.audio_tokens",),
+    )
+
+    def recognises(self, event: str, data: Data) -> bool:
+        kind = data.get("type")
+        if isinstance(kind, str) and kind.startswith("response."):
+            return True
+        return kind == "error" and "sequence_number" in data
+
+    def recognises_body(self, data: Data) -> bool:
+        return data.get("object") == "response"
+
+    def read(self, event: str, data: Data, sink: Sink) -> None:
+        kind = data.get("type")
+        sink.sequence(data.get("sequence_number"))
+        response = data.get("response")
+        if isinstance(response, dict):
+            _read_response(response, sink)
+        if not isinstance(kind, str):
+            return
+        if kind.endswith(".delta"):
+            _read_delta(kind, data, sink)
+        elif kind == "response.output_item.added":
+            _read_item(whole_number(data.get("output_index")) or 0, data.get("item"), sink)
+        elif kind == _PARTIAL_IMAGE:
+            sink.media(0, data.get("partial_image_b64"))
+        elif kind in _TERMINALS:
+            _read_terminal(kind.removeprefix("response."), response if isinstance(response, dict) else {}, sink)
+
+    def read_body(self, data: Data, sink: Sink) -> None:
+        _read_response(data, sink)
+        output = data.get("output")
+        for index, item in enumerate(output if isinstance(output, list) else ()):
+            _read_item(index, item, sink)
+            _read_content(item, sink)
+        status = data.get("status")
+        _read_terminal(status if isinstance(status, str) else "completed", data, sink)
+
+
+def _read_response(response: Data, sink: Sink) -> None:
+    sink.identify(response.get("id"), response.get("model"), response.get("service_tier"))
+
+
+def _read_delta(kind: str, data: Data, sink: Sink) -> None:
+    delta = data.get("delta")
+    if kind in _TEXT:
+        sink.text(0, delta)
+    elif kind in _REASONING:
+        sink.reasoning(0, delta)
+    elif kind in _REFUSAL:
+        sink.refusal(0, delta)
+    elif kind in _MEDIA:
+        sink.media(0, delta)
+    elif kind in _ARGUMENTS:
+        sink.arguments(0, whole_number(data.get("output_index")) or 0, delta)
+
+
+def _read_item(index: int, item: object, sink: Sink) -> None:
+    if not isinstance(item, dict):
+        return
+    kind = item.get("type")
+    if isinstance(kind, str) and (isinstance(item.get("name"), str) or kind in _NAMELESS_CALLS):
+        sink.tool(0, index, item.get("name"), client=kind in _CLIENT_CALLS, json=kind in _JSON_CALLS)
+        sink.arguments(0, index, item.get("arguments") or item.get("input"))
+
+
+def _read_content(item: object, sink: Sink) -> None:
+    """Text of a whole answer's item."""
+    content = item.get("content") if isinstance(item, dict) else None
+    for part in content if isinstance(content, list) else ():
+        if isinstance(part, dict):
+            sink.text(0, part.get("text"))
+            sink.refusal(0, part.get("refusal"))
+
+
+def _read_terminal(status: str, response: Data, sink: Sink) -> None:
+    if status == "failed" and (facts := error_in("", {"error": response.get("error")})):
+        sink.error(facts)
+    details = response.get("incomplete_details")
+    if status == "incomplete":
+        sink.finish(0, details.get("reason") if isinstance(details, dict) else status)
+    elif status == "completed" and (sink.called_client_tools or _calls_in(response.get("output"))):
+        sink.finish(0, status, "tool_calls")
+    else:
+        sink.finish(0, status)
+    sink.usage(response.get("usage"))
+    if status not in ("queued", "in_progress"):
+        sink.terminal()
+
+
+def _calls_in(output: object) -> bool:
+    items = output if isinstance(output, list) else ()
+    return any(isinstance(item, dict) and item.get("type") in _CLIENT_CALLS for item in items)

@@ -1,0 +1,50 @@
+"""JSON as providers send it -> Python, without ever raising.
+
+msgspec decodes what is well-formed; where it refuses what is legal or nearly so (lone surrogates), the stdlib decides.
+Bounded: nesting by the interpreter's recursion limit, integers by MAX_DIGITS.
+"""
+
+import json
+from typing import Final
+
+import msgspec
+
+# Longer integers become floats (and so are no counts): reading 10**5 digits exactly takes quadratic time.
+MAX_DIGITS = 40
+
+
+class _Unparsed:
+    """What `parse` gives for text that is no JSON; a type of its own since None is JSON."""
+
+    def __repr__(self) -> str:
+        return "UNPARSED"
+
+
+UNPARSED: Final = _Unparsed()
+
+_DECODER = msgspec.json.Decoder()
+
+
+def parse(text: bytes) -> object:
+    """The value of a JSON text, UNPARSED if it is none. Duplicate keys: the last wins."""
+    try:
+        return _DECODER.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return _parse_leniently(text)
+    except (RecursionError, ValueError, OverflowError):
+        return UNPARSED
+
+
+def _parse_leniently(text: bytes) -> object:
+    try:
+        return json.loads(text.decode("utf-8", "replace"), parse_int=_whole, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        return UNPARSED
+
+
+def _whole(digits: str) -> int | float:
+    return int(digits) if len(digits) <= MAX_DIGITS else float(digits)
+
+
+def _refuse(name: str) -> object:
+    raise ValueError(f"{name} is not JSON")

@@ -1,0 +1,104 @@
+"""The language in which a dialect says what of its events may be kept, and the filter that holds to it. Default: nothing.
+
+A spec is a Kind for a scalar, a dict for an object, a one-element list for a list, a tuple for "the first that fits".
+What no spec names is masked: strings become `masked`, numbers 0, objects and lists empty, keys `masked_1`, `masked_2`.
+"""
+
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import Union
+
+import msgspec
+
+from streamgauge.core.labels import MASKED, label_code, label_id
+
+
+class Kind(Enum):
+    """What a kept scalar is. A value that is not what its kind says is masked."""
+
+    CODE = "code"  # a word of the protocol: type, finish reason, error code
+    ID = "id"  # an id, model or tool name
+    COUNT = "count"  # tokens and indices; bad ones (negative, float) are kept, to be counted as bad
+    NUMBER = "number"  # a measure
+    FLAG = "flag"
+    TEXT = "text"  # generated text: its code points are kept as a number, each one an `x`
+    ARGUMENTS = "arguments"  # a tool's arguments as a JSON value: kept as a text of the same length
+
+
+Spec = Union[Kind, Mapping[str, "Spec"], Sequence["Spec"]]
+
+# Members of one object that are looked at; a provider's largest has 31. The rest is dropped when masked (law 7).
+MAX_MEMBERS = 512
+
+
+def filtered(spec: Spec | None, value: object) -> object:
+    """The value without what `spec` does not name. Same shape for what it names."""
+    if value is None or value is True or value is False:
+        return value
+    if isinstance(spec, tuple):
+        spec = next((one for one in spec if _fits(one, value)), None)
+    if isinstance(spec, Kind):
+        return _scalar(spec, value)
+    if isinstance(value, dict):
+        return _object(spec, value) if isinstance(spec, Mapping) else {}
+    if isinstance(value, list):
+        return [filtered(spec[0], item) for item in value] if isinstance(spec, list) else []
+    return MASKED if isinstance(value, str) else 0
+
+
+def _fits(spec: Spec, value: object) -> bool:
+    if isinstance(spec, Kind):
+        return spec is Kind.ARGUMENTS or not isinstance(value, dict | list)
+    return isinstance(value, dict) if isinstance(spec, Mapping) else isinstance(value, list)
+
+
+def _object(spec: Mapping[str, Spec], value: dict[str, object]) -> dict[str, object]:
+    kept: dict[str, object] = {}
+    for position, (key, member) in enumerate(value.items()):
+        if position >= MAX_MEMBERS:
+            break
+        if key in spec:
+            kept[key] = filtered(spec[key], member)
+        else:
+            kept[f"{MASKED}_{position}"] = filtered(None, member)
+    return kept
+
+
+def _scalar(kind: Kind, value: object) -> object:
+    if kind is Kind.ARGUMENTS:
+        return "x" * argument_chars(value) if value else value  # {} stands for "it follows", and stays
+    if isinstance(value, dict):
+        return {}
+    if isinstance(value, list):
+        return []
+    if isinstance(value, str):
+        return _text(kind, value)
+    return value if kind is not Kind.TEXT and _is_finite(value) else MASKED
+
+
+def _text(kind: Kind, value: str) -> str:
+    if kind is Kind.TEXT:
+        return "x" * len(value)
+    if value == "":
+        return value
+    if kind is Kind.CODE:
+        return label_code(value) or ""
+    return (label_id(value) or "") if kind is Kind.ID else MASKED
+
+
+def _is_finite(value: object) -> bool:
+    if isinstance(value, int):
+        return -(2**63) <= value < 2**63
+    return isinstance(value, float) and -1e300 < value < 1e300
+
+
+def argument_chars(value: object) -> int:
+    """Code points of tool arguments: of the text, or of the compact JSON of a value that is sent as one."""
+    if isinstance(value, str):
+        return len(value)
+    if value is None:
+        return 0
+    try:
+        return len(msgspec.json.encode(value).decode())
+    except (UnicodeEncodeError, RecursionError, OverflowError):
+        return len(str(value))

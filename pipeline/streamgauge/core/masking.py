@@ -1,0 +1,90 @@
+"""Whole events -> events without what nobody may read later. By an allowlist of paths for each dialect; the default is no.
+
+Structure, token events and the number of decoded code points stay true, so that a record made from a masked capture
+equals one from a full capture in all but `arguments_valid`. With full capture events pass as they are: what a record
+shows of them goes through the same filters (`labels.py`).
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from streamgauge.core.dialects import (
+    BY_NAME,
+    DONE,
+    Dialect,
+    dialect_of_endpoint,
+    is_whole,
+    recognised,
+    recognised_body,
+)
+from streamgauge.core.dialects.contract import KEEP_ERRORS
+from streamgauge.core.json_text import UNPARSED, parse
+from streamgauge.core.keep import Spec, filtered
+from streamgauge.core.labels import label_code, label_id
+from streamgauge.core.sse import HALF_EVENT, Event, write_tail
+
+# What is kept of an event that no dialect claims: enough to see an error, nothing else.
+_KEEP_UNKNOWN: Mapping[str, Spec] = KEEP_ERRORS
+
+# Stands for data that is no JSON: it stays unparsable.
+_UNPARSABLE = b"masked"
+
+
+class Masker:
+    """Masks one stream's events in order. `path`: the endpoint's template, a hint until the content shows its dialect."""
+
+    def __init__(self, path: str | None, full: bool, dialect: str | None = None) -> None:
+        self._full = full
+        self._dialect = BY_NAME.get(dialect or "") or dialect_of_endpoint(path)
+
+    def event(self, event: Event) -> Event:
+        """The event as it may be written down."""
+        if self._full:
+            return event
+        return msgspec.structs.replace(
+            event,
+            name=label_code(event.name) or "",
+            id=None if event.id is None else label_id(event.id) or "",
+            data=None if event.data is None else self._data(event.name, event.data),
+            error=None if event.error is None else _masked_json(KEEP_ERRORS, event.error),
+            bare=None if event.bare is None else _masked_json(KEEP_ERRORS, event.bare),
+        )
+
+    def tail(self, event: Event) -> bytes:
+        """The event that was pending when the bytes ended, as canonical SSE without its blank line."""
+        return write_tail(self.event(event)) if is_whole(event) else HALF_EVENT
+
+    def body(self, raw: bytes) -> bytes | None:
+        """The whole body of a response that is no event stream; None if it is no JSON."""
+        value = parse(raw)
+        if value is UNPARSED:
+            return None
+        if self._full:
+            return raw
+        dialect = recognised_body(value) or self._dialect
+        spec = KEEP_ERRORS if dialect is None else {**KEEP_ERRORS, **dialect.keep_body}
+        return encoded(filtered(spec, value))
+
+    def _data(self, name: str, data: bytes) -> bytes:
+        if data.startswith(DONE):
+            return DONE
+        value = parse(data)
+        if value is UNPARSED:
+            return _UNPARSABLE
+        self._dialect = recognised(name, value) or self._dialect
+        return encoded(filtered(_keep(self._dialect), value))
+
+
+def _keep(dialect: Dialect | None) -> Mapping[str, Spec]:
+    return _KEEP_UNKNOWN if dialect is None else dialect.keep
+
+
+def _masked_json(spec: Mapping[str, Spec], raw: bytes) -> bytes:
+    value = parse(raw)
+    return _UNPARSABLE if value is UNPARSED else encoded(filtered(spec, value))
+
+
+def encoded(value: object) -> bytes:
+    """Filtered JSON as bytes: what `filtered` lets through is always encodable."""
+    return msgspec.json.encode(value)

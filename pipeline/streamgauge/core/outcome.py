@@ -1,0 +1,92 @@
+"""How a stream ended: finish reasons in one vocabulary, and the outcome.
+
+The outcome is decided by the protocol's own terminal, not by HTTP status or end of file. The first line that holds:
+
+    http_error      status 300 and above
+    stream_error    an error in band, before or after the terminal
+    completed       the protocol's terminal was seen, whatever breaks afterwards
+    client_abort    the client left
+    upstream_reset  the upstream broke HTTP's framing, or never sent a head
+    timeout         nothing came from the upstream for too long
+    truncated       HTTP ended properly and the protocol did not
+    abandoned       the tap itself is gone
+"""
+
+from typing import Literal, assert_never
+
+from streamgauge.core.segments import Ending
+
+Outcome = Literal[
+    "completed",
+    "http_error",
+    "stream_error",
+    "truncated",
+    "upstream_reset",
+    "client_abort",
+    "timeout",
+    "abandoned",
+]
+
+FIRST_ERROR_STATUS = 300
+
+# Raw reason -> normal one. Sources: the providers' own API references, and the maps of two widely used clients
+# (vercel/ai map-*-finish-reason.ts, pydantic-ai _FINISH_REASON_MAP), which agree unless said. Unknown ones stay raw.
+FINISH_REASONS: dict[str, str] = {
+    # OpenAI and compatible servers
+    "stop": "stop",
+    "length": "length",
+    "tool_calls": "tool_calls",
+    "function_call": "tool_calls",
+    "content_filter": "content_filter",
+    "error": "error",
+    "eos": "stop",  # Together
+    "eos_token": "stop",  # text-generation-inference, watsonx
+    "model_length": "length",  # Mistral
+    "insufficient_system_resource": "error",  # DeepSeek
+    "abort": "error",  # SGLang
+    # OpenAI Responses: the response's status, or why it is incomplete
+    "completed": "stop",
+    "max_output_tokens": "length",
+    "failed": "error",
+    "cancelled": "error",
+    "queued": "paused",
+    "in_progress": "paused",
+    # Anthropic
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "tool_use": "tool_calls",
+    "refusal": "content_filter",
+    "pause_turn": "paused",
+    "compaction": "paused",
+}
+
+
+def outcome_of(*, status: int | None, error: bool, terminal: bool, ending: Ending | None, client_gone: bool) -> Outcome:
+    """The outcome of a finished stream; `ending` None for a stream that never ended."""
+    if status is not None and status >= FIRST_ERROR_STATUS:
+        return "http_error"
+    if error:
+        return "stream_error"
+    if terminal:
+        return "completed"
+    if client_gone:
+        return "client_abort"
+    return _by_transport(ending)
+
+
+def _by_transport(ending: Ending | None) -> Outcome:
+    match ending:
+        case Ending.RESET:
+            return "upstream_reset"
+        case Ending.COMPLETE:
+            return "truncated"
+        case Ending.TIMEOUT:
+            return "timeout"
+        case Ending.CLIENT:
+            return "client_abort"
+        case Ending.CUT | None:
+            return "abandoned"
+        case _:
+            assert_never(ending)

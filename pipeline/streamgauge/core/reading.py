@@ -1,0 +1,214 @@
+"""The sink that a dialect speaks to: what one event says, put into the stream's state with the event's time."""
+
+import zlib
+
+import msgspec
+
+from streamgauge.core.dialects.contract import Dialect, ErrorFacts
+from streamgauge.core.json_check import JsonState, feed
+from streamgauge.core.keep import argument_chars
+from streamgauge.core.labels import finite_number, label_code, label_id, whole_number
+from streamgauge.core.outcome import FINISH_REASONS
+from streamgauge.core.state import ChoiceState, StreamState, ToolState
+from streamgauge.core.usage import take
+
+# Choices of one request and tool calls of one choice that are told apart; the rest counts in totals only. The largest n
+# that providers accept is 128; recorded streams hold at most 15 calls. Bounds the state of a stream.
+MAX_CHOICES = 128
+MAX_TOOLS = 64
+
+# Kinds of generated output, as bits: one event may carry several.
+_CONTENT, _REASONING, _TOOL, _MEDIA = 1, 2, 4, 8
+
+
+class Reading:
+    """Implements `dialects.contract.Sink` for one event at a time: `begin`, then the dialect, then `end`."""
+
+    def __init__(self, state: StreamState, stall_ns: int) -> None:
+        self._state = state
+        self._stall_ns = stall_ns
+        self._masked = state.opening is not None and state.opening.capture == "masked"
+        self._dialect: Dialect | None = None
+        self._stamp: int | None = None
+        self._repeated = False
+        self._timed = True
+        self._kinds = 0
+        self._generated: set[int] = set()
+
+    def begin(self, dialect: Dialect | None, stamp: int | None, *, repeated: bool = False, timed: bool = True) -> None:
+        """An event is read; `timed` False for a whole answer, whose content makes no token events."""
+        self._dialect, self._stamp, self._repeated, self._timed = dialect, stamp, repeated, timed
+        self._kinds = 0
+        self._generated.clear()
+
+    def end(self) -> None:
+        """The event is read: if it carried generated output, it is a token event."""
+        if not self._kinds or not self._timed:
+            return
+        state, timing = self._state, self._state.timing
+        state.counts.token_events += 1
+        timing.token(self._stamp, self._stall_ns)
+        for index in self._generated:
+            choice = self._choice(index)
+            if choice is not None:
+                choice.token_events += 1
+                choice.first_token = self._stamp if choice.first_token is None else choice.first_token
+        if timing.first_token is None:
+            timing.first_token = self._stamp
+        if self._kinds & _CONTENT and timing.first_content is None:
+            timing.first_content = self._stamp
+        if self._kinds & _REASONING and timing.first_reasoning is None:
+            timing.first_reasoning = self._stamp
+        if self._kinds & _TOOL and timing.first_tool is None:
+            timing.first_tool = self._stamp
+
+    # --- what a dialect says ---------------------------------------------------------------------------------------
+
+    def identify(
+        self, response_id: object = None, model: object = None, tier: object = None, routed_model: object = None
+    ) -> None:
+        identity = self._state.identity
+        identity.response_id = identity.response_id or label_id(response_id)
+        identity.response_model = identity.response_model or label_id(model)
+        identity.service_tier = label_code(tier) or identity.service_tier
+        identity.routed_model = label_id(routed_model) or identity.routed_model
+
+    def choice(self, index: int) -> None:
+        self._choice(index)
+
+    def text(self, choice: int, value: object) -> None:
+        self._state.counts.text_chars += self._generate(choice, value, _CONTENT)
+
+    def reasoning(self, choice: int, value: object) -> None:
+        self._state.counts.reasoning_chars += self._generate(choice, value, _REASONING)
+
+    def refusal(self, choice: int, value: object) -> None:
+        self._state.counts.refusal_chars += self._generate(choice, value, _CONTENT)
+
+    def media(self, choice: int, value: object) -> None:
+        self._generate(choice, value, _MEDIA)
+
+    def tool(
+        self, choice: int, key: int, name: object, *, call_id: object = None, client: bool = True, json: bool = True
+    ) -> None:
+        if self._repeated and not isinstance(name, str):
+            return
+        tool = self._open_tool(choice, key, call_id, json)
+        if tool is None:
+            return
+        tool.client = client
+        if tool.name is None and isinstance(name, str) and name:
+            tool.name = label_id(name)
+            self._generate(choice, name, _TOOL)
+
+    def arguments(self, choice: int, key: int, value: object) -> None:
+        if value is None or value == "" or self._repeated:
+            return
+        tool = self._open_tool(choice, key, None, True)
+        self._kinds |= _TOOL
+        self._generated.add(choice)
+        if tool is None:
+            return
+        tool.argument_chars += argument_chars(value)
+        if tool.check is not None:
+            feed(tool.check, value if isinstance(value, str) else _compact(value))
+
+    def finish(self, choice: int, raw: object, normal: str | None = None) -> None:
+        reason = label_code(raw)
+        state = self._choice(choice)
+        if reason is None or state is None:
+            return
+        if state.finish_raw is None and self._timed:
+            self._state.timing.finish = self._stamp
+        state.finish_raw, state.finish = reason, normal or FINISH_REASONS.get(reason)
+        if state.finish == "error":
+            self.error(ErrorFacts(type=reason))
+
+    def usage(self, given: object, *, placeholder: bool = False) -> None:
+        if self._dialect is None:
+            return
+        state = self._state
+        final = state.terminal or any(choice.finish_raw is not None for choice in state.choices)
+        take(state.usage, self._dialect.usage, given, final=final, placeholder=placeholder)
+
+    def error(self, facts: ErrorFacts) -> None:
+        """The first error stands; a later one fills in what the first did not say, unless it only repeats a reason."""
+        known = self._state.error
+        if known is None:
+            self._state.error = facts
+        elif facts.code is not None or facts.status is not None:
+            self._state.error = ErrorFacts(
+                known.type or facts.type,
+                known.code or facts.code,
+                known.status or facts.status,
+                known.request_id or facts.request_id,
+            )
+
+    def terminal(self) -> None:
+        self._state.terminal = True
+
+    def sequence(self, number: object) -> None:
+        valid = whole_number(number)
+        if valid is not None:
+            self._state.identity.last_sequence_number = valid
+
+    def provider_timing(
+        self, *, queue_s: object = None, routing_s: object = None, first_token_s: object = None, total_s: object = None
+    ) -> None:
+        identity = self._state.identity
+        identity.queue_s = _later(queue_s, identity.queue_s)
+        identity.routing_s = _later(routing_s, identity.routing_s)
+        identity.first_token_s = _later(first_token_s, identity.first_token_s)
+        identity.total_s = _later(total_s, identity.total_s)
+
+    @property
+    def called_client_tools(self) -> bool:
+        return any(tool.client for choice in self._state.choices for tool in choice.tools)
+
+    # --- state ------------------------------------------------------------------------------------------------------
+
+    def _generate(self, choice: int, value: object, kind: int) -> int:
+        """Note generated output; gives its code points."""
+        if not isinstance(value, str) or not value or self._repeated:
+            return 0
+        self._kinds |= kind
+        self._generated.add(choice)
+        self._choice(choice)
+        return len(value)
+
+    def _choice(self, index: int) -> ChoiceState | None:
+        choices = self._state.choices
+        for choice in choices:
+            if choice.index == index:
+                return choice
+        if len(choices) >= MAX_CHOICES:
+            return None
+        choices.append(ChoiceState(index))
+        return choices[-1]
+
+    def _open_tool(self, choice_index: int, key: int, call_id: object, json: bool) -> ToolState | None:
+        """The call that a fragment belongs to: the latest with its key, or a new one if its id is another."""
+        choice = self._choice(choice_index)
+        if choice is None:
+            return None
+        digest = zlib.crc32(call_id.encode("utf-8", "replace")) if isinstance(call_id, str) and call_id else None
+        for tool in reversed(choice.tools):
+            if tool.key == key and (digest is None or tool.call_digest in (None, digest)):
+                return tool
+        if len(choice.tools) >= MAX_TOOLS:
+            return None
+        check = None if self._masked or not json else JsonState()
+        choice.tools.append(ToolState(key, call_digest=digest, check=check))
+        return choice.tools[-1]
+
+
+def _compact(value: object) -> str:
+    try:
+        return msgspec.json.encode(value).decode()
+    except (UnicodeEncodeError, RecursionError, OverflowError):
+        return str(value)
+
+
+def _later(given: object, known: float | None) -> float | None:
+    number = finite_number(given)
+    return known if number is None else number

@@ -1,0 +1,174 @@
+"""The record of a stream, as the core makes it. `streamgauge.records` is its public face; names are a contract.
+
+Durations are seconds since the request's first byte, rounded to 1 us. None means not seen. Field order is the order of
+the JSON.
+"""
+
+import msgspec
+
+SCHEMA_VERSION = 1
+
+
+class Request(msgspec.Struct):
+    stream: bool | None = None
+    n: int | None = None
+    max_tokens: int | None = None
+    include_usage: bool | None = None
+    body_bytes: int | None = None
+
+
+class Error(msgspec.Struct):
+    phase: str  # before_stream | in_stream | transport
+    type: str | None = None
+    code: str | None = None
+    status: int | None = None
+
+
+class ToolCall(msgspec.Struct):
+    name: str | None
+    argument_chars: int
+    arguments_valid: bool | None
+
+
+class Choice(msgspec.Struct):
+    index: int
+    finish_reason: str | None
+    finish_reason_raw: str | None
+    first_token_s: float | None
+    token_events: int
+    tool_calls: list[ToolCall]
+
+
+class Gaps(msgspec.Struct):
+    count: int
+    mean_s: float | None = None
+    p50_s: float | None = None
+    p95_s: float | None = None
+    p99_s: float | None = None
+    max_s: float | None = None
+    stalls: int | None = None
+    buckets: list[tuple[float | None, int]] | None = None
+
+
+class Timing(msgspec.Struct):
+    gaps: Gaps
+    upstream_connect_s: float | None = None
+    request_sent_s: float | None = None
+    headers_s: float | None = None
+    first_byte_s: float | None = None
+    first_event_s: float | None = None
+    first_token_s: float | None = None
+    first_reasoning_s: float | None = None
+    first_content_s: float | None = None
+    first_tool_s: float | None = None
+    last_token_s: float | None = None
+    finish_s: float | None = None
+    end_s: float | None = None
+    client_blocked_s: float | None = None
+    client_gone_s: float | None = None
+    wire_max_gap_s: float | None = None
+    inter_token_latency_s: float | None = None
+    burst: bool | None = None
+
+
+class ProviderTiming(msgspec.Struct):
+    queue_s: float | None = None
+    routing_s: float | None = None
+    first_token_s: float | None = None
+    total_s: float | None = None
+
+
+class Usage(msgspec.Struct):
+    input_tokens: int | None
+    output_tokens: int | None
+    total_tokens: int | None
+    input_cached_tokens: int | None
+    input_cache_write_tokens: int | None
+    input_cache_write_1h_tokens: int | None
+    reasoning_tokens: int | None
+    audio_input_tokens: int | None
+    audio_output_tokens: int | None
+    parts: list[dict[str, object]]
+    source: str  # final | partial | estimated | absent
+    identity_failed: str | None
+    bad_values: int
+    raw: dict[str, object] | None
+
+
+class Counts(msgspec.Struct):
+    events: int
+    token_events: int
+    repeated_events: int
+    after_terminal_events: int
+    comments: int
+    unparsed_events: int
+    unterminated_events: int
+    error_fields: int
+    bytes: int | None
+    client_bytes: int | None
+    reads: int
+    segments: int
+    text_chars: int
+    reasoning_chars: int
+    refusal_chars: int
+
+
+class Integrity(msgspec.Struct):
+    complete: bool
+    reasons: list[str]
+    missing_segments: int
+    dropped_reads: int
+    oversized_events: int
+    decode_error: str | None
+
+
+class Record(msgspec.Struct):
+    schema_version: int
+    stream_id: str
+    tap: str | None
+    tap_instance: str | None
+    tap_version: str | None
+    capture: str | None
+    upstream: str | None
+    dialect: str | None
+    endpoint: str | None
+    streaming: bool | None
+    request: Request | None
+    request_model: str | None
+    response_model: str | None
+    routed_model: str | None
+    service_tier: str | None
+    response_id: str | None
+    provider_request_id: str | None
+    trace_id: str | None
+    tenant: str | None
+    credential_id: str | None
+    provider_organization: str | None
+    provider_project: str | None
+    request_digest: str | None
+    attempt: int | None
+    resumed_from: str | None
+    last_event_id: str | None
+    last_sequence_number: int | None
+    started_at: str | None
+    status_code: int | None
+    content_encoding: str | None
+    retry_after_s: float | None
+    outcome: str
+    error: Error | None
+    finish_reason: str | None
+    finish_reason_raw: str | None
+    choices: list[Choice]
+    timing: Timing
+    provider_timing: ProviderTiming | None
+    usage: Usage
+    counts: Counts
+    integrity: Integrity
+
+
+_ENCODER = msgspec.json.Encoder()
+
+
+def encode_record(record: Record) -> bytes:
+    """The record as UTF-8 JSON: equal records give equal bytes."""
+    return _ENCODER.encode(record)

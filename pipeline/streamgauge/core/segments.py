@@ -1,0 +1,155 @@
+"""The capture format: what a tap writes and an assembler reads. `bundles.py` puts it on the wire.
+
+A *bundle* is one message: segments of many streams of one tap instance and slot, numbered per instance and slot. A
+*segment* is an ordered run of reads of one stream, numbered from 0. A *read* is what one socket read returned.
+
+Stamps are nanoseconds of the tap's monotonic clock since the request's first byte; None where a recording has none.
+Structs are arrays on the wire: a field may be added at the end with a default, none may be moved or removed.
+"""
+
+from enum import StrEnum
+from typing import Literal
+
+import msgspec
+
+FORMAT_VERSION = 1
+
+# A bundle is closed at about this size or age (DESIGN: 48 KiB or 100 ms): big enough that Kafka's and Faust's cost a
+# message is shared by a thousand events, small enough that a worker sees a stream's end soon.
+BUNDLE_BYTES = 48 * 1024
+BUNDLE_NS = 100_000_000
+
+SLOTS = 64
+
+
+class Opening(msgspec.Struct, array_like=True, frozen=True):
+    """What is known when a request begins. On segment 0, always.
+
+    `path` is the endpoint's template (`dialects.endpoint_of`), None for a path that is not an LLM's; never the raw path.
+    `started_at_ns` is UTC wall clock, for printing only: nothing is computed from it.
+    """
+
+    tap: str
+    tap_version: str
+    capture: Literal["masked", "full"]
+    upstream: str | None = None
+    path: str | None = None
+    started_at_ns: int | None = None
+    trace_id: str | None = None
+    tenant: str | None = None
+    credential_id: str | None = None
+    attempt: int | None = None
+    resumed_from: str | None = None
+    # The position a resumed leg continues after, where it is a sequence number (Responses' starting_after).
+    resumed_after: int | None = None
+    # A dialect that the operator named (`replay --dialect`); None: the content and the path tell.
+    dialect: str | None = None
+
+
+class RequestFacts(msgspec.Struct, array_like=True, frozen=True):
+    """What the request said and when it went out. Every field None where it was not seen."""
+
+    body_bytes: int | None = None
+    model: str | None = None
+    stream: bool | None = None
+    n: int | None = None
+    max_tokens: int | None = None
+    include_usage: bool | None = None
+    service_tier: str | None = None
+    digest: str | None = None
+    connect_ns: int | None = None  # the upstream's connection was made; None if it was reused
+    sent_ns: int | None = None  # the request's last byte was handed to the upstream's socket
+
+
+class Head(msgspec.Struct, array_like=True, frozen=True):
+    """The response's head, headers by allowlist. `event_stream`: the content is read as server-sent events."""
+
+    status: int | None
+    stamp_ns: int | None = None
+    event_stream: bool = False
+    content_encoding: str | None = None
+    retry_after_s: float | None = None
+    provider_request_id: str | None = None
+    organization: str | None = None
+    project: str | None = None
+
+
+class Read(msgspec.Struct, array_like=True, frozen=True):
+    """One socket read.
+
+    `wire_bytes` as the socket gave them; `body_bytes` after transfer framing, before content decoding (None where the
+    recording does not tell); `content` the events that this read completed, as canonical SSE: UTF-8, LF, no BOM.
+    """
+
+    stamp_ns: int | None
+    wire_bytes: int
+    body_bytes: int
+    content: bytes = b""
+
+
+class Loss(msgspec.Struct, array_like=True, frozen=True):
+    """What this part of the capture does not hold. Adds up over a stream's segments."""
+
+    dropped_reads: int = 0
+    oversized_events: int = 0
+    decode_error: str | None = None  # one of `body.DecodeFault`; the first one stays
+
+
+class Ending(StrEnum):
+    """How the HTTP exchange ended, as the tap saw it."""
+
+    COMPLETE = "complete"  # the response's framing says that it is whole (close-delimited bodies: a clean EOF)
+    RESET = "reset"  # the upstream broke the framing, by reset or early EOF, or no head ever came
+    TIMEOUT = "timeout"  # nothing from the upstream for --upstream-idle-timeout
+    CLIENT = "client"  # the client left, the upstream was cancelled
+    CUT = "cut"  # the tap itself stopped: a drain deadline
+
+
+class End(msgspec.Struct, array_like=True, frozen=True):
+    """The stream's end. On the last segment.
+
+    `tail`: the event that was pending when the bytes ended, canonical SSE without its blank line; a half event is a
+    placeholder (`sse.HALF_EVENT`). `body`: the whole (masked) body of a response that is no event stream, None where it
+    had none, was over the cap (then `body_capped`) or could not be decoded.
+    """
+
+    ending: Ending
+    stamp_ns: int | None = None
+    client_gone_ns: int | None = None
+    client_blocked_ns: int | None = None
+    client_bytes: int | None = None
+    tail: bytes = b""
+    body: bytes | None = None
+    body_capped: bool = False
+
+
+class Segment(msgspec.Struct, array_like=True, frozen=True):
+    """A run of reads of one stream; `stream` is the 16 bytes of its UUIDv7."""
+
+    stream: bytes
+    number: int
+    opening: Opening | None = None
+    request: RequestFacts | None = None
+    head: Head | None = None
+    reads: list[Read] = []
+    loss: Loss | None = None
+    end: End | None = None
+
+
+class Bundle(msgspec.Struct, array_like=True, frozen=True):
+    """One message of a tap.
+
+    `instance` is the 16 bytes of the tap instance's UUID; `number` counts from 0 for each (instance, slot). `tap_ns` is the
+    tap's monotonic clock when the bundle was closed: it only ever ages what the same instance sent. A bundle without
+    segments is a heartbeat. `farewell`: the instance's last bundle in this slot. `dead`: earlier instances on the same
+    data directory, whose spool has been shipped before this bundle.
+    """
+
+    instance: bytes
+    slot: int
+    number: int
+    tap_ns: int
+    segments: list[Segment] = []
+    farewell: bool = False
+    dead: list[bytes] = []
+    version: int = FORMAT_VERSION

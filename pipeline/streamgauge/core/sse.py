@@ -1,0 +1,298 @@
+"""Server-sent events: bytes in, events out, by the WHATWG's rules (HTML Standard, 9.2.6), and events back into bytes.
+
+How a stream is read:
+
+- The bytes are UTF-8; one byte order mark at the very start is dropped. What is not UTF-8 becomes U+FFFD as the
+  standard's decoder does it. No such sequence spans a line end, so lines are decoded one by one.
+- A line ends with LF, CR or CRLF. A CR ends its line at once; an LF after it belongs to it, also in the next feed.
+- A blank line ends a block. A block with a `data` line is dispatched; any other only tells its id, name and comments.
+- The name of a field goes up to the first colon; one space after the colon is dropped. `data` values are joined by LF,
+  of other fields the last one counts, an `id` that holds NUL and a `retry` that is no number are ignored.
+
+Beyond the standard, because providers do it (each can be told from what the standard dispatches): a field named `error`
+is kept; so is a block of bare JSON, sent without `data:`; `finish()` hands out a block that the end of input cut off.
+
+All sizes are bytes. How the input is split into feeds changes nothing but when an event comes.
+"""
+
+import msgspec
+
+# An event may be this large (bytes of its values, as UTF-8). The largest that providers send - a whole image in base64,
+# a Responses object repeated at the end - are below 3 MiB; an endless line must not grow a tap's memory.
+MAX_EVENT_BYTES = 4 * 1024 * 1024
+
+# A `retry` is milliseconds. 18 digits fit every 64-bit reader; Python refuses to read thousands of them.
+MAX_RETRY_DIGITS = 18
+
+# The last event of a stream that was cut in the middle of it: data that parses as nothing.
+HALF_EVENT = b"data: {\n"
+
+_BOM = b"\xef\xbb\xbf"
+# Stands for an event over the cap in canonical bytes. Only a block without data can be one, so an upstream that sends
+# this line changes nothing that the standard would dispatch.
+_OVERSIZED = b"streamgauge-oversized"
+# Longest name of a known field with its colon and space: what a half line may hold beside its value (bytes).
+_LONGEST_PREFIX = len(b"event: ")
+
+
+class Event(msgspec.Struct, gc=False):
+    """One block of an event stream. Without `data` the standard dispatches nothing, but its id counts.
+
+    `data` is valid UTF-8; `id` is this block's own (None: it has none, or one that holds NUL); `error` the value
+    of a field of that name; `bare` the lines of a block of bare JSON, joined by LF. `oversized`: over the cap, so its
+    content was skipped; of the other fields those are there that came before that.
+    """
+
+    name: str = ""
+    data: bytes | None = None
+    id: str | None = None
+    retry: int | None = None
+    comments: int = 0
+    error: bytes | None = None
+    oversized: bool = False
+    bare: bytes | None = None
+
+
+class SseDecoder:
+    """Bytes in, events out, incrementally. Nothing raises; memory stays below about twice `max_event_bytes`."""
+
+    def __init__(self, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
+        self._cap = max_event_bytes
+        self._start: bytes | None = b""  # the first bytes, while they may be a byte order mark
+        self._after_cr = False
+        self._block = _Block(max_event_bytes)
+        self._line = bytearray()  # a line without its end
+
+    @property
+    def comments_pending(self) -> int:
+        """How many comment lines stand in the block that no blank line has ended yet."""
+        return self._block.comments
+
+    def feed(self, data: bytes) -> list[Event]:
+        """The blocks that `data` completes, in order, also those that dispatch nothing; a lone blank line is none."""
+        if self._start is not None:
+            data = self._after_bom(data)
+        if self._after_cr or b"\r" in data:
+            data = self._line_feeds(data)
+        events: list[Event] = []
+        if self._line or self._block.begun:
+            data = self._advance(data, events)
+        elif (usual := self._usual(data)) is not None:
+            return usual
+        *blocks, tail = data.split(b"\n\n")
+        events += [event for block in blocks if (event := self._whole(block)) is not None]
+        if tail:
+            self._advance(tail, events)
+        return events
+
+    def finish(self) -> Event | None:
+        """The block pending at the end of input, a half line taken as a line. None if it holds nothing but comments.
+
+        Whether it is half an event is for its reader to say: whether it makes sense. Feed nothing afterwards.
+        """
+        line = (self._start or b"") + bytes(self._line)
+        if line:
+            self._block.add(line)
+        block, self._block, self._start = self._block, _Block(self._cap), None
+        self._line.clear()
+        return block.event() if block.has_fields else None
+
+    def _after_bom(self, data: bytes) -> bytes:
+        data = (self._start or b"") + data
+        if len(data) < len(_BOM) and _BOM.startswith(data):
+            self._start = data
+            return b""
+        self._start = None
+        return data.removeprefix(_BOM)
+
+    def _line_feeds(self, data: bytes) -> bytes:
+        """The same lines with LF alone. A CR at the end ends its line; an LF that follows is dropped when it comes."""
+        if not data:
+            return data
+        if self._after_cr and data[0] == 0x0A:
+            data = data[1:]
+        self._after_cr = data.endswith(b"\r")
+        return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+
+    def _advance(self, data: bytes, events: list[Event]) -> bytes:
+        """Takes lines up to the end of the pending block, or to the end of `data`; gives what is left."""
+        at = 0
+        while (end := data.find(b"\n", at)) >= 0:
+            line = data[at:end]
+            if self._line:
+                line = bytes(self._line) + line
+                self._line.clear()
+            at = end + 1
+            if line:
+                self._block.add(line)
+            elif self._block.begun:
+                events.append(self._block.event())
+                self._block = _Block(self._cap)
+                return data[at:]
+        self._keep(data[at:])
+        return b""
+
+    def _keep(self, half: bytes) -> None:
+        """Keeps a line's beginning: of a comment, or beyond the cap, only what tells that there is a line."""
+        self._line += half
+        if self._line.startswith(b":") or self._block.full(len(self._line) - _LONGEST_PREFIX):
+            del self._line[1:]
+
+    def _usual(self, data: bytes) -> list[Event] | None:
+        """The events of a feed that holds nothing but whole blocks of one line of data, as most do; else None."""
+        if not data.startswith(b"data: ") or not data.endswith(b"\n\n") or len(data) > self._cap:
+            return None
+        values = data[6:-2].split(b"\n\ndata: ")
+        if data.count(b"\n") != 2 * len(values) or _utf8(data) is not data:
+            return None
+        return [Event("", value) for value in values]
+
+    def _whole(self, lines: bytes) -> Event | None:
+        """The event of a block that lies whole in one feed. A name and a line of data need no look at each line."""
+        lines = _utf8(lines)
+        if lines.startswith(b"event: ") and len(lines) <= self._cap:
+            name, _, data = lines.partition(b"\n")
+            if data.startswith(b"data: ") and b"\n" not in data:
+                return Event(name[7:].decode(), data[6:])
+        block = _Block(self._cap)
+        for line in lines.split(b"\n"):
+            if line:
+                block.add(line)
+        return block.event() if block.begun else None
+
+
+class _Block:
+    """The lines since the last blank line. `data` and `bare` end each line with LF."""
+
+    def __init__(self, cap: int) -> None:
+        self._cap = cap
+        self._size = 0
+        self._name = ""
+        self._id: str | None = None
+        self._retry: int | None = None
+        self._data: bytearray | None = None
+        self._error: bytes | None = None
+        self._bare: bytearray | None = None
+        self._over = False
+        self._marked = False
+        self.begun = False
+        self.has_fields = False
+        self.comments = 0
+
+    def full(self, more: int) -> bool:
+        """Whether `more` bytes are too many; then the block is oversized from here on."""
+        if self._size + more > self._cap:
+            self._over = True
+            self._data = self._error = self._bare = None
+        return self._over
+
+    def add(self, line: bytes) -> None:
+        """Takes a line that is not blank, without its end."""
+        self.begun = True
+        if line[0] == 0x3A:
+            self.comments += 1
+            return
+        if not self.has_fields:
+            self.has_fields = True
+            self._bare = bytearray() if line[0] in b"{[" else None
+        if not self._over:
+            self._field(line)
+
+    def _field(self, line: bytes) -> None:
+        field, _, value = line.partition(b":")
+        if value.startswith(b" "):
+            value = value[1:]
+        if field in _FIELDS:
+            value = _utf8(value)
+            if not self.full(len(value) + 1):
+                self._size += len(value) + 1
+                self._set(field, value)
+        elif self._bare is not None:
+            line = _utf8(line)
+            if not self.full(len(line) + 1):
+                self._size += len(line) + 1
+                self._bare += line + b"\n"
+        elif line == _OVERSIZED:
+            self._marked = True
+        else:
+            self.full(len(line) + 1)
+
+    def _set(self, field: bytes, value: bytes) -> None:
+        match field:
+            case b"data":
+                self._data = bytearray() if self._data is None else self._data
+                self._data += value + b"\n"
+            case b"event":
+                self._name = value.decode()
+            case b"id":
+                self._id = self._id if b"\0" in value else value.decode()
+            case b"retry":
+                self._retry = _milliseconds(value, self._retry)
+            case _:
+                self._error = value
+
+    def event(self) -> Event:
+        """The event of the lines so far."""
+        empty = self._data is None and self._error is None and self._bare is None
+        return Event(
+            name=self._name,
+            data=None if self._data is None else bytes(self._data[:-1]),
+            id=self._id,
+            retry=self._retry,
+            comments=self.comments,
+            error=self._error,
+            oversized=self._over or (self._marked and empty),
+            bare=None if self._bare is None else bytes(self._bare[:-1]),
+        )
+
+
+_FIELDS = frozenset((b"data", b"event", b"id", b"retry", b"error"))
+
+
+def _utf8(raw: bytes) -> bytes:
+    """`raw` with U+FFFD for what is not UTF-8, one for each maximal subpart (Encoding Standard, UTF-8 decoder)."""
+    if raw.isascii():
+        return raw
+    try:
+        raw.decode()
+    except UnicodeDecodeError:
+        return raw.decode("utf-8", "replace").encode()
+    return raw
+
+
+def _milliseconds(digits: bytes, otherwise: int | None) -> int | None:
+    significant = digits.lstrip(b"0")
+    if not digits.isdigit() or len(significant) > MAX_RETRY_DIGITS:
+        return otherwise
+    return int(significant or b"0")
+
+
+def write_event(event: Event) -> bytes:
+    """The event as canonical SSE (UTF-8, LF, no BOM) with its blank line: what `SseDecoder` makes this event of again.
+
+    Takes any event that a decoder gave: names, ids and each line of the data without CR or LF.
+    """
+    if event.name == "" and event.data is not None and event == Event(data=event.data):
+        return b"data: " + event.data.replace(b"\n", b"\ndata: ") + b"\n\n"
+    return write_tail(event) + b"\n"
+
+
+def write_tail(event: Event) -> bytes:
+    """The same without the blank line: `finish()` makes this event of it again, if it has more than comments."""
+    out = [b":\n" * event.comments]
+    if event.bare is not None:
+        out.append(event.bare + b"\n")
+    if event.oversized:
+        out.append(_OVERSIZED + b"\n")
+    if event.name:
+        out.append(b"event: " + event.name.encode() + b"\n")
+    if event.id is not None:
+        out.append(b"id: " + event.id.encode() + b"\n")
+    if event.retry is not None:
+        out.append(b"retry: %d\n" % event.retry)
+    if event.error is not None:
+        out.append(b"error: " + event.error + b"\n")
+    if event.data is not None:
+        out.append(b"data: " + event.data.replace(b"\n", b"\ndata: ") + b"\n")
+    # A block of unknown fields alone still is one.
+    return b"".join(out) or b"event\n"

@@ -1,0 +1,193 @@
+"""One stream: its segments, in order -> its state. The time of an event is that of the read which completed it."""
+
+from streamgauge.core.dialects import (
+    BY_NAME,
+    DONE,
+    Dialect,
+    dialect_of_endpoint,
+    error_in,
+    is_whole,
+    recognised,
+    recognised_body,
+)
+from streamgauge.core.json_text import UNPARSED, parse
+from streamgauge.core.labels import label_id, whole_number
+from streamgauge.core.outcome import FIRST_ERROR_STATUS
+from streamgauge.core.reading import Reading
+from streamgauge.core.segments import End, Loss, Read, Segment
+from streamgauge.core.sse import Event, SseDecoder
+from streamgauge.core.state import StreamState
+
+
+class Stream:
+    """Applies segments to a StreamState. Holds nothing that the state does not: make one whenever there is a state."""
+
+    def __init__(self, state: StreamState, stall_ns: int) -> None:
+        self.state = state
+        self._stall_ns = stall_ns
+        self._reading: Reading | None = None
+
+    def apply(self, segment: Segment) -> None:
+        """The next segment of this stream. Never raises, whatever it holds."""
+        state = self.state
+        state.next_segment = segment.number + 1
+        state.counts.segments += 1
+        state.opening = segment.opening or state.opening
+        state.request = segment.request or state.request
+        state.head = segment.head or state.head
+        if segment.loss:
+            self._lose(segment.loss)
+        for read in segment.reads:
+            self._read(read)
+        if segment.end:
+            self._end(segment.end)
+
+    def _lose(self, loss: Loss) -> None:
+        known = self.state.loss
+        known.dropped_reads += loss.dropped_reads
+        known.oversized_events += loss.oversized_events
+        known.decode_error = known.decode_error or loss.decode_error
+
+    def _read(self, read: Read) -> None:
+        state = self.state
+        state.counts.reads += 1
+        if read.body_bytes:
+            state.counts.bytes += read.body_bytes
+            state.timing.read(read.stamp_ns)
+        if read.content:
+            self._content(read.content, read.stamp_ns)
+
+    def _content(self, content: bytes, stamp: int | None) -> None:
+        for event in SseDecoder().feed(content):
+            self._event(event, stamp)
+
+    def _end(self, end: End) -> None:
+        state = self.state
+        state.end = end
+        if end.tail:
+            self._tail(end.tail)
+        if end.body is not None:
+            self._body(end.body)
+
+    def _tail(self, tail: bytes) -> None:
+        """A last event without its blank line counts, if it is whole; half of one is told by its count alone."""
+        self.state.counts.unterminated_events += 1
+        event = SseDecoder()
+        event.feed(tail)
+        pending = event.finish()
+        if pending is not None and is_whole(pending):
+            self._event(pending, self.state.timing.last_read)
+
+    # --- events -----------------------------------------------------------------------------------------------------
+
+    def _event(self, event: Event, stamp: int | None) -> None:
+        state = self.state
+        state.counts.comments += event.comments
+        if event.id is not None:
+            state.identity.last_event_id = label_id(event.id)
+        if event.error is not None:
+            state.counts.error_fields += 1
+            self._error("error", parse(event.error))
+        if event.bare is not None:
+            self._error("", parse(event.bare))
+        if event.data is not None:
+            self._dispatch(event.name, event.data, stamp)
+
+    def _dispatch(self, name: str, data: bytes, stamp: int | None) -> None:
+        state = self.state
+        state.counts.events += 1
+        if state.timing.first_event is None:
+            state.timing.first_event = stamp
+        if data.startswith(DONE):
+            self._done()
+            return
+        value = parse(data)
+        if value is UNPARSED:
+            state.counts.unparsed_events += 1
+        if state.terminal:
+            state.counts.after_terminal_events += 1
+        self._error(name, value)
+        if isinstance(value, dict) and not state.terminal:
+            self._tell(name, value, stamp)
+
+    def _tell(self, name: str, value: dict[str, object], stamp: int | None) -> None:
+        state = self.state
+        shown = recognised(name, value)
+        if shown is not None:
+            state.dialect = shown.name
+        dialect = shown or self.dialect
+        if dialect is None:
+            return
+        repeated = self._is_repeated(value)
+        state.counts.repeated_events += repeated
+        reading = self._read_as(dialect, stamp, repeated=repeated)
+        dialect.read(name, value, reading)
+        reading.end()
+
+    def _read_as(
+        self, dialect: Dialect | None, stamp: int | None, *, repeated: bool = False, timed: bool = True
+    ) -> Reading:
+        if self._reading is None:
+            self._reading = Reading(self.state, self._stall_ns)
+        self._reading.begin(dialect, stamp, repeated=repeated, timed=timed)
+        return self._reading
+
+    @property
+    def dialect(self) -> Dialect | None:
+        """What the content showed, else what the operator or the endpoint says."""
+        state, opening = self.state, self.state.opening
+        if state.dialect is not None:
+            return BY_NAME.get(state.dialect)
+        if opening is None:
+            return None
+        return BY_NAME.get(opening.dialect or "") or dialect_of_endpoint(opening.path)
+
+    def _is_repeated(self, value: dict[str, object]) -> bool:
+        """Whether a leg that continues repeats what lies at or below the position that its request names."""
+        opening = self.state.opening
+        if opening is None or opening.resumed_from is None:
+            return False
+        if opening.resumed_after is not None:
+            number = whole_number(value.get("sequence_number"))
+            return number is not None and number <= opening.resumed_after
+        seen, asked = self.state.identity.last_event_id, opening.resumed_from
+        return bool(seen and seen.isdecimal() and asked.isdecimal() and int(seen) <= int(asked))
+
+    def _done(self) -> None:
+        """[DONE] ends chat and completions; for the others it is only one more event."""
+        dialect = self.dialect
+        if dialect is None:
+            self.state.hint = "openai-chat"
+            self.state.terminal = True
+        elif dialect.finish_is_terminal:
+            self.state.terminal = True
+
+    def _error(self, name: str, value: object) -> None:
+        facts = error_in(name, None if value is UNPARSED else value)
+        if facts is None:
+            return
+        anthropic = isinstance(value, dict) and value.get("type") == "error" and isinstance(value.get("error"), dict)
+        self.state.hint = self.state.hint or ("anthropic-messages" if anthropic else "openai-chat")
+        self._read_as(self.dialect, None).error(facts)
+
+    # --- whole answers ----------------------------------------------------------------------------------------------
+
+    def _body(self, body: bytes) -> None:
+        """The body of a response that is no event stream."""
+        value = parse(body)
+        if not isinstance(value, dict):
+            self.state.body_read = value is not UNPARSED
+            return
+        self.state.body_read = True
+        status = self.state.head.status if self.state.head else None
+        failed = status is not None and status >= FIRST_ERROR_STATUS
+        facts = error_in("error" if failed else "", value)
+        if facts is not None:
+            self._read_as(None, None).error(facts)
+            return
+        shown = recognised_body(value)
+        if shown is not None:
+            self.state.dialect = shown.name
+        dialect = shown or self.dialect
+        if dialect is not None:
+            dialect.read_body(value, self._read_as(dialect, None, timed=False))

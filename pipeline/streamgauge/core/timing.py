@@ -1,0 +1,138 @@
+"""When things came: first times, gaps between token events, stalls, bursts. Nanoseconds inside, seconds outside.
+
+A gap lies between successive token events (all choices together): it is an inter-chunk latency, since an event may hold
+many tokens. Percentiles are nearest-rank: exact up to EXACT_GAPS gaps, beyond that the upper bound of their bucket.
+"""
+
+import bisect
+import math
+
+import msgspec
+
+from streamgauge.core.record import Gaps
+
+# Upper bounds of the gap buckets, seconds; the metric's own. Dense where providers pace (10 to 100 ms).
+GAP_BOUNDS_S: tuple[float, ...] = (
+    0.001, 0.0025, 0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.075, 0.1, 0.15, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
+)  # fmt: skip
+_BOUNDS_NS = [round(bound * 1e9) for bound in GAP_BOUNDS_S]
+
+# Gaps that are kept one by one, for exact percentiles of short streams: 64 of them are about 300 bytes of state.
+EXACT_GAPS = 64
+
+# A gap longer than this is a stall, unless the settings say otherwise (seconds).
+STALL_SECONDS = 5.0
+
+# Fewer token events cannot tell a burst from a short answer; 90 % in two reads is what a buffering proxy leaves.
+BURST_MIN_EVENTS = 5
+BURST_SHARE = 0.9
+
+
+class TimingState(msgspec.Struct, array_like=True):
+    """Times of one open stream, nanoseconds since the request began; None until seen or without stamps."""
+
+    first_byte: int | None = None
+    first_event: int | None = None
+    first_token: int | None = None
+    first_reasoning: int | None = None
+    first_content: int | None = None
+    first_tool: int | None = None
+    last_token: int | None = None
+    finish: int | None = None
+    token_events: int = 0
+    exact: list[int] = []
+    buckets: dict[int, int] = {}
+    gap_sum: int = 0
+    gap_max: int = 0
+    stalls: int = 0
+    last_read: int | None = None
+    wire_max_gap: int | None = None
+    read_tokens: int = 0
+    top_reads: tuple[int, int] = (0, 0)
+
+    def read(self, stamp: int | None) -> None:
+        """A read with body bytes arrived at `stamp`."""
+        self._close_read()
+        if stamp is None:
+            return
+        if self.first_byte is None:
+            self.first_byte = stamp
+        if self.last_read is not None:
+            self.wire_max_gap = max(self.wire_max_gap or 0, stamp - self.last_read)
+        self.last_read = stamp
+
+    def _close_read(self) -> None:
+        one, two = self.top_reads
+        if self.read_tokens > two:
+            self.top_reads = (max(one, self.read_tokens), min(one, self.read_tokens))
+        self.read_tokens = 0
+
+    def token(self, stamp: int | None, stall_ns: int) -> None:
+        """A token event arrived."""
+        self.token_events += 1
+        self.read_tokens += 1
+        if stamp is None:
+            return
+        if self.last_token is not None:
+            self._gap(stamp - self.last_token, stall_ns)
+        self.last_token = stamp
+
+    def _gap(self, gap: int, stall_ns: int) -> None:
+        if len(self.exact) < EXACT_GAPS:
+            self.exact.append(gap)
+        bucket = bisect.bisect_left(_BOUNDS_NS, gap)
+        self.buckets[bucket] = self.buckets.get(bucket, 0) + 1
+        self.gap_sum += gap
+        self.gap_max = max(self.gap_max, gap)
+        self.stalls += gap > stall_ns
+
+
+def seconds(nanoseconds: int | None) -> float | None:
+    """Nanoseconds as seconds, rounded to 1 us."""
+    return None if nanoseconds is None else (nanoseconds + 500) // 1000 / 1e6
+
+
+def is_burst(state: TimingState) -> bool | None:
+    """Nearly all token events came in one or two reads; None without stamps."""
+    if state.first_byte is None:
+        return None
+    reads = sorted((*state.top_reads, state.read_tokens))[-2:]
+    return state.token_events >= BURST_MIN_EVENTS and sum(reads) >= BURST_SHARE * state.token_events
+
+
+def gaps_of(state: TimingState) -> Gaps:
+    """The gaps as the record prints them; `count` alone where no stamps were recorded."""
+    count = max(0, state.token_events - 1)
+    measured = sum(state.buckets.values())
+    if state.first_byte is None or (count and not measured):
+        return Gaps(count)
+    if not measured:
+        return Gaps(count, stalls=0, buckets=_cumulative(state.buckets))
+    return Gaps(
+        count,
+        mean_s=seconds(state.gap_sum // measured),
+        p50_s=_percentile(state, measured, 0.50),
+        p95_s=_percentile(state, measured, 0.95),
+        p99_s=_percentile(state, measured, 0.99),
+        max_s=seconds(state.gap_max),
+        stalls=state.stalls,
+        buckets=_cumulative(state.buckets),
+    )
+
+
+def _percentile(state: TimingState, count: int, share: float) -> float | None:
+    rank = math.ceil(share * count)
+    if count <= EXACT_GAPS:
+        return seconds(sorted(state.exact)[rank - 1])
+    for bound, cumulative in _cumulative(state.buckets):
+        if bound is not None and cumulative >= rank:
+            return bound
+    return seconds(state.gap_max)
+
+
+def _cumulative(buckets: dict[int, int]) -> list[tuple[float | None, int]]:
+    total, rows = 0, []
+    for position, bound in enumerate((*GAP_BOUNDS_S, None)):
+        total += buckets.get(position, 0)
+        rows.append((bound, total))
+    return rows

@@ -1,0 +1,174 @@
+"""Usage: what a stream says it used, in every provider's words, as one set of numbers.
+
+Per field the last present value wins; nothing is summed over events. Absent, explicit zero and placeholder are three
+things. Reasoning and cache lie inside or outside of output and input: the stream's own total tells, not the vendor.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from streamgauge.core.keep import Kind, Spec, filtered
+from streamgauge.core.labels import finite_number, whole_number
+from streamgauge.core.record import Usage
+
+
+class UsageRules(msgspec.Struct, frozen=True):
+    """Where a dialect says what: for each number the paths at which it may stand, the first present one counts.
+
+    `input_parts`: further parts of input that lie outside of the field for input (Anthropic's cache fields).
+    """
+
+    spec: Mapping[str, Spec]
+    input: tuple[str, ...]
+    output: tuple[str, ...]
+    total: tuple[str, ...] = ()
+    cached: tuple[str, ...] = ()
+    cache_write: tuple[str, ...] = ()
+    cache_write_1h: tuple[str, ...] = ()
+    reasoning: tuple[str, ...] = ()
+    audio_input: tuple[str, ...] = ()
+    audio_output: tuple[str, ...] = ()
+    input_parts: tuple[str, ...] = ()
+    parts: str | None = None
+
+
+class UsageState(msgspec.Struct, array_like=True):
+    """Usage of an open stream: the provider's object, merged field by field, without bad values."""
+
+    raw: dict[str, object] = {}
+    seen: bool = False
+    final: bool = False
+    placeholder: bool = False
+    bad_values: int = 0
+
+
+def take(state: UsageState, rules: UsageRules, given: object, *, final: bool, placeholder: bool = False) -> None:
+    """Merge one usage object. `placeholder`: its output count says nothing yet. What is no object is a bad value."""
+    if given is None:
+        return
+    if not isinstance(given, dict):
+        state.bad_values += 1
+        return
+    state.bad_values += _merge(state.raw, rules.spec, given)
+    state.seen = True
+    state.final = state.final or final
+    if placeholder:
+        state.placeholder = True
+    elif any(whole_number(_at(given, path)) is not None for path in rules.output):
+        state.placeholder = False
+
+
+def _merge(into: dict[str, object], spec: Mapping[str, Spec], given: Mapping[str, object]) -> int:
+    bad = 0
+    for key, kind in spec.items():
+        value = given.get(key)
+        if value is None:
+            continue
+        if isinstance(kind, Mapping):
+            if isinstance(value, dict):
+                inner = into.setdefault(key, {})
+                bad += _merge(inner, kind, value) if isinstance(inner, dict) else 0
+        elif kind is Kind.COUNT:
+            bad += _put(into, key, whole_number(value))
+        elif kind is Kind.NUMBER:
+            bad += _put(into, key, value if finite_number(value) is not None else None)
+        else:
+            into[key] = filtered(kind, value)
+    return bad
+
+
+def _put(into: dict[str, object], key: str, value: object) -> int:
+    if value is None:
+        return 1
+    into[key] = value
+    return 0
+
+
+def _at(raw: Mapping[str, object], path: str) -> object:
+    value: object = raw
+    for key in path.split("."):
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
+def _first(raw: Mapping[str, object], paths: tuple[str, ...]) -> int | None:
+    return next((number for path in paths if (number := whole_number(_at(raw, path))) is not None), None)
+
+
+def normalised(state: UsageState, rules: UsageRules | None) -> Usage:
+    """The record's usage. `identity_failed` names the sum that does not hold, or None."""
+    if rules is None or not state.seen:
+        return _absent(state)
+    raw = state.raw
+    given_input, output = _first(raw, rules.input), _first(raw, rules.output)
+    if state.placeholder:
+        output = None
+    total, reasoning, cached = _first(raw, rules.total), _first(raw, rules.reasoning), _first(raw, rules.cached)
+    input_tokens = _input(raw, rules, given_input)
+    if cached is not None and input_tokens is not None and not rules.input_parts and cached > input_tokens:
+        input_tokens += cached  # the cache lies outside of input (Grok on Azure)
+    output, failed = _settle(input_tokens, output, reasoning, total)
+    if total is None and input_tokens is not None and output is not None:
+        total = input_tokens + output
+    return Usage(
+        input_tokens=input_tokens,
+        output_tokens=output,
+        total_tokens=total,
+        input_cached_tokens=cached,
+        input_cache_write_tokens=_first(raw, rules.cache_write),
+        input_cache_write_1h_tokens=_first(raw, rules.cache_write_1h),
+        reasoning_tokens=reasoning,
+        audio_input_tokens=_first(raw, rules.audio_input),
+        audio_output_tokens=_first(raw, rules.audio_output),
+        parts=_parts(raw, rules),
+        source="final" if state.final else "partial",
+        identity_failed=failed,
+        bad_values=state.bad_values,
+        raw=raw,
+    )
+
+
+def _input(raw: Mapping[str, object], rules: UsageRules, given: int | None) -> int | None:
+    if given is None:
+        return None
+    return given + sum(_first(raw, (path,)) or 0 for path in rules.input_parts)
+
+
+def _settle(
+    input_tokens: int | None, output: int | None, reasoning: int | None, total: int | None
+) -> tuple[int | None, str | None]:
+    """Output including reasoning, and the identity that fails."""
+    if input_tokens is None or output is None or total is None:
+        return output, None
+    if input_tokens + output == total:
+        return output, "reasoning<=output" if (reasoning or 0) > output else None
+    if reasoning and input_tokens + output + reasoning == total:
+        return output + reasoning, None
+    return output, "input+output=total"
+
+
+def _parts(raw: Mapping[str, object], rules: UsageRules) -> list[dict[str, object]]:
+    given = _at(raw, rules.parts) if rules.parts else None
+    if not isinstance(given, list):
+        return []
+    return [part for part in given if isinstance(part, dict) and part.get("type") not in (None, "message")]
+
+
+def _absent(state: UsageState) -> Usage:
+    return Usage(
+        input_tokens=None,
+        output_tokens=None,
+        total_tokens=None,
+        input_cached_tokens=None,
+        input_cache_write_tokens=None,
+        input_cache_write_1h_tokens=None,
+        reasoning_tokens=None,
+        audio_input_tokens=None,
+        audio_output_tokens=None,
+        parts=[],
+        source="absent",
+        identity_failed=None,
+        bad_values=state.bad_values,
+        raw=None,
+    )

@@ -1,0 +1,113 @@
+"""What a tap tells its recorder, in order, for each stream. The same messages whether they cross a socket or a function.
+
+`stream` is a number of the sender's own; `at_ns` is the host's monotonic clock (CLOCK_MONOTONIC, one for all processes
+of the host). On a socket a *batch* is a 4-byte big-endian length and the MessagePack of a list of messages.
+
+A stream is: Opened, then in any order Asked*, Sent and Arrived*, then Ended. Nothing is sent for a stream after Ended.
+"""
+
+import struct
+
+import msgspec
+
+from streamgauge.core.segments import Ending
+
+# The recorder looks into request bodies up to this size, for model, n and the like; a longer one has null facts (bytes).
+MAX_REQUEST_BODY = 16 * 1024 * 1024
+
+
+class Opened(msgspec.Struct, array_like=True, tag=0, frozen=True):
+    """A request began. `at_ns` is time zero: the read that brought its first byte. `wall_ns`: UTC, at the same moment.
+
+    `target` is the request target as the client sent it, without the upstream's prefix. `headers`: lower-case names, only
+    those of REQUEST_HEADERS and the tenant header.
+    """
+
+    stream: int
+    at_ns: int | None
+    wall_ns: int | None
+    upstream: str | None
+    method: str
+    target: str
+    headers: list[tuple[str, str]] = []
+    tap: str = "proxy"
+    dialect: str | None = None  # what the operator says the stream is (`replay --dialect`)
+
+
+class Asked(msgspec.Struct, array_like=True, tag=1, frozen=True):
+    """Bytes of the request's body, after transfer framing. Left out beyond MAX_REQUEST_BODY, or if not wanted."""
+
+    stream: int
+    data: bytes
+
+
+class Sent(msgspec.Struct, array_like=True, tag=2, frozen=True):
+    """The request's last byte was handed to the upstream's socket.
+
+    `body_bytes`: size of the whole body after transfer framing. `whole`: the Asked messages held all of it.
+    `connected_ns`: when the upstream's connection was made for it, None if one was reused.
+    """
+
+    stream: int
+    at_ns: int | None
+    connected_ns: int | None
+    body_bytes: int
+    whole: bool
+
+
+class Arrived(msgspec.Struct, array_like=True, tag=3, frozen=True):
+    """One read from the upstream: raw bytes of the response, head and framing included."""
+
+    stream: int
+    at_ns: int | None
+    data: bytes
+
+
+class Dropped(msgspec.Struct, array_like=True, tag=4, frozen=True):
+    """Reads of this stream that the tap could not hand over, at this place in the order. Already counted as dropped."""
+
+    stream: int
+    reads: int
+
+
+class Ended(msgspec.Struct, array_like=True, tag=5, frozen=True):
+    """The exchange is over. `unsent_bytes`: wire bytes that arrived but were not handed to the client's socket."""
+
+    stream: int
+    at_ns: int | None
+    ending: Ending
+    client_gone_ns: int | None = None
+    client_blocked_ns: int | None = None
+    unsent_bytes: int = 0
+
+
+Message = Opened | Asked | Sent | Arrived | Dropped | Ended
+
+# Request headers that a recorder needs; no other leaves the process that relays.
+REQUEST_HEADERS = frozenset(
+    {
+        "authorization",
+        "x-api-key",
+        "api-key",
+        "x-goog-api-key",
+        "traceparent",
+        "x-stainless-retry-count",
+        "last-event-id",
+        "content-encoding",
+        "content-type",
+    }
+)
+
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODER = msgspec.msgpack.Decoder(list[Message])
+
+
+def encode_batch(messages: list[Message]) -> bytes:
+    """A batch for a socket: length prefix and body."""
+    body = _ENCODER.encode(messages)
+    return struct.pack(">I", len(body)) + body
+
+
+def decode_batch(body: bytes) -> list[Message]:
+    """The messages of a batch's body (without its length). Raises msgspec.DecodeError."""
+    return _DECODER.decode(body)
