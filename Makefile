@@ -1,0 +1,45 @@
+# What a newcomer needs. Everything installs into .venv in this checkout.
+.PHONY: help demo test check format lock schema clean
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+help:  ## show this
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+demo: $(INSTALLED)  ## play simulated providers through the real tap, print what is seen
+	$(BIN)/streamgauge demo
+
+test: check  ## everything: format, lint, types, and all tests, with a real Kafka of their own
+	./scripts/install_test_parts
+	$(BIN)/pytest
+
+check: $(INSTALLED)  ## format, lint and strict types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: $(INSTALLED)  ## put the code into form
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+schema: $(INSTALLED)  ## write the record's JSON Schema and the metrics' document again
+	$(BIN)/python -m streamgauge.records > schemas/record.v1.json
+	$(BIN)/python -m streamgauge.metrics.document > dashboards/METRICS.md
+
+lock:  ## resolve the dependencies again (needs uv)
+	uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header \
+		--all-extras --group dev --upgrade pyproject.toml -o requirements.lock
+
+clean:  ## remove what was installed and built here
+	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+$(INSTALLED): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "Streamgauge needs Python 3.11 or newer: make PYTHON=/path/to/python3.11"; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $(INSTALLED)

@@ -1,0 +1,245 @@
+"""The command line: parses, loads the settings, calls one command. A contract: scripts of others stand on it.
+
+Messages go to stderr; stdout is for what was asked for. Exit codes are those of `errors.py`.
+"""
+
+import argparse
+import importlib
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from streamgauge import __version__
+from streamgauge.config import load
+from streamgauge.core.dialects import BY_NAME
+from streamgauge.errors import BUG, DONE, StreamgaugeError
+
+_EPILOG = """\
+examples:
+  streamgauge up --upstream openai=https://api.openai.com --upstream anthropic=https://api.anthropic.com
+      then point clients at http://127.0.0.1:8080/openai/v1 and http://127.0.0.1:8080/anthropic
+  streamgauge ledger query --output jsonl --limit 10
+  streamgauge replay recording.sse
+  streamgauge demo
+
+Every option is also STREAMGAUGE_<NAME> in the environment and a key of the settings file (--config, TOML).
+Exit codes: 0 done, 1 found what it looks for, 2 wrong usage, 3 a part it needs is not to be had, 70 a bug of ours.
+"""
+
+_UP_EPILOG = """\
+examples:
+  streamgauge up --upstream openai=https://api.openai.com
+      clients use http://127.0.0.1:8080/openai/v1
+  streamgauge up --upstream http://127.0.0.1:8000 --listen 0.0.0.0:8080
+      a single upstream without a name: clients use its paths as they are
+metrics: http://127.0.0.1:9464/metrics    records: streamgauge ledger query --output jsonl
+"""
+
+_TAP_EPILOG = """\
+example:
+  streamgauge topics create --kafka broker:9092
+  streamgauge tap --upstream openai=https://api.openai.com --kafka broker:9092 --workers 2
+"""
+
+_WORKER_EPILOG = """\
+example:
+  streamgauge worker --kafka broker:9092 --data-dir /var/lib/streamgauge
+Start as many as you like, each with a data directory of its own: they share the partitions.
+"""
+
+_REPLAY_EPILOG = """\
+examples:
+  streamgauge replay recording.sse
+  streamgauge replay recordings/ --output jsonl > records.jsonl
+One record for each file, in the order of the arguments, a directory's files by path.
+"""
+
+_DEMO_EPILOG = """\
+examples:
+  streamgauge demo            plays every scenario once, prints a summary, exits 0 if all are as expected
+  streamgauge demo --serve    stays up and plays on, until Ctrl-C
+"""
+
+_LEDGER_EPILOG = """\
+examples:
+  streamgauge ledger query --limit 20
+  streamgauge ledger query --output jsonl | jq .outcome
+  streamgauge ledger query --by day,model,outcome
+"""
+
+_TOPICS_EPILOG = """\
+examples:
+  streamgauge topics create --kafka broker:9092 --partitions 8
+  streamgauge topics describe --kafka broker:9092
+"""
+
+# What is no setting, and so is not handed to `config.load`.
+_NOT_SETTINGS = {"command", "action", "config", "module", "paths", "dialect", "output", "serve", "limit", "by"}
+
+# argparse gives no public name to what add_subparsers returns.
+_Commands = Any
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The whole command line, as argparse holds it."""
+    about = "Measures every LLM token stream: how fast it came, how it ended, what it used."
+    parser = argparse.ArgumentParser("streamgauge", description=about, epilog=_EPILOG, formatter_class=_RAW)
+    parser.add_argument("--version", action="version", version=f"streamgauge {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for add in (_add_up, _add_tap, _add_worker, _add_replay, _add_demo, _add_ledger, _add_topics):
+        add(commands)
+    return parser
+
+
+_RAW = argparse.RawDescriptionHelpFormatter
+
+
+def _command(commands: _Commands, name: str, module: str, about: str, epilog: str) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name, help=about, description=about[0].upper() + about[1:] + ".", epilog=epilog, formatter_class=_RAW
+    )
+    parser.set_defaults(module=module)
+    parser.add_argument("--config", type=Path, metavar="FILE", help="settings file (TOML)")
+    return parser
+
+
+def _add_up(commands: _Commands) -> None:
+    up = _command(commands, "up", "up", "tap, records, metrics and ledger in one process group, no Kafka", _UP_EPILOG)
+    _tap_options(up)
+    _ledger_option(up)
+    _record_options(up)
+
+
+def _add_tap(commands: _Commands) -> None:
+    tap = _command(commands, "tap", "tap", "relay LLM traffic and ship what it captured to Kafka", _TAP_EPILOG)
+    _tap_options(tap)
+    _kafka_options(tap)
+    tap.add_argument("--workers", metavar="N", help="relay processes (default: 1)")
+
+
+def _add_worker(commands: _Commands) -> None:
+    worker = _command(commands, "worker", "worker", "make records of what taps shipped to Kafka", _WORKER_EPILOG)
+    _kafka_options(worker)
+    _admin_options(worker)
+    _data_dir_option(worker)
+    _ledger_option(worker)
+    _record_options(worker)
+    worker.add_argument("--drain-timeout", metavar="SECONDS", help="to hand over after SIGTERM (default: 30)")
+
+
+def _add_replay(commands: _Commands) -> None:
+    replay = _command(commands, "replay", "replay", "make records of recorded streams", _REPLAY_EPILOG)
+    replay.add_argument("paths", nargs="+", type=Path, metavar="FILE|DIR", help="raw bodies of event streams")
+    replay.add_argument("--dialect", choices=["auto", *BY_NAME], default="auto", help="default: the content tells")
+    replay.add_argument("--output", choices=["table", "jsonl"], default="table")
+    replay.add_argument("--capture", choices=["masked", "full"], help="default: masked")
+
+
+def _add_demo(commands: _Commands) -> None:
+    demo = _command(commands, "demo", "demo", "play simulated providers through the real tap, and watch", _DEMO_EPILOG)
+    demo.add_argument("--serve", action="store_true", help="stay up and play on")
+    demo.add_argument("--listen", metavar="HOST:PORT", help="of the tap (default: any free port)")
+    _admin_options(demo, "any free port")
+    demo.add_argument("--data-dir", metavar="DIR", help="default: a temporary one")
+
+
+def _add_ledger(commands: _Commands) -> None:
+    ledger = commands.add_parser("ledger", help="look at the records", epilog=_LEDGER_EPILOG, formatter_class=_RAW)
+    actions = ledger.add_subparsers(dest="action", metavar="ACTION", required=True)
+    query = _command(actions, "query", "ledger", "print records, or totals of streams and tokens", _LEDGER_EPILOG)
+    _ledger_option(query)
+    _data_dir_option(query)
+    query.add_argument("--output", choices=["table", "jsonl", "csv"], default="table")
+    query.add_argument("--limit", type=int, metavar="N", help="at most N, the oldest first")
+    query.add_argument("--by", metavar="KEY[,KEY...]", help="totals by day, model, outcome, ...")
+
+
+def _add_topics(commands: _Commands) -> None:
+    topics = commands.add_parser("topics", help="create or describe topics", epilog=_TOPICS_EPILOG, formatter_class=_RAW)
+    actions = topics.add_subparsers(dest="action", metavar="ACTION", required=True)
+    create = _command(actions, "create", "topics", "create the topics; where they are there, compare", _TOPICS_EPILOG)
+    _kafka_options(create)
+    create.add_argument("--partitions", metavar="N", help="a power of two up to 64 (default: 8)")
+    _kafka_options(_command(actions, "describe", "topics", "show the topics as they are", _TOPICS_EPILOG))
+
+
+def _tap_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--upstream",
+        action="append",
+        metavar="NAME=URL",
+        help="a provider endpoint, reached under /NAME/...; again for more; URL alone: a single one, without prefix",
+    )
+    parser.add_argument("--listen", metavar="HOST:PORT", help="where clients connect (default: 127.0.0.1:8080)")
+    _admin_options(parser)
+    _data_dir_option(parser)
+    parser.add_argument("--capture", choices=["masked", "full"], help="full keeps generated text (default: masked)")
+    parser.add_argument("--spool-bytes", metavar="BYTES", help="room for what is not delivered yet (default: 1 GiB)")
+    parser.add_argument("--tenant-header", metavar="NAME", help="request header that names the tenant")
+    parser.add_argument("--tenants", metavar="FILE", help="TOML file: credential_id = tenant")
+    parser.add_argument(
+        "--upstream-idle-timeout", metavar="SECONDS", help="without a byte from the upstream (default: 900)"
+    )
+    parser.add_argument("--connect-timeout", metavar="SECONDS", help="to connect to an upstream (default: 10)")
+    parser.add_argument("--drain-timeout", metavar="SECONDS", help="for open streams after SIGTERM (default: 30)")
+
+
+def _record_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--abandon-after", metavar="SECONDS", help="of a tap's silence (default: 3600)")
+    parser.add_argument("--stall-seconds", metavar="SECONDS", help="a longer gap is a stall (default: 5)")
+
+
+def _kafka_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--kafka", metavar="HOST:PORT[,...]", help="bootstrap brokers")
+    parser.add_argument("--topic-prefix", metavar="NAME", help="first word of the topics' names (default: streamgauge)")
+
+
+def _admin_options(parser: argparse.ArgumentParser, default: str = "127.0.0.1:9464") -> None:
+    parser.add_argument("--admin", metavar="HOST:PORT", help=f"metrics and health (default: {default})")
+    parser.add_argument("--admin-host", action="append", metavar="NAME", help="a further Host name of the admin port")
+
+
+def _data_dir_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--data-dir", metavar="DIR", help="spool, ledger, keys (default: the user's state directory)")
+
+
+def _ledger_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--ledger", metavar="URL", help="sqlite:///FILE (default: ledger.sqlite in the data directory)")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; gives the exit code. Never shows a traceback, unless STREAMGAUGE_DEBUG is set."""
+    args = build_parser().parse_args(argv)
+    try:
+        flags = {name: value for name, value in vars(args).items() if name not in _NOT_SETTINGS}
+        settings = load(flags, args.config or _settings_file())
+        command = importlib.import_module(f"streamgauge.commands.{args.module}")
+        return int(command.run(settings, args))
+    except StreamgaugeError as error:
+        sys.stderr.write(f"streamgauge {args.command}: {error}\n")
+        return error.exit_code
+    except KeyboardInterrupt:
+        return DONE
+    except BrokenPipeError:  # whoever read our output has read enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return DONE
+    except Exception as error:  # noqa: BLE001 - the last line of defence: a bug of ours still ends in one sentence
+        return _report_bug(error)
+
+
+def _settings_file() -> Path | None:
+    named = os.environ.get("STREAMGAUGE_CONFIG")
+    return Path(named) if named else None
+
+
+def _report_bug(error: Exception) -> int:
+    if os.environ.get("STREAMGAUGE_DEBUG"):
+        traceback.print_exception(error)
+    sys.stderr.write(
+        f"streamgauge: a bug of ours: {type(error).__name__}: {error}\n"
+        "Please report it; STREAMGAUGE_DEBUG=1 shows where it happened.\n"
+    )
+    return BUG

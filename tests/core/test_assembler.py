@@ -1,0 +1,228 @@
+"""One stream, one record: whatever is repeated, reordered, lost, late, or restarted in between."""
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streamgauge.core.assembler import (
+    BUCKETS,
+    PRODUCERS,
+    TICK_INSTANCE,
+    WAIT_NS,
+    WAIT_SEGMENTS,
+    Assembler,
+    Limits,
+    offset_of,
+)
+from streamgauge.core.record import Record, encode_record
+from streamgauge.core.segments import Bundle, Segment
+from tests.streams import INSTANCE, MS, bundles_of, chat_segments, interleaved, opening, stream_id
+
+SECOND_MS = 1_000
+ABANDON_MS = 3_600 * SECOND_MS
+
+
+def run(bundles: list[Bundle], assembler: Assembler | None = None) -> list[Record]:
+    assembler = assembler or Assembler()
+    return [record for offset, bundle in enumerate(bundles) for record in assembler.apply(offset, offset, bundle)]
+
+
+def by_id(records: list[Record]) -> dict[str, bytes]:
+    encoded = {record.stream_id: encode_record(record) for record in records}
+    assert len(encoded) == len(records), "a stream has two records"
+    return encoded
+
+
+def test_every_stream_has_its_record() -> None:
+    records = run(bundles_of(interleaved(40)))
+    assert len(by_id(records)) == 40
+    assert {record.outcome for record in records} == {"completed"}
+    assert {record.counts.token_events for record in records} == {5}
+    assert {record.usage.output_tokens for record in records} == {7}
+    assert all(record.integrity.complete for record in records)
+
+
+@given(st.integers(0, 2**32), st.integers(1, 20), st.lists(st.integers(0, 10_000), max_size=30))
+@settings(deadline=None, max_examples=60)
+def test_bundles_that_come_again_change_nothing(seed: int, per_bundle: int, repeats: list[int]) -> None:
+    bundles = bundles_of(interleaved(10, seed), per_bundle)
+    log = list(bundles)
+    for repeat in repeats:
+        position = repeat % len(log)
+        log.insert(position + 1 + repeat % (len(log) - position), log[position])
+    assert by_id(run(log)) == by_id(run(bundles))
+
+
+@given(st.integers(0, 2**32), st.permutations(range(12)))
+@settings(deadline=None, max_examples=60)
+def test_bundles_out_of_order_give_the_same_records(seed: int, order: list[int]) -> None:
+    bundles = bundles_of(interleaved(6, seed), per_bundle=2)
+    shuffled = [bundles[place] for place in order if place < len(bundles)] + bundles[12:]
+    assert by_id(run(shuffled)) == by_id(run(bundles))
+
+
+@given(st.integers(0, 2**32), st.sets(st.integers(0, 60), max_size=8), st.integers(1, 9))
+@settings(deadline=None, max_examples=60)
+def test_a_restart_from_any_checkpoint_gives_each_record_once_or_again_the_same(
+    seed: int, crashes: set[int], every: int
+) -> None:
+    """State is saved every so many messages; a crash goes back to it and reads the log again from there."""
+    bundles = bundles_of(interleaved(12, seed), per_bundle=3)
+    wanted = by_id(run(bundles))
+    saved: dict[int, bytes] = {}
+    got: dict[str, bytes] = {}
+    assembler, offset, committed = Assembler(), 0, 0
+    crashes = {crash for crash in crashes if crash < len(bundles)}
+    while offset < len(bundles):
+        for record in assembler.apply(offset, offset, bundles[offset]):
+            assert got.setdefault(record.stream_id, encode_record(record)) == encode_record(record)
+        offset += 1
+        if offset % every == 0:
+            saved |= {key: assembler.dump(key) for key in assembler.changed()}
+            committed = offset
+        if offset in crashes:
+            crashes.discard(offset)
+            assembler, offset = Assembler(), max(0, committed - offset % 3)  # messages are seen again
+            for key, value in saved.items():
+                assembler.load(key, value)
+    assert got == wanted
+
+
+def test_a_crash_between_buckets_and_producers_repeats_nothing() -> None:
+    """Buckets are durable, producers and the acknowledgement are not: the messages come again, also a resend among them."""
+    bundles = bundles_of(chat_segments(1), per_bundle=1)
+    log = [*bundles[:2], bundles[1], *bundles[2:]]
+    assembler = Assembler()
+    for offset, bundle in enumerate(log):
+        assembler.apply(offset, offset, bundle)
+    saved = {key: assembler.dump(key) for key in assembler.changed() if key != PRODUCERS}
+    again = Assembler()
+    for key, value in saved.items():
+        again.load(key, value)
+    assert run(log, again) == []
+    assert again.open_streams == 0
+
+
+def test_offset_of_a_dumped_value() -> None:
+    assembler = Assembler()
+    run(bundles_of(chat_segments(1)), assembler)
+    for key in assembler.changed():
+        assert offset_of(assembler.dump(key)) == assembler.applied_offset(key)
+    assert assembler.changed() == []
+    with pytest.raises(msgspec.DecodeError):
+        offset_of(b"\xc1")
+
+
+def test_a_missing_segment_is_waited_for_and_then_missing() -> None:
+    segments = chat_segments(1, tokens=3 * (WAIT_SEGMENTS + 4), cut=3)
+    bundles = bundles_of(segments, per_bundle=1)
+    lost = bundles.pop(2)
+    assembler = Assembler()
+    records = run(bundles, assembler)
+    assert len(records) == 1
+    assert records[0].integrity.missing_segments == 1
+    assert records[0].integrity.reasons == ["missing_segments"]
+    assert records[0].outcome == "completed"
+    assert assembler.apply(99, 99, lost) == [], "late, and no second record"
+    assert assembler.counts["late_segments"] == 1
+
+
+def test_a_missing_segment_is_given_up_after_its_taps_own_time() -> None:
+    segments = chat_segments(1, tokens=5, cut=3)
+    bundles = bundles_of(segments, per_bundle=1)
+    del bundles[1]
+    assembler = Assembler()
+    assert run(bundles, assembler) == []
+    beat = Bundle(INSTANCE, 0, 50, bundles[-1].tap_ns + WAIT_NS + 1)
+    [record] = assembler.apply(50, 50, beat)
+    assert record.integrity.missing_segments == 1
+
+
+def test_a_lost_beginning_still_gives_a_record() -> None:
+    bundles = bundles_of(chat_segments(1), per_bundle=1)[1:]
+    assembler = Assembler()
+    assert run(bundles, assembler) == []
+    farewell = Bundle(INSTANCE, 0, len(bundles) + 1, 0, farewell=True)
+    [record] = assembler.apply(50, 50, farewell)
+    assert (record.tap, record.integrity.complete, record.outcome) == (None, False, "completed")
+
+
+def open_stream(assembler: Assembler, instance: bytes = INSTANCE, number: int = 1, slot: int = 0) -> None:
+    segment = Segment(stream_id(number), 0, opening=opening())
+    assert assembler.apply(0, 0, Bundle(instance, slot, 0, 0, [segment])) == []
+    assert assembler.open_streams == 1
+
+
+def test_a_farewell_abandons_what_is_open_in_its_slot() -> None:
+    assembler = Assembler()
+    open_stream(assembler)
+    assert assembler.apply(1, 1, Bundle(INSTANCE, 1, 0, 0, farewell=True)) == []
+    [record] = assembler.apply(2, 2, Bundle(INSTANCE, 0, 1, 0, farewell=True))
+    assert (record.outcome, record.error, record.usage.output_tokens) == ("abandoned", None, None)
+    assert record.usage.source == "absent"
+
+
+def test_a_successor_declares_the_dead() -> None:
+    assembler = Assembler()
+    open_stream(assembler)
+    [record] = assembler.apply(1, 1, Bundle(b"n" * 16, 0, 0, 0, dead=[INSTANCE]))
+    assert record.outcome == "abandoned"
+
+
+def test_silence_by_the_logs_time_abandons_and_a_tick_lets_it_pass() -> None:
+    assembler = Assembler()
+    open_stream(assembler)
+    tick = Bundle(TICK_INSTANCE, 0, 0, 0)
+    assert assembler.apply(1, ABANDON_MS - 1, tick) == []
+    [record] = assembler.apply(2, ABANDON_MS, tick)
+    assert record.outcome == "abandoned"
+    late = Segment(stream_id(1), 1)
+    assert assembler.apply(3, ABANDON_MS, Bundle(INSTANCE, 0, 1, 0, [late])) == []
+    assert assembler.counts["late_segments"] == 1
+
+
+def test_a_heartbeat_keeps_a_stream_and_another_taps_clock_touches_nothing() -> None:
+    assembler = Assembler()
+    open_stream(assembler)
+    wild = Bundle(b"w" * 16, 0, 0, 2**62)
+    assert assembler.apply(1, ABANDON_MS - 1, Bundle(INSTANCE, 0, 1, 0)) == []
+    assert assembler.apply(2, ABANDON_MS + 1, wild) == []
+    assert assembler.open_streams == 1
+
+
+def test_the_oldest_stream_makes_room_when_a_bucket_is_full() -> None:
+    assembler = Assembler(Limits(max_open_streams=BUCKETS))
+    first, second = (Segment(stream_id(number), 0, opening=opening()) for number in (1, 1 + BUCKETS))
+    records = assembler.apply(0, 0, Bundle(INSTANCE, 0, 0, 0, [first, second]))
+    assert [record.integrity.reasons for record in records] == [["state_limit"]]
+    assert assembler.open_streams == 1
+
+
+def test_a_gap_in_the_log_marks_what_is_open() -> None:
+    assembler = Assembler()
+    bundles = bundles_of(chat_segments(1), per_bundle=1)
+    records = []
+    for offset, bundle in enumerate(bundles):
+        records += assembler.apply(offset, offset, bundle)
+        if offset == 0:
+            assembler.mark_gap()
+    assert records[0].integrity.reasons == ["log_gap"]
+
+
+def test_state_of_an_open_stream_is_small() -> None:
+    """The limit is 4 KiB for a usual stream in the middle of its answer."""
+    segments = chat_segments(1, tokens=200, cut=10)[:-1]
+    assembler = Assembler()
+    run(bundles_of(segments), assembler)
+    bucket = stream_id(1)[-1] % BUCKETS
+    assert len(assembler.dump(bucket)) < 4096
+
+
+def test_time_stamps_make_gaps() -> None:
+    [record] = run(bundles_of(chat_segments(1, tokens=5)))
+    assert record.timing.first_token_s == pytest.approx(10 * MS / 1e9)
+    assert record.timing.gaps.count == 4
+    assert record.timing.gaps.p50_s == pytest.approx(0.01)
+    assert record.timing.last_token_s == pytest.approx(0.05)
+    assert record.timing.inter_token_latency_s == pytest.approx(0.04 / 6, abs=1e-6)
