@@ -7,12 +7,15 @@ tap's own monotonic clock, since there is one tap: a step of the wall clock give
 
 import sqlite3
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Protocol
 
 from streamgauge.bundles import UnreadableBundle, decode_bundle
 from streamgauge.core.assembler import Assembler, Limits
 from streamgauge.core.record import Record
+from streamgauge.metrics.table import DEAD_LETTERS
 from streamgauge.spool import Row, Spool
 
 # How long the loop rests when the spool is empty (seconds): a record is in the ledger within about this and a bundle's age.
@@ -39,6 +42,7 @@ class StateFile:
         self._database.execute("PRAGMA journal_mode=WAL")
         self._database.execute("PRAGMA synchronous=NORMAL")
         self._database.executescript(_SCHEMA)
+        self._unsaved: dict[int, bytes] = {}  # dumped, and refused by the disk
 
     def load(self, assembler: Assembler) -> None:
         """Give the assembler what was saved."""
@@ -47,13 +51,14 @@ class StateFile:
 
     def save(self, assembler: Assembler) -> None:
         """Save what changed since the last time, in one transaction."""
-        changed = assembler.changed()
-        if not changed:
+        changed = [(key, assembler.dump(key)) for key in assembler.changed()]
+        self._unsaved.update(changed)
+        if not self._unsaved:
             return
         with self._database:
             self._database.execute("BEGIN")
-            for key in changed:
-                self._database.execute("INSERT OR REPLACE INTO state VALUES (?, ?)", (key, assembler.dump(key)))
+            self._database.executemany("INSERT OR REPLACE INTO state VALUES (?, ?)", list(self._unsaved.items()))
+        self._unsaved = {}
 
     def bury(self, row: Row, error_class: str) -> None:
         """Keep a row that is no bundle, and why it is none."""
@@ -63,80 +68,119 @@ class StateFile:
         self._database.close()
 
 
+class DeliveryFailed(Exception):
+    """Records could not be stored now; they are given again. Its text is one sentence for the operator."""
+
+
+class Counts(Protocol):
+    """Where the loop counts what happens; `metrics.prometheus.Metrics` is one."""
+
+    def add(self, name: str, value: float = 1, **labels: object) -> None: ...
+    def add_counts(self, counts: Mapping[str, int]) -> None: ...
+
+
 class LocalLoop:
-    """Takes bundles from the spool until it is stopped. `deliver` puts records into the ledger and observes them."""
+    """Takes bundles from the spool until it is stopped. `deliver` stores records, or raises DeliveryFailed.
+
+    `say` takes a sentence for the operator, once when something begins to fail and once when it works again.
+    """
 
     def __init__(
         self,
         spool: Spool,
         state: StateFile,
         deliver: Callable[[list[Record]], None],
-        count: Callable[[str, int], None],
+        counts: Counts,
         limits: Limits,
+        say: Callable[[str], None],
     ) -> None:
         self._spool = spool
         self._state = state
         self._deliver = deliver
-        self._count = count
+        self._counts = counts
+        self._say = say
         self._assembler = Assembler(limits)
         state.load(self._assembler)
+        self._undelivered: list[Record] = []
         self._after = 0
         self._held: list[int] = []
         self._saved_at = 0.0
-        self._stop = threading.Event()
+        self._failing = False
+        self._stopping = threading.Event()
+        self._finish_s = 0.0
 
     @property
     def open_streams(self) -> int:
         return self._assembler.open_streams
 
-    def run(self, clock: Callable[[], float]) -> None:
-        """Work until `stop`; then what lies in the spool is finished first. `clock`: monotonic seconds."""
-        while True:
-            stopping = self._stop.is_set()
-            if self.step(clock()):
-                continue
-            if stopping:
-                break
-            self._stop.wait(POLL_S)
-        self.checkpoint(clock())
+    def stop(self, finish_s: float) -> None:
+        """End `run` once the spool is empty, or after `finish_s`: what is left is taken up at the next start."""
+        self._finish_s = finish_s
+        self._stopping.set()
 
-    def stop(self) -> None:
-        self._stop.set()
+    def run(self, clock: Callable[[], float]) -> None:
+        """Work until `stop`. `clock`: monotonic seconds."""
+        deadline: float | None = None
+        while True:
+            if self._stopping.is_set() and deadline is None:
+                deadline = clock() + self._finish_s
+            worked = self._attempt(clock())
+            if deadline is not None and (clock() > deadline or not (worked or self._failing)):
+                break
+            if not worked:
+                self._stopping.wait(POLL_S) if deadline is None else time.sleep(POLL_S)
+        self._attempt(clock(), last=True)
+
+    def _attempt(self, now: float, *, last: bool = False) -> bool:
+        """A step, or the last checkpoint; a ledger or disk that refuses is tried again."""
+        try:
+            worked = self.checkpoint(now) if last else self.step(now)
+        except (DeliveryFailed, sqlite3.Error) as error:
+            if not self._failing:
+                self._say(f"{error}; what comes waits in the spool")
+            self._failing = True
+            return False
+        if self._failing:
+            self._say("the ledger takes records again")
+        self._failing = False
+        return worked
 
     def step(self, now: float) -> bool:
-        """Take what waits; False if nothing did."""
+        """Take what waits; False if nothing did. Raises DeliveryFailed and sqlite3.Error; then it may be called again."""
+        self._store()
         rows = self._spool.take(self._after, BATCH_BYTES)
-        records: list[Record] = []
         for row in rows:
-            records += self._apply(row)
-        if records:
-            self._deliver(records)
-        if rows:
-            self._after = rows[-1].id
-            self._held += [row.id for row in rows]
+            self._undelivered += self._apply(row)
+            self._after = row.id
+            self._held.append(row.id)
+        self._store()
         if self._held and now - self._saved_at >= CHECKPOINT_S:
             self.checkpoint(now)
         return bool(rows)
 
-    def checkpoint(self, now: float) -> None:
-        """State, then the spool's rows: the records of these rows are in the ledger already."""
+    def checkpoint(self, now: float) -> bool:
+        """State, then the spool's rows: the records of these rows are in the ledger by then."""
+        self._store()
         self._state.save(self._assembler)
         if self._held:
             self._spool.done(self._held)
         self._held = []
         self._saved_at = now
+        return True
+
+    def _store(self) -> None:
+        if self._undelivered:
+            self._deliver(self._undelivered)
+            self._undelivered = []
 
     def _apply(self, row: Row) -> list[Record]:
         try:
             bundle = decode_bundle(row.value)
         except UnreadableBundle as error:
             self._state.bury(row, error.error_class)
-            self._count("dead_letters", 1)
+            self._counts.add(DEAD_LETTERS.name, stage="bundle", error_class=error.error_class)
             return []
         records = self._assembler.apply(row.id, bundle.tap_ns // 1_000_000, bundle)
-        for name, number in self._assembler.counts.items():
-            self._count(name, number)
+        self._counts.add_counts(self._assembler.counts)
         self._assembler.counts.clear()
         return records
-
-

@@ -3,7 +3,8 @@
 No clock, no I/O, no logging, no asyncio: times arrive inside the data. `tests/architecture` holds that line.
 
     segments.py   what a tap captured: the format between taps and assembler
-    sse.py body.py   bytes -> events
+    sse.py        bytes -> events, and back
+    http_head.py framing.py body.py   a response's bytes -> its head, its body's content
     masking.py    events -> events without their text
     dialects/     one file a wire format
     stream.py     one stream: segments -> state -> record

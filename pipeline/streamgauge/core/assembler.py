@@ -21,7 +21,7 @@ from streamgauge.core.record import Record
 from streamgauge.core.segments import Bundle, Segment
 from streamgauge.core.state import StreamState
 from streamgauge.core.stream import Stream
-from streamgauge.core.summary import record_of
+from streamgauge.core.summary import is_ignored, record_of
 from streamgauge.core.timing import STALL_SECONDS
 
 BUCKETS = 64
@@ -99,6 +99,7 @@ class Assembler:
         return finished
 
     def _is_new(self, bundle: Bundle, log_ms: int) -> bool:
+        self.counts["bundles"] += 1
         if self._producers.see(bundle.instance, bundle.slot, bundle.number, log_ms):
             return True
         self.counts["duplicate_bundles"] += 1
@@ -171,7 +172,10 @@ class Assembler:
         self._waiting.discard(state.stream)
         if remember:
             bucket.closed = [*bucket.closed[1 - MAX_REMEMBERED :], state.stream]
-        self._finished.append(record_of(state))
+        if is_ignored(state):
+            self.counts["not_llm"] += 1
+        else:
+            self._finished.append(record_of(state))
 
     # --- endings without an end -------------------------------------------------------------------------------------
 

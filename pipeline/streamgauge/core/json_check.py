@@ -116,10 +116,10 @@ def feed(state: JsonState, text: str) -> None:
             mode = "after"
             continue
         at += 1
-        if char in "{[" and following in ("key or end", "item or end"):
+        if char in "{[":
             levels += char
             following = following if len(levels) <= MAX_DEPTH else "bad"
-        elif char in "}]" and following == "after":
+        elif char in "}]":
             levels = levels[:-1]
         mode = following or "bad"
     state.mode, state.levels = mode, levels

@@ -17,8 +17,8 @@ All sizes are bytes. How the input is split into feeds changes nothing but when 
 
 import msgspec
 
-# An event may be this large (bytes of its values, as UTF-8). The largest that providers send - a whole image in base64,
-# a Responses object repeated at the end - are below 3 MiB; an endless line must not grow a tap's memory.
+# An event may be this large (bytes of its values, as UTF-8). The largest of the recorded ones has 100 KB; an image of 3 MB
+# in base64 still fits; an endless line must not grow a tap's memory.
 MAX_EVENT_BYTES = 4 * 1024 * 1024
 
 # A `retry` is milliseconds. 18 digits fit every 64-bit reader; Python refuses to read thousands of them.
@@ -60,13 +60,13 @@ class SseDecoder:
         self._cap = max_event_bytes
         self._start: bytes | None = b""  # the first bytes, while they may be a byte order mark
         self._after_cr = False
-        self._block = _Block(max_event_bytes)
+        self._block: _Block | None = None  # once a line of it is whole
         self._line = bytearray()  # a line without its end
 
     @property
     def comments_pending(self) -> int:
         """How many comment lines stand in the block that no blank line has ended yet."""
-        return self._block.comments
+        return self._block.comments if self._block else 0
 
     def feed(self, data: bytes) -> list[Event]:
         """The blocks that `data` completes, in order, also those that dispatch nothing; a lone blank line is none."""
@@ -75,14 +75,18 @@ class SseDecoder:
         if self._after_cr or b"\r" in data:
             data = self._line_feeds(data)
         events: list[Event] = []
-        if self._line or self._block.begun:
+        if self._line or self._block:
             data = self._advance(data, events)
-        elif (usual := self._usual(data)) is not None:
-            return usual
-        *blocks, tail = data.split(b"\n\n")
-        events += [event for block in blocks if (event := self._whole(block)) is not None]
-        if tail:
-            self._advance(tail, events)
+        end = data.rfind(b"\n\n") + 2
+        usual = _usual(data[:end]) if 1 < end <= self._cap else None
+        if usual is not None:
+            events += usual
+            data = data[end:]
+        else:
+            *blocks, data = data.split(b"\n\n")
+            events += [event for block in blocks if (event := self._whole(block)) is not None]
+        if data:
+            self._advance(data, events)
         return events
 
     def finish(self) -> Event | None:
@@ -91,9 +95,10 @@ class SseDecoder:
         Whether it is half an event is for its reader to say: whether it makes sense. Feed nothing afterwards.
         """
         line = (self._start or b"") + bytes(self._line)
+        block = self._block or _Block(self._cap)
         if line:
-            self._block.add(line)
-        block, self._block, self._start = self._block, _Block(self._cap), None
+            block.add(line)
+        self._block, self._start = None, None
         self._line.clear()
         return block.event() if block.has_fields else None
 
@@ -124,10 +129,11 @@ class SseDecoder:
                 self._line.clear()
             at = end + 1
             if line:
+                self._block = self._block or _Block(self._cap)
                 self._block.add(line)
-            elif self._block.begun:
+            elif self._block:
                 events.append(self._block.event())
-                self._block = _Block(self._cap)
+                self._block = None
                 return data[at:]
         self._keep(data[at:])
         return b""
@@ -135,25 +141,15 @@ class SseDecoder:
     def _keep(self, half: bytes) -> None:
         """Keeps a line's beginning: of a comment, or beyond the cap, only what tells that there is a line."""
         self._line += half
-        if self._line.startswith(b":") or self._block.full(len(self._line) - _LONGEST_PREFIX):
+        if self._line.startswith(b":"):
             del self._line[1:]
-
-    def _usual(self, data: bytes) -> list[Event] | None:
-        """The events of a feed that holds nothing but whole blocks of one line of data, as most do; else None."""
-        if not data.startswith(b"data: ") or not data.endswith(b"\n\n") or len(data) > self._cap:
-            return None
-        values = data[6:-2].split(b"\n\ndata: ")
-        if data.count(b"\n") != 2 * len(values) or _utf8(data) is not data:
-            return None
-        return [Event("", value) for value in values]
+        elif self._block or len(self._line) > self._cap:
+            self._block = self._block or _Block(self._cap)
+            if self._block.full(len(self._line) - _LONGEST_PREFIX):
+                del self._line[1:]
 
     def _whole(self, lines: bytes) -> Event | None:
-        """The event of a block that lies whole in one feed. A name and a line of data need no look at each line."""
-        lines = _utf8(lines)
-        if lines.startswith(b"event: ") and len(lines) <= self._cap:
-            name, _, data = lines.partition(b"\n")
-            if data.startswith(b"data: ") and b"\n" not in data:
-                return Event(name[7:].decode(), data[6:])
+        """The event of a block that lies whole in one feed."""
         block = _Block(self._cap)
         for line in lines.split(b"\n"):
             if line:
@@ -194,7 +190,7 @@ class _Block:
             return
         if not self.has_fields:
             self.has_fields = True
-            self._bare = bytearray() if line[0] in b"{[" else None
+            self._bare = bytearray() if line[0] in b"{[" and not self._over else None
         if not self._over:
             self._field(line)
 
@@ -260,6 +256,24 @@ def _utf8(raw: bytes) -> bytes:
     return raw
 
 
+def _usual(blocks: bytes) -> list[Event] | None:
+    """The events of whole blocks that are all of one line of data, or all of a name and one; None if any is not.
+
+    Nearly all streams consist of these, and they can be told by counting line ends, without a look at each line.
+    """
+    if _utf8(blocks) is not blocks:
+        return None
+    lines = blocks.count(b"\n")
+    if blocks.startswith(b"data: "):
+        values = blocks[6:-2].split(b"\n\ndata: ")
+        return [Event("", value) for value in values] if lines == 2 * len(values) else None
+    if blocks.startswith(b"event: "):
+        named = [block.partition(b"\ndata: ") for block in blocks[7:-2].split(b"\n\nevent: ")]
+        if lines == 3 * len(named) and all(colon for _, colon, _ in named):
+            return [Event(name.decode(), value) for name, _, value in named]
+    return None
+
+
 def _milliseconds(digits: bytes, otherwise: int | None) -> int | None:
     significant = digits.lstrip(b"0")
     if not digits.isdigit() or len(significant) > MAX_RETRY_DIGITS:
@@ -267,32 +281,38 @@ def _milliseconds(digits: bytes, otherwise: int | None) -> int | None:
     return int(significant or b"0")
 
 
+def read_events(blocks: bytes) -> list[Event]:
+    """The events of whole blocks, as `write_event` gives them: what a new decoder makes of them, sooner."""
+    if blocks.endswith(b"\n\n") and len(blocks) <= MAX_EVENT_BYTES and b"\r" not in blocks:
+        usual = _usual(blocks)
+        if usual is not None:
+            return usual
+    return SseDecoder().feed(blocks)
+
+
 def write_event(event: Event) -> bytes:
     """The event as canonical SSE (UTF-8, LF, no BOM) with its blank line: what `SseDecoder` makes this event of again.
 
     Takes any event that a decoder gave: names, ids and each line of the data without CR or LF.
     """
-    if event.name == "" and event.data is not None and event == Event(data=event.data):
-        return b"data: " + event.data.replace(b"\n", b"\ndata: ") + b"\n\n"
-    return write_tail(event) + b"\n"
+    return (b":\n" * event.comments + _field_lines(event) or b"event\n") + b"\n"
 
 
 def write_tail(event: Event) -> bytes:
-    """The same without the blank line: `finish()` makes this event of it again, if it has more than comments."""
-    out = [b":\n" * event.comments]
-    if event.bare is not None:
-        out.append(event.bare + b"\n")
-    if event.oversized:
-        out.append(_OVERSIZED + b"\n")
-    if event.name:
-        out.append(b"event: " + event.name.encode() + b"\n")
-    if event.id is not None:
-        out.append(b"id: " + event.id.encode() + b"\n")
-    if event.retry is not None:
-        out.append(b"retry: %d\n" % event.retry)
-    if event.error is not None:
-        out.append(b"error: " + event.error + b"\n")
-    if event.data is not None:
-        out.append(b"data: " + event.data.replace(b"\n", b"\ndata: ") + b"\n")
-    # A block of unknown fields alone still is one.
-    return b"".join(out) or b"event\n"
+    """The same without the blank line, for an event that `finish()` gave: it makes this event of it again."""
+    return b":\n" * event.comments + (_field_lines(event) or b"event\n")
+
+
+def _field_lines(event: Event) -> bytes:
+    """The event's lines but for comments; none if it is a block of unknown fields alone."""
+    data = b"" if event.data is None else b"data: " + event.data.replace(b"\n", b"\ndata: ") + b"\n"
+    name = b"event: " + event.name.encode() + b"\n" if event.name else b""
+    if event.id is None and event.retry is None and event.error is None and event.bare is None and not event.oversized:
+        return name + data
+    out = [] if event.bare is None else [event.bare + b"\n"]
+    out += [_OVERSIZED + b"\n"] if event.oversized else []
+    out.append(name)
+    out += [] if event.id is None else [b"id: " + event.id.encode() + b"\n"]
+    out += [] if event.retry is None else [b"retry: %d\n" % event.retry]
+    out += [] if event.error is None else [b"error: " + event.error + b"\n"]
+    return b"".join((*out, data))

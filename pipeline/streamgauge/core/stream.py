@@ -15,7 +15,7 @@ from streamgauge.core.labels import label_id, whole_number
 from streamgauge.core.outcome import FIRST_ERROR_STATUS
 from streamgauge.core.reading import Reading
 from streamgauge.core.segments import End, Loss, Read, Segment
-from streamgauge.core.sse import Event, SseDecoder
+from streamgauge.core.sse import Event, SseDecoder, read_events
 from streamgauge.core.state import StreamState
 
 
@@ -58,7 +58,7 @@ class Stream:
             self._content(read.content, read.stamp_ns)
 
     def _content(self, content: bytes, stamp: int | None) -> None:
-        for event in SseDecoder().feed(content):
+        for event in read_events(content):
             self._event(event, stamp)
 
     def _end(self, end: End) -> None:

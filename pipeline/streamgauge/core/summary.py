@@ -67,6 +67,17 @@ def record_of(state: StreamState) -> made.Record:
     )
 
 
+def is_ignored(state: StreamState) -> bool:
+    """An event stream on a path that is no LLM's, with nothing of an LLM in it: counted and left alone.
+
+    A replay owes a record for each file.
+    """
+    opening = state.opening
+    if opening is None or opening.tap == "replay" or opening.path is not None:
+        return False
+    return _dialect_name(state) in (OTHER, None)
+
+
 def _dialect_name(state: StreamState) -> str | None:
     """What the content shows; else the operator's word, the endpoint's hint, a weaker sign; else other's."""
     if state.dialect is not None:

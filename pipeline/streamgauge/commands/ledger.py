@@ -1,0 +1,58 @@
+"""`streamgauge ledger query`: the records, or totals of streams and tokens."""
+
+import argparse
+import csv
+import json
+import sys
+from collections.abc import Iterable, Sequence
+
+from streamgauge.commands.tables import print_records, print_table
+from streamgauge.config import Settings
+from streamgauge.errors import DONE, UsageFault
+from streamgauge.ledger import KEYS, Ledger, Total, open_ledger
+
+_SUMS = ("streams", "input_tokens", "output_tokens", "total_tokens")
+
+
+def run(settings: Settings, args: argparse.Namespace) -> int:
+    """Print what the ledger holds. A ledger that is not there is not made."""
+    if args.limit is not None and args.limit < 0:
+        raise UsageFault("--limit takes a whole number from 0 on")
+    by = _keys(args.by)
+    with open_ledger(settings.ledger_url, create=False) as ledger:
+        if by:
+            _print_totals(by, ledger.totals(by), args.output)
+        else:
+            _print_query(ledger, args.limit, args.output)
+    return DONE
+
+
+def _keys(given: str | None) -> list[str]:
+    keys = [key.strip() for key in (given or "").split(",") if key.strip()]
+    for key in keys:
+        if key not in KEYS:
+            raise UsageFault(f"--by {key}: there is no such key; there are {', '.join(KEYS)}")
+    return keys
+
+
+def _print_query(ledger: Ledger, limit: int | None, output: str) -> None:
+    lines = ledger.query(limit)
+    if output == "jsonl":
+        for line in lines:
+            sys.stdout.write(line.decode() + "\n")
+    else:
+        print_records((json.loads(line) for line in lines), output)
+
+
+def _print_totals(by: Sequence[str], totals: Iterable[Total], output: str) -> None:
+    names = [*by, *_SUMS]
+    rows = [
+        [*total.keys, total.streams, total.input_tokens, total.output_tokens, total.total_tokens] for total in totals
+    ]
+    if output == "jsonl":
+        for row in rows:
+            sys.stdout.write(json.dumps(dict(zip(names, row, strict=True))) + "\n")
+    elif output == "csv":
+        csv.writer(sys.stdout, lineterminator="\n").writerows([names, *rows])
+    else:
+        print_table(names, rows)

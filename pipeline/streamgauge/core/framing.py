@@ -1,0 +1,135 @@
+"""Transfer framing (RFC 9112): which bytes of a connection are a body's, and where it ends."""
+
+import re
+from enum import Enum, auto
+from typing import Protocol
+
+# A chunk's size line with its extensions, or a trailer line (bytes). A size takes 16, the signatures that some put into
+# extensions 100; more says nothing that matters here.
+MAX_CHUNK_LINE = 8 * 1024
+# All trailers of a body together (bytes): as much as proxies allow a head.
+MAX_TRAILER_BYTES = 64 * 1024
+
+
+class Framing(Protocol):
+    """One body's framing. Nothing raises; after `broken` nobody can tell what is body, and `feed` gives none."""
+
+    @property
+    def complete(self) -> bool: ...
+
+    @property
+    def broken(self) -> bool: ...
+
+    def feed(self, data: bytes) -> tuple[bytes, bytes]:
+        """The body's bytes in `data`, and those beyond its end."""
+
+    def end(self) -> None:
+        """The connection has ended."""
+
+
+class Plain:
+    """Without chunks: as many bytes as the length says, or all until the end."""
+
+    def __init__(self, length: int | None) -> None:
+        self._left = length
+        self.complete = length == 0
+        self.broken = False
+
+    def feed(self, data: bytes) -> tuple[bytes, bytes]:
+        if self._left is None:
+            return data, b""
+        body, rest = data[: self._left], data[self._left :]
+        self._left -= len(body)
+        self.complete = self._left == 0
+        return body, rest
+
+    def end(self) -> None:
+        self.complete = self.complete or self._left is None
+
+
+class _At(Enum):
+    SIZE = auto()
+    DATA = auto()
+    DATA_END = auto()
+    TRAILERS = auto()
+    DONE = auto()
+    BROKEN = auto()
+
+
+class Chunked:
+    """Chunks (RFC 9112, 7.1): size line, data, line end; after a chunk of size 0 trailers and a blank line.
+
+    Lines may end with LF alone, extensions and trailers mean nothing. At the first thing that is wrong it is broken.
+    """
+
+    _SIZE = re.compile(rb"0*([0-9a-fA-F]{1,15})[ \t]*(?:;.*)?", re.DOTALL)
+    _USUAL_SIZE = re.compile(rb"([0-9a-fA-F]{1,8})\r\n")
+
+    def __init__(self) -> None:
+        self._at = _At.SIZE
+        self._left = 0  # of the chunk's data
+        self._line = b""  # a line without its end
+        self._trailers = 0
+
+    @property
+    def complete(self) -> bool:
+        return self._at is _At.DONE
+
+    @property
+    def broken(self) -> bool:
+        return self._at is _At.BROKEN
+
+    def feed(self, data: bytes) -> tuple[bytes, bytes]:
+        data, self._line = self._line + data, b""
+        parts: list[bytes] = []
+        at, end = 0, len(data)
+        if self._at is _At.SIZE:
+            at = self._whole_chunks(data, parts)
+        while at < end and self._at is not _At.DONE and self._at is not _At.BROKEN:
+            if self._at is _At.DATA:
+                part = data[at : at + self._left]
+                parts.append(part)
+                at += len(part)
+                self._left -= len(part)
+                self._at = _At.DATA if self._left else _At.DATA_END
+            else:
+                at = self._lines(data, at)
+        body = parts[0] if len(parts) == 1 else b"".join(parts)
+        return body, b"" if self._at is _At.BROKEN else data[at:]
+
+    def end(self) -> None:
+        """An end before the last chunk leaves the body incomplete."""
+
+    def _whole_chunks(self, data: bytes, parts: list[bytes]) -> int:
+        """Takes the chunks that lie whole at the beginning, as most do; gives the place behind them."""
+        at = 0
+        while size := self._USUAL_SIZE.match(data, at):
+            start = size.end()
+            stop = start + int(size[1], 16)
+            if stop == start or not data.startswith(b"\r\n", stop):
+                break
+            parts.append(data[start:stop])
+            at = stop + 2
+        return at
+
+    def _lines(self, data: bytes, at: int) -> int:
+        """Takes a line, or keeps its beginning; gives the place behind it."""
+        end = data.find(b"\n", at)
+        line = data[at:] if end < 0 else data[at:end]
+        if len(line) > MAX_CHUNK_LINE:
+            self._at = _At.BROKEN
+        elif end < 0:
+            self._line = line
+        else:
+            self._at = self._after(line.removesuffix(b"\r"))
+        return len(data) if end < 0 else end + 1
+
+    def _after(self, line: bytes) -> _At:
+        if self._at is _At.DATA_END:
+            return _At.BROKEN if line else _At.SIZE
+        if self._at is _At.TRAILERS:
+            self._trailers += len(line)
+            return _At.BROKEN if self._trailers > MAX_TRAILER_BYTES else _At.TRAILERS if line else _At.DONE
+        size = self._SIZE.fullmatch(line)
+        self._left = int(size[1], 16) if size else 0
+        return _At.BROKEN if not size else _At.DATA if self._left else _At.TRAILERS

@@ -1,0 +1,215 @@
+"""The tap's balance of reads, in a mapped file that outlives SIGKILL: seen = delivered + waiting + dropped by reason.
+
+One file a data directory, shared by the processes of one tap. A version word, then for each role a region of 8-byte
+slots that only the process in that role writes: an aligned 8-byte store into a shared mapping, which the kernel keeps
+when the process dies. Numbers only grow. `delivered` rests in the spool's database, in the transaction that deletes
+the rows; the slot here mirrors it. `spool.settle_crash` closes the balance before a tap's processes start.
+"""
+
+import mmap
+import os
+import tempfile
+from enum import StrEnum
+from pathlib import Path
+from typing import Self
+
+import msgspec
+
+
+class DropReason(StrEnum):
+    """Why a read that was seen will not be delivered. Add at the end: the order is the file's layout."""
+
+    RECORDER_BEHIND = "recorder_behind"  # a buffer before the recorder, or a bound inside it, was full
+    RECORDER_GONE = "recorder_gone"  # the recorder does not know the stream: it was restarted, or the socket broke
+    CAPTURE_FAULT = "capture_fault"  # a bug of ours while capturing this stream
+    SPOOL_FULL = "spool_full"
+    SPOOL_FAILED = "spool_failed"  # the disk refused it: full, read-only, broken
+    SPOOL_DAMAGED = "spool_damaged"  # it lay in a spool that can no longer be read
+    REFUSED = "refused"  # the broker refused it for good
+    CRASH = "crash"  # in flight when a process was killed
+
+
+class Incident(StrEnum):
+    """What else went wrong and was survived. Add at the end: the order is the file's layout."""
+
+    BAD_BATCH = "bad_batch"  # a batch on the recorder's socket that does not decode
+    STREAM_REFUSED = "stream_refused"  # more streams open than the recorder's bound
+    CAPTURE_FAULT = "capture_fault"  # streams given up because of a bug of ours
+    BODY_CAPPED = "body_capped"  # bodies not looked into: over a size or a budget
+    EVENT_CAPPED = "event_capped"  # single events over their cap
+    DECODE_FAULT = "decode_fault"  # streams whose coding or framing could not be undone
+    BUNDLE_LOST = "bundle_lost"  # bundles that the spool took in no form
+    SPOOL_DAMAGED = "spool_damaged"  # spool files moved aside
+
+
+# A supervisor starts at most this many relays: far more than cores a gateway's host has.
+MAX_RELAYS = 32
+ROLES = (*(f"relay-{index}" for index in range(MAX_RELAYS)), "recorder", "delivery")
+
+_WORD = 8
+_REGION = 32  # slots a role: seen, delivered, reasons and incidents, with room to add
+_SEEN, _DELIVERED, _DROPPED, _INCIDENTS = 0, 1, 2, 16
+_REASONS = {reason: _DROPPED + place for place, reason in enumerate(DropReason)}
+_HAPPENINGS = {incident: _INCIDENTS + place for place, incident in enumerate(Incident)}
+# The first word: "SGCOUNT" and the layout's version. Another one is another layout.
+_MAGIC = int.from_bytes(b"SGCOUNT1", "little")
+_SLOTS = 1 + len(ROLES) * _REGION
+_SIZE = _SLOTS * _WORD
+
+
+class Balance(msgspec.Struct, frozen=True):
+    """Reads, summed over the tap's processes: seen = delivered + waiting + sum(dropped), always."""
+
+    seen: int
+    delivered: int
+    waiting: int
+    dropped: dict[str, int]
+
+
+class Counters:
+    """One role's slots. Made once by the process in that role; the file is created where it is missing.
+
+    Raises OSError if the file cannot be made or mapped, ValueError for a role that does not exist.
+    """
+
+    def __init__(self, path: Path, role: str) -> None:
+        if role not in ROLES:
+            raise ValueError(f"no such role: {role}")
+        self._map = _open(path)
+        self._words = memoryview(self._map).cast("Q")
+        self._base = 1 + ROLES.index(role) * _REGION
+
+    def seen(self, reads: int = 1) -> None:
+        """Count reads as they arrive, before anything else counts them."""
+        self._words[self._base] += reads
+
+    def delivered(self, reads: int) -> None:
+        """Count reads that what comes after has taken."""
+        self._words[self._base + _DELIVERED] += reads
+
+    def total_delivered(self) -> int:
+        """Reads delivered so far, by all processes of the tap."""
+        return sum(self._words[1 + _DELIVERED :: _REGION])
+
+    def mirror_delivered(self, total: int) -> None:
+        """Show the spool's own total; it never goes back."""
+        place = self._base + _DELIVERED
+        self._words[place] = max(total, self._words[place])
+
+    def dropped(self, reason: DropReason, reads: int = 1) -> None:
+        """Count reads that will not be delivered."""
+        self._words[self._base + _REASONS[reason]] += reads
+
+    def happened(self, incident: Incident, times: int = 1) -> None:
+        """Count what went wrong and was survived."""
+        self._words[self._base + _HAPPENINGS[incident]] += times
+
+    def close(self) -> None:
+        """Unmap the file. What was counted stays."""
+        self._words.release()
+        self._map.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def read_balance(path: Path) -> Balance:
+    """One consistent snapshot of a counters file; all zero if there is none. Raises OSError if it cannot be read.
+
+    Whoever delivers or drops a read does so after it was counted as seen. So `seen` is read last, and what is neither
+    delivered nor dropped by then is waiting: never negative.
+    """
+    with _Snapshot(path) as slots:
+        dropped = {reason.value: slots.total(place) for reason, place in _REASONS.items()}
+        delivered = slots.total(_DELIVERED)
+        seen = slots.total(_SEEN)
+    return Balance(seen, delivered, seen - delivered - sum(dropped.values()), dropped)
+
+
+def read_incidents(path: Path) -> dict[str, int]:
+    """What went wrong and was survived, summed over the processes; all zero if there is no file."""
+    with _Snapshot(path) as slots:
+        return {incident.value: slots.total(place) for incident, place in _HAPPENINGS.items()}
+
+
+def settle(path: Path, delivered: int, waiting: int, *, reason: DropReason) -> Balance:
+    """Close the balance while none of the tap's processes runs; gives what it then is.
+
+    `delivered`, `waiting`: reads by the spool's own books. What was seen and is in neither becomes dropped, by
+    `reason`. Where the spool knows of more than was seen (this file was lost, or the host's power), it was seen.
+    """
+    with Counters(path, "delivery") as delivery:
+        delivery.mirror_delivered(delivered)
+    lost = read_balance(path).waiting - waiting
+    with Counters(path, "recorder") as recorder:
+        if lost > 0:
+            recorder.dropped(reason, lost)
+        elif lost < 0:
+            recorder.seen(-lost)
+    return read_balance(path)
+
+
+class _Snapshot:
+    """A counters file read slot by slot, summed over the roles."""
+
+    def __init__(self, path: Path) -> None:
+        self._map = _map(path, write=False)
+        self._words = memoryview(self._map).cast("Q") if self._map is not None else None
+
+    def total(self, place: int) -> int:
+        return 0 if self._words is None else sum(self._words[1 + place :: _REGION])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._words is not None and self._map is not None:
+            self._words.release()
+            self._map.close()
+
+
+def _open(path: Path) -> mmap.mmap:
+    """The mapped file: as it is, or a fresh one where there is none or one of another layout (moved aside)."""
+    mapped = _map(path, write=True)
+    if mapped is None and path.exists():
+        path.rename(_aside(path))
+    while mapped is None:
+        _create(path)
+        mapped = _map(path, write=True)
+    return mapped
+
+
+def _map(path: Path, *, write: bool) -> mmap.mmap | None:
+    """The file's mapping; None if it is missing or not of this layout."""
+    try:
+        with path.open("r+b" if write else "rb") as file:
+            if os.fstat(file.fileno()).st_size != _SIZE:
+                return None
+            mapped = mmap.mmap(file.fileno(), _SIZE, access=mmap.ACCESS_WRITE if write else mmap.ACCESS_READ)
+    except FileNotFoundError:
+        return None
+    if int.from_bytes(mapped[:_WORD], "little") == _MAGIC:
+        return mapped
+    mapped.close()
+    return None
+
+
+def _create(path: Path) -> None:
+    """Make a whole file under another name first: whoever looks finds all of it, and of two makers one wins."""
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}-") as made:
+        made.write(_MAGIC.to_bytes(_WORD, "little") + bytes(_SIZE - _WORD))
+        made.flush()
+        try:
+            os.link(made.name, path)
+        except FileExistsError:
+            return
+
+
+def _aside(path: Path) -> Path:
+    number = 1
+    while (place := path.with_name(f"{path.name}.other-{number}")).exists():
+        number += 1
+    return place

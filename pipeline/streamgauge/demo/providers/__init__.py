@@ -1,0 +1,1 @@
+"""Each provider's scenarios, after its own documentation of streaming."""

@@ -1,0 +1,244 @@
+"""The shipper: from the spool to the segments topic. A broker that is away, slow or comes and goes is its daily bread.
+
+Rows go out in the order in which they came into the spool, to partition = slot % partitions, through an idempotent
+producer, so that within a slot nothing is lost or passes something else. A row leaves the spool when Kafka has it.
+
+What a failure means is `broker.producer.meaning_of`. A batch that fails for good takes other rows with it and leaves a
+hole in the producer's sequence numbers: then the shipper goes back to the first row that is not confirmed, takes a new
+producer, and sends what was under way one row at a time, until it is known which one the broker refuses. A bundle that
+is sent twice this way is known by its number and skipped.
+"""
+
+import asyncio
+import contextlib
+import logging
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from aiokafka.errors import KafkaError, KafkaTimeoutError  # type: ignore[import-untyped]
+
+from streamgauge.broker.producer import Meaning, Message, Producer, meaning_of
+from streamgauge.broker.watch import Watch
+from streamgauge.counters import DropReason
+from streamgauge.spool import Row, Spool
+from streamgauge.topics import (
+    DEFAULT_PREFIX,
+    MAX_MESSAGE_BYTES,
+    BrokerUnreachableError,
+    Topics,
+    TopicsError,
+    segments_partitions,
+)
+
+_LOG = logging.getLogger("streamgauge.shipper")
+
+# Bundles handed to the producer and not confirmed yet (bytes): a second of a fast tap, and what memory an outage takes.
+_IN_FLIGHT_BYTES = 8 * 1024 * 1024
+# One produce request carries about five bundles for a partition (bytes): aiokafka's cost is mostly a request's.
+_BATCH_BYTES = 256 * 1024
+# How often an empty spool is asked for more (seconds): a small part of what a record may take to the ledger.
+_POLL_S = 0.05
+# How soon a broker that was away is tried again (seconds).
+_RETRY_S = 1.0
+# How soon after the broker denied us, which only an operator can change (seconds).
+_DENIED_S = 10.0
+# How long a drained producer may take to say goodbye (seconds).
+_FAREWELL_S = 2.0
+# Where the spool keeps the partition count that this data directory's instance learnt.
+_PARTITIONS = "partitions"
+
+
+@dataclass(frozen=True)
+class ShipperSettings:
+    """Where to ship to."""
+
+    bootstrap: str
+    prefix: str = DEFAULT_PREFIX
+
+
+class Shipper:
+    """Ships until it is stopped. The spool is called from other threads, never from the event loop's.
+
+    `connected`: the broker answers. `lag`: rows handed over and not confirmed. `problem`: one sentence on what an
+    operator has to put right, None if nothing.
+    """
+
+    def __init__(self, spool: Spool, settings: ShipperSettings) -> None:
+        self._spool = spool
+        self._settings = settings
+        self._topic = Topics(settings.prefix).segments
+        self._producer = Producer(settings.bootstrap, max_message_bytes=MAX_MESSAGE_BYTES, batch_bytes=_BATCH_BYTES)
+        self._watch = Watch(settings.bootstrap, self._producer.answers, "what comes is kept in the spool")
+        self._partitions: int | None = None
+        self._after = 0  # the last row that was handed over
+        self._careful_to = 0  # rows up to this one are sent one at a time
+        self._in_flight: dict[int, int] = {}  # row -> bytes
+        self._confirmed: list[int] = []
+        self._broken = False
+        self._wake = asyncio.Event()
+        self._stopping = False
+        self._drained = False
+        self._shipping: asyncio.Task[None] | None = None
+        self.problem: str | None = None
+
+    @property
+    def connected(self) -> bool:
+        return self._watch.connected
+
+    @property
+    def lag(self) -> int:
+        return len(self._in_flight)
+
+    async def run(self) -> None:
+        """Ships until `stop`. Returns when all is shipped or the stop's deadline has passed."""
+        self._shipping = asyncio.create_task(self._ship_all())
+        watching = asyncio.create_task(self._watch.run())
+        try:
+            await asyncio.wait({self._shipping})
+        finally:
+            self._shipping.cancel()
+            watching.cancel()
+            await asyncio.wait({self._shipping, watching})
+            await self._producer.stop(_FAREWELL_S if self._drained else 0)
+            await self._settle()
+        if not self._shipping.cancelled():
+            self._shipping.result()
+
+    async def stop(self, deadline_s: float) -> None:
+        """Ship what is left, for at most `deadline_s` seconds; what remains stays in the spool."""
+        self._stopping = True
+        self._drained = False  # as seen before; something may have come since
+        self._wake.set()
+        if self._shipping is not None:
+            await asyncio.wait({self._shipping}, timeout=deadline_s)
+            self._shipping.cancel()
+
+    async def _ship_all(self) -> None:
+        while not (self._stopping and self._drained):
+            await (self._ship() if await self._is_ready() else self._pause(_RETRY_S))
+
+    async def _pause(self, seconds: float) -> None:
+        """Until something happens, or the time is up."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._wake.wait(), seconds)
+        self._wake.clear()
+
+    # --- the way to the broker --------------------------------------------------------------------------------------
+
+    async def _is_ready(self) -> bool:
+        """Whether rows can be handed over. Learns the partition count and connects where that is still to be done."""
+        try:
+            if self._partitions is None:
+                self._partitions = await self._learn_partitions()
+        except BrokerUnreachableError:
+            self._watch.seen(False)
+            return False
+        except TopicsError as error:
+            self._complain(str(error))
+            return False
+        if not self._producer.started:
+            self._watch.seen(await self._producer.start())
+        self.problem = None
+        return self._producer.started
+
+    async def _learn_partitions(self) -> int:
+        """The count is kept while rows wait that were written under it: a stream must not move to another partition."""
+        there = await segments_partitions(self._settings.bootstrap, self._settings.prefix)
+        kept = int(await asyncio.to_thread(self._spool.get, _PARTITIONS) or 0)
+        waiting = await asyncio.to_thread(self._spool.take, 0, 1)
+        if waiting and 0 < kept <= there:
+            return kept
+        await asyncio.to_thread(self._spool.set, _PARTITIONS, str(there).encode())
+        return there
+
+    def _complain(self, problem: str) -> None:
+        if problem != self.problem:
+            _LOG.error("%s", problem)
+        self.problem = problem
+
+    # --- shipping ---------------------------------------------------------------------------------------------------
+
+    async def _ship(self) -> None:
+        """One round: what failed, then what is new, then what is confirmed."""
+        if self._broken:
+            return await self._start_over()
+        room = _IN_FLIGHT_BYTES - sum(self._in_flight.values())
+        rows = await asyncio.to_thread(self._spool.take, self._after, room) if room > 0 else []
+        for row in rows:
+            if not await self._hand_over(row):
+                break
+        await self._settle()
+        if not rows:
+            self._drained = room > 0 and not (self._in_flight or self._broken or self._confirmed)
+            if not (self._stopping and self._drained):
+                await self._pause(_POLL_S)
+
+    async def _hand_over(self, row: Row) -> bool:
+        """One row to the producer, waiting while its buffer is full. False if the next one must not follow."""
+        assert self._partitions is not None
+        message = Message(self._topic, row.value, partition=row.slot % self._partitions)
+        while not self._broken:
+            try:
+                future = await self._producer.send(message)
+            except KafkaTimeoutError:
+                continue  # the buffer is still full: the broker is slow or away, and the producer keeps what it has
+            except KafkaError as error:
+                return await self._on_failure(row, error)
+            self._after = row.id
+            self._in_flight[row.id] = len(row.value)
+            if row.id <= self._careful_to:
+                return await self._confirm_alone(row, future)
+            future.add_done_callback(partial(self._on_settled, row.id))
+            return True
+        return False
+
+    def _on_settled(self, row: int, future: "asyncio.Future[Any]") -> None:
+        if future.cancelled() or future.exception() is not None:
+            self._broken = True
+        else:
+            self._confirmed.append(row)
+            self._in_flight.pop(row, None)
+            if not self._watch.connected:
+                self._watch.seen(True)
+        self._wake.set()
+
+    async def _confirm_alone(self, row: Row, future: "asyncio.Future[Any]") -> bool:
+        await asyncio.wait({future})
+        if not future.cancelled() and (error := future.exception()) is not None:
+            return await self._on_failure(row, error)
+        self._on_settled(row.id, future)
+        return True
+
+    async def _on_failure(self, row: Row, error: BaseException) -> bool:
+        """What is to be done about a row that failed by itself. False: the next one must not follow it."""
+        self._broken = True
+        self._in_flight[row.id] = len(row.value)
+        meaning = meaning_of(error)
+        if meaning is Meaning.REFUSED:
+            _LOG.error("the broker refuses a bundle of %d bytes for good: it is dropped and counted", len(row.value))
+            del self._in_flight[row.id]
+            self._after = row.id
+            await asyncio.to_thread(self._spool.discard, [row.id], DropReason.REFUSED)
+        elif meaning is Meaning.DENIED:
+            self._complain(f"the broker denies writing to {self._topic} ({type(error).__name__}): allow it")
+            await self._pause(_DENIED_S)
+        return False
+
+    async def _start_over(self) -> None:
+        """A new producer, and back to the first row that is not confirmed."""
+        self._watch.seen(await self._producer.renew(self._producer.generation))
+        await asyncio.sleep(0)  # the old producer's futures tell what became of them
+        await self._settle()
+        if self._in_flight:
+            self._after = min(self._after, min(self._in_flight) - 1)
+            self._careful_to = max(self._careful_to, *self._in_flight)
+            self._in_flight.clear()
+        self._broken = False
+        self._partitions = None  # it may have been the topic
+
+    async def _settle(self) -> None:
+        """What Kafka has leaves the spool. What the disk does not let go of is tried again later."""
+        confirmed, self._confirmed = self._confirmed, []
+        if confirmed and not await asyncio.to_thread(self._spool.done, confirmed) and self._spool.failure:
+            self._confirmed = confirmed + self._confirmed

@@ -1,0 +1,60 @@
+"""Where records rest. To add a place: its file here, and its line in LEDGERS.
+
+A ledger holds each stream's record once, under its stream id: the first one stays, whatever comes later. What it holds is
+the record's own JSON with `cost` as its last member.
+"""
+
+from collections.abc import Callable, Mapping
+
+from streamgauge.ledger.contract import (
+    KEYS,
+    Inserted,
+    Ledger,
+    LedgerUnavailableError,
+    Total,
+    UnknownKeyError,
+    UnsupportedLedgerError,
+)
+from streamgauge.ledger.row import LedgerRow, UnreadableRecordError, row_of
+from streamgauge.ledger.sqlite import SqliteLedger
+
+
+def _open_sqlite(rest: str, create: bool) -> Ledger:
+    return SqliteLedger(SqliteLedger.path_of(rest), create=create)
+
+
+# By the URL's scheme; each gets what follows `scheme://`, and whether a missing ledger is to be made.
+LEDGERS: Mapping[str, Callable[[str, bool], Ledger]] = {"sqlite": _open_sqlite}
+
+
+def open_ledger(url: str, *, create: bool = True) -> Ledger:
+    """The ledger at `url`: sqlite:///FILE for a relative path, sqlite:////FILE for an absolute one.
+
+    Raises UnsupportedLedgerError for any other URL, LedgerUnavailableError if it cannot be opened (or is not there and
+    `create` is false). Neither repeats the URL, which may hold a password.
+    """
+    scheme, found, rest = url.partition("://")
+    if not found or scheme not in LEDGERS:
+        raise UnsupportedLedgerError(f"a ledger is given as {_supported()}; this URL is none of them")
+    return LEDGERS[scheme](rest, create)
+
+
+def _supported() -> str:
+    return " or ".join(f"{scheme}:///FILE" if scheme == "sqlite" else f"{scheme}://..." for scheme in LEDGERS)
+
+
+__all__ = [
+    "KEYS",
+    "LEDGERS",
+    "Inserted",
+    "Ledger",
+    "LedgerRow",
+    "LedgerUnavailableError",
+    "SqliteLedger",
+    "Total",
+    "UnknownKeyError",
+    "UnreadableRecordError",
+    "UnsupportedLedgerError",
+    "open_ledger",
+    "row_of",
+]

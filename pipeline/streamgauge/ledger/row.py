@@ -1,0 +1,150 @@
+"""A record as a ledger takes it: its JSON, and beside it what ledgers sort, group and add up by."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Annotated, Literal
+from uuid import UUID
+
+import msgspec
+
+from streamgauge.core.record import Record, encode_record
+
+# What a ledger adds to each record; a price is not known when a record is first stored.
+_COST = b',"cost":null}'
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = 1_000_000
+
+
+class UnreadableRecordError(ValueError):
+    """Bytes that are not a record of ours. Its text names no value of it."""
+
+
+@dataclass(frozen=True)
+class LedgerRow:
+    """One record. `started_us`: microseconds since 1970, UTC; `record`: its JSON with `cost` as last member.
+
+    `model` is the one that answered, since that is what is billed; where no answer named one, the one asked for.
+    `resumed_from` stands here so that usage can be counted once for a stream and the legs that continue it.
+    """
+
+    stream_id: str
+    started_us: int | None
+    day: str | None
+    model: str | None
+    request_model: str | None
+    response_model: str | None
+    upstream: str | None
+    dialect: str | None
+    endpoint: str | None
+    outcome: str
+    finish_reason: str | None
+    tenant: str | None
+    credential_id: str | None
+    service_tier: str | None
+    usage_source: str | None
+    resumed_from: str | None
+    input_tokens: int | None
+    output_tokens: int | None
+    total_tokens: int | None
+    record: bytes
+
+    @property
+    def own_bytes(self) -> bytes:
+        """The stored JSON up to the value of its cost: what two copies of a record have in common."""
+        return self.record[: -len(b"null}")]
+
+    @classmethod
+    def of_json(cls, record: bytes) -> "LedgerRow":
+        """The row of a record's JSON, as `streamgauge.records` holds it. Raises UnreadableRecordError, and nothing else."""
+        try:
+            # All of it is decoded, also what no row needs: a typed decoder skips over broken strings there.
+            known = msgspec.convert(msgspec.json.decode(record), _Known)
+            is_id = str(UUID(known.stream_id)) == known.stream_id
+        except (msgspec.DecodeError, RecursionError, ValueError) as error:
+            raise UnreadableRecordError("not a record of this version") from error
+        if not is_id:
+            raise UnreadableRecordError("a stream id is a lower-case hyphenated UUID")
+        if known.cost is not msgspec.UNSET or not record.endswith(b"}"):
+            raise UnreadableRecordError("a record has no cost before a ledger gives it one, and ends with its brace")
+        return _row(known, record[:-1] + _COST)
+
+
+def row_of(record: Record) -> LedgerRow:
+    """The row of a record that was made in this process."""
+    return _row(record, encode_record(record)[:-1] + _COST)
+
+
+# A sum of a few counts of up to 2**53 each; what is larger does not fit a database's integer.
+_Tokens = Annotated[int, msgspec.Meta(ge=0, le=2**60)] | None
+
+
+class _Usage(msgspec.Struct):
+    input_tokens: _Tokens
+    output_tokens: _Tokens
+    total_tokens: _Tokens
+    source: str
+
+
+class _Known(msgspec.Struct):
+    """Of a record, what a row is made from. Further members are left alone: records may grow."""
+
+    schema_version: Literal[1]
+    stream_id: str
+    started_at: str | None
+    request_model: str | None
+    response_model: str | None
+    upstream: str | None
+    dialect: str | None
+    endpoint: str | None
+    outcome: str
+    finish_reason: str | None
+    tenant: str | None
+    credential_id: str | None
+    service_tier: str | None
+    resumed_from: str | None
+    usage: _Usage
+    cost: object = msgspec.UNSET
+
+
+def _row(known: _Known | Record, record: bytes) -> LedgerRow:
+    started = _moment(known.started_at)
+    return LedgerRow(
+        stream_id=known.stream_id,
+        started_us=None if started is None else _microseconds(started),
+        day=None if started is None else started.strftime("%Y-%m-%d"),
+        model=known.response_model or known.request_model,
+        request_model=known.request_model,
+        response_model=known.response_model,
+        upstream=known.upstream,
+        dialect=known.dialect,
+        endpoint=known.endpoint,
+        outcome=known.outcome,
+        finish_reason=known.finish_reason,
+        tenant=known.tenant,
+        credential_id=known.credential_id,
+        service_tier=known.service_tier,
+        usage_source=known.usage.source,
+        resumed_from=known.resumed_from,
+        input_tokens=known.usage.input_tokens,
+        output_tokens=known.usage.output_tokens,
+        total_tokens=known.usage.total_tokens,
+        record=record,
+    )
+
+
+def _moment(started_at: str | None) -> datetime | None:
+    if started_at is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(started_at)
+        if moment.tzinfo is None:
+            raise UnreadableRecordError("started_at has no zone")
+        return moment.astimezone(UTC)
+    except (ValueError, OverflowError) as error:
+        raise UnreadableRecordError("started_at is no time") from error
+
+
+def _microseconds(moment: datetime) -> int:
+    past = moment - _EPOCH
+    return (past.days * 86_400 + past.seconds) * _MICROSECOND + past.microseconds

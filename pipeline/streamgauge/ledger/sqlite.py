@@ -1,0 +1,223 @@
+"""The ledger as one SQLite file: for `up`, and for workers that share a disk.
+
+Writers of several processes wait for each other (WAL, a busy timeout); readers never wait and never hold one up. A
+commit reaches the disk before `insert` returns, since what a ledger has is not sent again.
+"""
+
+import os
+import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from threading import Lock
+from typing import Self
+
+from streamgauge.ledger.contract import (
+    KEYS,
+    Inserted,
+    LedgerUnavailableError,
+    Total,
+    UnknownKeyError,
+    UnsupportedLedgerError,
+)
+from streamgauge.ledger.row import LedgerRow
+
+# A writer waits this long for another's transaction (milliseconds): each takes some ms, so a minute is a stuck disk.
+BUSY_TIMEOUT_MS = 60_000
+
+# Records read at a time (rows): a page of about 2 MB. No read transaction outlives a page, so the log of a ledger that is
+# written to meanwhile can be folded back.
+PAGE_ROWS = 1_000
+
+SCHEMA_VERSION = 1
+
+# Sorts what has no start behind all that has one.
+_NO_START = 2**63 - 1
+
+_COLUMNS = (
+    "stream_id", "started_us", "day", "model", "request_model", "response_model", "upstream", "dialect", "endpoint",
+    "outcome", "finish_reason", "tenant", "credential_id", "service_tier", "usage_source", "resumed_from",
+    "input_tokens", "output_tokens", "total_tokens", "record",
+)  # fmt: skip
+
+_SCHEMA = (
+    """
+    CREATE TABLE records (
+        stream_id TEXT NOT NULL UNIQUE,
+        started_us INTEGER,
+        day TEXT, model TEXT, request_model TEXT, response_model TEXT, upstream TEXT, dialect TEXT, endpoint TEXT,
+        outcome TEXT NOT NULL, finish_reason TEXT, tenant TEXT, credential_id TEXT, service_tier TEXT,
+        usage_source TEXT, resumed_from TEXT,
+        input_tokens INTEGER, output_tokens INTEGER, total_tokens INTEGER,
+        record BLOB NOT NULL
+    )
+    """,
+    f"CREATE INDEX records_by_start ON records (ifnull(started_us, {_NO_START}), stream_id)",
+    f"PRAGMA user_version = {SCHEMA_VERSION}",
+)
+_INSERT = f"""
+    INSERT INTO records ({", ".join(_COLUMNS)}) VALUES ({", ".join("?" * len(_COLUMNS))})
+    ON CONFLICT (stream_id) DO NOTHING
+"""
+_SAME = "SELECT substr(record, 1, ?) = ? FROM records WHERE stream_id = ?"
+_PAGE = f"""
+    SELECT ifnull(started_us, {_NO_START}), stream_id, record FROM records
+    WHERE (ifnull(started_us, {_NO_START}), stream_id) > (?, ?)
+    ORDER BY ifnull(started_us, {_NO_START}), stream_id LIMIT ?
+"""
+
+# SQLite's sum fails beyond 63 bits: high and low halves are added up apart.
+_HALF_BITS = 32
+_LOW = 2**_HALF_BITS - 1
+
+
+class SqliteLedger:
+    """A ledger in the file `path`, made with mode 0600 where it is missing (with `create`).
+
+    Raises LedgerUnavailableError if it cannot be opened.
+    """
+
+    def __init__(self, path: Path, *, create: bool = True) -> None:
+        self._path = path
+        self._lock = Lock()
+        with self._translated("opened"):
+            _touch(path, create)
+            self._writer = self._connect()
+            self._prepare()
+
+    @staticmethod
+    def path_of(rest: str) -> Path:
+        """The file of a URL `sqlite://REST`: /FILE is relative, //FILE absolute. Raises UnsupportedLedgerError for none."""
+        if not rest.startswith("/") or rest.endswith("/"):
+            raise UnsupportedLedgerError("a ledger of SQLite is sqlite:///FILE, or sqlite:////FILE from the root")
+        return Path(rest[1:])
+
+    def insert(self, rows: Sequence[LedgerRow]) -> Inserted:
+        """See Ledger.insert."""
+        with self._lock, self._translated("written"), _transaction(self._writer) as database:
+            found = [_insert(database, row) for row in rows]
+        places = tuple(place for place, what in enumerate(found) if what == "new")
+        return Inserted(len(places), found.count("same"), found.count("different"), places)
+
+    def query(self, limit: int | None = None) -> Iterator[bytes]:
+        """See Ledger.query."""
+        with self._translated("read"), closing(self._connect()) as database:
+            last, left = (-_NO_START, ""), limit
+            while left is None or left > 0:
+                size = PAGE_ROWS if left is None else min(PAGE_ROWS, left)
+                page = database.execute(_PAGE, (*last, size)).fetchall()
+                yield from (record for _, _, record in page)
+                if len(page) < size:
+                    return
+                last, left = page[-1][:2], left if left is None else left - size
+
+    def totals(self, by: Sequence[str]) -> list[Total]:
+        """See Ledger.totals."""
+        unknown = [key for key in by if key not in KEYS]
+        if unknown or not by:
+            raise UnknownKeyError(f"totals are by one or more of {', '.join(KEYS)}")
+        with self._translated("read"), closing(self._connect()) as database:
+            return [_total(line, len(by)) for line in database.execute(_totals_query(by))]
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            self._writer.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _connect(self) -> sqlite3.Connection:
+        # One connection is used from several threads, under the lock; transactions are begun and ended here.
+        database = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
+        database.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
+        database.execute("PRAGMA synchronous = FULL")
+        return database
+
+    def _prepare(self) -> None:
+        _use_wal(self._writer)
+        if _version(self._writer) < SCHEMA_VERSION:
+            with _transaction(self._writer) as database:
+                for statement in _SCHEMA if _version(database) == 0 else ():  # another process may have been quicker
+                    database.execute(statement)
+        if _version(self._writer) > SCHEMA_VERSION:
+            raise LedgerUnavailableError(f"the ledger {self._path.name} was made by a later version of this program")
+
+    @contextmanager
+    def _translated(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except (sqlite3.Error, OSError) as error:
+            raise LedgerUnavailableError(f"the ledger {self._path.name} cannot be {what}: {error}") from error
+
+
+def _touch(path: Path, create: bool) -> None:
+    """Make the file with mode 0600: SQLite gives its log and index files the same."""
+    if create:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    else:
+        path.stat()
+
+
+def _use_wal(database: sqlite3.Connection) -> None:
+    """Turn the log on. SQLite does not wait for others here: whoever loses the race to do it asks again."""
+    deadline = time.monotonic() + BUSY_TIMEOUT_MS / 1000
+    while True:
+        try:
+            database.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+
+
+def _version(database: sqlite3.Connection) -> int:
+    return int(database.execute("PRAGMA user_version").fetchone()[0])
+
+
+@contextmanager
+def _transaction(database: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
+    database.execute("BEGIN IMMEDIATE")
+    try:
+        yield database
+        database.execute("COMMIT")
+    except BaseException:
+        database.rollback()
+        raise
+
+
+def _insert(database: sqlite3.Connection, row: LedgerRow) -> str:
+    values = [getattr(row, column) for column in _COLUMNS]
+    if database.execute(_INSERT, values).rowcount:
+        return "new"
+    own = row.own_bytes  # what a stream costs is the ledger's own, and no difference
+    same = database.execute(_SAME, (len(own), own, row.stream_id)).fetchone()[0]
+    return "same" if same else "different"
+
+
+def _totals_query(by: Sequence[str]) -> str:
+    keys = ", ".join(by)
+    halves = ", ".join(f"sum({name} >> {_HALF_BITS}), sum({name} & {_LOW})" for name in _SUMMED)
+    order = ", ".join(f"{key} NULLS LAST" for key in by)
+    return f"SELECT {keys}, count(*), {halves} FROM records GROUP BY {keys} ORDER BY {order}"
+
+
+_SUMMED = ("input_tokens", "output_tokens", "total_tokens")
+
+
+def _total(line: tuple[object, ...], keys: int) -> Total:
+    names, streams, *halves = line[:keys], line[keys], *line[keys + 1 :]
+    sums = [_joined(high, low) for high, low in zip(halves[::2], halves[1::2], strict=True)]
+    return Total(tuple(None if name is None else str(name) for name in names), int(str(streams)), *sums)
+
+
+def _joined(high: object, low: object) -> int | None:
+    if not isinstance(high, int) or not isinstance(low, int):
+        return None
+    return (high << _HALF_BITS) + low

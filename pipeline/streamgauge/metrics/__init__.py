@@ -1,0 +1,7 @@
+"""What Prometheus sees.
+
+table.py       every metric declared once: name, kind, help, labels, buckets, its share of the page
+prometheus.py  the exporter: counts of our own behind a prometheus_client collector
+document.py    the table as dashboards/METRICS.md
+panels.py grafana.py   the panels of the dashboard, and the dashboard as Grafana's JSON
+"""

@@ -1,0 +1,112 @@
+"""What a metric and a label are, and how much of each there may be.
+
+Every label has a budget of values (LABELS), every metric a share of the page (`page_bytes`): what goes beyond is counted
+under the value `other`. So no client and no provider can make the page, or Prometheus behind it, grow without end.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from math import prod
+
+# The whole page stays below this, in bytes: at a scrape every 15 s that is 70 KB/s, read well within a second.
+PAGE_BYTES = 1_000_000
+
+# Values from outside are cut to this many characters: the longest model names in use have about 70.
+MAX_OPEN_CHARS = 80
+# Values of our own are cut to this many: the longest has 20.
+MAX_CLOSED_CHARS = 32
+
+OTHER = "other"  # a value beyond a budget
+UNKNOWN = "unknown"  # a value that was not seen
+
+
+@dataclass(frozen=True)
+class Label:
+    """A label: what it means, and how many values it may take, `other` and `unknown` among them.
+
+    `open`: its values come from outside, and become `other` where a metric's share of the page is full.
+    """
+
+    help: str
+    budget: int
+    open: bool = False
+
+    @property
+    def max_chars(self) -> int:
+        return MAX_OPEN_CHARS if self.open else MAX_CLOSED_CHARS
+
+
+# Budgets in values. Open ones are far above what an installation has; closed ones the size of their enum, with room.
+LABELS: Mapping[str, Label] = {
+    "upstream": Label("the name that the operator gave to a provider's endpoint", 64, open=True),
+    "model": Label(
+        "the model that was asked for; the one that answered where the request was not seen", 200, open=True
+    ),
+    "dialect": Label("the wire format", 16),
+    "outcome": Label("how the stream ended", 12),
+    "finish_reason": Label("why the model stopped, in the record's words", 12),
+    "phase": Label("where an error stood: before_stream, in_stream, transport", 5),
+    "error_type": Label("the provider's type of an error, else its code or status", 100, open=True),
+    "kind": Label("what is counted", 16),
+    "source": Label("where usage comes from: final, partial, estimated, absent", 6),
+    "reason": Label("why", 24),
+    "streaming": Label("whether the answer was an event stream: true, false, unknown", 4),
+    "result": Label("what came of it", 6),
+    "stage": Label("the step at which a message could not be read", 8),
+    "error_class": Label("what was wrong with it", 16),
+    "partition": Label("a partition of the segments topic", 66),
+    "label": Label("the name of a label", 24),
+    "version": Label("the version of this program", 3),
+}
+
+
+class Kind(StrEnum):
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+class Part(StrEnum):
+    """Which part of Streamgauge says a metric. `up` is all of them."""
+
+    STREAM = "stream"  # where streams are assembled and observed: a worker
+    TAP = "tap"
+    WORKER = "worker"
+    SELF = "self"  # every process that has a page
+
+
+# Bytes of the page that a metric may take where its row does not say otherwise: one series, its help and its type.
+DEFAULT_PAGE_BYTES = 1_000
+
+# A value and a line's end (`18446744073709551615.0\n`), and what `_bucket{le="0.0025",}` adds to a histogram's line.
+_VALUE_BYTES = 24
+_BUCKET_BYTES = 24
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One metric. `bounds`: a histogram's upper bounds. `counted_as`: its name among an assembler's counts."""
+
+    name: str
+    kind: Kind
+    help: str
+    unit: str
+    labels: tuple[str, ...]
+    bounds: tuple[float, ...]
+    page_bytes: int
+    part: Part
+    counted_as: str | None = None
+
+    def bytes_of(self, values: tuple[str, ...]) -> int:
+        """An upper bound of what a series with these label values takes on the page, in bytes."""
+        pairs = sum(len(label) + len(value) + 4 for label, value in zip(self.labels, values, strict=True))
+        line = len(self.name) + 2 + pairs + _VALUE_BYTES
+        return line if self.kind is not Kind.HISTOGRAM else (len(self.bounds) + 3) * (line + _BUCKET_BYTES)
+
+    @property
+    def reserve_bytes(self) -> int:
+        """What the head and the series whose open labels all read `other` can take: always free for them."""
+        closed = prod(LABELS[label].budget for label in self.labels if not LABELS[label].open)
+        longest = tuple(OTHER if LABELS[label].open else "x" * LABELS[label].max_chars for label in self.labels)
+        return 2 * (len(self.name) + 20) + len(self.help) + closed * self.bytes_of(longest)

@@ -1,0 +1,181 @@
+"""The exporter: numbers of our own behind a prometheus_client collector, rendered when Prometheus asks.
+
+Numbers come in three ways: `observe` for a finished stream, `add` and `set` where something happens, and *sources*, which
+are asked at each scrape for what another part counts by itself (the tap's balance, a lag).
+"""
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from threading import Lock
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+from prometheus_client.exposition import generate_latest as classic_text
+from prometheus_client.metrics_core import Metric as Exposed
+from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST as CONTENT_TYPE_OPENMETRICS
+from prometheus_client.openmetrics.exposition import generate_latest as openmetrics_text
+from prometheus_client.registry import Collector, CollectorRegistry
+
+import streamgauge
+from streamgauge.core.record import Record
+from streamgauge.metrics import table
+from streamgauge.metrics.declare import Kind, Part
+from streamgauge.metrics.observe import observe
+from streamgauge.metrics.series import Family, Key, LabelBudgets
+
+_log = logging.getLogger(__name__)
+
+_openmetrics_text: Callable[[Collector], bytes] = openmetrics_text
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One number of a source: a metric's name, its value now, its labels."""
+
+    name: str
+    value: float
+    labels: Mapping[str, object]
+
+
+# Asked at each scrape. Samples of one call are one snapshot; equal series of several sources are added up.
+Source = Callable[[], Iterable[Sample]]
+
+
+@dataclass(frozen=True)
+class Page:
+    """What a scrape gets."""
+
+    body: bytes
+    content_type: str
+
+
+class UnknownMetricError(LookupError):
+    """A name that the table does not hold, or a use that its kind does not allow: a bug of the caller."""
+
+
+class Metrics(Collector):
+    """All metrics of one process. Safe to use from several threads: one lock, held for one update or one scrape.
+
+    `parts`: what this process is. Counters without labels of those parts begin at 0, so that their first increase is
+    seen; all other series appear with their first value.
+    """
+
+    def __init__(self, parts: Collection[Part] = tuple(Part)) -> None:
+        self._lock = Lock()
+        self._budgets = LabelBudgets()
+        self._families = {metric.name: Family(metric, self._budgets) for metric in table.TABLE}
+        self._sources: list[Source] = []
+        self._registry = CollectorRegistry(auto_describe=False)
+        self._registry.register(self)
+        for metric in table.TABLE:
+            if metric.kind is Kind.COUNTER and not metric.labels and metric.part in {*parts, Part.SELF}:
+                self.add(metric.name, 0)
+        self.set(table.BUILD_INFO.name, 1, version=streamgauge.__version__)
+
+    def observe(self, record: Record) -> None:
+        """Count a finished stream."""
+        with self._lock:
+            observe(self._families, record)
+
+    def add(self, name: str, value: float = 1, **labels: object) -> None:
+        """Add to a counter. Raises UnknownMetricError, and ValueError for wrong labels or a value that is not >= 0."""
+        if not 0 <= value < float("inf"):
+            raise ValueError(f"{name}: a counter cannot grow by {value}")
+        with self._lock:
+            family = self._family(name, Kind.COUNTER)
+            family.add(family.place(labels), value)
+
+    def set(self, name: str, value: float, **labels: object) -> None:
+        """Set a gauge. Raises UnknownMetricError, and ValueError for wrong labels."""
+        with self._lock:
+            family = self._family(name, Kind.GAUGE)
+            family.numbers[family.place(labels)] = value
+
+    def unset(self, name: str, **labels: object) -> None:
+        """Take a gauge's series off the page: of a partition that is another's now. Raises as `set`."""
+        with self._lock:
+            family = self._family(name, Kind.GAUGE)
+            family.numbers.pop(family.place(labels), None)
+
+    def add_counts(self, counts: Mapping[str, int]) -> None:
+        """Add what an assembler counted since last asked (`Assembler.counts`); names that no metric shows are left out."""
+        for name, value in counts.items():
+            if name in table.BY_COUNT:
+                self.add(table.BY_COUNT[name].name, value)
+
+    def register(self, source: Source) -> None:
+        """Ask `source` at each scrape from now on."""
+        self._sources.append(source)
+
+    def render(self) -> bytes:
+        """The page in Prometheus' classic text format."""
+        return self.page("").body
+
+    def page(self, accept: str) -> Page:
+        """The page in the format that an Accept header asks for: OpenMetrics if it is named there, else classic text."""
+        if "application/openmetrics-text" in accept:
+            return Page(_openmetrics_text(self._registry), CONTENT_TYPE_OPENMETRICS)
+        return Page(classic_text(self._registry), CONTENT_TYPE_PLAIN_0_0_4)
+
+    def collect(self) -> Iterator[Exposed]:
+        """The families with their numbers now, for prometheus_client."""
+        samples = [sample for source in list(self._sources) for sample in self._ask(source)]
+        with self._lock:
+            said = self._said(samples)
+            return iter([_exposed(family, said.get(family.metric.name, {})) for family in self._families.values()])
+
+    def _ask(self, source: Source) -> list[Sample]:
+        try:
+            return list(source())
+        except Exception:  # noqa: BLE001 - a part that cannot say its numbers must not hide those of all others
+            _log.debug("a source of metrics failed", exc_info=True)
+            self.add(table.SOURCE_FAILURES.name)
+            return []
+
+    def _said(self, samples: Iterable[Sample]) -> dict[str, dict[Key, float]]:
+        """What sources say, by metric and series; and what the exporter says of itself."""
+        said: dict[str, dict[Key, float]] = {}
+        for sample in samples:
+            try:
+                key = self._family(sample.name, Kind.COUNTER, Kind.GAUGE).place(sample.labels)
+            except (UnknownMetricError, ValueError):
+                self._families[table.SOURCE_FAILURES.name].add((), 1)
+                continue
+            numbers = said.setdefault(sample.name, {})
+            numbers[key] = numbers.get(key, 0) + sample.value
+        if self._budgets.cut:
+            said[table.LABELS_CUT.name] = {(label,): count for label, count in self._budgets.cut.items()}
+        return said
+
+    def _family(self, name: str, *kinds: Kind) -> Family:
+        family = self._families.get(name)
+        if family is None or family.metric.kind not in kinds:
+            raise UnknownMetricError(f"the table has no {' or '.join(kinds)} {name}")
+        return family
+
+
+def _exposed(family: Family, said: Mapping[Key, float]) -> Exposed:
+    metric = family.metric
+    if family.is_histogram:
+        return _exposed_histogram(family)
+    made = CounterMetricFamily if metric.kind is Kind.COUNTER else GaugeMetricFamily
+    exposed = made(metric.name, metric.help, labels=metric.labels)
+    for key, value in {**family.numbers, **said}.items():
+        exposed.add_metric(key, value)
+    return exposed
+
+
+def _exposed_histogram(family: Family) -> Exposed:
+    exposed = HistogramMetricFamily(family.metric.name, family.metric.help, labels=family.metric.labels)
+    bounds = [*map(str, family.metric.bounds), "+Inf"]
+    for key, histogram in family.histograms.items():
+        buckets, cumulative = [], 0
+        for bound, count in zip(bounds, histogram.counts, strict=True):
+            cumulative += count
+            buckets.append((bound, cumulative))
+        exposed.add_metric(key, buckets, sum_value=histogram.total)
+    return exposed
+
+
+__all__ = ["Metrics", "Page", "Sample", "Source", "UnknownMetricError"]

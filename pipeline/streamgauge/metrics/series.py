@@ -1,0 +1,125 @@
+"""The numbers themselves: series of each metric, within the budgets of their labels and their share of the page.
+
+Buckets are counted here, not in prometheus_client: adding a stream's gaps is one pass over its buckets, whatever their
+count. Nothing here is locked: `prometheus.Metrics` does that.
+"""
+
+import re
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from streamgauge.metrics.declare import LABELS, OTHER, UNKNOWN, Kind, Metric
+
+Key = tuple[str, ...]
+
+# Printable ASCII without quote and backslash: what needs no escape in any exposition, so that sizes can be told ahead.
+_NOT_PLAIN = re.compile(r"[^ !#-\[\]-~]")
+
+
+def clean(value: object, max_chars: int) -> str:
+    """A label value as text: cut, other characters than plain ASCII replaced; `unknown` for None and nothing."""
+    text = "" if value is None else str(value)
+    return _NOT_PLAIN.sub("_", text[:max_chars].strip()) or UNKNOWN
+
+
+class LabelBudgets:
+    """Which values of each label are known; all later ones read `other`. `cut` counts by label what did."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, set[str]] = {name: {OTHER, UNKNOWN} for name in LABELS}
+        self.cut: Counter[str] = Counter()
+
+    def take(self, name: str, value: object, *, proven: bool = True) -> str:
+        """The value to use for label `name`. Values that are not proven may take half of the budget only."""
+        known = self._known[name]
+        if value.__class__ is str and value in known:  # the usual case, and the cheap one: what is known is clean
+            return str(value)
+        label = LABELS[name]
+        text = clean(value, label.max_chars)
+        if text in known:
+            return text
+        if len(known) < (label.budget if proven else label.budget // 2):
+            known.add(text)
+            return text
+        self.cut[name] += 1
+        return OTHER
+
+
+@dataclass(slots=True)
+class Histogram:
+    """Counts of each bucket by itself (not cumulative; the last one above every bound), and the sum of the values."""
+
+    counts: list[int]
+    total: float = 0.0
+
+
+@dataclass
+class Family:
+    """One metric's series. `numbers` of a counter or gauge, `histograms` of a histogram."""
+
+    metric: Metric
+    budgets: LabelBudgets
+    numbers: dict[Key, float] = field(default_factory=dict)
+    histograms: dict[Key, Histogram] = field(default_factory=dict)
+    _places: set[Key] = field(default_factory=set)
+    _bytes: int = 0
+
+    def place(self, labels: Mapping[str, object]) -> Key:
+        """The key of a series. Its open labels read `other` where the metric's share of the page is full.
+
+        Raises ValueError if the labels are not exactly those of the metric.
+        """
+        names = self.metric.labels
+        if len(labels) != len(names) or any(name not in labels for name in names):
+            raise ValueError(f"{self.metric.name} has the labels {names}, not {tuple(labels)}")
+        return self.place_values(tuple(labels[name] for name in names))
+
+    def place_values(self, values: tuple[object, ...]) -> Key:
+        """The same for values in the order of the metric's labels."""
+        take = self.budgets.take
+        key = tuple([take(name, value) for name, value in zip(self.metric.labels, values, strict=True)])
+        return key if key in self._places else self._make_place(key)
+
+    def _make_place(self, key: Key) -> Key:
+        metric = self.metric
+        size = metric.bytes_of(key)
+        if self._bytes + size <= metric.page_bytes - metric.reserve_bytes:
+            self._bytes += size
+            self._places.add(key)
+            return key
+        in_reserve = tuple(
+            OTHER if LABELS[name].open else value for name, value in zip(metric.labels, key, strict=True)
+        )
+        self.budgets.cut.update(name for name in metric.labels if LABELS[name].open and in_reserve != key)
+        self._places.add(in_reserve)
+        return in_reserve
+
+    def add(self, key: Key, value: float) -> None:
+        self.numbers[key] = self.numbers.get(key, 0) + value
+
+    def observe(self, key: Key, value: float) -> None:
+        """One observation."""
+        histogram = self._histogram(key)
+        histogram.counts[bisect_left(self.metric.bounds, value)] += 1
+        histogram.total += value
+
+    def observe_all(self, key: Key, cumulative: Iterable[tuple[float | None, int]], total: float) -> None:
+        """Many observations: [upper bound, cumulative count], the last bound None, and the sum of their values."""
+        histogram, before = self._histogram(key), 0
+        for bound, count in cumulative:
+            place = len(self.metric.bounds) if bound is None else bisect_left(self.metric.bounds, bound)
+            histogram.counts[place] += count - before
+            before = count
+        histogram.total += total
+
+    def _histogram(self, key: Key) -> Histogram:
+        found = self.histograms.get(key)
+        if found is None:
+            found = self.histograms[key] = Histogram([0] * (len(self.metric.bounds) + 1))
+        return found
+
+    @property
+    def is_histogram(self) -> bool:
+        return self.metric.kind is Kind.HISTOGRAM

@@ -1,0 +1,219 @@
+"""Every metric, declared once. The exporter, METRICS.md, dashboards and alert rules follow this table.
+
+To add one: a row here, and its line in `observe.py` (or an `add`, a `set` or a source where it happens). Then
+`python -m streamgauge.metrics.document` writes METRICS.md anew, and a panel in `panels.py` shows it.
+"""
+
+from collections.abc import Mapping
+
+from streamgauge.core.timing import GAP_BOUNDS_S
+from streamgauge.metrics.declare import DEFAULT_PAGE_BYTES, Kind, Metric, Part
+
+# Upper bounds in seconds. First tokens take 50 ms (a local server) to a minute (reasoning); dense where alerts stand.
+FIRST_TOKEN_BOUNDS_S = (
+    0.025, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 7.5, 10.0, 15.0, 30.0, 60.0,
+)  # fmt: skip
+# A head comes at once or after a queue; an error page within milliseconds.
+FIRST_BYTE_BOUNDS_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+# Time per output token: 1 ms (1,000 tokens/s, the fastest hardware) to 1 s.
+TOKEN_BOUNDS_S = (0.001, 0.0025, 0.005, 0.0075, 0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.075, 0.1, 0.2, 0.5, 1.0)
+# A short answer takes a second, an agent's long one ten minutes; the upstream's idle timeout is 900 s.
+DURATION_BOUNDS_S = (0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 900.0)
+
+
+def _counter(
+    part: Part,
+    name: str,
+    help: str,
+    *labels: str,
+    page: int = DEFAULT_PAGE_BYTES,
+    counted_as: str | None = None,
+) -> Metric:
+    return Metric(f"streamgauge_{name}_total", Kind.COUNTER, help, "1", labels, (), page, part, counted_as)
+
+
+def _gauge(part: Part, name: str, help: str, unit: str, *labels: str, page: int = DEFAULT_PAGE_BYTES) -> Metric:
+    return Metric(f"streamgauge_{name}", Kind.GAUGE, help, unit, labels, (), page, part)
+
+
+def _seconds(name: str, help: str, bounds: tuple[float, ...], *labels: str, page: int) -> Metric:
+    return Metric(f"streamgauge_{name}_seconds", Kind.HISTOGRAM, help, "seconds", labels, bounds, page, Part.STREAM)
+
+
+_MEASURED = "Left out: incomplete captures, legs that continue another stream, and what was not seen."
+
+# What finished streams say, by `observe`.
+STREAMS = _counter(Part.STREAM, "streams", "Finished streams.", "upstream", "dialect", "model", "outcome", page=130_000)
+FIRST_BYTE = _seconds(
+    "time_to_first_byte",
+    f"From the request's first byte to the first byte of the answer's body. {_MEASURED}",
+    FIRST_BYTE_BOUNDS_S, "upstream", page=45_000,
+)  # fmt: skip
+FIRST_TOKEN = _seconds(
+    "time_to_first_token",
+    f"From the request's first byte to the first event with generated output of any kind. {_MEASURED}",
+    FIRST_TOKEN_BOUNDS_S, "upstream", "model", page=150_000,
+)  # fmt: skip
+INTER_CHUNK = _seconds(
+    "inter_chunk_latency",
+    f"Between successive token events of a stream: one observation a gap. Bursts are left out. {_MEASURED}",
+    GAP_BOUNDS_S, "upstream", "model", page=150_000,
+)  # fmt: skip
+INTER_TOKEN = _seconds(
+    "inter_token_latency",
+    "Time per output token: (last token - first token) / (output tokens - 1), once a stream with final usage. "
+    f"Bursts are left out. {_MEASURED}",
+    TOKEN_BOUNDS_S, "upstream", "model", page=140_000,
+)  # fmt: skip
+DURATION = _seconds(
+    "stream_duration",
+    f"From the request's first byte to the stream's end. {_MEASURED}",
+    DURATION_BOUNDS_S, "upstream", "outcome", page=60_000,
+)  # fmt: skip
+FINISH_REASONS = _counter(
+    Part.STREAM,
+    "finish_reasons",
+    "Streams that gave a reason for their end, by it.",
+    "upstream",
+    "model",
+    "finish_reason",
+    page=50_000,
+)
+ERRORS = _counter(Part.STREAM, "stream_errors",
+    "Errors that ended streams. Phase in_stream: after the head said 200, as an event of the stream.",
+    "upstream", "phase", "error_type", page=40_000,
+)  # fmt: skip
+USAGE_TOKENS = _counter(Part.STREAM, "usage_tokens",
+    "Tokens as providers report them: input holds cached and cache_write, output holds reasoning. Absent adds nothing.",
+    "upstream", "model", "kind", page=70_000,
+)  # fmt: skip
+USAGE_SOURCES = _counter(
+    Part.STREAM,
+    "usage_sources",
+    "Streams by what their usage is: final, partial, estimated, absent.",
+    "upstream",
+    "source",
+    page=16_000,
+)
+USAGE_ANOMALIES = _counter(
+    Part.STREAM,
+    "usage_anomalies",
+    "Numbers of usage that cannot be: bad values, sums that do not hold.",
+    "upstream",
+    "kind",
+    page=8_000,
+)
+WITHOUT_TOKEN = _counter(Part.STREAM, "streams_without_token",
+    "Finished streams without a token event: they are in no latency histogram.",
+    "upstream", "outcome", "streaming", page=20_000,
+)  # fmt: skip
+BURSTS = _counter(
+    Part.STREAM, "bursts", "Streams that came in one or two reads: something buffered them.", "upstream", page=6_000
+)
+STALLS = _counter(Part.STREAM, "stalls", "Gaps between token events above --stall-seconds.", "upstream", page=6_000)
+RESUMED = _counter(Part.STREAM, "resumed_streams", "Legs that continue an earlier stream.", "upstream", page=6_000)
+TOKEN_EVENTS = _counter(Part.STREAM, "token_events", "Events with generated output.", "upstream", page=6_000)
+UNREAD_EVENTS = _counter(
+    Part.STREAM,
+    "unread_events",
+    "Events that could not be read: unparsed, unterminated, oversized.",
+    "upstream",
+    "kind",
+    page=12_000,
+)
+BODY_BYTES = _counter(
+    Part.STREAM, "body_bytes", "Bytes of answers' bodies, before content decoding.", "upstream", page=6_000
+)
+INCOMPLETE = _counter(
+    Part.STREAM, "incomplete_records", "Records of streams whose capture is not whole.", "upstream", page=6_000
+)
+INCOMPLETE_REASONS = _counter(
+    Part.STREAM, "incomplete_reasons", "Why captures are not whole; a record may have several.", "reason", page=5_000
+)
+
+# What taps say. The four of reads are one snapshot: seen = delivered + waiting + dropped, always.
+READS_SEEN = _counter(Part.TAP, "tap_reads_seen", "Socket reads that the tap took from upstreams.")
+READS_DELIVERED = _counter(Part.TAP, "tap_reads_delivered", "Reads whose bundle the next part has confirmed.")
+READS_DROPPED = _counter(Part.TAP, "tap_reads_dropped", "Reads that were given up, by reason.", "reason", page=5_000)
+READS_WAITING = _gauge(
+    Part.TAP, "tap_reads_waiting", "Reads on their way: seen, neither delivered nor dropped.", "reads"
+)
+TAP_INCIDENTS = _counter(
+    Part.TAP, "tap_incidents", "What went wrong in a capture and was survived.", "kind", page=6_000
+)
+SPOOL_BYTES = _gauge(Part.TAP, "spool_bytes", "Size of what waits in the spool.", "bytes")
+SPOOL_LIMIT = _gauge(Part.TAP, "spool_limit_bytes", "The spool's limit.", "bytes")
+SPOOL_ROWS = _gauge(Part.TAP, "spool_rows", "Bundles that wait in the spool.", "bundles")
+BROKER_CONNECTED = _gauge(
+    Part.TAP, "broker_connected", "1 if the broker took the last message or answers, else 0.", "bool"
+)
+
+# What assemblers say. `counted_as` is the key among `Assembler.counts`.
+OPEN_STREAMS = _gauge(Part.WORKER, "open_streams", "Streams that have begun and not ended.", "streams")
+IGNORED = _counter(
+    Part.WORKER, "ignored_streams", "Event streams that are not an LLM's: left alone.", counted_as="not_llm"
+)
+BUNDLES = _counter(Part.WORKER, "bundles", "Bundles that were applied.", counted_as="bundles")
+DUPLICATE_BUNDLES = _counter(
+    Part.WORKER, "duplicate_bundles", "Bundles that came again: skipped.", counted_as="duplicate_bundles"
+)
+DUPLICATE_SEGMENTS = _counter(
+    Part.WORKER, "duplicate_segments", "Segments that came again: skipped.", counted_as="duplicate_segments"
+)
+LATE_SEGMENTS = _counter(
+    Part.WORKER,
+    "late_segments",
+    "Segments of streams that are closed or were never opened: skipped.",
+    counted_as="late_segments",
+)
+DEAD_LETTERS = _counter(
+    Part.WORKER,
+    "dead_letters",
+    "Messages that could not be read and went to the dead letter topic.",
+    "stage",
+    "error_class",
+    page=20_000,
+)
+LOG_GAPS = _counter(
+    Part.WORKER, "log_gaps", "Times that the log began above the next offset needed.", counted_as="log_gaps"
+)
+LOG_GAP_MESSAGES = _counter(Part.WORKER, "log_gap_messages", "Messages that the log had deleted before they were read.")
+WORKER_LAG = _gauge(
+    Part.WORKER,
+    "worker_lag_messages",
+    "Messages in the segments topic behind what is acknowledged.",
+    "messages",
+    "partition",
+    page=8_000,
+)
+WORKER_PARTITIONS = _gauge(
+    Part.WORKER, "worker_partitions", "Partitions that this worker holds, their state recovered.", "partitions"
+)
+LEDGER_ROWS = _counter(
+    Part.WORKER,
+    "ledger_rows",
+    "Records given to the ledger: new, same (known already), different (other bytes for a known id).",
+    "result",
+    page=2_000,
+)
+
+# About the exporter itself.
+LABELS_CUT = _counter(
+    Part.SELF, "metric_labels_cut", "Observations whose label value went to `other`, by label.", "label", page=5_000
+)
+SOURCE_FAILURES = _counter(Part.SELF, "metric_source_failures", "Scrapes at which a part could not say its numbers.")
+BUILD_INFO = _gauge(Part.SELF, "build_info", "Always 1; says the version.", "1", "version")
+
+TABLE: tuple[Metric, ...] = (
+    STREAMS, FIRST_BYTE, FIRST_TOKEN, INTER_CHUNK, INTER_TOKEN, DURATION, FINISH_REASONS, ERRORS,
+    USAGE_TOKENS, USAGE_SOURCES, USAGE_ANOMALIES, WITHOUT_TOKEN, BURSTS, STALLS, RESUMED,
+    TOKEN_EVENTS, UNREAD_EVENTS, BODY_BYTES, INCOMPLETE, INCOMPLETE_REASONS,
+    READS_SEEN, READS_DELIVERED, READS_DROPPED, READS_WAITING, TAP_INCIDENTS,
+    SPOOL_BYTES, SPOOL_LIMIT, SPOOL_ROWS, BROKER_CONNECTED,
+    OPEN_STREAMS, IGNORED, BUNDLES, DUPLICATE_BUNDLES, DUPLICATE_SEGMENTS, LATE_SEGMENTS,
+    DEAD_LETTERS, LOG_GAPS, LOG_GAP_MESSAGES, WORKER_LAG, WORKER_PARTITIONS, LEDGER_ROWS,
+    LABELS_CUT, SOURCE_FAILURES, BUILD_INFO,
+)  # fmt: skip
+
+BY_NAME: Mapping[str, Metric] = {metric.name: metric for metric in TABLE}
+BY_COUNT: Mapping[str, Metric] = {metric.counted_as: metric for metric in TABLE if metric.counted_as is not None}

@@ -1,0 +1,24 @@
+"""What a tap's own books say, as a source of metrics: the balance of its reads, and what was survived."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from streamgauge.counters import read_balance, read_incidents
+from streamgauge.metrics import table
+from streamgauge.metrics.prometheus import Sample, Source
+
+
+def tap_reads(counters: Path) -> Source:
+    """A source that reads a tap's counters file at each scrape: all numbers of reads are one snapshot of all processes."""
+
+    def read() -> Iterable[Sample]:
+        balance = read_balance(counters)
+        yield Sample(table.READS_SEEN.name, balance.seen, {})
+        yield Sample(table.READS_DELIVERED.name, balance.delivered, {})
+        yield Sample(table.READS_WAITING.name, balance.waiting, {})
+        for reason, reads in balance.dropped.items():
+            yield Sample(table.READS_DROPPED.name, reads, {"reason": reason})
+        for kind, times in read_incidents(counters).items():
+            yield Sample(table.TAP_INCIDENTS.name, times, {"kind": kind})
+
+    return read

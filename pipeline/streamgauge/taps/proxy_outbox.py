@@ -1,0 +1,188 @@
+"""What a relay has for its recorder, on the way there: bounded, and never waited for.
+
+Messages gather for a few milliseconds, become a batch, and go out over a Unix socket, one batch a turn of the loop. While
+the recorder is away or slow they stay here, up to a bound; whoever puts one more is told no. A batch that the socket took
+in part was not read by anybody, and is sent again as a whole; what it took is the recorder's.
+"""
+
+import asyncio
+import contextlib
+import socket
+from collections import deque
+from pathlib import Path
+
+from streamgauge.counters import Counters, DropReason, Incident
+from streamgauge.taps.messages import Arrived, Message, encode_batch
+
+# Messages wait this long for others (seconds): late enough to share a system call, early beside the recorder's 100 ms.
+FLUSH_S = 0.005
+# A batch is closed at this size (bytes): encoding it holds the loop up by some 20 us.
+BATCH_BYTES = 64 * 1024
+# How often a recorder that is away is looked for (seconds).
+RETRY_S = 1.0
+# What a message costs besides its bytes (bytes): three objects and a place in a list.
+MESSAGE_BYTES = 200
+# The part of the bound that is kept for beginnings, when reads are already dropped: one eighth.
+RESERVE = 8
+# How long a drain waits for a recorder that takes nothing (seconds).
+CLOSE_S = 2.0
+
+
+class Outbox:
+    """One relay's way to its recorder. `capacity`: bytes that may wait. Used by one event loop alone."""
+
+    def __init__(self, path: Path, counters: Counters, capacity: int) -> None:
+        self.counters = counters
+        self.held = 0  # bytes that wait, with their overhead
+        self._path = str(path)
+        self._capacity = capacity
+        self._limit_vital = capacity + capacity // RESERVE
+        self._gathering: list[Message] = []
+        self._gathered = 0
+        self._batches: deque[tuple[list[Message], int]] = deque()
+        self._sending: memoryview | None = None  # the first batch, encoded
+        self._sent = 0
+        self._socket: socket.socket | None = None
+        self._scheduled = self._blocked = self._closed = False
+        self._emptied = asyncio.Event()  # while closing: nothing more will go out
+        self._timer: asyncio.TimerHandle | None = None
+        self._loop = asyncio.get_running_loop()
+        self._connect()
+
+    @property
+    def full(self) -> bool:
+        """No more reads fit."""
+        return self.held > self._capacity
+
+    @property
+    def overfull(self) -> bool:
+        """The reserve for beginnings is used up as well."""
+        return self.held > self._limit_vital
+
+    def put(self, message: Message, size: int) -> None:
+        """Takes a message of `size` bytes of content, whether there is room or not: who puts asks first."""
+        self._gathering.append(message)
+        self.held += size + MESSAGE_BYTES
+        self._gathered += size + MESSAGE_BYTES
+        if self._gathered >= BATCH_BYTES:
+            self._close_batch()
+        elif not self._scheduled:
+            self._scheduled = True
+            self._loop.call_later(FLUSH_S, self._flush)
+
+    async def close(self) -> None:
+        """Sends what waits, for CLOSE_S at most; what stays is counted as dropped."""
+        self._close_batch()
+        self._closed = True
+        if self._batches and self._socket is not None:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._emptied.wait(), CLOSE_S)
+        self._disconnect()
+        if self._timer is not None:
+            self._timer.cancel()
+        for batch, _ in self._batches:
+            self._lose(batch, DropReason.RECORDER_GONE)
+        self._batches.clear()
+        self.held = 0
+
+    def _flush(self) -> None:
+        self._scheduled = False
+        self._close_batch()
+
+    def _close_batch(self) -> None:
+        if not self._gathering:
+            return
+        self._batches.append((self._gathering, self._gathered))
+        self._gathering, self._gathered = [], 0
+        if not self._blocked and len(self._batches) == 1:
+            self._loop.call_soon(self._send)
+
+    def _send(self) -> None:
+        """Sends the first batch, or what is left of it; then the next, in a turn of its own."""
+        if self._socket is None or not self._batches or (self._sending is None and not self._encode()):
+            return
+        assert self._sending is not None
+        try:
+            self._sent += self._socket.send(self._sending[self._sent :])
+        except BlockingIOError:
+            pass
+        except OSError:
+            self._lost()
+            return
+        if self._sent < len(self._sending):
+            self._wait_for_room(True)
+            return
+        self._wait_for_room(False)
+        self._next_batch()
+
+    def _encode(self) -> bool:
+        try:
+            self._sending, self._sent = memoryview(encode_batch(self._batches[0][0])), 0
+        except Exception:  # noqa: BLE001 - capture fails open: whatever a message holds, streams and later messages go on
+            self.counters.happened(Incident.CAPTURE_FAULT)
+            self._lose(self._batches[0][0], DropReason.CAPTURE_FAULT)
+            self._next_batch()
+            return False
+        return True
+
+    def _next_batch(self) -> None:
+        self.held -= self._batches.popleft()[1]
+        self._sending, self._sent = None, 0
+        if self._batches:
+            self._loop.call_soon(self._send)
+        elif self._closed:
+            self._emptied.set()
+
+    def _lose(self, batch: list[Message], reason: DropReason) -> None:
+        reads = sum(1 for message in batch if type(message) is Arrived)
+        if reads:
+            self.counters.dropped(reason, reads)
+
+    def _wait_for_room(self, blocked: bool) -> None:
+        if blocked != self._blocked and self._socket is not None:
+            self._blocked = blocked
+            if blocked:
+                self._loop.add_writer(self._socket, self._send)
+            else:
+                self._loop.remove_writer(self._socket)
+
+    def _connect(self) -> None:
+        self._timer = None
+        one = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        one.setblocking(False)
+        try:
+            one.connect(self._path)
+        except OSError:  # not there yet, gone, or its backlog is full
+            one.close()
+            self._timer = self._loop.call_later(RETRY_S, self._connect)
+            return
+        self._socket = one
+        self._loop.add_reader(one, self._heard)
+        self._loop.call_soon(self._send)
+
+    def _heard(self) -> None:
+        """A recorder says nothing: what is to be read is its end."""
+        try:
+            heard = self._socket.recv(4096) if self._socket is not None else b" "
+        except BlockingIOError:
+            return
+        except OSError:
+            heard = b""
+        if not heard:
+            self._lost()
+
+    def _lost(self) -> None:
+        """The recorder went away: the batch on its way begins anew with the next connection."""
+        self._disconnect()
+        self._sent = 0
+        if self._closed:
+            self._emptied.set()
+        else:
+            self._timer = self._loop.call_later(RETRY_S, self._connect)
+
+    def _disconnect(self) -> None:
+        if self._socket is not None:
+            self._wait_for_room(False)
+            self._loop.remove_reader(self._socket)
+            self._socket.close()
+            self._socket = None

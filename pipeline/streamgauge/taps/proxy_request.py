@@ -1,0 +1,175 @@
+"""A client's request: which upstream it goes to, and the head that is written there.
+
+Names, values and order stay as the client wrote them, but for what belongs to one connection alone (RFC 9110, 7.6.1): Host
+becomes the upstream's, hop-by-hop fields go, and the framing is ours. Whoever could be read in two ways is refused.
+"""
+
+import re
+from typing import Literal
+from urllib.parse import urlsplit
+
+import msgspec
+
+# The head of a request (bytes): as much as nginx (32 KiB) and more; long cookies and traces fit, a flood does not.
+MAX_REQUEST_HEAD = 64 * 1024
+
+# Never passed on. Proxy-Authorization is meant for the first proxy, and a credential; Trailer announces what is not sent.
+HOP_BY_HOP = frozenset(
+    (b"connection", b"keep-alive", b"proxy-connection", b"proxy-authorization", b"te", b"trailer", b"upgrade")
+)
+# Placed by us; a Connection field that names them does not remove them.
+_OURS = frozenset((b"host", b"content-length", b"transfer-encoding"))
+
+# What llhttp knows besides HTTP's methods belongs to RTSP, ICE and HTTP/2.
+_NOT_OURS = frozenset(
+    b"CONNECT PRI SOURCE DESCRIBE ANNOUNCE SETUP PLAY PAUSE TEARDOWN GET_PARAMETER SET_PARAMETER REDIRECT RECORD "
+    b"FLUSH".split()
+)
+_TARGET = re.compile(rb"/[\x21-\x7e]*")
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+
+Framing = Literal["none", "length", "chunked"]
+
+
+class RefusedError(ValueError):
+    """A request or exchange that the relay answers by itself. `code` is one of a closed set."""
+
+    def __init__(self, status: int, code: str, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.message = message
+
+
+class Route(msgspec.Struct, frozen=True):
+    """An upstream, as its URL names it. `base`: the URL's path without a closing slash."""
+
+    name: str | None
+    host: str
+    port: int
+    tls: bool
+    authority: bytes
+    base: bytes
+
+
+class Request(msgspec.Struct):
+    """A request's head as the client wrote it. `began_ns`: monotonic, the read that brought its first byte."""
+
+    method: bytes
+    target: bytes
+    minor: int
+    headers: list[tuple[bytes, bytes]]
+    keep_alive: bool
+    began_ns: int
+
+
+class Outgoing(msgspec.Struct, frozen=True):
+    """What goes to the upstream: its route, the target without prefix, the head's bytes and the body's framing."""
+
+    route: Route
+    target: bytes
+    head: bytes
+    framing: Framing
+
+
+def route_of(name: str, url: str) -> Route:
+    """The route of a configured upstream. Raises ValueError for what is no http or https URL."""
+    parts = urlsplit(url)
+    if parts.scheme not in _DEFAULT_PORTS or not parts.hostname or parts.username or parts.query or parts.fragment:
+        raise ValueError(f"the upstream {name or url!r} needs a URL of scheme, host, port and path, and nothing else")
+    host = parts.hostname if parts.hostname.isascii() else parts.hostname.encode("idna").decode()
+    port = parts.port or _DEFAULT_PORTS[parts.scheme]
+    shown = f"[{host}]" if ":" in host else host
+    authority = shown if port == _DEFAULT_PORTS[parts.scheme] else f"{shown}:{port}"
+    return Route(name or None, host, port, parts.scheme == "https", authority.encode(), parts.path.rstrip("/").encode())
+
+
+class Routes:
+    """The configured upstreams. `single`: requests carry no prefix, and all go to the only one."""
+
+    def __init__(self, upstreams: list[tuple[str, str]], single: bool) -> None:
+        self.all = [route_of(name, url) for name, url in upstreams]
+        if not self.all or (single and len(self.all) > 1):
+            raise ValueError("name one upstream without prefixes, or one or more with them")
+        self._only = self.all[0] if single else None
+        self._by_name = {(route.name or "").encode(): route for route in self.all}
+
+    def outgoing(self, request: Request) -> Outgoing:
+        """What of `request` goes where. Raises RefusedError."""
+        check(request)
+        framing = framing_of(request)
+        route, target = self._find(request.target)
+        return Outgoing(route, target, write_head(request, route, target, framing), framing)
+
+    def _find(self, target: bytes) -> tuple[Route, bytes]:
+        if self._only is not None:
+            return self._only, target
+        end = next((at for at, byte in enumerate(target) if at and byte in b"/?"), len(target))
+        route = self._by_name.get(target[1:end])
+        if route is None:
+            known = ", ".join(f"/{name.decode()}/" for name in sorted(self._by_name))
+            raise RefusedError(
+                404,
+                "unknown_upstream",
+                f"No upstream has this name. Begin the path with one of {known} in the base URL.",
+            )
+        return route, target[end:]
+
+
+def check(request: Request) -> None:
+    """Raises RefusedError for what is no request to an origin, or has no single meaning."""
+    if request.method in _NOT_OURS:
+        raise RefusedError(400, "method_refused", "This method is not relayed.")
+    if not _TARGET.fullmatch(request.target):
+        raise RefusedError(
+            400, "target_refused", "The relay is a reverse proxy: send the path alone, and do not set it as HTTP proxy."
+        )
+    hosts = sum(1 for name, _ in request.headers if name.lower() == b"host")
+    if hosts > 1 or (not hosts and request.minor):
+        raise RefusedError(400, "malformed_request", "A request needs one Host field.")
+
+
+def framing_of(request: Request) -> Framing:
+    """How the body's end is told. Raises RefusedError where that can be read in two ways."""
+    lengths = [value for name, value in request.headers if name.lower() == b"content-length"]
+    transfers = [value for name, value in request.headers if name.lower() == b"transfer-encoding"]
+    if transfers:
+        if lengths or len(transfers) > 1 or not request.minor or transfers[0].strip().lower() != b"chunked":
+            raise RefusedError(400, "ambiguous_framing", "Send Content-Length or Transfer-Encoding: chunked, once.")
+        return "chunked"
+    if not lengths:
+        return "none"
+    if len(lengths) > 1 or not lengths[0].strip().isdigit():
+        raise RefusedError(400, "ambiguous_framing", "Send one Content-Length, a number.")
+    return "length"
+
+
+def write_head(request: Request, route: Route, target: bytes, framing: Framing) -> bytes:
+    """The head for the upstream. Raises RefusedError if a line could be read as two."""
+    dropped = HOP_BY_HOP | (_named(request.headers) - _OURS)
+    path = route.base + target
+    lines = [b"%b %b HTTP/1.%d" % (request.method, path if path[:1] == b"/" else b"/" + path, request.minor)]
+    host = b"Host: " + route.authority
+    for name, value in request.headers:
+        lower = name.lower()
+        if lower == b"host":
+            lines.append(name + b": " + route.authority)
+            host = b""
+        elif lower == b"transfer-encoding":
+            lines.append(name + b": chunked")
+        elif lower not in dropped:
+            lines.append(name + b": " + value)
+    if host:
+        lines.insert(1, host)
+    if request.minor == 0 and request.keep_alive:
+        lines.append(b"Connection: keep-alive")  # HTTP/1.0 keeps nothing alive unasked
+    head = b"\r\n".join((*lines, b"", b""))
+    if head.count(b"\n") != len(lines) + 1 or head.count(b"\r") != len(lines) + 1 or b"\0" in head:
+        raise RefusedError(400, "malformed_request", "A header field holds a line end.")
+    return head
+
+
+def _named(headers: list[tuple[bytes, bytes]]) -> set[bytes]:
+    """What the Connection fields name."""
+    values = [value for name, value in headers if name.lower() == b"connection"]
+    return {option.strip().lower() for value in values for option in value.split(b",")}

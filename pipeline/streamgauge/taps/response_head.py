@@ -1,0 +1,100 @@
+"""What a response's head tells: facts by an allowlist of headers, and whether its content is an event stream."""
+
+import re
+from email.utils import parsedate_to_datetime
+from enum import Enum, auto
+
+from streamgauge.core.http_head import ResponseHead
+from streamgauge.core.labels import label_id
+from streamgauge.core.segments import Head
+
+# The first present of these is the provider's own id of the request.
+_REQUEST_IDS = ("x-request-id", "request-id", "apim-request-id", "x-generation-id")
+_ORGANIZATIONS = ("openai-organization", "anthropic-organization-id")
+_PROJECTS = ("openai-project",)
+
+# RFC 9110, 10.2.3: whole seconds, or a date; some servers send fractions.
+_SECONDS = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
+
+# From these statuses on a body is an error's or a redirect's, whatever its content type says.
+_FIRST_ERROR_STATUS = 300
+
+
+class Expected(Enum):
+    """What a head promises of the content; its first bytes decide."""
+
+    EVENTS = auto()  # an event stream, or a recording of one: unless it begins as JSON or HTML do
+    EVENTS_OF_ERROR = auto()  # an error that says to be an event stream: only if it begins as one
+    OTHER = auto()  # another content type, or none: an event stream only if it begins with its two usual fields
+    NO_EVENTS = auto()  # an error
+
+
+# How much of the content is looked at: blank lines may come first, and do not tell (bytes).
+MAX_SNIFF_BYTES = 1024
+
+_BOM = b"\xef\xbb\xbf"
+_BLANKS = b" \t\r\n"
+_USUAL_FIELDS = (b"data:", b"event:")
+_FIELDS = (*_USUAL_FIELDS, b"id:", b"retry:", b":")
+
+
+def expected_of(head: ResponseHead) -> Expected:
+    """What the head promises."""
+    content_type = (head.first("content-type") or "").partition(";")[0].strip().lower()
+    events, error = content_type == "text/event-stream", head.status >= _FIRST_ERROR_STATUS
+    if error:
+        return Expected.EVENTS_OF_ERROR if events else Expected.NO_EVENTS
+    return Expected.EVENTS if events else Expected.OTHER
+
+
+def is_event_stream(expected: Expected, first: bytes, *, over: bool) -> bool | None:
+    """Whether the content is an event stream, by its first bytes; None: more are needed. `over`: there are no more."""
+    first = first[:MAX_SNIFF_BYTES]
+    over = over or len(first) == MAX_SNIFF_BYTES
+    if expected is Expected.NO_EVENTS:
+        return False
+    if len(first) < len(_BOM) and _BOM.startswith(first) and not over:
+        return None
+    first = first.removeprefix(_BOM)
+    if expected is Expected.EVENTS:
+        first = first.lstrip(_BLANKS)
+        return first[:1] not in (b"{", b"[", b"<") if first or over else None
+    if expected is Expected.EVENTS_OF_ERROR:
+        return _begins_with(_FIELDS, first.lstrip(_BLANKS), over=over)
+    return _begins_with(_USUAL_FIELDS, first, over=over)
+
+
+def _begins_with(fields: tuple[bytes, ...], first: bytes, *, over: bool) -> bool | None:
+    if first.startswith(fields):
+        return True
+    return None if not over and any(field.startswith(first) for field in fields) else False
+
+
+def head_facts(head: ResponseHead, stamp_ns: int | None, *, event_stream: bool) -> Head:
+    """What is kept of a head. `stamp_ns`: of the read that completed it."""
+    return Head(
+        status=head.status,
+        stamp_ns=stamp_ns,
+        event_stream=event_stream,
+        content_encoding=label_id(", ".join(head.all("content-encoding")).lower()),
+        retry_after_s=_retry_after(head),
+        provider_request_id=_first(head, _REQUEST_IDS),
+        organization=_first(head, _ORGANIZATIONS),
+        project=_first(head, _PROJECTS),
+    )
+
+
+def _first(head: ResponseHead, names: tuple[str, ...]) -> str | None:
+    return next((known for name in names if (known := label_id(head.first(name))) is not None), None)
+
+
+def _retry_after(head: ResponseHead) -> float | None:
+    """Seconds; of a date its distance from the response's own Date. Never negative, null for anything else."""
+    value = head.first("retry-after") or ""
+    if _SECONDS.fullmatch(value):
+        return float(value)
+    try:
+        then, now = parsedate_to_datetime(value), parsedate_to_datetime(head.first("date") or "")
+        return max((then - now).total_seconds(), 0.0)
+    except (ValueError, TypeError, IndexError, OverflowError):  # no date, or one with a zone and one without
+        return None

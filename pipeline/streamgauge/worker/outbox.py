@@ -1,0 +1,87 @@
+"""What one partition sends, and the moment when all of it is durable. No step of a checkpoint begins before that."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from aiokafka.errors import KafkaError, KafkaTimeoutError  # type: ignore[import-untyped]
+
+from streamgauge.broker.producer import Meaning, Message, Producer, meaning_of
+from streamgauge.worker.faults import StateRefusedError, WriteDeniedError
+
+# How soon a broker that was away is tried again (seconds).
+_RETRY_S = 1.0
+
+
+class Outbox:
+    """Sends and remembers until it is confirmed; sends again what failed, for as long as it takes.
+
+    `instead` gives what is sent in place of a message that the broker refuses for good, None if there is nothing.
+    """
+
+    def __init__(self, producer: Producer, instead: Callable[[Message], Message | None]) -> None:
+        self._producer = producer
+        self._instead = instead
+        self._pending: list[tuple[Message, int, asyncio.Future[Any]]] = []
+
+    async def send(self, message: Message) -> None:
+        """Hand a message over, waiting while there is no room or no broker. Raises WorkerError."""
+        while True:
+            generation = self._producer.generation
+            try:
+                future = await self._producer.send(message)
+            except KafkaTimeoutError:
+                continue  # the producer's buffer is still full: it keeps what it has
+            except KafkaError as error:
+                message = await self._after(error, message, generation)
+                continue
+            future.add_done_callback(_note)
+            self._pending.append((message, generation, future))
+            return
+
+    async def confirmed(self) -> None:
+        """Returns when all that was sent is durable. Raises WorkerError."""
+        while self._pending:
+            waiting = {future for _, _, future in self._pending if not future.done()}
+            if waiting:
+                await asyncio.wait(waiting)
+            settled, self._pending = self._pending, []
+            for message, generation, future in settled:
+                error = KafkaError("cut off") if future.cancelled() else future.exception()
+                if error is not None:
+                    await self.send(await self._after(error, message, generation))
+
+    async def settle(self, timeout_s: float) -> None:
+        """Wait for what is in flight, for at most `timeout_s`, and forget it."""
+        waiting = {future for _, _, future in self._pending if not future.done()}
+        self._pending.clear()
+        if waiting:
+            await asyncio.wait(waiting, timeout=timeout_s)
+
+    async def _after(self, error: BaseException, message: Message, generation: int) -> Message:
+        """What to send next after a failure: mostly the same again, with a new producer."""
+        match meaning_of(error):
+            case Meaning.REFUSED:
+                message = self._replacement(message, error)
+            case Meaning.DENIED:
+                raise WriteDeniedError(f"the broker denies writing to {message.topic}: {type(error).__name__}")
+            case Meaning.AGAIN:
+                pass
+        while not await self._producer.renew(generation):
+            await asyncio.sleep(_RETRY_S)
+            generation = self._producer.generation
+        return message
+
+    def _replacement(self, message: Message, error: BaseException) -> Message:
+        other = self._instead(message)
+        if other is None:
+            raise StateRefusedError(
+                f"the broker refuses {len(message.value or b'')} bytes for {message.topic}: {type(error).__name__}"
+            )
+        return other
+
+
+def _note(future: "asyncio.Future[Any]") -> None:
+    """An error of a message that nobody waits for any more (its partition was revoked) is no news."""
+    if not future.cancelled():
+        future.exception()

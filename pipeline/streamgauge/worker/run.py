@@ -1,0 +1,228 @@
+"""A worker's life: who it is, whether all it needs is there, Faust, and a clean end."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import sys
+from collections.abc import Coroutine
+from typing import Any, cast
+
+import faust
+import msgspec
+import uvloop
+from aiokafka.errors import KafkaError  # type: ignore[import-untyped]
+
+from streamgauge.broker.producer import Producer
+from streamgauge.broker.watch import Watch
+from streamgauge.metrics.prometheus import Metrics
+from streamgauge.topics import MAX_DEADLETTER_BYTES, BrokerUnreachableError, TopicsError, check
+from streamgauge.worker.app import create_app
+from streamgauge.worker.assignment import Assignment
+from streamgauge.worker.faults import FaustCrashedError, WorkerError
+from streamgauge.worker.settings import RecordStore, WorkerMetrics, WorkerSettings
+from streamgauge.worker.slots import Slot
+from streamgauge.worker.store import StateTable
+from streamgauge.worker.storing import Storing
+
+_LOG = logging.getLogger("streamgauge.worker")
+
+# How soon a broker that is away at the start is tried again (seconds).
+_RETRY_S = 1.0
+# How often it is looked at whether Faust still runs, and what gauges say (seconds).
+_LOOK_S = 0.5
+# A batch of records or state; a state entry that is larger gets a request of its own (bytes).
+_BATCH_BYTES = 256 * 1024
+# How long Faust may take to let go of its consumer at the end (seconds).
+_STOP_TIMEOUT_S = 10.0
+
+
+class Worker:
+    """One worker; `run` it once. `ready`: it has its partitions and their state."""
+
+    def __init__(
+        self, settings: WorkerSettings, store: RecordStore | None = None, metrics: WorkerMetrics | None = None
+    ) -> None:
+        self._settings = settings
+        self._store = store
+        self._metrics = metrics or Metrics()
+        self._fault: WorkerError | None = None
+        self._assignment: Assignment | None = None
+        self.hung = False  # a thread of Faust's did not end: leave by os._exit
+
+    @property
+    def ready(self) -> bool:
+        return self._assignment is not None and self._assignment.ready
+
+    async def run(self, stop: asyncio.Event) -> int:
+        """Works until `stop` is set; gives the exit code. 0: stopped, all applied is durable and acknowledged."""
+        stopping = asyncio.create_task(stop.wait())
+        try:
+            with Slot(self._settings.data_dir) as slot:
+                if not await self._until(stopping, self._wait_for_topics()):
+                    await self._work(slot.instance_id, stopping)
+        except WorkerError as error:
+            self._fail(error)
+        except TopicsError as error:
+            _LOG.error("%s", error)
+            return WorkerError.exit_code
+        finally:
+            stopping.cancel()
+        return self._fault.exit_code if self._fault else 0
+
+    def _fail(self, fault: WorkerError) -> None:
+        """The first reason counts."""
+        if self._fault is None:
+            self._fault = fault
+            _LOG.error("%s", fault)
+
+    async def _until(self, stopping: "asyncio.Task[bool]", work: Coroutine[Any, Any, Any]) -> bool:
+        """Do some work unless it is time to stop; whether it is."""
+        task = asyncio.ensure_future(work)
+        await asyncio.wait({task, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            task.result()
+        else:
+            await _cancelled(task)
+        return stopping.done()
+
+    async def _wait_for_topics(self) -> None:
+        watch = Watch(self._settings.bootstrap, _never, "waiting for it")
+        while True:
+            try:
+                await check(self._settings.bootstrap, self._settings.prefix)
+            except BrokerUnreachableError:
+                if not self._settings.wait_for_broker:
+                    raise
+                watch.seen(False)
+                await asyncio.sleep(_RETRY_S)
+            else:
+                watch.seen(True)
+                return
+
+    # --- with all that is needed there ------------------------------------------------------------------------------
+
+    async def _work(self, instance_id: str, stopping: "asyncio.Task[bool]") -> None:
+        producer = Producer(self._settings.bootstrap, max_message_bytes=MAX_DEADLETTER_BYTES, batch_bytes=_BATCH_BYTES)
+        watch = Watch(self._settings.bootstrap, producer.answers, "the worker waits for it")
+        try:
+            if await self._until(stopping, _connect(producer)):
+                return
+            watch.seen(True)
+            await self._run_faust(instance_id, stopping, producer, watch)
+        finally:
+            await producer.stop(_STOP_TIMEOUT_S)
+
+    async def _run_faust(
+        self, instance_id: str, stopping: "asyncio.Task[bool]", producer: Producer, watch: Watch
+    ) -> None:
+        assignment = self._assignment = Assignment(self._settings, producer, self._metrics, self._fail)
+        storing = Storing(self._settings, self._store, self._metrics, self._fail) if self._store else None
+        app = create_app(self._settings, assignment.receive, storing.receive if storing else None, instance_id)
+        jobs = [assignment.connect(app, cast(StateTable, app.tables["state"])).run(), watch.run()]
+        if storing:
+            jobs += [storing.connect(app, producer).run(), storing.run()]
+        tasks = [asyncio.ensure_future(job) for job in jobs]
+        starting = asyncio.ensure_future(app.start())
+        try:
+            while not (stopping.done() or self._fault or self._has_crashed(app, starting)):
+                assignment.report()
+                await asyncio.wait({stopping}, timeout=_LOOK_S)
+            await self._drain(assignment, storing)
+        finally:
+            await self._stop_faust(app, starting)
+            for task in tasks:
+                await _cancelled(task)
+            if storing:
+                storing.close()
+
+    def _has_crashed(self, app: faust.App, starting: "asyncio.Future[Any]") -> bool:
+        reason: BaseException | None = app.crash_reason if app.crashed else None
+        if starting.done() and not starting.cancelled():
+            reason = reason or starting.exception()
+        if reason is None:
+            return False
+        self._fail(FaustCrashedError(f"the consumer gave up: {reason!r}"))
+        return True
+
+    async def _drain(self, assignment: Assignment, storing: Storing | None) -> None:
+        """Make durable what is applied, if nothing is wrong; what is not acknowledged is read again."""
+        if self._fault is not None:
+            return
+        work = asyncio.gather(assignment.drain(), storing.drain() if storing else asyncio.sleep(0))
+        try:
+            await asyncio.wait_for(work, self._settings.drain_timeout_s)
+        except TimeoutError:
+            _LOG.warning("the drain timeout has passed; the next worker goes on from the last checkpoint")
+
+    async def _stop_faust(self, app: faust.App, starting: "asyncio.Future[Any]") -> None:
+        if self._assignment is not None:
+            await self._assignment.on_revoked(app)
+        done, _ = await asyncio.wait({asyncio.ensure_future(app.stop())}, timeout=_STOP_TIMEOUT_S)
+        self.hung = not done
+        await _cancelled(starting)
+        for task in done:
+            if (error := task.exception()) is not None:
+                _LOG.warning("Faust did not stop cleanly: %r", error)
+
+
+async def _connect(producer: Producer) -> None:
+    while True:
+        if await producer.start():
+            return
+        await asyncio.sleep(_RETRY_S)
+
+
+async def _never() -> None:
+    return None
+
+
+async def _cancelled(task: "asyncio.Future[Any]") -> None:
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError, KafkaError, OSError):
+        await task
+
+
+# --- the process ----------------------------------------------------------------------------------------------------
+
+
+def run_worker(settings: WorkerSettings, store: RecordStore | None = None, metrics: WorkerMetrics | None = None) -> int:
+    """Runs a worker until SIGTERM or SIGINT; gives the exit code."""
+    log_lines_to_stderr()
+    # Faust's consumer has a loop of its own in its thread: the policy reaches that one, too.
+    asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
+    worker = Worker(settings, store, metrics)
+    code = asyncio.run(_run_until_signal(worker))
+    if worker.hung:
+        logging.shutdown()
+        os._exit(code)  # a thread that waits for a broker would keep the process for ever
+    return code
+
+
+async def _run_until_signal(worker: Worker) -> int:
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    return await worker.run(stop)
+
+
+class OneLine(logging.Formatter):
+    """A log record as one line of JSON."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = {"at": record.created, "level": record.levelname.lower(), "part": record.name}
+        line["message"] = " ".join(record.getMessage().split())
+        if record.exc_info and record.exc_info[1] is not None:
+            line["error"] = repr(record.exc_info[1])
+        return msgspec.json.encode(line).decode()
+
+
+def log_lines_to_stderr() -> None:
+    """One line of JSON each, unless somebody has set up logging already."""
+    root = logging.getLogger()
+    if not root.handlers:
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setFormatter(OneLine())
+        root.addHandler(handler)
+        root.setLevel(logging.INFO)

@@ -1,0 +1,135 @@
+"""From the records topic to where records rest: in batches, in a thread of its own, acknowledged in order."""
+
+import asyncio
+import logging
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import faust
+
+from streamgauge.broker.producer import Producer
+from streamgauge.deadletter import Stage, letter
+from streamgauge.metrics import table
+from streamgauge.worker.acknowledging import Acknowledger
+from streamgauge.worker.faults import BugError, WorkerError
+from streamgauge.worker.outbox import Outbox
+from streamgauge.worker.seams import Consumer
+from streamgauge.worker.settings import RecordStore, Stored, WorkerMetrics, WorkerSettings
+
+_LOG = logging.getLogger("streamgauge.worker")
+
+# Records of one transaction: enough that its cost is shared, few enough that others may write in between.
+_BATCH = 500
+# How long the first record of a batch waits for others (seconds): a small part of the 2 s from terminal to ledger.
+_GATHER_S = 0.05
+# Records that wait for the store: above the first no more are fetched, until there are fewer than the second.
+_FULL, _LOW = 5_000, 1_000
+# How soon a store that failed is tried again (seconds).
+_RETRY_S = 1.0
+
+
+class Storing:
+    """Give it messages with `receive`, run it with `run`."""
+
+    def __init__(self, settings: WorkerSettings, store: RecordStore, metrics: WorkerMetrics, fail: Any) -> None:
+        self._settings = settings
+        self._store = store
+        self._metrics = metrics
+        self._fail = fail
+        self._queue: deque[Any] = deque()
+        self._held_back: set[int] = set()
+        self._wake = asyncio.Event()
+        self._thread = ThreadPoolExecutor(1, "records")
+        self._failing = False
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    def connect(self, app: faust.App, producer: Producer) -> Acknowledger:
+        """Take part in the app's rebalances; gives what commits offsets, to be run beside."""
+        self._consumer = Consumer(app, self._settings.bootstrap, self._settings.topics.records)
+        self._acknowledger = Acknowledger(self._consumer)
+        self._outbox = Outbox(producer, lambda message: None)
+        app.on_partitions_revoked.connect(self.on_revoked)
+        return self._acknowledger
+
+    async def on_revoked(self, _app: Any, /, *_revoked: Any, **_: Any) -> None:
+        """What is not stored yet is read again by whoever has the partition; what is stored twice is known."""
+        self._queue.clear()
+        self._held_back.clear()
+        self._acknowledger.forget()
+
+    def receive(self, message: Any) -> None:
+        """A message of the records topic. Never waits."""
+        if message.generation_id != self._consumer.generation:
+            return
+        self._queue.append(message)
+        self._idle.clear()
+        self._wake.set()
+        if len(self._queue) > _FULL:
+            self._held_back.add(message.partition)
+            self._consumer.hold_back(message.partition)
+
+    async def run(self) -> None:
+        """Until it is cancelled."""
+        try:
+            while True:
+                await self._gather()
+                await self._store_batch([self._queue.popleft() for _ in range(min(_BATCH, len(self._queue)))])
+                if not self._queue:
+                    self._idle.set()
+        except WorkerError as error:
+            self._fail(error)
+        except Exception as error:  # noqa: BLE001 - a bug here must end the worker with its reason, not leave a zombie
+            self._fail(BugError(f"storing: {error!r}"))
+
+    async def drain(self) -> None:
+        """Store what is there."""
+        await self._idle.wait()
+        await self._acknowledger.flush()
+
+    def close(self) -> None:
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    async def _gather(self) -> None:
+        while not self._queue:
+            self._wake.clear()
+            await self._wake.wait()
+        if len(self._queue) < _BATCH:
+            await asyncio.sleep(_GATHER_S)
+
+    async def _store_batch(self, batch: list[Any]) -> None:
+        stored = await self._insert([message.value or b"" for message in batch])
+        for place in stored.unreadable:
+            await self._bury(batch[place])
+        await self._outbox.confirmed()
+        for message in batch:
+            if message.generation_id == self._consumer.generation:
+                self._acknowledger.done(message.partition, message.offset + 1)
+        for result, count in (("new", stored.new), ("same", stored.same), ("different", stored.different)):
+            self._metrics.add(table.LEDGER_ROWS.name, count, result=result)
+        if self._held_back and len(self._queue) < _LOW:
+            for partition in self._held_back:
+                self._consumer.go_on(partition)
+            self._held_back.clear()
+
+    async def _insert(self, records: list[bytes]) -> Stored:
+        """Until it succeeds: meanwhile records wait in Kafka."""
+        while True:
+            try:
+                stored = await asyncio.get_running_loop().run_in_executor(self._thread, self._store.insert, records)
+            except Exception as error:  # noqa: BLE001 - whatever is wrong with the ledger, the records are safe in Kafka
+                if not self._failing:
+                    _LOG.error("records cannot be stored, trying again: %s", error)
+                self._failing = True
+                await asyncio.sleep(_RETRY_S)
+                continue
+            if self._failing:
+                _LOG.warning("records can be stored again")
+            self._failing = False
+            return stored
+
+    async def _bury(self, message: Any) -> None:
+        error_class = "unreadable"
+        await self._outbox.send(letter(self._settings.topics, message, message.value, Stage.LEDGER, error_class))
+        self._metrics.add(table.DEAD_LETTERS.name, stage=Stage.LEDGER.value, error_class=error_class)

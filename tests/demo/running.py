@@ -1,0 +1,41 @@
+"""A simulator that runs beside a test: in a thread with an event loop of its own, so that sync clients can be used."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from streamgauge.demo.simulator import Simulator
+
+# Fast enough for a test, slow enough that most writes arrive one by one.
+QUICK = 0.05
+
+START_S = 30.0
+
+
+@contextmanager
+def simulator(time_scale: float = QUICK) -> Iterator[Simulator]:
+    """A started simulator; stopped when the context is left."""
+    running, ready, loops = Simulator(time_scale=time_scale), threading.Event(), list[asyncio.AbstractEventLoop]()
+
+    async def run(stop: asyncio.Event) -> None:
+        await running.start()
+        ready.set()
+        await stop.wait()
+        await running.stop()
+
+    async def main() -> None:
+        loops.append(asyncio.get_running_loop())
+        await run(stop)
+
+    stop = asyncio.Event()
+    thread = threading.Thread(target=lambda: asyncio.run(main()))
+    thread.start()
+    try:
+        assert ready.wait(START_S)
+        yield running
+    finally:
+        if loops:
+            loops[0].call_soon_threadsafe(stop.set)
+        thread.join(START_S)
+        assert not thread.is_alive()

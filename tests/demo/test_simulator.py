@@ -1,0 +1,140 @@
+"""The simulator on real sockets: bytes, endings, the truth that it keeps, and running alone."""
+
+import http.client
+import json
+import os
+import signal
+import subprocess
+import sys
+import zlib
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+import pytest
+
+from streamgauge.demo.scenario import Scenario
+from streamgauge.demo.scenarios import BY_MODEL, SCENARIOS
+from streamgauge.demo.simulator import Simulator
+from streamgauge.demo.truth import Ended
+from tests.demo.raw import exchange, request_bytes
+from tests.demo.running import simulator
+
+# A process of ours starts, or ends, within this on a busy machine (seconds).
+PROCESS_S = 60
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[Simulator]:
+    with simulator() as started:
+        yield started
+
+
+def connection(url: str) -> http.client.HTTPConnection:
+    return http.client.HTTPConnection(urlsplit(url).netloc, timeout=PROCESS_S)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.model)
+def test_what_arrives_is_what_the_scenario_holds(running: Simulator, scenario: Scenario) -> None:
+    raw = exchange(scenario, running.url)
+    body = zlib.decompressobj(wbits=31).decompress(raw.body) if scenario.answer.gzip else raw.body
+    assert raw.status == (None if scenario.answer.no_head else scenario.answer.status)
+    assert body == b"".join(piece.data for piece in scenario.answer.pieces)
+
+
+@pytest.mark.parametrize(
+    ("model", "end", "ended"),
+    [
+        ("nanogpt/chat-stop", "complete", Ended.WHOLE),
+        ("nanogpt/chat-truncated", "complete", Ended.WHOLE),
+        ("gateway/until-close", "complete", Ended.WHOLE),
+        ("sansa/auto-cut", "early_eof", Ended.EARLY_FIN),
+        ("gateway/reset", "reset", Ended.RESET),
+        ("gateway/no-head", "reset", Ended.RESET),
+        ("gateway/abort", "left", Ended.CLIENT_LEFT),
+        ("local/chat-impatient", "left", Ended.CLIENT_LEFT),
+    ],
+)
+def test_endings_are_those_of_the_scenario(model: str, end: str, ended: Ended) -> None:
+    with simulator() as alone:
+        assert exchange(BY_MODEL[model], alone.url).end == end
+    (told,) = alone.told.values()
+    # Where the client left, the server may have been stopped before it noticed.
+    assert told.ended in ({ended, None} if ended is Ended.CLIENT_LEFT else {ended})
+
+
+def test_the_truth_tells_each_write_before_it_arrived(running: Simulator) -> None:
+    raw = exchange(BY_MODEL["gateway/split"], running.url)
+    assert raw.request_id is not None
+    told = running.told[raw.request_id]
+    assert raw.asked_ns < told.asked_ns < told.wrote[0].at_ns <= raw.reads[0][0]
+    assert told.wrote[-1].at_ns <= raw.reads[-1][0]
+    stamps = told.tokens_ns()
+    assert len(stamps) == BY_MODEL["gateway/split"].expected.content.token_events
+    assert stamps == sorted(stamps)
+    assert sum(write.wire_bytes for write in told.wrote) == sum(len(data) for _, data in raw.reads)
+    first = told.first_token_s()
+    assert first is not None
+    assert first == (stamps[0] - told.asked_ns) / 1e9
+
+
+def test_a_connection_is_used_again() -> None:
+    with simulator() as alone:
+        client = connection(alone.url)
+        for model in ("nanogpt/chat-stop", "sansa/no-credits", "nanogpt/chat-whole", "nanogpt/chat-stop"):
+            head, body = request_bytes(BY_MODEL[model], "/any/prefix")
+            client.request("POST", head.split(b" ")[1].decode(), body, {"content-type": "application/json"})
+            socket_used = client.sock
+            assert client.getresponse().read() == b"".join(piece.data for piece in BY_MODEL[model].answer.pieces)
+            assert client.sock is socket_used
+        client.close()
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "model"),
+    [
+        ("POST", "/v1/chat/completions", "nobody/knows"),
+        ("POST", "/v1/messages", "nanogpt/chat-stop"),
+        ("GET", "/v1/chat/completions", "nanogpt/chat-stop"),
+    ],
+)
+def test_what_it_cannot_play_is_not_found(running: Simulator, method: str, path: str, model: str) -> None:
+    client = connection(running.url)
+    client.request(method, path, json.dumps({"model": model}))
+    response = client.getresponse()
+    assert response.status == 404
+    assert json.loads(response.read())["error"]["code"] == "model_not_found"
+    client.close()
+
+
+def test_rubbish_ends_its_connection_and_no_other(running: Simulator) -> None:
+    for rubbish in (b"\r\n\r\n", b"GET\r\n\r\n", b"POST / HTTP/1.1\r\ncontent-length: x\r\n\r\n", b"\x16\x03" * 70_000):
+        client = connection(running.url)
+        client.connect()
+        try:
+            client.sock.sendall(rubbish)
+            client.sock.shutdown(1)
+            while client.sock.recv(1024):
+                pass
+        except ConnectionError:  # it was reset, which is as good
+            pass
+        client.close()
+    assert exchange(BY_MODEL["sansa/whole"], running.url).end == "complete"
+
+
+def test_alone_it_says_where_it_listens_and_what_it_did() -> None:
+    command = [sys.executable, "-m", "streamgauge.demo.simulator", "--time-scale", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ) as process:
+        assert process.stdout is not None
+        url = process.stdout.readline().strip()
+        raw = exchange(BY_MODEL["sansa/auto-stop"], url)
+        client = connection(url)
+        client.request("GET", "/truth")
+        (told,) = json.loads(client.getresponse().read())
+        client.request("GET", "/scenarios")
+        assert json.loads(client.getresponse().read()) == sorted(BY_MODEL)
+        client.close()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(PROCESS_S) == 0
+    assert told["request_id"] == raw.request_id
+    assert told["model"] == "sansa/auto-stop"
+    assert sum(tokens for _, _, tokens in told["wrote"]) == BY_MODEL["sansa/auto-stop"].expected.content.token_events

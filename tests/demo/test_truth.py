@@ -1,0 +1,86 @@
+"""What the scenarios promise, held against the real recorder and assembler: read off a socket, recorded, assembled."""
+
+import time
+from collections.abc import Iterator
+from typing import Literal
+
+import msgspec
+import pytest
+
+from streamgauge.core.assembler import Assembler
+from streamgauge.core.record import encode_record
+from streamgauge.core.segments import Bundle, Ending
+from streamgauge.demo.scenario import Scenario
+from streamgauge.demo.scenarios import BY_MODEL, SCENARIOS
+from streamgauge.demo.simulator import Simulator
+from streamgauge.demo.verdict import Json, member, record_differences
+from streamgauge.taps.messages import Arrived, Asked, Ended, Opened, Sent
+from streamgauge.taps.recorder import Recorder
+from streamgauge.taps.request import CaptureSettings
+from tests.demo.raw import Raw, exchange
+from tests.demo.running import simulator
+
+INSTANCE = bytes(range(16))
+
+ENDINGS = {"complete": Ending.COMPLETE, "early_eof": Ending.RESET, "reset": Ending.RESET, "left": Ending.CLIENT}
+
+# How far a first token's time may be off on a machine that does other things (seconds); usual is less than a millisecond.
+SLACK_S = 2.0
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[Simulator]:
+    with simulator() as started:
+        yield started
+
+
+def record(scenario: Scenario, raw: Raw, capture: Literal["masked", "full"]) -> Json:
+    recorder, assembler = Recorder(CaptureSettings(capture, "test", bytes(32))), Assembler()
+    headers = [(name.lower(), str(value)) for name, value in _extra(scenario).items()]
+    target = f"{scenario.endpoint}"
+    recorder.handle(Opened(1, raw.asked_ns, time.time_ns(), scenario.upstream, "POST", target, headers))
+    recorder.handle(Asked(1, raw.request))
+    recorder.handle(Sent(1, raw.sent_ns, None, len(raw.request), True))
+    for stamp, data in raw.reads:
+        recorder.handle(Arrived(1, stamp, data))
+    ending = Ending.TIMEOUT if scenario.expected.outcome == "timeout" else ENDINGS[raw.end]
+    gone = raw.ended_ns if ending is Ending.CLIENT else None
+    recorder.handle(Ended(1, raw.ended_ns, ending, gone))
+    (made,) = assembler.apply(0, 0, Bundle(INSTANCE, 0, 0, 1, recorder.segments()))
+    decoded = msgspec.json.decode(encode_record(made))
+    assert isinstance(decoded, dict)
+    return decoded
+
+
+def _extra(scenario: Scenario) -> dict[str, object]:
+    headers = scenario.asks.get("extra_headers", {})
+    assert isinstance(headers, dict)
+    return headers
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.model)
+def test_the_record_says_what_the_scenario_promises(running: Simulator, scenario: Scenario) -> None:
+    raw = exchange(scenario, running.url)
+    for capture in ("masked", "full"):
+        made = record(scenario, raw, "full" if capture == "full" else "masked")
+        assert record_differences(scenario, made) == []
+        assert made["provider_request_id"] == raw.request_id
+
+
+def test_the_record_has_the_first_token_when_it_came(running: Simulator) -> None:
+    scenario = BY_MODEL["nanogpt/chat-reasoning"]
+    raw = exchange(scenario, running.url)
+    said = member(record(scenario, raw, "masked"), "timing.first_token_s")
+    true = running.told[str(raw.request_id)].first_token_s()
+    assert isinstance(said, float)
+    assert true is not None
+    assert 0 <= said - true < SLACK_S
+
+
+def test_a_difference_is_told() -> None:
+    """The comparison itself: a record of another scenario is not taken for this one's."""
+    with simulator(0) as alone:
+        raw = exchange(BY_MODEL["nanogpt/chat-truncated"], alone.url)
+    told = record_differences(BY_MODEL["nanogpt/chat-stop"], record(BY_MODEL["nanogpt/chat-truncated"], raw, "masked"))
+    assert "outcome: 'truncated' instead of 'completed'" in told
+    assert "finish_reason: None instead of 'stop'" in told

@@ -1,0 +1,143 @@
+"""docker-compose.yml agrees with the command line, the settings, the dashboards and itself."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from streamgauge.admin import host_name
+from streamgauge.config import ENV_PREFIX
+from streamgauge.topics import DEFAULT_PREFIX, Topics
+from tests.deploy.composed import COMPOSE, OURS, ROOT, SERVICES, parsed, volumes
+
+WORKERS = sorted(name for name in OURS if name.startswith("worker"))
+SERVING = ["tap", *WORKERS]
+
+
+@pytest.fixture(autouse=True)
+def no_settings_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/nonexistent")
+    for name in ("DATA_DIR", "KAFKA", "ADMIN", "LISTEN", "UPSTREAM", "LEDGER", "TOPIC_PREFIX", "PARTITIONS"):
+        monkeypatch.delenv(ENV_PREFIX + name, raising=False)
+
+
+def test_the_parts_are_there() -> None:
+    assert set(SERVICES) == {"kafka", "topics", "tap", "worker-1", "worker-2", "prometheus", "grafana"}
+    assert set(OURS) == {"topics", "tap", "worker-1", "worker-2"}
+
+
+@pytest.mark.parametrize("name", sorted(OURS))
+def test_every_command_is_one_of_ours(name: str) -> None:
+    assert parsed(name).command == name.partition("-")[0]
+
+
+def test_nothing_is_published_beyond_this_machine() -> None:
+    ports = [port for service in SERVICES.values() for port in service.get("ports", [])]
+    assert len(ports) >= 3
+    for port in ports:
+        assert re.fullmatch(r"127\.0\.0\.1:\d+:\d+", port), port
+    assert not any(service.get("network_mode") or service.get("privileged") for service in SERVICES.values())
+
+
+def test_what_is_published_is_what_listens() -> None:
+    (published,) = SERVICES["tap"]["ports"]
+    assert int(published.split(":")[2]) == parsed("tap").settings.listen.port
+    assert parsed("tap").settings.listen.host == "0.0.0.0"
+
+
+@pytest.mark.parametrize("name", sorted(OURS))
+def test_the_broker_is_where_it_says_that_it_is(name: str) -> None:
+    listeners = SERVICES["kafka"]["environment"]["KAFKA_ADVERTISED_LISTENERS"]
+    assert listeners == f"PLAINTEXT://{parsed(name).settings.kafka}"
+
+
+def test_all_name_the_same_topics_and_these_are_made_first() -> None:
+    prefixes = {parsed(name).settings.topic_prefix for name in OURS}
+    assert prefixes == {DEFAULT_PREFIX}
+    topics = parsed("topics").settings
+    assert topics.partitions is not None
+    assert Topics(topics.topic_prefix).wanted(topics.partitions)
+    assert len(WORKERS) <= topics.partitions
+    assert SERVICES["kafka"]["environment"]["KAFKA_AUTO_CREATE_TOPICS_ENABLE"] == "false"
+    for worker in WORKERS:
+        assert SERVICES[worker]["depends_on"] == {"topics": {"condition": "service_completed_successfully"}}
+
+
+def test_the_tap_waits_for_no_broker() -> None:
+    assert "depends_on" not in SERVICES["tap"]
+
+
+def test_prometheus_scrapes_every_admin_port_under_a_name_that_it_serves() -> None:
+    scrapes = yaml.safe_load((ROOT / "dashboards/prometheus/prometheus.yml").read_text())["scrape_configs"]
+    targets = {target for scrape in scrapes for static in scrape["static_configs"] for target in static["targets"]}
+    served = {f"{name}:{parsed(name).settings.admin.port}" for name in SERVING}
+    assert targets == served
+    for name in SERVING:
+        settings = parsed(name).settings
+        assert settings.admin.host == "0.0.0.0"
+        assert {host_name(host) for host in settings.admin_host} == {name}
+
+
+def test_prometheus_reads_our_rules() -> None:
+    mounts = volumes("prometheus")
+    (rules,) = yaml.safe_load((ROOT / "dashboards/prometheus/prometheus.yml").read_text())["rule_files"]
+    assert mounts[str(Path(rules).parent)] == "./dashboards/prometheus/rules"
+    assert mounts["/etc/prometheus/prometheus.yml"] == "./dashboards/prometheus/prometheus.yml"
+
+
+def test_workers_are_two_members_with_one_ledger() -> None:
+    assert len(WORKERS) == 2
+    assert len({volumes(name)["/data"] for name in SERVING}) == len(SERVING), "a data directory of its own each"
+    assert len({volumes(name)["/ledger"] for name in WORKERS}) == 1
+    for name in SERVING:
+        assert str(parsed(name).settings.data_dir) == "/data"
+    assert {parsed(name).settings.ledger_url for name in WORKERS} == {"sqlite:////ledger/ledger.sqlite"}
+
+
+def test_every_volume_is_declared_and_every_mounted_path_exists() -> None:
+    mounted = {source for name in SERVICES for source in volumes(name).values()}
+    assert {source for source in mounted if not source.startswith("./")} == set(COMPOSE["volumes"])
+    for source in mounted:
+        assert not source.startswith("./") or (ROOT / source).exists(), source
+
+
+def test_the_kill_comes_after_the_drain() -> None:
+    for name in SERVING:
+        assert int(SERVICES[name]["stop_grace_period"].removesuffix("s")) > parsed(name).settings.drain_timeout
+
+
+def test_images_have_a_version() -> None:
+    for name, service in SERVICES.items():
+        image, colon, tag = service["image"].partition(":")
+        assert colon, name
+        assert tag != "latest", name
+        assert image == "streamgauge" or re.fullmatch(r"v?\d+\.\d+\.\d+", tag), name
+
+
+def test_our_containers_can_change_nothing_but_their_volumes() -> None:
+    for service in OURS.values():
+        assert service["read_only"] is True
+        assert service["cap_drop"] == ["ALL"]
+        assert service["security_opt"] == ["no-new-privileges:true"]
+
+
+def test_docker_itself_accepts_the_file() -> None:
+    command = _compose()
+    done = subprocess.run(
+        [*command, "-f", ROOT / "docker-compose.yml", "config", "--quiet"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def _compose() -> list[str]:
+    """Docker's compose, as a plugin or by itself; needs no engine."""
+    if shutil.which("docker"):
+        asked = subprocess.run(["docker", "compose", "version"], capture_output=True, check=False)
+        if asked.returncode == 0:
+            return ["docker", "compose"]
+    if shutil.which("docker-compose"):
+        return ["docker-compose"]
+    pytest.skip("docker's compose plugin is not installed: the file is checked by the other tests here alone")

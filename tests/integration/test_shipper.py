@@ -1,0 +1,244 @@
+"""The shipper against a real broker that is killed, missing, or refuses: nothing lost, order kept within a slot."""
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamgauge import topics
+from streamgauge.counters import Counters, read_balance
+from streamgauge.kafka import Shipper, ShipperSettings
+from streamgauge.spool import NewRow, Spool
+from tests.kafka_broker.administration import set_config
+from tests.kafka_broker.broker import Broker
+from tests.kafka_broker.fixtures import PARTITIONS, make_topics
+from tests.kafka_broker.reading import read_all, read_until
+
+pytestmark = pytest.mark.kafka
+
+
+class Tap:
+    """A data directory with its spool and counters, as a tap has them."""
+
+    def __init__(self, directory: Path) -> None:
+        self.path = directory / "counters"
+        self.recorder = Counters(self.path, "recorder")
+        self.delivery = Counters(self.path, "delivery")
+        self.spool = Spool(directory / "spool.sqlite", counters=self.delivery)
+        self.put = 0
+
+    def fill(self, rows: int, size: int = 1000, slots: int = 8) -> None:
+        """Rows whose value begins with their slot and number."""
+        new = []
+        for _ in range(rows):
+            slot = self.put % slots
+            new.append(NewRow(slot, 3, b"%d %d " % (slot, self.put) + b"x" * size))
+            self.put += 1
+        self.recorder.seen(3 * rows)
+        assert self.spool.put(new).failure is None
+
+    def close(self) -> None:
+        self.spool.close()
+        self.recorder.close()
+        self.delivery.close()
+
+
+@pytest.fixture
+def tap(tmp_path: Path) -> Iterator[Tap]:
+    tap = Tap(tmp_path)
+    yield tap
+    tap.close()
+
+
+def by_slot(messages: list[Any]) -> dict[int, list[int]]:
+    """The numbers of the rows that arrived, for each slot in the order of its partition's log."""
+    found: dict[int, list[int]] = defaultdict(list)
+    for message in messages:
+        slot, number, _ = message.value.split(b" ", 2)
+        assert int(slot) % PARTITIONS == message.partition
+        found[int(slot)].append(int(number))
+    return found
+
+
+def in_order(numbers: list[int]) -> bool:
+    """Each for the first time in rising order; a resend may follow behind."""
+    firsts = list(dict.fromkeys(numbers))
+    return firsts == sorted(firsts)
+
+
+async def shipping(shipper: Shipper, meanwhile: Callable[[], Any], deadline_s: float = 30.0) -> None:
+    """Run the shipper, do something meanwhile, and stop it."""
+    running = asyncio.create_task(shipper.run())
+    try:
+        await meanwhile()
+    finally:
+        await shipper.stop(deadline_s)
+        await running
+
+
+async def until(true: Callable[[], bool], timeout_s: float = 60.0) -> None:
+    deadline = asyncio.get_running_loop().time() + timeout_s
+    while not true():
+        assert asyncio.get_running_loop().time() < deadline, "this did not come about in time"
+        await asyncio.sleep(0.05)
+
+
+def test_everything_arrives_once_and_in_order(kafka: str, prefix: str, tap: Tap) -> None:
+    tap.fill(2000)
+    shipper = Shipper(tap.spool, ShipperSettings(kafka, prefix))
+
+    async def fill_more() -> None:
+        await until(lambda: read_balance(tap.path).delivered > 0)
+        assert shipper.connected
+        tap.fill(500)
+
+    asyncio.run(shipping(shipper, fill_more))
+    slots = by_slot(asyncio.run(read_all(kafka, f"{prefix}.segments")))
+    assert all(numbers == list(range(slot, tap.put, 8)) for slot, numbers in slots.items())
+    assert sum(map(len, slots.values())) == 2500
+    assert tap.spool.waiting().rows == 0
+    balance = read_balance(tap.path)
+    assert (balance.seen, balance.delivered, balance.waiting) == (7500, 7500, 0)
+
+
+class Heard(logging.Handler):
+    """What reaches the root logger: what an operator would read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(record.getMessage())
+
+
+@pytest.fixture
+def heard() -> Iterator[Heard]:
+    handler = Heard()
+    logging.getLogger().addHandler(handler)
+    yield handler
+    logging.getLogger().removeHandler(handler)
+
+
+def test_a_broker_that_is_killed_and_comes_back(own_broker: Callable[..., Broker], tap: Tap, heard: Heard) -> None:
+    broker = own_broker()
+    prefix = make_topics(broker.bootstrap)
+    shipper = Shipper(tap.spool, ShipperSettings(broker.bootstrap, prefix))
+
+    async def outage() -> None:
+        tap.fill(3000)
+        await until(lambda: read_balance(tap.path).delivered > 0)
+        await asyncio.to_thread(broker.kill)
+        tap.fill(1000)
+        await until(lambda: not shipper.connected)
+        tap.fill(1000)
+        await asyncio.to_thread(broker.start)
+        await until(lambda: tap.spool.waiting().rows == 0)
+        tap.fill(100)
+
+    asyncio.run(shipping(shipper, outage))
+    slots = by_slot(asyncio.run(read_all(broker.bootstrap, f"{prefix}.segments")))
+    assert all(in_order(numbers) for numbers in slots.values())
+    assert {number for numbers in slots.values() for number in numbers} == set(range(5100))
+    assert sum("does not answer" in line for line in heard.lines) == 1
+    assert sum("answers again" in line for line in heard.lines) == 1
+    assert len(heard.lines) < 10
+    assert read_balance(tap.path).delivered == 3 * 5100
+
+
+def test_a_broker_that_is_away_at_the_start(own_broker: Callable[..., Broker], tap: Tap) -> None:
+    broker = own_broker()
+    prefix = make_topics(broker.bootstrap)
+    broker.stop()
+    shipper = Shipper(tap.spool, ShipperSettings(broker.bootstrap, prefix))
+    tap.fill(200)
+
+    async def come_up() -> None:
+        await asyncio.sleep(2.5)
+        assert not shipper.connected
+        assert tap.spool.waiting().rows == 200
+        await asyncio.to_thread(broker.start)
+        await until(lambda: tap.spool.waiting().rows == 0)
+
+    asyncio.run(shipping(shipper, come_up))
+    assert len(asyncio.run(read_all(broker.bootstrap, f"{prefix}.segments"))) == 200
+
+
+def test_a_bundle_that_the_broker_refuses_is_dropped_and_counted(kafka: str, prefix: str, tap: Tap) -> None:
+    asyncio.run(set_config(kafka, f"{prefix}.segments", max_message_bytes="400000"))
+    tap.fill(50)
+    tap.fill(1, size=600_000)
+    tap.fill(50)
+    shipper = Shipper(tap.spool, ShipperSettings(kafka, prefix))
+
+    async def ship_all() -> None:
+        await until(lambda: tap.spool.waiting().rows == 0)
+
+    asyncio.run(shipping(shipper, ship_all))
+    slots = by_slot(asyncio.run(read_all(kafka, f"{prefix}.segments")))
+    assert all(in_order(numbers) for numbers in slots.values())
+    assert {number for numbers in slots.values() for number in numbers} == set(range(101)) - {50}
+    balance = read_balance(tap.path)
+    assert (balance.delivered, balance.dropped["refused"], balance.waiting) == (300, 3, 0)
+
+
+def test_a_missing_topic_is_said_and_waited_for(kafka: str, tap: Tap, heard: Heard) -> None:
+    prefix = f"later-{tap.path.parent.name[-8:]}"
+    shipper = Shipper(tap.spool, ShipperSettings(kafka, prefix))
+    tap.fill(20)
+
+    async def create_later() -> None:
+        await until(lambda: shipper.problem is not None)
+        assert "streamgauge topics create" in (shipper.problem or "")
+        await asyncio.sleep(2.5)
+        await topics.create(kafka, PARTITIONS, prefix)
+        await until(lambda: tap.spool.waiting().rows == 0)
+        assert shipper.problem is None
+
+    asyncio.run(shipping(shipper, create_later))
+    assert sum("topics create" in line for line in heard.lines) == 1
+
+
+def test_stopping_without_a_broker_keeps_the_spool(tap: Tap) -> None:
+    tap.fill(10)
+    shipper = Shipper(tap.spool, ShipperSettings("127.0.0.1:1"))
+
+    async def nothing() -> None:
+        await asyncio.sleep(0.5)
+
+    started = asyncio.run(timed(shipping(shipper, nothing, deadline_s=1.0)))
+    assert started < 15
+    assert tap.spool.waiting().rows == 10
+    assert read_balance(tap.path).waiting == 30
+
+
+async def timed(work: Any) -> float:
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    await work
+    return loop.time() - began
+
+
+def test_the_partition_count_is_kept_while_rows_wait(kafka: str, prefix: str, tap: Tap) -> None:
+    assert tap.spool.set("partitions", b"2")
+    tap.fill(8)
+    shipper = Shipper(tap.spool, ShipperSettings(kafka, prefix))
+
+    async def ship_all() -> None:
+        await until(lambda: tap.spool.waiting().rows == 0)
+
+    asyncio.run(shipping(shipper, ship_all))
+    messages = asyncio.run(read_until(kafka, f"{prefix}.segments", lambda found: len(found) == 8))
+    assert {message.partition for message in messages} == {0, 1}
+    assert all(int(message.value.split()[0]) % 2 == message.partition for message in messages)
+    fresh = Shipper(tap.spool, ShipperSettings(kafka, prefix))
+
+    async def learn() -> None:
+        await until(lambda: fresh.connected)
+
+    asyncio.run(shipping(fresh, learn))
+    assert tap.spool.get("partitions") == b"%d" % PARTITIONS

@@ -1,0 +1,43 @@
+"""`python -m tests.integration.worker_process JSON`: a worker in a process of its own, that a test may kill.
+
+Prints `ready` once it has its partitions, and at the end its metrics, on stdout; its log lines on stderr.
+"""
+
+import json
+import sys
+import threading
+import time
+from pathlib import Path
+
+from streamgauge.metrics.prometheus import Metrics
+from streamgauge.record_store import LedgerRecordStore
+from streamgauge.worker import WorkerSettings, run
+from streamgauge.worker.settings import RecordStore
+
+
+def main() -> int:
+    told = json.loads(sys.argv[1])
+    ledger: RecordStore | None = LedgerRecordStore(told.pop("ledger")) if "ledger" in told else None
+    settings = WorkerSettings(data_dir=Path(told.pop("data_dir")), **told)
+    metrics = Metrics()
+    made: list[run.Worker] = []
+
+    class Announced(run.Worker):
+        def __init__(self, *given: object) -> None:
+            super().__init__(*given)  # type: ignore[arg-type]
+            made.append(self)
+
+    def announce() -> None:
+        while not (made and made[0].ready):
+            time.sleep(0.05)
+        print("ready", flush=True)
+
+    run.Worker = Announced  # type: ignore[misc]
+    threading.Thread(target=announce, daemon=True).start()
+    code = run.run_worker(settings, ledger, metrics)
+    print(metrics.render().decode(), flush=True)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

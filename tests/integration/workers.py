@@ -1,0 +1,72 @@
+"""Workers as processes, for tests."""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+# A worker is ready within seconds; a machine that runs other tests at the same time gets room.
+_READY_S = 60
+_STOP_S = 60
+
+
+class WorkerProcess:
+    """A running worker. `log`: what it wrote to stderr; `metrics`: what it printed at its end."""
+
+    def __init__(self, directory: Path, **settings: Any) -> None:
+        settings.setdefault("data_dir", str(directory / "data"))
+        directory.mkdir(parents=True, exist_ok=True)
+        self._stderr = directory / f"worker-{time.monotonic_ns()}.err"
+        self._stdout = self._stderr.with_suffix(".out")
+        with self._stderr.open("wb") as errors, self._stdout.open("wb") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "tests.integration.worker_process", json.dumps(settings)],
+                stdout=output,
+                stderr=errors,
+            )
+
+    @property
+    def log(self) -> str:
+        return self._stderr.read_text()
+
+    @property
+    def metrics(self) -> str:
+        return self._stdout.read_text()
+
+    def wait_ready(self) -> "WorkerProcess":
+        deadline = time.monotonic() + _READY_S
+        while "ready" not in self.metrics:
+            assert self.process.poll() is None, self.log
+            assert time.monotonic() < deadline, self.log
+            time.sleep(0.05)
+        return self
+
+    def metric(self, sample: str) -> float:
+        """The value of one sample of the page that was printed at the end; 0 if it is not there."""
+        for line in self.metrics.splitlines():
+            if line.startswith(sample + " "):
+                return float(line.rsplit(" ", 1)[1])
+        return 0.0
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> int:
+        """SIGTERM; gives the exit code."""
+        self.process.terminate()
+        return self.process.wait(_STOP_S)
+
+
+@contextmanager
+def worker(directory: Path, **settings: Any) -> Iterator[WorkerProcess]:
+    """A worker that does not outlive the test."""
+    process = WorkerProcess(directory, **settings)
+    try:
+        yield process
+    finally:
+        process.kill()

@@ -1,0 +1,58 @@
+"""Fixtures for tests with a real Apache Kafka: one broker a session, topics of its own for each test."""
+
+import asyncio
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from streamgauge import topics
+from tests.kafka_broker.broker import Broker
+from tests.kafka_broker.choice import session_broker
+from tests.kafka_broker.jars import NoBrokerError
+
+# Enough for two workers to share, few enough to be quick to recover.
+PARTITIONS = 4
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The bootstrap address of the session's broker."""
+    try:
+        with session_broker(tmp_path_factory.mktemp("kafka") / "broker") as address:
+            yield address
+    except NoBrokerError as why:
+        pytest.skip(f"no Kafka: {why}")
+
+
+@pytest.fixture
+def prefix(kafka: str) -> str:
+    """A prefix under which this test's topics have been made, with PARTITIONS partitions."""
+    return make_topics(kafka)
+
+
+@pytest.fixture
+def own_broker(tmp_path: Path) -> Iterator[Callable[..., Broker]]:
+    """Makes brokers that a test may kill and start again: call it with settings as keyword arguments."""
+    brokers: list[Broker] = []
+
+    def make(**settings: str) -> Broker:
+        broker = Broker(tmp_path / f"broker-{len(brokers)}", {k.replace("_", "."): v for k, v in settings.items()})
+        brokers.append(broker)
+        try:
+            broker.start()
+        except NoBrokerError as why:
+            pytest.skip(f"no Kafka: {why}")
+        return broker
+
+    yield make
+    for broker in brokers:
+        broker.stop()
+
+
+def make_topics(bootstrap: str, partitions: int = PARTITIONS) -> str:
+    """Makes the topics under a prefix that nobody else uses, and gives it."""
+    prefix = f"test-{uuid.uuid4().hex[:12]}"
+    asyncio.run(topics.create(bootstrap, partitions, prefix))
+    return prefix

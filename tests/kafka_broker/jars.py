@@ -1,0 +1,48 @@
+"""The jars of an Apache Kafka broker, resolved once by Maven and remembered."""
+
+import fcntl
+import os
+import shutil
+import subprocess
+from hashlib import sha256
+from pathlib import Path
+
+POM = Path(__file__).with_name("pom.xml")
+_CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "streamgauge-tests"
+
+# Maven downloads about 50 MB the first time; on a slow line that takes minutes (seconds).
+_RESOLVE_TIMEOUT_S = 600
+
+
+class NoBrokerError(Exception):
+    """No broker can be started here; the message says what to install."""
+
+
+def java() -> str:
+    """Path of the Java launcher. Raises NoBrokerError."""
+    home = os.environ.get("JAVA_HOME")
+    found = shutil.which("java", path=str(Path(home) / "bin")) if home else shutil.which("java")
+    if found is None:
+        raise NoBrokerError("no Java here: install a JDK 17 or newer (or point JAVA_HOME at one)")
+    return found
+
+
+def class_path() -> str:
+    """What belongs behind `java -cp`. Raises NoBrokerError."""
+    _CACHE.mkdir(parents=True, exist_ok=True)
+    known = _CACHE / f"kafka-classpath-{sha256(POM.read_bytes()).hexdigest()[:16]}"
+    with (_CACHE / "maven.lock").open("w") as lock:  # two sessions must not fill one local repository at once
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not known.exists() or not all(Path(jar).exists() for jar in known.read_text().split(os.pathsep)):
+            _resolve(known)
+    return known.read_text()
+
+
+def _resolve(output: Path) -> None:
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise NoBrokerError("no mvn here: install Apache Maven, or Docker, or set KAFKA_BOOTSTRAP to a running broker")
+    command = [maven, "-q", "-B", "-f", str(POM), "dependency:build-classpath", f"-Dmdep.outputFile={output}"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_RESOLVE_TIMEOUT_S, check=False)
+    if done.returncode != 0:
+        raise NoBrokerError(f"Maven could not get Kafka's jars: {done.stdout.strip()[-800:]}")

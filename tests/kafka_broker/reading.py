@@ -1,0 +1,52 @@
+"""Reading and writing topics in tests, with a plain consumer that belongs to no group."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+
+
+async def read_all(bootstrap: str, topic: str) -> list[Any]:
+    """Every message of a topic up to its present end, partition by partition in offset order."""
+    consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest", enable_auto_commit=False)
+    await consumer.start()
+    try:
+        consumer._client.add_topic(topic)
+        await consumer._client.force_metadata_update()
+        partitions = [TopicPartition(topic, number) for number in sorted(consumer.partitions_for_topic(topic))]
+        consumer.assign(partitions)
+        await consumer.seek_to_beginning(*partitions)
+        ends = await consumer.end_offsets(partitions)
+        found: dict[TopicPartition, list[Any]] = {partition: [] for partition in partitions}
+        while any([await consumer.position(partition) < ends[partition] for partition in partitions]):
+            for partition, messages in (await consumer.getmany(timeout_ms=500)).items():
+                found[partition].extend(messages)
+    finally:
+        await consumer.stop()
+    return [message for partition in partitions for message in found[partition]]
+
+
+async def read_until(
+    bootstrap: str, topic: str, enough: Callable[[list[Any]], bool], timeout_s: float = 60.0
+) -> list[Any]:
+    """Reads the topic again and again until `enough`; the last reading if that does not come in time."""
+    deadline = asyncio.get_running_loop().time() + timeout_s
+    while True:
+        messages = await read_all(bootstrap, topic)
+        if enough(messages) or asyncio.get_running_loop().time() > deadline:
+            return messages
+        await asyncio.sleep(0.3)
+
+
+async def write_all(bootstrap: str, topic: str, messages: list[tuple[int, bytes]]) -> None:
+    """Writes (partition, value) in this order."""
+    producer = AIOKafkaProducer(
+        bootstrap_servers=bootstrap, acks="all", enable_idempotence=True, max_request_size=2**24
+    )
+    await producer.start()
+    try:
+        futures = [await producer.send(topic, value, partition=partition) for partition, value in messages]
+        await asyncio.gather(*futures)
+    finally:
+        await producer.stop()

@@ -1,0 +1,93 @@
+"""A record's JSON as a row: what it takes, and what it refuses."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamgauge.core.record import encode_record
+from streamgauge.ledger import LedgerRow, UnreadableRecordError, row_of
+from tests.metrics.records import ABSENT, make_record, make_usage
+
+RECORD = encode_record(make_record())
+
+
+def changed(**changes: Any) -> bytes:
+    return json.dumps({**json.loads(RECORD), **changes}).encode()
+
+
+def test_the_stored_json_is_the_records_own_bytes_with_cost_as_last_member() -> None:
+    row = LedgerRow.of_json(RECORD)
+    assert row.record == RECORD[:-1] + b',"cost":null}'
+    assert json.loads(row.record) == {**json.loads(RECORD), "cost": None}
+    assert list(json.loads(row.record))[-1] == "cost"
+
+
+def test_a_row_says_what_the_record_says() -> None:
+    row = row_of(make_record(tenant="acme", usage=make_usage(7, 3)))
+    assert (row.outcome, row.upstream, row.dialect, row.tenant) == ("completed", "nimbus", "openai-chat", "acme")
+    assert (row.input_tokens, row.output_tokens, row.total_tokens, row.usage_source) == (7, 3, 10, "final")
+    assert (row.day, row.started_us) == ("2026-03-01", 1_772_366_400_000_000)
+
+
+def test_the_model_is_the_one_that_answered_else_the_one_asked_for() -> None:
+    assert row_of(make_record()).model == "gpt-4o-2024-08-06"
+    assert row_of(make_record(response_model=None)).model == "gpt-4o"
+    assert row_of(make_record(response_model=None, request_model=None)).model is None
+
+
+def test_what_was_not_seen_stays_null() -> None:
+    row = row_of(make_record(usage=ABSENT, started_at=None, finish_reason=None))
+    assert (row.input_tokens, row.started_us, row.day, row.finish_reason) == (None, None, None, None)
+
+
+def test_a_day_is_utc() -> None:
+    assert LedgerRow.of_json(changed(started_at="2026-03-01T23:30:00-01:00")).day == "2026-03-02"
+
+
+def test_members_that_a_later_version_adds_are_kept() -> None:
+    row = LedgerRow.of_json(changed(something_new={"a": 1}))
+    assert json.loads(row.record)["something_new"] == {"a": 1}
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        b"",
+        b"{}",
+        b"null",
+        b"[]",
+        b"\xff\xfe",
+        b"\x80\x04\x95",  # a pickle's beginning
+        RECORD[:-1],
+        RECORD + b" ",
+        RECORD + RECORD,
+        b"[" * 100_000,
+        changed(schema_version=2),
+        changed(stream_id="not an id"),
+        changed(stream_id="0190B4A0-0000-7000-8000-000000000001"),
+        changed(stream_id=None),
+        changed(outcome=None),
+        changed(started_at="yesterday"),
+        changed(started_at="2026-03-01T12:00:00"),
+        changed(cost={"usd": "0.00"}),
+        changed(cost=None),
+        changed(usage={**json.loads(RECORD)["usage"], "input_tokens": -1}),
+        changed(usage={**json.loads(RECORD)["usage"], "input_tokens": 2**63}),
+        changed(usage=None),
+    ],
+)
+def test_what_is_no_record_is_refused_by_its_own_error(bad: bytes) -> None:
+    with pytest.raises(UnreadableRecordError):
+        LedgerRow.of_json(bad)
+
+
+@given(st.binary(max_size=200), st.integers(0, len(RECORD) - 1))
+def test_damage_never_raises_anything_else(noise: bytes, place: int) -> None:
+    try:
+        row = LedgerRow.of_json(RECORD[:place] + noise + RECORD[place + 1 :])
+    except UnreadableRecordError:
+        return
+    assert json.loads(row.record)["cost"] is None

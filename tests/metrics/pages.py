@@ -1,0 +1,42 @@
+"""A page of metrics, read back by prometheus_client's own parser."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as parse_classic
+
+Series = tuple[str, frozenset[tuple[str, str]]]
+
+
+@dataclass(frozen=True)
+class ReadPage:
+    """Every sample of a page, by its name and labels."""
+
+    samples: Mapping[Series, float]
+
+    def value(self, name: str, **labels: str) -> float:
+        """The one sample with exactly these labels. Raises KeyError."""
+        return self.samples[(name, frozenset(labels.items()))]
+
+    def total(self, name: str) -> float:
+        """The sum over all samples of a name; 0 if there is none."""
+        return sum(value for (found, _), value in self.samples.items() if found == name)
+
+    def names_with_samples(self) -> set[str]:
+        return {name for name, _ in self.samples}
+
+    def label_values(self, label: str) -> set[str]:
+        return {value for _, labels in self.samples for name, value in labels if name == label}
+
+
+def read_page(page: bytes, *, openmetrics: bool = False) -> ReadPage:
+    """The samples of a page; fails if it does not parse, or names a series twice."""
+    parse = parse_openmetrics if openmetrics else parse_classic
+    samples: dict[Series, float] = {}
+    for family in parse(page.decode()):
+        for sample in family.samples:
+            series = (sample.name, frozenset(sample.labels.items()))
+            assert series not in samples, series
+            samples[series] = sample.value
+    return ReadPage(samples)

@@ -1,0 +1,191 @@
+"""What a record adds: the right numbers, and nothing where the rules say nothing."""
+
+from typing import Any
+
+import pytest
+
+from streamgauge.core.record import Error, Record
+from streamgauge.metrics.prometheus import Metrics
+from tests.metrics.pages import read_page
+from tests.metrics.records import ABSENT, gap_buckets, make_counts, make_integrity, make_record, make_timing, make_usage
+
+LATENCIES = (
+    "streamgauge_time_to_first_byte_seconds",
+    "streamgauge_time_to_first_token_seconds",
+    "streamgauge_inter_chunk_latency_seconds",
+    "streamgauge_inter_token_latency_seconds",
+    "streamgauge_stream_duration_seconds",
+)
+UP = {"upstream": "nimbus"}
+BY_MODEL = {"upstream": "nimbus", "model": "gpt-4o"}
+
+
+def page_of(*records: Record) -> Any:
+    metrics = Metrics()
+    for record in records:
+        metrics.observe(record)
+    return read_page(metrics.render())
+
+
+def observations(page: Any) -> dict[str, float]:
+    return {name: page.total(f"{name}_count") for name in LATENCIES}
+
+
+def test_a_completed_stream() -> None:
+    page = page_of(make_record())
+    labels = {**BY_MODEL, "dialect": "openai-chat", "outcome": "completed"}
+    assert page.value("streamgauge_streams_total", **labels) == 1
+    assert page.value("streamgauge_finish_reasons_total", **BY_MODEL, finish_reason="stop") == 1
+    assert page.value("streamgauge_token_events_total", **UP) == 5
+    assert page.value("streamgauge_body_bytes_total", **UP) == 700
+    assert page.value("streamgauge_usage_sources_total", **UP, source="final") == 1
+    assert page.total("streamgauge_stream_errors_total") == 0
+
+
+def test_each_latency_goes_into_its_bucket() -> None:
+    page = page_of(make_record())
+    first_token = "streamgauge_time_to_first_token_seconds"
+    assert page.value(f"{first_token}_bucket", **BY_MODEL, le="0.15") == 0
+    assert page.value(f"{first_token}_bucket", **BY_MODEL, le="0.2") == 1  # bounds are inclusive
+    assert page.value(f"{first_token}_sum", **BY_MODEL) == 0.2
+    assert page.value("streamgauge_time_to_first_byte_seconds_sum", **UP) == 0.15
+    assert page.value("streamgauge_inter_token_latency_seconds_sum", **BY_MODEL) == 0.025
+    assert page.value("streamgauge_stream_duration_seconds_sum", **UP, outcome="completed") == 0.35
+
+
+def test_gaps_are_added_bucket_by_bucket_over_streams() -> None:
+    gaps = "streamgauge_inter_chunk_latency_seconds"
+    page = page_of(make_record(), make_record())
+    assert page.value(f"{gaps}_bucket", **BY_MODEL, le="0.001") == 2
+    assert page.value(f"{gaps}_bucket", **BY_MODEL, le="0.02") == 6
+    assert page.value(f"{gaps}_bucket", **BY_MODEL, le="0.05") == 6
+    assert page.value(f"{gaps}_bucket", **BY_MODEL, le="0.075") == 8
+    assert page.value(f"{gaps}_count", **BY_MODEL) == 8
+    assert page.value(f"{gaps}_sum", **BY_MODEL) == pytest.approx(0.2)
+
+
+def test_gaps_above_every_bound_are_counted() -> None:
+    timing = make_timing(last_token_s=100.2)
+    timing.gaps.buckets = gap_buckets(40.0, 60.0)
+    gaps = "streamgauge_inter_chunk_latency_seconds"
+    page = page_of(make_record(timing=timing))
+    assert page.value(f"{gaps}_bucket", **BY_MODEL, le="30.0") == 0
+    assert page.value(f"{gaps}_bucket", **BY_MODEL, le="+Inf") == 2
+
+
+def test_a_stream_without_a_token_is_counted_and_in_no_latency_of_tokens() -> None:
+    timing = make_timing(first_token_s=None, last_token_s=None, inter_token_latency_s=None, burst=False)
+    timing.gaps.buckets = gap_buckets()
+    page = page_of(make_record(timing=timing, counts=make_counts(token_events=0), outcome="truncated"))
+    without = "streamgauge_streams_without_token_total"
+    assert page.value(without, **UP, outcome="truncated", streaming="true") == 1
+    seen = observations(page)
+    assert seen["streamgauge_time_to_first_token_seconds"] == 0
+    assert seen["streamgauge_inter_chunk_latency_seconds"] == 0
+    assert seen["streamgauge_inter_token_latency_seconds"] == 0
+
+
+def test_a_resumed_leg_is_counted_and_in_no_histogram() -> None:
+    page = page_of(make_record(resumed_from="0190b4a0-0000-7000-8000-00000000000f"))
+    assert page.total("streamgauge_streams_total") == 1
+    assert page.value("streamgauge_resumed_streams_total", **UP) == 1
+    assert set(observations(page).values()) == {0}
+
+
+def test_an_incomplete_capture_is_counted_with_its_reasons_and_in_no_histogram() -> None:
+    page = page_of(make_record(integrity=make_integrity("dropped_reads", "log_gap", dropped_reads=3)))
+    assert page.value("streamgauge_incomplete_records_total", **UP) == 1
+    assert page.value("streamgauge_incomplete_reasons_total", reason="dropped_reads") == 1
+    assert page.value("streamgauge_incomplete_reasons_total", reason="log_gap") == 1
+    assert set(observations(page).values()) == {0}
+
+
+def test_a_burst_has_a_first_token_and_no_gaps() -> None:
+    page = page_of(make_record(timing=make_timing(burst=True)))
+    seen = observations(page)
+    assert page.value("streamgauge_bursts_total", **UP) == 1
+    assert seen["streamgauge_time_to_first_token_seconds"] == 1
+    assert seen["streamgauge_inter_chunk_latency_seconds"] == 0
+    assert seen["streamgauge_inter_token_latency_seconds"] == 0
+
+
+def test_a_recording_without_stamps_adds_no_time() -> None:
+    timing = make_timing(
+        headers_s=None, first_byte_s=None, first_event_s=None, first_token_s=None, last_token_s=None, end_s=None,
+        inter_token_latency_s=None, burst=None,
+    )  # fmt: skip
+    timing.gaps.buckets = None
+    page = page_of(make_record(timing=timing))
+    assert set(observations(page).values()) == {0}
+    assert page.total("streamgauge_streams_without_token_total") == 0
+
+
+def test_time_per_token_needs_final_usage() -> None:
+    page = page_of(make_record(usage=make_usage(source="partial")))
+    assert observations(page)["streamgauge_inter_token_latency_seconds"] == 0
+
+
+def test_absent_usage_adds_no_tokens_and_no_series_of_zero() -> None:
+    page = page_of(make_record(usage=ABSENT))
+    assert page.value("streamgauge_usage_sources_total", **UP, source="absent") == 1
+    assert page.names_with_samples().isdisjoint({"streamgauge_usage_tokens_total"})
+
+
+def test_tokens_by_kind() -> None:
+    usage = make_usage(100, 50, input_cached_tokens=80, reasoning_tokens=20, input_cache_write_tokens=7)
+    page = page_of(make_record(usage=usage), make_record())
+    tokens = "streamgauge_usage_tokens_total"
+    kinds = {"input": 110, "output": 55, "cached": 80, "reasoning": 20, "cache_write": 7}
+    assert {kind: page.value(tokens, **BY_MODEL, kind=kind) for kind in kinds} == kinds
+    assert page.total(tokens) == sum(kinds.values())
+
+
+def test_usage_that_cannot_be_is_counted() -> None:
+    page = page_of(make_record(usage=make_usage(bad_values=2, identity_failed="input+output=total")))
+    assert page.value("streamgauge_usage_anomalies_total", **UP, kind="bad_value") == 2
+    assert page.value("streamgauge_usage_anomalies_total", **UP, kind="identity") == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "error_type"),
+    [
+        (Error("in_stream", type="overloaded_error", code="x"), "overloaded_error"),
+        (Error("in_stream", code="rate_limit"), "rate_limit"),
+        (Error("before_stream", status=529), "529"),
+        (Error("transport"), "unknown"),
+    ],
+)
+def test_errors_by_phase_and_type(error: Error, error_type: str) -> None:
+    page = page_of(make_record(error=error, outcome="stream_error"))
+    labels = {**UP, "phase": error.phase, "error_type": error_type}
+    assert page.value("streamgauge_stream_errors_total", **labels) == 1
+
+
+def test_an_error_page_does_not_make_the_first_byte_look_quick() -> None:
+    page = page_of(make_record(outcome="http_error", streaming=False, counts=make_counts(token_events=0)))
+    seen = observations(page)
+    assert seen["streamgauge_time_to_first_byte_seconds"] == 0
+    assert seen["streamgauge_stream_duration_seconds"] == 1
+
+
+def test_events_that_could_not_be_read() -> None:
+    record = make_record(
+        counts=make_counts(unparsed_events=2, unterminated_events=1),
+        integrity=make_integrity("oversized_event", oversized_events=4),
+    )
+    page = page_of(record)
+    kinds = {"unparsed": 2, "unterminated": 1, "oversized": 4}
+    assert {kind: page.value("streamgauge_unread_events_total", **UP, kind=kind) for kind in kinds} == kinds
+
+
+def test_stalls_are_counted() -> None:
+    timing = make_timing()
+    timing.gaps.stalls = 3
+    assert page_of(make_record(timing=timing)).value("streamgauge_stalls_total", **UP) == 3
+
+
+def test_the_model_is_the_one_that_was_asked_for_else_the_one_that_answered() -> None:
+    page = page_of(make_record(request_model=None), make_record(request_model=None, response_model=None))
+    labels = {**UP, "dialect": "openai-chat", "outcome": "completed"}
+    assert page.value("streamgauge_streams_total", **labels, model="gpt-4o-2024-08-06") == 1
+    assert page.value("streamgauge_streams_total", **labels, model="unknown") == 1

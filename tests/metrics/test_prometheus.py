@@ -1,0 +1,227 @@
+"""The exporter: what it renders always parses, stays within its budgets, and is one consistent picture."""
+
+import threading
+import time
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import streamgauge
+from streamgauge.core.record import Error
+from streamgauge.metrics import table
+from streamgauge.metrics.declare import LABELS, OTHER, PAGE_BYTES, Part
+from streamgauge.metrics.prometheus import Metrics, Sample, UnknownMetricError
+from tests.metrics.pages import read_page
+from tests.metrics.records import ABSENT, make_counts, make_record
+
+STREAMS = "streamgauge_streams_total"
+ANY_TEXT = st.one_of(st.none(), st.text(max_size=300), st.text('"\\\n\r\t{}=,# é\u2028\ud800\x00', max_size=120))
+
+
+@given(ANY_TEXT, ANY_TEXT, ANY_TEXT, ANY_TEXT)
+def test_whatever_a_label_holds_the_page_parses(upstream: str, model: str, error_type: str, reason: str) -> None:
+    metrics = Metrics()
+    record = make_record(
+        upstream=upstream,
+        request_model=model,
+        response_model=None,
+        dialect=reason,
+        finish_reason=reason,
+        error=Error("in_stream", type=error_type),
+    )
+    metrics.observe(record)
+    metrics.add("streamgauge_dead_letters_total", 1, stage=reason, error_class=error_type)
+    for page in (read_page(metrics.render()), read_page(metrics.page(OPENMETRICS).body, openmetrics=True)):
+        assert page.total(STREAMS) == 1
+        assert page.total("streamgauge_stream_errors_total") == 1
+        assert all(1 <= len(value) <= 80 for label in LABELS for value in page.label_values(label))
+
+
+OPENMETRICS = "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,*/*;q=0.1"
+
+
+@pytest.mark.parametrize(
+    ("accept", "content_type"),
+    [
+        ("", "text/plain; version=0.0.4"),
+        ("*/*", "text/plain; version=0.0.4"),
+        ("text/plain;version=what;escaping=ever", "text/plain; version=0.0.4"),
+        (OPENMETRICS, "application/openmetrics-text; version=1.0.0"),
+        ("application/openmetrics-text;version=nonsense", "application/openmetrics-text; version=1.0.0"),
+    ],
+)
+def test_the_format_follows_the_accept_header(accept: str, content_type: str) -> None:
+    page = Metrics().page(accept)
+    assert page.content_type.startswith(content_type)
+    assert (page.body.endswith(b"# EOF\n")) == ("openmetrics" in accept)
+
+
+def test_both_formats_say_the_same() -> None:
+    metrics = Metrics()
+    metrics.observe(make_record())
+    assert read_page(metrics.render()) == read_page(metrics.page(OPENMETRICS).body, openmetrics=True)
+
+
+def test_100_000_models_stay_within_their_budget_and_the_page() -> None:
+    metrics = Metrics()
+    for number in range(100_000):
+        name = f"{number}-" + "m" * 90
+        metrics.observe(make_record(request_model=name, response_model=name, upstream=f"{'u' * 70}{number % 500}"))
+    started = time.monotonic()
+    body = metrics.render()
+    took = time.monotonic() - started
+    page = read_page(body)
+    assert len(body) < PAGE_BYTES
+    assert len(page.label_values("model")) <= LABELS["model"].budget
+    assert page.total(STREAMS) == 100_000
+    assert page.total("streamgauge_time_to_first_token_seconds_count") == 100_000
+    assert OTHER in page.label_values("model")
+    assert page.value("streamgauge_metric_labels_cut_total", label="model") > 90_000
+    assert took < 2, "a scrape of a full page takes some 30 ms on a quiet machine"
+
+
+def test_the_page_is_bounded_whatever_all_labels_hold() -> None:
+    metrics = Metrics()
+    for number in range(3_000):
+        text = f"{number}-{'x' * 100}"
+        metrics.observe(
+            make_record(
+                upstream=text, request_model=text, response_model=text, dialect=text, outcome=text, finish_reason=text,
+                error=Error(text, text),
+            )
+        )  # fmt: skip
+    for metric in table.TABLE:
+        for number in range(300):
+            labels = dict.fromkeys(metric.labels, f"{number}-{'y' * 100}")
+            if metric.kind == "counter":
+                metrics.add(metric.name, 1, **labels)
+            elif metric.kind == "gauge":
+                metrics.set(metric.name, 1e300, **labels)
+    assert len(metrics.render()) < PAGE_BYTES
+    assert len(metrics.page(OPENMETRICS).body) < PAGE_BYTES
+
+
+def test_a_label_of_a_megabyte_is_cut() -> None:
+    metrics = Metrics()
+    metrics.observe(make_record(request_model="x" * 1_000_000))
+    assert len(metrics.render()) < 30_000
+
+
+def test_models_that_nobody_served_leave_room_for_those_that_are() -> None:
+    metrics = Metrics()
+    for number in range(1_000):
+        metrics.observe(
+            make_record(
+                request_model=f"nonsense-{number}", response_model=None, outcome="http_error",
+                usage=ABSENT, counts=make_counts(token_events=0),
+            )
+        )  # fmt: skip
+    metrics.observe(make_record(request_model="the-real-one"))
+    models = read_page(metrics.render()).label_values("model")
+    assert "the-real-one" in models
+    assert "nonsense-1" in models
+    assert "nonsense-999" not in models
+
+
+def test_sources_are_asked_at_each_scrape_and_added_up() -> None:
+    metrics = Metrics()
+    asked = []
+
+    def source() -> Iterable[Sample]:
+        asked.append(1)
+        yield Sample("streamgauge_tap_reads_dropped_total", len(asked), {"reason": "crash"})
+        yield Sample("streamgauge_worker_lag_messages", 5, {"partition": 3})
+
+    metrics.register(source)
+    metrics.register(lambda: [Sample("streamgauge_worker_lag_messages", 2, {"partition": "3"})])
+    metrics.render()
+    page = read_page(metrics.render())
+    assert page.value("streamgauge_tap_reads_dropped_total", reason="crash") == 2
+    assert page.value("streamgauge_worker_lag_messages", partition="3") == 7
+
+
+def test_a_source_that_fails_hides_nothing_else() -> None:
+    metrics = Metrics()
+    metrics.observe(make_record())
+
+    def broken() -> Iterable[Sample]:
+        yield Sample("streamgauge_spool_bytes", 5, {})
+        raise OSError("the disk is gone")
+
+    metrics.register(broken)
+    metrics.register(lambda: [Sample("streamgauge_no_such_thing", 1, {}), Sample("streamgauge_spool_rows", 3, {})])
+    page = read_page(metrics.render())
+    assert page.value("streamgauge_metric_source_failures_total") == 2
+    assert page.value("streamgauge_spool_rows") == 3
+    assert page.total(STREAMS) == 1
+    assert "streamgauge_spool_bytes" not in page.names_with_samples(), "half a snapshot is none"
+
+
+def test_counters_of_this_processs_parts_begin_at_zero_and_gauges_do_not() -> None:
+    tap = read_page(Metrics([Part.TAP]).render()).names_with_samples()
+    worker = read_page(Metrics([Part.WORKER]).render()).names_with_samples()
+    assert "streamgauge_tap_reads_seen_total" in tap - worker
+    assert "streamgauge_late_segments_total" in worker - tap
+    assert "streamgauge_tap_reads_waiting" not in tap | worker
+
+
+def test_a_gauge_can_be_taken_off_the_page() -> None:
+    metrics = Metrics()
+    metrics.set("streamgauge_worker_lag_messages", 5, partition=1)
+    metrics.set("streamgauge_worker_lag_messages", 7, partition=2)
+    metrics.unset("streamgauge_worker_lag_messages", partition=1)
+    metrics.unset("streamgauge_worker_lag_messages", partition=3)
+    page = read_page(metrics.render())
+    assert page.label_values("partition") == {"2"}
+    with pytest.raises(UnknownMetricError):
+        metrics.unset("streamgauge_bundles_total")
+
+
+def test_build_info_names_the_version() -> None:
+    assert read_page(Metrics().render()).value("streamgauge_build_info", version=streamgauge.__version__) == 1
+
+
+def test_what_an_assembler_counts() -> None:
+    metrics = Metrics()
+    metrics.add_counts({"duplicate_bundles": 3, "late_segments": 1, "something_new": 9})
+    metrics.add_counts({"duplicate_bundles": 2})
+    page = read_page(metrics.render())
+    assert page.value("streamgauge_duplicate_bundles_total") == 5
+    assert page.value("streamgauge_late_segments_total") == 1
+
+
+def test_wrong_use_is_refused() -> None:
+    metrics = Metrics()
+    with pytest.raises(UnknownMetricError):
+        metrics.add("streamgauge_streems_total")
+    with pytest.raises(UnknownMetricError):
+        metrics.set("streamgauge_bundles_total", 1)
+    with pytest.raises(ValueError, match="has the labels"):
+        metrics.add("streamgauge_ledger_rows_total", 1, outcome="new")
+    for value in (-1, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="cannot grow"):
+            metrics.add("streamgauge_bundles_total", value)
+
+
+def test_threads_lose_no_update() -> None:
+    metrics = Metrics()
+
+    def work() -> None:
+        for _ in range(500):
+            metrics.observe(make_record())
+            metrics.add("streamgauge_bundles_total", 2)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        page = read_page(metrics.render())
+        counted = page.total("streamgauge_time_to_first_token_seconds_count")
+        assert counted == page.total("streamgauge_time_to_first_byte_seconds_count"), "one record is one update"
+    for thread in threads:
+        thread.join()
+    page = read_page(metrics.render())
+    assert page.total(STREAMS) == 2_000
+    assert page.value("streamgauge_bundles_total") == 4_000

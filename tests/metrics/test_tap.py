@@ -1,0 +1,36 @@
+"""The tap's balance on the page, from a real counters file with several processes' roles."""
+
+from pathlib import Path
+
+from streamgauge.counters import Counters, DropReason, Incident
+from streamgauge.metrics.declare import Part
+from streamgauge.metrics.prometheus import Metrics
+from streamgauge.metrics.tap import tap_reads
+from tests.metrics.pages import ReadPage, read_page
+
+
+def balance(page: ReadPage) -> tuple[float, float, float, float]:
+    names = ("seen_total", "delivered_total", "waiting", "dropped_total")
+    return tuple(page.total(f"streamgauge_tap_reads_{name}") for name in names)  # type: ignore[return-value]
+
+
+def test_the_page_holds_one_balance_of_all_processes(tmp_path: Path) -> None:
+    path = tmp_path / "counters"
+    metrics = Metrics([Part.TAP])
+    metrics.register(tap_reads(path))
+    with Counters(path, "relay-0") as one, Counters(path, "relay-1") as two, Counters(path, "delivery") as delivery:
+        one.seen(10)
+        two.seen(5)
+        two.dropped(DropReason.RECORDER_BEHIND, 2)
+        delivery.delivered(9)
+        one.happened(Incident.BODY_CAPPED)
+        page = read_page(metrics.render())
+        assert balance(page) == (15, 9, 4, 2)
+        assert page.value("streamgauge_tap_reads_dropped_total", reason="recorder_behind") == 2
+        assert page.value("streamgauge_tap_reads_dropped_total", reason="crash") == 0, (
+            "each reason is there from the start"
+        )
+        assert page.value("streamgauge_tap_incidents_total", kind="body_capped") == 1
+        assert "streamgauge_metric_source_failures_total" in page.names_with_samples()
+        delivery.delivered(4)
+    assert balance(read_page(metrics.render())) == (15, 13, 0, 2)

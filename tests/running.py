@@ -1,0 +1,148 @@
+"""Streamgauge as a user runs it: the command as a process, its addresses, its records."""
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+# Machines are shared: what takes a second alone may take this long (seconds).
+PATIENCE_S = 60.0
+
+# Flags that a test may be run without; the environment of whoever runs the tests must not reach the command.
+_CLEAN = {name: value for name, value in os.environ.items() if not name.startswith("STREAMGAUGE_")}
+
+
+class Running:
+    """A command of ours that runs. `url`: where clients connect; `admin`: the admin port's base URL."""
+
+    def __init__(self, process: "subprocess.Popen[str]", log: Path, data_dir: Path) -> None:
+        self.process = process
+        self.data_dir = data_dir
+        self._log = log
+        self.url = ""
+        self.admin = ""
+
+    @property
+    def log(self) -> str:
+        return self._log.read_text()
+
+    def get(self, path: str) -> tuple[int, str]:
+        """Ask the admin port: status and body."""
+        try:
+            with urllib.request.urlopen(self.admin + path, timeout=10) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read().decode()
+
+    def metrics(self) -> dict[str, float]:
+        """Each series of /metrics by its line's beginning."""
+        _, page = self.get("/metrics")
+        lines = [line for line in page.splitlines() if line and not line.startswith("#")]
+        return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
+
+    def records(self) -> list[dict[str, Any]]:
+        """What the ledger holds, by the command that a user has."""
+        done = command("ledger", "query", "--data-dir", str(self.data_dir), "--output", "jsonl")
+        assert done.returncode == 0, done.stderr
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    def wait_for_records(self, count: int) -> list[dict[str, Any]]:
+        """The records, once there are `count` of them."""
+        return wait_for(lambda: (found := self.records()) and len(found) >= count and found, f"{count} records")
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        """Send a signal and wait; gives the exit code."""
+        self.process.send_signal(number)
+        return self.process.wait(PATIENCE_S)
+
+
+def wait_for(what: Any, name: str, patience_s: float = PATIENCE_S) -> Any:
+    """The first true value of `what()`."""
+    deadline = time.monotonic() + patience_s
+    while True:
+        value = what()
+        if value:
+            return value
+        assert time.monotonic() < deadline, f"no {name} within {patience_s} s"
+        time.sleep(0.05)
+
+
+def command(*arguments: str, environment: Mapping[str, str] | None = None) -> "subprocess.CompletedProcess[str]":
+    """Run a command to its end."""
+    return subprocess.run(
+        [sys.executable, "-m", "streamgauge", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S * 2,
+        env={**_CLEAN, **(environment or {})},
+        check=False,
+    )
+
+
+@contextlib.contextmanager
+def start_tap(
+    name: str, upstreams: Mapping[str, str] | str, data_dir: Path, *options: str, environment: Mapping[str, str] = {}
+) -> Iterator[Running]:
+    """`up` or `tap` on free ports, once it is ready; killed at the end if it still runs.
+
+    `upstreams`: name -> URL, or one URL alone for a single upstream without prefix.
+    """
+    given = [upstreams] if isinstance(upstreams, str) else [f"{key}={url}" for key, url in upstreams.items()]
+    places = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--data-dir", str(data_dir)]
+    flags = [flag for one in given for flag in ("--upstream", one)]
+    with start(name, [*flags, *places, *options], data_dir, environment) as running:
+        wait_for(
+            lambda: "metrics at" in running.log or running.process.poll() is not None, f"{name} to say its addresses"
+        )
+        addresses = (
+            re.search(r": http://(\S+?)/?\S* -> ", running.log),
+            re.search(r"metrics at (\S+)/metrics", running.log),
+        )
+        assert addresses[0] and addresses[1], running.log
+        running.url = "http://" + addresses[0][1].split("/")[0]
+        running.admin = addresses[1][1]
+        wait_for(lambda: running.get("/health/ready")[0] == 200, f"{name} to be ready")
+        yield running
+
+
+@contextlib.contextmanager
+def start(name: str, flags: Sequence[str], data_dir: Path, environment: Mapping[str, str] = {}) -> Iterator[Running]:
+    """Any command that stays, its stderr in a log."""
+    data_dir.mkdir(parents=True, exist_ok=True)
+    log = data_dir.parent / f"{data_dir.name}.log"
+    with log.open("a") as errors:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "streamgauge", name, *flags],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
+            text=True,
+            env={**_CLEAN, **environment},
+        )
+    try:
+        yield Running(process, log, data_dir)
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(PATIENCE_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def start_up(
+    upstreams: Mapping[str, str] | str, data_dir: Path, *options: str, environment: Mapping[str, str] = {}
+) -> contextlib.AbstractContextManager[Running]:
+    """`streamgauge up`, ready."""
+    return start_tap("up", upstreams, data_dir, *options, environment=environment)

@@ -1,0 +1,431 @@
+"""The spool: in order, each row once, bounded, whole after SIGKILL, and never a raise for what a disk does."""
+
+import contextlib
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import settings
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from streamgauge.counters import Counters, DropReason, read_balance, read_incidents
+from streamgauge.spool import RESERVE, Failure, NewRow, Spool, settle_crash
+from streamgauge.spool_file import DAMAGED_KEPT
+
+MIB = 1024 * 1024
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "spool.sqlite"
+
+
+@pytest.fixture
+def spool(path: Path) -> Iterator[Spool]:
+    opened = Spool(path)
+    yield opened
+    opened.close()
+
+
+def rows(*values: bytes, reads: int = 1, slot: int = 0) -> list[NewRow]:
+    return [NewRow(slot, reads, value) for value in values]
+
+
+def test_rows_come_in_order_and_stay_until_done(spool: Spool) -> None:
+    assert spool.put([NewRow(5, 3, b"a"), NewRow(6, 4, b"b", vital=True)]).refused == []
+    first, second = spool.take(0, MIB)
+    assert (first.slot, first.reads, first.value) == (5, 3, b"a")
+    assert (second.slot, second.reads, second.value) == (6, 4, b"b")
+    assert second.id > first.id
+    assert spool.take(first.id, MIB) == [second]
+    assert spool.done([first.id]) == 3
+    assert spool.done([first.id]) == 0
+    assert spool.take(0, MIB) == [second]
+
+
+def test_take_gives_at_least_one_row_and_then_up_to_the_limit(spool: Spool) -> None:
+    spool.put(rows(b"x" * 1000, b"y" * 10, b"z" * 10, b"w" * 10))
+    assert [len(row.value) for row in spool.take(0, 20)] == [1000]
+    after = spool.take(0, 1)[0].id
+    assert [row.value[:1] for row in spool.take(after, 20)] == [b"y", b"z"]
+
+
+def test_ids_are_never_given_again(spool: Spool) -> None:
+    spool.put(rows(b"a", b"b"))
+    ids = [row.id for row in spool.take(0, MIB)]
+    spool.done(ids)
+    spool.put(rows(b"c"))
+    assert spool.take(0, MIB)[0].id > max(ids)
+
+
+def test_the_file_is_private_and_holds_what_was_put(path: Path) -> None:
+    spool = Spool(path)
+    spool.put(rows(b"a", reads=7), {"instances": b"x"})
+    files = ("spool.sqlite", "spool.sqlite-wal", "spool.sqlite-shm", "spool.sqlite.lock")
+    assert {file.name: file.stat().st_mode & 0o777 for file in path.parent.iterdir()} == dict.fromkeys(files, 0o600)
+    spool.close()
+    again = Spool(path)
+    assert [row.value for row in again.take(0, MIB)] == [b"a"]
+    assert (again.get("instances"), again.get("other")) == (b"x", None)
+    assert (again.waiting().rows, again.waiting().reads, again.waiting().value_bytes) == (1, 7, 1)
+    again.close()
+
+
+class Model(RuleBasedStateMachine):
+    """The spool against a list, with two views of one file as its two processes have, and with restarts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = tempfile.TemporaryDirectory()
+        self.path = Path(self.folder.name) / "spool.sqlite"
+        self.counters = Counters(self.path.with_name("counters"), "delivery")
+        self.writer, self.reader = Spool(self.path), Spool(self.path, counters=self.counters)
+        self.expected: list[tuple[int, int, bytes]] = []
+        self.delivered = self.dropped = 0
+        self.meta: dict[str, bytes] = {}
+
+    @rule(
+        new=st.lists(st.tuples(st.integers(0, 63), st.integers(0, 9), st.binary(max_size=20)), max_size=5),
+        meta=st.dictionaries(st.sampled_from("abc"), st.binary(max_size=3), max_size=2),
+    )
+    def put(self, new: list[tuple[int, int, bytes]], meta: dict[str, bytes]) -> None:
+        outcome = self.writer.put([NewRow(*row) for row in new], meta)
+        assert (list(outcome.refused), outcome.failure) == ([], None)
+        self.expected += new
+        self.meta |= meta
+
+    @rule(places=st.lists(st.integers(0, 20), max_size=4), delivered=st.booleans())
+    def remove(self, places: list[int], delivered: bool) -> None:
+        here = self.reader.take(0, MIB)
+        picked = sorted({place for place in places if place < len(here)})
+        ids = [here[place].id for place in picked]
+        reads = sum(here[place].reads for place in picked)
+        if delivered:
+            assert self.reader.done(ids) == reads
+            self.delivered += reads
+        else:
+            assert self.reader.discard(ids, DropReason.REFUSED) == reads
+            self.dropped += reads
+        self.expected = [row for place, row in enumerate(self.expected) if place not in picked]
+
+    @rule()
+    def restart(self) -> None:
+        self.writer.close()
+        self.reader.close()
+        self.writer, self.reader = Spool(self.path), Spool(self.path, counters=self.counters)
+
+    @invariant()
+    def agrees(self) -> None:
+        assert [(row.slot, row.reads, row.value) for row in self.reader.take(0, MIB)] == self.expected
+        waiting = self.writer.waiting()
+        assert waiting.rows == len(self.expected)
+        assert waiting.reads == sum(reads for _, reads, _ in self.expected)
+        assert waiting.value_bytes == sum(len(value) for _, _, value in self.expected)
+        balance = read_balance(self.path.with_name("counters"))
+        assert (balance.delivered, balance.dropped["refused"]) == (self.delivered, self.dropped)
+        assert {key: self.writer.get(key) for key in self.meta} == self.meta
+
+    def teardown(self) -> None:
+        self.writer.close()
+        self.reader.close()
+        self.counters.close()
+        self.folder.cleanup()
+
+
+TestModel = Model.TestCase
+TestModel.settings = settings(max_examples=25, stateful_step_count=15, deadline=None)
+
+
+def disk_bytes(path: Path) -> int:
+    return sum(file.stat().st_size for file in path.parent.iterdir())
+
+
+@pytest.mark.parametrize("size", [10, 3000, 48 * 1024, 300_000])
+def test_it_is_bounded_on_disk_and_keeps_a_reserve_for_what_is_vital(path: Path, size: int) -> None:
+    spool = Spool(path, max_bytes=32 * MIB)
+    value = os.urandom(size)
+    batch = 1_000_000 // (size + 100)
+    taken = 0
+    while len((outcome := spool.put([NewRow(0, 1, value)] * batch)).refused) < batch:
+        assert outcome.failure is None
+        taken += batch - len(outcome.refused)
+    assert taken * (size + 100) > 20 * MIB
+    assert disk_bytes(path) <= 32 * MIB
+    outcome = spool.put([NewRow(0, 0, b"head", vital=True), NewRow(0, 1, value), NewRow(0, 0, b"end", vital=True)])
+    assert list(outcome.refused) == [1]
+    vital = 2
+    while not spool.put([NewRow(0, 0, b"heartbeat", vital=True)]).refused:
+        vital += 1
+    assert 200 <= vital <= 32 * MIB * RESERVE
+    assert disk_bytes(path) <= 32 * MIB
+    assert spool.waiting().rows == taken + vital
+    spool.close()
+
+
+def test_room_comes_back_when_rows_are_done_and_the_disk_gets_its_own(path: Path) -> None:
+    spool = Spool(path, max_bytes=32 * MIB)
+    value = os.urandom(48 * 1024)
+    while not spool.put([NewRow(0, 1, value)] * 10).refused:
+        pass
+    full = disk_bytes(path)
+    everything = [row.id for row in spool.take(0, 64 * MIB)]
+    for start in range(0, len(everything) - 20, 10):
+        spool.done(everything[start : start + 10])
+    assert disk_bytes(path) < full * 0.8  # most is given back although rows remain
+    assert spool.put([NewRow(0, 1, value)]).refused == []
+    spool.done([row.id for row in spool.take(0, 64 * MIB)])
+    assert spool.waiting().rows == 0
+    assert disk_bytes(path) < 0.2 * MIB
+    spool.close()
+
+
+PUTTER = """
+import sys, pathlib
+from streamgauge.spool import NewRow, Spool
+spool = Spool(pathlib.Path(sys.argv[1]))
+number = 0
+while True:
+    outcome = spool.put([NewRow(number % 64, 1, b"%d" % number)])
+    assert outcome.failure is None, outcome
+    print(number, flush=True)
+    number += 1
+"""
+
+
+def test_two_processes_at_once_and_sigkill_lose_nothing_that_was_put(path: Path) -> None:
+    command = [sys.executable, "-c", PUTTER, str(path)]
+    spool = Spool(path)
+    got: list[bytes] = []
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+        while len(got) < 500:
+            taken = spool.take(0, 1000)
+            got += [row.value for row in taken]
+            assert spool.done([row.id for row in taken]) == len(taken)
+        child.send_signal(signal.SIGKILL)
+        assert child.stdout is not None
+        said = child.stdout.read().split()
+    while taken := spool.take(0, 1000):
+        got += [row.value for row in taken]
+        spool.done([row.id for row in taken])
+    assert got == [b"%d" % number for number in range(len(got))]
+    assert len(got) >= len(said)
+    spool.close()
+
+
+def test_done_counts_delivered_with_the_removal(path: Path) -> None:
+    counters_path = path.with_name("counters")
+    with Counters(counters_path, "delivery") as counters:
+        spool = Spool(path, counters=counters)
+        spool.put([NewRow(0, 5, b"a"), NewRow(0, 7, b"b"), NewRow(0, 9, b"c")])
+        counters.seen(30)
+        one, two, three = (row.id for row in spool.take(0, MIB))
+        spool.done([one, two])
+        spool.discard([three], DropReason.REFUSED)
+        spool.close()
+    balance = read_balance(counters_path)
+    assert (balance.delivered, balance.dropped["refused"], balance.waiting) == (12, 9, 9)
+
+
+def test_settling_after_a_crash(path: Path) -> None:
+    counters_path = path.with_name("counters")
+    with Counters(counters_path, "relay-0") as counters:
+        counters.seen(100)
+        counters.dropped(DropReason.RECORDER_BEHIND, 10)
+    spool = Spool(path)  # without counters: as if it had died between the transaction and the count
+    spool.put(rows(b"a", b"b", reads=20))
+    spool.done([spool.take(0, 1)[0].id])
+    balance = settle_crash(spool, counters_path)
+    assert (balance.seen, balance.delivered, balance.waiting) == (100, 20, 20)
+    assert balance.dropped["crash"] == 50
+    assert settle_crash(spool, counters_path) == balance
+    spool.close()
+
+
+def test_settling_without_a_counters_file_takes_the_spools_books(path: Path) -> None:
+    spool = Spool(path)
+    spool.put(rows(b"a", b"b", reads=20))
+    spool.done([spool.take(0, 1)[0].id])
+    balance = settle_crash(spool, path.with_name("counters"))
+    assert (balance.seen, balance.delivered, balance.waiting) == (40, 20, 20)
+    assert sum(balance.dropped.values()) == 0
+    spool.close()
+
+
+@pytest.mark.parametrize("content", [b"", b"not a database at all" * 500, b"SQLite format 3\0" + os.urandom(9000)])
+def test_a_file_that_is_no_spool_is_put_aside(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+    counters_path = path.with_name("counters")
+    with Counters(counters_path, "recorder") as counters:
+        counters.seen(50)
+        spool = Spool(path, counters=counters)
+        assert spool.put(rows(b"new", reads=6)).failure is None
+        assert [row.value for row in spool.take(0, MIB)] == [b"new"]
+        balance = settle_crash(spool, counters_path)
+        spool.close()
+    if content:
+        assert path.with_name("spool.sqlite.damaged-1").read_bytes() == content
+        assert balance.dropped["spool_damaged"] == 44
+        assert read_incidents(counters_path)["spool_damaged"] == 1
+    else:
+        assert balance.dropped["crash"] == 44
+    assert (balance.seen, balance.waiting) == (50, 6)
+
+
+def test_another_programs_database_is_put_aside(path: Path) -> None:
+    with contextlib.closing(sqlite3.connect(path)) as other:
+        other.execute("CREATE TABLE rows(id INTEGER PRIMARY KEY, slot, reads, checksum, value)")
+    spool = Spool(path)
+    assert spool.put(rows(b"a")).failure is None
+    assert path.with_name("spool.sqlite.damaged-1").exists()
+    spool.close()
+
+
+def test_damaged_files_do_not_pile_up(path: Path) -> None:
+    spool = Spool(path)
+    for number in range(1, 5):
+        path.write_bytes(b"rubbish %d" % number * 1000)
+        assert spool.put(rows(b"a")).failure is None
+        assert [row.value for row in spool.take(0, MIB)] == [b"a"]
+        spool.close()
+        path.with_name("spool.sqlite-wal").unlink(missing_ok=True)
+    kept = sorted(file.name for file in path.parent.glob("*.damaged-*"))
+    assert kept == [f"spool.sqlite.damaged-{number}" for number in range(5 - DAMAGED_KEPT, 5)]
+    spool.close()
+
+
+def filled(path: Path, count: int) -> list[bytes]:
+    spool = Spool(path)
+    values = [b"%06d" % number + os.urandom(1500) for number in range(count)]
+    assert spool.put([NewRow(number % 64, 1, value) for number, value in enumerate(values)]).failure is None
+    spool.close()
+    return values
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_damage_anywhere_loses_only_what_is_damaged(path: Path, seed: int) -> None:
+    """A page overwritten, at a dozen places of the file: whatever it is, the rest works and the balance closes."""
+    values = filled(path, 200)
+    pages = path.stat().st_size // 4096
+    page = 1 + seed * (pages - 1) // 12
+    with path.open("r+b") as file:
+        file.seek(page * 4096)
+        file.write(os.urandom(4096))
+    counters_path = path.with_name("counters")
+    with Counters(counters_path, "delivery") as counters:
+        counters.seen(200)
+        spool = Spool(path, counters=counters)
+        assert spool.put(rows(b"new")).failure is None
+        counters.seen()
+        got: list[bytes] = []
+        after = 0
+        while taken := spool.take(after, 10_000):
+            got += [row.value for row in taken]
+            after = taken[-1].id
+            spool.done([row.id for row in taken])
+        balance = settle_crash(spool, counters_path)
+        spool.close()
+    assert set(got) <= {*values, b"new"}
+    assert len(got) == len(set(got))
+    assert got == sorted(got, key=lambda value: (value == b"new", value))
+    assert balance.waiting == 0
+    assert (balance.seen, balance.delivered) == (201, len(got))
+    if page > 5:  # a page that holds rows, not the tables' roots
+        assert len(got) >= 150
+
+
+def test_a_flipped_byte_in_a_value_loses_that_row(path: Path) -> None:
+    values = filled(path, 50)
+    content = bytearray(path.read_bytes())
+    content[content.index(values[20]) + 700] ^= 1
+    path.write_bytes(content)
+    counters_path = path.with_name("counters")
+    with Counters(counters_path, "delivery") as counters:
+        counters.seen(50)
+        spool = Spool(path, counters=counters)
+        assert [row.value for row in spool.take(0, MIB)] == values[:20] + values[21:]
+        spool.close()
+    assert read_balance(counters_path).dropped["spool_damaged"] == 1
+
+
+def test_a_file_that_is_replaced_under_another_process_is_noticed(path: Path) -> None:
+    values = filled(path, 100)
+    recorder, deliverer = Spool(path), Spool(path)
+    assert recorder.put(rows(b"one")).failure is None
+    last = deliverer.take(0, MIB)[-1].id
+    recorder.close()
+    deliverer.close()
+    with path.open("r+b") as file:
+        file.seek(20 * 4096)
+        file.write(b"\xff" * 4096)
+    recorder.put(rows(b"two"))  # opens it, sees nothing wrong
+    taken = deliverer.take(0, MIB)  # reads the page and replaces the file
+    assert recorder.put(rows(b"three")).failure is None
+    assert [row.value for row in deliverer.take(taken[-1].id, MIB)] == [b"three"]
+    assert {row.value for row in taken} <= {*values, b"one", b"two"}
+    assert len(taken) >= 90
+    assert [row.value for row in taken[-2:]] == [b"one", b"two"]
+    assert deliverer.take(taken[-1].id, MIB)[0].id > last
+    recorder.close()
+    deliverer.close()
+
+
+WITHOUT_ROOM = """
+import pathlib, resource, sys
+from streamgauge.spool import NewRow, Spool
+spool = Spool(pathlib.Path(sys.argv[1]))
+resource.setrlimit(resource.RLIMIT_FSIZE, (2_000_000, resource.RLIM_INFINITY))
+outcomes = [spool.put([NewRow(0, 1, bytes(100_000))]) for _ in range(40)]
+taken = spool.take(0, 10**9)
+print(sum(o.failure is None for o in outcomes), len(taken), sorted({str(o.failure) for o in outcomes if o.failure}))
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+print(spool.put([NewRow(0, 1, bytes(100_000))]).failure, len(spool.take(0, 10**9)))
+"""
+
+
+def test_a_disk_that_takes_no_more_is_said_and_survived(path: Path) -> None:
+    command = [sys.executable, "-c", WITHOUT_ROOM, str(path)]
+    first, second = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    put, taken, failures = first.split(maxsplit=2)
+    assert 3 <= int(put) < 40
+    assert put == taken
+    assert set(eval(failures)) <= {"broken", "disk_full"}
+    assert second == f"None {int(put) + 1}"
+
+
+READ_ONLY = """
+import os, pathlib, sys
+from streamgauge.spool import NewRow, Spool
+if os.getuid() == 0:
+    os.setgroups([]); os.setgid(65534); os.setuid(65534)
+spool = Spool(pathlib.Path(sys.argv[1]))
+print(spool.put([NewRow(0, 1, b"x")]).failure, spool.take(0, 100), spool.waiting().rows, spool.done([1]), spool.get("x"))
+"""
+
+
+def test_a_folder_that_cannot_be_written_is_said_and_survived() -> None:
+    folder = Path(tempfile.mkdtemp())
+    try:
+        folder.chmod(0o555)
+        command = [sys.executable, "-c", READ_ONLY, str(folder / "spool.sqlite")]
+        said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        assert said == "read_only [] 0 0 None\n"
+    finally:
+        folder.chmod(0o755)
+        folder.rmdir()
+
+
+def test_no_folder_at_all_is_said_and_survived(tmp_path: Path) -> None:
+    spool = Spool(tmp_path / "missing" / "spool.sqlite")
+    assert spool.put(rows(b"x")).failure is Failure.BROKEN
+    assert spool.take(0, 10) == []
+    assert settle_crash(spool, tmp_path / "counters").seen == 0
+    (tmp_path / "missing").mkdir()
+    assert spool.put(rows(b"x")).failure is None
+    spool.close()

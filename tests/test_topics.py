@@ -1,0 +1,73 @@
+"""Topics on a real broker: made once, compared after that, and every trouble one sentence."""
+
+import asyncio
+import uuid
+
+import pytest
+
+from streamgauge import topics
+from tests.kafka_broker.administration import delete_topic
+
+pytestmark = pytest.mark.kafka
+
+
+def new_prefix() -> str:
+    return f"topics-{uuid.uuid4().hex[:8]}"
+
+
+def test_created_once_then_compared(kafka: str) -> None:
+    prefix = new_prefix()
+    first = asyncio.run(topics.create(kafka, 4, prefix))
+    assert first.created == [f"{prefix}.{name}" for name in ("segments", "records", "state", "deadletter")]
+    assert first.differences == []
+    assert asyncio.run(topics.create(kafka, 4, prefix)) == topics.Created()
+    assert asyncio.run(topics.create(kafka, None, prefix)) == topics.Created()
+    again = asyncio.run(topics.create(kafka, 8, prefix))
+    assert again.created == []
+    assert again.differences[0] == f"{prefix}.segments has 4 partitions, not 8"
+    assert asyncio.run(topics.check(kafka, prefix)) == 4
+
+
+def test_the_configuration_is_what_recovery_needs(kafka: str) -> None:
+    prefix = new_prefix()
+    asyncio.run(topics.create(kafka, 2, prefix))
+    found = {topic.name.rsplit(".", 1)[1]: topic for topic in asyncio.run(topics.describe(kafka, prefix))}
+    assert found["segments"].config["message.timestamp.type"] == "LogAppendTime"
+    assert found["state"].config["cleanup.policy"] == "compact"
+    assert found["state"].config["min.compaction.lag.ms"] == "300000"
+    assert found["state"].config["segment.bytes"] == str(32 * 1024 * 1024)
+    assert [found[name].partitions for name in ("segments", "records", "state", "deadletter")] == [2, 2, 2, 1]
+
+
+def test_a_missing_topic_is_made_beside_those_that_are_there(kafka: str) -> None:
+    prefix = new_prefix()
+    asyncio.run(topics.create(kafka, 2, prefix))
+    asyncio.run(delete_topic(kafka, f"{prefix}.records"))
+    with pytest.raises(topics.TopicsMissingError, match=r"records is not there.*streamgauge topics create"):
+        asyncio.run(topics.check(kafka, prefix))
+    assert asyncio.run(topics.create(kafka, None, prefix)) == topics.Created(created=[f"{prefix}.records"])
+
+
+def test_a_broker_that_is_not_there_is_one_sentence() -> None:
+    for call in (topics.create("127.0.0.1:1"), topics.check("127.0.0.1:1"), topics.describe("127.0.0.1:1")):
+        with pytest.raises(topics.BrokerUnreachableError, match=r"^no Kafka broker answers at 127\.0\.0\.1:1: .*\?$"):
+            asyncio.run(call)
+
+
+@pytest.mark.parametrize("partitions", [0, 3, 6, 128, -8])
+def test_partition_counts_that_do_not_divide_the_slots(kafka: str, partitions: int) -> None:
+    with pytest.raises(topics.TopicsUnfitError, match="power of two"):
+        asyncio.run(topics.create(kafka, partitions, new_prefix()))
+
+
+@pytest.mark.parametrize("prefix", ["", "a/b", "a b", ".a", "x" * 101])
+def test_prefixes_that_kafka_would_not_take(prefix: str) -> None:
+    with pytest.raises(ValueError, match="topic prefix"):
+        topics.Topics(prefix)
+
+
+def test_asking_creates_nothing(kafka: str) -> None:
+    prefix = new_prefix()
+    with pytest.raises(topics.TopicsMissingError):
+        asyncio.run(topics.segments_partitions(kafka, prefix))
+    assert asyncio.run(topics.describe(kafka, prefix)) == []

@@ -1,0 +1,169 @@
+"""Sends vectors the way that a tap and a worker do: messages -> recorder -> segments -> assembler -> record."""
+
+import gzip
+import json
+import random
+import zlib
+from collections.abc import Iterable, Iterator
+from typing import Any, Literal
+
+import brotli
+import msgspec
+import zstandard
+
+from streamgauge.core.assembler import Assembler
+from streamgauge.core.record import Record, encode_record
+from streamgauge.core.segments import Bundle, Ending, Segment
+from streamgauge.taps.messages import Arrived, Asked, Ended, Message, Opened, Sent
+from streamgauge.taps.recorder import Recorder
+from streamgauge.taps.replay import replay
+from streamgauge.taps.request import CaptureSettings
+from tests.vectors.load import Vector, blocks
+
+Framing = Literal["length", "chunked", "close"]
+Capture = Literal["masked", "full"]
+INSTANCE = bytes(range(16))
+# Far from zero: stamps count from the request's first byte, not from the clock's own zero (ns).
+T0 = 7_000_000_000
+# Reads between two looks for segments: small and odd, so that segments are cut anywhere.
+READS_A_SEGMENT = 7
+
+
+class Live(msgspec.Struct, frozen=True):
+    """How a vector is sent. `behind`: bytes on the connection behind the body's end."""
+
+    capture: Capture = "full"
+    framing: Framing = "length"
+    coding: str | None = None
+    behind: bytes = b""
+
+
+def encoded(body: bytes, coding: str | None) -> bytes:
+    """The body in a content coding; gzip and deflate with a flush behind each event, as servers do that stream."""
+    match coding:
+        case None:
+            return body
+        case "gzip" | "deflate":
+            squeeze = zlib.compressobj(wbits=31 if coding == "gzip" else 15)
+            flushed = [squeeze.compress(block) + squeeze.flush(zlib.Z_SYNC_FLUSH) for block in blocks(body)]
+            return b"".join(flushed) + squeeze.flush()
+        case "gzip-members":
+            return b"".join(gzip.compress(block, mtime=0) for block in blocks(body))
+        case "br":
+            return bytes(brotli.compress(body))
+        case "zstd":
+            return zstandard.ZstdCompressor().compress(body)
+    raise ValueError(coding)
+
+
+def response_head(vector: Vector, how: Live, body: bytes) -> bytes:
+    """The response's raw head; a response that does not end well says that it is longer than it is."""
+    lines = [f"HTTP/1.1 {vector.status} Some Reason", f"Content-Type: {vector.content_type}"]
+    if how.coding:
+        lines.append(f"Content-Encoding: {how.coding.removesuffix('-members')}")
+    if how.framing == "length":
+        lines.append(f"Content-Length: {len(body) + (0 if vector.ending == 'complete' else 1000)}")
+    if how.framing == "chunked":
+        lines.append("Transfer-Encoding: chunked")
+    return "\r\n".join([*lines, "", ""]).encode()
+
+
+def framed(vector: Vector, how: Live, body: bytes) -> bytes:
+    """The body under its transfer framing, in chunks that know nothing of events."""
+    if how.framing != "chunked":
+        return body + how.behind
+    sizes = random.Random(vector.name)
+    out, at = [], 0
+    while at < len(body):
+        size = sizes.randint(1, 300)
+        part = body[at : at + size]
+        out.append(b"%x\r\n%s\r\n" % (len(part), part))
+        at += size
+    return b"".join(out) + (b"0\r\n\r\n" + how.behind if vector.ending == "complete" else b"")
+
+
+def wire(vector: Vector, how: Live, body: bytes | None = None) -> bytes:
+    """All bytes of the response as its connection carries them."""
+    content = encoded(vector.body if body is None else body, how.coding)
+    return response_head(vector, how, content) + framed(vector, how, content)
+
+
+def in_pieces(data: bytes, seed: str) -> list[bytes]:
+    """The same bytes in pieces of 1 to 40, the same ones each time."""
+    sizes, out, at = random.Random(seed), [], 0
+    while at < len(data):
+        size = sizes.choice((1, 2, 3, 7, 40))
+        out.append(data[at : at + size])
+        at += size
+    return out
+
+
+def byte_by_byte(data: bytes) -> list[bytes]:
+    """The same bytes, one a piece."""
+    return [data[at : at + 1] for at in range(len(data))]
+
+
+def messages(vector: Vector, reads: Iterable[tuple[int | None, bytes]], end_ns: int | None = None) -> Iterator[Message]:
+    """What a tap would tell. `reads`: stamps since the request began (ns), and bytes."""
+    base = None if end_ns is None else T0
+    yield Opened(1, base, None, "test", vector.method, vector.target, vector.headers, dialect=None)
+    asked = b"" if vector.request is None else json.dumps(vector.request).encode()
+    if asked:
+        yield Asked(1, asked)
+    yield Sent(1, base, None, len(asked), True)
+    for stamp, data in reads:
+        yield Arrived(1, None if stamp is None else T0 + stamp, data)
+    ended = None if end_ns is None else T0 + end_ns
+    ending = Ending(vector.ending)
+    yield Ended(1, ended, ending, client_gone_ns=ended if ending is Ending.CLIENT else None)
+
+
+def settings(capture: Capture) -> CaptureSettings:
+    """How the recorder captures; the installation key is a fixed one."""
+    return CaptureSettings(capture=capture, tap_version="1", key=bytes(32))
+
+
+def segments_of(capture: Capture, told: Iterable[Message]) -> Iterator[Segment]:
+    """What the recorder makes of the messages, cut into segments now and then."""
+    recording = Recorder(settings(capture))
+    for count, message in enumerate(told):
+        recording.handle(message)
+        if count % READS_A_SEGMENT == 0:
+            yield from recording.segments(None)
+    yield from recording.segments(None)
+    # The recorder fails open: a fault inside it shows here alone.
+    assert recording.dropped.total() == 0
+    assert recording.incidents.total() == 0
+
+
+def record_of(segments: Iterable[Segment]) -> Record:
+    """The one record of the one stream, through an assembler."""
+    assembler = Assembler()
+    found: list[Record] = []
+    for number, segment in enumerate(segments):
+        bundle = Bundle(instance=INSTANCE, slot=0, number=number, tap_ns=number, segments=[segment])
+        found += assembler.apply(number, number, bundle)
+    (record,) = found
+    return record
+
+
+def live(vector: Vector, how: Live, pieces: Iterable[bytes]) -> dict[str, Any]:
+    """The record of a stream that came in these pieces, without stamps, as a reader of its JSON sees it."""
+    return as_json(record_of(segments_of(how.capture, messages(vector, ((None, piece) for piece in pieces)))))
+
+
+def stamped(vector: Vector, how: Live, reads: list[tuple[int, bytes]], end_ns: int) -> dict[str, Any]:
+    """The record of a stream whose reads came at these times (ns since the request began)."""
+    return as_json(record_of(segments_of(how.capture, messages(vector, reads, end_ns))))
+
+
+def replayed(vector: Vector, chunks: Iterable[bytes]) -> dict[str, Any]:
+    """The record of the plain file, read in these pieces."""
+    named = vector.dialect if vector.name_dialect else None
+    return as_json(record_of(replay(chunks, settings("full"), dialect=named)))
+
+
+def as_json(record: Record) -> dict[str, Any]:
+    """A record as its JSON says it."""
+    value: dict[str, Any] = json.loads(encode_record(record))
+    return value

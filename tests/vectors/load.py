@@ -1,0 +1,92 @@
+"""The vectors as data: what lies in tests/vectors, read and checked. README.md beside this file has the format."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+ROOT = Path(__file__).parent
+
+# Stands in an expected record for "not null": something that no document fixes to the letter.
+PRESENT = "<present>"
+
+TARGETS = {
+    "openai-chat": "/v1/chat/completions",
+    "openai-completions": "/v1/completions",
+    "openai-responses": "/v1/responses",
+    "anthropic-messages": "/v1/messages",
+}
+
+BOM = b"\xef\xbb\xbf"
+
+
+class Vector(msgspec.Struct, frozen=True):
+    """One stream and what its record must say; `body` are the bytes of NAME.sse, the rest is NAME.json."""
+
+    about: str
+    record: dict[str, Any]
+    token_events_at: list[int]
+    dialect: str = ""
+    name: str = ""
+    body: bytes = b""
+    method: str = "POST"
+    target: str = ""
+    headers: list[tuple[str, str]] = []
+    request: dict[str, Any] | None = None
+    status: int = 200
+    content_type: str = "text/event-stream"
+    ending: str = "complete"
+    live_only: bool = False
+    name_dialect: bool = False
+    no_timing: bool = False
+
+    @property
+    def is_stream(self) -> bool:
+        return self.content_type == "text/event-stream"
+
+
+def vectors() -> list[Vector]:
+    """Every vector, ordered by dialect and name. Raises msgspec.ValidationError for a file that does not fit the format."""
+    return [_read(path) for path in sorted(ROOT.glob("*/*.json"))]
+
+
+def _read(path: Path) -> Vector:
+    given = json.loads(path.read_text(encoding="utf-8"))
+    dialect = path.parent.name
+    facts = {"target": TARGETS[dialect], **given}
+    facts |= {"dialect": dialect, "name": path.stem, "body": b""}
+    vector = msgspec.convert(facts, Vector, strict=True)
+    return msgspec.structs.replace(vector, body=path.with_suffix(".sse").read_bytes())
+
+
+def with_line_ends(body: bytes, end: bytes) -> bytes:
+    """The same body with every line end replaced by `end`."""
+    return body.replace(b"\r\n", b"\n").replace(b"\n", end)
+
+
+def blocks(body: bytes) -> list[bytes]:
+    """The body cut behind each blank line: the pieces that a server would write."""
+    return re.findall(rb"(?s).*?(?:\n\n|\r\n\r\n)|.+\Z", body)
+
+
+def is_dispatched(block: bytes) -> bool:
+    """Whether a block has a data line, and so makes an event."""
+    return any(re.match(rb"data(:|\Z)", line) for line in block.removeprefix(BOM).splitlines())
+
+
+def differences(want: object, got: object, at: str = "record") -> Iterator[str]:
+    """Where a record differs from the expected part: dicts in their named fields, lists in length and each element."""
+    if want == PRESENT:
+        if got is None:
+            yield f"{at}: null, but something must be there"
+    elif isinstance(want, dict) and isinstance(got, dict):
+        for key, value in want.items():
+            yield from differences(value, got.get(key, "<no such name>"), f"{at}.{key}")
+    elif isinstance(want, list) and isinstance(got, list) and len(want) == len(got):
+        for place, (one, other) in enumerate(zip(want, got, strict=True)):
+            yield from differences(one, other, f"{at}[{place}]")
+    elif type(want) is not type(got) or want != got:
+        yield f"{at}: expected {want!r}, the record says {got!r}"
