@@ -1,5 +1,5 @@
 # What a newcomer needs. Everything installs into .venv in this checkout.
-.PHONY: help demo test check format lock schema clean
+.PHONY: help demo test check format lock generated clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -25,9 +25,9 @@ format: $(INSTALLED)  ## put the code into form
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-schema: $(INSTALLED)  ## write the record's JSON Schema and the metrics' document again
+generated: $(INSTALLED)  ## write again what is generated: the record's JSON Schema, METRICS.md, the dashboard
 	$(BIN)/python -m streamgauge.records > schemas/record.v1.json
-	$(BIN)/python -m streamgauge.metrics.document > dashboards/METRICS.md
+	$(BIN)/python -m streamgauge.metrics.document
 
 lock:  ## resolve the dependencies again (needs uv)
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header \

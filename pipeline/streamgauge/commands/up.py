@@ -79,9 +79,8 @@ class Delivery:
             raise DeliveryFailed(str(error)) from error
         for result in ("new", "same", "different"):
             self._metrics.add(table.LEDGER_ROWS.name, getattr(inserted, result), result=result)
-        if inserted.new == len(records):
-            for record in records:
-                self._metrics.observe(record)
+        for place in inserted.new_places:
+            self._metrics.observe(records[place])
 
 
 def _limits(settings: Settings) -> Limits:

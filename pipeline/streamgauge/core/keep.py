@@ -73,7 +73,9 @@ def _scalar(kind: Kind, value: object) -> object:
         return []
     if isinstance(value, str):
         return _text(kind, value)
-    return value if kind is not Kind.TEXT and _is_finite(value) else MASKED
+    if kind is Kind.TEXT:
+        return 0  # no text, and no more of one when it is masked
+    return value if _is_finite(value) else MASKED
 
 
 def _text(kind: Kind, value: str) -> str:

@@ -7,7 +7,7 @@ import msgspec
 from streamgauge.core.dialects.contract import Dialect, ErrorFacts
 from streamgauge.core.json_check import JsonState, feed
 from streamgauge.core.keep import argument_chars
-from streamgauge.core.labels import finite_number, label_code, label_id, whole_number
+from streamgauge.core.labels import finite_number, label_code, label_id
 from streamgauge.core.outcome import FINISH_REASONS
 from streamgauge.core.state import ChoiceState, StreamState, ToolState
 from streamgauge.core.usage import take
@@ -132,25 +132,17 @@ class Reading:
         take(state.usage, self._dialect.usage, given, final=final, placeholder=placeholder)
 
     def error(self, facts: ErrorFacts) -> None:
-        """The first error stands; a later one fills in what the first did not say, unless it only repeats a reason."""
-        known = self._state.error
-        if known is None:
-            self._state.error = facts
-        elif facts.code is not None or facts.status is not None:
-            self._state.error = ErrorFacts(
-                known.type or facts.type,
-                known.code or facts.code,
-                known.status or facts.status,
-                known.request_id or facts.request_id,
-            )
+        """The first error stands; a later one, or a finish reason that is one, fills in what the first did not say."""
+        known = self._state.error or ErrorFacts()
+        self._state.error = ErrorFacts(
+            known.type or facts.type,
+            known.code or facts.code,
+            known.status or facts.status,
+            known.request_id or facts.request_id,
+        )
 
     def terminal(self) -> None:
         self._state.terminal = True
-
-    def sequence(self, number: object) -> None:
-        valid = whole_number(number)
-        if valid is not None:
-            self._state.identity.last_sequence_number = valid
 
     def provider_timing(
         self, *, queue_s: object = None, routing_s: object = None, first_token_s: object = None, total_s: object = None
@@ -182,6 +174,7 @@ class Reading:
             if choice.index == index:
                 return choice
         if len(choices) >= MAX_CHOICES:
+            self._state.loss.state_limit = True
             return None
         choices.append(ChoiceState(index))
         return choices[-1]
@@ -196,6 +189,7 @@ class Reading:
             if tool.key == key and (digest is None or tool.call_digest in (None, digest)):
                 return tool
         if len(choice.tools) >= MAX_TOOLS:
+            self._state.loss.state_limit = True
             return None
         check = None if self._masked or not json else JsonState()
         choice.tools.append(ToolState(key, call_digest=digest, check=check))

@@ -107,8 +107,15 @@ class Stream:
         if state.terminal:
             state.counts.after_terminal_events += 1
         self._error(name, value)
-        if isinstance(value, dict) and not state.terminal:
-            self._tell(name, value, stamp)
+        if isinstance(value, dict):
+            self._number(value)
+            if not state.terminal:
+                self._tell(name, value, stamp)
+
+    def _number(self, value: dict[str, object]) -> None:
+        number = whole_number(value.get("sequence_number"))
+        if number is not None:
+            self.state.identity.last_sequence_number = number
 
     def _tell(self, name: str, value: dict[str, object], stamp: int | None) -> None:
         state = self.state
@@ -161,6 +168,8 @@ class Stream:
             self.state.terminal = True
         elif dialect.finish_is_terminal:
             self.state.terminal = True
+            # Nothing can follow: where no finish reason came at all, the usage that was told is the last word.
+            self.state.usage.final = self.state.usage.seen
 
     def _error(self, name: str, value: object) -> None:
         facts = error_in(name, None if value is UNPARSED else value)

@@ -212,8 +212,12 @@ def _inter_token(state: StreamState) -> float | None:
 
 def _provider_timing(state: StreamState) -> made.ProviderTiming | None:
     known = state.identity
-    claims = (known.queue_s, known.routing_s, known.first_token_s, known.total_s)
+    claims = [_rounded(one) for one in (known.queue_s, known.routing_s, known.first_token_s, known.total_s)]
     return made.ProviderTiming(*claims) if any(claim is not None for claim in claims) else None
+
+
+def _rounded(claimed_s: float | None) -> float | None:
+    return None if claimed_s is None else round(claimed_s, 6)
 
 
 def _counts(state: StreamState) -> made.Counts:

@@ -142,7 +142,7 @@ def _see(item: object, scenario: Scenario, seen: Seen, watch: Watcher | None) ->
 
 
 def _fail(seen: Seen, error: Exception) -> None:
-    seen.error = (type(error).__name__, str(error))
+    seen.error, seen.error_body = (type(error).__name__, str(error)), getattr(error, "body", None)
     response = getattr(error, "response", None)
     if response is not None and seen.request_id is None:
         seen.request_id = response.headers.get("x-request-id")

@@ -13,7 +13,7 @@ from streamgauge.demo.scenario import ClientEnd, Endpoint
 class Seen:
     """One request as its client saw it. `items`: events, or 1 for a whole answer; `first_s`: when the first came (seconds).
 
-    `error` is the class name and the text of what the client raised.
+    `error` is the class name and the text of what the client raised, `error_body` the provider's words in it.
     """
 
     model: str
@@ -25,6 +25,7 @@ class Seen:
     arguments: str = ""
     finish_raw: list[str] = field(default_factory=list)
     error: tuple[str, str] | None = None
+    error_body: object = None
     first_s: float | None = None
     total_s: float = 0.0
 

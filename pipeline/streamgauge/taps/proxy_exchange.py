@@ -281,8 +281,8 @@ class Exchange:
         return self._reused and safe and not self._any_byte
 
     def _refuses(self, fault: ResponseFault, at_ns: int) -> bool:
-        """What no longer can be followed is passed on as it is; unless nothing was, or it is no answer at all."""
-        if not self._any_byte:
+        """What no longer can be followed is passed on as it is; unless it is no answer, and nothing of it was."""
+        if not self._any_byte and fault is not ResponseFault.BAD_CHUNKS:
             self._give_up(answers.invalid(self._name, fault.value), Ending.RESET, at_ns)
             return True
         if fault is ResponseFault.UPGRADED:

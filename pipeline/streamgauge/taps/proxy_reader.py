@@ -65,8 +65,9 @@ class RequestReader:
         return b""
 
     def _refuse(self, status: int, code: str, message: str) -> None:
-        self._refused, self.in_head = True, False
-        self.events.append(RefusedError(status, code, message))
+        if not self._refused:
+            self._refused, self.in_head = True, False
+            self.events.append(RefusedError(status, code, message))
 
     def _without_upgrade(self) -> bytes:
         """llhttp stops behind the head of a request that would upgrade, without its body. The relay does not upgrade:
@@ -107,7 +108,9 @@ class RequestReader:
         request = Request(
             method, self._target, int(version[2]), self._headers, parser.should_keep_alive(), self.began_ns
         )
-        if parser.should_upgrade() and method != b"CONNECT":
+        if method == b"CONNECT":
+            self._refuse(400, "method_refused", "This method is not relayed.")
+        elif parser.should_upgrade():
             self._upgrade = request
         elif sum(len(name) + len(value) + 4 for name, value in self._headers) + len(self._target) > MAX_REQUEST_HEAD:
             self._refuse(431, "headers_too_large", f"A request's head may have {MAX_REQUEST_HEAD} bytes.")

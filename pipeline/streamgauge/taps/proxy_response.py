@@ -33,7 +33,8 @@ class ResponseFault(StrEnum):
     NOT_HTTP = "not_http"
     TOO_LARGE = "too_large"
     UPGRADED = "upgraded"  # 101: nobody asked for it
-    BAD_FRAMING = "bad_framing"
+    BAD_HEAD = "bad_head"
+    BAD_CHUNKS = "bad_chunks"
 
 
 class _At(Enum):
@@ -140,7 +141,7 @@ class ResponseFraming:
             while fed < min(3, len(data)) and not self.complete:
                 fed += self._parse(data[fed : fed + 1])
         while fed < len(data) and not self.complete:
-            end = data.find(b"\r\n\r\n", fed) + 4
+            end = data.find(b"\r\n\r\n", max(0, fed - 3)) + 4
             fed += self._parse(data[fed : end if end > 3 else len(data)] if fed or end > 3 else data)
         return fed
 
@@ -149,7 +150,7 @@ class ResponseFraming:
             try:
                 self._parser.feed_data(data)
             except httptools.HttpParserError:
-                self._fail(ResponseFault.BAD_FRAMING)
+                self._fail(ResponseFault.BAD_CHUNKS)
         if self._chunks_end.seen:
             self._done()
         return len(data)
@@ -220,6 +221,9 @@ class ResponseFraming:
         if transfers[-1] != b"chunked":
             self.persistent, self._at = False, _At.UNTIL_EOF
             return
+        if b"chunked" in transfers[:-1]:
+            self._fail(ResponseFault.BAD_HEAD)
+            return
         self._at = _At.CHUNKED
         self._parser = httptools.HttpResponseParser(self._chunks_end)
         self._parser.set_dangerous_leniencies(lenient_spaces_after_chunk_size=True)  # some servers pad the size
@@ -227,7 +231,7 @@ class ResponseFraming:
 
     def _length(self, lengths: list[bytes]) -> None:
         if len(set(lengths)) > 1 or not _LENGTH.fullmatch(lengths[0]):
-            self._fail(ResponseFault.BAD_FRAMING)
+            self._fail(ResponseFault.BAD_HEAD)
             return
         self._at, self._left = _At.LENGTH, int(lengths[0])
         if not self._left:

@@ -100,6 +100,7 @@ KEEP: dict[str, Spec] = {
     "x_groq": {"id": Kind.ID, "usage": KEEP_USAGE},
     "sansa": {"routed": Kind.FLAG, "routed_model": Kind.ID, "routing_latency_ms": Kind.NUMBER},
     "time_info": {"queue_time": Kind.NUMBER, "total_time": Kind.NUMBER},
+    "sla_metrics": {"ttft_ms": Kind.NUMBER},
     "latency_checkpoint": dict.fromkeys(_LATENCIES, Kind.NUMBER),
 }
 
@@ -251,6 +252,9 @@ def _read_call(index: int, key: int, function: object, call_id: object, sink: Si
 def _read_provider(data: Data, usage: object, sink: Sink) -> None:
     """What the provider says of its own routing and timing."""
     sansa, info, azure = data.get("sansa"), data.get("time_info"), data.get("latency_checkpoint")
+    router = data.get("sla_metrics")
+    if isinstance(router, dict):
+        sink.provider_timing(first_token_s=_from_ms(router.get("ttft_ms")))
     if isinstance(sansa, dict):
         sink.identify(routed_model=sansa.get("routed_model"))
         sink.provider_timing(routing_s=_from_ms(sansa.get("routing_latency_ms")))

@@ -140,7 +140,6 @@ class OpenAIResponses:
 
     def read(self, event: str, data: Data, sink: Sink) -> None:
         kind = data.get("type")
-        sink.sequence(data.get("sequence_number"))
         response = data.get("response")
         if isinstance(response, dict):
             _read_response(response, sink)

@@ -1,0 +1,121 @@
+"""The whole demo with the real `up` as a process of its own, and its ledger."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from streamgauge.demo.run import StartUp, run_demo
+from streamgauge.demo.scenario import Scenario
+from streamgauge.demo.scenarios import BY_MODEL, SCENARIOS, UPSTREAMS
+from streamgauge.demo.verdict import Json
+from streamgauge.ledger import open_ledger
+from tests.demo.running import QUICK, tap
+
+# Longer than any quick scenario pauses (seconds).
+IDLE_TIMEOUT_S = 5.0
+
+A_FEW = [BY_MODEL[model] for model in ("nanogpt/chat-tools", "nimbus/messages-error", "sansa/no-credits", "local/chat-abort")]
+
+
+class LedgerTap:
+    """A tap's address, and the records of its ledger that were not read yet."""
+
+    def __init__(self, url: str, ledger: Path) -> None:
+        self.url = url
+        self._ledger = ledger
+        self._read: set[str] = set()
+
+    async def records(self) -> list[Json]:
+        if not self._ledger.exists():
+            return []
+        with open_ledger(f"sqlite:///{self._ledger}", create=False) as ledger:
+            records = [json.loads(line) for line in ledger.query(None)]
+        new = [record for record in records if record["stream_id"] not in self._read]
+        self._read.update(record["stream_id"] for record in new)
+        return new
+
+
+def up(directory: Path) -> StartUp:
+    @asynccontextmanager
+    async def start(upstreams: Mapping[str, str]) -> AsyncIterator[LedgerTap]:
+        data_dir = directory / "data"
+        with tap(dict(upstreams), data_dir, IDLE_TIMEOUT_S) as url:
+            yield LedgerTap(url, data_dir / "ledger.sqlite")
+
+    return start
+
+
+def run(directory: Path, scenarios: list[Scenario]) -> tuple[int, str]:
+    out = StringIO()
+    console = Console(file=out, width=160)
+    code = asyncio.run(run_demo(up(directory), scenarios=scenarios, time_scale=QUICK, console=console))
+    return code, out.getvalue()
+
+
+def test_every_scenario_ends_as_expected(tmp_path: Path) -> None:
+    code, said = run(tmp_path, list(SCENARIOS))
+    count = len(SCENARIOS)
+    assert f"{count} requests, {count} records; {count} of {count} scenarios as expected." in said
+    assert code == 0
+    assert "✗" not in said
+    assert f"the tap on http://127.0.0.1:{said.split('the tap on http://127.0.0.1:')[1].split(':')[0]}" in said
+    for upstream in UPSTREAMS:
+        assert upstream in said
+    assert "Time to first token, as recorded, against the simulator's own clock: +" in said
+
+
+def test_what_is_not_as_expected_fails_the_demo_and_is_told(tmp_path: Path) -> None:
+    wrong = replace(A_FEW[0], expected=replace(A_FEW[0].expected, finish="stop"))
+    code, said = run(tmp_path, [wrong, *A_FEW[1:]])
+    assert code == 1
+    assert "nanogpt/chat-tools: finish_reason: 'tool_calls' instead of 'stop'" in said
+    assert said.count("✗") == 1
+    assert "3 of 4 scenarios as expected." in said
+
+
+def test_serving_goes_on_until_it_is_stopped(tmp_path: Path) -> None:
+    out = StringIO()
+
+    async def serve() -> int:
+        stop = asyncio.Event()
+        demo = asyncio.create_task(
+            run_demo(
+                up(tmp_path),
+                serve=True,
+                stop=stop,
+                scenarios=A_FEW,
+                time_scale=QUICK,
+                console=Console(file=out, width=160),
+            )
+        )
+        while out.getvalue().count("sansa/no-credits") < 2:  # a second round has begun
+            assert not demo.done()
+            await asyncio.sleep(0.2)
+        stop.set()
+        return await demo
+
+    assert asyncio.run(serve()) == 0
+    assert "as expected." in out.getvalue()
+
+
+def test_a_tap_whose_records_cannot_be_read_ends_the_demo(tmp_path: Path) -> None:
+    class Broken(LedgerTap):
+        async def records(self) -> list[Json]:
+            raise OSError("the ledger is gone")
+
+    @asynccontextmanager
+    async def start(upstreams: Mapping[str, str]) -> AsyncIterator[LedgerTap]:
+        with tap(dict(upstreams), tmp_path / "data", IDLE_TIMEOUT_S) as url:
+            yield Broken(url, tmp_path / "none")
+
+    with pytest.raises(OSError, match="the ledger is gone"):
+        asyncio.run(run_demo(start, scenarios=A_FEW, time_scale=QUICK, console=Console(file=StringIO())))
+
+

@@ -1,0 +1,130 @@
+"""The official clients, sync and async, against the simulator directly and through the real tap: they see the same.
+
+The simulator is right by itself first: what the clients make of its bytes is what each scenario says.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import pytest
+
+from streamgauge.demo.driver import Clients, drive
+from streamgauge.demo.scenario import Scenario
+from streamgauge.demo.scenarios import SCENARIOS, UPSTREAMS
+from streamgauge.demo.tally import Seen
+from streamgauge.demo.verdict import client_differences
+from tests.demo.raw import exchange
+from tests.demo.running import simulator
+from tests.demo.running import tap as running_tap
+
+BOTH_WAYS = [scenario for scenario in SCENARIOS if not scenario.tap_only]
+TAP_ONLY = [scenario for scenario in SCENARIOS if scenario.tap_only]
+
+# Streams at a time through the async clients.
+CONCURRENCY = 4
+
+# The tap's patience with a silent upstream: far longer than any quick scenario pauses (seconds).
+IDLE_TIMEOUT_S = 5.0
+
+Kind = Literal["sync", "async"]
+KINDS: tuple[Kind, ...] = ("sync", "async")
+
+
+@dataclass
+class Played:
+    """What one client saw of a scenario: its own summary, and each object as it came."""
+
+    seen: Seen
+    items: list[Any] = field(default_factory=list)
+
+
+Plays = dict[str, Played]
+
+
+@pytest.fixture(scope="module")
+def direct() -> Iterator[str]:
+    with simulator() as started:
+        yield started.url
+
+
+@pytest.fixture(scope="module")
+def tap(direct: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with running_tap(dict.fromkeys(UPSTREAMS, direct), tmp_path_factory.mktemp("up") / "data", IDLE_TIMEOUT_S) as url:
+        yield url
+
+
+async def played(clients: Clients, scenario: Scenario, root: str) -> Played:
+    items: list[Any] = []
+    seen = await drive(clients, scenario, root, lambda _, item: items.append(item.model_dump()))  # type: ignore[attr-defined]
+    return Played(seen, items)
+
+
+def play_all(kind: Kind, scenarios: list[Scenario], root: str) -> Plays:
+    """Each scenario once, by model: one after the other with the sync clients, some at a time with the async ones."""
+
+    async def run() -> Plays:
+        clients, places = Clients(sync=kind == "sync"), asyncio.Semaphore(CONCURRENCY)
+
+        async def one(scenario: Scenario) -> Played:
+            async with places:
+                return await played(clients, scenario, root)
+
+        plays = await asyncio.gather(*map(one, scenarios))
+        await clients.close()
+        return {play.seen.model: play for play in plays}
+
+    return asyncio.run(run())
+
+
+@pytest.fixture(scope="module")
+def directly(direct: str) -> dict[Kind, Plays]:
+    return {kind: play_all(kind, BOTH_WAYS, direct) for kind in KINDS}
+
+
+@pytest.fixture(scope="module")
+def through_the_tap(tap: str) -> dict[Kind, Plays]:
+    return {kind: play_all(kind, list(SCENARIOS), tap) for kind in KINDS}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("scenario", BOTH_WAYS, ids=lambda scenario: scenario.model)
+def test_the_simulator_makes_clients_see_what_the_scenario_says(
+    directly: dict[Kind, Plays], scenario: Scenario, kind: Kind
+) -> None:
+    assert client_differences(scenario, directly[kind][scenario.model].seen) == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.model)
+def test_clients_see_what_the_scenario_says_through_the_tap(
+    through_the_tap: dict[Kind, Plays], scenario: Scenario, kind: Kind
+) -> None:
+    assert client_differences(scenario, through_the_tap[kind][scenario.model].seen) == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("scenario", BOTH_WAYS, ids=lambda scenario: scenario.model)
+def test_the_tap_changes_no_object_and_no_exception(
+    directly: dict[Kind, Plays], through_the_tap: dict[Kind, Plays], scenario: Scenario, kind: Kind
+) -> None:
+    alone, tapped = directly[kind][scenario.model], through_the_tap[kind][scenario.model]
+    assert tapped.items == alone.items
+    assert tapped.seen.error == alone.seen.error
+    assert tapped.seen.error_body == alone.seen.error_body
+    assert (tapped.seen.request_id is None) == (alone.seen.request_id is None)
+
+
+@pytest.mark.parametrize("scenario", BOTH_WAYS, ids=lambda scenario: scenario.model)
+def test_the_tap_changes_no_byte(direct: str, tap: str, scenario: Scenario) -> None:
+    assert exchange(scenario, tap).comparable == exchange(scenario, direct).comparable
+
+
+def test_something_is_compared(directly: dict[Kind, Plays]) -> None:
+    """The comparison has objects, exceptions and bodies to compare."""
+    plays = [play for kind in KINDS for play in directly[kind].values()]
+    assert sum(len(play.items) for play in plays) > 1000
+    assert len({play.seen.error[0] for play in plays if play.seen.error}) >= 6
+    assert any(play.seen.error_body for play in plays)
+    assert TAP_ONLY
