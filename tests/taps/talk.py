@@ -5,6 +5,7 @@ import zlib
 from collections.abc import Sequence
 
 from streamgauge.core.segments import End, Ending, Head, Loss, Read, RequestFacts, Segment
+from streamgauge.core.sse import SseDecoder
 from streamgauge.taps.messages import Arrived, Ended, Message, Opened, Sent
 from streamgauge.taps.recorder import Recorder
 from streamgauge.taps.request import CaptureSettings
@@ -116,3 +117,11 @@ def recorded(messages: Sequence[Message], recorder: Recorder | None = None, *, e
     segments += recorder.segments()
     assert recorder.open_streams == 0
     return Recorded(segments)
+
+
+def events_in(content: bytes) -> list[bytes | None]:
+    return [event.data for event in SseDecoder().feed(content)]
+
+
+def streams_of(segments: list[Segment]) -> list[bytes]:
+    return list(dict.fromkeys(segment.stream for segment in segments))

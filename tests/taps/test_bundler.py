@@ -203,6 +203,7 @@ def test_whatever_comes_an_assembler_gets_each_stream_whole(steps: Steps, byte: 
                 del open_streams[which]
         bundler.add(segments, now)
         bundles += bundler.take(now)
+    assert bundler.open_streams == began - ended
     bundles += bundler.farewell(now)
 
     by_slot: dict[int, list[Bundle]] = defaultdict(list)

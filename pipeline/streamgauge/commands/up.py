@@ -38,8 +38,11 @@ async def _run(settings: Settings) -> int:
 
 
 @contextlib.asynccontextmanager
-async def running_up(settings: Settings) -> AsyncIterator[Tap]:
-    """All of `up`, for as long as the block lasts; then drained and stopped. Raises StreamgaugeError."""
+async def running_up(settings: Settings, watch: Callable[[list[Record]], None] | None = None) -> AsyncIterator[Tap]:
+    """All of `up`, for as long as the block lasts; then drained and stopped. Raises StreamgaugeError.
+
+    `watch` is shown each record that is new to the ledger, on another thread.
+    """
     metrics = Metrics((Part.TAP, Part.STREAM, Part.WORKER))
     settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     ledger = open_ledger(settings.ledger_url)
@@ -49,7 +52,7 @@ async def running_up(settings: Settings) -> AsyncIterator[Tap]:
     try:
         async with running_tap(settings, metrics, lambda: assembling is not None and assembling.is_alive()) as tap:
             state = _state(settings)
-            loop = LocalLoop(tap.spool, state, Delivery(ledger, metrics), metrics, _limits(settings), say)
+            loop = LocalLoop(tap.spool, state, Delivery(ledger, metrics, watch), metrics, _limits(settings), say)
             metrics.register(_open_streams(loop))
             assembling = threading.Thread(target=loop.run, args=(time.monotonic,), name="assembler")
             assembling.start()
@@ -68,9 +71,10 @@ async def running_up(settings: Settings) -> AsyncIterator[Tap]:
 class Delivery:
     """Stores records, then observes them. After a crash records may come again: those are not observed a second time."""
 
-    def __init__(self, ledger: Ledger, metrics: Metrics) -> None:
+    def __init__(self, ledger: Ledger, metrics: Metrics, watch: Callable[[list[Record]], None] | None = None) -> None:
         self._ledger = ledger
         self._metrics = metrics
+        self._watch = watch
 
     def __call__(self, records: list[Record]) -> None:
         try:
@@ -79,8 +83,11 @@ class Delivery:
             raise DeliveryFailed(str(error)) from error
         for result in ("new", "same", "different"):
             self._metrics.add(table.LEDGER_ROWS.name, getattr(inserted, result), result=result)
-        for place in inserted.new_places:
-            self._metrics.observe(records[place])
+        new = [records[place] for place in inserted.new_places]
+        for record in new:
+            self._metrics.observe(record)
+        if self._watch is not None:
+            self._watch(new)
 
 
 def _limits(settings: Settings) -> Limits:

@@ -168,8 +168,9 @@ class Stream:
             self.state.terminal = True
         elif dialect.finish_is_terminal:
             self.state.terminal = True
-            # Nothing can follow: where no finish reason came at all, the usage that was told is the last word.
-            self.state.usage.final = self.state.usage.seen
+            if not any(choice.finish_raw for choice in self.state.choices):
+                # Where no finish reason comes at all, the usage that was told is the last word.
+                self.state.usage.final = self.state.usage.seen
 
     def _error(self, name: str, value: object) -> None:
         facts = error_in(name, None if value is UNPARSED else value)

@@ -1,6 +1,6 @@
-"""What was seen of each scenario: records from the tap, and what the clients saw."""
+"""What was seen of each scenario, judged as it comes in. Bounded: a demo that serves for days keeps no more than one round's."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Mapping
 
 from streamgauge.demo.scenario import Scenario
@@ -8,49 +8,65 @@ from streamgauge.demo.tally import Seen
 from streamgauge.demo.truth import Told
 from streamgauge.demo.verdict import Json, client_differences, member, record_differences
 
+# Differences that are kept of one scenario: enough to see what is wrong (lines).
+MAX_LINES = 20
+
+# First tokens that are held against the simulator's clock, and models that nobody asked for: the latest ones.
+MAX_FIRST_TOKENS = 2_000
+MAX_UNKNOWN = 20
+
 
 class Results:
     """Records and clients' reports, by the model that they asked for."""
 
     def __init__(self, scenarios: Iterable[Scenario]) -> None:
         self.scenarios = tuple(scenarios)
-        self.records: defaultdict[str, list[Json]] = defaultdict(list)
-        self.seen: defaultdict[str, list[Seen]] = defaultdict(list)
+        self._by_model = {scenario.model: scenario for scenario in self.scenarios}
+        self.requests: Counter[str] = Counter()
+        self.records: Counter[str] = Counter()
+        self.endings: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self.unknown: deque[str] = deque(maxlen=MAX_UNKNOWN)
         self.interrupted: set[str] = set()  # models that were being played when the demo was stopped
+        self._lines: defaultdict[str, dict[str, None]] = defaultdict(dict)
+        self._first_tokens: deque[tuple[str, float]] = deque(maxlen=MAX_FIRST_TOKENS)
 
     def add_record(self, record: Json) -> None:
-        self.records[str(record.get("request_model"))].append(record)
+        model = str(record.get("request_model"))
+        scenario = self._by_model.get(model)
+        if scenario is None:
+            self.unknown.append(model)
+            return
+        self.records[model] += 1
+        self.endings[model][ending_of(record.get("outcome"), record.get("finish_reason"))] += 1
+        self._keep(model, record_differences(scenario, record))
+        first = member(record, "timing.first_token_s")
+        if isinstance(first, int | float):
+            self._first_tokens.append((str(record.get("provider_request_id")), first))
 
     def add_seen(self, seen: Seen) -> None:
-        self.seen[seen.model].append(seen)
+        self.requests[seen.model] += 1
+        self._keep(seen.model, client_differences(self._by_model[seen.model], seen))
+
+    def _keep(self, model: str, lines: list[str]) -> None:
+        known = self._lines[model]
+        known.update(dict.fromkeys(lines[: MAX_LINES - len(known)]))
 
     @property
     def missing(self) -> int:
         """Requests whose record has not come yet."""
-        return sum(max(0, len(seen) - len(self.records[model])) for model, seen in self.seen.items())
+        return sum(max(0, count - self.records[model]) for model, count in self.requests.items())
 
     def differences(self, scenario: Scenario) -> list[str]:
         """What is not as expected of a scenario, each line once; empty where all is, or where it was interrupted."""
         if scenario.model in self.interrupted:
             return []
-        records, seen = self.records[scenario.model], self.seen[scenario.model]
-        lines = [f"{len(records)} records of {len(seen)} requests"] if len(records) != len(seen) else []
-        if not seen:
-            lines.append("it was not played")
-        for one in seen:
-            lines += client_differences(scenario, one)
-        for record in records:
-            lines += record_differences(scenario, record)
-        return list(dict.fromkeys(lines))
-
-    def unknown(self) -> list[str]:
-        """Models of records that no scenario asked for."""
-        known = {scenario.model for scenario in self.scenarios}
-        return [model for model, records in self.records.items() if records and model not in known]
+        requests, records = self.requests[scenario.model], self.records[scenario.model]
+        counts = [f"{records} records of {requests} requests"] if records != requests else []
+        return [*counts, *([] if requests else ["it was not played"]), *self._lines[scenario.model]]
 
     @property
     def as_expected(self) -> bool:
-        return not self.unknown() and not any(self.differences(scenario) for scenario in self.scenarios)
+        return not self.unknown and not any(self.differences(scenario) for scenario in self.scenarios)
 
     def first_token_errors(self, told: Mapping[str, Told]) -> list[float]:
         """For each stream: time to the first token by the record, less that by the simulator's own clock (seconds), sorted.
@@ -58,9 +74,13 @@ class Results:
         `told` is by request id.
         """
         errors = []
-        for record in (record for records in self.records.values() for record in records):
-            truth = told.get(str(record.get("provider_request_id")))
-            said, true = member(record, "timing.first_token_s"), truth.first_token_s() if truth else None
-            if isinstance(said, int | float) and true is not None:
-                errors.append(said - true)
+        for request_id, first in self._first_tokens:
+            true = told[request_id].first_token_s() if request_id in told else None
+            if true is not None:
+                errors.append(first - true)
         return sorted(errors)
+
+
+def ending_of(outcome: object, finish: object) -> str:
+    """Outcome and finish reason in a few words."""
+    return f"{outcome}, {finish}" if finish else str(outcome)

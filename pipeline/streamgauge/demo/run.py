@@ -7,11 +7,11 @@ from typing import Protocol
 
 from rich.console import Console
 
+from streamgauge.demo.child import simulator_process
 from streamgauge.demo.driver import drive_all
 from streamgauge.demo.results import Results
 from streamgauge.demo.scenario import Finale, Scenario
 from streamgauge.demo.scenarios import SCENARIOS, UPSTREAMS
-from streamgauge.demo.simulator import Simulator
 from streamgauge.demo.verdict import Json
 from streamgauge.demo.view import View
 
@@ -61,16 +61,13 @@ async def run_demo(
 
     Gives the exit code: 0 if all was as expected, 1 if not; with `serve` 0.
     """
-    simulator, results = Simulator(time_scale=time_scale), Results(scenarios)
-    await simulator.start()
-    try:
+    results = Results(scenarios)
+    async with simulator_process(time_scale) as simulator:
         async with start_up(dict.fromkeys(UPSTREAMS, simulator.url)) as tap:
             with View(results, console) as view:
                 view.say(f"simulated providers on {simulator.url}, the tap on {tap.url}: {', '.join(UPSTREAMS)}")
                 await _play(tap, view, results, stop if serve else None)
-    finally:
-        await simulator.stop()
-    view.summary(simulator.told)
+        view.summary(await simulator.told())
     return 0 if serve or results.as_expected else 1
 
 

@@ -26,7 +26,7 @@ from streamgauge.demo.truth import Ended, Told, Wrote
 from streamgauge.demo.wire import Write, plan
 
 # Exchanges that are remembered: more than a demo makes, about 5 KiB each.
-MAX_TOLD = 10_000
+MAX_TOLD = 2_000
 
 # A silent server is given up after this long, if nobody gives up before (seconds).
 SILENCE_S = 120.0
@@ -199,8 +199,8 @@ class Connection:
         self._writer.transport.abort()
 
 
-async def serve(host: str, port: int, time_scale: float) -> None:
-    """Runs a simulator alone until SIGTERM or SIGINT; says on stdout where it listens."""
+async def serve(host: str, port: int, time_scale: float, *, until_stdin_ends: bool) -> None:
+    """Runs a simulator alone until SIGTERM, SIGINT or, if asked for, the end of stdin; says on stdout where it listens."""
     simulator = Simulator(time_scale=time_scale)
     await simulator.start(host, port)
     sys.stdout.write(f"{simulator.url}\n")
@@ -208,6 +208,8 @@ async def serve(host: str, port: int, time_scale: float) -> None:
     asked_to_stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, asked_to_stop.set)
+    if until_stdin_ends:
+        asyncio.get_running_loop().add_reader(sys.stdin, asked_to_stop.set)
     await asked_to_stop.wait()
     await simulator.stop()
 
@@ -216,10 +218,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Plays LLM providers: good streams and broken ones.")
     parser.add_argument("--listen", default="127.0.0.1:0", metavar="HOST:PORT", help="port 0: any free one")
     parser.add_argument("--time-scale", type=float, default=1.0, help="multiplies every delay")
+    parser.add_argument("--until-stdin-ends", action="store_true", help="stop when stdin does: for a parent process")
     arguments = parser.parse_args()
     host, _, port = arguments.listen.rpartition(":")
     with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(serve(host, int(port), arguments.time_scale))
+        asyncio.run(serve(host, int(port), arguments.time_scale, until_stdin_ends=arguments.until_stdin_ends))
 
 
 if __name__ == "__main__":

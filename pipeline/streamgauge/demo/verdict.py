@@ -1,6 +1,5 @@
 """A record, and what a client saw, against what the scenario says must be seen."""
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from streamgauge.demo.scenario import ClientEnd, Expected, Scenario
@@ -44,14 +43,6 @@ def member(record: Json, path: str) -> object:
     for name in path.split("."):
         value = value.get(name) if isinstance(value, Mapping) else None
     return value
-
-
-def outcomes(records: list[Json]) -> str:
-    """The outcomes of some records in a few words: `completed`, or `2 completed, 1 truncated`."""
-    counted = Counter(str(member(record, "outcome")) for record in records)
-    if not counted:
-        return "no record"
-    return ", ".join(outcome if len(records) == 1 else f"{count} {outcome}" for outcome, count in sorted(counted.items()))
 
 
 def _owed(scenario: Scenario) -> Iterator[tuple[str, object]]:

@@ -1,6 +1,7 @@
 """The terminal: streams as they arrive, then the summary. A live table on a terminal, a line a stream elsewhere."""
 
 import time
+from collections import Counter, deque
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Self
@@ -10,17 +11,20 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from streamgauge.demo.results import Results
+from streamgauge.demo.results import Results, ending_of
 from streamgauge.demo.scenario import Scenario
 from streamgauge.demo.tally import Seen
 from streamgauge.demo.truth import Told
-from streamgauge.demo.verdict import Json, member, outcomes
+from streamgauge.demo.verdict import Json, member
 
 # Where stdout is no terminal its width means nothing: wide enough for every line (columns).
 PLAIN_WIDTH = 160
 
 # Lines of a terminal that the live table leaves to its head, its frame and the prompt.
 RESERVED_LINES = 8
+
+# Records that a terminal might have room for.
+MAX_SHOWN = 200
 
 # The live table is drawn so often (a second): fast enough for the eye.
 FRAMES_PER_SECOND = 8
@@ -40,7 +44,7 @@ class View:
             self._console = Console(width=PLAIN_WIDTH)
         self._begun = time.monotonic()
         self.under_way: list[str] = []
-        self._done: list[Json] = []
+        self._done: deque[Json] = deque(maxlen=MAX_SHOWN)
         self._live: Live | None = None
 
     def __enter__(self) -> Self:
@@ -78,11 +82,10 @@ class View:
     def _table(self) -> Table:
         room = max(4, self._console.height - RESERVED_LINES)
         waiting = self.under_way[-room:]
-        self._done = self._done[-room:]  # what scrolled away is in the results
-        table = Table(title=f"{sum(map(len, self._results.records.values()))} streams, {len(self.under_way)} under way")
+        table = Table(title=f"{self._results.records.total()} streams, {len(self.under_way)} under way")
         for name in _COLUMNS:
             table.add_column(name, justify="right" if name in _RIGHT else "left", no_wrap=True)
-        for record in self._done[-(room - len(waiting)) :] if room > len(waiting) else []:
+        for record in list(self._done)[len(self._done) - min(len(self._done), room - len(waiting)) :]:
             outcome = str(record.get("outcome"))
             cells = _cells(record)
             table.add_row(*cells[:6], Text(outcome, _STYLES.get(outcome, "red")), *cells[7:])
@@ -105,8 +108,8 @@ class View:
             table.add_row(
                 *(("", "") if group == before else group),
                 f"{scenario.name}: {scenario.title}",
-                _expected(scenario),
-                _seen(self._results.records[scenario.model]),
+                ending_of(scenario.expected.outcome, scenario.expected.finish),
+                _seen(self._results.endings[scenario.model]),
                 Text(right, "green") if fine else Text(wrong, "bold red"),
             )
             before = group
@@ -118,10 +121,10 @@ class View:
         for scenario in results.scenarios:
             for line in results.differences(scenario):
                 self.say(f"{scenario.model}: {line}")
-        for model in results.unknown():
+        for model in results.unknown:
             self.say(f"{model}: a record that nobody asked for")
         fine = sum(not results.differences(scenario) for scenario in results.scenarios)
-        requests, records = sum(map(len, results.seen.values())), sum(map(len, results.records.values()))
+        requests, records = results.requests.total(), results.records.total()
         self.say(f"{requests} requests, {records} records; {fine} of {len(results.scenarios)} scenarios as expected.")
         errors = results.first_token_errors(told)
         if errors:
@@ -132,23 +135,17 @@ class View:
             )
 
 
-def _expected(scenario: Scenario) -> str:
-    return _verdict(scenario.expected.outcome, scenario.expected.finish)
-
-
-def _seen(records: list[Json]) -> str:
-    finish = member(records[-1], "finish_reason") if records else None
-    return _verdict(outcomes(records), finish if isinstance(finish, str) else None)
-
-
-def _verdict(outcome: str, finish: str | None) -> str:
-    return f"{outcome}, {finish}" if finish else outcome
+def _seen(endings: Counter[str]) -> str:
+    """One ending by its name; several, or one of several streams, with their counts."""
+    if not endings:
+        return "no record"
+    return "; ".join(name if endings.total() == 1 else f"{count} {name}" for name, count in sorted(endings.items()))
 
 
 def _line(record: Json) -> str:
     stream, dialect, model, first, middle, high, outcome, finish, usage = _cells(record)
     timing = f"TTFT {first:>8}  gaps p50 {middle:>7} p95 {high:>7}"
-    return f"{stream:27} {dialect:18} {model:26} {timing}  {_verdict(outcome, finish):24} {usage}".rstrip()
+    return f"{stream:27} {dialect:18} {model:26} {timing}  {ending_of(outcome, finish):24} {usage}".rstrip()
 
 
 def _cells(record: Json) -> tuple[str, ...]:

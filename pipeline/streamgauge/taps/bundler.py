@@ -69,6 +69,11 @@ class Bundler:
         """Every slot used so far: these owe a farewell."""
         return sorted(self._slots)
 
+    @property
+    def open_streams(self) -> int:
+        """Streams that have begun and not ended."""
+        return len(self._slot_of)
+
     def add(self, segments: Iterable[Segment], now_ns: int, since_ns: int | None = None) -> None:
         """Put segments into their slots' bundles. `since_ns`: when the first read in them may have come."""
         for segment in segments:

@@ -253,7 +253,7 @@ def _responses_failed() -> Scenario:
         finish="error",
         finish_raw="failed",
         response_model=GPT,
-        error=ErrorFacts(phase="in_stream", code="server_error"),
+        error=ErrorFacts(phase="in_stream", type="failed", code="server_error"),
     )
     title = "fails in the middle: response.failed"
     return streamed("nanogpt/responses-failed", Endpoint.RESPONSES, title, [*begun, last, DONE], failed)

@@ -54,7 +54,7 @@ def _scenarios() -> tuple[Scenario, ...]:
                 client=ClientEnd.ERROR,
                 finish="error",
                 finish_raw="error",
-                error=ErrorFacts(phase="in_stream", code="provider_error"),
+                error=ErrorFacts(phase="in_stream", type="error", code="provider_error"),
             ),
         ),
         streamed("sansa/auto-truncated", Endpoint.CHAT, "ends early, without finish or [DONE]", spoken[:20], broken),

@@ -1,0 +1,44 @@
+"""`streamgauge tap`: relay LLM traffic, and ship what it captured to Kafka."""
+
+import argparse
+import asyncio
+import logging
+import sys
+from collections.abc import Iterable
+
+from streamgauge.commands.tapping import announce, running_tap, say, stop_signal
+from streamgauge.config import Settings
+from streamgauge.errors import DONE, UsageFault
+from streamgauge.kafka import Shipper, ShipperSettings
+from streamgauge.metrics import table
+from streamgauge.metrics.declare import Part
+from streamgauge.metrics.prometheus import Metrics, Sample
+
+
+def run(settings: Settings, args: argparse.Namespace) -> int:
+    """Run until SIGTERM or Ctrl-C. A broker that is away is no reason to end, or not to start."""
+    if not settings.kafka:
+        raise UsageFault("--kafka HOST:PORT is missing: which broker? (without Kafka: streamgauge up)")
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="streamgauge: %(message)s")
+    return asyncio.run(_run(settings, settings.kafka))
+
+
+async def _run(settings: Settings, bootstrap: str) -> int:
+    stop = stop_signal()
+    metrics = Metrics((Part.TAP,))
+    async with running_tap(settings, metrics, lambda: True) as tap:
+        shipper = Shipper(tap.spool, ShipperSettings(bootstrap, settings.topic_prefix))
+        metrics.register(lambda: _connected(shipper))
+        shipping = asyncio.create_task(shipper.run())
+        announce("tap", tap, settings)
+        await asyncio.wait({asyncio.create_task(stop.wait()), shipping}, return_when=asyncio.FIRST_COMPLETED)
+        if not shipping.done():
+            say(f"tap: stopping; open streams have {settings.drain_timeout:g} s to end")
+            await tap.group.stop(settings.drain_timeout)
+            await shipper.stop(settings.drain_timeout)
+        await shipping
+    return DONE
+
+
+def _connected(shipper: Shipper) -> Iterable[Sample]:
+    yield Sample(table.BROKER_CONNECTED.name, int(shipper.connected), {})
