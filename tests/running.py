@@ -101,18 +101,20 @@ def start_tap(
     places = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--data-dir", str(data_dir)]
     flags = [flag for one in given for flag in ("--upstream", one)]
     with start(name, [*flags, *places, *options], data_dir, environment) as running:
-        wait_for(
-            lambda: "metrics at" in running.log or running.process.poll() is not None, f"{name} to say its addresses"
-        )
-        addresses = (
-            re.search(r": http://(\S+?)/?\S* -> ", running.log),
-            re.search(r"metrics at (\S+)/metrics", running.log),
-        )
-        assert addresses[0] and addresses[1], running.log
-        running.url = "http://" + addresses[0][1].split("/")[0]
-        running.admin = addresses[1][1]
-        wait_for(lambda: running.get("/health/ready")[0] == 200, f"{name} to be ready")
+        wait_until_ready(running)
+        address = re.search(r": http://([^/\s]+)\S* -> ", running.log)
+        assert address, running.log
+        running.url = f"http://{address[1]}"
         yield running
+
+
+def wait_until_ready(running: Running) -> None:
+    """Until a command that was started says where its admin port is, and that it is ready."""
+    wait_for(lambda: "metrics at" in running.log or running.process.poll() is not None, "address")
+    address = re.findall(r"metrics at (http://[^/\s]+)/metrics", running.log)
+    assert address, running.log
+    running.admin = address[-1]
+    wait_for(lambda: running.get("/health/ready")[0] == 200, "readiness")
 
 
 @contextlib.contextmanager

@@ -57,7 +57,12 @@ def request_bytes(scenario: Scenario, prefix: str) -> tuple[bytes, bytes]:
     assert isinstance(headers, dict)
     body = json.dumps({name: value for name, value in asked.items() if name not in _NOT_IN_BODY}).encode()
     lines = [f"POST {prefix}{scenario.endpoint} HTTP/1.1", "host: 127.0.0.1", "content-type: application/json"]
-    lines += ["accept-encoding: gzip", "connection: close", f"content-length: {len(body)}", "authorization: Bearer demo"]
+    lines += [
+        "accept-encoding: gzip",
+        "connection: close",
+        f"content-length: {len(body)}",
+        "authorization: Bearer demo",
+    ]
     lines += [f"{name}: {value}" for name, value in headers.items()]
     return "".join(f"{line}\r\n" for line in [*lines, ""]).encode(), body
 
@@ -68,7 +73,9 @@ def exchange(scenario: Scenario, root: str) -> Raw:
     parser = h11.Connection(h11.CLIENT)
     with socket.create_connection((address.hostname, address.port), timeout=PATIENCE_S) as sock:
         head, body = request_bytes(scenario, f"{address.path}/{scenario.upstream}")
-        parser.send(h11.Request(method="POST", target=scenario.endpoint, headers=[("host", "x"), ("content-length", "0")]))
+        parser.send(
+            h11.Request(method="POST", target=scenario.endpoint, headers=[("host", "x"), ("content-length", "0")])
+        )
         parser.send(h11.EndOfMessage())
         raw.request, raw.asked_ns = body, time.monotonic_ns()
         sock.sendall(head + body)

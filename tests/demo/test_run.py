@@ -21,7 +21,9 @@ from tests.demo.running import QUICK, tap
 # Longer than any quick scenario pauses (seconds).
 IDLE_TIMEOUT_S = 5.0
 
-A_FEW = [BY_MODEL[model] for model in ("nanogpt/chat-tools", "nimbus/messages-error", "sansa/no-credits", "local/chat-abort")]
+A_FEW = [
+    BY_MODEL[model] for model in ("nanogpt/chat-tools", "nimbus/messages-error", "sansa/no-credits", "local/chat-abort")
+]
 
 
 class LedgerTap:
@@ -117,5 +119,3 @@ def test_a_tap_whose_records_cannot_be_read_ends_the_demo(tmp_path: Path) -> Non
 
     with pytest.raises(OSError, match="the ledger is gone"):
         asyncio.run(run_demo(start, scenarios=A_FEW, time_scale=QUICK, console=Console(file=StringIO())))
-
-

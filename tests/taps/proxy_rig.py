@@ -5,6 +5,7 @@ import contextlib
 import re
 import socket
 import struct
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -20,6 +21,7 @@ from streamgauge.taps.proxy_relay import Relay, RelaySettings, serve
 PATIENCE_S = 20.0
 
 Handler = Callable[[socket.socket], None]
+Answer = TypeVar("Answer")
 Kind = TypeVar("Kind", bound=Message)
 
 
@@ -155,6 +157,15 @@ def chunked(*pieces: bytes) -> bytes:
     return b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces) + b"0\r\n\r\n"
 
 
+def make_certificate(folder: Path, name: str) -> tuple[Path, Path]:
+    """A self-signed certificate for a name or address ("IP:127.0.0.1"), and its key."""
+    key, certificate = folder / "key.pem", folder / "certificate.pem"
+    kind = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj", "/CN=test"]
+    places = ["-addext", f"subjectAltName={name}", "-keyout", str(key), "-out", str(certificate)]
+    subprocess.run(["openssl", "req", "-x509", *kind, *places], check=True, capture_output=True)
+    return certificate, key
+
+
 class RawRecorder:
     """A recorder's socket: takes batches and keeps their messages. `hold()` stops reading."""
 
@@ -272,9 +283,9 @@ class RunningRelay:
             self._thread.join(PATIENCE_S)
             assert not self._thread.is_alive()
 
-    def call(self, function: Callable[[], object]) -> object:
+    def call(self, function: Callable[[], Answer]) -> Answer:
         """Calls in the relay's loop."""
-        done: list[object] = []
+        done: list[Answer] = []
         happened = threading.Event()
 
         def run() -> None:
@@ -291,7 +302,11 @@ class RunningRelay:
         if receive_buffer is not None:
             one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         one.settimeout(PATIENCE_S)
-        one.connect(("127.0.0.1", self.port))
+        try:
+            one.connect(("127.0.0.1", self.port))
+        except OSError:
+            one.close()
+            raise
         return one
 
     def _run(self) -> None:

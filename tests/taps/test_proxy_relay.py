@@ -42,7 +42,7 @@ def test_running_exchanges_end_and_idle_ones_go(tmp_path: Path) -> None:
         drain = threading.Thread(target=relay.drain, args=(PATIENCE_S,))
         drain.start()
         assert receive_all(idle) == b""
-        with pytest.raises(OSError):  # nobody listens any more
+        with pytest.raises(ConnectionRefusedError):  # nobody listens any more
             relay.connect()
         go.set()
         assert receive_all(busy) == b"2\r\nhi\r\n0\r\n\r\n"  # and the second request is not begun

@@ -1,7 +1,7 @@
 """Connections to upstreams: made, kept, found dead, and not made."""
 
 import socket
-import subprocess
+import ssl
 import threading
 import time
 from pathlib import Path
@@ -16,6 +16,7 @@ from tests.taps.proxy_rig import (
     RunningRelay,
     answering,
     exchange_rig,
+    make_certificate,
     only,
     receive,
     receive_all,
@@ -144,9 +145,8 @@ def test_idle_connections_are_let_go(tmp_path: Path, monkeypatch: pytest.MonkeyP
     def handler(one: socket.socket) -> None:
         receive_request(one)
         one.sendall(OK)
-        with pytest.raises(ConnectionResetError):
-            raise ConnectionResetError if not one.recv(1) else AssertionError
-        ended.set()
+        if one.recv(1) == b"":
+            ended.set()
 
     with exchange_rig(tmp_path, handler) as (relay, _, _), relay.connect() as client:
         client.sendall(POST)
@@ -206,21 +206,7 @@ def test_a_handshake_that_does_not_end_is_a_504(tmp_path: Path) -> None:
         assert only(recorder.ended(), Ended).ending is Ending.TIMEOUT
 
 
-def make_certificate(folder: Path, name: str) -> tuple[Path, Path]:
-    """A self-signed certificate for a name or address, and its key."""
-    key, certificate = folder / "key.pem", folder / "certificate.pem"
-    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=test".split()
-    subprocess.run(
-        [*command, "-addext", f"subjectAltName={name}", "-keyout", str(key), "-out", str(certificate)],
-        check=True,
-        capture_output=True,
-    )
-    return certificate, key
-
-
 def test_an_unknown_authority_is_not_trusted(tmp_path: Path) -> None:
-    import ssl  # noqa: PLC0415 - beside its only use
-
     certificate, key = make_certificate(tmp_path, "IP:127.0.0.1")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)

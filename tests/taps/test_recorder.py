@@ -181,8 +181,8 @@ def test_a_stream_that_is_given_up_gives_back_what_it_held(monkeypatch: pytest.M
         with monkeypatch.context() as broken:
             broken.setattr(response.Response, "read", raising)
             recorder.handle(Arrived(stream, ZERO, b"x"))
-    for message in [opened(stream=3), Asked(3, long)]:
-        recorder.handle(message)
+    recorder.handle(opened(stream=3))
+    recorder.handle(Asked(3, long))
     with monkeypatch.context() as broken:
         broken.setattr(response.Response, "dropped", raising)
         recorder.handle(Dropped(3, 1))

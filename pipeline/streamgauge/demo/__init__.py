@@ -1,5 +1,7 @@
 """The demo: a provider simulator, driven through the real tap by the official clients, and a view of what the tap saw.
 
+Where everything lies:
+
     frames.py      one server-sent event as bytes, with what it carries
     formats/       the wire formats: chat, text completions, messages, responses
     texts.py       what the models say

@@ -22,6 +22,10 @@ API_KEY = "demo"
 # How long a client waits for any byte: longer than anything that a scenario or a tap makes it wait (seconds).
 CLIENT_TIMEOUT_S = 60.0
 
+# All traffic is local: no proxy of the environment is asked. Anthropic's client reads the environment even with
+# trust_env off; only mounts stand above it.
+DIRECT: dict[str, Any] = {"trust_env": False, "mounts": dict.fromkeys(("all://", "http://", "https://"))}
+
 # What the clients let through of the HTTP library below them, by its package.
 HTTP_LIBRARIES = ("httpx", "httpx2", "httpcore", "httpcore2")
 
@@ -29,22 +33,19 @@ Watcher = Callable[[Scenario, object], None]
 
 
 class Clients:
-    """One client for OpenAI's formats and one for Anthropic's, both sync or both async, with their connection pools.
-
-    The environment's proxies are not asked: all traffic is local.
-    """
+    """One client for OpenAI's formats and one for Anthropic's, both sync or both async, with their connection pools."""
 
     def __init__(self, *, sync: bool) -> None:
         usual: dict[str, Any] = {"api_key": API_KEY, "max_retries": 0, "timeout": CLIENT_TIMEOUT_S}
         self._openai: Any
         self._anthropic: Any
         if sync:
-            self._openai = openai.OpenAI(**usual, http_client=openai.DefaultHttpxClient(trust_env=False))
-            pool = anthropic.DefaultHttpxClient(trust_env=False)
+            self._openai = openai.OpenAI(**usual, http_client=openai.DefaultHttpxClient(**DIRECT))
+            pool = anthropic.DefaultHttpxClient(**DIRECT)
             self._anthropic = anthropic.Anthropic(**usual, http_client=pool)
         else:
-            self._openai = openai.AsyncOpenAI(**usual, http_client=openai.DefaultAsyncHttpxClient(trust_env=False))
-            async_pool = anthropic.DefaultAsyncHttpxClient(trust_env=False)
+            self._openai = openai.AsyncOpenAI(**usual, http_client=openai.DefaultAsyncHttpxClient(**DIRECT))
+            async_pool = anthropic.DefaultAsyncHttpxClient(**DIRECT)
             self._anthropic = anthropic.AsyncAnthropic(**usual, http_client=async_pool)
 
     def create(self, scenario: Scenario, root: str) -> Any:
@@ -54,7 +55,9 @@ class Clients:
         client = self._openai.with_options(base_url=f"{root}/{scenario.upstream}/v1")
         if scenario.endpoint is Endpoint.RESPONSES:
             return client.responses.create
-        return client.completions.create if scenario.endpoint is Endpoint.COMPLETIONS else client.chat.completions.create
+        return (
+            client.completions.create if scenario.endpoint is Endpoint.COMPLETIONS else client.chat.completions.create
+        )
 
     async def close(self) -> None:
         await _maybe_await(self._openai.close())
@@ -176,5 +179,3 @@ async def _each(stream: Any) -> AsyncIterator[object]:
 
 async def _maybe_await(value: Any) -> Any:
     return await value if inspect.isawaitable(value) else value
-
-

@@ -1,4 +1,4 @@
-"""What was seen of each scenario, judged as it comes in. Bounded: a demo that serves for days keeps no more than one round's."""
+"""What was seen of each scenario, judged as it comes in. Bounded, however long the demo serves."""
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Mapping

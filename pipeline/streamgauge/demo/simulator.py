@@ -100,7 +100,9 @@ class Simulator:
             return await self._say(connection, 200, msgspec.json.encode(sorted(self._scenarios)))
         scenario = self._scenarios.get(str(request.asked.get("model")))
         if scenario is None or request.method != "POST" or not request.path.endswith(scenario.endpoint):
-            body = b'{"error":{"message":"No such model on this path.","type":"not_found_error","code":"model_not_found"}}'
+            body = (
+                b'{"error":{"message":"No such model on this path.","type":"not_found_error","code":"model_not_found"}}'
+            )
             return await self._say(connection, 404, body)
         return await self._play(scenario, request, connection)
 

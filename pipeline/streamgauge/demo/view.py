@@ -61,7 +61,7 @@ class View:
 
     def say(self, line: str) -> None:
         """A line of its own, above the table."""
-        self._console.print(line, highlight=False)
+        self._console.print(Text(line))
 
     def started(self, scenario: Scenario) -> None:
         """A client has asked for it."""
@@ -77,7 +77,7 @@ class View:
         self._results.add_record(record)
         self._done.append(record)
         if self._live is None:
-            self._console.print(f"{time.monotonic() - self._begun:6.1f} s  {_line(record)}", highlight=False)
+            self.say(f"{time.monotonic() - self._begun:6.1f} s  {_line(record)}")
 
     def _table(self) -> Table:
         room = max(4, self._console.height - RESERVED_LINES)
@@ -87,7 +87,7 @@ class View:
             table.add_column(name, justify="right" if name in _RIGHT else "left", no_wrap=True)
         for record in list(self._done)[len(self._done) - min(len(self._done), room - len(waiting)) :]:
             outcome = str(record.get("outcome"))
-            cells = _cells(record)
+            cells = [Text(cell) for cell in _cells(record)]  # what providers call things is no markup
             table.add_row(*cells[:6], Text(outcome, _STYLES.get(outcome, "red")), *cells[7:])
         for model in waiting:
             table.add_row(model, *[""] * 5, Text("streaming", "dim"), "", "")

@@ -26,8 +26,9 @@ from streamgauge.core.segments import Bundle
 from streamgauge.deadletter import Stage, letter
 from streamgauge.metrics import table
 from streamgauge.topics import Topics
-from streamgauge.worker.faults import BugError, LogMadeAnewError, WorkerError
+from streamgauge.worker.faults import BugError, WorkerError
 from streamgauge.worker.outbox import Outbox
+from streamgauge.worker.place import Place
 from streamgauge.worker.seams import Consumer
 from streamgauge.worker.settings import WorkerMetrics
 from streamgauge.worker.store import key_of
@@ -83,7 +84,7 @@ class Partition:
         self._assembler = assembler
         self._outbox = outbox
         self._around = around
-        self._next_offset = next_offset
+        self._place = Place(around.consumer, number, next_offset, self.lost)
         self._acknowledged = next_offset
         self._queue: deque[Any] = deque()
         self._queued_bytes = 0
@@ -143,6 +144,7 @@ class Partition:
                 await asyncio.sleep(0)
             else:
                 await self._wait(self._around.checkpoint_s / 4)
+                await self._place.nudge()
             if self._is_due():
                 await self._checkpoint()
             await self._let_time_pass()
@@ -165,14 +167,13 @@ class Partition:
     # --- applying ---------------------------------------------------------------------------------------------------
 
     async def _take(self, message: Any) -> None:
-        if message.offset != self._next_offset:
-            await self._check_hole(message.offset)
+        if not await self._place.admits(message.offset):
+            return
         for record in await self._apply(message):
             await self._outbox.send(
                 Message(self._around.topics.records, encode_record(record), record.stream_id.encode())
             )
             self._records.append(record)
-        self._next_offset = message.offset + 1
         self._held += 1
         self._read_bytes += len(message.value or b"")
         self._message_at = asyncio.get_running_loop().time()
@@ -196,18 +197,6 @@ class Partition:
         self._around.metrics.add(table.DEAD_LETTERS.name, stage=stage.value, error_class=error_class)
         await asyncio.sleep(1 / _DEAD_LETTERS_PER_S)
 
-    async def _check_hole(self, offset: int) -> None:
-        """A message did not follow the last one: was the log made anew, was part of it deleted, or is it legal?"""
-        if offset < self._next_offset:
-            raise LogMadeAnewError(
-                f"{self._around.topics.segments}/{self._number} begins anew at offset {offset}, below {self._next_offset}"
-            )
-        begins = (await self._around.consumer.begins([self._number]))[self._number]
-        if begins > self._next_offset:
-            self.lost(min(begins, offset) - self._next_offset)
-        elif await self._around.consumer.was_skipped(self._number, self._next_offset, offset):
-            raise BugError(f"messages {self._next_offset} to {offset} of partition {self._number} did not reach us")
-
     def lost(self, messages: int) -> None:
         """The log's beginning was deleted before it was read: say how much, and let open streams say it too."""
         self._around.metrics.add(table.LOG_GAP_MESSAGES.name, messages)
@@ -229,7 +218,7 @@ class Partition:
         return {entry for entry, at in self._written_at.items() if at < before}
 
     async def _checkpoint(self) -> None:
-        done, records = self._next_offset, self._records
+        done, records = self._place.next_offset, self._records
         await self._outbox.confirmed()
         entries = self._stale() | set(self._assembler.changed())
         self._state_bytes = await self._write(sorted(entries - {PRODUCERS}))

@@ -120,9 +120,10 @@ class Worker:
         assignment = self._assignment = Assignment(self._settings, producer, self._metrics, self._fail)
         storing = Storing(self._settings, self._store, self._metrics, self._fail) if self._store else None
         app = create_app(self._settings, assignment.receive, storing.receive if storing else None, instance_id)
-        jobs = [assignment.connect(app, cast(StateTable, app.tables["state"])).run(), watch.run()]
+        state = cast(StateTable, app.tables["state"])
+        jobs = [assignment.connect(app, state).run(), watch.run()]
         if storing:
-            jobs += [storing.connect(app, producer).run(), storing.run()]
+            jobs += [storing.connect(app, state, producer).run(), storing.run()]
         tasks = [asyncio.ensure_future(job) for job in jobs]
         starting = asyncio.ensure_future(app.start())
         try:

@@ -6,6 +6,7 @@ its successor. So the topics are declared without acks, and a checkpoint commits
 """
 
 import asyncio
+import contextlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -31,6 +32,10 @@ class Consumer:
         self._app = app
         self._bootstrap = bootstrap
         self._topic = topic
+
+    @property
+    def topic(self) -> str:
+        return self._topic
 
     def _tp(self, partition: int) -> TP:
         return TP(self._topic, partition)
@@ -74,6 +79,14 @@ class Consumer:
         found = await self._app.consumer.highwaters(*map(self._tp, partitions))
         return {tp.partition: offset or 0 for tp, offset in found.items()}
 
+    async def seek(self, partition: int, offset: int) -> None:
+        """Go on reading at this offset. Faust's own `seek` calls aiokafka from the wrong thread."""
+        tp = self._tp(partition)
+        thread = self._inner._thread
+        if partition in self.assigned():
+            await thread.call_thread(_seek, thread._ensure_consumer(), tp, offset)
+            self._inner._read_offset[tp] = offset or None  # what is below it, Faust drops
+
     async def commit(self, offsets: Mapping[int, int]) -> bool:
         """Commit the next offset to be read of each partition. False if the group has moved on, or the broker is away.
 
@@ -97,10 +110,7 @@ class Consumer:
         return True
 
     async def was_skipped(self, partition: int, start: int, end: int) -> bool:
-        """Whether the log holds a message from `start` to below `end`: then it did not reach us, though it should have.
-
-        Offsets without a message are legal: a transaction's markers.
-        """
+        """Whether the log holds a message from `start` to below `end`. Offsets without one are legal."""
         place = TopicPartition(self._topic, partition)
         reader = AIOKafkaConsumer(bootstrap_servers=self._bootstrap, enable_auto_commit=False)
         await reader.start()
@@ -115,3 +125,8 @@ class Consumer:
     @property
     def _inner(self) -> Any:
         return self._app.consumer
+
+
+async def _seek(consumer: AIOKafkaConsumer, tp: TP, offset: int) -> None:
+    with contextlib.suppress(IllegalStateError):  # taken away meanwhile
+        consumer.seek(TopicPartition(tp.topic, tp.partition), offset)

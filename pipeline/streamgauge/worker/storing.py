@@ -1,6 +1,7 @@
 """From the records topic to where records rest: in batches, in a thread of its own, acknowledged in order."""
 
 import asyncio
+import contextlib
 import logging
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
@@ -14,8 +15,10 @@ from streamgauge.metrics import table
 from streamgauge.worker.acknowledging import Acknowledger
 from streamgauge.worker.faults import BugError, WorkerError
 from streamgauge.worker.outbox import Outbox
+from streamgauge.worker.place import Place
 from streamgauge.worker.seams import Consumer
 from streamgauge.worker.settings import RecordStore, Stored, WorkerMetrics, WorkerSettings
+from streamgauge.worker.store import StateTable
 
 _LOG = logging.getLogger("streamgauge.worker")
 
@@ -23,6 +26,8 @@ _LOG = logging.getLogger("streamgauge.worker")
 _BATCH = 500
 # How long the first record of a batch waits for others (seconds): a small part of the 2 s from terminal to ledger.
 _GATHER_S = 0.05
+# How often it is looked whether records should have come (seconds).
+_NUDGE_S = 1.0
 # Records that wait for the store: above the first no more are fetched, until there are fewer than the second.
 _FULL, _LOW = 5_000, 1_000
 # How soon a store that failed is tried again (seconds).
@@ -38,6 +43,7 @@ class Storing:
         self._metrics = metrics
         self._fail = fail
         self._queue: deque[Any] = deque()
+        self._places: dict[int, Place] = {}
         self._held_back: set[int] = set()
         self._wake = asyncio.Event()
         self._thread = ThreadPoolExecutor(1, "records")
@@ -45,23 +51,50 @@ class Storing:
         self._idle = asyncio.Event()
         self._idle.set()
 
-    def connect(self, app: faust.App, producer: Producer) -> Acknowledger:
+    def connect(self, app: faust.App, state: StateTable, producer: Producer) -> Acknowledger:
         """Take part in the app's rebalances; gives what commits offsets, to be run beside."""
+        self._app = app
         self._consumer = Consumer(app, self._settings.bootstrap, self._settings.topics.records)
         self._acknowledger = Acknowledger(self._consumer)
         self._outbox = Outbox(producer, lambda message: None)
         app.on_partitions_revoked.connect(self.on_revoked)
+        state.on_recover(self.on_recovered)
         return self._acknowledger
 
     async def on_revoked(self, _app: Any, /, *_revoked: Any, **_: Any) -> None:
         """What is not stored yet is read again by whoever has the partition; what is stored twice is known."""
         self._queue.clear()
+        self._places.clear()
         self._held_back.clear()
         self._acknowledger.forget()
 
+    async def on_recovered(self) -> None:
+        """The partitions are given. Faust swallows what is raised here, so nothing may be."""
+        try:
+            await self._find_places()
+        except Exception as error:  # noqa: BLE001 - swallowed by Faust, records would wait for ever
+            self._fail(BugError(f"records topic: {error!r}"))
+
+    async def _find_places(self) -> None:
+        rebalance = self._app.rebalancing_count
+        numbers = self._consumer.assigned()
+        committed = await self._consumer.committed() if numbers else {}
+        begins = await self._consumer.begins(numbers) if numbers else {}
+        if rebalance != self._app.rebalancing_count:
+            return  # the next one is under way
+        for number in numbers:
+            due = committed.get(number, 0)
+            if begins[number] > due:
+                self._lost(begins[number] - due)
+            self._places[number] = Place(self._consumer, number, max(due, begins[number]), self._lost)
+
+    def _lost(self, records: int) -> None:
+        _LOG.error("%d records were deleted from %s before they were stored", records, self._consumer.topic)
+        self._metrics.add(table.LOG_GAP_MESSAGES.name, records)
+
     def receive(self, message: Any) -> None:
         """A message of the records topic. Never waits."""
-        if message.generation_id != self._consumer.generation:
+        if message.partition not in self._places or message.generation_id != self._consumer.generation:
             return
         self._queue.append(message)
         self._idle.clear()
@@ -74,10 +107,9 @@ class Storing:
         """Until it is cancelled."""
         try:
             while True:
-                await self._gather()
-                await self._store_batch([self._queue.popleft() for _ in range(min(_BATCH, len(self._queue)))])
-                if not self._queue:
-                    self._idle.set()
+                batch = await self._gather()
+                if batch:
+                    await self._store_batch(batch)
         except WorkerError as error:
             self._fail(error)
         except Exception as error:  # noqa: BLE001 - a bug here must end the worker with its reason, not leave a zombie
@@ -91,12 +123,26 @@ class Storing:
     def close(self) -> None:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
-    async def _gather(self) -> None:
-        while not self._queue:
+    async def _gather(self) -> list[Any]:
+        """The next batch: messages that are due, in the order of their partitions' logs."""
+        if not self._queue:
+            self._idle.set()
             self._wake.clear()
-            await self._wake.wait()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), _NUDGE_S)
+        if not self._queue:
+            for place in list(self._places.values()):
+                await place.nudge()
+            return []
         if len(self._queue) < _BATCH:
             await asyncio.sleep(_GATHER_S)
+        batch = []
+        while self._queue and len(batch) < _BATCH:
+            message = self._queue.popleft()
+            place = self._places.get(message.partition)
+            if place is not None and await place.admits(message.offset):
+                batch.append(message)
+        return batch
 
     async def _store_batch(self, batch: list[Any]) -> None:
         stored = await self._insert([message.value or b"" for message in batch])

@@ -39,7 +39,9 @@ class ChatFormat:
     def reasoning(self, pieces: Iterable[str], index: int = 0) -> list[Frame]:
         return [self._frame({self.reasoning_field: self._thought(piece)}, index, reasoning=piece) for piece in pieces]
 
-    def call(self, call_id: str, name: str, pieces: Iterable[str], *, opening: bool = False, number: int = 0) -> list[Frame]:
+    def call(
+        self, call_id: str, name: str, pieces: Iterable[str], *, opening: bool = False, number: int = 0
+    ) -> list[Frame]:
         """A tool call: its name with empty arguments, then the arguments in pieces. `opening`: it is on the first chunk."""
         function = {"name": name, "arguments": ""}
         head = {"tool_calls": [{"index": number, "id": call_id, "type": "function", "function": function}]}

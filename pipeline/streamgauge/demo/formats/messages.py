@@ -43,7 +43,9 @@ def failure(error: Mapping[str, object]) -> Frame:
     return _frame("error", {"error": error})
 
 
-def whole_message(message_id: str, model: str, text: str, reason: str, usage: Mapping[str, object]) -> dict[str, object]:
+def whole_message(
+    message_id: str, model: str, text: str, reason: str, usage: Mapping[str, object]
+) -> dict[str, object]:
     """The answer of a request that did not ask for a stream."""
     said = {"content": [{"type": "text", "text": text}], "stop_reason": reason, "stop_sequence": None}
     return {**_head(message_id, model), **said, "usage": usage}

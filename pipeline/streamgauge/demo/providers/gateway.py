@@ -118,15 +118,15 @@ def _bad() -> tuple[Scenario, ...]:
                 error=ErrorFacts(phase="in_stream", type="server_error"),
             ),
         ),
-        streamed("gateway/dropped", Endpoint.CHAT, "ends early, in the middle of an event", [*_SPOKEN[:20], half], broken),
+        streamed(
+            "gateway/dropped", Endpoint.CHAT, "ends early, in the middle of an event", [*_SPOKEN[:20], half], broken
+        ),
         streamed(
             "gateway/reset",
             Endpoint.CHAT,
             "the connection is reset",
             _SPOKEN[:20],
-            Expected(
-                outcome="upstream_reset", client=ClientEnd.CONNECTION, response_model=MODEL, error=_TRANSPORT
-            ),
+            Expected(outcome="upstream_reset", client=ClientEnd.CONNECTION, response_model=MODEL, error=_TRANSPORT),
             answer=Answer(finale=Finale.RESET),
         ),
         streamed(
@@ -152,9 +152,7 @@ def _bad() -> tuple[Scenario, ...]:
             Endpoint.CHAT,
             "the connection is reset before any answer: the tap says 502",
             [],
-            Expected(
-                outcome="upstream_reset", client=ClientEnd.STATUS, streaming=None, status=None, error=_TRANSPORT
-            ),
+            Expected(outcome="upstream_reset", client=ClientEnd.STATUS, streaming=None, status=None, error=_TRANSPORT),
             answer=Answer(no_head=True, finale=Finale.RESET),
             tap_only=True,
         ),

@@ -66,7 +66,11 @@ def _chat() -> tuple[Scenario, ...]:
             pace=_PACE,
         ),
         streamed(
-            "local/chat-invalid", Endpoint.CHAT, "refused in band, before any chunk", [_failure("no such sampler")], _FAILED
+            "local/chat-invalid",
+            Endpoint.CHAT,
+            "refused in band, before any chunk",
+            [_failure("no such sampler")],
+            _FAILED,
         ),
         streamed(
             "local/chat-abort",

@@ -44,7 +44,14 @@ def _chat() -> tuple[Scenario, ...]:
         cached=16,
         reasoning=len(_THOUGHT),
     )
-    thought = [_CHAT.role(), *_CHAT.reasoning(_THOUGHT), *_CHAT.text(_BRIDGE), _CHAT.finish("stop"), _CHAT.usage(used), DONE]
+    thought = [
+        _CHAT.role(),
+        *_CHAT.reasoning(_THOUGHT),
+        *_CHAT.text(_BRIDGE),
+        _CHAT.finish("stop"),
+        _CHAT.usage(used),
+        DONE,
+    ]
     called = [*_CHAT.call("call_1", "read_gauge", _CALL, opening=True), _CHAT.finish("tool_calls"), DONE]
     broken = Expected(outcome="truncated", response_model=GPT)
     asks_usage = {"stream_options": {"include_usage": True}}
@@ -95,7 +102,14 @@ def _chat() -> tuple[Scenario, ...]:
             "nanogpt/chat-limited",
             Endpoint.CHAT,
             "429 before the stream",
-            {"error": {"message": "Too many requests.", "type": "rate_limit_error", "param": None, "code": "rate_limited"}},
+            {
+                "error": {
+                    "message": "Too many requests.",
+                    "type": "rate_limit_error",
+                    "param": None,
+                    "code": "rate_limited",
+                }
+            },
             Expected(
                 outcome="http_error",
                 client=ClientEnd.STATUS,
@@ -203,9 +217,7 @@ def _responses() -> tuple[Scenario, ...]:
     told = responses.responses_usage(30, 90, cached=8, reasoning=50)
     frames = [*good.start(), *good.reasoning(_THOUGHT), *good.text(_RIVER), good.end("completed", told), DONE]
     usage = UsageFacts(input=30, output=90, total=120, cached=8, reasoning=50)
-    completed = Expected(
-        outcome="completed", finish="stop", finish_raw="completed", response_model=GPT, usage=usage
-    )
+    completed = Expected(outcome="completed", finish="stop", finish_raw="completed", response_model=GPT, usage=usage)
     return (
         streamed("nanogpt/responses-stop", Endpoint.RESPONSES, "reasoning summary, then text", frames, completed),
         _responses_tools(),
@@ -264,7 +276,9 @@ def _whole_response() -> Scenario:
     usage = UsageFacts(input=12, output=7, total=19, cached=0, reasoning=0)
     good = Expected(outcome="completed", finish="stop", finish_raw="completed", response_model=GPT, usage=usage)
     title = "one JSON answer, no stream"
-    return answered("nanogpt/responses-whole", Endpoint.RESPONSES, title, body, good, text=SHORT, asks={"stream": False})
+    return answered(
+        "nanogpt/responses-whole", Endpoint.RESPONSES, title, body, good, text=SHORT, asks={"stream": False}
+    )
 
 
 SCENARIOS = (*_chat(), *_messages(), *_responses())

@@ -71,12 +71,17 @@ def _chat() -> tuple[Scenario, ...]:
             "nimbus/chat-resume",
             Endpoint.CHAT,
             "resuming is refused: 400 before the stream",
-            {"type": "error", "error": {"type": "invalid_request", "message": "No resume.", "code": "resume_not_supported"}},
+            {
+                "type": "error",
+                "error": {"type": "invalid_request", "message": "No resume.", "code": "resume_not_supported"},
+            },
             Expected(
                 outcome="http_error",
                 client=ClientEnd.STATUS,
                 status=400,
-                error=ErrorFacts(phase="before_stream", type="invalid_request", code="resume_not_supported", status=400),
+                error=ErrorFacts(
+                    phase="before_stream", type="invalid_request", code="resume_not_supported", status=400
+                ),
             ),
             asks={"extra_headers": {"Last-Event-ID": str(RESUMED_AFTER)}},
         ),

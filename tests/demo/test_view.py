@@ -1,0 +1,146 @@
+"""The terminal view: a line a stream where stdout is none, a live table where it is one, and the summary."""
+
+import re
+from io import StringIO
+
+from rich.console import Console
+
+from streamgauge.demo.results import Results
+from streamgauge.demo.scenarios import BY_MODEL
+from streamgauge.demo.tally import Seen
+from streamgauge.demo.truth import Told, Wrote
+from streamgauge.demo.view import View
+from tests.demo.test_results import good_client, good_record
+
+MODELS = ("sansa/auto-stop", "nimbus/messages-tools", "local/chat-error")
+
+
+def shown(console: Console) -> str:
+    assert isinstance(console.file, StringIO)
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", console.file.getvalue())
+
+
+def plain() -> Console:
+    return Console(file=StringIO(), width=160)
+
+
+def terminal() -> Console:
+    return Console(file=StringIO(), width=160, height=20, force_terminal=True)
+
+
+def play(console: Console, *models: str) -> tuple[View, Results]:
+    results = Results(BY_MODEL[model] for model in models)
+    view = View(results, console)
+    with view:
+        for scenario in results.scenarios:
+            view.started(scenario)
+            view.ended(scenario, good_client(scenario))
+            view.record(good_record(scenario))
+    return view, results
+
+
+def test_plain_a_record_is_a_line_with_its_numbers() -> None:
+    console = plain()
+    play(console, *MODELS)
+    lines = shown(console).splitlines()
+    assert len(lines) == len(MODELS)
+    for part in ("sansa/auto-stop", "openai-chat", "openai/gpt-5.4-mini", "500 ms", "completed, stop", "12+50"):
+        assert part in lines[0]
+    assert re.search(r"p50 +30 ms p95 +60 ms", lines[0])
+    assert lines[1].endswith("41+?")  # what is unknown is not 0
+    assert lines[2].rstrip().endswith("-")
+
+
+def test_a_record_without_times_shows_dashes() -> None:
+    console = plain()
+    results = Results([BY_MODEL["sansa/no-credits"]])
+    with View(results, console) as view:
+        view.record({**good_record(BY_MODEL["sansa/no-credits"]), "timing": {"first_token_s": None, "gaps": {}}})
+    assert " ms" not in shown(console)
+    assert "http_error" in shown(console)
+
+
+def test_a_record_with_nothing_in_it_is_shown_too() -> None:
+    console = plain()
+    with View(Results([]), console) as view:
+        view.record({})
+    assert "?" in shown(console)
+
+
+def test_on_a_terminal_streams_under_way_are_seen() -> None:
+    console = terminal()
+    results = Results(BY_MODEL[model] for model in MODELS)
+    with View(results, console) as view:
+        view.started(BY_MODEL["local/chat-error"])
+        view.record(good_record(BY_MODEL["sansa/auto-stop"]))
+    said = shown(console)
+    assert "1 streams, 1 under way" in said
+    assert re.search(r"local/chat-error.*streaming", said)
+    assert re.search(r"sansa/auto-stop.*500 ms.*completed", said)
+
+
+def test_what_a_provider_calls_things_is_shown_as_it_is() -> None:
+    strange = {**good_record(BY_MODEL["sansa/auto-stop"]), "response_model": "[bold]m[/bold] :smile: [/x]"}
+    for console in (plain(), terminal()):
+        with View(Results([BY_MODEL["sansa/auto-stop"]]), console) as view:
+            view.record(strange)
+        assert "[bold]m[/bold] :smile: [/x]" in shown(console)
+
+
+def test_on_a_terminal_the_table_fits() -> None:
+    console = terminal()
+    results = Results([BY_MODEL["sansa/auto-stop"]])
+    with View(results, console) as view:
+        for _ in range(500):
+            view.record(good_record(BY_MODEL["sansa/auto-stop"]))
+        for _ in range(100):
+            view.started(BY_MODEL["sansa/auto-stop"])
+    last = shown(console).split("500 streams, 100 under way")[-1]
+    assert last.count("sansa/auto-stop") <= 20
+
+
+def test_the_summary_marks_each_scenario_and_counts() -> None:
+    console = plain()
+    view, results = play(console, *MODELS)
+    view.record({**good_record(BY_MODEL["sansa/auto-stop"]), "outcome": "truncated"})
+    view.summary({})
+    said = shown(console)
+    assert said.count("✓") == 2
+    assert said.count("✗") == 1
+    assert "sansa/auto-stop: 2 records of 1 requests" in said
+    assert "sansa/auto-stop: outcome: 'truncated' instead of 'completed'" in said
+    assert "3 requests, 4 records; 2 of 3 scenarios as expected." in said
+    assert "1 completed, stop; 1 truncated, stop" in said
+    assert not results.as_expected
+
+
+def test_the_summary_without_utf_8_uses_words() -> None:
+    class Latin(StringIO):
+        encoding = "latin-1"
+
+    console = Console(file=Latin(), width=160)
+    view, _ = play(console, *MODELS)
+    view.summary({})
+    assert shown(console).count(" ok ") == 3
+
+
+def test_the_summary_names_what_nobody_asked_for_and_what_is_missing() -> None:
+    console = plain()
+    results = Results([BY_MODEL["sansa/auto-stop"]])
+    view = View(results, console)
+    view.started(BY_MODEL["sansa/auto-stop"])
+    view.ended(BY_MODEL["sansa/auto-stop"], Seen("sansa/auto-stop"))
+    view.record({"request_model": "who/knows"})
+    view.summary({})
+    said = shown(console)
+    assert "who/knows: a record that nobody asked for" in said
+    assert "sansa/auto-stop: 0 records of 1 requests" in said
+    assert "no record" in said
+
+
+def test_the_summary_tells_how_exact_the_times_are() -> None:
+    console = plain()
+    view, _ = play(console, "sansa/auto-stop")
+    told = Told("req_1", "sansa/auto-stop", "/", 0, [Wrote(498_500_000, 10, 1)])
+    view.summary({"req_1": told})
+    assert "+1.50 ms in the middle, +1.50 ms at the 99th percentile, 1 streams." in shown(console)

@@ -1,0 +1,43 @@
+"""Many simulated streams at once, by a client that only reads: the load of the chain's tests."""
+
+import asyncio
+from collections.abc import Sequence
+from urllib.parse import urlsplit
+
+from streamgauge.demo.scenario import Finale, Scenario
+from streamgauge.demo.scenarios import SCENARIOS
+from tests.demo.raw import request_bytes
+
+# Connections that are opened at a time; all that are open then stream on together. A listener's backlog is no test here.
+OPENING_AT_ONCE = 100
+
+# A whole round of streams takes seconds; a busy machine gets room (seconds).
+PATIENCE_S = 120.0
+
+
+def mixed(count: int) -> list[Scenario]:
+    """So many scenarios, each kind as often as any other: all whose answer ends by itself."""
+    kinds = [one for one in SCENARIOS if one.expected.exact and one.answer.finale is not Finale.SILENT]
+    return [kinds[place % len(kinds)] for place in range(count)]
+
+
+async def ask_all(url: str, scenarios: Sequence[Scenario]) -> None:
+    """Ask all of them at once, through the tap at `url`, and read every answer to its end."""
+    opening = asyncio.Semaphore(OPENING_AT_ONCE)
+    asking = [_ask(url, scenario, opening) for scenario in scenarios]
+    await asyncio.wait_for(asyncio.gather(*asking), PATIENCE_S)
+
+
+async def _ask(url: str, scenario: Scenario, opening: asyncio.Semaphore) -> None:
+    address = urlsplit(url)
+    head, body = request_bytes(scenario, f"/{scenario.upstream}")
+    async with opening:
+        reader, writer = await asyncio.open_connection(address.hostname, address.port)
+    try:
+        writer.write(head + body)
+        while await reader.read(65_536):
+            continue
+    except ConnectionResetError:
+        assert scenario.expected.outcome == "upstream_reset", scenario
+    finally:
+        writer.close()

@@ -1,0 +1,213 @@
+"""The whole chain, as it is deployed: simulated providers, the tap, a real Kafka, Faust workers, the ledger.
+
+A thousand streams run at once through `tap` and two workers, one of which is killed in the middle; and the same thousand
+through `up`. Every stream has exactly one record, and both ways say the same.
+"""
+
+import asyncio
+import contextlib
+import itertools
+import signal
+import sqlite3
+import statistics
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from streamgauge.demo.child import simulator_process
+from streamgauge.demo.scenario import Scenario
+from streamgauge.demo.truth import Told
+from tests.integration.load import ask_all, mixed
+from tests.integration.synthetic import distinct
+from tests.kafka_broker.reading import read_all
+from tests.running import Running, command, start, start_tap, start_up, wait_for, wait_until_ready
+
+STREAMS = 1_000
+UPSTREAMS = ("nanogpt", "nimbus", "sansa", "gateway", "local")
+
+# The simulator's pace for a thousand at once, and for measuring times: realistic there, so that reads are single events.
+CROWDED = 1.0
+PACED = 0.5
+
+# What belongs to one request, one connection or one moment; all else is determined by the bytes.
+OWN = (
+    "stream_id",
+    "tap_instance",
+    "started_at",
+    "provider_request_id",
+    "timing",
+    "credential_id",
+    "request_digest",
+    "cost",
+)
+
+
+def comparable(record: dict[str, Any]) -> str:
+    rest = {name: value for name, value in record.items() if name not in OWN}
+    rest["choices"] = [{**choice, "first_token_s": None} for choice in record["choices"]]
+    rest["counts"] = {**record["counts"], "reads": None, "segments": None}
+    return msgspec.json.encode(rest, order="sorted").decode()
+
+
+def wait_for_streams(ledger: Path, count: int) -> list[dict[str, Any]]:
+    def found() -> list[dict[str, Any]] | None:
+        asked = command("ledger", "query", "--ledger", f"sqlite:///{ledger}", "--output", "jsonl")
+        records = [msgspec.json.decode(line) for line in asked.stdout.splitlines()]
+        return records if len(records) >= count else None
+
+    return list(wait_for(found, f"{count} records in the ledger", 180))
+
+
+@pytest.fixture
+def scenarios() -> list[Scenario]:
+    return mixed(STREAMS)
+
+
+def through_up(simulator: str, scenarios: Sequence[Scenario], data_dir: Path) -> list[dict[str, Any]]:
+    with start_up(dict.fromkeys(UPSTREAMS, simulator), data_dir) as up:
+        asyncio.run(ask_all(up.url, scenarios))
+        records = wait_for_streams(data_dir / "ledger.sqlite", len(scenarios))
+        books = wait_for(
+            lambda: (page := up.metrics())["streamgauge_tap_reads_waiting"] == 0 and page, "a settled balance"
+        )
+        assert_balanced(books)
+        assert up.stop() == 0, up.log
+    return records
+
+
+def through_kafka(
+    simulator: str, scenarios: Sequence[Scenario], bootstrap: str, prefix: str, root: Path
+) -> list[dict[str, Any]]:
+    """Through `tap` and two workers; the first of them is killed while the streams run, and started again."""
+    ledger = root / "ledger.sqlite"
+    kafka = ["--kafka", bootstrap, "--topic-prefix", prefix]
+    worker = [*kafka, "--admin", "127.0.0.1:0", "--ledger", f"sqlite:///{ledger}"]
+    with ExitStack() as running:
+
+        def start_worker(name: str) -> Running:
+            place = root / name
+            return running.enter_context(start("worker", [*worker, "--data-dir", str(place)], place))
+
+        workers = [start_worker("first"), start_worker("second")]
+        for one in workers:
+            wait_until_ready(one)
+        tap = running.enter_context(tap_of(simulator, root / "tap", kafka))
+        asyncio.run(play_and_kill(tap, scenarios, workers[0], ledger))
+        start_worker("first")
+        records = wait_for_streams(ledger, len(scenarios))
+        assert_balanced(
+            wait_for(
+                lambda: (page := tap.metrics())["streamgauge_tap_reads_waiting"] == 0 and page, "a settled balance"
+            )
+        )
+        assert tap.stop() == 0, tap.log
+    return records
+
+
+def tap_of(simulator: str, data_dir: Path, kafka: list[str]) -> Any:
+    return start_tap("tap", dict.fromkeys(UPSTREAMS, simulator), data_dir, *kafka)
+
+
+async def play_and_kill(tap: Running, scenarios: Sequence[Scenario], victim: Running, ledger: Path) -> None:
+    playing = asyncio.create_task(ask_all(tap.url, scenarios))
+    await asyncio.to_thread(wait_for, lambda: count_of(ledger), "record")  # the workers are at it
+    assert not playing.done(), "the streams were through before the kill: slow them down"
+    victim.process.send_signal(signal.SIGKILL)
+    victim.process.wait()
+    await playing
+
+
+def count_of(ledger: Path) -> int:
+    with contextlib.closing(sqlite3.connect(ledger)) as database:
+        return int(database.execute("SELECT count(*) FROM records").fetchone()[0])
+
+
+def assert_balanced(page: dict[str, float]) -> None:
+    dropped = sum(value for name, value in page.items() if name.startswith("streamgauge_tap_reads_dropped_total"))
+    assert dropped == 0
+    assert page["streamgauge_tap_reads_seen_total"] == page["streamgauge_tap_reads_delivered_total"] > 0
+
+
+@pytest.mark.kafka
+@pytest.mark.timeout(600)
+def test_a_thousand_streams_through_kafka_and_without_it(
+    kafka: str, prefix: str, scenarios: list[Scenario], tmp_path: Path
+) -> None:
+    asyncio.run(compare(kafka, prefix, scenarios, tmp_path))
+
+
+async def compare(bootstrap: str, prefix: str, scenarios: list[Scenario], tmp_path: Path) -> None:
+    async with simulator_process(CROWDED) as simulator:
+        shipped = await asyncio.to_thread(
+            through_kafka, simulator.url, scenarios, bootstrap, prefix, tmp_path / "kafka"
+        )
+        local = await asyncio.to_thread(through_up, simulator.url, scenarios, tmp_path / "up")
+        told = await simulator.told()
+    for records in (shipped, local):
+        assert len({record["stream_id"] for record in records}) == len(records) == len(scenarios)
+        assert Counter(record["request_model"] for record in records) == Counter(one.model for one in scenarios)
+        assert_as_expected(records, scenarios)
+    assert Counter(map(comparable, shipped)) == Counter(map(comparable, local))
+    assert len(told) >= 2 * len(scenarios)
+    await assert_topic_holds(bootstrap, prefix, shipped)
+
+
+def assert_as_expected(records: list[dict[str, Any]], scenarios: Sequence[Scenario]) -> None:
+    expected = {one.model: (one.expected.outcome, one.expected.finish) for one in scenarios}
+    assert {
+        record["stream_id"]: (record["request_model"], record["outcome"], record["finish_reason"])
+        for record in records
+        if (record["outcome"], record["finish_reason"]) != expected[record["request_model"]]
+    } == {}
+
+
+async def assert_topic_holds(bootstrap: str, prefix: str, records: list[dict[str, Any]]) -> None:
+    """The records topic has each stream, in one version only, and the ledger holds that one."""
+    found = distinct(await read_all(bootstrap, f"{prefix}.records"))
+    assert set(found) == {record["stream_id"] for record in records}
+    for record in records:
+        [version] = found[record["stream_id"]]
+        assert msgspec.json.decode(version) | {"cost": None} == record
+
+
+@pytest.fixture
+def quiet(tmp_path: Path) -> Iterator[Path]:
+    yield tmp_path / "up"
+
+
+def test_times_are_the_simulators_own_within_a_millisecond(quiet: Path) -> None:
+    """Time to first token and gaps of the record, against the simulator's stamps of its writes."""
+    records, told = asyncio.run(measure(quiet))
+    first, gaps = [], []
+    for record in records:
+        truth = told[record["provider_request_id"]]
+        stamps = truth.tokens_ns()
+        if record["outcome"] != "completed" or len(stamps) < 2 or record["counts"]["token_events"] != len(stamps):
+            continue
+        seen = truth.first_token_s()
+        assert seen is not None
+        first.append(abs(record["timing"]["first_token_s"] - seen))
+        own = statistics.mean(later - before for before, later in itertools.pairwise(stamps)) / 1e9
+        gaps.append(abs(record["timing"]["gaps"]["mean_s"] - own))
+    assert len(first) >= 20
+    assert statistics.median(first) < 0.001
+    assert statistics.median(gaps) < 0.001
+
+
+async def measure(data_dir: Path) -> tuple[list[dict[str, Any]], dict[str, Told]]:
+    scenarios = mixed(60)
+    async with simulator_process(PACED) as simulator:
+
+        def run() -> list[dict[str, Any]]:
+            with start_up(dict.fromkeys(UPSTREAMS, simulator.url), data_dir) as up:
+                for start_at in range(0, len(scenarios), 4):
+                    asyncio.run(ask_all(up.url, scenarios[start_at : start_at + 4]))
+                return up.wait_for_records(len(scenarios))
+
+        records = await asyncio.to_thread(run)
+        return records, await simulator.told()
