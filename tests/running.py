@@ -24,16 +24,17 @@ _CLEAN = {name: value for name, value in os.environ.items() if not name.startswi
 class Running:
     """A command of ours that runs. `url`: where clients connect; `admin`: the admin port's base URL."""
 
-    def __init__(self, process: "subprocess.Popen[str]", log: Path, data_dir: Path) -> None:
+    def __init__(self, process: "subprocess.Popen[str]", log: Path, begins: int, data_dir: Path) -> None:
         self.process = process
         self.data_dir = data_dir
         self._log = log
+        self._begins = begins  # what an earlier life on this data directory said is not ours
         self.url = ""
         self.admin = ""
 
     @property
     def log(self) -> str:
-        return self._log.read_text()
+        return self._log.read_bytes()[self._begins :].decode()
 
     def get(self, path: str) -> tuple[int, str]:
         """Ask the admin port: status and body."""
@@ -123,6 +124,7 @@ def start(name: str, flags: Sequence[str], data_dir: Path, environment: Mapping[
     data_dir.mkdir(parents=True, exist_ok=True)
     log = data_dir.parent / f"{data_dir.name}.log"
     with log.open("a") as errors:
+        begins = log.stat().st_size
         process = subprocess.Popen(
             [sys.executable, "-m", "streamgauge", name, *flags],
             stdin=subprocess.DEVNULL,
@@ -132,7 +134,7 @@ def start(name: str, flags: Sequence[str], data_dir: Path, environment: Mapping[
             env={**_CLEAN, **environment},
         )
     try:
-        yield Running(process, log, data_dir)
+        yield Running(process, log, begins, data_dir)
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)

@@ -33,6 +33,7 @@ class Body:
     events: list[Event] = field(default_factory=list)
     comments: int = 0
     error_fields: int = 0
+    half: bool = False
 
     @property
     def bytes(self) -> int:
@@ -179,6 +180,7 @@ def read_body(sent: list[Piece], method: str = "POST") -> Body:
             blocks.line(line, piece.at)
     if undo is not None:
         body.whole = undo.done
+    body.half = bool(lines.buffer or blocks.data or blocks.name)
     if lines.buffer:
         blocks.line(lines.buffer, sent[-1].at)
     blocks.flush(sent[-1].at if sent else 0.0, True)

@@ -16,10 +16,11 @@ from streamgauge.demo.scenario import Scenario
 from streamgauge.demo.scenarios import BY_MODEL, SCENARIOS, UPSTREAMS
 from streamgauge.demo.verdict import Json
 from streamgauge.ledger import open_ledger
-from tests.demo.running import QUICK, tap
+from tests.demo.running import QUICK
+from tests.running import start_up
 
-# Longer than any quick scenario pauses (seconds).
-IDLE_TIMEOUT_S = 5.0
+# Longer than any quick scenario pauses.
+OPTIONS = ("--upstream-idle-timeout", "5", "--drain-timeout", "5")
 
 A_FEW = [
     BY_MODEL[model] for model in ("nanogpt/chat-tools", "nimbus/messages-error", "sansa/no-credits", "local/chat-abort")
@@ -47,9 +48,8 @@ class LedgerTap:
 def up(directory: Path) -> StartUp:
     @asynccontextmanager
     async def start(upstreams: Mapping[str, str]) -> AsyncIterator[LedgerTap]:
-        data_dir = directory / "data"
-        with tap(dict(upstreams), data_dir, IDLE_TIMEOUT_S) as url:
-            yield LedgerTap(url, data_dir / "ledger.sqlite")
+        with start_up(upstreams, directory / "data", *OPTIONS) as tap:
+            yield LedgerTap(tap.url, tap.data_dir / "ledger.sqlite")
 
     return start
 
@@ -114,8 +114,8 @@ def test_a_tap_whose_records_cannot_be_read_ends_the_demo(tmp_path: Path) -> Non
 
     @asynccontextmanager
     async def start(upstreams: Mapping[str, str]) -> AsyncIterator[LedgerTap]:
-        with tap(dict(upstreams), tmp_path / "data", IDLE_TIMEOUT_S) as url:
-            yield Broken(url, tmp_path / "none")
+        with start_up(upstreams, tmp_path / "data", *OPTIONS) as tap:
+            yield Broken(tap.url, tmp_path / "none")
 
     with pytest.raises(OSError, match="the ledger is gone"):
         asyncio.run(run_demo(start, scenarios=A_FEW, time_scale=QUICK, console=Console(file=StringIO())))

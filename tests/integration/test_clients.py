@@ -17,7 +17,7 @@ from streamgauge.demo.tally import Seen
 from streamgauge.demo.verdict import client_differences
 from tests.demo.raw import exchange
 from tests.demo.running import simulator
-from tests.demo.running import tap as running_tap
+from tests.running import start_up
 
 BOTH_WAYS = [scenario for scenario in SCENARIOS if not scenario.tap_only]
 TAP_ONLY = [scenario for scenario in SCENARIOS if scenario.tap_only]
@@ -25,8 +25,8 @@ TAP_ONLY = [scenario for scenario in SCENARIOS if scenario.tap_only]
 # Streams at a time through the async clients.
 CONCURRENCY = 4
 
-# The tap's patience with a silent upstream: far longer than any quick scenario pauses (seconds).
-IDLE_TIMEOUT_S = 5.0
+# The tap's patience with a silent upstream: far longer than any quick scenario pauses.
+OPTIONS = ("--upstream-idle-timeout", "5")
 
 Kind = Literal["sync", "async"]
 KINDS: tuple[Kind, ...] = ("sync", "async")
@@ -51,8 +51,8 @@ def direct() -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def tap(direct: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with running_tap(dict.fromkeys(UPSTREAMS, direct), tmp_path_factory.mktemp("up") / "data", IDLE_TIMEOUT_S) as url:
-        yield url
+    with start_up(dict.fromkeys(UPSTREAMS, direct), tmp_path_factory.mktemp("up") / "data", *OPTIONS) as running:
+        yield running.url
 
 
 async def played(clients: Clients, scenario: Scenario, root: str) -> Played:

@@ -28,6 +28,9 @@ from streamgauge.demo.wire import Write, plan
 # Exchanges that are remembered: more than a demo makes, about 5 KiB each.
 MAX_TOLD = 2_000
 
+# A thousand streams may begin in one moment: a full queue would reset connections that the scenario does not.
+BACKLOG = 2_048
+
 # A silent server is given up after this long, if nobody gives up before (seconds).
 SILENCE_S = 120.0
 
@@ -51,7 +54,7 @@ class Simulator:
 
     async def start(self, host: str = "127.0.0.1", port: int = 0) -> None:
         """Listens. Raises OSError if it cannot."""
-        self._server = await asyncio.start_server(self._connected, host, port, limit=MAX_HEAD_BYTES)
+        self._server = await asyncio.start_server(self._connected, host, port, limit=MAX_HEAD_BYTES, backlog=BACKLOG)
 
     @property
     def url(self) -> str:

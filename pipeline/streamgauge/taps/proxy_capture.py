@@ -29,7 +29,7 @@ _numbers = count((os.getpid() & 0xFFFFFF) << 36)
 class StreamCapture:
     """One stream's messages. Made when it begins, for a captured path, or when its head shows an event stream."""
 
-    __slots__ = ("_asked", "_broken", "_dropped", "_opened", "_outbox", "_sent", "_stream", "_whole")
+    __slots__ = ("_asked", "_broken", "_dropped", "_opened", "_outbox", "_sent", "_smooth", "_stream", "_whole")
 
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
@@ -40,6 +40,7 @@ class StreamCapture:
         self._asked = 0
         self._whole = True
         self._sent = False
+        self._smooth = False  # opened, not broken, and nothing dropped that is not told yet
 
     def opened(self, request: Request, outgoing: Outgoing, tenant_header: str | None) -> None:
         """The stream begins. If not even that finds room, nothing is told of it, and all its reads are dropped."""
@@ -52,7 +53,7 @@ class StreamCapture:
             size = len(target) + sum(len(name) + len(value) for name, value in headers)
             name, method = outgoing.route.name, request.method.decode("latin-1")
             self._outbox.put(Opened(self._stream, request.began_ns, wall_ns, name, method, target, headers), size)
-            self._opened = True
+            self._opened = self._smooth = True
         except Exception:  # noqa: BLE001 - capture fails open
             self._fault()
 
@@ -82,8 +83,8 @@ class StreamCapture:
         outbox = self._outbox
         try:
             outbox.counters.seen(1)
-            if self._dropped or outbox.full or not self._opened or self._broken:
-                self._arrived_late(at_ns, data)
+            if outbox.full or not self._smooth:
+                self._arrived_amiss(at_ns, data)
             else:
                 outbox.put(Arrived(self._stream, at_ns, data), len(data))
         except Exception:  # noqa: BLE001 - capture fails open
@@ -101,7 +102,7 @@ class StreamCapture:
     def _tells(self) -> bool:
         return self._opened and not self._broken
 
-    def _arrived_late(self, at_ns: int, data: bytes) -> None:
+    def _arrived_amiss(self, at_ns: int, data: bytes) -> None:
         """A read after, or amid, such as could not be handed over."""
         if self._broken:
             self._drop(DropReason.CAPTURE_FAULT)
@@ -112,17 +113,17 @@ class StreamCapture:
             self._outbox.put(Arrived(self._stream, at_ns, data), len(data))
 
     def _drop(self, reason: DropReason) -> None:
-        self._dropped += 1
+        self._dropped, self._smooth = self._dropped + 1, False
         self._outbox.counters.dropped(reason)
 
     def _tell_dropped(self) -> None:
         if self._dropped:
             self._outbox.put(Dropped(self._stream, self._dropped), 0)
-            self._dropped = 0
+            self._dropped, self._smooth = 0, not self._broken
 
     def _fault(self, lost: int = 0) -> None:
         """A bug of ours: from here on the stream is not captured."""
-        first, self._broken = not self._broken, True
+        first, self._broken, self._smooth = not self._broken, True, False
         try:
             if first:
                 self._outbox.counters.happened(Incident.CAPTURE_FAULT)

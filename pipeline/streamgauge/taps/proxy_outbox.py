@@ -33,10 +33,11 @@ class Outbox:
 
     def __init__(self, path: Path, counters: Counters, capacity: int) -> None:
         self.counters = counters
-        self.held = 0  # bytes that wait, with their overhead
+        self.held = 0  # bytes that wait in batches, with their overhead
+        self.full = False  # no more reads fit
+        self.overfull = False  # the reserve for beginnings is used up as well
         self._path = str(path)
         self._capacity = capacity
-        self._limit_vital = capacity + capacity // RESERVE
         self._gathering: list[Message] = []
         self._gathered = 0
         self._batches: deque[tuple[list[Message], int]] = deque()
@@ -49,22 +50,11 @@ class Outbox:
         self._loop = asyncio.get_running_loop()
         self._connect()
 
-    @property
-    def full(self) -> bool:
-        """No more reads fit."""
-        return self.held > self._capacity
-
-    @property
-    def overfull(self) -> bool:
-        """The reserve for beginnings is used up as well."""
-        return self.held > self._limit_vital
-
     def put(self, message: Message, size: int) -> None:
         """Takes a message of `size` bytes of content, whether there is room or not: who puts asks first."""
         self._gathering.append(message)
-        self.held += size + MESSAGE_BYTES
-        self._gathered += size + MESSAGE_BYTES
-        if self._gathered >= BATCH_BYTES:
+        self._gathered = gathered = self._gathered + size + MESSAGE_BYTES
+        if gathered >= BATCH_BYTES:
             self._close_batch()
         elif not self._scheduled:
             self._scheduled = True
@@ -83,7 +73,11 @@ class Outbox:
         for batch, _ in self._batches:
             self._lose(batch, DropReason.RECORDER_GONE)
         self._batches.clear()
-        self.held = 0
+
+    def _hold(self, size: int) -> None:
+        self.held += size
+        self.full = self.held > self._capacity
+        self.overfull = self.held > self._capacity + self._capacity // RESERVE
 
     def _flush(self) -> None:
         self._scheduled = False
@@ -93,6 +87,7 @@ class Outbox:
         if not self._gathering:
             return
         self._batches.append((self._gathering, self._gathered))
+        self._hold(self._gathered)
         self._gathering, self._gathered = [], 0
         if not self._blocked and len(self._batches) == 1:
             self._loop.call_soon(self._send)
@@ -126,7 +121,7 @@ class Outbox:
         return True
 
     def _next_batch(self) -> None:
-        self.held -= self._batches.popleft()[1]
+        self._hold(-self._batches.popleft()[1])
         self._sending, self._sent = None, 0
         if self._batches:
             self._loop.call_soon(self._send)

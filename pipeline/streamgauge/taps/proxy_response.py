@@ -17,10 +17,8 @@ _END = re.compile(rb"\n\r?\n")
 _STATUS_LINE = re.compile(rb"HTTP/1\.([0-9]) ([1-9][0-9][0-9])(?=[ \r\n]|\Z)")
 _BEGINNING = b"HTTP/1."
 _FOLD = re.compile(rb"\r?\n[ \t]+")
-_FIELD = re.compile(
-    rb"\n(connection|content-length|content-type|transfer-encoding)[ \t]*:([^\n]*)",
-    re.IGNORECASE,
-)
+# On a head in lower case.
+_FIELD = re.compile(rb"\n(connection|content-length|content-type|transfer-encoding)[ \t]*:([^\n]*)")
 # Digits of a length that can be meant: 18 are an exabyte.
 _LENGTH = re.compile(rb"[0-9]{1,18}")
 _LINE_ENDS = (0x0D, 0x0A)
@@ -45,16 +43,27 @@ class _At(Enum):
     DONE = auto()
 
 
-class _ChunksEnd:
-    """Told by llhttp; apart from the framing, so that the two make no reference cycle."""
+# Plain names: an enum's members cost a look-up more, on every read.
+_HEAD, _LENGTH_LEFT, _CHUNKED, _UNTIL_EOF, _DONE = _At
 
-    __slots__ = ("seen",)
+
+class _Chunks:
+    """llhttp over a chunked body. Apart from the framing, so that they make no reference cycle."""
+
+    __slots__ = ("ended",)
 
     def __init__(self) -> None:
-        self.seen = False
+        self.ended = False
 
     def on_message_complete(self) -> None:
-        self.seen = True
+        self.ended = True
+
+    def parser(self) -> httptools.HttpResponseParser:
+        """A parser at the body's first byte, that tells its end here."""
+        parser = httptools.HttpResponseParser(self)
+        parser.set_dangerous_leniencies(lenient_spaces_after_chunk_size=True)  # some servers pad the size
+        parser.feed_data(_CHUNKED_HEAD)
+        return parser
 
 
 class ResponseFraming:
@@ -64,12 +73,13 @@ class ResponseFraming:
     """
 
     __slots__ = (
+        "_ahead",
         "_at",
-        "_chunks_end",
+        "_behind",
+        "_chunks",
         "_head_only",
         "_held",
         "_left",
-        "_parser",
         "_searched",
         "complete",
         "content_type",
@@ -85,46 +95,45 @@ class ResponseFraming:
         self.complete = False
         self.fault: ResponseFault | None = None
         self._head_only = head_only
-        self._at = _At.HEAD
-        self._held = bytearray()
+        self._at = _HEAD
+        self._held = b""
         self._searched = 0
         self._left = 0
-        self._parser: httptools.HttpResponseParser | None = None
-        self._chunks_end = _ChunksEnd()
+        self._chunks: _Chunks | None = None
 
     @property
     def untouched(self) -> bool:
         """No byte of the final head has come."""
-        return self._at is _At.HEAD and not self._held
+        return self._at is _HEAD and not self._held
 
     @property
     def until_eof(self) -> bool:
         """Only the connection's end tells the body's end."""
-        return self._at is _At.UNTIL_EOF
+        return self._at is _UNTIL_EOF
 
     def feed(self, data: bytes) -> int:
         """How many of `data`'s bytes belong to this response: all of them, unless it ends among them."""
         at = self._at
-        if at is _At.CHUNKED:
-            return self._chunks(data)
-        if at is _At.LENGTH:
+        if at is _CHUNKED:
+            return self._chunked(data)
+        if at is _LENGTH_LEFT:
             return self._counted(len(data))
-        if at is _At.HEAD:
+        if at is _HEAD:
             return self._head(data)
-        return len(data) if at is _At.UNTIL_EOF else 0
+        return len(data) if at is _UNTIL_EOF else 0
 
     def end_of_input(self) -> bool:
         """The upstream has ended its side cleanly: whether the response is whole with that."""
-        if self._at is _At.UNTIL_EOF and self.fault is None:
+        if self._at is _UNTIL_EOF and self.fault is None:
             self._done()
         return self.complete
 
     def _done(self) -> None:
-        self._at, self.complete, self._parser = _At.DONE, True, None
+        self._at, self.complete = _DONE, True
 
     def _fail(self, fault: ResponseFault) -> None:
-        self.fault, self._at, self.persistent, self._parser = fault, _At.UNTIL_EOF, False, None
-        self._held = bytearray()
+        self.fault, self._at, self.persistent = fault, _UNTIL_EOF, False
+        self._held = b""
 
     def _counted(self, size: int) -> int:
         if size < self._left:
@@ -134,53 +143,60 @@ class ResponseFraming:
         self._done()
         return size
 
-    def _chunks(self, data: bytes) -> int:
-        """Chunks end with CR LF CR LF alone: so the parser is stopped at each of those, to learn where it was."""
-        fed = 0
-        if data[0] in _LINE_ENDS:  # those four bytes may have begun in an earlier read
-            while fed < min(3, len(data)) and not self.complete:
-                fed += self._parse(data[fed : fed + 1])
-        while fed < len(data) and not self.complete:
-            end = data.find(b"\r\n\r\n", max(0, fed - 3)) + 4
-            fed += self._parse(data[fed : end if end > 3 else len(data)] if fed or end > 3 else data)
-        return fed
-
-    def _parse(self, data: bytes) -> int:
-        if self._parser is not None:
-            try:
-                self._parser.feed_data(data)
-            except httptools.HttpParserError:
+    def _chunked(self, data: bytes) -> int:
+        """llhttp does not tell where a body ended. So one parser runs ahead, to learn in which read it does; another one
+        follows a read behind, and finds the place.
+        """
+        assert self._chunks is not None
+        try:
+            self._ahead.feed_data(data)
+        except httptools.HttpParserError:  # amid the body, or at what lies behind it
+            if not self._chunks.ended:
                 self._fail(ResponseFault.BAD_CHUNKS)
-        if self._chunks_end.seen:
-            self._done()
-        return len(data)
+        else:
+            if not self._chunks.ended:
+                self._behind.feed_data(data)
+        return self._end_in(data) if self._chunks.ended else len(data)
+
+    def _end_in(self, data: bytes) -> int:
+        """The place behind the body's end: behind one of the CR LF CR LF, the first of which may have begun earlier."""
+        place, behind = 0, self._behind.feed_data
+        assert self._chunks is not None
+        self._chunks.ended = False
+        while not self._chunks.ended:
+            end = place + 1 if place < 3 else data.index(b"\r\n\r\n", place - 3) + 4
+            behind(data[place:end])
+            place = end
+        self._done()
+        return place
 
     def _head(self, data: bytes) -> int:
         before = len(self._held)
-        self._held += data
+        held = self._held + data if before else data
         at = 0
-        while self._at is _At.HEAD:
-            while at < len(self._held) and self._held[at] in _LINE_ENDS:
+        while self._at is _HEAD:
+            while at < len(held) and held[at] in _LINE_ENDS:
                 at += 1
-            end = _END.search(self._held, max(at, self._searched))
+            end = _END.search(held, max(at, self._searched))
             if end is None:
-                self._keep(at)
+                self._keep(held[at:])
                 return len(data)
-            raw, at, self._searched = bytes(self._held[at : end.start()]), end.end(), 0
+            raw, at, self._searched = held[at : end.start()], end.end(), 0
             self._begin(raw)
         if self.fault is not None:
             return len(data)
-        self._held, taken = bytearray(), at - before
-        rest = data[taken:]
-        return taken + self.feed(rest) if rest and not self.complete else taken
+        self._held, taken = b"", at - before
+        if taken == len(data) or self.complete:
+            return taken
+        return taken + self.feed(data[taken:])
 
-    def _keep(self, at: int) -> None:
+    def _keep(self, beginning: bytes) -> None:
         """Keeps the beginning of a head."""
-        del self._held[:at]
-        self._searched = max(0, len(self._held) - 2)
-        if len(self._held) > MAX_RESPONSE_HEAD:
+        self._held = beginning
+        self._searched = max(0, len(beginning) - 2)
+        if len(beginning) > MAX_RESPONSE_HEAD:
             self._fail(ResponseFault.TOO_LARGE)
-        elif not _BEGINNING.startswith(bytes(self._held[:7])):
+        elif not _BEGINNING.startswith(beginning[:7]):
             self._fail(ResponseFault.NOT_HTTP)
 
     def _begin(self, raw: bytes) -> None:
@@ -196,13 +212,16 @@ class ResponseFraming:
             self._fail(ResponseFault.TOO_LARGE)
         elif status >= 200:
             self.status = status
-            self._frame(status, line[1] != b"0", _FIELD.findall(_FOLD.sub(b" ", raw)))
+            lower = raw.lower()
+            if b"\n " in lower or b"\n\t" in lower:
+                lower = _FOLD.sub(b" ", lower)
+            self._frame(status, line[1] != b"0", _FIELD.findall(lower))
 
     def _frame(self, status: int, modern: bool, fields: list[tuple[bytes, bytes]]) -> None:
         found: dict[bytes, list[bytes]] = {}
         for name, value in fields:
-            found.setdefault(name.lower(), []).append(value)
-        self.content_type = found.get(b"content-type", [b""])[0].strip().lower()
+            found.setdefault(name, []).append(value)
+        self.content_type = found.get(b"content-type", [b""])[0].strip()
         transfers, lengths = _members(found.get(b"transfer-encoding")), _members(found.get(b"content-length"))
         options = _members(found.get(b"connection"))
         self.persistent = b"close" not in options and (modern or b"keep-alive" in options)
@@ -215,29 +234,27 @@ class ResponseFraming:
         elif lengths:
             self._length(lengths)
         else:
-            self.persistent, self._at = False, _At.UNTIL_EOF
+            self.persistent, self._at = False, _UNTIL_EOF
 
     def _transferred(self, transfers: list[bytes]) -> None:
         if transfers[-1] != b"chunked":
-            self.persistent, self._at = False, _At.UNTIL_EOF
+            self.persistent, self._at = False, _UNTIL_EOF
             return
         if b"chunked" in transfers[:-1]:
             self._fail(ResponseFault.BAD_HEAD)
             return
-        self._at = _At.CHUNKED
-        self._parser = httptools.HttpResponseParser(self._chunks_end)
-        self._parser.set_dangerous_leniencies(lenient_spaces_after_chunk_size=True)  # some servers pad the size
-        self._parser.feed_data(_CHUNKED_HEAD)
+        self._at, self._chunks = _CHUNKED, _Chunks()
+        self._ahead, self._behind = self._chunks.parser(), self._chunks.parser()
 
     def _length(self, lengths: list[bytes]) -> None:
         if len(set(lengths)) > 1 or not _LENGTH.fullmatch(lengths[0]):
             self._fail(ResponseFault.BAD_HEAD)
             return
-        self._at, self._left = _At.LENGTH, int(lengths[0])
+        self._at, self._left = _LENGTH_LEFT, int(lengths[0])
         if not self._left:
             self._done()
 
 
 def _members(values: list[bytes] | None) -> list[bytes]:
-    """The members of a list-valued field, lower-case."""
-    return [member.strip().lower() for value in values or () for member in value.split(b",") if member.strip()]
+    """The members of a list-valued field."""
+    return [member.strip() for value in values or () for member in value.split(b",") if member.strip()]

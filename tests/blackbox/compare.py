@@ -1,0 +1,210 @@
+"""One exchange against its record: every field that the bytes and the stamps determine. Gives findings as text."""
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.blackbox.client import Got
+from tests.blackbox.expect import READERS, Body, Reading, outcome_of, read_body, usage_of
+from tests.blackbox.provider import Played
+
+Json = dict[str, Any]
+# The machine is shared: a stamp may be that far from ours (seconds); medians are judged elsewhere.
+SLACK_S = 2.0
+NORMAL = {
+    "stop": "stop", "length": "length", "tool_calls": "tool_calls", "content_filter": "content_filter",
+    "end_turn": "stop", "stop_sequence": "stop", "max_tokens": "length", "tool_use": "tool_calls",
+    "refusal": "content_filter", "pause_turn": "paused", "error": "error",
+}  # fmt: skip
+NAMES = (
+    "schema_version stream_id tap tap_instance tap_version capture upstream dialect endpoint streaming request "
+    "request_model response_model routed_model service_tier response_id provider_request_id trace_id tenant credential_id "
+    "provider_organization provider_project request_digest attempt resumed_from last_event_id last_sequence_number "
+    "started_at status_code content_encoding retry_after_s outcome error finish_reason finish_reason_raw choices timing "
+    "provider_timing usage counts integrity"
+).split()
+TIMES = (
+    "upstream_connect_s request_sent_s headers_s first_byte_s first_event_s first_token_s first_reasoning_s "
+    "first_content_s first_tool_s last_token_s finish_s end_s client_blocked_s client_gone_s gaps wire_max_gap_s "
+    "inter_token_latency_s burst"
+).split()
+
+
+@dataclass
+class Exchange:
+    """What happened, from outside. `ended`: proper, early, rst, left; `exact`: byte identity is owed to the client."""
+
+    case: str
+    trace: str
+    dialect: str
+    got: Got
+    played: Played | None
+    ended: str = "proper"
+    exact: bool = True
+    request_body: bytes = b'{"stream":true}'
+    only: frozenset[str] = frozenset()
+    method: str = "POST"
+    body: Body = field(default_factory=Body)
+    reading: Reading = field(default_factory=Reading)
+
+    def read(self) -> None:
+        if self.played is not None:
+            self.body = read_body(self.played.sent, self.method)
+            self.reading = READERS[self.dialect](self.body.events)
+
+
+def client_findings(one: Exchange) -> list[str]:
+    """The client's bytes against the upstream's."""
+    if one.played is None:
+        return []
+    sent = b"".join(piece.data for piece in one.played.sent)
+    raw = one.got.raw
+    if one.ended == "left" or not one.exact:
+        return [] if sent.startswith(raw) else [f"client bytes are no prefix: {raw[:200]!r} of {sent[:200]!r}"]
+    if raw == sent:
+        end = {"proper": {"done", "fin"}, "early": {"fin", "rst"}, "rst": {"rst"}}[one.ended]
+        return [] if one.got.end in end else [f"client saw the end as {one.got.end}, the upstream's was {one.ended}"]
+    if one.ended == "rst" and sent.startswith(raw):  # a reset may overtake what lay in the client's own buffer
+        return [] if one.got.end == "rst" else [f"client saw {one.got.end} for a reset"]
+    at = next((i for i, (a, b) in enumerate(zip(raw, sent, strict=False)) if a != b), min(len(raw), len(sent)))
+    return [f"client bytes differ at {at}: got {raw[at : at + 80]!r}, sent {sent[at : at + 80]!r}, end {one.got.end}"]
+
+
+def record_findings(one: Exchange, record: Json) -> list[str]:
+    """The record against an independent reading."""
+    findings = shape_findings(record)
+    for name, expected in {**expected_of(one), **usage_expected(one)}.items():
+        got = {each["index"]: each["finish_reason_raw"] for each in record["choices"]} if name == "choices_finish" else dig(record, name)
+        if (not one.only or name in one.only) and got != expected:
+            findings.append(f"{name}: expected {expected!r}, got {got!r}")
+    return findings + time_findings(one, record)
+
+
+def dig(record: Json, path: str) -> Any:
+    value: Any = record
+    for name in path.split("."):
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
+
+
+def shape_findings(record: Json) -> list[str]:
+    found = [f"no field {name}" for name in NAMES if name not in record]
+    found += [f"no timing.{name}" for name in TIMES if name not in record["timing"]]
+    if not re.fullmatch(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", record["stream_id"]):
+        found.append(f"stream_id {record['stream_id']}")
+    return found
+
+
+def expected_of(one: Exchange) -> Json:
+    body, reading = one.body, one.reading
+    tokens = reading.tokens
+    outcome = outcome_of(body, reading, one.ended)
+    reasons = list(reading.finish.values())
+    streaming = "event-stream" in body.head.decode("latin-1")
+    told = [each for _, each in reading.told]
+    expected: Json = {
+        "outcome": outcome,
+        "status_code": body.status or None,
+        "streaming": streaming,
+        "trace_id": one.trace,
+        "request.body_bytes": len(one.request_body),
+        "counts.token_events": len(tokens),
+        "counts.text_chars": sum(each.text for each in told),
+        "counts.reasoning_chars": sum(each.reasoning for each in told),
+        "counts.refusal_chars": sum(each.refusal for each in told),
+        "counts.comments": body.comments,
+        "counts.error_fields": body.error_fields,
+        "counts.bytes": body.bytes,
+        "counts.repeated_events": 0,
+        "timing.gaps.count": max(0, len(tokens) - 1),
+        "integrity.complete": True,
+        "integrity.reasons": [],
+        "error.phase": phase_of(one, outcome),
+    }
+    if one.ended != "left":
+        expected["counts.client_bytes"] = body.bytes
+        expected["counts.unterminated_events"] = int(body.half)
+        if not body.half and not reading.unparsed:
+            expected["counts.events"] = len(body.events)
+            expected["counts.unparsed_events"] = 0
+    if body.events and one.ended != "left":
+        expected["response_id"], expected["response_model"] = reading.response_id, reading.model
+        if reading.told:
+            expected["dialect"] = one.dialect
+    if len(set(reasons)) <= 1 and one.dialect != "openai-responses" and reading.error is None:
+        raw = reasons[0] if reasons else None
+        expected["finish_reason_raw"] = raw
+        expected["finish_reason"] = NORMAL.get(raw) if raw else None
+    if one.dialect.startswith("openai-c") and one.ended != "left":
+        got = {index: reading.finish.get(index) for index in sorted(reading.started)}
+        expected["choices_finish"] = got
+    return expected
+
+
+def phase_of(one: Exchange, outcome: str) -> str | None:
+    if outcome == "http_error":
+        return "before_stream"
+    if outcome == "stream_error":
+        return "in_stream"
+    return "transport" if outcome in {"upstream_reset", "timeout"} else None
+
+
+def usage_expected(one: Exchange) -> Json:
+    if one.ended == "left":
+        return {}
+    usage = usage_of(one.dialect, one.reading.usage)
+    if one.dialect == "anthropic-messages" and not one.reading.usage_final:
+        usage = {name: value for name, value in usage.items() if "total" not in name and "output" not in name}
+        usage["output_tokens"] = None
+    source = "final" if one.reading.usage_final else "partial" if one.reading.usage else "absent"
+    return {**{f"usage.{name}": value for name, value in usage.items()}, "usage.source": source}
+
+
+def time_pairs(one: Exchange, record: Json) -> dict[str, tuple[float | None, float | None]]:
+    """Name -> (ours, the record's), both in seconds since the request's first byte."""
+    timing, zero = record["timing"], one.got.sent_at
+    tokens = one.reading.tokens
+    ours = {
+        "headers_s": one.body.head_at or None,
+        "first_byte_s": one.body.pieces[0].at if one.body.pieces else None,
+        "first_event_s": one.body.events[0].at if _any_event(one) else None,
+        "first_token_s": tokens[0][0].at if tokens else None,
+        "last_token_s": tokens[-1][0].at if tokens else None,
+        "first_reasoning_s": one.reading.first("reasoning"),
+        "first_content_s": _least(one.reading.first("text"), one.reading.first("refusal")),
+        "first_tool_s": one.reading.first("tool"),
+        "finish_s": one.reading.finish_at,
+    }
+    return {name: (at - zero if at is not None else None, timing[name]) for name, at in ours.items()}
+
+
+def _any_event(one: Exchange) -> bool:
+    """A half event at the end is none; a whole one that only lacks its blank line is."""
+    events = one.body.events
+    return len(events) > 1 or (bool(events) and not (events[0].unterminated and one.reading.unparsed))
+
+
+def _least(*values: float | None) -> float | None:
+    return min((value for value in values if value is not None), default=None)
+
+
+def time_findings(one: Exchange, record: Json) -> list[str]:
+    if one.only or one.ended == "left":
+        return []
+    found = []
+    for name, (ours, theirs) in time_pairs(one, record).items():
+        if (ours is None) != (theirs is None):
+            found.append(f"timing.{name}: expected {ours}, got {theirs}")
+        elif ours is not None and theirs is not None and not -0.002 <= ours - theirs + 0.002 <= SLACK_S * 2:
+            if abs(ours - theirs) > SLACK_S:
+                found.append(f"timing.{name}: expected about {ours}, got {theirs}")
+    return found + order_findings(record["timing"])
+
+
+def order_findings(timing: Json) -> list[str]:
+    names = ["request_sent_s", "headers_s", "first_byte_s", "first_event_s", "first_token_s", "last_token_s", "end_s"]
+    have = [(name, timing[name]) for name in names if timing[name] is not None]
+    if timing["request_sent_s"] is not None and timing["headers_s"] is not None:
+        if timing["request_sent_s"] > timing["headers_s"]:
+            have = have[1:]  # an answer may come before the request is out
+    return [f"timing: {a} after {b}" for a, b in zip(have, have[1:], strict=False) if a[1] > b[1]]

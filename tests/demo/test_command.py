@@ -1,0 +1,21 @@
+"""`streamgauge demo` as a user runs it: at its realistic pace, with its own `up`."""
+
+import signal
+from pathlib import Path
+
+from streamgauge.demo.scenarios import SCENARIOS
+from tests.running import command, start, wait_for
+
+
+def test_it_ends_by_itself_and_all_is_as_expected() -> None:
+    done = command("demo")
+    count = len(SCENARIOS)
+    assert f"{count} requests, {count} records; {count} of {count} scenarios as expected." in done.stdout, done.stdout
+    assert done.returncode == 0
+
+
+def test_serving_ends_with_0_when_it_is_asked_to(tmp_path: Path) -> None:
+    with start("demo", ["--serve", "--data-dir", str(tmp_path / "data")], tmp_path / "data") as running:
+        wait_for(lambda: "metrics at" in running.log, "address")
+        assert running.process.poll() is None
+        assert running.stop(signal.SIGTERM) == 0
