@@ -29,17 +29,18 @@ generated: $(INSTALLED)  ## write again what is generated: the record's JSON Sch
 	$(BIN)/python -m streamgauge.records > schemas/record.v1.json
 	$(BIN)/python -m streamgauge.metrics.document
 
-lock:  ## resolve the dependencies again (needs uv)
-	uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header \
-		--all-extras --group dev --upgrade pyproject.toml -o requirements.lock
+LOCK := uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header
+lock:  ## resolve the dependencies again (needs uv): what runs, and that with what tests and the demo need
+	$(LOCK) --upgrade pyproject.toml -o requirements.lock
+	$(LOCK) --upgrade --all-extras --group dev --constraint requirements.lock pyproject.toml -o requirements-dev.lock
 
 clean:  ## remove what was installed and built here
 	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-$(INSTALLED): requirements.lock pyproject.toml
+$(INSTALLED): requirements-dev.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "Streamgauge needs Python 3.11 or newer: make PYTHON=/path/to/python3.11"; exit 2; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $(INSTALLED)

@@ -15,7 +15,7 @@ from streamgauge import deadletter, topics
 from streamgauge.core.assembler import Limits
 from streamgauge.worker.store import key_of
 from tests.integration.synthetic import SyntheticTap, assembled, distinct
-from tests.integration.workers import WorkerProcess, worker
+from tests.integration.workers import worker
 from tests.kafka_broker.administration import delete_beginning, delete_topic
 from tests.kafka_broker.broker import Broker
 from tests.kafka_broker.fixtures import PARTITIONS, make_topics
@@ -106,13 +106,11 @@ def test_sigkill_again_and_again_in_the_middle_of_streams(kafka: str, prefix: st
     bundles = list(tap.bundles(400, segments=20))
     ledger = tmp_path / "ledger.sqlite"
     settings = {"bootstrap": kafka, "prefix": prefix, "ledger": f"sqlite:////{ledger}", "checkpoint_s": 0.2}
-    parts = [bundles[place::6] for place in range(6)]
-    ordered = [bundles[len(bundles) * place // 6 : len(bundles) * (place + 1) // 6] for place in range(6)]
-    assert sum(map(len, parts)) == sum(map(len, ordered)) == len(bundles)
-    for part in ordered:
+    edges = [len(bundles) * place // 6 for place in range(7)]
+    for start, end in zip(edges, edges[1:], strict=False):
         with worker(tmp_path, **settings) as process:
             process.wait_ready()
-            write(kafka, prefix, part)
+            write(kafka, prefix, bundles[start:end])
             time.sleep(chance.uniform(0.1, 1.2))
             process.kill()
     with worker(tmp_path, **settings) as process:
@@ -243,9 +241,11 @@ def test_old_state_written_late_does_not_win(kafka: str, prefix: str, tmp_path: 
     tap = SyntheticTap(8)
     bundles = list(tap.bundles(100, segments=10))
     half, settings = len(bundles) // 2, {"bootstrap": kafka, "prefix": prefix, "checkpoint_s": 0.2}
-    write(kafka, prefix, bundles[:half])
     with worker(tmp_path, **settings) as process:
         process.wait_ready()
+        write(kafka, prefix, bundles[: half // 2])
+        time.sleep(2)
+        write(kafka, prefix, bundles[half // 2 : half])
         time.sleep(2)
         assert process.stop() == 0
     state = log_of(kafka, f"{prefix}.state")
@@ -382,7 +382,3 @@ def test_a_worker_that_was_stopped_for_a_while_goes_on(kafka: str, prefix: str, 
     assert codes[0] in (0, 3), first.log
     assert same(found, assembled(log_of(kafka, f"{prefix}.segments")))
     assert len(found) == 200
-
-
-def alive(process: WorkerProcess) -> bool:
-    return process.process.poll() is None

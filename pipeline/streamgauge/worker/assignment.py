@@ -11,8 +11,10 @@ from streamgauge.deadletter import Stage, letter
 from streamgauge.metrics import table
 from streamgauge.worker.acknowledging import Acknowledger
 from streamgauge.worker.faults import BugError, LogMadeAnewError, WorkerError
+from streamgauge.worker.log import Log
 from streamgauge.worker.outbox import Outbox
 from streamgauge.worker.partition import Partition, Surroundings
+from streamgauge.worker.place import Reading, starts
 from streamgauge.worker.seams import Consumer
 from streamgauge.worker.settings import WorkerMetrics, WorkerSettings
 from streamgauge.worker.store import StateTable
@@ -29,10 +31,11 @@ class Assignment:
         self._partitions: dict[int, Partition] = {}
         self._recovered = False
 
-    def connect(self, app: faust.App, state: StateTable) -> Acknowledger:
+    def connect(self, app: faust.App, state: StateTable, log: Log) -> Acknowledger:
         """Take part in the app's rebalances; gives what commits offsets, to be run beside."""
         self._app, self._state = app, state
-        self._consumer = Consumer(app, self._settings.bootstrap, self._settings.topics.segments)
+        self._consumer = Consumer(app, self._settings.topics.segments)
+        self._reading = Reading(self._consumer, log)
         self._acknowledger = Acknowledger(self._consumer)
         app.on_partitions_revoked.connect(self.on_revoked)
         state.on_recover(self.on_recovered)
@@ -66,15 +69,12 @@ class Assignment:
             self._fail(BugError(f"recovery: {error!r}"))
 
     async def _load(self) -> None:
-        rebalance = self._app.rebalancing_count
-        numbers = self._consumer.assigned()
-        if numbers:
-            committed = await self._consumer.committed()
-            begins, ends = await self._consumer.begins(numbers), await self._consumer.ends(numbers)
-        if rebalance != self._app.rebalancing_count:
+        rebalance = self._consumer.rebalance
+        found = await starts(self._reading)
+        if rebalance != self._consumer.rebalance:
             return  # the next one is under way
-        for number in sorted(numbers):
-            partition = self._recover(number, committed.get(number, 0), begins[number], ends[number])
+        for number, (committed, begins, ends) in found.items():
+            partition = self._recover(number, committed, begins, ends)
             self._partitions[number] = partition
             partition.start()
         self._recovered = True
@@ -112,7 +112,7 @@ class Assignment:
     def _surroundings(self) -> Surroundings:
         return Surroundings(
             self._settings.topics,
-            self._consumer,
+            self._reading,
             self._metrics,
             self._acknowledger.done,
             self._fail,

@@ -28,8 +28,7 @@ from streamgauge.metrics import table
 from streamgauge.topics import Topics
 from streamgauge.worker.faults import BugError, WorkerError
 from streamgauge.worker.outbox import Outbox
-from streamgauge.worker.place import Place
-from streamgauge.worker.seams import Consumer
+from streamgauge.worker.place import Place, Reading
 from streamgauge.worker.settings import WorkerMetrics
 from streamgauge.worker.store import key_of
 
@@ -56,7 +55,7 @@ class Surroundings:
     """What all partitions of a worker share."""
 
     topics: Topics
-    consumer: Consumer
+    reading: Reading
     metrics: WorkerMetrics
     acknowledge: Callable[[int, int], None]  # partition, the offset behind the last one that is done
     fail: Callable[[WorkerError], None]
@@ -84,7 +83,7 @@ class Partition:
         self._assembler = assembler
         self._outbox = outbox
         self._around = around
-        self._place = Place(around.consumer, number, next_offset, self.lost)
+        self._place = Place(around.reading, number, next_offset, self.lost)
         self._acknowledged = next_offset
         self._queue: deque[Any] = deque()
         self._queued_bytes = 0
@@ -111,7 +110,7 @@ class Partition:
         self._wake.set()
         if self._queued_bytes > _FULL_BYTES and not self._held_back:
             self._held_back = True
-            self._around.consumer.hold_back(self._number)
+            self._around.reading.consumer.hold_back(self._number)
 
     async def finish(self) -> None:
         """Apply what waits, checkpoint, and end."""
@@ -156,7 +155,7 @@ class Partition:
         self._queued_bytes -= len(message.value or b"")
         if self._held_back and self._queued_bytes < _LOW_BYTES:
             self._held_back = False
-            self._around.consumer.go_on(self._number)
+            self._around.reading.consumer.go_on(self._number)
         return message
 
     async def _wait(self, seconds: float) -> None:
@@ -267,7 +266,7 @@ class Partition:
         now = asyncio.get_running_loop().time()
         if now - self._reported_at >= _REPORT_S:
             self._reported_at = now
-            end = self._around.consumer.end(self._number)
+            end = self._around.reading.consumer.end(self._number)
             if end is not None:
                 lag = max(0, end - self._acknowledged)
                 self._around.metrics.set(table.WORKER_LAG.name, lag, partition=self._number)

@@ -13,20 +13,56 @@ where it does not fit, or does not come, reading is set back to what is due.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable
+from typing import NamedTuple
+
+from aiokafka.errors import KafkaError  # type: ignore[import-untyped]
 
 from streamgauge.worker.faults import LogMadeAnewError
+from streamgauge.worker.log import Log
 from streamgauge.worker.seams import Consumer
 
 # How long nothing may come while the log goes on (seconds): fetching takes a second at most.
-_PATIENCE_S = 3.0
+_PATIENCE_S = 2.0
+# How soon a broker that does not answer is asked again (seconds).
+_RETRY_S = 1.0
+
+
+class Reading(NamedTuple):
+    """How a topic is read: through Faust's consumer, and beside it by our own questions."""
+
+    consumer: Consumer
+    log: Log
+
+
+async def starts(reading: Reading) -> dict[int, tuple[int, int, int]]:
+    """Of each partition that is ours: the offset committed (0 if none), where its log begins, and where it ends.
+
+    Asks until the broker answers. Empty if there is none, or the next rebalance has begun meanwhile.
+    """
+    consumer, log = reading
+    rebalance = consumer.rebalance
+    while rebalance == consumer.rebalance:
+        numbers = consumer.assigned()
+        try:
+            committed = await log.committed(consumer.topic)
+            begins = await log.begins(consumer.topic, numbers)
+            ends = await log.ends(consumer.topic, numbers)
+        except KafkaError:
+            await asyncio.sleep(_RETRY_S)
+            continue
+        if rebalance == consumer.rebalance:
+            return {number: (committed.get(number, 0), begins[number], ends[number]) for number in sorted(numbers)}
+    return {}
 
 
 class Place:
     """`next_offset`: what is due. `lost` is told how many messages the log had deleted before they were read."""
 
-    def __init__(self, consumer: Consumer, partition: int, next_offset: int, lost: Callable[[int], None]) -> None:
-        self._consumer = consumer
+    def __init__(self, reading: Reading, partition: int, next_offset: int, lost: Callable[[int], None]) -> None:
+        self._consumer, self._log = reading
+        self._topic = self._consumer.topic
         self._partition = partition
         self.next_offset = next_offset
         self._lost = lost
@@ -34,24 +70,27 @@ class Place:
 
     async def admits(self, offset: int) -> bool:
         """Whether this message is to be taken now; then the one behind it is due."""
-        if offset > self.next_offset and not await self._explained(offset):
-            return False
-        if offset < self.next_offset:
+        if offset > self.next_offset:
+            try:
+                await self._explain(offset)
+            except (KafkaError, TimeoutError):
+                return False  # nobody to ask; what is due is asked for again when nothing comes
+        if offset != self.next_offset:
             return False
         self.next_offset = offset + 1
         self._quiet_since = asyncio.get_running_loop().time()
         return True
 
-    async def _explained(self, offset: int) -> bool:
-        begins = (await self._consumer.begins([self._partition]))[self._partition]
+    async def _explain(self, offset: int) -> None:
+        """A message came that is not due yet: make it due, or go back."""
+        begins = (await self._log.begins(self._topic, [self._partition]))[self._partition]
         if begins > self.next_offset:
             self._lost(min(begins, offset) - self.next_offset)
             self.next_offset = min(begins, offset)
-        if offset > self.next_offset and await self._consumer.was_skipped(self._partition, self.next_offset, offset):
+        if offset > self.next_offset and await self._log.holds(self._topic, self._partition, self.next_offset, offset):
             await self._go_back()
-            return False
-        self.next_offset = offset
-        return True
+        else:
+            self.next_offset = offset
 
     async def nudge(self) -> None:
         """Call this while nothing waits to be taken. Raises LogMadeAnewError."""
@@ -59,7 +98,8 @@ class Place:
             return
         end = self._consumer.end(self._partition)
         if end is not None and end < self.next_offset:
-            await self._check_end()
+            with contextlib.suppress(KafkaError):
+                await self._check_end()
         elif end is not None and end > self.next_offset:
             await self._go_back()
         self._quiet_since = asyncio.get_running_loop().time()
@@ -70,9 +110,9 @@ class Place:
 
     async def _check_end(self) -> None:
         """What the fetcher heard last may be older than what was taken; the broker's own word counts."""
-        end = (await self._consumer.ends([self._partition]))[self._partition]
+        end = (await self._log.ends(self._topic, [self._partition]))[self._partition]
         if end < self.next_offset:
             raise LogMadeAnewError(
-                f"{self._consumer.topic}/{self._partition} ends at offset {end}, below {self.next_offset} that was read: "
+                f"{self._topic}/{self._partition} ends at offset {end}, below {self.next_offset} that was read: "
                 "it was made anew"
             )

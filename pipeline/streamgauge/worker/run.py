@@ -21,6 +21,7 @@ from streamgauge.topics import MAX_DEADLETTER_BYTES, BrokerUnreachableError, Top
 from streamgauge.worker.app import create_app
 from streamgauge.worker.assignment import Assignment
 from streamgauge.worker.faults import FaustCrashedError, WorkerError
+from streamgauge.worker.log import Log
 from streamgauge.worker.settings import RecordStore, WorkerMetrics, WorkerSettings
 from streamgauge.worker.slots import Slot
 from streamgauge.worker.store import StateTable
@@ -105,25 +106,30 @@ class Worker:
 
     async def _work(self, instance_id: str, stopping: "asyncio.Task[bool]") -> None:
         producer = Producer(self._settings.bootstrap, max_message_bytes=MAX_DEADLETTER_BYTES, batch_bytes=_BATCH_BYTES)
+        log = Log(self._settings.bootstrap, self._settings.prefix)
         watch = Watch(self._settings.bootstrap, producer.answers, "the worker waits for it")
         try:
             if await self._until(stopping, _connect(producer)):
                 return
             watch.seen(True)
-            await self._run_faust(instance_id, stopping, producer, watch)
+            await log.start()
+            await self._run_faust(instance_id, stopping, producer, log, watch)
+        except KafkaError as error:
+            self._fail(FaustCrashedError(f"the broker went away at the start: {error!r}"))
         finally:
             await producer.stop(_STOP_TIMEOUT_S)
+            await log.stop()
 
     async def _run_faust(
-        self, instance_id: str, stopping: "asyncio.Task[bool]", producer: Producer, watch: Watch
+        self, instance_id: str, stopping: "asyncio.Task[bool]", producer: Producer, log: Log, watch: Watch
     ) -> None:
         assignment = self._assignment = Assignment(self._settings, producer, self._metrics, self._fail)
         storing = Storing(self._settings, self._store, self._metrics, self._fail) if self._store else None
         app = create_app(self._settings, assignment.receive, storing.receive if storing else None, instance_id)
         state = cast(StateTable, app.tables["state"])
-        jobs = [assignment.connect(app, state).run(), watch.run()]
+        jobs = [assignment.connect(app, state, log).run(), watch.run()]
         if storing:
-            jobs += [storing.connect(app, state, producer).run(), storing.run()]
+            jobs += [storing.connect(app, state, log, producer).run(), storing.run()]
         tasks = [asyncio.ensure_future(job) for job in jobs]
         starting = asyncio.ensure_future(app.start())
         try:

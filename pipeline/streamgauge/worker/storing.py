@@ -14,8 +14,9 @@ from streamgauge.deadletter import Stage, letter
 from streamgauge.metrics import table
 from streamgauge.worker.acknowledging import Acknowledger
 from streamgauge.worker.faults import BugError, WorkerError
+from streamgauge.worker.log import Log
 from streamgauge.worker.outbox import Outbox
-from streamgauge.worker.place import Place
+from streamgauge.worker.place import Place, Reading, starts
 from streamgauge.worker.seams import Consumer
 from streamgauge.worker.settings import RecordStore, Stored, WorkerMetrics, WorkerSettings
 from streamgauge.worker.store import StateTable
@@ -51,10 +52,10 @@ class Storing:
         self._idle = asyncio.Event()
         self._idle.set()
 
-    def connect(self, app: faust.App, state: StateTable, producer: Producer) -> Acknowledger:
+    def connect(self, app: faust.App, state: StateTable, log: Log, producer: Producer) -> Acknowledger:
         """Take part in the app's rebalances; gives what commits offsets, to be run beside."""
-        self._app = app
-        self._consumer = Consumer(app, self._settings.bootstrap, self._settings.topics.records)
+        self._consumer = Consumer(app, self._settings.topics.records)
+        self._reading = Reading(self._consumer, log)
         self._acknowledger = Acknowledger(self._consumer)
         self._outbox = Outbox(producer, lambda message: None)
         app.on_partitions_revoked.connect(self.on_revoked)
@@ -76,17 +77,14 @@ class Storing:
             self._fail(BugError(f"records topic: {error!r}"))
 
     async def _find_places(self) -> None:
-        rebalance = self._app.rebalancing_count
-        numbers = self._consumer.assigned()
-        committed = await self._consumer.committed() if numbers else {}
-        begins = await self._consumer.begins(numbers) if numbers else {}
-        if rebalance != self._app.rebalancing_count:
+        rebalance = self._consumer.rebalance
+        found = await starts(self._reading)
+        if rebalance != self._consumer.rebalance:
             return  # the next one is under way
-        for number in numbers:
-            due = committed.get(number, 0)
-            if begins[number] > due:
-                self._lost(begins[number] - due)
-            self._places[number] = Place(self._consumer, number, max(due, begins[number]), self._lost)
+        for number, (committed, begins, _) in found.items():
+            if begins > committed:
+                self._lost(begins - committed)
+            self._places[number] = Place(self._reading, number, max(committed, begins), self._lost)
 
     def _lost(self, records: int) -> None:
         _LOG.error("%d records were deleted from %s before they were stored", records, self._consumer.topic)
@@ -136,18 +134,18 @@ class Storing:
             return []
         if len(self._queue) < _BATCH:
             await asyncio.sleep(_GATHER_S)
-        batch = []
+        batch: list[Any] = []
         while self._queue and len(batch) < _BATCH:
             message = self._queue.popleft()
-            place = self._places.get(message.partition)
-            if place is not None and await place.admits(message.offset):
+            due = self._places.get(message.partition)
+            if due is not None and await due.admits(message.offset):
                 batch.append(message)
         return batch
 
     async def _store_batch(self, batch: list[Any]) -> None:
         stored = await self._insert([message.value or b"" for message in batch])
-        for place in stored.unreadable:
-            await self._bury(batch[place])
+        for index in stored.unreadable:
+            await self._bury(batch[index])
         await self._outbox.confirmed()
         for message in batch:
             if message.generation_id == self._consumer.generation:

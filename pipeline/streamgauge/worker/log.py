@@ -1,0 +1,73 @@
+"""Kafka's own word on a log: where it begins and ends, what the group has committed, whether there is a message.
+
+Asked with clients of our own. Faust's consumer answers such questions only between two fetches, each of which may take a
+second, and a takeover asks several.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer  # type: ignore[import-untyped]
+from aiokafka.admin import AIOKafkaAdminClient  # type: ignore[import-untyped]
+from aiokafka.structs import TopicPartition  # type: ignore[import-untyped]
+
+from streamgauge.broker.producer import REQUEST_TIMEOUT_MS
+
+# How long a look at one message of a partition may take (seconds).
+_LOOK_TIMEOUT_S = 30.0
+
+
+class Log:
+    """Ask after `start`. Every question raises KafkaError where the broker does not answer."""
+
+    def __init__(self, bootstrap: str, group: str) -> None:
+        self._bootstrap = bootstrap
+        self._group = group
+        self._asking: Any = None
+        self._admin: Any = None
+
+    async def start(self) -> None:
+        """Connect. Raises KafkaError."""
+        self._asking = AIOKafkaConsumer(
+            bootstrap_servers=self._bootstrap, enable_auto_commit=False, request_timeout_ms=REQUEST_TIMEOUT_MS
+        )
+        self._admin = AIOKafkaAdminClient(bootstrap_servers=self._bootstrap, request_timeout_ms=REQUEST_TIMEOUT_MS)
+        await self._asking.start()
+        await self._admin.start()
+
+    async def stop(self) -> None:
+        """Disconnect, if it ever connected."""
+        if self._asking is not None:
+            await self._asking.stop()
+            await self._admin.close()
+
+    async def committed(self, topic: str) -> dict[int, int]:
+        """The next offset to be read of each partition, by the group's memory; nothing where it has none."""
+        found = await self._admin.list_consumer_group_offsets(self._group)
+        return {place.partition: at.offset for place, at in found.items() if place.topic == topic and at.offset >= 0}
+
+    async def begins(self, topic: str, partitions: Iterable[int]) -> dict[int, int]:
+        """Where each partition's log begins."""
+        found = await self._asking.beginning_offsets([TopicPartition(topic, number) for number in partitions])
+        return {place.partition: offset for place, offset in found.items()}
+
+    async def ends(self, topic: str, partitions: Iterable[int]) -> dict[int, int]:
+        """Where each partition's log ends: the offset of the next message to be written."""
+        found = await self._asking.end_offsets([TopicPartition(topic, number) for number in partitions])
+        return {place.partition: offset for place, offset in found.items()}
+
+    async def holds(self, topic: str, partition: int, start: int, end: int) -> bool:
+        """Whether the log holds a message from `start` to below `end`. Offsets without one are legal."""
+        place = TopicPartition(topic, partition)
+        reader = AIOKafkaConsumer(
+            bootstrap_servers=self._bootstrap, enable_auto_commit=False, request_timeout_ms=REQUEST_TIMEOUT_MS
+        )
+        await reader.start()
+        try:
+            reader.assign([place])
+            reader.seek(place, start)
+            first = await asyncio.wait_for(reader.getone(place), _LOOK_TIMEOUT_S)
+            return bool(first.offset < end)
+        finally:
+            await reader.stop()

@@ -1,0 +1,128 @@
+"""A provider, `streamgauge up` before it, and exchanges through both, each with its record."""
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from tests.blackbox import client, provider
+from tests.blackbox.compare import Exchange, client_findings, record_findings
+from tests.blackbox.streams import PATHS
+from tests.running import Running, start_up
+
+Json = dict[str, Any]
+# So many clients at once: enough to interleave streams, below the file limit of a small machine.
+AT_ONCE = 64
+
+
+class Rig:
+    """Runs exchanges and judges them. `prefix`: what goes before each path."""
+
+    def __init__(self, running: Running, up: provider.Provider, prefix: str) -> None:
+        self.running, self.provider, self.prefix = running, up, prefix
+        self.port = int(urlsplit(running.url).port or 0)
+        self.exchanges: dict[str, Exchange] = {}
+        self._room = asyncio.Semaphore(AT_ONCE)
+
+    async def run(
+        self,
+        case: str,
+        dialect: str,
+        script: provider.Script,
+        *,
+        ended: str = "proper",
+        path: str | None = None,
+        headers: str = "",
+        body: bytes = b'{"stream":true}',
+        method: str = "POST",
+        exact: bool = True,
+        talk: dict[str, Any] | None = None,
+        line: client.Line | None = None,
+    ) -> Exchange:
+        """One exchange, by a connection of its own or on `line`."""
+        trace = uuid.uuid4().hex
+        self.provider.scripts[case] = script
+        asked = client.request(self.prefix + (path or PATHS[dialect]), case, trace, body, headers, method)
+        async with self._room:
+            if line is None:
+                got = await client.talk(self.port, [asked], method=method, **(talk or {}))
+            else:
+                got = client.Got()
+                await line.send(got, [asked])
+                await line.read_answer(got, method)
+        return self.keep(Exchange(case, trace, dialect, got, None, ended, exact, body, method=method))
+
+    def keep(self, one: Exchange) -> Exchange:
+        played = self.provider.played.get(one.case)
+        one.played = played[0] if played else None
+        self.exchanges[one.case] = one
+        return one
+
+    async def records(self) -> dict[str, list[Json]]:
+        """Every record by its trace, once there is one for each exchange or a while has passed."""
+        records = await asyncio.to_thread(self._wait, len(self.exchanges))
+        by: dict[str, list[Json]] = {}
+        for record in records:
+            by.setdefault(record["trace_id"], []).append(record)
+        return by
+
+    def _wait(self, count: int) -> list[Json]:
+        import time
+
+        deadline = time.monotonic() + 20
+        while len(found := self.running.records()) < count and time.monotonic() < deadline:
+            time.sleep(0.2)
+        time.sleep(0.5)  # what comes twice comes now
+        return self.running.records() if len(found) >= count else found
+
+    async def record(self, one: Exchange) -> Json:
+        """The exchange's one record."""
+        found = (await self.records()).get(one.trace, [])
+        assert len(found) == 1, f"{one.case}: {len(found)} records"
+        return found[0]
+
+    async def findings(self) -> list[str]:
+        """All exchanges so far against their records; empty where all is well."""
+        by = await self.records()
+        found = []
+        for case, one in self.exchanges.items():
+            one.read()
+            mine = by.get(one.trace, [])
+            found += [f"{case}: {finding}" for finding in client_findings(one)]
+            if len(mine) != 1:
+                found.append(f"{case}: {len(mine)} records")
+            else:
+                found += [f"{case}: {finding}" for finding in record_findings(one, mine[0])]
+        return found
+
+
+@asynccontextmanager
+async def rig(folder: Path, *options: str, name: str | None = "fake") -> AsyncIterator[Rig]:
+    """`up` before one provider; `name` None for a single upstream without prefix."""
+    async with provider.Provider() as up:
+        url = f"http://127.0.0.1:{up.port}"
+        context = start_up({name: url} if name else url, folder / "data", *options)
+        running = await asyncio.to_thread(context.__enter__)
+        try:
+            yield Rig(running, up, f"/{name}" if name else "")
+        finally:
+            await asyncio.to_thread(context.__exit__, None, None, None)
+
+
+def judged(folder: Path, work: Callable[[Rig], Awaitable[None]], *options: str, name: str | None = "fake") -> None:
+    """Run `work` on a rig of its own."""
+
+    async def main() -> None:
+        async with rig(folder, *options, name=name) as made:
+            await work(made)
+
+    asyncio.run(main())
+
+
+def chunked(*pieces: bytes, extra: str = "", **how: Any) -> provider.Script:
+    """The pieces as chunks of a whole chunked answer."""
+    framed = [provider.chunk(piece) for piece in pieces if piece]
+    return provider.answer(provider.head(extra=extra), *framed, provider.LAST_CHUNK, **how)
