@@ -5,7 +5,9 @@ Messages go to stderr; stdout is for what was asked for. Exit codes are those of
 
 import argparse
 import importlib
+import io
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Sequence
@@ -15,7 +17,7 @@ from typing import Any
 from streamgauge import __version__
 from streamgauge.config import load
 from streamgauge.core.dialects import BY_NAME
-from streamgauge.errors import BUG, DONE, StreamgaugeError
+from streamgauge.errors import BUG, DONE, UNAVAILABLE, USAGE, StreamgaugeError
 
 _EPILOG = """\
 examples:
@@ -86,7 +88,7 @@ _Commands = Any
 def build_parser() -> argparse.ArgumentParser:
     """The whole command line, as argparse holds it."""
     about = "Measures every LLM token stream: how fast it came, how it ended, what it used."
-    parser = argparse.ArgumentParser("streamgauge", description=about, epilog=_EPILOG, formatter_class=_RAW)
+    parser = _Parser(prog="streamgauge", description=about, epilog=_EPILOG)
     parser.add_argument("--version", action="version", version=f"streamgauge {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for add in (_add_up, _add_tap, _add_worker, _add_replay, _add_demo, _add_ledger, _add_topics):
@@ -94,12 +96,16 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-_RAW = argparse.RawDescriptionHelpFormatter
+class _Parser(argparse.ArgumentParser):
+    """Keeps the lines of examples as they are, and takes no option by its beginning: a later one might begin alike."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"formatter_class": argparse.RawDescriptionHelpFormatter, "allow_abbrev": False, **options})
 
 
 def _command(commands: _Commands, name: str, module: str, about: str, epilog: str) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = commands.add_parser(
-        name, help=about, description=about[0].upper() + about[1:] + ".", epilog=epilog, formatter_class=_RAW
+        name, help=about, description=about[0].upper() + about[1:] + ".", epilog=epilog
     )
     parser.set_defaults(module=module)
     parser.add_argument("--config", type=Path, metavar="FILE", help="settings file (TOML)")
@@ -147,18 +153,18 @@ def _add_demo(commands: _Commands) -> None:
 
 
 def _add_ledger(commands: _Commands) -> None:
-    ledger = commands.add_parser("ledger", help="look at the records", epilog=_LEDGER_EPILOG, formatter_class=_RAW)
+    ledger = commands.add_parser("ledger", help="look at the records", epilog=_LEDGER_EPILOG)
     actions = ledger.add_subparsers(dest="action", metavar="ACTION", required=True)
     query = _command(actions, "query", "ledger", "print records, or totals of streams and tokens", _LEDGER_EPILOG)
     _ledger_option(query)
     _data_dir_option(query)
     query.add_argument("--output", choices=["table", "jsonl", "csv"], default="table")
-    query.add_argument("--limit", type=int, metavar="N", help="at most N, the oldest first")
+    query.add_argument("--limit", type=int, metavar="N", help="at most N lines, the oldest first")
     query.add_argument("--by", metavar="KEY[,KEY...]", help="totals by day, model, outcome, ...")
 
 
 def _add_topics(commands: _Commands) -> None:
-    topics = commands.add_parser("topics", help="create or describe topics", epilog=_TOPICS_EPILOG, formatter_class=_RAW)
+    topics = commands.add_parser("topics", help="create or describe topics", epilog=_TOPICS_EPILOG)
     actions = topics.add_subparsers(dest="action", metavar="ACTION", required=True)
     create = _command(actions, "create", "topics", "create the topics; where they are there, compare", _TOPICS_EPILOG)
     _kafka_options(create)
@@ -212,22 +218,62 @@ def _ledger_option(parser: argparse.ArgumentParser) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; gives the exit code. Never shows a traceback, unless STREAMGAUGE_DEBUG is set."""
-    args = build_parser().parse_args(argv)
+    before = signal.signal(signal.SIGTERM, _stop)  # until a command that stays handles it in its own way
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8")  # records are JSON, whatever the locale
     try:
-        flags = {name: value for name, value in vars(args).items() if name not in _NOT_SETTINGS}
+        code = _run(argv)
+        sys.stdout.flush()
+        return code
+    except SystemExit as left:  # argparse has said what it had to say
+        return _flushed(left.code if isinstance(left.code, int) else USAGE)
+    except KeyboardInterrupt:
+        return _flushed(DONE)
+    except BrokenPipeError:  # whoever read our output has read enough
+        return _quiet(DONE)
+    except OSError as error:
+        _trace(error)
+        sys.stderr.write(f"streamgauge: the system refuses: {error}\n")
+        return _quiet(UNAVAILABLE)
+    except Exception as error:  # noqa: BLE001 - the last line of defence: a bug of ours still ends in one sentence
+        return _report_bug(error)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _run(argv: Sequence[str] | None) -> int:
+    args = build_parser().parse_args(argv)
+    flags = {name: value for name, value in vars(args).items() if name not in _NOT_SETTINGS}
+    try:
         settings = load(flags, args.config or _settings_file())
         command = importlib.import_module(f"streamgauge.commands.{args.module}")
         return int(command.run(settings, args))
     except StreamgaugeError as error:
-        sys.stderr.write(f"streamgauge {args.command}: {error}\n")
+        _say_why(args.command, error)
         return error.exit_code
-    except KeyboardInterrupt:
-        return DONE
-    except BrokenPipeError:  # whoever read our output has read enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return DONE
-    except Exception as error:  # noqa: BLE001 - the last line of defence: a bug of ours still ends in one sentence
-        return _report_bug(error)
+
+
+def _say_why(command: str, error: StreamgaugeError) -> None:
+    sys.stdout.flush()  # where both go to one place, what came first stands first
+    sys.stderr.write(f"streamgauge {command}: {error}\n")
+
+
+def _stop(number: int, frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+def _flushed(code: int) -> int:
+    try:
+        sys.stdout.flush()
+    except OSError:
+        return _quiet(code)
+    return code
+
+
+def _quiet(code: int) -> int:
+    """Nothing more goes to stdout: not what is still buffered either, when Python ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return code
 
 
 def _settings_file() -> Path | None:
@@ -236,10 +282,14 @@ def _settings_file() -> Path | None:
 
 
 def _report_bug(error: Exception) -> int:
-    if os.environ.get("STREAMGAUGE_DEBUG"):
-        traceback.print_exception(error)
+    _trace(error)
     sys.stderr.write(
         f"streamgauge: a bug of ours: {type(error).__name__}: {error}\n"
         "Please report it; STREAMGAUGE_DEBUG=1 shows where it happened.\n"
     )
     return BUG
+
+
+def _trace(error: Exception) -> None:
+    if os.environ.get("STREAMGAUGE_DEBUG"):
+        traceback.print_exception(error)

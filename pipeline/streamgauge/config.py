@@ -4,6 +4,7 @@ Frozen and checked at start-up. Durations are plain seconds, sizes are bytes. A 
 sentence that names it and says what fits.
 """
 
+import ipaddress
 import re
 import tomllib
 from collections.abc import Mapping
@@ -31,11 +32,26 @@ ENV_PREFIX = "STREAMGAUGE_"
 # 1 GiB holds about an hour of 1,000 busy streams, masked and compressed, while a broker is away (bytes).
 SPOOL_BYTES = 1024**3
 
+# A longer wait is a slip of the keyboard; and a number without an end has no place in a timer or in JSON (seconds: a year).
+MAX_SECONDS = 366 * 24 * 3600.0
+# Far more than a disk holds, and within what SQLite counts with (bytes: 1 PiB).
+MAX_SPOOL_BYTES = 1024**5
+
 # The name of an upstream is a path segment and a metric's label.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 # What HTTP allows as a header's name (RFC 9110, section 5.6.2).
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}")
+# A host's name (RFC 1123, section 2.1; with the underscore that container networks use), or an IPv4 address.
+_HOST = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63})*\.?")
+_MAX_HOST = 253
+# What Kafka takes as the beginning of a topic's name, with room for ours (`topics.py` has the names).
+_TOPIC_PREFIX = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
+# What goes into a request line as it is.
+_URL = re.compile("[!-~]+")
 _MAX_PORT = 65_535
+
+Seconds = Annotated[float, Field(ge=0, le=MAX_SECONDS, allow_inf_nan=False)]
+Timeout = Annotated[float, Field(gt=0, le=MAX_SECONDS, allow_inf_nan=False)]
 
 
 class Address(BaseModel):
@@ -62,11 +78,26 @@ class Upstream(BaseModel):
 def parse_address(text: str) -> Address:
     """HOST:PORT, or [IPV6]:PORT. Raises ValueError."""
     host, colon, port = text.rpartition(":")
-    if not colon or not port.isdecimal() or int(port) > _MAX_PORT:
+    if not colon or not re.fullmatch("[0-9]{1,5}", port) or int(port) > _MAX_PORT:
         raise ValueError(f"{text!r} is no address: write HOST:PORT, as in 127.0.0.1:8080")
-    if host.startswith("[") != host.endswith("]") or (":" in host and not host.startswith("[")):
+    if host.startswith("[") and host.endswith("]"):
+        return Address(host=_ipv6(host[1:-1]), port=int(port))
+    if ":" in host:
         raise ValueError(f"{text!r} is no address: write an IPv6 host in brackets, as in [::1]:8080")
-    return Address(host=host.strip("[]") or "127.0.0.1", port=int(port))
+    if host and (len(host) > _MAX_HOST or not _HOST.fullmatch(host)):
+        raise ValueError(f"{text!r} is no address: {host!r} is no host's name")
+    return Address(host=host or "127.0.0.1", port=int(port))
+
+
+def _ipv6(host: str) -> str:
+    address, _, zone = host.partition("%")
+    try:
+        ipaddress.IPv6Address(address)
+    except ValueError:
+        raise ValueError(f"{host!r} is no IPv6 address") from None
+    if "%" in host and not _HOST.fullmatch(zone):
+        raise ValueError(f"{host!r} is no IPv6 address: {zone!r} names no interface")
+    return host
 
 
 def parse_upstream(text: str) -> Upstream:
@@ -79,13 +110,20 @@ def parse_upstream(text: str) -> Upstream:
     try:
         parts = urlsplit(url)
         port = parts.port
-    except ValueError as error:
-        raise ValueError(f"{url!r} is no URL: {error}") from None
+    except ValueError:
+        raise ValueError(f"{_shown(url)!r} is no URL: look at its host and port") from None
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
-        raise ValueError(f"{text!r} is no upstream: write NAME=URL, as in openai=https://api.openai.com")
-    if parts.username or parts.password or parts.query or parts.fragment:
-        raise ValueError(f"the upstream {name or url!r} may hold a scheme, host, port and path, and nothing else")
+        raise ValueError(f"{_shown(text)!r} is no upstream: write NAME=URL, as in openai=https://api.openai.com")
+    if parts.username is not None or parts.query or parts.fragment or not _URL.fullmatch(url):
+        raise ValueError(f"the upstream {_shown(text)!r} may hold a scheme, host, port and path, and nothing else")
+    if ":" not in parts.hostname and not _HOST.fullmatch(parts.hostname):
+        raise ValueError(f"the upstream {_shown(text)!r}: {parts.hostname!r} is no host's name")
     return Upstream(name=name, url=url.rstrip("/"))
+
+
+def _shown(url: str) -> str:
+    """What of a URL may be shown: a key in it may not."""
+    return re.sub("//[^/]*@", "//...@", url).partition("?")[0].partition("#")[0]
 
 
 def default_data_dir() -> Path:
@@ -99,7 +137,9 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix=ENV_PREFIX, frozen=True, extra="forbid", env_ignore_empty=True)
 
     upstream: Annotated[tuple[Upstream, ...], NoDecode] = Field((), description="provider endpoints, NAME=URL")
-    listen: Annotated[Address, NoDecode] = Field(Address(host="127.0.0.1", port=8080), description="where clients connect")
+    listen: Annotated[Address, NoDecode] = Field(
+        Address(host="127.0.0.1", port=8080), description="where clients connect"
+    )
     admin: Annotated[Address, NoDecode] = Field(Address(host="127.0.0.1", port=9464), description="metrics, health")
     admin_host: Annotated[tuple[str, ...], NoDecode] = Field((), description="further Host names of the admin port")
     data_dir: Path = Field(default_factory=default_data_dir, description="spool, ledger, keys")
@@ -109,19 +149,24 @@ class Settings(BaseSettings):
     partitions: int | None = Field(None, ge=1, le=64, description="for `topics create`: a power of two up to 64")
     workers: int = Field(1, ge=1, le=32, description="relay processes of a tap")
     ledger: str | None = Field(None, description="sqlite:///FILE")
-    spool_bytes: int = Field(SPOOL_BYTES, ge=1024**2, description="room for what is not delivered yet")
+    spool_bytes: int = Field(
+        SPOOL_BYTES, ge=1024**2, le=MAX_SPOOL_BYTES, description="room for what is not delivered yet"
+    )
     tenant_header: str | None = Field(None, description="request header that names the tenant")
     tenants: Path | None = Field(None, description="TOML file: credential_id = tenant")
-    upstream_idle_timeout: float = Field(900.0, gt=0, description="seconds without a byte from the upstream")
-    connect_timeout: float = Field(10.0, gt=0, description="seconds to connect to an upstream")
-    drain_timeout: float = Field(30.0, ge=0, description="seconds that SIGTERM leaves to open streams")
-    abandon_after: float = Field(ABANDON_AFTER_S, gt=0, description="seconds of silence of a tap")
-    stall_seconds: float = Field(STALL_SECONDS, gt=0, description="a longer gap is a stall")
+    upstream_idle_timeout: Timeout = Field(900.0, description="seconds without a byte from the upstream")
+    connect_timeout: Timeout = Field(10.0, description="seconds to connect to an upstream")
+    drain_timeout: Seconds = Field(30.0, description="seconds that SIGTERM leaves to open streams")
+    abandon_after: Timeout = Field(ABANDON_AFTER_S, description="seconds of silence of a tap")
+    stall_seconds: Timeout = Field(STALL_SECONDS, description="a longer gap is a stall")
 
     @field_validator("upstream", mode="before")
     @classmethod
     def _upstreams(cls, value: object) -> object:
-        return tuple(parse_upstream(item) if isinstance(item, str) else item for item in _items(value))
+        items = tuple(parse_upstream(item) if isinstance(item, str) else item for item in _items(value))
+        if not all(isinstance(item, Upstream) for item in items):
+            raise ValueError("write NAME=URL, or a list of these, as in ['openai=https://api.openai.com']")
+        return items
 
     @field_validator("upstream")
     @classmethod
@@ -141,14 +186,31 @@ class Settings(BaseSettings):
     @field_validator("listen", "admin", mode="before")
     @classmethod
     def _address(cls, value: object) -> object:
-        return parse_address(value) if isinstance(value, str) else value
+        return value if isinstance(value, Address) else parse_address(str(value))
 
     @field_validator("kafka")
     @classmethod
     def _brokers(cls, value: str | None) -> str | None:
-        for broker in (value or "").split(","):
-            if value is not None and parse_address(broker.strip()).port == 0:
+        if value is None:
+            return None
+        brokers = [broker.strip() for broker in value.split(",")]
+        for broker in brokers:
+            if broker.startswith(":") or parse_address(broker).port == 0:
                 raise ValueError(f"{broker!r} is no broker: write HOST:PORT[,HOST:PORT...]")
+        return ",".join(brokers)
+
+    @field_validator("topic_prefix")
+    @classmethod
+    def _prefix(cls, value: str) -> str:
+        if not _TOPIC_PREFIX.fullmatch(value):
+            raise ValueError(f"{value!r} cannot begin a topic's name: letters, digits, '.', '_' and '-', at most 100")
+        return value
+
+    @field_validator("partitions")
+    @classmethod
+    def _power_of_two(cls, value: int | None) -> int | None:
+        if value is not None and value & (value - 1):
+            raise ValueError(f"{value} partitions cannot share 64 slots evenly: it takes a power of two up to 64")
         return value
 
     @field_validator("tenant_header")
@@ -158,10 +220,17 @@ class Settings(BaseSettings):
             raise ValueError(f"{value!r} is no header's name")
         return value
 
-    @field_validator("data_dir", "tenants")
+    @field_validator("data_dir", "tenants", mode="before")
     @classmethod
-    def _home(cls, value: Path | None) -> Path | None:
-        return None if value is None else value.expanduser().absolute()
+    def _home(cls, value: object) -> object:
+        if not isinstance(value, str | Path):
+            return value
+        if not str(value) or "\0" in str(value):
+            raise ValueError("an empty path" if not str(value) else "a path without the character NUL is needed")
+        try:
+            return Path(value).expanduser().absolute()
+        except RuntimeError:
+            raise ValueError(f"{str(value)!r}: there is no such user's home") from None
 
     @classmethod
     def settings_customise_sources(
@@ -200,8 +269,10 @@ def load(flags: Mapping[str, object], settings_file: Path | None = None) -> Sett
         return Settings(**given)
     except ValidationError as error:
         raise UsageFault("\n".join(_sentence(dict(one)) for one in error.errors())) from None
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageFault(f"the settings file {settings_file} is no TOML: {error}") from None
+    except OSError as error:
+        raise UsageFault(f"the settings file {settings_file} cannot be read: {error.strerror}") from None
 
 
 def _sentence(error: Mapping[str, Any]) -> str:

@@ -14,6 +14,7 @@ from aiokafka.errors import KafkaConnectionError, KafkaError  # type: ignore[imp
 
 import streamgauge
 from streamgauge.broker.producer import REQUEST_TIMEOUT_MS, Message, Producer
+from streamgauge.broker.watch import damp
 from streamgauge.core.segments import FORMAT_VERSION
 from streamgauge.topics import MAX_DEADLETTER_BYTES, BrokerUnreachableError, Topics, TopicsDeniedError
 
@@ -69,6 +70,7 @@ def letter(topics: Topics, source: Any, value: bytes | None, stage: Stage, error
 
 async def read(bootstrap: str, topics: Topics, start: int = 0) -> AsyncIterator[DeadLetter]:
     """The letters that are there, oldest first, from offset `start` on. Raises TopicsError."""
+    damp()
     place = TopicPartition(topics.deadletter, 0)
     consumer = AIOKafkaConsumer(
         bootstrap_servers=bootstrap, enable_auto_commit=False, request_timeout_ms=REQUEST_TIMEOUT_MS

@@ -2,20 +2,20 @@
 
 Each child is `python -m MODULE`: it reads one line of JSON settings from its stdin, says `ready` on its stdout, and ends
 when its stdin does, so that none outlives this process. SIGTERM asks it to finish. What a child has to say goes to stderr.
+
+    start           a child that does not get ready is an error, and all are stopped again
+    ends unasked    it is started again, after a pause that grows while it does not get ready
+    stop            relays first, then the recorder; who does not end in time is killed
 """
 
 import asyncio
-import errno
-import fcntl
+import contextlib
 import os
 import signal
-import socket
 import sys
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
-from streamgauge.config import Address
 from streamgauge.errors import Unavailable
 
 # A child answers within this, also on a busy machine: imports take half a second (seconds).
@@ -25,15 +25,23 @@ READY_S = 60.0
 # it (32 MiB before a recorder) hold what comes meanwhile.
 RESTART_S = 1.0
 
-# After a kill the old processes need a moment to let go of the port (seconds).
-BIND_RETRY_S = 2.0
+# The pause doubles with each start that fails, up to this (seconds): a fault that lasts fills no log.
+MAX_RESTART_S = 30.0
 
-# Connections that the kernel holds for us while we are busy; the kernel cuts it to its own limit.
-BACKLOG = 1_024
+# What a drain leaves for the end: relays cut what is open, the recorder writes down the rest, the ledger takes it (s).
+RESERVE_S = 3.0
+
+# Who has not ended so long after the time is up hangs, and is killed (seconds).
+HANGS_S = 5.0
+
+
+def streams_drain_s(drain_s: float) -> float:
+    """How much of a drain timeout open streams have; the rest is for writing down (seconds)."""
+    return max(drain_s - RESERVE_S, drain_s / 2)
 
 
 class Child:
-    """One child process. `settings` makes its line of JSON, again at each start."""
+    """One child process. `settings` makes its line of JSON, again at each start. It inherits `fds`."""
 
     def __init__(self, name: str, module: str, settings: Callable[[], bytes], fds: Sequence[int] = ()) -> None:
         self.name = name
@@ -42,41 +50,68 @@ class Child:
         self._fds = fds
         self.process: asyncio.subprocess.Process | None = None
         self.starts = 0
+        self._ready = False
+
+    @property
+    def ready(self) -> bool:
+        """It said so, and still runs."""
+        return self._ready and self._running
+
+    @property
+    def _running(self) -> bool:
+        return self.process is not None and self.process.returncode is None
 
     async def start(self) -> None:
-        """Start it and wait until it is ready. Raises Unavailable if it does not get there."""
+        """Start it and wait until it is ready. Raises Unavailable if it does not get there; then none runs."""
         self.starts += 1
-        self.process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            self._module,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            pass_fds=self._fds,
-            start_new_session=True,  # Ctrl-C in a terminal is ours to pass on
-        )
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
+        self._ready = False
         try:
-            self.process.stdin.write(self._settings() + b"\n")
-            line = await asyncio.wait_for(self.process.stdout.readline(), READY_S)
-        except (TimeoutError, ConnectionError):
-            line = b""
+            self.process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                self._module,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                pass_fds=self._fds,
+                start_new_session=True,  # Ctrl-C in a terminal is ours to pass on
+            )
+        except OSError as error:
+            raise Unavailable(f"the {self.name} cannot be started ({error.strerror or error})") from None
+        try:
+            line = await self._first_line(self.process)
+        except BaseException:
+            await self.kill()
+            raise
         if line.strip() != b"ready":
             await self.kill()
             raise Unavailable(f"the {self.name} did not start: what it says stands above")
+        self._ready = True
+
+    async def _first_line(self, process: asyncio.subprocess.Process) -> bytes:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            process.stdin.write(self._settings() + b"\n")
+            async with asyncio.timeout(READY_S):  # wait_for of Python 3.11 may swallow a cancellation
+                return await process.stdout.readline()
+        except (TimeoutError, ConnectionError):
+            return b""
 
     def ask_to_stop(self) -> None:
-        if self.process is not None and self.process.returncode is None:
-            self.process.send_signal(signal.SIGTERM)
+        self._signal(signal.SIGTERM)
 
     async def wait(self) -> int:
         return await self.process.wait() if self.process is not None else 0
 
     async def kill(self) -> None:
-        if self.process is not None and self.process.returncode is None:
-            self.process.kill()
-            await self.process.wait()
+        self._signal(signal.SIGKILL)
+        await self.wait()
+
+    def _signal(self, number: signal.Signals) -> None:
+        # Not by Process.send_signal: it may reap the child before asyncio's watcher does, which then knows no exit code.
+        if self.process is not None and self._running:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.process.pid, number)
 
 
 class Group:
@@ -90,15 +125,19 @@ class Group:
         self._stopping = False
 
     async def start(self) -> None:
-        """Start all. Raises Unavailable if one does not get ready."""
-        await asyncio.gather(*(child.start() for child in (self._recorder, *self._relays)))
-        self._watchers = [asyncio.create_task(self._watch(child)) for child in (self._recorder, *self._relays)]
+        """Start all. Raises Unavailable if one does not get ready; then none runs."""
+        children = (self._recorder, *self._relays)
+        results = await asyncio.gather(*(child.start() for child in children), return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                await asyncio.gather(*(child.kill() for child in children))
+                raise result
+        self._watchers = [asyncio.create_task(self._watch(child)) for child in children]
 
     @property
     def serving(self) -> bool:
         """Whether a relay accepts requests."""
-        alive = (relay.process is not None and relay.process.returncode is None for relay in self._relays)
-        return not self._stopping and any(alive)
+        return not self._stopping and any(relay.ready for relay in self._relays)
 
     @property
     def restarts(self) -> int:
@@ -107,30 +146,40 @@ class Group:
     async def _watch(self, child: Child) -> None:
         while True:
             code = await child.wait()
-            if self._stopping:
-                return
             self._say(f"the {child.name} ended by itself ({_ended(code)}); it is started again")
-            await asyncio.sleep(RESTART_S)
+            await self._start_again(child)
+
+    async def _start_again(self, child: Child) -> None:
+        pause = RESTART_S
+        while True:
+            await asyncio.sleep(pause)
             try:
                 await child.start()
+                return
             except Unavailable as error:
                 self._say(str(error))
+                pause = min(2 * pause, MAX_RESTART_S)
 
     async def stop(self, drain_s: float) -> None:
-        """Relays finish what is open, for `drain_s` at most; then the recorder writes down what is left."""
+        """Relays finish what is open, in their part of `drain_s`; then the recorder writes down what is left.
+
+        May be called again: who has ended has ended.
+        """
         self._stopping = True
-        for children in (self._relays, [self._recorder]):
-            for child in children:
-                child.ask_to_stop()
-            await asyncio.gather(*(self._finish(child, drain_s) for child in children))
         for watcher in self._watchers:
             watcher.cancel()
         await asyncio.gather(*self._watchers, return_exceptions=True)
+        deadline = time.monotonic() + streams_drain_s(drain_s)
+        for children in (self._relays, [self._recorder]):
+            for child in children:
+                child.ask_to_stop()
+            await asyncio.gather(*(self._finish(child, deadline + HANGS_S) for child in children))
 
-    async def _finish(self, child: Child, drain_s: float) -> None:
+    async def _finish(self, child: Child, deadline: float) -> None:
         try:
-            # Its own deadline is drain_s; the rest is for writing down what it holds.
-            await asyncio.wait_for(child.wait(), drain_s + 10)
+            # The recorder, too, may have its seconds if the relays took theirs.
+            async with asyncio.timeout(max(deadline - time.monotonic(), HANGS_S)):
+                await child.wait()
         except TimeoutError:
             self._say(f"the {child.name} did not end in time and was killed")
             await child.kill()
@@ -138,55 +187,3 @@ class Group:
 
 def _ended(code: int) -> str:
     return f"signal {-code}" if code < 0 else f"exit code {code}"
-
-
-def listening_socket(address: Address, what: str) -> socket.socket:
-    """A listening socket that children may inherit. Raises Unavailable."""
-    deadline = time.monotonic() + BIND_RETRY_S
-    while True:
-        try:
-            return _bind(address)
-        except OSError as error:
-            if error.errno != errno.EADDRINUSE or time.monotonic() > deadline:
-                raise Unavailable(_why_not(address, what, error)) from None
-            time.sleep(0.05)
-
-
-def _bind(address: Address) -> socket.socket:
-    family, _, _, _, place = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)[0]
-    listening = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind(place)
-        listening.listen(BACKLOG)
-    except OSError:
-        listening.close()
-        raise
-    return listening
-
-
-def _why_not(address: Address, what: str, error: OSError) -> str:
-    if error.errno == errno.EADDRINUSE:
-        return f"{what} {address} is taken by another process: choose another address, or stop that process"
-    return f"{what} {address} cannot be used ({error.strerror or error}): choose another address"
-
-
-def lock_data_dir(data_dir: Path) -> int:
-    """Make the data directory (0700) and take its lock, held until this process ends. Raises Unavailable."""
-    try:
-        data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(data_dir / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise Unavailable(f"the data directory {data_dir} cannot be used ({error.strerror}): --data-dir") from None
-    deadline = time.monotonic() + BIND_RETRY_S
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return descriptor
-        except OSError:
-            if time.monotonic() > deadline:
-                os.close(descriptor)
-                raise Unavailable(
-                    f"another process uses the data directory {data_dir}: stop it, or choose another --data-dir"
-                ) from None
-            time.sleep(0.05)

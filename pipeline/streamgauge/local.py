@@ -27,25 +27,40 @@ CHECKPOINT_S = 1.0
 # What is taken from the spool at once (bytes): bounds memory, and how long a stop waits.
 BATCH_BYTES = 4 * 1024 * 1024
 
+# The state's file in the data directory.
+STATE_FILE = "state.sqlite"
+
+# Rows that are no bundles are kept for whoever wants to look, the newest (bytes): a row is some 48 KiB, at most 8 MiB.
+DEADLETTER_BYTES = 64 * 1024 * 1024
+
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS state(key INTEGER PRIMARY KEY, value BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS deadletter(row INTEGER PRIMARY KEY, error_class TEXT NOT NULL, value BLOB NOT NULL);
 """
+_TRIM = """
+DELETE FROM deadletter WHERE row NOT IN (
+    SELECT row FROM (SELECT row, sum(length(value)) OVER (ORDER BY row DESC) AS newer FROM deadletter) WHERE newer <= ?)
+"""
 
 
 class StateFile:
-    """The assembler's state on disk, in the data directory. Raises sqlite3.Error if the disk refuses."""
+    """The assembler's state on disk, in the data directory. Raises sqlite3.Error if the disk refuses, OSError at first."""
 
     def __init__(self, path: Path) -> None:
         path.touch(mode=0o600)
         self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=10)
-        self._database.execute("PRAGMA journal_mode=WAL")
-        self._database.execute("PRAGMA synchronous=NORMAL")
-        self._database.executescript(_SCHEMA)
+        try:
+            self._database.execute("PRAGMA journal_mode=WAL")
+            # The spool's rows go after it: it has to be on the disk, and not only on its way, by then.
+            self._database.execute("PRAGMA synchronous=FULL")
+            self._database.executescript(_SCHEMA)
+        except sqlite3.Error:
+            self._database.close()
+            raise
         self._unsaved: dict[int, bytes] = {}  # dumped, and refused by the disk
 
     def load(self, assembler: Assembler) -> None:
-        """Give the assembler what was saved."""
+        """Give the assembler what was saved. Raises msgspec.DecodeError for what it did not write."""
         for key, value in self._database.execute("SELECT key, value FROM state"):
             assembler.load(key, value)
 
@@ -63,6 +78,7 @@ class StateFile:
     def bury(self, row: Row, error_class: str) -> None:
         """Keep a row that is no bundle, and why it is none."""
         self._database.execute("INSERT OR REPLACE INTO deadletter VALUES (?, ?, ?)", (row.id, error_class, row.value))
+        self._database.execute(_TRIM, (DEADLETTER_BYTES,))
 
     def close(self) -> None:
         self._database.close()
@@ -70,6 +86,10 @@ class StateFile:
 
 class DeliveryFailed(Exception):
     """Records could not be stored now; they are given again. Its text is one sentence for the operator."""
+
+
+class SpoolFailed(DeliveryFailed):
+    """The spool can be neither read nor emptied now."""
 
 
 class Counts(Protocol):
@@ -82,6 +102,7 @@ class Counts(Protocol):
 class LocalLoop:
     """Takes bundles from the spool until it is stopped. `deliver` stores records, or raises DeliveryFailed.
 
+    Raises sqlite3.Error and msgspec.DecodeError for a state that cannot be read.
     `say` takes a sentence for the operator, once when something begins to fail and once when it works again.
     """
 
@@ -137,11 +158,11 @@ class LocalLoop:
             worked = self.checkpoint(now) if last else self.step(now)
         except (DeliveryFailed, sqlite3.Error) as error:
             if not self._failing:
-                self._say(f"{error}; what comes waits in the spool")
+                self._say(_what_failed(error))
             self._failing = True
             return False
         if self._failing:
-            self._say("the ledger takes records again")
+            self._say("records are stored again")
         self._failing = False
         return worked
 
@@ -149,6 +170,7 @@ class LocalLoop:
         """Take what waits; False if nothing did. Raises DeliveryFailed and sqlite3.Error; then it may be called again."""
         self._store()
         rows = self._spool.take(self._after, BATCH_BYTES)
+        self._look_at_spool()
         for row in rows:
             self._undelivered += self._apply(row)
             self._after = row.id
@@ -164,6 +186,7 @@ class LocalLoop:
         self._state.save(self._assembler)
         if self._held:
             self._spool.done(self._held)
+            self._look_at_spool()
         self._held = []
         self._saved_at = now
         return True
@@ -173,14 +196,31 @@ class LocalLoop:
             self._deliver(self._undelivered)
             self._undelivered = []
 
+    def _look_at_spool(self) -> None:
+        failure = self._spool.failure
+        if failure is not None:
+            raise SpoolFailed(f"the spool does not answer ({failure.value.replace('_', ' ')})")
+
     def _apply(self, row: Row) -> list[Record]:
         try:
             bundle = decode_bundle(row.value)
         except UnreadableBundle as error:
-            self._state.bury(row, error.error_class)
-            self._counts.add(DEAD_LETTERS.name, stage="bundle", error_class=error.error_class)
+            self._bury(row, "decode", error.error_class)
             return []
-        records = self._assembler.apply(row.id, bundle.tap_ns // 1_000_000, bundle)
+        try:
+            records = self._assembler.apply(row.id, bundle.tap_ns // 1_000_000, bundle)
+        except Exception as error:  # noqa: BLE001 - a bundle that a bug of ours fails over must not stop all others
+            self._bury(row, "assemble", type(error).__name__)
+            return []
         self._counts.add_counts(self._assembler.counts)
         self._assembler.counts.clear()
         return records
+
+    def _bury(self, row: Row, stage: str, error_class: str) -> None:
+        self._state.bury(row, error_class)
+        self._counts.add(DEAD_LETTERS.name, stage=stage, error_class=error_class)
+
+
+def _what_failed(error: DeliveryFailed | sqlite3.Error) -> str:
+    what = str(error) if isinstance(error, DeliveryFailed) else f"{STATE_FILE} cannot be written ({error})"
+    return f"{what}; what comes waits in the spool"

@@ -18,6 +18,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic  # type: ignore[import-
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType  # type: ignore[import-untyped]
 from aiokafka.errors import KafkaConnectionError, KafkaError, for_code  # type: ignore[import-untyped]
 
+from streamgauge.broker.watch import damp
 from streamgauge.core.segments import SLOTS
 
 DEFAULT_PREFIX = "streamgauge"
@@ -232,7 +233,8 @@ async def segments_partitions(bootstrap: str, prefix: str = DEFAULT_PREFIX) -> i
 
 @asynccontextmanager
 async def _admin(bootstrap: str) -> AsyncIterator[AIOKafkaAdminClient]:
-    """An administrator's client; whatever aiokafka raises leaves as a TopicsError."""
+    """An administrator's client; whatever aiokafka raises leaves as a TopicsError, and what it logs is damped."""
+    damp()
     client = AIOKafkaAdminClient(bootstrap_servers=bootstrap, request_timeout_ms=_REQUEST_TIMEOUT_MS)
     try:
         await client.start()

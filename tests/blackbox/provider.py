@@ -51,7 +51,10 @@ class Wire:
     peer_gone_at: float | None = None
 
     async def read(self) -> bytes:
-        data = await asyncio.get_running_loop().sock_recv(self.sock, READ_BYTES)
+        try:
+            data = await asyncio.get_running_loop().sock_recv(self.sock, READ_BYTES)
+        except ConnectionError:
+            data = b""
         if not data and self.peer_gone_at is None:
             self.peer_gone_at = time.monotonic()
         return data
@@ -106,7 +109,11 @@ class Wire:
     async def send(self, data: bytes) -> None:
         """All of the data; its stamp is taken before the first byte goes."""
         self.sent.append(Piece(time.monotonic(), data))
-        await asyncio.get_running_loop().sock_sendall(self.sock, data)
+        try:
+            await asyncio.get_running_loop().sock_sendall(self.sock, data)
+        except OSError:
+            self.peer_gone_at = self.peer_gone_at or time.monotonic()
+            raise
 
     async def play(self, pieces: list[bytes], pause_s: float = 0.0) -> None:
         for number, data in enumerate(pieces):

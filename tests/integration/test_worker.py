@@ -1,6 +1,7 @@
 """The worker on a real Kafka: one distinct record a stream, whatever happens to the worker, the log and the broker."""
 
 import asyncio
+import itertools
 import random
 import signal
 import sqlite3
@@ -107,7 +108,7 @@ def test_sigkill_again_and_again_in_the_middle_of_streams(kafka: str, prefix: st
     ledger = tmp_path / "ledger.sqlite"
     settings = {"bootstrap": kafka, "prefix": prefix, "ledger": f"sqlite:////{ledger}", "checkpoint_s": 0.2}
     edges = [len(bundles) * place // 6 for place in range(7)]
-    for start, end in zip(edges, edges[1:], strict=False):
+    for start, end in itertools.pairwise(edges):
         with worker(tmp_path, **settings) as process:
             process.wait_ready()
             write(kafka, prefix, bundles[start:end])
@@ -211,6 +212,18 @@ def test_poison_goes_to_the_dead_letters_with_its_story(kafka: str, prefix: str,
     }
     assert {(letter.source_topic, letter.stage) for letter in read} == {(f"{prefix}.segments", "decode")}
     assert all(letter.version and letter.format_version == "1" for letter in read)
+
+
+def test_a_flood_of_poison_spares_the_other_partitions(kafka: str, prefix: str, tmp_path: Path) -> None:
+    tap = SyntheticTap(14, slots=(0,))
+    write(kafka, prefix, [*[(1, b"poison %d" % number) for number in range(1000)], *tap.bundles(20)])
+    with worker(tmp_path, bootstrap=kafka, prefix=prefix) as process:
+        found = records_of(kafka, prefix, 20)
+        assert len(log_of(kafka, f"{prefix}.deadletter")) < 1000
+        letters = asyncio.run(read_until(kafka, f"{prefix}.deadletter", lambda all_: len(all_) >= 1000))
+        assert process.stop() == 0
+    assert len(found) == 20
+    assert [letter.value for letter in letters] == [b"poison %d" % number for number in range(1000)]
 
 
 async def collect(bootstrap: str, prefix: str) -> list[deadletter.DeadLetter]:

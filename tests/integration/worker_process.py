@@ -9,15 +9,16 @@ import threading
 import time
 from pathlib import Path
 
+from streamgauge.commands.worker import LedgerStore
+from streamgauge.ledger import open_ledger
 from streamgauge.metrics.prometheus import Metrics
-from streamgauge.record_store import LedgerRecordStore
 from streamgauge.worker import WorkerSettings, run
 from streamgauge.worker.settings import RecordStore
 
 
 def main() -> int:
     told = json.loads(sys.argv[1])
-    ledger: RecordStore | None = LedgerRecordStore(told.pop("ledger")) if "ledger" in told else None
+    ledger: RecordStore | None = LedgerStore(open_ledger(told.pop("ledger"))) if "ledger" in told else None
     settings = WorkerSettings(data_dir=Path(told.pop("data_dir")), **told)
     metrics = Metrics()
     made: list[run.Worker] = []

@@ -72,8 +72,7 @@ class Broker:
         if not properties.exists():
             self._directory.mkdir(parents=True, exist_ok=True)
             properties.write_text("".join(f"{name}={value}\n" for name, value in self._settings.items()))
-            cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-            storage = ["kafka.tools.StorageTool", "format", "--standalone", "-t", cluster, "-c", str(properties)]
+            storage = ["kafka.tools.StorageTool", "format", "--standalone", "-t", _cluster_id(), "-c", str(properties)]
             subprocess.run([*command, *storage], check=True, capture_output=True, timeout=_START_TIMEOUT_S)
         with (self._directory / "broker.log").open("ab") as log:
             self._process = subprocess.Popen([*command, "kafka.Kafka", str(properties)], stdout=log, stderr=log)
@@ -107,6 +106,11 @@ class Broker:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+def _cluster_id() -> str:
+    """A UUID in Kafka's spelling, which may begin with a dash: as an argument that would be taken for an option."""
+    return "s" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]
 
 
 def _is_free(port: int) -> bool:

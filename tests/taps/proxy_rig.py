@@ -198,14 +198,16 @@ class RawRecorder:
         self._reading.set()
         with contextlib.suppress(OSError):
             self._listening.shutdown(socket.SHUT_RDWR)
+        self._threads[0].join(PATIENCE_S)
         self._listening.close()
         self.path.unlink(missing_ok=True)
         for one in self._open:
             with contextlib.suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
-            one.close()
         for thread in self._threads:
             thread.join(PATIENCE_S)
+        for one in self._open:
+            one.close()
         self._open = []
 
     def hold(self) -> None:

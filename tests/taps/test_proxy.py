@@ -8,6 +8,7 @@ import ssl
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -210,7 +211,7 @@ def test_settings_that_cannot_be_end_it_with_a_sentence(tmp_path: Path, line: by
         process.stdin.close()
 
 
-def tls_upstream(folder: Path, name: str, close: str) -> tuple[RawUpstream, Path]:
+def tls_upstream(folder: Path, name: str, close: str, answer: bytes = SSE) -> tuple[RawUpstream, Path]:
     """An upstream behind TLS for a name; after its answer it `close`s: "notify", "silent" or "" (keeps it open)."""
     certificate, key = make_certificate(folder, name)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -220,12 +221,11 @@ def tls_upstream(folder: Path, name: str, close: str) -> tuple[RawUpstream, Path
     def talk(secure: ssl.SSLSocket) -> None:
         assert secure.selected_alpn_protocol() == "http/1.1"
         while receive_head(secure) and receive(secure, 2) == b"{}":
+            secure.sendall(answer)
+            if close == "notify":
+                secure.unwrap()
             if close:
-                secure.sendall(SSE[:-20] if close == "silent" else UNFRAMED)
-                if close == "notify":
-                    secure.unwrap()
                 return
-            secure.sendall(SSE)
 
     def handler(one: socket.socket) -> None:
         try:
@@ -263,9 +263,23 @@ def test_tls_for_another_name_is_refused(tmp_path: Path) -> None:
         assert got.startswith(b"HTTP/1.1 502 ") and b"not for its name" in got
 
 
+def test_a_slow_client_of_a_tls_upstream_gets_everything(tmp_path: Path) -> None:
+    body = bytes(range(256)) * 40_000
+    upstream, certificate = tls_upstream(tmp_path, "IP:127.0.0.1", "notify", UNFRAMED + body)
+    settings, environment = (
+        settings_for(tmp_path, f"https://127.0.0.1:{upstream.port}"),
+        {"SSL_CERT_FILE": str(certificate)},
+    )
+    with upstream, running(settings, environment) as relay, relay.connect() as client:
+        client.sendall(POST)
+        time.sleep(0.5)
+        assert receive_all(client) == UNFRAMED + body
+
+
 @pytest.mark.parametrize(("close", "ending"), [("notify", Ending.COMPLETE), ("silent", Ending.RESET)])
 def test_tls_ends(tmp_path: Path, close: str, ending: Ending) -> None:
-    upstream, certificate = tls_upstream(tmp_path, "IP:127.0.0.1", close)
+    answer = UNFRAMED if close == "notify" else SSE[:-20]
+    upstream, certificate = tls_upstream(tmp_path, "IP:127.0.0.1", close, answer)
     settings, environment = (
         settings_for(tmp_path, f"https://127.0.0.1:{upstream.port}"),
         {"SSL_CERT_FILE": str(certificate)},
@@ -278,7 +292,7 @@ def test_tls_ends(tmp_path: Path, close: str, ending: Ending) -> None:
     ):
         client.sendall(POST)
         data, _ = receive_until_reset(client)
-        assert data == (UNFRAMED if close == "notify" else SSE[:-20])
+        assert data == answer
         messages = recorder.ended()
         assert only(messages, Ended).ending is ending
         assert arrived(messages) == data

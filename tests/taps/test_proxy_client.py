@@ -85,30 +85,37 @@ def test_a_malformed_request_behind_a_good_one_is_refused_in_its_turn(tmp_path: 
         assert b"/3" not in got
 
 
+ALIVE = b"HTTP/1.1 200 OK\r\nConnection: keep-alive\r\nContent-Length: 2\r\n\r\nhi"
+
+
+@pytest.mark.parametrize("answer", [ok(b"hi"), ALIVE], ids=["silent", "keep-alive"])
 @pytest.mark.parametrize(
     ("request_bytes", "upstream_head_has", "keeps"),
     [
         (b"GET /x HTTP/1.1\r\nHost: c\r\nConnection: close\r\n\r\n", b"GET /x HTTP/1.1\r\nHost: 127.0.0.1:", False),
         (b"GET /x HTTP/1.0\r\n\r\n", b"GET /x HTTP/1.0\r\nHost: 127.0.0.1:", False),
-        (b"GET /x HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", b"\r\nConnection: keep-alive\r\n", True),
+        (b"GET /x HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", b"\r\nConnection: keep-alive\r\n", None),
         (b"GET /x HTTP/1.1\r\nHost: c\r\n\r\n", b"GET /x HTTP/1.1\r\n", True),
     ],
 )
-def test_who_may_ask_again(tmp_path: Path, request_bytes: bytes, upstream_head_has: bytes, keeps: bool) -> None:
+def test_who_may_ask_again(
+    tmp_path: Path, request_bytes: bytes, upstream_head_has: bytes, keeps: bool | None, answer: bytes
+) -> None:
+    """`keeps` None: if the upstream's head says so."""
     heads: list[bytes] = []
 
     def handler(one: socket.socket) -> None:
         while head := receive_head(one):
             heads.append(head)
-            one.sendall(ok(b"hi"))
+            one.sendall(answer)
 
     with exchange_rig(tmp_path, handler) as (relay, _, _), relay.connect() as client:
         client.sendall(request_bytes)
-        assert receive(client, len(ok(b"hi"))) == ok(b"hi")
+        assert receive(client, len(answer)) == answer
         assert upstream_head_has in heads[0]
-        if keeps:
+        if keeps or (keeps is None and answer is ALIVE):
             client.sendall(get(b"/y"))
-            assert receive(client, len(ok(b"hi"))) == ok(b"hi")
+            assert receive(client, len(answer)) == answer
         else:
             assert receive_all(client) == b""
 

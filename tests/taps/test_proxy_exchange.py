@@ -347,3 +347,21 @@ def test_the_answer_may_come_before_the_request_is_whole(tmp_path: Path) -> None
         messages = recorder.ended()
         assert only(messages, Ended).ending is Ending.COMPLETE
         assert not [message for message in messages if isinstance(message, Sent)]
+
+
+@both_loops
+@pytest.mark.parametrize("reused", [False, True])
+def test_what_came_in_one_read_goes_out_in_one_piece(tmp_path: Path, reused: bool, uv: bool) -> None:
+    pieces: list[bytes] = []
+
+    def handler(one: socket.socket) -> None:
+        while piece := one.recv(65536):
+            pieces.append(piece)
+            one.sendall(LENGTH)
+
+    with exchange_rig(tmp_path, handler, uv=uv) as (relay, upstream, _), relay.connect() as client:
+        for _ in range(1 + reused):
+            client.sendall(STREAM)
+            assert receive(client, len(LENGTH)) == LENGTH
+        assert upstream.connections == 1
+    assert all(piece.endswith(b"\r\n\r\n{}") for piece in pieces) and len(pieces) == 1 + reused

@@ -6,10 +6,11 @@ import json
 import sys
 from collections.abc import Iterable, Sequence
 
+from streamgauge.commands.ledgers import ledger_to_read
 from streamgauge.commands.tables import print_records, print_table
 from streamgauge.config import Settings
 from streamgauge.errors import DONE, UsageFault
-from streamgauge.ledger import KEYS, Ledger, Total, open_ledger
+from streamgauge.ledger import KEYS, Ledger, Total
 
 _SUMS = ("streams", "input_tokens", "output_tokens", "total_tokens")
 
@@ -19,19 +20,23 @@ def run(settings: Settings, args: argparse.Namespace) -> int:
     if args.limit is not None and args.limit < 0:
         raise UsageFault("--limit takes a whole number from 0 on")
     by = _keys(args.by)
-    with open_ledger(settings.ledger_url, create=False) as ledger:
+    with ledger_to_read(settings) as ledger:
         if by:
-            _print_totals(by, ledger.totals(by), args.output)
+            _print_totals(by, ledger.totals(by)[: args.limit], args.output)
         else:
             _print_query(ledger, args.limit, args.output)
     return DONE
 
 
 def _keys(given: str | None) -> list[str]:
-    keys = [key.strip() for key in (given or "").split(",") if key.strip()]
+    if given is None:
+        return []
+    keys = [key.strip() for key in given.split(",")]
     for key in keys:
         if key not in KEYS:
             raise UsageFault(f"--by {key}: there is no such key; there are {', '.join(KEYS)}")
+    if len(set(keys)) != len(keys):
+        raise UsageFault(f"--by {given}: a key stands there twice")
     return keys
 
 

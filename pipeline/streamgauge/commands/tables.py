@@ -68,4 +68,5 @@ def _cell(value: object) -> str:
     if value is None:
         return ""
     text = f"{value:.3f}" if isinstance(value, float) else str(value)
+    text = "".join(char if char.isprintable() else "?" for char in text)  # nothing that was sent moves the cursor
     return text if len(text) <= MAX_WIDTH else text[: MAX_WIDTH - 1] + "\u2026"

@@ -4,15 +4,19 @@ import argparse
 import asyncio
 import logging
 import sys
+import time
 from collections.abc import Iterable
 
-from streamgauge.commands.tapping import announce, running_tap, say, stop_signal
+from streamgauge.commands.tapping import announce, running_tap, say_stopping, stop_signal
 from streamgauge.config import Settings
 from streamgauge.errors import DONE, UsageFault
 from streamgauge.kafka import Shipper, ShipperSettings
 from streamgauge.metrics import table
 from streamgauge.metrics.declare import Part
 from streamgauge.metrics.prometheus import Metrics, Sample
+
+# What shipping the rest may take at the end, even if streams took the whole drain timeout (seconds).
+_FINISH_S = 1.0
 
 
 def run(settings: Settings, args: argparse.Namespace) -> int:
@@ -33,9 +37,10 @@ async def _run(settings: Settings, bootstrap: str) -> int:
         announce("tap", tap, settings)
         await asyncio.wait({asyncio.create_task(stop.wait()), shipping}, return_when=asyncio.FIRST_COMPLETED)
         if not shipping.done():
-            say(f"tap: stopping; open streams have {settings.drain_timeout:g} s to end")
+            say_stopping("tap", settings)
+            deadline = time.monotonic() + settings.drain_timeout
             await tap.group.stop(settings.drain_timeout)
-            await shipper.stop(settings.drain_timeout)
+            await shipper.stop(max(deadline - time.monotonic(), _FINISH_S))
         await shipping
     return DONE
 

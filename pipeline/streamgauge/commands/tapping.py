@@ -9,23 +9,29 @@ import socket
 import sys
 import tempfile
 import tomllib
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
-from streamgauge.admin import AdminServer
+from streamgauge.admin import AdminAddressError, AdminServer
 from streamgauge.config import Settings, Upstream
 from streamgauge.counters import Counters
-from streamgauge.errors import UsageFault
-from streamgauge.group import Child, Group, listening_socket, lock_data_dir
+from streamgauge.datadir import DataDirLock, unusable
+from streamgauge.errors import Unavailable, UsageFault
+from streamgauge.group import Child, Group, streams_drain_s
+from streamgauge.listening import bound_address, listening_socket, not_to_be_had
 from streamgauge.metrics import table
 from streamgauge.metrics.prometheus import Metrics, Sample
 from streamgauge.metrics.tap import tap_reads
 from streamgauge.spool import Spool, settle_crash
 from streamgauge.taps.proxy_relay import RelaySettings
 from streamgauge.taps.recorder_process import RecorderSettings
+
+# Where relays reach the recorder, and how long a Unix socket's path may be everywhere (bytes: macOS has 104 with a NUL).
+_SOCKET = "recorder.sock"
+_MAX_SOCKET_PATH = 103
 
 
 @dataclass
@@ -41,8 +47,9 @@ class Tap:
 
 def say(sentence: str) -> None:
     """A sentence for the operator."""
-    sys.stderr.write(f"streamgauge: {sentence}\n")
-    sys.stderr.flush()
+    with contextlib.suppress(OSError, ValueError):  # whoever read it is gone: no reason for a tap to end
+        sys.stderr.write(f"streamgauge: {sentence}\n")
+        sys.stderr.flush()
 
 
 @contextlib.asynccontextmanager
@@ -56,44 +63,67 @@ async def running_tap(settings: Settings, metrics: Metrics, is_ready: Callable[[
             "--upstream NAME=URL is missing: which provider? As in --upstream openai=https://api.openai.com"
         )
     tenants = _tenants(settings.tenants)
-    lock = lock_data_dir(settings.data_dir)
-    runtime = Path(tempfile.mkdtemp(prefix="streamgauge-"))  # made 0700; a short path, as a Unix socket needs
-    listening: socket.socket | None = None
-    group: Group | None = None
+    async with contextlib.AsyncExitStack() as stack:
+        lock = stack.enter_context(await asyncio.to_thread(DataDirLock, settings.data_dir))
+        runtime = stack.enter_context(_runtime_dir())
+        listening = stack.enter_context(await asyncio.to_thread(listening_socket, settings.listen, "--listen"))
+        spool = stack.enter_context(contextlib.closing(_spool(settings)))
+        metrics.register(tap_reads(settings.data_dir / "counters"))
+        metrics.register(_spool_source(spool, settings.spool_bytes))
+        group = _group(settings, tenants, runtime, listening, lock.children_fd)
+        admin = AdminServer(metrics, lambda: group.serving and is_ready(), hosts=settings.admin_host)
+        await started_admin(stack, admin, settings)
+        stack.push_async_callback(group.stop, settings.drain_timeout)
+        await group.start()
+        yield Tap(group, spool, metrics, bound_address(listening), admin.address)
+
+
+async def started_admin(stack: contextlib.AsyncExitStack, admin: AdminServer, settings: Settings) -> None:
+    """Open the admin port, until the stack is left. Raises Unavailable."""
     try:
-        listening = listening_socket(settings.listen, "the address")
+        await admin.start(str(settings.admin))
+    except AdminAddressError as error:
+        if isinstance(error.__cause__, OSError):
+            raise not_to_be_had(str(settings.admin), "--admin", error.__cause__) from None
+        raise
+    stack.push_async_callback(admin.stop)
+
+
+@contextlib.contextmanager
+def _runtime_dir() -> Iterator[Path]:
+    """A directory of our own (0700) with a short path, as a Unix socket needs."""
+    try:
+        made = Path(tempfile.mkdtemp(prefix="streamgauge-"))
+    except OSError as error:
+        raise Unavailable(f"there is no place for temporary files ({error.strerror}): set TMPDIR to one") from None
+    try:
+        if len(os.fsencode(made / _SOCKET)) > _MAX_SOCKET_PATH:
+            raise Unavailable(f"{made} is too long a path for a socket: set TMPDIR to a shorter one")
+        yield made
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+
+
+def _spool(settings: Settings) -> Spool:
+    """The spool, with the balance of reads closed: no process of a former tap runs by now."""
+    try:
         counters = Counters(settings.data_dir / "counters", "delivery")
         spool = Spool(settings.data_dir / "spool.sqlite", settings.spool_bytes, counters)
         settle_crash(spool, settings.data_dir / "counters")
-        metrics.register(tap_reads(settings.data_dir / "counters"))
-        metrics.register(_spool_source(spool, settings.spool_bytes))
-        group = _group(settings, tenants, runtime, listening)
-        ready = group
-        admin = AdminServer(metrics, lambda: ready.serving and is_ready(), hosts=settings.admin_host)
-        await admin.start(str(settings.admin))
-        try:
-            await group.start()
-            yield Tap(group, spool, metrics, _bound(listening), admin.address)
-        finally:
-            await group.stop(settings.drain_timeout)
-            await admin.stop()
-            spool.close()
-    finally:
-        if listening is not None:
-            listening.close()
-        shutil.rmtree(runtime, ignore_errors=True)
-        os.close(lock)
+    except OSError as error:
+        raise unusable(settings.data_dir, error) from None
+    return spool
 
 
-def _group(settings: Settings, tenants: dict[str, str], runtime: Path, listening: socket.socket) -> Group:
-    recorder_socket = str(runtime / "recorder.sock")
+def _group(settings: Settings, tenants: dict[str, str], runtime: Path, listening: socket.socket, lock_fd: int) -> Group:
+    recorder_socket = str(runtime / _SOCKET)
     recorder = RecorderSettings(
         socket=recorder_socket,
         data_dir=str(settings.data_dir),
         capture=settings.capture,
         tenant_header=settings.tenant_header,
         tenants=tenants,
-        drain_timeout_s=settings.drain_timeout,
+        drain_timeout_s=streams_drain_s(settings.drain_timeout),
         spool_max_bytes=settings.spool_bytes,
     )
 
@@ -107,13 +137,15 @@ def _group(settings: Settings, tenants: dict[str, str], runtime: Path, listening
             role=f"relay-{index}",
             upstream_idle_timeout_s=settings.upstream_idle_timeout,
             connect_timeout_s=settings.connect_timeout,
-            drain_timeout_s=settings.drain_timeout,
+            drain_timeout_s=streams_drain_s(settings.drain_timeout),
             tenant_header=settings.tenant_header,
         )
-        return Child("relay", "streamgauge.taps.proxy", lambda: msgspec.json.encode(told), [listening.fileno()])
+        return Child(
+            "relay", "streamgauge.taps.proxy", lambda: msgspec.json.encode(told), [listening.fileno(), lock_fd]
+        )
 
     return Group(
-        Child("recorder", "streamgauge.taps.recorder_process", lambda: msgspec.json.encode(recorder)),
+        Child("recorder", "streamgauge.taps.recorder_process", lambda: msgspec.json.encode(recorder), [lock_fd]),
         [relay(index) for index in range(settings.workers)],
         say,
     )
@@ -121,11 +153,6 @@ def _group(settings: Settings, tenants: dict[str, str], runtime: Path, listening
 
 def _is_single(upstreams: Iterable[Upstream]) -> bool:
     return [upstream.name for upstream in upstreams] == [""]
-
-
-def _bound(listening: socket.socket) -> str:
-    host, port = listening.getsockname()[:2]
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _tenants(file: Path | None) -> dict[str, str]:
@@ -156,6 +183,11 @@ def stop_signal() -> asyncio.Event:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     return stop
+
+
+def say_stopping(command: str, settings: Settings) -> None:
+    """Say what a stop waits for."""
+    say(f"{command}: stopping; open streams have {streams_drain_s(settings.drain_timeout):g} s to end")
 
 
 def announce(command: str, tap: Tap, settings: Settings) -> None:

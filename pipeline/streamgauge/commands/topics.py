@@ -2,28 +2,31 @@
 
 import argparse
 import asyncio
+import logging
 import sys
 
 from streamgauge.commands.tables import print_table
 from streamgauge.config import Settings
-from streamgauge.errors import DONE, FOUND, UsageFault
-from streamgauge.topics import create, describe
+from streamgauge.errors import DONE, FOUND, Unavailable, UsageFault
+from streamgauge.topics import TopicsError, create, describe
 
 
 def run(settings: Settings, args: argparse.Namespace) -> int:
     """Creating again changes nothing: 0 where what is there agrees, 1 where it differs."""
     if not settings.kafka:
         raise UsageFault("--kafka HOST:PORT is missing: which broker?")
-    if args.action == "describe":
-        return _describe(settings.kafka, settings.topic_prefix)
-    return _create(settings)
+    # aiokafka's own words on a broker that is away come beside our one sentence, and say nothing more.
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
+    try:
+        if args.action == "describe":
+            return _describe(settings.kafka, settings.topic_prefix)
+        return _create(settings.kafka, settings.partitions, settings.topic_prefix)
+    except TopicsError as error:
+        raise Unavailable(str(error)) from None
 
 
-def _create(settings: Settings) -> int:
-    partitions = settings.partitions
-    if partitions is not None and partitions & (partitions - 1):
-        raise UsageFault(f"--partitions {partitions}: it takes a power of two up to 64")
-    made = asyncio.run(create(str(settings.kafka), partitions, settings.topic_prefix))
+def _create(bootstrap: str, partitions: int | None, prefix: str) -> int:
+    made = asyncio.run(create(bootstrap, partitions, prefix))
     for name in made.created:
         sys.stdout.write(f"created {name}\n")
     for difference in made.differences:

@@ -8,19 +8,23 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable
 
-from streamgauge.commands.tapping import Tap, announce, running_tap, say, stop_signal
+import msgspec
+
+from streamgauge.commands.ledgers import opened_ledger
+from streamgauge.commands.tapping import Tap, announce, running_tap, say, say_stopping, stop_signal
 from streamgauge.config import Settings
 from streamgauge.core.assembler import Limits
 from streamgauge.core.record import Record
+from streamgauge.datadir import make_data_dir
 from streamgauge.errors import DONE, Unavailable
-from streamgauge.ledger import Ledger, LedgerUnavailableError, open_ledger, row_of
-from streamgauge.local import DeliveryFailed, LocalLoop, StateFile
+from streamgauge.ledger import Ledger, LedgerUnavailableError, row_of
+from streamgauge.local import STATE_FILE, DeliveryFailed, LocalLoop, StateFile
 from streamgauge.metrics import table
 from streamgauge.metrics.declare import Part
 from streamgauge.metrics.prometheus import Metrics, Sample
 
-# How long what lies in the spool may take to reach the ledger at the end, beside the drain timeout (seconds).
-_FINISH_S = 30.0
+# What the spool may take to reach the ledger at the end, even if streams took the whole drain timeout (seconds).
+_FINISH_S = 1.0
 
 
 def run(settings: Settings, args: argparse.Namespace) -> int:
@@ -33,7 +37,7 @@ async def _run(settings: Settings) -> int:
     async with running_up(settings) as tap:
         announce("up", tap, settings)
         await stop.wait()
-        say(f"up: stopping; open streams have {settings.drain_timeout:g} s to end")
+        say_stopping("up", settings)
     return DONE
 
 
@@ -44,28 +48,39 @@ async def running_up(settings: Settings, watch: Callable[[list[Record]], None] |
     `watch` is shown each record that is new to the ledger, on another thread.
     """
     metrics = Metrics((Part.TAP, Part.STREAM, Part.WORKER))
-    settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-    ledger = open_ledger(settings.ledger_url)
+    make_data_dir(settings.data_dir)
     assembling: threading.Thread | None = None
-    loop: LocalLoop | None = None
-    state: StateFile | None = None
-    try:
+    with opened_ledger(settings) as ledger, contextlib.ExitStack() as files:
         async with running_tap(settings, metrics, lambda: assembling is not None and assembling.is_alive()) as tap:
-            state = _state(settings)
-            loop = LocalLoop(tap.spool, state, Delivery(ledger, metrics, watch), metrics, _limits(settings), say)
-            metrics.register(_open_streams(loop))
-            assembling = threading.Thread(target=loop.run, args=(time.monotonic,), name="assembler")
+            state = files.enter_context(contextlib.closing(_state(settings)))
+            loop = _loop(settings, tap, state, Delivery(ledger, metrics, watch))
+            assembling = threading.Thread(target=_assemble, args=(loop,), name="assembler")
             assembling.start()
             try:
                 yield tap
             finally:
+                deadline = time.monotonic() + settings.drain_timeout
                 await tap.group.stop(settings.drain_timeout)
-                loop.stop(_FINISH_S)
+                loop.stop(max(deadline - time.monotonic(), _FINISH_S))
                 await asyncio.to_thread(assembling.join)
-    finally:
-        if state is not None:
-            state.close()
-        ledger.close()
+
+
+def _loop(settings: Settings, tap: Tap, state: StateFile, delivery: "Delivery") -> LocalLoop:
+    limits = Limits(abandon_after_s=settings.abandon_after, stall_s=settings.stall_seconds)
+    try:
+        loop = LocalLoop(tap.spool, state, delivery, tap.metrics, limits, say)
+    except (sqlite3.Error, msgspec.DecodeError) as error:
+        raise _unreadable_state(settings, error) from None
+    tap.metrics.register(lambda: [Sample(table.OPEN_STREAMS.name, loop.open_streams, {})])
+    return loop
+
+
+def _assemble(loop: LocalLoop) -> None:
+    """The assembler's thread. Streams are relayed without it; /health/ready says that it is gone."""
+    try:
+        loop.run(time.monotonic)
+    except Exception as error:  # noqa: BLE001 - the tap goes on without records: the user's stream comes first
+        say(f"a bug of ours ended the making of records ({error!r}): what comes waits in the spool until a restart")
 
 
 class Delivery:
@@ -90,17 +105,13 @@ class Delivery:
             self._watch(new)
 
 
-def _limits(settings: Settings) -> Limits:
-    return Limits(abandon_after_s=settings.abandon_after, stall_s=settings.stall_seconds)
-
-
 def _state(settings: Settings) -> StateFile:
-    path = settings.data_dir / "state.sqlite"
     try:
-        return StateFile(path)
+        return StateFile(settings.data_dir / STATE_FILE)
     except (sqlite3.Error, OSError) as error:
-        raise Unavailable(f"{path} cannot be opened ({error}): move it aside, or choose another --data-dir") from None
+        raise _unreadable_state(settings, error) from None
 
 
-def _open_streams(loop: LocalLoop) -> Callable[[], list[Sample]]:
-    return lambda: [Sample(table.OPEN_STREAMS.name, loop.open_streams, {})]
+def _unreadable_state(settings: Settings, error: Exception) -> Unavailable:
+    path = settings.data_dir / STATE_FILE
+    return Unavailable(f"{path} cannot be read ({error}): move it aside, or choose another --data-dir")

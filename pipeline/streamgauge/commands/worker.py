@@ -2,16 +2,19 @@
 
 import argparse
 import asyncio
+import contextlib
 import os
 from collections.abc import Sequence
 
 import uvloop
 
 from streamgauge.admin import AdminServer
-from streamgauge.commands.tapping import say, stop_signal
+from streamgauge.commands.ledgers import opened_ledger
+from streamgauge.commands.tapping import say, started_admin, stop_signal
 from streamgauge.config import Settings
+from streamgauge.datadir import make_data_dir
 from streamgauge.errors import UsageFault
-from streamgauge.ledger import Inserted, Ledger, LedgerRow, UnreadableRecordError, open_ledger
+from streamgauge.ledger import Inserted, Ledger, LedgerRow, UnreadableRecordError
 from streamgauge.metrics.declare import Part
 from streamgauge.metrics.prometheus import Metrics
 from streamgauge.worker.run import Worker, log_lines_to_stderr
@@ -30,11 +33,11 @@ def run(settings: Settings, args: argparse.Namespace) -> int:
         stall_s=settings.stall_seconds,
         drain_timeout_s=settings.drain_timeout,
     )
-    settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_data_dir(settings.data_dir)
     log_lines_to_stderr()
     # Faust's consumer has a loop of its own in its thread: the policy reaches that one, too.
     asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
-    with open_ledger(settings.ledger_url) as ledger:
+    with opened_ledger(settings) as ledger:
         metrics = Metrics((Part.STREAM, Part.WORKER))
         worker = Worker(told, LedgerStore(ledger), metrics)
         code = asyncio.run(_run(settings, worker, metrics))
@@ -45,8 +48,9 @@ def run(settings: Settings, args: argparse.Namespace) -> int:
 
 async def _run(settings: Settings, worker: Worker, metrics: Metrics) -> int:
     stop = stop_signal()
-    async with AdminServer(metrics, lambda: worker.ready, hosts=settings.admin_host) as admin:
-        await admin.start(str(settings.admin))
+    async with contextlib.AsyncExitStack() as stack:
+        admin = AdminServer(metrics, lambda: worker.ready, hosts=settings.admin_host)
+        await started_admin(stack, admin, settings)
         say(f"worker: metrics at http://{admin.address}/metrics, data in {settings.data_dir}")
         return await worker.run(stop)
 

@@ -12,6 +12,7 @@ import signal
 import socket
 import sys
 import threading
+from typing import NoReturn
 
 import msgspec
 import uvloop
@@ -26,7 +27,8 @@ _MAX_SETTINGS = 1024 * 1024
 _GC_THRESHOLD = 50_000
 
 
-async def _run(settings: RelaySettings, listening: socket.socket) -> None:
+async def _run(settings: RelaySettings, listening: socket.socket) -> NoReturn:
+    """Serves, drains at SIGTERM, and leaves."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, stop.set)
@@ -34,6 +36,7 @@ async def _run(settings: RelaySettings, listening: socket.socket) -> None:
     os.write(sys.stdout.fileno(), b"ready\n")
     await stop.wait()
     await relay.drain()
+    os._exit(_DONE)  # all is handed over; leaving in order would wait for look-ups of names that hang in their threads
 
 
 def _read_settings(fd: int) -> RelaySettings:
@@ -58,8 +61,11 @@ def _allow_many_descriptors() -> None:
 
 
 def main() -> int:
-    """Serves until SIGTERM. Gives the exit code: 0 drained, 2 settings that cannot be, 3 a part that is not to be had."""
+    """Serves until SIGTERM, then leaves with 0. Gives 2 for settings that cannot be, 3 for a part that is not to be had."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the whole group; the parent decides
+    signal.signal(
+        signal.SIGTERM, lambda *_: os._exit(_DONE)
+    )  # nothing is begun yet; later the loop's own handler drains
     stdin = sys.stdin.fileno()
     try:
         settings = _read_settings(stdin)
@@ -79,7 +85,6 @@ def main() -> int:
     except OSError as fault:
         sys.stderr.write(f"relay: {fault}\n")
         return _UNAVAILABLE
-    return _DONE
 
 
 if __name__ == "__main__":

@@ -21,6 +21,8 @@ from streamgauge.taps.messages import (
 from streamgauge.taps.proxy_outbox import Outbox
 from streamgauge.taps.proxy_request import Outgoing, Request
 
+_WANTED = frozenset(name.encode() for name in REQUEST_HEADERS)
+
 # Stream numbers of this process: apart from those of other relays, and of an earlier life of this one, for as long as a
 # recorder may remember them.
 _numbers = count((os.getpid() & 0xFFFFFF) << 36)
@@ -135,6 +137,9 @@ class StreamCapture:
 
 def _headers(request: Request, tenant_header: str | None) -> list[tuple[str, str]]:
     """Those headers of the request that a recorder needs."""
-    named = [(name.decode("latin-1").lower(), value) for name, value in request.headers]
-    wanted = REQUEST_HEADERS if tenant_header is None else REQUEST_HEADERS | {tenant_header.lower()}
-    return [(name, value.decode("latin-1")) for name, value in named if name in wanted]
+    tenant = None if tenant_header is None else tenant_header.lower().encode()
+    return [
+        (name.decode(), value.decode("latin-1"))
+        for name, (_, value) in zip(request.names, request.headers, strict=True)
+        if name in _WANTED or name == tenant
+    ]

@@ -184,6 +184,8 @@ class Client(asyncio.Protocol):
                 self._exchange.ask(event)
             elif self._exchange is not None:
                 self._exchange.ask_no_more()
+        if self._exchange is not None:
+            self._exchange.flush()
         self.settle_reading()
 
     def _ask(self, request: Request) -> None:

@@ -16,7 +16,7 @@ from streamgauge.taps import proxy_answers as answers
 from streamgauge.taps.proxy_capture import StreamCapture
 from streamgauge.taps.proxy_outbox import Outbox
 from streamgauge.taps.proxy_request import Outgoing, RefusedError, Request
-from streamgauge.taps.proxy_response import ResponseFault, ResponseFraming
+from streamgauge.taps.proxy_response import MAX_RESPONSE_HEAD, ResponseFault, ResponseFraming
 from streamgauge.taps.proxy_upstream import WRITE_BUFFER_BYTES, Pool, UnreachableError, Upstream
 
 # Methods that change nothing: on a used connection that turns out dead they are asked again (RFC 9110, 9.2.2).
@@ -71,12 +71,13 @@ class Exchange:
         self._stray = False  # the upstream sent more than its answer
         self._capture: StreamCapture | None = None
         self._early: list[tuple[int, bytes]] | None = None  # reads before it is known whether they are captured
+        self._early_bytes = 0
         self._told: tuple[int, int | None, int] | None = None
         self._last: tuple[Ending, int, After] | None = None
         self._blocked_ns = 0
 
     def begin(self, outbox: Outbox, tenant_header: str | None) -> None:
-        """Asks the upstream."""
+        """Asks the upstream; the head waits for `flush`."""
         self._outbox, self._tenant_header = outbox, tenant_header
         method, target = self._request.method, self._outgoing.target
         if endpoint_of(method.decode("latin-1"), target.decode("latin-1")) is None:
@@ -115,9 +116,9 @@ class Exchange:
         self.quiet_ns = time.monotonic_ns()
         self._body_bytes += len(data)
         if self._outgoing.framing == "chunked":
-            self._write(b"%x\r\n%b\r\n" % (len(data), data))
+            self._put(b"%x\r\n%b\r\n" % (len(data), data))
         else:
-            self._write(data)
+            self._put(data)
         if self._capture is not None:
             self._capture.asked(data)
 
@@ -127,8 +128,17 @@ class Exchange:
         if self.over:
             return
         if self._outgoing.framing == "chunked":
-            self._write(b"0\r\n\r\n")
+            self._put(b"0\r\n\r\n")
         self._sent_due = True
+
+    def flush(self) -> None:
+        """What one read of the client brought goes to the upstream in one piece."""
+        if self._upstream is None:
+            return
+        if self._pending:
+            data = self._pending[0] if len(self._pending) == 1 else b"".join(self._pending)
+            self._pending, self._pending_bytes = [], 0
+            self._upstream.transport.write(data)
         self._tell_sent()
 
     def client_left(self, unsent_bytes: int) -> None:
@@ -237,6 +247,8 @@ class Exchange:
             one.abort()
         else:
             self._attach(one)
+            self.flush()
+            self._client.settle_reading()
 
     def _not_connected(self, fault: UnreachableError) -> None:
         if not self.over:
@@ -252,20 +264,12 @@ class Exchange:
             return
         self._upstream, one.exchange = one, self
         self.quiet_ns = time.monotonic_ns()
-        for data in self._pending:
-            one.transport.write(data)
-        self._pending, self._pending_bytes = [], 0
         if self._client.blocked_ns is not None:
             one.hold(True)
-        self._tell_sent()
-        self._client.settle_reading()
 
-    def _write(self, data: bytes) -> None:
-        if self._upstream is not None:
-            self._upstream.transport.write(data)
-        else:
-            self._pending.append(data)
-            self._pending_bytes += len(data)
+    def _put(self, data: bytes) -> None:
+        self._pending.append(data)
+        self._pending_bytes += len(data)
 
     def _tell_sent(self) -> None:
         """Once the last byte is with the socket."""
@@ -302,7 +306,8 @@ class Exchange:
         """A path that is no LLM's: its head decides."""
         assert self._early is not None
         self._early.append((at_ns, data))
-        if self._framing.status is None and self._framing.fault is None:
+        self._early_bytes += len(data)
+        if self._framing.status is None and self._framing.fault is None and self._early_bytes < MAX_RESPONSE_HEAD:
             return
         early, self._early = self._early, None
         if self._framing.content_type.startswith(_EVENT_STREAM):
@@ -319,6 +324,8 @@ class Exchange:
             one, self._upstream = self._upstream, None
             self._pool.give(one)
         keep = persistent and self.request_whole and self._request.keep_alive
+        if self._request.minor == 0:  # the head is all that tells this client whether its connection lives on
+            keep = keep and self._framing.says_keep_alive
         self._finish(Ending.COMPLETE, at_ns, After.KEEP if keep else After.CLOSE)
 
     def _finish(

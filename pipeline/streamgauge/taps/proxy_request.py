@@ -53,7 +53,10 @@ class Route(msgspec.Struct, frozen=True):
 
 
 class Request(msgspec.Struct):
-    """A request's head as the client wrote it. `began_ns`: monotonic, the read that brought its first byte."""
+    """A request's head as the client wrote it; `names` are those of the headers in lower case.
+
+    `began_ns`: monotonic, the read that brought its first byte.
+    """
 
     method: bytes
     target: bytes
@@ -61,6 +64,16 @@ class Request(msgspec.Struct):
     headers: list[tuple[bytes, bytes]]
     keep_alive: bool
     began_ns: int
+    names: list[bytes] = []
+
+    def __post_init__(self) -> None:
+        self.names = [name.lower() for name, _ in self.headers]
+
+    def values(self, name: bytes) -> list[bytes]:
+        """The values of each field of this lower-case name, in order."""
+        if name not in self.names:
+            return []
+        return [value for lower, (_, value) in zip(self.names, self.headers, strict=True) if lower == name]
 
 
 class Outgoing(msgspec.Struct, frozen=True):
@@ -124,15 +137,14 @@ def check(request: Request) -> None:
         raise RefusedError(
             400, "target_refused", "The relay is a reverse proxy: send the path alone, and do not set it as HTTP proxy."
         )
-    hosts = sum(1 for name, _ in request.headers if name.lower() == b"host")
+    hosts = request.names.count(b"host")
     if hosts > 1 or (not hosts and request.minor):
         raise RefusedError(400, "malformed_request", "A request needs one Host field.")
 
 
 def framing_of(request: Request) -> Framing:
     """How the body's end is told. Raises RefusedError where that can be read in two ways."""
-    lengths = [value for name, value in request.headers if name.lower() == b"content-length"]
-    transfers = [value for name, value in request.headers if name.lower() == b"transfer-encoding"]
+    lengths, transfers = request.values(b"content-length"), request.values(b"transfer-encoding")
     if transfers:
         if lengths or len(transfers) > 1 or not request.minor or transfers[0].strip().lower() != b"chunked":
             raise RefusedError(400, "ambiguous_framing", "Send Content-Length or Transfer-Encoding: chunked, once.")
@@ -146,12 +158,13 @@ def framing_of(request: Request) -> Framing:
 
 def write_head(request: Request, route: Route, target: bytes, framing: Framing) -> bytes:
     """The head for the upstream. Raises RefusedError if a line could be read as two."""
-    dropped = HOP_BY_HOP | (_named(request.headers) - _OURS)
+    dropped = HOP_BY_HOP
+    if named := request.values(b"connection"):
+        dropped = dropped | ({option.strip().lower() for value in named for option in value.split(b",")} - _OURS)
     path = route.base + target
     lines = [b"%b %b HTTP/1.%d" % (request.method, path if path[:1] == b"/" else b"/" + path, request.minor)]
     host = b"Host: " + route.authority
-    for name, value in request.headers:
-        lower = name.lower()
+    for lower, (name, value) in zip(request.names, request.headers, strict=True):
         if lower == b"host":
             lines.append(name + b": " + route.authority)
             host = b""
@@ -167,9 +180,3 @@ def write_head(request: Request, route: Route, target: bytes, framing: Framing) 
     if head.count(b"\n") != len(lines) + 1 or head.count(b"\r") != len(lines) + 1 or b"\0" in head:
         raise RefusedError(400, "malformed_request", "A header field holds a line end.")
     return head
-
-
-def _named(headers: list[tuple[bytes, bytes]]) -> set[bytes]:
-    """What the Connection fields name."""
-    values = [value for name, value in headers if name.lower() == b"connection"]
-    return {option.strip().lower() for value in values for option in value.split(b",")}

@@ -16,6 +16,7 @@ MAX_RESPONSE_HEAD = 256 * 1024
 _END = re.compile(rb"\n\r?\n")
 _STATUS_LINE = re.compile(rb"HTTP/1\.([0-9]) ([1-9][0-9][0-9])(?=[ \r\n]|\Z)")
 _BEGINNING = b"HTTP/1."
+_FOLDED = re.compile(rb"\n[ \t]")
 _FOLD = re.compile(rb"\r?\n[ \t]+")
 # On a head in lower case.
 _FIELD = re.compile(rb"\n(connection|content-length|content-type|transfer-encoding)[ \t]*:([^\n]*)")
@@ -69,7 +70,8 @@ class _Chunks:
 class ResponseFraming:
     """Follows one response. `head_only`: the request was HEAD. Never raises.
 
-    `status` is None until the final head is complete; `persistent`: by head and framing the connection may be used again.
+    `status` is None until the final head is complete; `persistent`: by head and framing the connection may be used again;
+    `says_keep_alive`: the head says so, as HTTP/1.0 needs it.
     """
 
     __slots__ = (
@@ -85,6 +87,7 @@ class ResponseFraming:
         "content_type",
         "fault",
         "persistent",
+        "says_keep_alive",
         "status",
     )
 
@@ -92,6 +95,7 @@ class ResponseFraming:
         self.status: int | None = None
         self.content_type = b""
         self.persistent = False
+        self.says_keep_alive = False
         self.complete = False
         self.fault: ResponseFault | None = None
         self._head_only = head_only
@@ -213,7 +217,7 @@ class ResponseFraming:
         elif status >= 200:
             self.status = status
             lower = raw.lower()
-            if b"\n " in lower or b"\n\t" in lower:
+            if _FOLDED.search(lower):
                 lower = _FOLD.sub(b" ", lower)
             self._frame(status, line[1] != b"0", _FIELD.findall(lower))
 
@@ -224,7 +228,8 @@ class ResponseFraming:
         self.content_type = found.get(b"content-type", [b""])[0].strip()
         transfers, lengths = _members(found.get(b"transfer-encoding")), _members(found.get(b"content-length"))
         options = _members(found.get(b"connection"))
-        self.persistent = b"close" not in options and (modern or b"keep-alive" in options)
+        self.says_keep_alive = b"keep-alive" in options
+        self.persistent = b"close" not in options and (modern or self.says_keep_alive)
         if self._head_only or status in (204, 304):
             self._done()
         elif transfers:

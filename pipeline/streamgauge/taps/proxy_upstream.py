@@ -47,6 +47,7 @@ class Upstream(asyncio.Protocol):
         self.idle_since = 0.0
         self.transport: asyncio.Transport
         self._pool = pool
+        self._poll: select.poll | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
@@ -101,9 +102,10 @@ class Upstream(asyncio.Protocol):
         """Still open, with nothing to be read: what the loop has not seen yet is asked of the kernel."""
         if self.transport.is_closing():
             return False
-        poll = select.poll()
-        poll.register(self.transport.get_extra_info("socket").fileno(), _CLOSING)
-        return not poll.poll(0)
+        if self._poll is None:
+            self._poll = select.poll()
+            self._poll.register(self.transport.get_extra_info("socket").fileno(), _CLOSING)
+        return not self._poll.poll(0)
 
 
 class Pool:

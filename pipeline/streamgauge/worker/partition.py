@@ -104,7 +104,9 @@ class Partition:
         self._task = asyncio.create_task(self._run())
 
     def put(self, message: Any) -> None:
-        """Take a message of Faust's. Never waits."""
+        """Take a message of Faust's. Never waits. What comes after `finish` is left to whoever reads on."""
+        if self._finishing:
+            return
         self._queue.append(message)
         self._queued_bytes += len(message.value or b"")
         self._wake.set()

@@ -49,6 +49,7 @@ class Storing:
         self._wake = asyncio.Event()
         self._thread = ThreadPoolExecutor(1, "records")
         self._failing = False
+        self._finishing = False
         self._idle = asyncio.Event()
         self._idle.set()
 
@@ -92,8 +93,9 @@ class Storing:
 
     def receive(self, message: Any) -> None:
         """A message of the records topic. Never waits."""
-        if message.partition not in self._places or message.generation_id != self._consumer.generation:
-            return
+        is_ours = message.partition in self._places and message.generation_id == self._consumer.generation
+        if self._finishing or not is_ours:
+            return  # whoever has the partition reads it
         self._queue.append(message)
         self._idle.clear()
         self._wake.set()
@@ -114,7 +116,8 @@ class Storing:
             self._fail(BugError(f"storing: {error!r}"))
 
     async def drain(self) -> None:
-        """Store what is there."""
+        """Store what is there, and take no more."""
+        self._finishing = True
         await self._idle.wait()
         await self._acknowledger.flush()
 

@@ -1,0 +1,35 @@
+"""The ledger that the settings name, and what to do where it is not to be had."""
+
+import contextlib
+from collections.abc import Iterator
+
+from streamgauge.config import Settings
+from streamgauge.errors import Unavailable
+from streamgauge.ledger import Ledger, LedgerUnavailableError, SqliteLedger, open_ledger
+
+_SQLITE = "sqlite://"
+
+
+@contextlib.contextmanager
+def opened_ledger(settings: Settings) -> Iterator[Ledger]:
+    """The ledger, made where it is missing. Raises UnsupportedLedgerError, or Unavailable if it cannot be opened."""
+    try:
+        ledger = open_ledger(settings.ledger_url)
+    except LedgerUnavailableError as error:
+        raise Unavailable(f"{error}: move it aside, or choose another with --ledger") from None
+    with ledger:
+        yield ledger
+
+
+@contextlib.contextmanager
+def ledger_to_read(settings: Settings) -> Iterator[Ledger]:
+    """The ledger, which is not made. Raises UnsupportedLedgerError, or Unavailable if it cannot be opened or read."""
+    if settings.ledger_url.startswith(_SQLITE):
+        path = SqliteLedger.path_of(settings.ledger_url.removeprefix(_SQLITE))
+        if not path.exists():
+            raise Unavailable(f"there is no ledger {path} (yet): say where it is with --data-dir or --ledger")
+    try:
+        with open_ledger(settings.ledger_url, create=False) as ledger:
+            yield ledger
+    except LedgerUnavailableError as error:
+        raise Unavailable(f"{error}: is it a ledger? Say which with --data-dir or --ledger") from None

@@ -1,0 +1,413 @@
+"""The command line as a user has it: help, versions, slips, and parts that are not to be had. Each is one sentence."""
+
+import argparse
+import contextlib
+import os
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from streamgauge import __version__
+from streamgauge.cli import build_parser, main
+from streamgauge.errors import BUG, DONE, UNAVAILABLE, USAGE
+from tests.running import PATIENCE_S, command, start_up, wait_for
+
+EVENTS = (
+    b'data: {"id":"c","object":"chat.completion.chunk","model":"m","choices":[{"index":0,"delta":{"content":"Hi"}}]}\n\n'
+    b'data: {"id":"c","object":"chat.completion.chunk","model":"m","choices":[{"index":0,"delta":{},'
+    b'"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+)
+# A port of the host that nobody may listen on, so that nobody answers.
+NOBODY = "127.0.0.1:1"
+ANYWHERE = ("--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0")
+UP = ("up", "--upstream", f"http://{NOBODY}")
+
+
+def parsers() -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    def walk(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.ArgumentParser]]:
+        yield parser.prog.removeprefix("streamgauge").strip(), parser
+        for action in parser._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                for sub in action.choices.values():
+                    yield from walk(sub)
+
+    return walk(build_parser())
+
+
+COMMANDS = dict(parsers())
+
+
+def refused(code: int, says: str, *arguments: str, environment: dict[str, str] | None = None) -> str:
+    """A command that ends with this code and a sentence that has these words; nothing on stdout, no traceback."""
+    done = command(*arguments, environment=environment)
+    assert "Traceback" not in done.stderr
+    assert done.returncode == code, done.stderr
+    assert says in done.stderr
+    assert done.stdout == ""
+    return done.stderr
+
+
+def refused_in_one_sentence(code: int, says: str, *arguments: str) -> None:
+    told = refused(code, says, *arguments)
+    assert told.startswith(f"streamgauge {arguments[0]}: ")
+    assert len(told.splitlines()) == 1
+
+
+@pytest.fixture
+def taken() -> Iterator[str]:
+    """An address that somebody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+
+
+@pytest.fixture
+def junk(tmp_path: Path) -> Path:
+    """A file that is nothing that is known here."""
+    path = tmp_path / "junk"
+    path.write_bytes(bytes(range(256)) * 80)
+    return path
+
+
+@pytest.fixture
+def recordings(tmp_path: Path) -> Path:
+    folder = tmp_path / "recordings"
+    (folder / "deep").mkdir(parents=True)
+    (folder / "b.sse").write_bytes(EVENTS)
+    (folder / "deep" / "a.sse").write_bytes(EVENTS[:150])
+    (folder / "notes.txt").write_text("no recording")
+    return folder
+
+
+# --- help -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help_with_examples(name: str) -> None:
+    asked = command(*name.split(), "--help")
+    assert asked.returncode == DONE
+    assert "example" in asked.stdout
+    assert f"streamgauge {name}".strip() in asked.stdout.partition("example")[2]
+    assert asked.stderr == ""
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_examples_in_help_parse(name: str) -> None:
+    lines = (line.strip() for line in (COMMANDS[name].epilog or "").splitlines())
+    examples = [line for line in lines if line.startswith("streamgauge ")]
+    assert examples
+    for example in examples:
+        words = example.partition(" | ")[0].partition(" > ")[0].partition("   ")[0].split()
+        assert build_parser().parse_args(words[1:]).module
+
+
+def test_version() -> None:
+    assert command("--version").stdout == f"streamgauge {__version__}\n"
+
+
+# --- slips ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ((), "COMMAND"),
+        (("top",), "invalid choice: 'top'"),
+        (("up", "--upstraem", "x"), "unrecognized arguments: --upstraem"),
+        (("up", "--up", "http://x"), "unrecognized arguments: --up"),
+        (("up", "--capture", "some"), "invalid choice: 'some'"),
+        (("replay",), "FILE|DIR"),
+        (("replay", "x", "--dialect", "klingon"), "invalid choice: 'klingon'"),
+        (("replay", "x", "--output", "csv"), "invalid choice: 'csv'"),
+        (("ledger",), "ACTION"),
+        (("ledger", "query", "--limit", "some"), "invalid int value: 'some'"),
+        (("topics", "delete"), "invalid choice: 'delete'"),
+    ],
+)
+def test_a_slip_is_answered_with_the_usage(arguments: tuple[str, ...], says: str) -> None:
+    told = refused(USAGE, says, *arguments)
+    assert told.startswith("usage: streamgauge")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("up",), "--upstream NAME=URL is missing"),
+        (("tap", "--upstream", "http://x"), "--kafka HOST:PORT is missing"),
+        (("tap", "--kafka", NOBODY), "--upstream NAME=URL is missing"),
+        (("worker",), "--kafka HOST:PORT is missing"),
+        (("topics", "create"), "--kafka HOST:PORT is missing"),
+        (("topics", "describe"), "--kafka HOST:PORT is missing"),
+        (("topics", "create", "--kafka", NOBODY, "--partitions", "3"), "power of two"),
+        (("topics", "create", "--kafka", NOBODY, "--topic-prefix", "a/b"), "cannot begin a topic's name"),
+        (("up", "--upstream", "openai"), "write NAME=URL"),
+        (("up", "--upstream", "a=http://x", "--upstream", "a=http://y"), "two upstreams have one name"),
+        ((*UP, "--listen", "8080"), "write HOST:PORT"),
+        ((*UP, "--config", "/nowhere/settings.toml"), "there is no settings file"),
+        ((*UP, "--tenants", "/nowhere/tenants.toml"), "--tenants /nowhere/tenants.toml cannot be read"),
+        ((*UP, *ANYWHERE, "--ledger", "postgresql://user:secret@db/x"), "sqlite:///FILE"),
+        (("ledger", "query", "--ledger", "postgresql://user:secret@db/x"), "sqlite:///FILE"),
+        (("ledger", "query", "--ledger", "sqlite://"), "sqlite:///FILE"),
+        (("ledger", "query", "--ledger", "ledger.sqlite"), "sqlite:///FILE"),
+        (("ledger", "query", "--limit", "-1"), "--limit"),
+        (("ledger", "query", "--by", "colour"), "--by colour: there is no such key; there are day, model"),
+        (("ledger", "query", "--by", ""), "--by : there is no such key"),
+        (("ledger", "query", "--by", "day,day"), "stands there twice"),
+        (("replay", "/nowhere/recording.sse"), "there is no file /nowhere/recording.sse"),
+    ],
+)
+def test_wrong_usage_is_one_sentence(arguments: tuple[str, ...], says: str, tmp_path: Path) -> None:
+    told = refused(USAGE, says, *arguments, environment={"STREAMGAUGE_DATA_DIR": str(tmp_path / "data")})
+    assert len(told.splitlines()) == 1
+    assert told.startswith(f"streamgauge {arguments[0]}: ")
+    assert "secret" not in told
+
+
+def test_settings_that_cannot_be_say_where_they_come_from(tmp_path: Path) -> None:
+    told = refused(USAGE, "--workers (STREAMGAUGE_WORKERS): ", *UP, environment={"STREAMGAUGE_WORKERS": "many"})
+    assert len(told.splitlines()) == 1
+
+
+def test_a_settings_file_may_be_named_by_the_environment(tmp_path: Path) -> None:
+    (tmp_path / "settings.toml").write_text("listen = 1")
+    refused(USAGE, "'1' is no address", *UP, environment={"STREAMGAUGE_CONFIG": str(tmp_path / "settings.toml")})
+
+
+def test_tenants_that_are_none(tmp_path: Path) -> None:
+    (tmp_path / "tenants.toml").write_text("a = 1")
+    refused_in_one_sentence(USAGE, "credential_id =", *UP, *ANYWHERE, "--tenants", str(tmp_path / "tenants.toml"))
+
+
+# --- parts that are not to be had -----------------------------------------------------------------------------------
+
+
+def test_a_listen_address_that_is_taken(taken: str, tmp_path: Path) -> None:
+    places = ("--listen", taken, "--admin", "127.0.0.1:0", "--data-dir", str(tmp_path))
+    refused_in_one_sentence(UNAVAILABLE, f"{taken} is taken: choose another with --listen", *UP, *places)
+
+
+def test_an_admin_address_that_is_taken(taken: str, tmp_path: Path) -> None:
+    places = ("--admin", taken, "--data-dir", str(tmp_path))
+    says = f"{taken} is taken: choose another with --admin"
+    refused_in_one_sentence(UNAVAILABLE, says, *UP, *places, "--listen", "127.0.0.1:0")
+    refused_in_one_sentence(UNAVAILABLE, says, "worker", "--kafka", NOBODY, *places)
+
+
+def test_an_address_that_is_not_ours(tmp_path: Path) -> None:
+    places = ("--listen", "192.0.2.1:0", "--admin", "127.0.0.1:0", "--data-dir", str(tmp_path))
+    refused_in_one_sentence(UNAVAILABLE, "192.0.2.1:0 cannot be used", *UP, *places)
+
+
+def test_a_data_directory_that_another_uses(tmp_path: Path) -> None:
+    with start_up(f"http://{NOBODY}", tmp_path / "data") as up:
+        says = f"another process uses the data directory {up.data_dir}"
+        refused_in_one_sentence(UNAVAILABLE, says, *UP, *ANYWHERE, "--data-dir", str(up.data_dir))
+        assert up.get("/health/ready")[0] == 200
+        assert up.stop() == DONE
+
+
+@pytest.mark.parametrize("name", ["up", "worker", "tap"])
+def test_a_data_directory_that_is_a_file_or_cannot_be_made(name: str, junk: Path) -> None:
+    given = {
+        "up": (*UP, *ANYWHERE),
+        "tap": ("tap", "--upstream", f"http://{NOBODY}", *ANYWHERE, "--kafka", NOBODY),
+        "worker": ("worker", "--kafka", NOBODY, "--admin", "127.0.0.1:0"),
+    }[name]
+    for place in (junk, junk / "data", Path("/proc/streamgauge")):
+        says = f"the data directory {place} cannot be used"
+        refused_in_one_sentence(UNAVAILABLE, says, *given, "--data-dir", str(place))
+
+
+def test_a_data_directory_with_a_directory_for_a_file(tmp_path: Path) -> None:
+    (tmp_path / "counters").mkdir()
+    says = f"the data directory {tmp_path} cannot be used (Is a directory)"
+    refused_in_one_sentence(UNAVAILABLE, says, *UP, *ANYWHERE, "--data-dir", str(tmp_path))
+
+
+@pytest.mark.parametrize("key", [b"", b"short"])
+def test_a_key_that_is_none(key: bytes, tmp_path: Path) -> None:
+    (tmp_path / "key").write_bytes(key)
+    told = refused(UNAVAILABLE, "does not hold 32 bytes", *UP, *ANYWHERE, "--data-dir", str(tmp_path))
+    assert told.splitlines()[-1] == "streamgauge up: the recorder did not start: what it says stands above"
+
+
+def test_temporary_files_in_too_long_a_path(tmp_path: Path) -> None:
+    place = tmp_path / ("x" * 100)
+    place.mkdir()
+    refused(UNAVAILABLE, "set TMPDIR", *UP, *ANYWHERE, "--data-dir", str(tmp_path), environment={"TMPDIR": str(place)})
+    assert list(place.iterdir()) == []
+
+
+@pytest.mark.parametrize("action", ["create", "describe"])
+def test_a_broker_that_does_not_answer(action: str) -> None:
+    refused_in_one_sentence(UNAVAILABLE, f"no Kafka broker answers at {NOBODY}", "topics", action, "--kafka", NOBODY)
+
+
+def test_a_ledger_that_is_not_there_is_not_made(tmp_path: Path) -> None:
+    place = tmp_path / "data"
+    refused_in_one_sentence(UNAVAILABLE, "there is no ledger", "ledger", "query", "--data-dir", str(place))
+    refused_in_one_sentence(
+        UNAVAILABLE, "there is no ledger", "ledger", "query", "--ledger", f"sqlite:///{place}/x.sqlite"
+    )
+    assert not place.exists()
+
+
+def test_a_ledger_that_is_none(junk: Path, tmp_path: Path) -> None:
+    place = ("--ledger", f"sqlite:///{junk}")
+    before = junk.read_bytes()
+    refused_in_one_sentence(UNAVAILABLE, "is it a ledger?", "ledger", "query", *place)
+    for given in ((*UP, *ANYWHERE), ("worker", "--kafka", NOBODY, "--admin", "127.0.0.1:0")):
+        refused_in_one_sentence(
+            UNAVAILABLE, "choose another with --ledger", *given, *place, "--data-dir", str(tmp_path)
+        )
+    assert junk.read_bytes() == before
+
+
+def test_a_database_of_somebody_else_is_no_ledger(tmp_path: Path) -> None:
+    path = tmp_path / "other.sqlite"
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        database.execute("CREATE TABLE records(a)")
+        database.commit()
+    refused_in_one_sentence(UNAVAILABLE, "is it a ledger?", "ledger", "query", "--ledger", f"sqlite:///{path}")
+
+
+def test_a_state_that_cannot_be_read(junk: Path, tmp_path: Path) -> None:
+    state = tmp_path / "state.sqlite"
+    junk.rename(state)
+    refused_in_one_sentence(UNAVAILABLE, f"{state} cannot be read", *UP, *ANYWHERE, "--data-dir", str(tmp_path))
+
+
+def test_a_state_that_holds_something_else(tmp_path: Path) -> None:
+    state = tmp_path / "state.sqlite"
+    with contextlib.closing(sqlite3.connect(state)) as database:
+        database.execute("CREATE TABLE state(key INTEGER PRIMARY KEY, value BLOB NOT NULL)")
+        database.execute("INSERT INTO state VALUES (1, x'00')")
+        database.commit()
+    refused_in_one_sentence(UNAVAILABLE, f"{state} cannot be read", *UP, *ANYWHERE, "--data-dir", str(tmp_path))
+
+
+def test_a_spool_that_cannot_be_read_stops_nothing(junk: Path, tmp_path: Path) -> None:
+    data_dir = tmp_path / "data"
+    data_dir.mkdir()
+    junk.rename(data_dir / "spool.sqlite")
+    with start_up(f"http://{NOBODY}", data_dir) as up:
+        assert up.stop() == DONE
+    assert (data_dir / "spool.sqlite.damaged-1").exists()
+
+
+# --- recordings -----------------------------------------------------------------------------------------------------
+
+
+def test_a_recording_that_is_none_has_a_record_all_the_same(junk: Path) -> None:
+    done = command("replay", str(junk), "--output", "jsonl")
+    assert (done.returncode, done.stderr, len(done.stdout.splitlines())) == (DONE, "", 1)
+
+
+def test_a_directory_without_recordings(tmp_path: Path) -> None:
+    refused_in_one_sentence(USAGE, f"there is no file *.sse in {tmp_path}", "replay", str(tmp_path))
+
+
+def test_a_recording_that_cannot_be_read(tmp_path: Path) -> None:
+    path = tmp_path / "socket.sse"
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(path))
+        refused_in_one_sentence(UNAVAILABLE, f"{path} cannot be read", "replay", str(path))
+
+
+# --- pipes and signals ----------------------------------------------------------------------------------------------
+
+
+def run_into(arguments: list[str], stdout: int) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-m", "streamgauge", *arguments],
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("arguments", [["replay", "RECORDING", "--output", "jsonl"], ["--help"], ["replay", "--help"]])
+def test_whoever_reads_the_output_may_have_read_enough(arguments: list[str], recordings: Path) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = run_into([str(recordings) if word == "RECORDING" else word for word in arguments], writer)
+    finally:
+        os.close(writer)
+    assert (done.returncode, done.stderr) == (DONE, "")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+def test_an_output_that_takes_nothing(recordings: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = run_into(["replay", str(recordings), "--output", "jsonl"], full.fileno())
+    assert done.returncode == UNAVAILABLE
+    assert done.stderr == "streamgauge: the system refuses: [Errno 28] No space left on device\n"
+
+
+def test_sigterm_ends_a_command_that_does_not_stay(tmp_path: Path) -> None:
+    pipe = tmp_path / "recording"
+    os.mkfifo(pipe)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "streamgauge", "replay", str(pipe)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    with pipe.open("wb"):  # opened for reading by the command, which waits for what comes
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=PATIENCE_S)
+    assert (process.returncode, errors) == (DONE, b"")
+
+
+def test_a_tap_goes_on_when_nobody_reads_what_it_says(tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    listening = socket.create_server(("127.0.0.1", 0))
+    admin = f"127.0.0.1:{listening.getsockname()[1]}"
+    listening.close()
+    arguments = [*UP, "--listen", "127.0.0.1:0", "--admin", admin, "--data-dir", str(tmp_path)]
+    os.close(reader)
+    process = subprocess.Popen([sys.executable, "-m", "streamgauge", *arguments], stderr=writer)
+    os.close(writer)
+    try:
+        host, _, port = admin.partition(":")
+
+        def answers() -> bool:
+            with contextlib.suppress(OSError), socket.create_connection((host, int(port)), 1) as connection:
+                connection.sendall(f"GET /health/ready HTTP/1.0\r\nHost: {admin}\r\n\r\n".encode())
+                return b" 200 " in connection.recv(100)
+            return False
+
+        wait_for(answers, "readiness")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE_S) == DONE
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+
+# --- bugs of ours ---------------------------------------------------------------------------------------------------
+
+
+def test_a_bug_of_ours_is_one_sentence_and_a_way_to_see_more(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], recordings: Path
+) -> None:
+    import streamgauge.commands.replay as broken
+
+    def fails(*_: object) -> int:
+        raise RuntimeError("boom")
+
+    monkeypatch.setattr(broken, "run", fails)
+    monkeypatch.delenv("STREAMGAUGE_DEBUG", raising=False)
+    assert main(["replay", str(recordings)]) == BUG
+    told = capsys.readouterr().err
+    assert told.startswith("streamgauge: a bug of ours: RuntimeError: boom\n")
+    assert "Traceback" not in told
+    monkeypatch.setenv("STREAMGAUGE_DEBUG", "1")
+    assert main(["replay", str(recordings)]) == BUG
+    assert "Traceback" in capsys.readouterr().err

@@ -1,0 +1,267 @@
+"""Settings: flag, environment, file and default, for each of them; and what cannot be is one sentence."""
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamgauge import topics
+from streamgauge.cli import build_parser
+from streamgauge.config import ENV_PREFIX, Address, Settings, Upstream, default_data_dir, load, parse_address
+from streamgauge.errors import UsageFault
+
+
+def local(port: int) -> Address:
+    return Address(host="127.0.0.1", port=port)
+
+
+def one(name: str) -> tuple[Upstream, ...]:
+    return (Upstream(name=name, url=f"http://{name}.example"),)
+
+
+# Each setting: default; then what is written in the file, the environment and on the command line, and what it means.
+Ways = tuple[Any, tuple[object, Any], tuple[str, Any], tuple[object, Any]]
+TABLE: dict[str, Ways] = {
+    "upstream": (
+        (),
+        (["f=http://f.example"], one("f")),
+        ("e=http://e.example", one("e")),
+        (["a=http://a.example", "b=http://b.example/"], one("a") + one("b")),
+    ),
+    "listen": (local(8080), ("127.0.0.1:1", local(1)), (":2", local(2)), ("[::1]:3", Address(host="::1", port=3))),
+    "admin": (local(9464), ("127.0.0.1:1", local(1)), ("127.0.0.1:2", local(2)), ("127.0.0.1:3", local(3))),
+    "admin_host": ((), (["f", "g"], ("f", "g")), ("e, h", ("e", "h")), (["a"], ("a",))),
+    "data_dir": (default_data_dir(), ("/f", Path("/f")), ("/e", Path("/e")), ("~/a", Path.home() / "a")),
+    "capture": ("masked", ("full", "full"), ("masked", "masked"), ("full", "full")),
+    "kafka": (None, ("f:1", "f:1"), ("e:1, h:2", "e:1,h:2"), ("[::1]:9092", "[::1]:9092")),
+    "topic_prefix": ("streamgauge", ("f", "f"), ("e", "e"), ("a.b-c_d", "a.b-c_d")),
+    "partitions": (None, (1, 1), ("2", 2), ("64", 64)),
+    "workers": (1, (2, 2), ("3", 3), ("32", 32)),
+    "ledger": (None, ("sqlite:///f", "sqlite:///f"), ("sqlite:///e", "sqlite:///e"), ("sqlite:///a", "sqlite:///a")),
+    "spool_bytes": (1024**3, (2**21, 2**21), ("3000000", 3_000_000), ("4000000", 4_000_000)),
+    "tenant_header": (None, ("x-f", "x-f"), ("x-e", "x-e"), ("X-Tenant", "X-Tenant")),
+    "tenants": (None, ("/f.toml", Path("/f.toml")), ("/e.toml", Path("/e.toml")), ("/a.toml", Path("/a.toml"))),
+    "upstream_idle_timeout": (900.0, (1, 1.0), ("2.5", 2.5), ("3", 3.0)),
+    "connect_timeout": (10.0, (1, 1.0), ("2.5", 2.5), ("3", 3.0)),
+    "drain_timeout": (30.0, (1, 1.0), ("2.5", 2.5), ("0", 0.0)),
+    "abandon_after": (3600.0, (1, 1.0), ("2.5", 2.5), ("3", 3.0)),
+    "stall_seconds": (5.0, (1, 1.0), ("2.5", 2.5), ("3", 3.0)),
+}
+
+
+def toml_of(value: object) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(map(toml_of, value))}]"
+    return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+def options() -> Iterator[tuple[str, argparse.Action]]:
+    """Every option of every command, with the command's name."""
+
+    def walk(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.Action]]:
+        for action in parser._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                for sub in action.choices.values():
+                    yield from walk(sub)
+            else:
+                yield parser.prog, action
+
+    return walk(build_parser())
+
+
+@pytest.fixture(autouse=True)
+def no_settings_around(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The environment of whoever runs the tests says nothing."""
+    for name in Settings.model_fields:
+        monkeypatch.delenv(f"{ENV_PREFIX}{name.upper()}", raising=False)
+
+
+def test_the_table_has_every_setting() -> None:
+    assert list(TABLE) == list(Settings.model_fields)
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_flag_before_environment_before_file_before_default(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    default, (in_file, from_file), (in_environment, from_environment), (on_line, from_line) = TABLE[name]
+    file = tmp_path / "settings.toml"
+    file.write_text(f"{name} = {toml_of(in_file)}\n")
+    assert getattr(load({}), name) == default
+    assert getattr(load({name: None}, file), name) == from_file
+    monkeypatch.setenv(f"{ENV_PREFIX}{name.upper()}", in_environment)
+    assert getattr(load({name: None}, file), name) == from_environment
+    assert getattr(load({name: on_line}, file), name) == from_line
+    monkeypatch.delenv(f"{ENV_PREFIX}{name.upper()}")
+    assert getattr(load({name: on_line}, file), name) == from_line
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_each_setting_has_a_flag_that_explains_it_and_a_description(name: str) -> None:
+    flags = [action for _, action in options() if f"--{name.replace('_', '-')}" in action.option_strings]
+    assert flags
+    assert all(action.dest == name and action.default is None and action.help for action in flags)
+    assert Settings.model_fields[name].description
+
+
+def test_a_default_that_the_help_names_is_the_default() -> None:
+    named = 0
+    defaults = load({})
+    for command, action in options():
+        about = action.help or ""
+        if action.dest not in TABLE or "(default: " not in about or command.endswith(" demo"):
+            continue
+        said = about.rpartition("(default: ")[2].rstrip(")")
+        value = getattr(defaults, action.dest)
+        if said.replace(".", "").replace(":", "").isdigit() or action.dest == "capture":
+            named += 1
+            assert said == (f"{value:g}" if isinstance(value, float) else str(value)) or value is None, command
+    assert named > 15
+    assert topics.DEFAULT_PARTITIONS == 8  # what `topics create --partitions` says
+
+
+def test_an_empty_variable_counts_as_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(f"{ENV_PREFIX}LISTEN", "")
+    assert load({}).listen == local(8080)
+
+
+BAD: dict[str, tuple[str, str]] = {
+    "upstream without a scheme": ("upstream", "openai=api.openai.com"),
+    "upstream of another scheme": ("upstream", "ftp://x"),
+    "upstream with a key": ("upstream", "https://user:secret@x"),
+    "upstream with a query": ("upstream", "https://x/?key=secret"),
+    "upstream with a key alone": ("upstream", "ftp://secret@x"),
+    "upstream with a key and no port": ("upstream", "https://user:secret@x:port"),
+    "upstream with a fragment": ("upstream", "https://x/#secret"),
+    "upstream on a host with a space": ("upstream", "http://a b/v1"),
+    "upstream on a host that is none": ("upstream", "http://a..b/v1"),
+    "upstream with a space in its path": ("upstream", "http://a/v 1"),
+    "upstream with a line's end": ("upstream", "http://a/v1\r\nX: y"),
+    "upstream on port 0": ("upstream", "http://x:0"),
+    "upstream on no port": ("upstream", "http://x:99999"),
+    "upstream with a path for a name": ("upstream", "a/b=http://x"),
+    "upstreams of one name": ("upstream", "a=http://x,a=http://y"),
+    "one of two upstreams unnamed": ("upstream", "a=http://x,http://y"),
+    "listen without a port": ("listen", "127.0.0.1"),
+    "listen beyond the ports": ("listen", "127.0.0.1:65536"),
+    "listen on a word": ("listen", "127.0.0.1:http"),
+    "listen on other digits": ("listen", "127.0.0.1:\u0663"),
+    "listen on bare IPv6": ("listen", "::1:80"),
+    "listen on half a bracket": ("listen", "[::1:80"),
+    "listen on no IPv6": ("listen", "[zz]:80"),
+    "listen on no interface": ("listen", "[fe80::1%]:80"),
+    "listen on no host": ("listen", "..:80"),
+    "admin on a host with a space": ("admin", "a b:80"),
+    "empty data directory": ("data_dir", ""),
+    "nobody's home": ("data_dir", "~nobody-of-this-name/x"),
+    "capture of a third kind": ("capture", "some"),
+    "broker without a port": ("kafka", "broker"),
+    "broker without a host": ("kafka", ":9092"),
+    "empty broker in a list": ("kafka", "broker:9092,"),
+    "broker on port 0": ("kafka", "broker:0"),
+    "prefix with a slash": ("topic_prefix", "a/b"),
+    "prefix too long": ("topic_prefix", "x" * 101),
+    "empty prefix": ("topic_prefix", ""),
+    "no partition": ("partitions", "0"),
+    "three partitions": ("partitions", "3"),
+    "more partitions than slots": ("partitions", "128"),
+    "a word for partitions": ("partitions", "many"),
+    "no worker": ("workers", "0"),
+    "more workers than roles": ("workers", "33"),
+    "spool of a kilobyte": ("spool_bytes", "1024"),
+    "spool with a unit": ("spool_bytes", "1GiB"),
+    "spool without end": ("spool_bytes", "9" * 30),
+    "header with a space": ("tenant_header", "x tenant"),
+    "empty header": ("tenant_header", ""),
+    "drain without end": ("drain_timeout", "inf"),
+    "drain that is no number": ("drain_timeout", "nan"),
+    "drain below zero": ("drain_timeout", "-1"),
+    "drain with a unit": ("drain_timeout", "30s"),
+    "idle timeout of zero": ("upstream_idle_timeout", "0"),
+    "connect timeout of ages": ("connect_timeout", "1e300"),
+    "abandon at once": ("abandon_after", "0"),
+    "stall of zero": ("stall_seconds", "0"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_what_cannot_be_is_one_sentence_that_names_the_setting(case: str) -> None:
+    name, value = BAD[case]
+    with pytest.raises(UsageFault) as refused:
+        load({name: value})
+    sentence = str(refused.value)
+    assert sentence.startswith(f"--{name.replace('_', '-')} ({ENV_PREFIX}{name.upper()}): ")
+    assert "\n" not in sentence
+    assert "secret" not in sentence
+
+
+def test_several_faults_are_a_sentence_each() -> None:
+    with pytest.raises(UsageFault) as refused:
+        load({"workers": "0", "listen": "x", "stall_seconds": "soon"})
+    assert len(str(refused.value).splitlines()) == 3
+
+
+FILES: dict[str, tuple[bytes, str]] = {
+    "no TOML": (b"listen = ", "is no TOML"),
+    "no UTF-8": (b'kafka = "\xff\xfe"', "is no TOML"),
+    "no such setting": (b"colour = 1", "colour: there is no such setting"),
+    "a table for upstreams": (b'[upstream]\nopenai = "https://x"', "--upstream .*write NAME=URL, or a list"),
+    "a number for an address": (b"listen = 8080", "--listen .*'8080' is no address"),
+    "a list for a path": (b"data_dir = [1]", "--data-dir "),
+    "a word for a number": (b'workers = "some"', "--workers "),
+}
+
+
+@pytest.mark.parametrize("case", FILES)
+def test_a_file_that_cannot_be_is_one_sentence(case: str, tmp_path: Path) -> None:
+    content, says = FILES[case]
+    file = tmp_path / "settings.toml"
+    file.write_bytes(content)
+    with pytest.raises(UsageFault, match=says) as refused:
+        load({}, file)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_file_that_is_not_there_or_a_directory(tmp_path: Path) -> None:
+    for path in (tmp_path / "none.toml", tmp_path):
+        with pytest.raises(UsageFault, match="there is no settings file"):
+            load({}, path)
+
+
+@pytest.mark.parametrize("prefix", ["streamgauge", "a", "x" * 100, "", "a/b", "a b", ".a", "x" * 101, "-a", "a.b"])
+def test_settings_and_topics_take_the_same_prefixes(prefix: str) -> None:
+    def taken(check: Any) -> bool:
+        try:
+            check()
+        except ValueError:
+            return False
+        except UsageFault:
+            return False
+        return True
+
+    assert taken(lambda: load({"topic_prefix": prefix})) == taken(lambda: topics.Topics(prefix))
+
+
+@pytest.mark.parametrize(
+    "text", ["127.0.0.1:80", "[::1]:80", "[fe80::1%eth0]:80", "db_1.example-net.:0", "0.0.0.0:8080"]
+)
+def test_an_address_is_written_as_it_is_read(text: str) -> None:
+    assert str(parse_address(text)) == text
+
+
+@pytest.mark.parametrize("url", ["http://[::1]:8000", "https://api.example.com/base/path", "http://a_b:1", "http://x"])
+def test_an_upstream_keeps_its_url(url: str) -> None:
+    assert load({"upstream": f"n={url}/"}).upstream == (Upstream(name="n", url=url),)
+    assert load({"upstream": [url]}).upstream == (Upstream(name="", url=url),)
+
+
+def test_the_ledger_is_in_the_data_directory_unless_named(tmp_path: Path) -> None:
+    assert load({"data_dir": str(tmp_path)}).ledger_url == f"sqlite:///{tmp_path}/ledger.sqlite"
+    assert load({"ledger": "sqlite:///x"}).ledger_url == "sqlite:///x"
+
+
+def test_settings_do_not_change() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        load({}).workers = 2

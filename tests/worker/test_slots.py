@@ -1,0 +1,55 @@
+"""A worker's slot lasts as long as its process, and its id is the data directory's."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from streamgauge.worker.faults import SlotsTakenError
+from streamgauge.worker.slots import MAX_SLOTS, Slot
+
+_HOLD = (
+    "import sys, time; from pathlib import Path; from streamgauge.worker.slots import Slot;"
+    "slot = Slot(Path(sys.argv[1])); print(slot.instance_id, flush=True); time.sleep(60)"
+)
+
+
+def held(directory: Path) -> tuple["subprocess.Popen[str]", str]:
+    process = subprocess.Popen([sys.executable, "-c", _HOLD, str(directory)], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    return process, process.stdout.readline().strip()
+
+
+def test_processes_take_slots_in_order_and_a_killed_one_is_free_again(tmp_path: Path) -> None:
+    first, first_id = held(tmp_path)
+    second, second_id = held(tmp_path)
+    try:
+        assert first_id[:-2] == second_id[:-2]
+        assert (first_id[-2:], second_id[-2:]) == ("-0", "-1")
+        first.kill()
+        first.wait()
+        with Slot(tmp_path) as again:
+            assert again.instance_id == first_id
+            with Slot(tmp_path) as third:
+                assert third.number == 2
+    finally:
+        for process in (first, second):
+            process.kill()
+            process.wait()
+            assert process.stdout is not None
+            process.stdout.close()
+
+
+def test_data_directories_have_ids_of_their_own(tmp_path: Path) -> None:
+    with Slot(tmp_path / "a") as one, Slot(tmp_path / "b") as other:
+        assert one.number == other.number == 0
+        assert one.instance_id != other.instance_id
+
+
+def test_there_are_only_so_many(tmp_path: Path) -> None:
+    slots = [Slot(tmp_path) for _ in range(MAX_SLOTS)]
+    with pytest.raises(SlotsTakenError, match=f"{MAX_SLOTS} workers"):
+        Slot(tmp_path)
+    for slot in slots:
+        slot.release()
