@@ -195,7 +195,6 @@ class RawRecorder:
 
     def stop(self) -> None:
         """Gone, as after a kill: what was not read is lost."""
-        self._reading.set()
         with contextlib.suppress(OSError):
             self._listening.shutdown(socket.SHUT_RDWR)
         self._threads[0].join(PATIENCE_S)
@@ -204,6 +203,7 @@ class RawRecorder:
         for one in self._open:
             with contextlib.suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
+        self._reading.set()
         for thread in self._threads:
             thread.join(PATIENCE_S)
         for one in self._open:

@@ -1,0 +1,75 @@
+"""A small provider: answers a chat with an event stream, in pieces that the test lets go."""
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+PATIENCE_S = 60.0
+
+
+def event(**choice: object) -> bytes:
+    chunk = {"id": "chat-1", "object": "chat.completion.chunk", "model": "small-1", "choices": [{"index": 0, **choice}]}
+    return b"data: " + json.dumps(chunk).encode() + b"\n\n"
+
+
+BEGIN = event(delta={"role": "assistant", "content": ""}) + event(delta={"content": "Hello"})
+REST = (
+    event(delta={"content": " world"})
+    + event(delta={}, finish_reason="stop")
+    + b'data: {"id":"chat-1","object":"chat.completion.chunk","model":"small-1","choices":[],'
+    + b'"usage":{"prompt_tokens":3,"completion_tokens":2,"total_tokens":5}}\n\ndata: [DONE]\n\n'
+)
+
+
+class Provider(ThreadingHTTPServer):
+    """`go_on`: cleared, streams stop after their beginning; set, they end."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Answer)
+        self.go_on = threading.Event()
+        self.go_on.set()
+        self.url = f"http://127.0.0.1:{self.server_address[1]}"
+
+
+class _Answer(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: Provider
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        self.send_response(200)
+        self.send_header("content-type", "text/event-stream")
+        self.send_header("transfer-encoding", "chunked")
+        self.end_headers()
+        self._chunk(BEGIN)
+        if not self.server.go_on.wait(PATIENCE_S):
+            return
+        self._chunk(REST)
+        self._chunk(b"")
+
+    def _chunk(self, content: bytes) -> None:
+        try:
+            self.wfile.write(b"%x\r\n%b\r\n" % (len(content), content))
+        except OSError:  # the tap has gone: this is what some tests are about
+            self.close_connection = True
+
+    def log_message(self, format: str, *args: object) -> None:
+        return
+
+
+@contextmanager
+def provider() -> Iterator[Provider]:
+    """A provider that answers, until the context is left."""
+    with Provider() as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.go_on.set()
+            server.shutdown()
+            thread.join(PATIENCE_S)

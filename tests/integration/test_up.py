@@ -1,0 +1,243 @@
+"""`streamgauge up` as a user runs it, in front of a small provider: its records, its health, and how it ends."""
+
+import http.client
+import json
+import os
+import signal
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.integration.provider import BEGIN, REST, Provider, provider
+from tests.processes import children, runs
+from tests.running import PATIENCE_S, Running, command, start_up, wait_for
+
+# A drain timeout that an open stream outlives, and one that it does not (seconds).
+SHORT_S = 2
+LONG_S = 30
+
+
+class Stream:
+    """A chat through the tap; `read` gives what came in the meantime, `rest` everything to its end."""
+
+    def __init__(self, up: Running, prefix: str = "/small") -> None:
+        address = urlsplit(up.url)
+        assert address.hostname
+        self._connection = http.client.HTTPConnection(address.hostname, address.port, timeout=PATIENCE_S)
+        body = json.dumps({"model": "small-1", "stream": True, "messages": [{"role": "user", "content": "A SECRET"}]})
+        headers = {"content-type": "application/json", "authorization": "Bearer ANOTHER-SECRET"}
+        self._connection.request("POST", f"{prefix}/v1/chat/completions", body, headers)
+        self._answer = self._connection.getresponse()
+
+    def read(self, size: int) -> bytes:
+        return self._answer.read(size)
+
+    def rest(self) -> bytes:
+        return self._answer.read()
+
+    def close(self) -> None:
+        self._answer.close()
+        self._connection.close()
+
+
+@pytest.fixture
+def small() -> Iterator[Provider]:
+    with provider() as started:
+        yield started
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path) -> Path:
+    return tmp_path / "data"
+
+
+def ask(up: Running) -> bytes:
+    stream = Stream(up)
+    try:
+        return stream.rest()
+    finally:
+        stream.close()
+
+
+def open_stream(up: Running, small: Provider) -> Stream:
+    """A stream that has begun, and is in the books as open."""
+    small.go_on.clear()
+    stream = Stream(up)
+    assert stream.read(len(BEGIN)) == BEGIN
+    wait_for(lambda: up.metrics().get("streamgauge_open_streams"), "open stream")
+    return stream
+
+
+def balance(up: Running) -> dict[str, float]:
+    """Once nothing waits: the tap's reads, which must agree."""
+    page: dict[str, float] = wait_for(
+        lambda: (found := up.metrics())["streamgauge_tap_reads_waiting"] == 0 and found, "a settled balance"
+    )
+    dropped = sum(value for name, value in page.items() if name.startswith("streamgauge_tap_reads_dropped_total"))
+    assert page["streamgauge_tap_reads_seen_total"] == page["streamgauge_tap_reads_delivered_total"] + dropped
+    return page
+
+
+def child_of(up: Running, module: str) -> int:
+    [found] = [pid for pid, line in children(up.process.pid).items() if module in line]
+    return found
+
+
+def test_a_stream_goes_in_and_its_record_comes_out(small: Provider, data_dir: Path) -> None:
+    with start_up({"small": small.url}, data_dir) as up:
+        assert ask(up) == BEGIN + REST
+        [record] = up.wait_for_records(1)
+        assert (record["upstream"], record["dialect"], record["outcome"]) == ("small", "openai-chat", "completed")
+        assert record["finish_reason"] == "stop"
+        assert record["usage"]["output_tokens"] == 2
+        assert record["timing"]["first_token_s"] > 0
+        page = balance(up)
+        labels = 'dialect="openai-chat",model="small-1",outcome="completed",upstream="small"'
+        assert page[f"streamgauge_streams_total{{{labels}}}"] == 1
+        assert page["streamgauge_open_streams"] == 0
+        assert up.get("/health/live")[0] == up.get("/health/ready")[0] == 200
+        assert up.get("/settings")[0] == 404
+        assert up.stop() == 0
+    assert b"SECRET" not in b"".join(path.read_bytes() for path in data_dir.iterdir() if path.is_file())
+    assert "SECRET" not in up.log
+
+
+def test_a_single_upstream_has_no_prefix(small: Provider, data_dir: Path) -> None:
+    with start_up(small.url, data_dir) as up:
+        stream = Stream(up, prefix="")
+        assert stream.rest() == BEGIN + REST
+        stream.close()
+        assert up.wait_for_records(1)[0]["upstream"] is None
+
+
+def test_the_data_directory_is_its_users_alone(small: Provider, data_dir: Path) -> None:
+    with start_up({"small": small.url}, data_dir.parent / "made" / "here") as up:
+        ask(up)
+        up.wait_for_records(1)
+        files = [path for path in up.data_dir.rglob("*") if path.is_file()]
+        assert len(files) > 5
+        assert {path.name: path.stat().st_mode & 0o077 for path in files if path.stat().st_mode & 0o077} == {}
+
+
+def test_ready_says_whether_requests_are_accepted(small: Provider, data_dir: Path) -> None:
+    with start_up({"small": small.url}, data_dir) as up:
+        stream = open_stream(up, small)
+        killed = child_of(up, "streamgauge.taps.proxy")
+        wait_for(lambda: kill(killed) or up.get("/health/ready")[0] == 503, "a tap that is not ready")
+        assert up.get("/health/live")[0] == 200
+        wait_for(lambda: up.get("/health/ready")[0] == 200, "a tap that is ready again")
+        stream.close()
+        small.go_on.set()
+        assert ask(up) == BEGIN + REST
+        records = up.wait_for_records(2)
+        assert sorted(record["outcome"] for record in records) == ["abandoned", "completed"]
+        balance(up)
+        assert "the relay ended by itself (signal 9); it is started again" in up.log
+
+
+def kill(pid: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def test_a_recorder_that_is_killed_costs_no_stream(small: Provider, data_dir: Path) -> None:
+    with start_up({"small": small.url}, data_dir) as up:
+        stream = open_stream(up, small)
+        killed = child_of(up, "streamgauge.taps.recorder_process")
+        kill(killed)
+        wait_for(lambda: not runs(killed), "end of the recorder")
+        small.go_on.set()
+        assert stream.rest() == REST
+        stream.close()
+        said = "the recorder ended by itself (signal 9); it is started again"
+        wait_for(lambda: said in up.log and len(children(up.process.pid)) == 2, "restart")
+        assert up.get("/health/ready")[0] == 200
+        # The relay finds the new recorder within moments; what comes before that is dropped, and counted.
+        wait_for(lambda: ask(up) == BEGIN + REST and "completed" in outcomes(up), "a record again")
+        assert outcomes(up).count("abandoned") == 1
+        assert up.stop() == 0
+
+
+def outcomes(up: Running) -> list[str]:
+    return [record["outcome"] for record in up.records()]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_stop_lets_an_open_stream_end(small: Provider, data_dir: Path, number: int) -> None:
+    with start_up({"small": small.url}, data_dir, "--drain-timeout", str(LONG_S)) as up:
+        stream = open_stream(up, small)
+        up.process.send_signal(number)
+        wait_for(lambda: up.get("/health/ready")[0] == 503, "a tap that says that it ends")
+        small.go_on.set()
+        assert stream.rest() == REST
+        stream.close()
+        assert up.process.wait(PATIENCE_S) == 0
+        [record] = up.records()
+        assert record["outcome"] == "completed"
+
+
+def test_a_stop_ends_within_the_drain_timeout(small: Provider, data_dir: Path) -> None:
+    with start_up({"small": small.url}, data_dir, "--drain-timeout", str(SHORT_S)) as up:
+        stream = open_stream(up, small)
+        began = time.monotonic()
+        assert up.stop() == 0
+        took = time.monotonic() - began
+        stream.close()
+        assert took < SHORT_S + 5, "a shared machine gets some seconds, not the ten of a hung child"
+        [record] = up.records()
+        assert record["outcome"] != "completed"
+        assert record["counts"]["token_events"] == 1
+
+
+def test_the_next_one_goes_on_with_the_same_ledger(small: Provider, data_dir: Path) -> None:
+    for lives in (1, 2, 3):
+        with start_up({"small": small.url}, data_dir) as up:
+            ask(up)
+            assert len(up.wait_for_records(lives)) == lives
+            assert balance(up)["streamgauge_tap_reads_seen_total"] >= lives
+            assert up.stop() == 0
+    totals = command("ledger", "query", "--data-dir", str(data_dir), "--by", "outcome", "--output", "csv")
+    assert totals.stdout == "outcome,streams,input_tokens,output_tokens,total_tokens\ncompleted,3,9,6,15\n"
+
+
+def test_killed_it_leaves_no_process_and_its_place_can_be_taken_at_once(small: Provider, data_dir: Path) -> None:
+    with start_up({"small": small.url}, data_dir) as up:
+        ask(up)
+        up.wait_for_records(1)
+        stream = open_stream(up, small)
+        left = children(up.process.pid)
+        assert len(left) == 2
+        places = ("--listen", urlsplit(up.url).netloc, "--admin", urlsplit(up.admin).netloc)
+        assert up.stop(signal.SIGKILL) == -signal.SIGKILL
+    with start_up({"small": small.url}, data_dir, *places) as again:
+        wait_for(lambda: not any(map(runs, left)), "end of the children")
+        stream.close()
+        small.go_on.set()
+        assert ask(again) == BEGIN + REST
+        records = again.wait_for_records(3)
+        assert sorted(record["outcome"] for record in records) == ["abandoned", "completed", "completed"]
+        balance(again)
+        assert again.stop() == 0
+
+
+def test_what_waits_in_the_spool_is_taken_up_by_the_next_one(small: Provider, data_dir: Path) -> None:
+    """A ledger that is locked by another for the whole life of one `up`: its streams are in the next one's."""
+    with start_up({"small": small.url}, data_dir, "--drain-timeout", str(SHORT_S)) as up:
+        ask(up)
+        up.wait_for_records(1)
+        with closing(sqlite3.connect(data_dir / "ledger.sqlite", isolation_level=None)) as blocker:
+            blocker.execute("BEGIN IMMEDIATE")
+            assert ask(up) == BEGIN + REST
+            assert ask(up) == BEGIN + REST
+            wait_for(lambda: up.metrics()["streamgauge_tap_reads_waiting"] > 0, "what waits")
+            up.stop(signal.SIGKILL)
+            blocker.execute("ROLLBACK")
+    with start_up({"small": small.url}, data_dir) as again:
+        records = again.wait_for_records(3)
+        assert {record["outcome"] for record in records} == {"completed"}
+        balance(again)

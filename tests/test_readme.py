@@ -1,0 +1,153 @@
+"""What the documents say can be done can be done: commands parse, paths exist, targets are there, settings are ours."""
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from streamgauge.cli import build_parser
+from streamgauge.config import ENV_PREFIX, Settings
+from streamgauge.errors import BUG, DONE, FOUND, UNAVAILABLE, USAGE
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "pipeline" / "streamgauge"
+DOCUMENTS = sorted(
+    [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
+    + [*ROOT.glob("docs/**/*.md"), *ROOT.glob("tests/**/README.md")]
+)
+# Where a path that a document names may begin.
+BEGINNINGS = (ROOT, PACKAGE)
+
+# Variables of ours that are no settings (`cli.py`).
+OTHER_VARIABLES = {"STREAMGAUGE_CONFIG", "STREAMGAUGE_DEBUG"}
+
+_FENCE = re.compile(r"^```[a-z]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_INLINE = re.compile(r"`([^`\n]+)`")
+_LINK = re.compile(r"\]\(([^)#\s]+)[^)]*\)")
+_FILE = re.compile(r"[\w.<>*-]+\.(md|py|json|toml|yml|yaml|sse|lock)")
+_PLACEHOLDER = re.compile(r"<[^>]*>")
+
+
+def relative(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def quoted(text: str) -> Iterator[str]:
+    """Each line of code blocks, and what stands between backticks in the text around them."""
+    for block in _FENCE.findall(text):
+        yield from (line.strip() for line in block.splitlines())
+    for found in _INLINE.findall(_FENCE.sub("", text)):
+        yield found.strip()
+
+
+def commands(text: str) -> Iterator[str]:
+    """Command lines of ours, without what a shell does with their output."""
+    for line in quoted(text):
+        ours = re.match(r"(?:\$ )?(?:\.venv/bin/)?(streamgauge(?: .*)?)$", line)
+        if ours:
+            yield re.split(r" [|>#] ?", ours[1])[0]
+
+
+def names_a_path(word: str) -> bool:
+    if word.startswith(("/", "http", ".venv", "-", "$")) or " " in word or "://" in word or "=" in word:
+        return False
+    return "/" in word or _FILE.fullmatch(word) is not None
+
+
+def paths(text: str) -> Iterator[str]:
+    for line in _INLINE.findall(_FENCE.sub("", text)):
+        yield from (word for word in line.split() if names_a_path(word))
+
+
+def exists(name: str) -> bool:
+    pattern = _PLACEHOLDER.sub("*", name).rstrip("/")
+    places = [place for beginning in BEGINNINGS for place in beginning.glob(pattern)]
+    if "/" not in name:
+        places += [
+            place for top in ("pipeline", "dashboards", "schemas", "tests") for place in (ROOT / top).rglob(pattern)
+        ]
+    return any(place.is_dir() if name.endswith("/") else place.exists() for place in places)
+
+
+def parses(command: str) -> bool:
+    words = ["up" if word == "COMMAND" else word for word in shlex.split(command)[1:]]
+    try:
+        build_parser().parse_args(words)
+    except SystemExit as left:
+        return left.code == 0  # --help, --version
+    return True
+
+
+@pytest.fixture(params=DOCUMENTS, ids=relative)
+def document(request: pytest.FixtureRequest) -> str:
+    text: str = request.param.read_text()
+    return text
+
+
+def test_there_is_something_to_look_at() -> None:
+    text = (ROOT / "README.md").read_text()
+    assert len(list(commands(text))) >= 8
+    assert len(list(paths(text))) >= 8
+    assert {"make demo", "make test"} <= set(re.findall(r"make [a-z]+", text))
+
+
+def test_this_test_can_fail() -> None:
+    assert list(commands("```\n.venv/bin/streamgauge up --x | jq .a   # why\n```\n`streamgauge.topic`")) == [
+        "streamgauge up --x"
+    ]
+    assert not parses("streamgauge up --x")
+    assert not parses("streamgauge top")
+    assert not exists("core/nothing.py")
+    assert not exists("nothing/<name>.py")
+
+
+def test_every_command_parses(document: str) -> None:
+    assert [command for command in commands(document) if not parses(command)] == []
+
+
+def test_every_path_exists(document: str) -> None:
+    assert [name for name in paths(document) if not exists(name)] == []
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=relative)
+def test_every_link_leads_somewhere(path: Path) -> None:
+    links = [link for link in _LINK.findall(path.read_text()) if "://" not in link]
+    assert [link for link in links if not (path.parent / link).exists()] == []
+
+
+def test_every_target_of_make_is_there(document: str) -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = {line.split()[1] for line in quoted(document) if re.match(r"make [a-z-]+", line)}
+    assert named <= targets
+
+
+def test_every_variable_is_a_setting(document: str) -> None:
+    ours = {f"{ENV_PREFIX}{name.upper()}" for name in Settings.model_fields} | OTHER_VARIABLES
+    assert set(re.findall(rf"\b{ENV_PREFIX}[A-Z_]*[A-Z]", document)) <= ours
+
+
+def test_the_readme_has_every_exit_code() -> None:
+    said = re.sub(r"\s+", " ", (ROOT / "README.md").read_text())
+    codes = re.search(r"Exit codes: (.*?)\. ", said)
+    assert codes
+    assert [int(code) for code in re.findall(r"\b\d+\b", codes[1])] == [DONE, FOUND, USAGE, UNAVAILABLE, BUG]
+
+
+def test_the_makefile_runs_what_is_there() -> None:
+    text = (ROOT / "Makefile").read_text()
+    assert [script for script in re.findall(r"\./(scripts/\S+)", text) if not (ROOT / script).is_file()] == []
+    modules = re.findall(r"-m (streamgauge[\w.]*)", text)
+    assert modules
+    assert [name for name in modules if not (PACKAGE.parent / f"{name.replace('.', '/')}.py").is_file()] == []
+
+
+def test_the_package_docstring_names_what_is_there() -> None:
+    import streamgauge
+
+    names = [word for line in (streamgauge.__doc__ or "").splitlines()[2:] for word in line.split() if "." in word[1:]]
+    listed = [word.rstrip(",;") for word in names if re.fullmatch(r"[a-z_]+\.py[,;]?", word)]
+    assert len(listed) > 5
+    places = {path.name for path in PACKAGE.rglob("*.py")}
+    assert [name for name in listed if name not in places] == []
