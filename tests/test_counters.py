@@ -19,6 +19,7 @@ from streamgauge.counters import (
     read_balance,
     read_incidents,
     settle,
+    settle_recorder,
 )
 
 
@@ -157,3 +158,45 @@ def test_a_snapshot_while_counting_is_never_negative(tmp_path: Path) -> None:
     assert all(balance.waiting >= 0 for balance in balances)
     assert balances[-1].seen > 0
     assert read_balance(path).waiting == 0
+
+
+def test_a_recorder_that_died_takes_what_it_was_handed(tmp_path: Path) -> None:
+    """A relay saw ten reads and handed eight over; two of them reached the spool, one was dropped: five are gone."""
+    path = tmp_path / "counters"
+    with Counters(path, "relay-0") as relay, Counters(path, "recorder") as recorder:
+        relay.seen(10)
+        relay.handed(8)
+        recorder.dropped(DropReason.SPOOL_FULL, 1)
+        settle_recorder(path, delivered=1, waiting=1, reason=DropReason.CRASH)
+        balance = read_balance(path)
+        assert balance.dropped[DropReason.CRASH] == 5
+        assert balance.waiting == 10 - 1 - 5, "two with the relay; delivered is counted by whoever delivers"
+        settle_recorder(path, delivered=1, waiting=1, reason=DropReason.CRASH)
+        assert read_balance(path) == balance, "settled once"
+
+
+def test_a_relay_that_died_takes_what_it_held(tmp_path: Path) -> None:
+    path = tmp_path / "counters"
+    with Counters(path, "relay-1") as relay:
+        relay.seen(10)
+        relay.handed(6)
+        relay.dropped(DropReason.RECORDER_BEHIND, 1)
+    with Counters(path, "relay-1") as again:
+        again.settle_relay()
+        again.settle_relay()
+    assert read_balance(path).dropped[DropReason.CRASH] == 3
+
+
+def test_after_a_whole_crash_is_settled_nothing_is_settled_again(tmp_path: Path) -> None:
+    path = tmp_path / "counters"
+    with Counters(path, "relay-0") as relay:
+        relay.seen(10)
+        relay.handed(4)
+        relay.dropped(DropReason.RECORDER_BEHIND, 2)
+    settle(path, 1, 1, reason=DropReason.CRASH)
+    settled = read_balance(path)
+    assert (settled.waiting, settled.dropped[DropReason.CRASH]) == (1, 6)
+    with Counters(path, "relay-0") as relay:
+        relay.settle_relay()
+    settle_recorder(path, delivered=1, waiting=1, reason=DropReason.CRASH)
+    assert read_balance(path) == settled

@@ -13,10 +13,8 @@ from streamgauge.errors import BUG, DONE, FOUND, UNAVAILABLE, USAGE
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "pipeline" / "streamgauge"
-DOCUMENTS = sorted(
-    [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
-    + [*ROOT.glob("docs/**/*.md"), *ROOT.glob("tests/**/README.md")]
-)
+NAMES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
+DOCUMENTS = [*(ROOT / name for name in NAMES), *sorted(ROOT.glob("docs/**/*.md"))]
 # Where a path that a document names may begin.
 BEGINNINGS = (ROOT, PACKAGE)
 
@@ -58,7 +56,8 @@ def names_a_path(word: str) -> bool:
 
 def paths(text: str) -> Iterator[str]:
     for line in _INLINE.findall(_FENCE.sub("", text)):
-        yield from (word for word in line.split() if names_a_path(word))
+        if not line.startswith("streamgauge "):  # a command's arguments are its user's own
+            yield from (word for word in line.split() if names_a_path(word))
 
 
 def exists(name: str) -> bool:

@@ -46,10 +46,14 @@ class Incident(StrEnum):
 MAX_RELAYS = 32
 ROLES = (*(f"relay-{index}" for index in range(MAX_RELAYS)), "recorder", "delivery")
 
+_ALL_ROLES = range(len(ROLES))
+_NO_RELAYS = range(MAX_RELAYS, len(ROLES))
+
 _WORD = 8
 _REGION = 32  # slots a role: seen, delivered, reasons and incidents, with room to add
 _SEEN, _DELIVERED, _DROPPED, _INCIDENTS = 0, 1, 2, 16
 _REASONS = {reason: _DROPPED + place for place, reason in enumerate(DropReason)}
+_HANDED = _REGION - 1  # how many of its reads a relay has handed to a recorder
 _HAPPENINGS = {incident: _INCIDENTS + place for place, incident in enumerate(Incident)}
 # The first word: "SGCOUNT" and the layout's version. Another one is another layout.
 _MAGIC = int.from_bytes(b"SGCOUNT1", "little")
@@ -95,6 +99,19 @@ class Counters:
         """Show the spool's own total; it never goes back."""
         place = self._base + _DELIVERED
         self._words[place] = max(total, self._words[place])
+
+    def handed(self, reads: int) -> None:
+        """Count reads that left this relay for its recorder: what becomes of them is the recorder's to say."""
+        self._words[self._base + _HANDED] += reads
+
+    def settle_relay(self) -> None:
+        """A relay begins: what an earlier one in this role held and did not hand over went with it."""
+        lost = self._words[self._base] - self._words[self._base + _HANDED] - self._own_dropped()
+        if lost > 0:
+            self.dropped(DropReason.CRASH, lost)
+
+    def _own_dropped(self) -> int:
+        return sum(self._words[self._base + place] for place in _REASONS.values())
 
     def dropped(self, reason: DropReason, reads: int = 1) -> None:
         """Count reads that will not be delivered."""
@@ -149,7 +166,31 @@ def settle(path: Path, delivered: int, waiting: int, *, reason: DropReason) -> B
             recorder.dropped(reason, lost)
         elif lost < 0:
             recorder.seen(-lost)
+    _hand_over_all(path)
     return read_balance(path)
+
+
+def _hand_over_all(path: Path) -> None:
+    """No relay holds anything: all that it saw and did not drop has been handed over, and is accounted for."""
+    with Counters(path, "recorder") as any_role:
+        for role in _ALL_ROLES:
+            base = 1 + role * _REGION
+            words = any_role._words
+            dropped = sum(words[base + place] for place in _REASONS.values()) if role < MAX_RELAYS else 0
+            words[base + _HANDED] = max(words[base] - dropped, 0)
+
+
+def settle_recorder(path: Path, delivered: int, waiting: int, *, reason: DropReason) -> None:
+    """A recorder begins, while relays and delivery go on: what was handed to an earlier one and is nowhere went with it.
+
+    `delivered`, `waiting`: reads by the spool's own books, of one moment.
+    """
+    with _Snapshot(path) as slots:
+        dropped = slots.total(*_REASONS.values(), roles=_NO_RELAYS)
+        lost = slots.total(_HANDED) - delivered - waiting - dropped
+    if lost > 0:
+        with Counters(path, "recorder") as recorder:
+            recorder.dropped(reason, lost)
 
 
 class _Snapshot:
@@ -159,8 +200,10 @@ class _Snapshot:
         self._map = _map(path, write=False)
         self._words = memoryview(self._map).cast("Q") if self._map is not None else None
 
-    def total(self, place: int) -> int:
-        return 0 if self._words is None else sum(self._words[1 + place :: _REGION])
+    def total(self, *places: int, roles: range = _ALL_ROLES) -> int:
+        if self._words is None:
+            return 0
+        return sum(self._words[1 + role * _REGION + place] for role in roles for place in places)
 
     def __enter__(self) -> Self:
         return self

@@ -127,11 +127,16 @@ class Group:
     async def start(self) -> None:
         """Start all. Raises Unavailable if one does not get ready; then none runs."""
         children = (self._recorder, *self._relays)
-        results = await asyncio.gather(*(child.start() for child in children), return_exceptions=True)
-        for result in results:
-            if isinstance(result, BaseException):
-                await asyncio.gather(*(child.kill() for child in children))
-                raise result
+        try:
+            # First the recorder: a relay that finds none looks for it again only a second later, and holds reads till then.
+            await self._recorder.start()
+            results = await asyncio.gather(*(relay.start() for relay in self._relays), return_exceptions=True)
+            for result in results:
+                if isinstance(result, BaseException):
+                    raise result
+        except BaseException:
+            await asyncio.gather(*(child.kill() for child in children))
+            raise
         self._watchers = [asyncio.create_task(self._watch(child)) for child in children]
 
     @property

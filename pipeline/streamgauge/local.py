@@ -202,15 +202,16 @@ class LocalLoop:
             raise SpoolFailed(f"the spool does not answer ({failure.value.replace('_', ' ')})")
 
     def _apply(self, row: Row) -> list[Record]:
+        stage = "decode"
         try:
             bundle = decode_bundle(row.value)
-        except UnreadableBundle as error:
-            self._bury(row, "decode", error.error_class)
-            return []
-        try:
+            stage = "assemble"
             records = self._assembler.apply(row.id, bundle.tap_ns // 1_000_000, bundle)
-        except Exception as error:  # noqa: BLE001 - a bundle that a bug of ours fails over must not stop all others
-            self._bury(row, "assemble", type(error).__name__)
+        except UnreadableBundle as error:
+            self._bury(row, stage, error.error_class)
+            return []
+        except Exception as error:  # noqa: BLE001 - a row that a bug of ours fails over must not stop all others
+            self._bury(row, stage, type(error).__name__)
             return []
         self._counts.add_counts(self._assembler.counts)
         self._assembler.counts.clear()

@@ -17,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-from streamgauge.counters import Balance, Counters, DropReason, Incident, read_balance, settle
+from streamgauge.counters import Balance, Counters, DropReason, Incident, read_balance, settle, settle_recorder
 from streamgauge.spool_file import PAGE_BYTES, DamagedError, checksum, inode, is_damage, is_intact, open_spool, replace
 from streamgauge.spool_sql import Failure, add_waiting, cost_of, failure_of, give_back, pragma_number, used_bytes
 
@@ -318,6 +318,15 @@ def settle_crash(spool: Spool, counters_path: Path) -> Balance:
     balance = settle(counters_path, delivered, waiting, reason=reason)
     spool.settled(balance.delivered)
     return balance
+
+
+def settle_restart(spool: Spool, counters_path: Path) -> None:
+    """Close the books of a recorder that died, before the next one begins; relays and delivery go on meanwhile."""
+    books = spool.settle_books()
+    if books is not None:
+        delivered, waiting, damaged = books
+        reason = DropReason.SPOOL_DAMAGED if damaged else DropReason.CRASH
+        settle_recorder(counters_path, delivered, waiting, reason=reason)
 
 
 __all__ = ["MAX_BYTES", "Failure", "NewRow", "Put", "Room", "Row", "Spool", "Waiting", "cost_of", "settle_crash"]

@@ -8,35 +8,139 @@ import pytest
 
 ROOT = Path(__file__).parent.parent.parent
 PACKAGE = ROOT / "pipeline" / "streamgauge"
+TESTS = ROOT / "tests"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 
-# Library modules that touch the world. The core may import none of them; neither may a module that is no edge.
+# Library modules that touch the world: only an edge may import one.
 IMPURE = {
-    "asyncio", "concurrent", "datetime", "fcntl", "io", "logging", "mmap", "multiprocessing", "os", "pathlib", "random",
-    "secrets", "select", "selectors", "shutil", "signal", "socket", "sqlite3", "ssl", "subprocess", "sys", "tempfile",
-    "threading", "time", "urllib", "uuid",
+    "asyncio", "concurrent", "ctypes", "datetime", "fcntl", "gc", "http", "importlib", "inspect", "io", "logging", "mmap",
+    "multiprocessing", "os", "pathlib", "random", "resource", "secrets", "select", "selectors", "shutil", "signal",
+    "socket", "sqlite3", "ssl", "subprocess", "sys", "tempfile", "threading", "time", "traceback", "urllib", "uuid",
 }  # fmt: skip
-# Pure parts of these: types and arithmetic, no clock and no world.
-PURE_NAMES = {("datetime", "UTC"), ("datetime", "datetime"), ("datetime", "timedelta"), ("uuid", "UUID")}
+# Builtins that do so without an import.
+IMPURE_CALLS = {"__import__", "breakpoint", "compile", "eval", "exec", "input", "open", "print"}
+# Pure parts of these: types, tables and arithmetic, no clock and no world.
+PURE_NAMES = {
+    ("datetime", "UTC"), ("datetime", "datetime"), ("datetime", "timedelta"), ("uuid", "UUID"), ("http", "HTTPStatus"),
+    ("urllib.parse", "urlsplit"), ("urllib.parse", "parse_qsl"), ("urllib.parse", "unquote"),
+}  # fmt: skip
 
-# The edges, longest prefix first: where the world is touched, with which foreign library. One each, but for its companions.
+# Used everywhere: it reads and writes bytes, and touches nothing.
+FOREIGN = {"msgspec"}
+# The edges: where the world is touched, each with its one foreign library (and what belongs to it). Nothing else may.
 EDGES: dict[str, set[str]] = {
+    # The core: only what decodes, and is bounded.
     "core/body.py": {"brotli", "zstandard"},
-    "bundles.py": {"msgspec", "zstandard"},
-    "records.py": {"pydantic"},
+    # The command line, and what it puts together.
+    "__main__.py": set(),
+    "cli.py": set(),
     "config.py": {"pydantic", "pydantic_settings", "platformdirs"},
+    "commands/demo.py": set(),
+    "commands/ledger.py": set(),
+    "commands/replay.py": set(),
+    "commands/tables.py": set(),
+    "commands/tap.py": set(),
+    "commands/tapping.py": set(),
+    "commands/topics.py": set(),
+    "commands/up.py": set(),
+    "datadir.py": set(),
+    "group.py": set(),
+    "listening.py": set(),
+    # The admin port and the exporter behind it.
     "admin.py": {"aiohttp"},
+    "metrics/document.py": set(),
+    "metrics/prometheus.py": {"prometheus_client"},
+    "metrics/tap.py": set(),
+    "records.py": {"pydantic"},
+    # The tap: its relay, its recorder, what lies on disk.
+    "bundles.py": {"zstandard"},
+    "counters.py": set(),
+    "spool.py": set(),
+    "spool_file.py": set(),
+    "spool_sql.py": set(),
+    "taps/installation_key.py": set(),
+    "taps/proxy.py": {"uvloop"},
+    "taps/proxy_capture.py": set(),
+    "taps/proxy_client.py": set(),
+    "taps/proxy_exchange.py": set(),
+    "taps/proxy_outbox.py": set(),
+    "taps/proxy_reader.py": {"httptools"},
+    "taps/proxy_relay.py": set(),
+    "taps/proxy_response.py": {"httptools"},
+    "taps/proxy_upstream.py": set(),
+    "taps/recorder.py": set(),
+    "taps/recorder_process.py": set(),
+    # Kafka and Faust.
+    "broker/producer.py": {"aiokafka"},
+    "broker/watch.py": set(),
+    "deadletter.py": {"aiokafka"},
     "kafka.py": {"aiokafka"},
     "topics.py": {"aiokafka"},
-    "broker/": {"aiokafka"},
-    "worker/": {"faust", "aiokafka", "uvloop", "msgspec", "mode"},
-    "taps/proxy": {"httptools", "uvloop", "msgspec"},
-    "metrics/": {"prometheus_client", "msgspec"},
-    "demo/": {"openai", "anthropic", "rich", "httpx", "msgspec"},
+    "worker/acknowledging.py": set(),
+    "worker/app.py": {"faust"},
+    "worker/assignment.py": {"faust"},
+    "worker/log.py": {"aiokafka"},
+    "worker/outbox.py": {"aiokafka"},
+    "worker/partition.py": set(),
+    "worker/place.py": {"aiokafka"},
+    "worker/run.py": {"faust", "aiokafka", "uvloop"},
+    "worker/seams.py": {"faust", "aiokafka"},
+    "worker/settings.py": set(),
+    "worker/slots.py": set(),
+    "worker/store.py": {"faust"},
+    "worker/storing.py": {"faust"},
+    # Without Kafka, and where records rest.
+    "ledger/sqlite.py": set(),
+    "local.py": set(),
+    # The demo's simulator, its driver and its view.
+    "demo/building.py": set(),
+    "demo/child.py": {"httpx"},
+    "demo/driver.py": {"openai", "anthropic"},
+    "demo/request.py": set(),
+    "demo/run.py": {"rich"},
+    "demo/simulator.py": set(),
+    "demo/view.py": {"rich"},
 }
+
 # Parts that never import each other; commands/ puts them together.
-APART = ("taps", "kafka", "worker", "ledger", "view", "local", "demo", "admin")
-FOREIGN = {"msgspec"}
+APART = ("taps", "kafka", "worker", "ledger", "view", "local", "demo", "admin", "group")
+
+# A source has a test of its own name, tests/<folder>/test_<name>.py. These have their test elsewhere, for a reason; a
+# folder stands for all in it that have none of their own.
+TESTED_BY: dict[str, tuple[str, ...]] = {
+    "__main__.py": ("test_cli.py",),  # every command there is run through it
+    "errors.py": ("test_cli.py",),  # exit codes are what it is for
+    "commands/demo.py": ("demo/test_command.py",),  # beside the other tests of the demo
+    "commands/ledgers.py": ("test_cli.py", "commands/test_ledger.py"),
+    "commands/tap.py": ("integration/test_chain.py", "test_cli.py"),  # with a broker, or without a part that it needs
+    "commands/up.py": ("integration/test_up.py",),
+    "commands/worker.py": ("integration/test_chain.py", "test_cli.py"),
+    # What a dialect means, and what a record says, shows on whole streams.
+    "core/dialects/": ("core/test_vectors.py",),
+    "core/labels.py": ("core/test_vectors.py",),
+    "core/producers.py": ("core/test_assembler.py",),
+    "core/reading.py": ("core/test_vectors.py",),
+    "core/record.py": ("test_records.py",),
+    "core/segments.py": ("test_bundles.py",),
+    "core/state.py": ("core/test_assembler.py",),
+    "core/stream.py": ("core/test_vectors.py", "core/test_assembler.py"),
+    "core/summary.py": ("core/test_vectors.py",),
+    "core/json_text.py": ("core/test_masking.py",),
+    "core/keep.py": ("core/test_masking.py",),
+    "deadletter.py": ("integration/test_worker.py",),  # needs a broker
+    "demo/": ("demo/test_scenarios.py", "integration/test_clients.py"),  # data, judged by the official clients
+    "kafka.py": ("integration/test_shipper.py",),
+    "metrics/declare.py": ("metrics/test_table.py",),
+    "metrics/document.py": ("dashboards/test_dashboards.py",),
+    "metrics/grafana.py": ("dashboards/test_dashboards.py",),
+    "metrics/panels.py": ("dashboards/test_dashboards.py",),
+    "metrics/series.py": ("metrics/test_prometheus.py",),
+    "spool_sql.py": ("test_spool.py",),
+    "broker/": ("integration/test_shipper.py",),
+    "taps/capture.py": ("taps/test_recorder.py",),
+    "taps/messages.py": ("taps/test_recorder_process.py",),
+    "worker/": ("integration/test_worker.py",),  # agents do nothing without Faust and a broker
+}
 
 # A file that is longer hides a second thing (STYLE: the models' median is about 150).
 MAX_LINES = 400
@@ -67,21 +171,39 @@ def foreign_of(path: Path) -> set[str]:
     return {top for top in tops if top not in sys.stdlib_module_names and top != "streamgauge"}
 
 
-def allowed_foreign(path: Path) -> set[str]:
-    fitting = [edge for edge in EDGES if place(path).startswith(edge)]
-    return FOREIGN | (EDGES[max(fitting, key=len)] if fitting else set())
+def world_of(path: Path) -> set[str]:
+    """What a module imports or calls of the world."""
+    found = {
+        f"{module}.{name}" if name else module
+        for module, name in imports(path)
+        if module.split(".")[0] in IMPURE and (module, name) not in PURE_NAMES
+    }
+    calls = (node.func for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call))
+    return found | {name.id for name in calls if isinstance(name, ast.Name) and name.id in IMPURE_CALLS}
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=place)
 def test_a_module_has_the_foreign_libraries_of_its_edge_and_no_other(path: Path) -> None:
-    assert foreign_of(path) <= allowed_foreign(path)
+    assert foreign_of(path) <= FOREIGN | EDGES.get(place(path), set())
+
+
+@pytest.mark.parametrize("path", [path for path in SOURCES if place(path) not in EDGES], ids=place)
+def test_a_module_that_is_no_edge_touches_nothing_of_the_world(path: Path) -> None:
+    assert world_of(path) == set()
+
+
+@pytest.mark.parametrize("edge", EDGES)
+def test_an_edge_is_one(edge: str) -> None:
+    path = PACKAGE / edge
+    assert foreign_of(path) >= EDGES[edge], "a library that it does not use"
+    assert foreign_of(path) - FOREIGN or world_of(path), "it touches nothing: it needs no place among the edges"
 
 
 @pytest.mark.parametrize("path", [path for path in SOURCES if place(path).startswith("core/")], ids=place)
-def test_the_core_touches_nothing_of_the_world(path: Path) -> None:
-    for module, name in imports(path):
+def test_the_core_touches_nothing_of_the_world_and_nothing_around_it(path: Path) -> None:
+    assert world_of(path) == set()
+    for module, _ in imports(path):
         top = module.split(".")[0]
-        assert top not in IMPURE or (module, name) in PURE_NAMES, f"imports {module}.{name}"
         assert top != "streamgauge" or module.startswith("streamgauge.core"), f"the core imports {module}"
 
 
@@ -104,6 +226,27 @@ def test_a_module_is_short_and_says_what_it_is(path: Path) -> None:
     assert len(text.splitlines()) <= MAX_LINES
     assert path.stem not in NAMED_AFTER_NOTHING
     assert ast.get_docstring(ast.parse(text)), "no docstring"
+
+
+def is_only_a_sign(path: Path) -> bool:
+    """Nothing but a docstring, imports and names: no code that a test could run."""
+    signs = (ast.Expr, ast.Import, ast.ImportFrom, ast.Assign)
+    return path.name == "__init__.py" and all(isinstance(node, signs) for node in ast.parse(path.read_text()).body)
+
+
+@pytest.mark.parametrize("path", [path for path in SOURCES if not is_only_a_sign(path)], ids=place)
+def test_a_source_has_its_test(path: Path) -> None:
+    own = TESTS / path.relative_to(PACKAGE).with_name(f"test_{path.name}")
+    if path.name == "__init__.py":
+        own = TESTS / path.parent.relative_to(PACKAGE) / "test_contract.py"
+    listed = [one for one in TESTED_BY if place(path) == one or (one.endswith("/") and place(path).startswith(one))]
+    elsewhere = [test for one in listed for test in TESTED_BY[one]]
+    assert own.exists() or elsewhere, f"there is no {own.relative_to(ROOT)}"
+    assert all((TESTS / name).exists() for name in elsewhere)
+
+
+def test_nothing_is_said_of_sources_that_are_gone() -> None:
+    assert [place for place in (*EDGES, *TESTED_BY) if not (PACKAGE / place).exists()] == []
 
 
 def test_every_dialect_is_in_the_one_list() -> None:

@@ -106,9 +106,15 @@ class Line:
         got.done_sending_at = time.monotonic()
 
     async def read_answer(
-        self, got: Got, method: str = "POST", leave_after: int | None = None, slow_s: float = 0.0, chunk: int = READ_BYTES
+        self,
+        got: Got,
+        method: str = "POST",
+        leave_after: int | None = None,
+        slow_s: float = 0.0,
+        chunk: int = READ_BYTES,
+        leave_after_s: float = 0.0,
     ) -> Got:
-        """Read up to the answer's end, the connection's end, or `leave_after` bytes (then reset the connection)."""
+        """Read up to the answer's end or the connection's; or `leave_after` bytes, then wait so long and reset it."""
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(PATIENCE_S):
@@ -116,12 +122,13 @@ class Line:
                     if self.pending:
                         data, self.pending = self.pending, b""
                     else:
-                        data = await loop.sock_recv(self.sock, chunk)
+                        data = await loop.sock_recv(self.sock, self._most(got, chunk, leave_after))
                     if not data:
                         got.end = "fin"
                         return got
                     got.reads.append(Piece(time.monotonic(), data))
                     if leave_after is not None and len(got.raw) >= leave_after:
+                        await asyncio.sleep(leave_after_s)
                         self.leave(got)
                         return got
                     if self._complete(got, method):
@@ -133,6 +140,9 @@ class Line:
         except OSError:
             got.end = "rst"
             return got
+
+    def _most(self, got: Got, chunk: int, leave_after: int | None) -> int:
+        return chunk if leave_after is None else min(chunk, leave_after - len(got.raw))
 
     def _complete(self, got: Got, method: str) -> bool:
         raw = got.raw if len(got.reads) < 5000 else b""
@@ -166,13 +176,14 @@ async def talk(
     slow_s: float = 0.0,
     chunk: int = READ_BYTES,
     receive_buffer: int | None = None,
+    leave_after_s: float = 0.0,
 ) -> Got:
     """One request on a connection of its own; the answer is read while the request is sent."""
     got = Got()
     async with Line(port, receive_buffer) as line:
         sending = asyncio.ensure_future(line.send(got, pieces, pause_s))
         try:
-            await line.read_answer(got, method, leave_after, slow_s, chunk)
+            await line.read_answer(got, method, leave_after, slow_s, chunk, leave_after_s)
         finally:
             sending.cancel()
             with contextlib.suppress(asyncio.CancelledError, OSError):

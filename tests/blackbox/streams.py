@@ -49,7 +49,7 @@ def chat_tools(case: str) -> list[bytes]:
         chat_chunk(case, reasoning_content="think 1"),
         chat_chunk(case, reasoning_content=" think"),
         chat_chunk(case, content="ok"),
-        chat_chunk(case, tool_calls=[{"index": 0, "id": "call_1", "type": "function", "function": {"name": "look", "arguments": ""}}]),
+        chat_chunk(case, tool_calls=[{"index": 0, "id": "call_1", "function": {"name": "look", "arguments": ""}}]),
         chat_chunk(case, tool_calls=call(arguments='{"a":')),
         chat_chunk(case, tool_calls=call(arguments="1}")),
         chat_chunk(case, finish="tool_calls"),
@@ -98,6 +98,7 @@ def anthropic(case: str, tool: bool = True) -> list[bytes]:
     def stop(index: int) -> bytes:
         return named({"type": "content_block_stop", "index": index})
 
+    ending = {"stop_reason": "tool_use" if tool else "end_turn"}
     calls = [
         start(2, type="tool_use", id="toolu_1", name="look", input={}),
         delta(2, type="input_json_delta", partial_json=""),
@@ -116,8 +117,7 @@ def anthropic(case: str, tool: bool = True) -> list[bytes]:
         delta(1, type="text_delta", text="llo"),
         stop(1),
         *(calls if tool else []),
-        named({"type": "message_delta", "delta": {"stop_reason": "tool_use" if tool else "end_turn"},
-               "usage": {"output_tokens": 21}}),  # fmt: skip
+        named({"type": "message_delta", "delta": ending, "usage": {"output_tokens": 21}}),
         named({"type": "message_stop"}),
     ]
 

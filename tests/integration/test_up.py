@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import sqlite3
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing, suppress
@@ -212,17 +213,43 @@ def test_killed_it_leaves_no_process_and_its_place_can_be_taken_at_once(small: P
         stream = open_stream(up, small)
         left = children(up.process.pid)
         assert len(left) == 2
+        runtime = (data_dir / "run").readlink()
         places = ("--listen", urlsplit(up.url).netloc, "--admin", urlsplit(up.admin).netloc)
         assert up.stop(signal.SIGKILL) == -signal.SIGKILL
     with start_up({"small": small.url}, data_dir, *places) as again:
-        wait_for(lambda: not any(map(runs, left)), "end of the children")
+        assert not any(map(runs, left)), "it has waited for them"
+        assert not runtime.exists()
+        assert (data_dir / "run").readlink() != runtime
         stream.close()
         small.go_on.set()
         assert ask(again) == BEGIN + REST
         records = again.wait_for_records(3)
         assert sorted(record["outcome"] for record in records) == ["abandoned", "completed", "completed"]
         balance(again)
+        last = (data_dir / "run").readlink()
         assert again.stop() == 0
+    assert not last.exists()
+    assert not (data_dir / "run").is_symlink()
+
+
+def test_the_next_one_waits_for_a_recorder_that_still_writes_down_what_it_has(small: Provider, data_dir: Path) -> None:
+    """Else its reads would be counted twice: as lost in the crash, and as delivered."""
+    with start_up({"small": small.url}, data_dir) as up:
+        recorder = child_of(up, "streamgauge.taps.recorder_process")
+        os.kill(recorder, signal.SIGSTOP)
+        assert ask(up) == BEGIN + REST
+        assert up.metrics()["streamgauge_tap_reads_waiting"] > 0
+        assert up.stop(signal.SIGKILL) == -signal.SIGKILL
+    going_on = threading.Timer(1.5, lambda: os.kill(recorder, signal.SIGCONT))
+    going_on.start()
+    with start_up({"small": small.url}, data_dir) as again:
+        going_on.join()
+        assert ask(again) == BEGIN + REST
+        again.wait_for_records(1)
+        page = balance(again)
+        assert page["streamgauge_tap_reads_waiting"] == 0
+        assert again.stop() == 0
+    assert {record["outcome"] for record in again.records()} <= {"completed", "abandoned"}
 
 
 def test_what_waits_in_the_spool_is_taken_up_by_the_next_one(small: Provider, data_dir: Path) -> None:

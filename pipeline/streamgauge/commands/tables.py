@@ -51,9 +51,9 @@ def _row(record: dict[str, Any]) -> list[object]:
     ]
 
 
-def print_table(names: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Aligned columns on stdout, numbers to the right."""
-    cells = [list(names), *([_cell(value) for value in row] for row in rows)]
+def print_table(names: Sequence[str], rows: Sequence[Sequence[object]], max_width: int | None = MAX_WIDTH) -> None:
+    """Aligned columns on stdout, numbers to the right. `max_width`: characters of a cell, None for all of it."""
+    cells = [list(names), *([_cell(value, max_width) for value in row] for row in rows)]
     widths = [max(len(row[place]) for row in cells) for place in range(len(names))]
     right = [any(isinstance(row[place], int | float) for row in rows) for place in range(len(names))]
     for row in cells:
@@ -64,9 +64,9 @@ def print_table(names: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
         sys.stdout.write(line.rstrip() + "\n")
 
 
-def _cell(value: object) -> str:
+def _cell(value: object, max_width: int | None) -> str:
     if value is None:
         return ""
     text = f"{value:.3f}" if isinstance(value, float) else str(value)
     text = "".join(char if char.isprintable() else "?" for char in text)  # nothing that was sent moves the cursor
-    return text if len(text) <= MAX_WIDTH else text[: MAX_WIDTH - 1] + "\u2026"
+    return text if max_width is None or len(text) <= max_width else text[: max_width - 1] + "\u2026"

@@ -30,6 +30,7 @@ from streamgauge.taps.proxy_relay import RelaySettings
 from streamgauge.taps.recorder_process import RecorderSettings
 
 # Where relays reach the recorder, and how long a Unix socket's path may be everywhere (bytes: macOS has 104 with a NUL).
+_RUNTIME_PREFIX = "streamgauge-"
 _SOCKET = "recorder.sock"
 _MAX_SOCKET_PATH = 103
 
@@ -65,7 +66,7 @@ async def running_tap(settings: Settings, metrics: Metrics, is_ready: Callable[[
     tenants = _tenants(settings.tenants)
     async with contextlib.AsyncExitStack() as stack:
         lock = stack.enter_context(await asyncio.to_thread(DataDirLock, settings.data_dir))
-        runtime = stack.enter_context(_runtime_dir())
+        runtime = stack.enter_context(_runtime_dir(settings.data_dir))
         listening = stack.enter_context(await asyncio.to_thread(listening_socket, settings.listen, "--listen"))
         spool = stack.enter_context(contextlib.closing(_spool(settings)))
         metrics.register(tap_reads(settings.data_dir / "counters"))
@@ -90,18 +91,33 @@ async def started_admin(stack: contextlib.AsyncExitStack, admin: AdminServer, se
 
 
 @contextlib.contextmanager
-def _runtime_dir() -> Iterator[Path]:
-    """A directory of our own (0700) with a short path, as a Unix socket needs."""
+def _runtime_dir(data_dir: Path) -> Iterator[Path]:
+    """A directory of our own (0700) with a short path, as a Unix socket needs. DATA_DIR/run leads to it.
+
+    One that a killed tap left is removed: the data directory is ours by now, and no process of that tap runs.
+    """
+    link = data_dir / "run"
+    with contextlib.suppress(OSError):
+        left = link.readlink()
+        link.unlink()
+        if left.name.startswith(_RUNTIME_PREFIX):
+            shutil.rmtree(left, ignore_errors=True)
     try:
-        made = Path(tempfile.mkdtemp(prefix="streamgauge-"))
+        made = Path(tempfile.mkdtemp(prefix=_RUNTIME_PREFIX))
     except OSError as error:
         raise Unavailable(f"there is no place for temporary files ({error.strerror}): set TMPDIR to one") from None
     try:
         if len(os.fsencode(made / _SOCKET)) > _MAX_SOCKET_PATH:
             raise Unavailable(f"{made} is too long a path for a socket: set TMPDIR to a shorter one")
+        with contextlib.suppress(
+            OSError
+        ):  # without it a kill leaves an empty directory behind, and nothing else is lost
+            link.symlink_to(made)
         yield made
     finally:
         shutil.rmtree(made, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            link.unlink()
 
 
 def _spool(settings: Settings) -> Spool:

@@ -38,6 +38,9 @@ def _create(bootstrap: str, partitions: int | None, prefix: str) -> int:
 
 def _describe(bootstrap: str, prefix: str) -> int:
     topics = asyncio.run(describe(bootstrap, prefix))
+    if not topics:
+        sys.stderr.write(f"no topic of {prefix} is there: run `streamgauge topics create`\n")
+        return FOUND
     rows = [[topic.name, topic.partitions, " ".join(f"{k}={v}" for k, v in topic.config.items())] for topic in topics]
-    print_table(["topic", "partitions", "settings"], rows)
-    return DONE if topics else FOUND
+    print_table(["topic", "partitions", "settings"], rows, max_width=None)
+    return DONE

@@ -69,7 +69,7 @@ def _loop(settings: Settings, tap: Tap, state: StateFile, delivery: "Delivery") 
     limits = Limits(abandon_after_s=settings.abandon_after, stall_s=settings.stall_seconds)
     try:
         loop = LocalLoop(tap.spool, state, delivery, tap.metrics, limits, say)
-    except (sqlite3.Error, msgspec.DecodeError) as error:
+    except (sqlite3.Error, msgspec.DecodeError, UnicodeDecodeError) as error:
         raise _unreadable_state(settings, error) from None
     tap.metrics.register(lambda: [Sample(table.OPEN_STREAMS.name, loop.open_streams, {})])
     return loop

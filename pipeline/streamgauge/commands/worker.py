@@ -1,23 +1,19 @@
 """`streamgauge worker`: bundles from Kafka -> records, their topic, the ledger, metrics."""
 
 import argparse
-import asyncio
 import contextlib
-import os
-from collections.abc import Sequence
-
-import uvloop
+from collections.abc import AsyncIterator, Sequence
 
 from streamgauge.admin import AdminServer
 from streamgauge.commands.ledgers import opened_ledger
-from streamgauge.commands.tapping import say, started_admin, stop_signal
+from streamgauge.commands.tapping import say, started_admin
 from streamgauge.config import Settings
 from streamgauge.datadir import make_data_dir
 from streamgauge.errors import UsageFault
 from streamgauge.ledger import Inserted, Ledger, LedgerRow, UnreadableRecordError
 from streamgauge.metrics.declare import Part
 from streamgauge.metrics.prometheus import Metrics
-from streamgauge.worker.run import Worker, log_lines_to_stderr
+from streamgauge.worker.run import Worker, run_worker
 from streamgauge.worker.settings import Stored, WorkerSettings
 
 
@@ -34,25 +30,18 @@ def run(settings: Settings, args: argparse.Namespace) -> int:
         drain_timeout_s=settings.drain_timeout,
     )
     make_data_dir(settings.data_dir)
-    log_lines_to_stderr()
-    # Faust's consumer has a loop of its own in its thread: the policy reaches that one, too.
-    asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
+    metrics = Metrics((Part.STREAM, Part.WORKER))
+
+    @contextlib.asynccontextmanager
+    async def admin_port(worker: Worker) -> AsyncIterator[None]:
+        async with contextlib.AsyncExitStack() as stack:
+            admin = AdminServer(metrics, lambda: worker.ready, hosts=settings.admin_host)
+            await started_admin(stack, admin, settings)
+            say(f"worker: metrics at http://{admin.address}/metrics, data in {settings.data_dir}")
+            yield
+
     with opened_ledger(settings) as ledger:
-        metrics = Metrics((Part.STREAM, Part.WORKER))
-        worker = Worker(told, LedgerStore(ledger), metrics)
-        code = asyncio.run(_run(settings, worker, metrics))
-    if worker.hung:
-        os._exit(code)  # a thread that waits for a broker would keep the process for ever
-    return code
-
-
-async def _run(settings: Settings, worker: Worker, metrics: Metrics) -> int:
-    stop = stop_signal()
-    async with contextlib.AsyncExitStack() as stack:
-        admin = AdminServer(metrics, lambda: worker.ready, hosts=settings.admin_host)
-        await started_admin(stack, admin, settings)
-        say(f"worker: metrics at http://{admin.address}/metrics, data in {settings.data_dir}")
-        return await worker.run(stop)
+        return run_worker(told, LedgerStore(ledger), metrics, admin_port)
 
 
 class LedgerStore:

@@ -108,6 +108,7 @@ class Outbox:
             self._wait_for_room(True)
             return
         self._wait_for_room(False)
+        self.counters.handed(_reads_of(self._batches[0][0]))
         self._next_batch()
 
     def _encode(self) -> bool:
@@ -129,7 +130,7 @@ class Outbox:
             self._emptied.set()
 
     def _lose(self, batch: list[Message], reason: DropReason) -> None:
-        reads = sum(1 for message in batch if type(message) is Arrived)
+        reads = _reads_of(batch)
         if reads:
             self.counters.dropped(reason, reads)
 
@@ -181,3 +182,7 @@ class Outbox:
             self._loop.remove_reader(self._socket)
             self._socket.close()
             self._socket = None
+
+
+def _reads_of(batch: list[Message]) -> int:
+    return sum(1 for message in batch if type(message) is Arrived)

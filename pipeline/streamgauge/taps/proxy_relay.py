@@ -59,6 +59,7 @@ class Relay:
         self._pools = {route: Pool(route, tls, settings.connect_timeout_s) for route in self.routes.all}
         self._drain_timeout_s = settings.drain_timeout_s
         self._counters = Counters(Path(settings.counters_path), settings.role)
+        self._counters.settle_relay()
         self.outbox = Outbox(Path(settings.recorder_socket), self._counters, settings.capture_buffer_bytes)
         self._server: asyncio.Server | None = None
 

@@ -28,7 +28,7 @@ import msgspec
 from streamgauge import __version__
 from streamgauge.core.segments import BUNDLE_NS
 from streamgauge.counters import Counters, Incident
-from streamgauge.spool import MAX_BYTES, Spool
+from streamgauge.spool import MAX_BYTES, Spool, settle_restart
 from streamgauge.taps.bundler import HEARTBEAT_NS, Bundler
 from streamgauge.taps.installation_key import UnusableKeyError, installation_key
 from streamgauge.taps.messages import decode_batch
@@ -243,6 +243,7 @@ def _run(settings: RecorderSettings) -> int:
         return 3
     counters = Counters(data_dir / "counters", "recorder")
     spool = Spool(data_dir / "spool.sqlite", settings.spool_max_bytes, counters)
+    settle_restart(spool, data_dir / "counters")
     process = RecorderProcess(settings, installation_key(data_dir), spool, counters)
     listening = _listen(Path(settings.socket))
     asyncio.run(serve(settings, process, listening, _say_ready))

@@ -6,7 +6,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
 import faust
@@ -194,24 +194,33 @@ async def _cancelled(task: "asyncio.Future[Any]") -> None:
 # --- the process ----------------------------------------------------------------------------------------------------
 
 
-def run_worker(settings: WorkerSettings, store: RecordStore | None = None, metrics: WorkerMetrics | None = None) -> int:
-    """Runs a worker until SIGTERM or SIGINT; gives the exit code."""
+Beside = Callable[[Worker], contextlib.AbstractAsyncContextManager[object]]
+
+
+def run_worker(
+    settings: WorkerSettings,
+    store: RecordStore | None = None,
+    metrics: WorkerMetrics | None = None,
+    beside: Beside | None = None,
+) -> int:
+    """Runs a worker until SIGTERM or SIGINT; gives the exit code. `beside`: what runs as long as it does."""
     log_lines_to_stderr()
     # Faust's consumer has a loop of its own in its thread: the policy reaches that one, too.
     asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
     worker = Worker(settings, store, metrics)
-    code = asyncio.run(_run_until_signal(worker))
+    code = asyncio.run(_run_until_signal(worker, beside))
     if worker.hung:
         logging.shutdown()
         os._exit(code)  # a thread that waits for a broker would keep the process for ever
     return code
 
 
-async def _run_until_signal(worker: Worker) -> int:
+async def _run_until_signal(worker: Worker, beside: Beside | None) -> int:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    return await worker.run(stop)
+    async with beside(worker) if beside else contextlib.nullcontext():
+        return await worker.run(stop)
 
 
 class OneLine(logging.Formatter):

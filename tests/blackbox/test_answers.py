@@ -1,0 +1,146 @@
+"""Errors, statuses, answers that are no stream, silence; and what gets a record at all."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.blackbox import provider
+from tests.blackbox.compare import Exchange, client_findings, dig
+from tests.blackbox.errors import ANSWERS, ANY, IN_BAND, SECRET
+from tests.blackbox.rig import Rig, chunked, judged
+from tests.blackbox.streams import DONE, anthropic, chat, data, responses
+
+
+async def says(rig: Rig, cases: list[tuple[Exchange, dict[str, Any]]]) -> list[str]:
+    """Where a record says something else than expected."""
+    records, found = await rig.records(), []
+    for one, expected in cases:
+        mine = records.get(one.trace, [])
+        if len(mine) != 1:
+            found.append(f"{one.case}: {len(mine)} records")
+            continue
+        found += [
+            f"{one.case}: {path} is {dig(mine[0], path)!r}, not {value!r}"
+            for path, value in expected.items()
+            if value != ANY and dig(mine[0], path) != value
+        ]
+        if SECRET in str(mine[0]):
+            found.append(f"{one.case}: the error's text is in the record")
+    return found
+
+
+def test_every_error_in_band_is_a_stream_error(tmp_path: Path) -> None:
+    async def work(rig: Rig) -> None:
+        ran = await asyncio.gather(
+            *(rig.run(one.name, one.dialect, chunked(*one.events, pause_s=0.003)) for one in IN_BAND)
+        )
+        wanted = {"outcome": "stream_error", "error.phase": "in_stream", "streaming": True}
+        pairs = zip(ran, IN_BAND, strict=True)
+        cases = [(ex, {**wanted, "error.type": one.kind, "error.code": one.code}) for ex, one in pairs]
+        assert await says(rig, cases) == []
+        assert [finding for one in ran for finding in client_findings(one)] == []
+
+    judged(tmp_path, work)
+
+
+def test_answers_that_are_no_stream(tmp_path: Path) -> None:
+    async def work(rig: Rig) -> None:
+        ran = await asyncio.gather(*(rig.run(one.name, one.dialect, one.script) for one in ANSWERS))
+        cases = [
+            (ex, {**one.says, "counts.bytes": len(one.body)}) for ex, one in zip(ran, ANSWERS, strict=True)
+        ]
+        assert await says(rig, cases) == []
+        for one in ran:
+            one.read()
+        assert [finding for one in ran for finding in client_findings(one)] == []
+
+    judged(tmp_path, work)
+
+
+@pytest.mark.parametrize("after", [0, 1, 3, 99])
+def test_silence_ends_at_the_idle_timeout(tmp_path: Path, after: int) -> None:
+    """No head: 504. Later: the client's answer breaks off. After the terminal: it was completed."""
+
+    async def work(rig: Rig) -> None:
+        pieces = [provider.head(), *map(provider.chunk, chat("t"))][:after]
+        one = await rig.run("silent", "openai-chat", provider.answer(*pieces, end="leave"), ended="early")
+        outcome = "completed" if after == 99 else "timeout"
+        status, phase = (200 if after else None), (None if after == 99 else "transport")
+        expected = {"outcome": outcome, "status_code": status, "error.phase": phase}
+        assert one.got.status == (200 if after else 504)
+        assert one.got.end == ("done" if not after else "fin")
+        assert await says(rig, [(one, expected)]) == []
+
+    judged(tmp_path, work, "--upstream-idle-timeout", "2")
+
+
+def test_no_head_is_a_502_and_an_upstream_reset(tmp_path: Path) -> None:
+    async def work(rig: Rig) -> None:
+        scripts = {
+            "fin": provider.answer(end="fin"),
+            "rst": provider.answer(end="rst"),
+            "garbage": provider.answer(b"SSH-2.0-x\r\n\r\n", end="fin"),
+        }
+        ran = [await rig.run(name, "openai-chat", script) for name, script in scripts.items()]
+        expected = {"outcome": "upstream_reset", "status_code": None, "error.phase": "transport", "timing.headers_s": None}
+        assert [one.got.status for one in ran] == [502] * 3
+        assert await says(rig, [(one, expected) for one in ran]) == []
+
+    judged(tmp_path, work)
+
+
+def test_a_terminal_is_the_dialects_own(tmp_path: Path) -> None:
+    async def work(rig: Rig) -> None:
+        streams = {
+            "anthropic-messages": [*anthropic("t")[:-1], DONE],
+            "openai-responses": [*responses("t")[:-1], DONE],
+            "openai-chat": [*chat("t")[:4], DONE],
+        }
+        ran = [await rig.run(dialect, dialect, chunked(*events)) for dialect, events in streams.items()]
+        outcomes = ["truncated", "truncated", "completed"]
+        assert await says(rig, [(one, {"outcome": o, "error": None}) for one, o in zip(ran, outcomes, strict=True)]) == []
+
+    judged(tmp_path, work)
+
+
+RECORDED = {
+    ("POST", "/weird/path"): ("openai-chat", chat("t")),
+    ("GET", "/weird/path"): ("openai-chat", chat("t")),
+    ("POST", "/openai/deployments/x/chat/completions?api-version=1"): ("openai-chat", chat("t")),
+    ("POST", "/v1/chat/completions"): ("anthropic-messages", anthropic("t")),
+    ("POST", "/v1/messages"): ("openai-chat", chat("t")),
+    ("GET", "/v1/responses/resp_1?stream=true&starting_after=3"): ("openai-responses", responses("t")[4:]),
+}
+UNRECORDED = {
+    ("GET", "/events"): [data({"tick": 1}), data({"tick": 2})],
+    ("POST", "/mcp"): [data({"jsonrpc": "2.0", "id": 1, "result": {}}, "message")],
+    ("POST", "/v1/threads/t/runs"): [data({"id": "run_1", "object": "thread.run"}, "thread.run.created")],
+    ("POST", "/v1/audio/transcriptions"): [data({"type": "transcript.text.delta", "delta": "x"})],
+    ("GET", "/text"): [b"data: hello\n\n"],
+}
+
+
+def test_what_gets_a_record(tmp_path: Path) -> None:
+    """An LLM's stream on any path, by what its content shows; no other event stream."""
+
+    async def work(rig: Rig) -> None:
+        cases = []
+        for (method, path), (dialect, events) in RECORDED.items():
+            body = b"" if method == "GET" else b"{}"
+            ran = await rig.run(f"{method} {path}", dialect, chunked(*events), path=path, method=method, body=body)
+            cases.append((ran, {"outcome": "completed", "dialect": dialect, "streaming": True}))
+        others = [
+            await rig.run(f"not {path}", "openai-chat", chunked(*events), path=path, method=method, body=b"")
+            for (method, path), events in UNRECORDED.items()
+        ]
+        for one in others:
+            del rig.exchanges[one.case]
+            assert client_findings(one) == []
+        assert await says(rig, cases) == []
+        records = await rig.records()
+        assert [one.case for one in others if one.trace in records] == []
+        assert rig.running.metrics()["streamgauge_ignored_streams_total"] == len(UNRECORDED)
+
+    judged(tmp_path, work)

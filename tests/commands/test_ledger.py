@@ -1,0 +1,95 @@
+"""`streamgauge ledger query` on a real ledger file: records as they are, totals, and while others write."""
+
+import contextlib
+import csv
+import io
+import json
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from streamgauge.ledger import SqliteLedger
+from tests.ledger.rows import make_row, stream_id
+from tests.metrics.records import make_usage
+from tests.running import command
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path) -> Path:
+    with SqliteLedger(tmp_path / "ledger.sqlite") as ledger:
+        ledger.insert([make_row(number) for number in (3, 1, 2)])
+        ledger.insert([make_row(4, outcome="truncated", usage=make_usage(None, None), tenant="caf\u00e9")])
+    return tmp_path
+
+
+def queried(data_dir: Path, *arguments: str, environment: dict[str, str] | None = None) -> str:
+    done = command("ledger", "query", "--data-dir", str(data_dir), *arguments, environment=environment)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+def ids(output: str) -> list[str]:
+    return [json.loads(line)["stream_id"] for line in output.splitlines()]
+
+
+def test_every_record_as_it_is_oldest_first(data_dir: Path) -> None:
+    output = queried(data_dir, "--output", "jsonl")
+    assert ids(output) == [stream_id(number) for number in (1, 2, 3, 4)]
+    with SqliteLedger(data_dir / "ledger.sqlite") as ledger:
+        assert output.encode() == b"".join(line + b"\n" for line in ledger.query())
+
+
+@pytest.mark.parametrize(("limit", "count"), [(0, 0), (2, 2), (100, 4)])
+def test_limit_cuts(data_dir: Path, limit: int, count: int) -> None:
+    output = queried(data_dir, "--output", "jsonl", "--limit", str(limit))
+    assert ids(output) == [stream_id(number) for number in (1, 2, 3, 4)][:count]
+
+
+def test_json_is_utf8_whatever_the_locale(data_dir: Path) -> None:
+    environment = {"PYTHONIOENCODING": "ascii", "LC_ALL": "C", "PYTHONUTF8": "0"}
+    output = queried(data_dir, "--output", "jsonl", environment=environment)
+    assert json.loads(output.splitlines()[-1])["tenant"] == "caf\u00e9"
+
+
+def test_totals_as_a_table_as_csv_and_as_json(data_dir: Path) -> None:
+    by = ("--by", "outcome,day")
+    names = ["outcome", "day", "streams", "input_tokens", "output_tokens", "total_tokens"]
+    expected = [
+        ["completed", "2026-03-01", 3, 30, 15, 45],
+        ["truncated", "2026-03-01", 1, None, None, None],
+    ]
+    lines = [json.loads(line) for line in queried(data_dir, *by, "--output", "jsonl").splitlines()]
+    assert [list(line) for line in lines] == [names] * 2
+    assert [list(line.values()) for line in lines] == expected
+    head, *rows = csv.reader(io.StringIO(queried(data_dir, *by, "--output", "csv")))
+    assert head == names
+    assert rows == [["" if value is None else str(value) for value in row] for row in expected]
+    table = queried(data_dir, *by).splitlines()
+    assert [line.split() for line in table] == [names, *([str(v) for v in row if v is not None] for row in expected)]
+    assert len(queried(data_dir, *by, "--limit", "1").splitlines()) == 2
+
+
+def test_a_csv_of_records(data_dir: Path) -> None:
+    rows = list(csv.DictReader(io.StringIO(queried(data_dir, "--output", "csv"))))
+    assert [row["outcome"] for row in rows] == ["completed"] * 3 + ["truncated"]
+
+
+def test_an_empty_ledger(tmp_path: Path) -> None:
+    SqliteLedger(tmp_path / "ledger.sqlite").close()
+    assert queried(tmp_path, "--output", "jsonl") == ""
+    assert queried(tmp_path, "--by", "day", "--output", "jsonl") == ""
+    assert len(queried(tmp_path).splitlines()) == 1
+
+
+def test_a_writer_holds_up_no_reader(data_dir: Path) -> None:
+    with contextlib.closing(sqlite3.connect(data_dir / "ledger.sqlite", isolation_level=None)) as writer:
+        writer.execute("BEGIN IMMEDIATE")
+        writer.execute("DELETE FROM records")
+        assert len(ids(queried(data_dir, "--output", "jsonl"))) == 4
+        writer.execute("ROLLBACK")
+
+
+def test_a_ledger_is_found_by_its_url(data_dir: Path) -> None:
+    named = command("ledger", "query", "--ledger", f"sqlite:///{data_dir}/ledger.sqlite", "--output", "jsonl")
+    assert named.stdout == queried(data_dir, "--output", "jsonl")

@@ -1,0 +1,58 @@
+"""`streamgauge tap` while its broker is away: it serves, keeps what it captures, and ends when it is asked to."""
+
+import http.client
+import json
+import time
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from streamgauge.spool import Spool
+from tests.integration.provider import BEGIN, REST, provider
+from tests.running import PATIENCE_S, Running, start_tap, start_up, wait_for
+
+# Nobody may listen there.
+NOBODY = "127.0.0.1:1"
+
+# Of a stop (seconds).
+DRAIN_S = 4
+
+
+def ask(tap: Running) -> bytes:
+    address = urlsplit(tap.url)
+    assert address.hostname
+    connection = http.client.HTTPConnection(address.hostname, address.port, timeout=PATIENCE_S)
+    connection.request("POST", "/small/v1/chat/completions", json.dumps({"model": "small-1", "stream": True}))
+    try:
+        return connection.getresponse().read()
+    finally:
+        connection.close()
+
+
+def test_a_tap_needs_no_broker_to_serve_and_to_end(tmp_path: Path) -> None:
+    data_dir = tmp_path / "data"
+    options = ("--kafka", NOBODY, "--drain-timeout", str(DRAIN_S))
+    with provider() as small, start_tap("tap", {"small": small.url}, data_dir, *options) as tap:
+        assert ask(tap) == BEGIN + REST
+        wait_for(lambda: tap.metrics()["streamgauge_spool_rows"], "rows in the spool")
+        page = tap.metrics()
+        assert page["streamgauge_tap_reads_waiting"] == page["streamgauge_tap_reads_seen_total"] > 0
+        assert tap.get("/health/ready")[0] == 200
+        began = time.monotonic()
+        assert tap.stop() == 0
+        assert time.monotonic() - began < DRAIN_S + 5
+        assert "Traceback" not in tap.log
+    spool = Spool(data_dir / "spool.sqlite")
+    assert spool.waiting().reads > 0
+    spool.close()
+
+
+def test_what_a_tap_kept_is_taken_up_by_whoever_comes_next(tmp_path: Path) -> None:
+    """The spool is the same with and without Kafka: here `up` takes over the data directory."""
+    data_dir = tmp_path / "data"
+    with provider() as small:
+        with start_tap("tap", {"small": small.url}, data_dir, "--kafka", NOBODY, "--drain-timeout", "2") as tap:
+            ask(tap)
+            assert tap.stop() == 0
+        with start_up({"small": small.url}, data_dir) as up:
+            [record] = up.wait_for_records(1)
+            assert record["outcome"] == "completed"

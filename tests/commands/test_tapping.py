@@ -1,0 +1,82 @@
+"""What `up` and `tap` share: tenants, several relays on one address, and the balance that a new tap finds."""
+
+import http.client
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from streamgauge.counters import Counters, read_balance
+from tests.integration.provider import BEGIN, REST, Provider, provider
+from tests.processes import children
+from tests.running import PATIENCE_S, Running, start_up, wait_for
+
+
+@pytest.fixture
+def small() -> Iterator[Provider]:
+    with provider() as started:
+        yield started
+
+
+def ask(up: Running, **headers: str) -> None:
+    address = urlsplit(up.url)
+    assert address.hostname
+    connection = http.client.HTTPConnection(address.hostname, address.port, timeout=PATIENCE_S)
+    body = json.dumps({"model": "small-1", "stream": True, "messages": []})
+    connection.request(
+        "POST", "/small/v1/chat/completions", body, {name.replace("_", "-"): headers[name] for name in headers}
+    )
+    assert connection.getresponse().read() == BEGIN + REST
+    connection.close()
+
+
+def newest(up: Running, count: int) -> dict[str, Any]:
+    return up.wait_for_records(count)[-1]
+
+
+def test_tenants_come_from_a_header_or_from_a_file(small: Provider, tmp_path: Path) -> None:
+    data_dir, tenants = tmp_path / "data", tmp_path / "tenants.toml"
+    with start_up({"small": small.url}, data_dir, "--tenant-header", "X-Tenant") as up:
+        ask(up, authorization="Bearer one", x_tenant="red")
+        first = newest(up, 1)
+        assert first["tenant"] == "red"
+        assert first["credential_id"]
+        assert up.stop() == 0
+    tenants.write_text(f'{first["credential_id"]} = "blue"\n')
+    with start_up({"small": small.url}, data_dir, "--tenants", str(tenants)) as up:
+        ask(up, authorization="Bearer one")
+        assert newest(up, 2)["tenant"] == "blue"
+        ask(up, authorization="Bearer two")
+        assert newest(up, 3)["tenant"] is None
+
+
+def test_several_relays_share_one_address_and_one_balance(small: Provider, tmp_path: Path) -> None:
+    with start_up({"small": small.url}, tmp_path / "data", environment={"STREAMGAUGE_WORKERS": "3"}) as up:
+        assert len([line for line in children(up.process.pid).values() if "streamgauge.taps.proxy" in line]) == 3
+        for _ in range(12):
+            ask(up)
+        assert len(up.wait_for_records(12)) == 12
+        page = wait_for(
+            lambda: (found := up.metrics())["streamgauge_tap_reads_waiting"] == 0 and found, "a settled balance"
+        )
+        assert page["streamgauge_tap_reads_seen_total"] == page["streamgauge_tap_reads_delivered_total"] > 0
+        assert up.stop() == 0
+
+
+def test_reads_that_a_crash_took_are_dropped_by_crash(small: Provider, tmp_path: Path) -> None:
+    """What a former tap had seen, and what neither its spool nor its ledger has."""
+    data_dir = tmp_path / "data"
+    data_dir.mkdir()
+    with Counters(data_dir / "counters", "relay-0") as counters:
+        counters.seen(7)
+    with start_up({"small": small.url}, data_dir) as up:
+        assert up.metrics()['streamgauge_tap_reads_dropped_total{reason="crash"}'] == 7
+        ask(up)
+        wait_for(lambda: up.metrics()["streamgauge_tap_reads_delivered_total"], "delivered reads")
+        assert up.stop() == 0
+    balance = read_balance(data_dir / "counters")
+    assert balance.seen == balance.delivered + 7
+    assert balance.waiting == 0

@@ -1,0 +1,35 @@
+"""`streamgauge topics` against a real broker: what it prints and how it ends."""
+
+import uuid
+
+import pytest
+
+from tests.running import command
+
+pytestmark = pytest.mark.kafka
+
+
+def test_created_then_agreeing_then_differing(kafka: str) -> None:
+    prefix = f"command-{uuid.uuid4().hex[:8]}"
+    place = ("--kafka", kafka, "--topic-prefix", prefix)
+    before = command("topics", "describe", *place)
+    assert (before.returncode, before.stdout) == (1, "")
+    assert before.stderr == f"no topic of {prefix} is there: run `streamgauge topics create`\n"
+    made = command("topics", "create", *place, "--partitions", "4")
+    assert (made.returncode, made.stderr) == (0, "")
+    assert made.stdout.splitlines() == [
+        f"created {prefix}.{name}" for name in ("segments", "records", "state", "deadletter")
+    ]
+    again = command("topics", "create", *place)
+    assert (again.returncode, again.stderr) == (0, "")
+    assert again.stdout == "all topics are there, as they should be\n"
+    other = command("topics", "create", *place, "--partitions", "8")
+    assert other.returncode == 1
+    assert f"{prefix}.segments has 4 partitions, not 8" in other.stderr.splitlines()
+    shown = command("topics", "describe", *place)
+    assert shown.returncode == 0
+    assert [line.split()[:2] for line in shown.stdout.splitlines()[1:]] == [
+        [f"{prefix}.{name}", count] for name, count in
+        (("segments", "4"), ("records", "4"), ("state", "4"), ("deadletter", "1"))
+    ]  # fmt: skip
+    assert "message.timestamp.type=LogAppendTime" in shown.stdout
