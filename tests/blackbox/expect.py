@@ -9,6 +9,7 @@ import zstandard
 
 from tests.blackbox.provider import Piece
 
+
 @dataclass
 class Event:
     at: float

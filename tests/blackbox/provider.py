@@ -6,7 +6,7 @@ import re
 import socket
 import struct
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 
 # One read of a request; large, so that a prompt of megabytes is no thousand reads (bytes).
@@ -178,7 +178,7 @@ class Provider:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._socket.close()
 
-    def _keep(self, work: "asyncio._CoroutineLike[None]") -> None:
+    def _keep(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

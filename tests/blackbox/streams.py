@@ -1,7 +1,7 @@
 """Small streams of each dialect, as lists of wire events."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 PATHS = {
     "openai-chat": "/v1/chat/completions",
@@ -80,14 +80,16 @@ def completions(case: str) -> list[bytes]:
     return [one("a"), one("bc"), one("", "stop"), DONE]
 
 
-def named(value: dict[str, object]) -> bytes:
+def named(value: Mapping[str, object]) -> bytes:
     return data(value, str(value["type"]))
 
 
 def anthropic(case: str, tool: bool = True) -> list[bytes]:
     usage = {"input_tokens": 9, "cache_read_input_tokens": 4, "cache_creation_input_tokens": 2, "output_tokens": 1}
-    message = {"id": f"c-{case}", "type": "message", "role": "assistant", "content": [], "model": "claude-x",
-               "stop_reason": None, "usage": usage}  # fmt: skip
+    message: dict[str, object] = {
+        "id": f"c-{case}", "type": "message", "role": "assistant", "content": [], "model": "claude-x",
+        "stop_reason": None, "usage": usage,
+    }  # fmt: skip
 
     def delta(index: int, **of: object) -> bytes:
         return named({"type": "content_block_delta", "index": index, "delta": of})

@@ -4,8 +4,6 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.blackbox import provider
 from tests.blackbox.compare import Exchange, client_findings, dig
 from tests.blackbox.errors import ANSWERS, ANY, IN_BAND, SECRET
@@ -59,19 +57,22 @@ def test_answers_that_are_no_stream(tmp_path: Path) -> None:
     judged(tmp_path, work)
 
 
-@pytest.mark.parametrize("after", [0, 1, 3, 99])
-def test_silence_ends_at_the_idle_timeout(tmp_path: Path, after: int) -> None:
+async def silent(rig: Rig, after: int) -> tuple[Exchange, dict[str, Any]]:
+    pieces = [provider.head(), *map(provider.chunk, chat("t"))][:after]
+    one = await rig.run(f"silent {after}", "openai-chat", provider.answer(*pieces, end="leave"), ended="early")
+    assert one.got.status == (200 if after else 504)
+    assert one.got.end == ("fin" if after else "done")
+    outcome = "completed" if after == 99 else "timeout"
+    status, phase = (200 if after else None), (None if after == 99 else "transport")
+    return one, {"outcome": outcome, "status_code": status, "error.phase": phase}
+
+
+def test_silence_ends_at_the_idle_timeout(tmp_path: Path) -> None:
     """No head: 504. Later: the client's answer breaks off. After the terminal: it was completed."""
 
     async def work(rig: Rig) -> None:
-        pieces = [provider.head(), *map(provider.chunk, chat("t"))][:after]
-        one = await rig.run("silent", "openai-chat", provider.answer(*pieces, end="leave"), ended="early")
-        outcome = "completed" if after == 99 else "timeout"
-        status, phase = (200 if after else None), (None if after == 99 else "transport")
-        expected = {"outcome": outcome, "status_code": status, "error.phase": phase}
-        assert one.got.status == (200 if after else 504)
-        assert one.got.end == ("done" if not after else "fin")
-        assert await says(rig, [(one, expected)]) == []
+        cases = await asyncio.gather(*(silent(rig, after) for after in (0, 1, 3, 99)))
+        assert await says(rig, cases) == []
 
     judged(tmp_path, work, "--upstream-idle-timeout", "2")
 

@@ -28,7 +28,7 @@ ERROR = {"error": {"message": SECRET, "type": f"{SECRET} is no type", "param": S
 EVENTS = {
     "openai-chat": [
         chat_chunk("t", content=SECRET), chat_chunk("t", reasoning_content=SECRET), chat_chunk("t", refusal=SECRET),
-        chat_chunk("t", tool_calls=CALL), chat_chunk("t", **{SECRET: SECRET}),
+        chat_chunk("t", tool_calls=CALL), data({"choices": [{"index": 0, "delta": {SECRET: SECRET}}]}),
         data({"choices": [{"index": 0, "delta": {"content": "x"}, "logprobs": LOGPROBS}], SECRET: {SECRET: SECRET}}),
         f": {SECRET}\nevent: {SECRET}\n".encode() + chat_chunk("t", content="y"), chat_chunk("t", finish="stop"),
         data(ERROR), f"data: {SECRET}\n\n{SECRET}: {SECRET}\n\n".encode(), DONE,
