@@ -58,9 +58,6 @@ def test_a_frame_that_claims_more_than_the_limit_is_not_inflated(monkeypatch: py
         decode_bundle(HEAD + zstandard.ZstdCompressor().compress(bytes(1_001)))
 
 
-@pytest.mark.xfail(
-    raises=UnicodeDecodeError, reason="bundles.py lets msgspec's UnicodeDecodeError through", strict=False
-)
 def test_a_damaged_one_is_refused_or_read_and_nothing_else() -> None:
     chance = random.Random(7)
     refused = 0

@@ -42,7 +42,7 @@ def decode_bundle(message: bytes | None) -> Bundle:
         bundle = _DECODER.decode(zstandard.ZstdDecompressor().decompress(message[3:]))
     except zstandard.ZstdError as error:
         raise UnreadableBundle("frame", "the bundle's compressed frame is damaged") from error
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UnreadableBundle("schema", "the bundle's content does not fit its format") from error
     if len(bundle.instance) != 16 or any(len(segment.stream) != 16 for segment in bundle.segments):
         raise UnreadableBundle("schema", "an id in the bundle is not of 16 bytes")

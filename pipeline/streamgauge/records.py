@@ -26,6 +26,7 @@ Outcome = Literal[
 ]
 FinishReason = Literal["stop", "length", "tool_calls", "content_filter", "error", "paused"]
 IncompleteReason = Literal[
+    "no_end",
     "missing_segments",
     "dropped_reads",
     "oversized_event",

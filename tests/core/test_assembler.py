@@ -195,7 +195,7 @@ def test_the_oldest_stream_makes_room_when_a_bucket_is_full() -> None:
     assembler = Assembler(Limits(max_open_streams=BUCKETS))
     first, second = (Segment(stream_id(number), 0, opening=opening()) for number in (1, 1 + BUCKETS))
     records = assembler.apply(0, 0, Bundle(INSTANCE, 0, 0, 0, [first, second]))
-    assert [record.integrity.reasons for record in records] == [["state_limit"]]
+    assert [record.integrity.reasons for record in records] == [["no_end", "state_limit"]]
     assert assembler.open_streams == 1
 
 

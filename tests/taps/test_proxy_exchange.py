@@ -20,6 +20,7 @@ from tests.taps.proxy_rig import (
     receive,
     receive_all,
     receive_head,
+    receive_request,
     receive_until_reset,
     settings_for,
 )
@@ -169,7 +170,7 @@ def test_a_reset_is_passed_on_as_a_reset_behind_what_came(tmp_path: Path, body: 
 
 
 @both_loops
-@pytest.mark.parametrize("body", [CHUNKED[:-20], LENGTH[:-3], CHUNKED[:25]], ids=["chunked", "length", "head"])
+@pytest.mark.parametrize("body", [CHUNKED[:-20], LENGTH[:-3]], ids=["chunked", "length"])
 def test_an_early_end_is_passed_on_as_an_early_end(tmp_path: Path, body: bytes, uv: bool) -> None:
     with exchange_rig(tmp_path, answering(body, end="fin"), uv=uv) as (relay, _, recorder):
         with relay.connect() as client:
@@ -228,10 +229,29 @@ def test_broken_chunks_pass_as_they_are_until_the_end(tmp_path: Path) -> None:
         assert only(messages, Ended).ending is Ending.RESET
 
 
-def test_nothing_of_ours_behind_a_forwarded_byte(tmp_path: Path) -> None:
-    with exchange_rig(tmp_path, answering(b"HTTP/1.1 20", end="fin")) as (relay, _, _), relay.connect() as client:
+@pytest.mark.parametrize("end", ["fin", "reset"])
+def test_half_a_head_is_none(tmp_path: Path, end: str) -> None:
+    """Half a head is held back, so that nothing of ours can come behind it."""
+    with exchange_rig(tmp_path, answering(b"HTTP/1.1 200 OK\r\nContent-Ty", end=end)) as (relay, _, recorder):
+        with relay.connect() as client:
+            client.sendall(STREAM)
+            assert receive_all(client).startswith(b"HTTP/1.1 502 ")
+        assert only(recorder.ended(), Ended).ending is Ending.RESET
+
+
+def test_a_head_in_pieces_arrives_whole_and_as_it_was(tmp_path: Path) -> None:
+    pieces = [b"HTTP/1.1 100 Continue\r\n\r\nHTT", b"P/1.1 200 OK\r\nContent-", b"Length: 2\r\n\r\nh", b"i"]
+
+    def handler(one: socket.socket) -> None:
+        receive_request(one)
+        for piece in pieces:
+            one.sendall(piece)
+            time.sleep(0.05)
+
+    with exchange_rig(tmp_path, handler) as (relay, _, _), relay.connect() as client:
         client.sendall(GET)
-        assert receive_all(client) == b"HTTP/1.1 20"
+        whole = b"".join(pieces)
+        assert receive(client, len(whole)) == whole
 
 
 def test_behind_an_interim_answer_a_502_is_a_whole_answer(tmp_path: Path) -> None:

@@ -161,10 +161,13 @@ def test_without_length_the_end_of_input_is_the_end() -> None:
     assert framing.end_of_input() and framing.complete
 
 
-def test_untouched_until_the_final_head_begins() -> None:
+def test_untouched_until_the_final_head_is_complete() -> None:
     framing = ResponseFraming(False)
     assert framing.untouched
     framing.feed(b"HTTP/1.1 100 Continue\r\n\r\n")
     assert framing.untouched and framing.status is None
-    framing.feed(b"H")
-    assert not framing.untouched
+    assert not framing.within_head
+    framing.feed(b"HTTP/1.1 200 OK\r\n")
+    assert framing.untouched and framing.within_head
+    framing.feed(b"\r\n")
+    assert not framing.untouched and not framing.within_head

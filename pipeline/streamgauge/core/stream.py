@@ -164,7 +164,8 @@ class Stream:
         """[DONE] ends chat and completions; for the others it is only one more event."""
         dialect = self.dialect
         if dialect is None:
-            self.state.hint = "openai-chat"
+            if self.state.counts.events == 1:
+                self.state.hint = "openai-chat"  # behind events that nobody recognises it says nothing
             self.state.terminal = True
         elif dialect.finish_is_terminal:
             self.state.terminal = True

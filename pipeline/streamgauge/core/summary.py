@@ -75,7 +75,7 @@ def is_ignored(state: StreamState) -> bool:
     opening = state.opening
     if opening is None or opening.tap == "replay" or opening.path is not None:
         return False
-    return _dialect_name(state) in (OTHER, None)
+    return state.dialect is None
 
 
 def _dialect_name(state: StreamState) -> str | None:
@@ -243,9 +243,11 @@ def _counts(state: StreamState) -> made.Counts:
 
 def _integrity(state: StreamState) -> made.Integrity:
     loss, end = state.loss, state.end
+    unended = end is None or end.ending is Ending.CUT
     reasons = [
         reason
         for reason, holds in (
+            ("no_end", unended),
             ("missing_segments", loss.missing_segments > 0),
             ("dropped_reads", loss.dropped_reads > 0),
             ("oversized_event", loss.oversized_events > 0),

@@ -68,6 +68,8 @@ class Exchange:
         self._sent_due = False
         self._framing = ResponseFraming(request.method == b"HEAD")
         self._any_byte = False  # of any answer, an interim one too
+        self._head = b""  # the half of a head that came
+        self._passed = False  # something of an answer went to the client
         self._stray = False  # the upstream sent more than its answer
         self._capture: StreamCapture | None = None
         self._early: list[tuple[int, bytes]] | None = None  # reads before it is known whether they are captured
@@ -190,7 +192,7 @@ class Exchange:
             return
         if size != len(data):
             data, self._stray = data[:size], True
-        self._client.transport.write(data)
+        self._pass_on(data)
         self.quiet_ns = at_ns
         self._any_byte = True
         if self._capture is not None:
@@ -199,6 +201,16 @@ class Exchange:
             self._capture_late(at_ns, data)
         if framing.complete:
             self._whole(at_ns)
+
+    def _pass_on(self, data: bytes) -> None:
+        """At once; but half a head waits for its other half, since without it the answer is one of ours."""
+        if self._head:
+            data, self._head = self._head + data, b""
+        if self._framing.within_head:
+            self._head = data
+            return
+        self._passed = True
+        self._client.transport.write(data)
 
     def upstream_ended(self, at_ns: int, reset: bool) -> None:
         """The upstream's connection has ended, before the answer was known to be whole."""
@@ -286,7 +298,7 @@ class Exchange:
 
     def _refuses(self, fault: ResponseFault, at_ns: int) -> bool:
         """What no longer can be followed is passed on as it is; unless it is no answer, and nothing of it was."""
-        if not self._any_byte and fault is not ResponseFault.BAD_CHUNKS:
+        if not self._passed and fault is not ResponseFault.BAD_CHUNKS:
             self._give_up(answers.invalid(self._name, fault.value), Ending.RESET, at_ns)
             return True
         if fault is ResponseFault.UPGRADED:

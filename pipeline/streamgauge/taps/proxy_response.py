@@ -107,8 +107,13 @@ class ResponseFraming:
 
     @property
     def untouched(self) -> bool:
-        """No byte of the final head has come."""
-        return self._at is _HEAD and not self._held
+        """The final head is not complete."""
+        return self._at is _HEAD
+
+    @property
+    def within_head(self) -> bool:
+        """A head has begun and is not complete."""
+        return self._at is _HEAD and bool(self._held)
 
     @property
     def until_eof(self) -> bool:

@@ -24,7 +24,7 @@ def is_whole(event: Event) -> bool:
     """Whether the event that was pending when the bytes ended lacks nothing but its blank line."""
     if event.data is not None:
         return event.data.startswith(DONE) or isinstance(parse(event.data), dict | list)
-    return event.error is not None and isinstance(parse(event.error), dict | str)
+    return any(one is not None and isinstance(parse(one), dict | str) for one in (event.error, event.bare))
 
 
 class ErrorFacts(msgspec.Struct, array_like=True, frozen=True):
@@ -107,6 +107,7 @@ KEEP_ERROR: Mapping[str, Spec] = {
 
 # Error objects under `error`, flat ones (local servers), and a request id beside it (Anthropic).
 KEEP_ERRORS: Mapping[str, Spec] = {
+    "jsonrpc": Kind.CODE,
     "error": (KEEP_ERROR, Kind.CODE),
     "type": Kind.CODE,
     "code": Kind.CODE,
@@ -120,6 +121,8 @@ def error_in(event: str, data: object) -> ErrorFacts | None:
     """The in-band error of an event, in any of the common shapes (DIALECTS: an `error` member, an event named `error`)."""
     if not isinstance(data, dict):
         return ErrorFacts() if event == "error" else None
+    if "jsonrpc" in data:
+        return None  # a remote procedure call's (MCP): no LLM's stream
     inner = data.get("error")
     if isinstance(inner, dict) and inner:
         return _facts(inner, data.get("request_id"), data.get("status_code"))

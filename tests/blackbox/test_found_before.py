@@ -1,11 +1,9 @@
-"""What the judge found and what does not hold yet, each strict: one that holds fails here, and moves to its own file."""
+"""What the judge once found, each kept as a test: it held not, and holds since."""
 
 import asyncio
 import os
 import signal
 from pathlib import Path
-
-import pytest
 
 from tests.blackbox import provider
 from tests.blackbox.errors import SECRET
@@ -15,7 +13,6 @@ from tests.blackbox.test_processes import SETTLED_S, load
 from tests.processes import children
 
 
-@pytest.mark.xfail(strict=True, reason="[DONE] alone makes any event stream a chat")
 def test_a_foreign_stream_that_ends_with_done_is_no_llms(tmp_path: Path) -> None:
     async def work(rig: Rig) -> None:
         events = [data({"id": "run_1", "object": "thread.run"}, "thread.run.created"), DONE]
@@ -29,7 +26,6 @@ def test_a_foreign_stream_that_ends_with_done_is_no_llms(tmp_path: Path) -> None
     judged(tmp_path, work)
 
 
-@pytest.mark.xfail(strict=True, reason="a bare error counts only with a blank line behind it")
 def test_a_bare_error_counts_without_its_blank_line(tmp_path: Path) -> None:
     async def work(rig: Rig) -> None:
         bare = f'{{\n  "error": {{\n    "code": 503,\n    "message": "{SECRET}"\n  }}\n}}\n'.encode()
@@ -54,7 +50,6 @@ def recorder_of(rig: Rig) -> int:
     return pid
 
 
-@pytest.mark.xfail(strict=True, reason="reads dropped while no recorder was there leave no mark on their records")
 def test_a_record_whose_reads_were_dropped_says_so(tmp_path: Path) -> None:
     async def work(rig: Rig) -> None:
         await recorder_killed(rig)
@@ -66,7 +61,6 @@ def test_a_record_whose_reads_were_dropped_says_so(tmp_path: Path) -> None:
     judged(tmp_path, work)
 
 
-@pytest.mark.xfail(strict=True, reason="half a head goes to the client before it is known to be one")
 def test_half_a_head_is_a_502(tmp_path: Path) -> None:
     async def work(rig: Rig) -> None:
         script = provider.answer(b"HTTP/1.1 200 OK\r\nContent-Ty", end="fin")
