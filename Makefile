@@ -30,8 +30,8 @@ generated: $(INSTALLED)  ## write again what is generated: the record's JSON Sch
 	$(BIN)/python -m streamgauge.metrics.document
 
 LOCK := uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header
-lock:  ## resolve the dependencies again (needs uv): what runs, and that with what tests and the demo need
-	$(LOCK) --upgrade pyproject.toml -o requirements.lock
+lock:  ## resolve the dependencies again (needs uv): what runs, and that with what tests need
+	$(LOCK) --upgrade --extra demo pyproject.toml -o requirements.lock
 	$(LOCK) --upgrade --all-extras --group dev --constraint requirements.lock pyproject.toml -o requirements-dev.lock
 
 clean:  ## remove what was installed and built here

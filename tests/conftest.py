@@ -13,5 +13,7 @@ pytest_plugins = ["tests.kafka_broker.fixtures"]
 def a_record() -> Record:
     """The record of one whole chat stream."""
     assembler = Assembler()
-    [record] = [one for at, bundle in enumerate(bundles_of(chat_segments(1))) for one in assembler.apply(at, at, bundle)]
+    [record] = [
+        one for at, bundle in enumerate(bundles_of(chat_segments(1))) for one in assembler.apply(at, at, bundle)
+    ]
     return record

@@ -50,7 +50,9 @@ def chat_segments(number: int, tokens: int = 5, cut: int = 3) -> list[Segment]:
 
 
 def opening() -> Opening:
-    return Opening("proxy", "0", "full", upstream="sim", path="/chat/completions", started_at_ns=1_700_000_000_000_000_000)
+    return Opening(
+        "proxy", "0", "full", upstream="sim", path="/chat/completions", started_at_ns=1_700_000_000_000_000_000
+    )
 
 
 def bundles_of(segments: list[Segment], per_bundle: int = 7, instance: bytes = INSTANCE, slot: int = 0) -> list[Bundle]:

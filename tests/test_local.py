@@ -21,7 +21,7 @@ from streamgauge.core.segments import Bundle
 from streamgauge.ledger import SqliteLedger, row_of
 from streamgauge.local import DeliveryFailed, LocalLoop, SpoolFailed, StateFile
 from streamgauge.spool import NewRow, Row, Spool
-from streamgauge.taps.bundler import reads_of
+from streamgauge.taps.recording.bundler import reads_of
 from tests.streams import INSTANCE, MS, bundles_of, chat_segments, interleaved
 
 # Further than any checkpoint is apart (seconds).

@@ -115,10 +115,20 @@ class Child:
 
 
 class Group:
-    """The recorder and the relays of one tap. `say` takes a sentence for the operator."""
+    """The recorder and the relays of one tap.
 
-    def __init__(self, recorder: Child, relays: Sequence[Child], say: Callable[[str], None]) -> None:
+    `say` takes a sentence for the operator; `accept_no_more` is called when it is stopped, before anything else.
+    """
+
+    def __init__(
+        self,
+        recorder: Child,
+        relays: Sequence[Child],
+        say: Callable[[str], None],
+        accept_no_more: Callable[[], None] = lambda: None,
+    ) -> None:
         self._recorder = recorder
+        self._accept_no_more = accept_no_more
         self._relays = relays
         self._say = say
         self._watchers: list[asyncio.Task[None]] = []
@@ -171,6 +181,7 @@ class Group:
         May be called again: who has ended has ended.
         """
         self._stopping = True
+        self._accept_no_more()
         for watcher in self._watchers:
             watcher.cancel()
         await asyncio.gather(*self._watchers, return_exceptions=True)

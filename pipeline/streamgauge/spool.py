@@ -21,7 +21,7 @@ from streamgauge.counters import Balance, Counters, DropReason, Incident, read_b
 from streamgauge.spool_file import PAGE_BYTES, DamagedError, checksum, inode, is_damage, is_intact, open_spool, replace
 from streamgauge.spool_sql import Failure, add_waiting, cost_of, failure_of, give_back, pragma_number, used_bytes
 
-# A broker that is away for half an hour at 500 KB/s of compressed bundles (bytes): DESIGN's busy tap.
+# A broker that is away for half an hour at 500 KB/s of compressed bundles (bytes): a busy tap.
 MAX_BYTES = 1024**3
 # The part of the spool that only vital rows may use: they are a few per cent of what a stream sends.
 RESERVE = 0.05

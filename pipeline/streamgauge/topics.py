@@ -40,7 +40,7 @@ RECORDS_RETENTION_MS = 7 * _DAY_MS
 DEADLETTER_RETENTION_MS = 14 * _DAY_MS
 
 # A worker that lost its partition can still flush an old entry. Its successor writes every entry again within 30 s, and
-# for five minutes compaction removes neither, so that recovery sees both and keeps the newer one (DESIGN 6.3).
+# for five minutes compaction removes neither, so that recovery sees both and keeps the newer one.
 STATE_MIN_COMPACTION_LAG_MS = 300_000
 STATE_SEGMENT_BYTES = 32 * 1024 * 1024
 

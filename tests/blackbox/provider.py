@@ -233,6 +233,6 @@ def head(status: int = 200, kind: str = "text/event-stream", framing: str = "chu
     """A response head; framing is chunked, close or a number of bytes."""
     line = {"chunked": "Transfer-Encoding: chunked\r\n", "close": ""}.get(framing, f"Content-Length: {framing}\r\n")
     reason = {200: "OK", 429: "Too Many Requests", 500: "Internal Server Error"}.get(status, "Whatever")
-    return re.sub(
-        r"\r?\n", "\r\n", f"HTTP/1.1 {status} {reason}\r\nContent-Type: {kind}\r\n{line}{extra}\r\n"
-    ).encode("latin-1")
+    return re.sub(r"\r?\n", "\r\n", f"HTTP/1.1 {status} {reason}\r\nContent-Type: {kind}\r\n{line}{extra}\r\n").encode(
+        "latin-1"
+    )

@@ -46,9 +46,7 @@ def test_every_error_in_band_is_a_stream_error(tmp_path: Path) -> None:
 def test_answers_that_are_no_stream(tmp_path: Path) -> None:
     async def work(rig: Rig) -> None:
         ran = await asyncio.gather(*(rig.run(one.name, one.dialect, one.script) for one in ANSWERS))
-        cases = [
-            (ex, {**one.says, "counts.bytes": len(one.body)}) for ex, one in zip(ran, ANSWERS, strict=True)
-        ]
+        cases = [(ex, {**one.says, "counts.bytes": len(one.body)}) for ex, one in zip(ran, ANSWERS, strict=True)]
         assert await says(rig, cases) == []
         for one in ran:
             one.read()
@@ -85,7 +83,12 @@ def test_no_head_is_a_502_and_an_upstream_reset(tmp_path: Path) -> None:
             "garbage": provider.answer(b"SSH-2.0-x\r\n\r\n", end="fin"),
         }
         ran = [await rig.run(name, "openai-chat", script) for name, script in scripts.items()]
-        expected = {"outcome": "upstream_reset", "status_code": None, "error.phase": "transport", "timing.headers_s": None}
+        expected = {
+            "outcome": "upstream_reset",
+            "status_code": None,
+            "error.phase": "transport",
+            "timing.headers_s": None,
+        }
         assert [one.got.status for one in ran] == [502] * 3
         assert await says(rig, [(one, expected) for one in ran]) == []
 
@@ -101,7 +104,9 @@ def test_a_terminal_is_the_dialects_own(tmp_path: Path) -> None:
         }
         ran = [await rig.run(dialect, dialect, chunked(*events)) for dialect, events in streams.items()]
         outcomes = ["truncated", "truncated", "completed"]
-        assert await says(rig, [(one, {"outcome": o, "error": None}) for one, o in zip(ran, outcomes, strict=True)]) == []
+        assert (
+            await says(rig, [(one, {"outcome": o, "error": None}) for one, o in zip(ran, outcomes, strict=True)]) == []
+        )
 
     judged(tmp_path, work)
 

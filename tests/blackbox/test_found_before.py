@@ -67,4 +67,3 @@ def test_half_a_head_is_a_502(tmp_path: Path) -> None:
         assert (await rig.run("half", "openai-chat", script)).got.status == 502
 
     judged(tmp_path, work)
-

@@ -118,7 +118,11 @@ def test_sigkill_of_the_main_process_and_a_start_on_the_same_ports(tmp_path: Pat
             )
             for one in ended:
                 record = by[one.trace][0]
-                assert (record["outcome"], record["usage"]["output_tokens"], record["error"]) == ("abandoned", None, None)
+                assert (record["outcome"], record["usage"]["output_tokens"], record["error"]) == (
+                    "abandoned",
+                    None,
+                    None,
+                )
                 del rig.exchanges[one.case]
             assert await rig.findings() == []
             assert balanced(books(rig.running.metrics()))

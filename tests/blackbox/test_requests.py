@@ -100,7 +100,9 @@ async def large(rig: Rig) -> None:
     assert one.played.heard.body == body
 
 
-def ask(headers: str = "Content-Length: 2", body: str = "{}", line: str = f"POST {PATH} HTTP/1.1", host: str = "x") -> bytes:
+def ask(
+    headers: str = "Content-Length: 2", body: str = "{}", line: str = f"POST {PATH} HTTP/1.1", host: str = "x"
+) -> bytes:
     return f"{line}\r\nHost: {host}\r\nx-case: abuse\r\n{headers}\r\n\r\n{body}".encode("latin-1")
 
 

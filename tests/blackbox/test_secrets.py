@@ -13,9 +13,7 @@ from tests.blackbox.rig import Rig, chunked, judged
 from tests.blackbox.streams import DONE, STREAMS, anthropic, chat_chunk, chat_tools, data, named, responses
 from tests.running import command
 
-HEADERS = (
-    f"Authorization: Bearer sk-{SECRET}\r\nx-api-key: {SECRET}\r\nCookie: a={SECRET}\r\nX-{SECRET}: {SECRET}\r\n"
-)
+HEADERS = f"Authorization: Bearer sk-{SECRET}\r\nx-api-key: {SECRET}\r\nCookie: a={SECRET}\r\nX-{SECRET}: {SECRET}\r\n"
 ANSWERED = f"Set-Cookie: {SECRET}\nX-Any: {SECRET}\n"
 BODY = json.dumps(
     {"model": "gpt-ask", "stream": True, "stop": [SECRET], "user": SECRET, "metadata": {SECRET: SECRET},

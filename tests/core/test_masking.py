@@ -31,9 +31,23 @@ def test_text_keeps_its_code_points_alone() -> None:
 
 
 def test_what_no_path_names_is_masked() -> None:
-    data = {"id": "chatcmpl-1", "choices": [], CANARY: CANARY, "user": {"name": CANARY}, "logit": [1, CANARY], "seed": 7}
+    data = {
+        "id": "chatcmpl-1",
+        "choices": [],
+        CANARY: CANARY,
+        "user": {"name": CANARY},
+        "logit": [1, CANARY],
+        "seed": 7,
+    }
     kept = masked(data)
-    assert kept == {"id": "chatcmpl-1", "choices": [], "masked_2": "masked", "masked_3": {}, "masked_4": [], "masked_5": 0}
+    assert kept == {
+        "id": "chatcmpl-1",
+        "choices": [],
+        "masked_2": "masked",
+        "masked_3": {},
+        "masked_4": [],
+        "masked_5": 0,
+    }
 
 
 @pytest.mark.parametrize(
@@ -114,7 +128,9 @@ def test_lone_surrogates_count_one_each() -> None:
     assert b'"content":"xxx"' in event.data
 
 
-@pytest.mark.parametrize("raw", [b"[" * 100_000, b'{"a":' * 100_000, b"1" * 100_000, b"NaN", b"", b"\xff", b'{"a":1,"a":2}'])
+@pytest.mark.parametrize(
+    "raw", [b"[" * 100_000, b'{"a":' * 100_000, b"1" * 100_000, b"NaN", b"", b"\xff", b'{"a":1,"a":2}']
+)
 def test_hostile_json_neither_raises_nor_stalls(raw: bytes) -> None:
     event = Masker(None, full=False).event(Event(data=raw))
     assert event.data is not None

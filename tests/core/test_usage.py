@@ -67,7 +67,9 @@ def test_usage_that_is_no_object_is_a_bad_value(bad: object) -> None:
 
 
 def test_raw_holds_known_names_only() -> None:
-    usage = chat({"prompt_tokens": 1, "secret_name": 2, "cost": 0.5, "prompt_tokens_details": {"cached_tokens": 1, "x": "y"}})
+    usage = chat(
+        {"prompt_tokens": 1, "secret_name": 2, "cost": 0.5, "prompt_tokens_details": {"cached_tokens": 1, "x": "y"}}
+    )
     assert usage.raw == {"prompt_tokens": 1, "cost": 0.5, "prompt_tokens_details": {"cached_tokens": 1}}
 
 
@@ -83,11 +85,20 @@ def test_anthropic_output_is_a_placeholder_until_a_delta_brings_it() -> None:
 def test_anthropic_input_is_made_of_three_parts_and_grows() -> None:
     state = UsageState()
     take(state, ANTHROPIC, {"input_tokens": 727, "cache_read_input_tokens": 0}, final=False, placeholder=True)
-    later = {"input_tokens": 1595, "cache_read_input_tokens": 14789, "cache_creation_input_tokens": 100, "output_tokens": 9}
+    later = {
+        "input_tokens": 1595,
+        "cache_read_input_tokens": 14789,
+        "cache_creation_input_tokens": 100,
+        "output_tokens": 9,
+    }
     take(state, ANTHROPIC, later | {"cache_creation": {"ephemeral_1h_input_tokens": 60}}, final=True)
     usage = normalised(state, ANTHROPIC)
     assert usage.input_tokens == 1595 + 14789 + 100
-    assert (usage.input_cached_tokens, usage.input_cache_write_tokens, usage.input_cache_write_1h_tokens) == (14789, 100, 60)
+    assert (usage.input_cached_tokens, usage.input_cache_write_tokens, usage.input_cache_write_1h_tokens) == (
+        14789,
+        100,
+        60,
+    )
     assert usage.total_tokens == usage.input_tokens + 9
 
 

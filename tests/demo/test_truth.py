@@ -15,8 +15,8 @@ from streamgauge.demo.scenarios import BY_MODEL, SCENARIOS
 from streamgauge.demo.simulator import Simulator
 from streamgauge.demo.verdict import Json, member, record_differences
 from streamgauge.taps.messages import Arrived, Asked, Ended, Opened, Sent
-from streamgauge.taps.recorder import Recorder
-from streamgauge.taps.request import CaptureSettings
+from streamgauge.taps.recording.recorder import Recorder
+from streamgauge.taps.recording.request import CaptureSettings
 from tests.demo.raw import Raw, exchange
 from tests.demo.running import simulator
 

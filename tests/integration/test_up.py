@@ -149,7 +149,7 @@ def kill(pid: int) -> None:
 def test_a_recorder_that_is_killed_costs_no_stream(small: Provider, data_dir: Path) -> None:
     with start_up({"small": small.url}, data_dir) as up:
         stream = open_stream(up, small)
-        killed = child_of(up, "streamgauge.taps.recorder_process")
+        killed = child_of(up, "streamgauge.taps.recording.process")
         kill(killed)
         wait_for(lambda: not runs(killed), "end of the recorder")
         small.go_on.set()
@@ -235,7 +235,7 @@ def test_killed_it_leaves_no_process_and_its_place_can_be_taken_at_once(small: P
 def test_the_next_one_waits_for_a_recorder_that_still_writes_down_what_it_has(small: Provider, data_dir: Path) -> None:
     """Else its reads would be counted twice: as lost in the crash, and as delivered."""
     with start_up({"small": small.url}, data_dir) as up:
-        recorder = child_of(up, "streamgauge.taps.recorder_process")
+        recorder = child_of(up, "streamgauge.taps.recording.process")
         os.kill(recorder, signal.SIGSTOP)
         assert ask(up) == BEGIN + REST
         assert up.metrics()["streamgauge_tap_reads_waiting"] > 0

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from streamgauge.core.segments import End, Ending, Head, Loss, Read, RequestFacts, Segment
 from streamgauge.core.sse import SseDecoder
 from streamgauge.taps.messages import Arrived, Ended, Message, Opened, Sent
-from streamgauge.taps.recorder import Recorder
-from streamgauge.taps.request import CaptureSettings
+from streamgauge.taps.recording.recorder import Recorder
+from streamgauge.taps.recording.request import CaptureSettings
 
 KEY = bytes(range(32))
 # Time zero by the host's clock; everything is told relative to it (ns).

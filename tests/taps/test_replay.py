@@ -105,7 +105,7 @@ def test_segments_come_while_the_file_is_read() -> None:
     ],
 )
 def test_equal_bytes_give_equal_content_live_and_replayed(body: bytes, capture: str) -> None:
-    from streamgauge.taps.recorder import Recorder
+    from streamgauge.taps.recording.recorder import Recorder
 
     live = recorded(
         answer(head(SSE), *[body[at : at + 7] for at in range(0, len(body), 7)]), Recorder(talk.settings(capture))

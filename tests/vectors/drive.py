@@ -15,9 +15,9 @@ from streamgauge.core.assembler import Assembler
 from streamgauge.core.record import Record, encode_record
 from streamgauge.core.segments import Bundle, Ending, Segment
 from streamgauge.taps.messages import Arrived, Asked, Ended, Message, Opened, Sent
-from streamgauge.taps.recorder import Recorder
+from streamgauge.taps.recording.recorder import Recorder
+from streamgauge.taps.recording.request import CaptureSettings
 from streamgauge.taps.replay import replay
-from streamgauge.taps.request import CaptureSettings
 from tests.vectors.load import Vector, blocks
 
 Framing = Literal["length", "chunked", "close"]

@@ -14,8 +14,8 @@ from streamgauge.core.assembler import Assembler, Limits
 from streamgauge.core.record import Record, encode_record
 from streamgauge.core.segments import Bundle
 from streamgauge.errors import DONE, Unavailable, UsageFault
+from streamgauge.taps.recording.request import CaptureSettings
 from streamgauge.taps.replay import replay
-from streamgauge.taps.request import CaptureSettings
 
 # What a directory's recordings are called; a file that is named itself may be called anything.
 SUFFIX = ".sse"

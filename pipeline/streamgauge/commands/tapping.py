@@ -26,8 +26,8 @@ from streamgauge.metrics import table
 from streamgauge.metrics.prometheus import Metrics, Sample
 from streamgauge.metrics.tap import tap_reads
 from streamgauge.spool import Spool, settle_crash
-from streamgauge.taps.proxy_relay import RelaySettings
-from streamgauge.taps.recorder_process import RecorderSettings
+from streamgauge.taps.proxy.relay import RelaySettings
+from streamgauge.taps.recording.process import RecorderSettings
 
 # Where relays reach the recorder, and how long a Unix socket's path may be everywhere (bytes: macOS has 104 with a NUL).
 _RUNTIME_PREFIX = "streamgauge-"
@@ -161,9 +161,10 @@ def _group(settings: Settings, tenants: dict[str, str], runtime: Path, listening
         )
 
     return Group(
-        Child("recorder", "streamgauge.taps.recorder_process", lambda: msgspec.json.encode(recorder), [lock_fd]),
+        Child("recorder", "streamgauge.taps.recording.process", lambda: msgspec.json.encode(recorder), [lock_fd]),
         [relay(index) for index in range(settings.workers)],
         say,
+        listening.close,  # who comes while we drain is refused at once, and does not wait in the kernel's queue
     )
 
 

@@ -14,7 +14,7 @@ import msgspec
 
 FORMAT_VERSION = 1
 
-# A bundle is closed at about this size or age (DESIGN: 48 KiB or 100 ms): big enough that Kafka's and Faust's cost a
+# A bundle is closed at about this size or age (48 KiB or 100 ms): big enough that Kafka's and Faust's cost a
 # message is shared by a thousand events, small enough that a worker sees a stream's end soon.
 BUNDLE_BYTES = 48 * 1024
 BUNDLE_NS = 100_000_000

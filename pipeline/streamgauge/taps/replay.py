@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Iterator
 
 from streamgauge.core.segments import Ending, Segment
 from streamgauge.taps.messages import Arrived, Ended, Opened
-from streamgauge.taps.recorder import Recorder
-from streamgauge.taps.request import CaptureSettings
+from streamgauge.taps.recording.recorder import Recorder
+from streamgauge.taps.recording.request import CaptureSettings
 
 # A recording is read in pieces of this size (bytes), however it comes: what a record says of reads depends on the
 # recording alone.

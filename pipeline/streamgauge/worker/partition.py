@@ -40,7 +40,7 @@ _STATE_SHARE = 0.1
 _MAX_TIMES = 10
 # Messages that are applied and not acknowledged: what a crash replays, and what memory holds of their records.
 _MAX_HELD = 5_000
-# Every entry is written again within 30 s (DESIGN 6.3): looked after at two thirds of that (seconds).
+# Every entry is written again within 30 s (`store.py`): looked after at two thirds of that (seconds).
 _REWRITE_S = 20.0
 # At most so many dead letters a second and partition: a flood of poison must not drown the good partitions.
 _DEAD_LETTERS_PER_S = 200

@@ -1,0 +1,91 @@
+"""The proxy tap's relay as a process: `python -m streamgauge.taps.proxy`.
+
+The parent writes one line to its standard input, RelaySettings as JSON, and keeps that open: its end means that the parent
+is gone, and the process goes too, at once. It writes `ready` to its standard output when it serves. SIGTERM drains.
+"""
+
+import asyncio
+import gc
+import os
+import resource
+import signal
+import socket
+import sys
+import threading
+from typing import NoReturn
+
+import msgspec
+import uvloop
+
+from streamgauge.taps.proxy.relay import RelaySettings, serve
+
+_DONE, _USAGE, _UNAVAILABLE = 0, 2, 3
+# Settings are read up to this size (bytes): a thousand upstreams.
+_MAX_SETTINGS = 1024 * 1024
+# Objects allocated between two collections: the default of 700 is a collection every few reads, and what a relay makes
+# is freed by counting references.
+_GC_THRESHOLD = 50_000
+
+
+async def _run(settings: RelaySettings, listening: socket.socket) -> NoReturn:
+    """Serves, drains at SIGTERM, and leaves."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, stop.set)
+    relay = await serve(settings, listening)
+    os.write(sys.stdout.fileno(), b"ready\n")
+    await stop.wait()
+    await relay.drain()
+    os._exit(_DONE)  # all is handed over; leaving in order would wait for look-ups of names that hang in their threads
+
+
+def _read_settings(fd: int) -> RelaySettings:
+    """The first line. Raises msgspec.DecodeError."""
+    line = bytearray()
+    while not line.endswith(b"\n") and len(line) < _MAX_SETTINGS and (byte := os.read(fd, 1)):
+        line += byte
+    return msgspec.json.decode(line, type=RelaySettings)
+
+
+def _leave_with_parent(fd: int) -> None:
+    """Waits for the end of the parent. A thread, so that even a loop that hangs does not outlive it."""
+    while os.read(fd, 4096):
+        continue
+    os._exit(_UNAVAILABLE)
+
+
+def _allow_many_descriptors() -> None:
+    """A stream takes two; the soft limit is 1,024 where nobody raised it."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def main() -> int:
+    """Serves until SIGTERM, then leaves with 0. Gives 2 for settings that cannot be, 3 for a part that is not to be had."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the whole group; the parent decides
+    signal.signal(
+        signal.SIGTERM, lambda *_: os._exit(_DONE)
+    )  # nothing is begun yet; later the loop's own handler drains
+    stdin = sys.stdin.fileno()
+    try:
+        settings = _read_settings(stdin)
+        listening = socket.socket(fileno=settings.listen_fd)
+    except (msgspec.DecodeError, OSError) as fault:
+        sys.stderr.write(f"relay: its settings cannot be used: {fault}\n")
+        return _USAGE
+    threading.Thread(target=_leave_with_parent, args=(stdin,), daemon=True).start()
+    _allow_many_descriptors()
+    gc.freeze()
+    gc.set_threshold(_GC_THRESHOLD)
+    try:
+        uvloop.run(_run(settings, listening))
+    except ValueError as fault:
+        sys.stderr.write(f"relay: its settings cannot be used: {fault}\n")
+        return _USAGE
+    except OSError as fault:
+        sys.stderr.write(f"relay: {fault}\n")
+        return _UNAVAILABLE
+
+
+if __name__ == "__main__":
+    sys.exit(main())

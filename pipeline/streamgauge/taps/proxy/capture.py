@@ -1,0 +1,145 @@
+"""What the relay tells of one stream. Nothing here raises, waits, or touches a byte: whatever goes wrong, the stream goes
+on and its record says that it is incomplete.
+"""
+
+import os
+import time
+from itertools import count
+
+from streamgauge.core.segments import Ending
+from streamgauge.counters import DropReason, Incident
+from streamgauge.taps.messages import (
+    MAX_REQUEST_BODY,
+    REQUEST_HEADERS,
+    Arrived,
+    Asked,
+    Dropped,
+    Ended,
+    Opened,
+    Sent,
+)
+from streamgauge.taps.proxy.outbox import Outbox
+from streamgauge.taps.proxy.request import Outgoing, Request
+
+_WANTED = frozenset(name.encode() for name in REQUEST_HEADERS)
+
+# Stream numbers of this process: apart from those of other relays, and of an earlier life of this one, for as long as a
+# recorder may remember them.
+_numbers = count((os.getpid() & 0xFFFFFF) << 36)
+
+
+class StreamCapture:
+    """One stream's messages. Made when it begins, for a captured path, or when its head shows an event stream."""
+
+    __slots__ = ("_asked", "_broken", "_dropped", "_opened", "_outbox", "_sent", "_smooth", "_stream", "_whole")
+
+    def __init__(self, outbox: Outbox) -> None:
+        self._outbox = outbox
+        self._stream = next(_numbers)
+        self._opened = False
+        self._broken = False  # a fault of ours: nothing more is told but the end
+        self._dropped = 0  # reads not handed over, and not told yet
+        self._asked = 0
+        self._whole = True
+        self._sent = False
+        self._smooth = False  # opened, not broken, and nothing dropped that is not told yet
+
+    def opened(self, request: Request, outgoing: Outgoing, tenant_header: str | None) -> None:
+        """The stream begins. If not even that finds room, nothing is told of it, and all its reads are dropped."""
+        try:
+            if self._outbox.overfull:
+                return
+            wall_ns = time.time_ns() - (time.monotonic_ns() - request.began_ns)
+            target = outgoing.target.decode("latin-1")
+            headers = _headers(request, tenant_header)
+            size = len(target) + sum(len(name) + len(value) for name, value in headers)
+            name, method = outgoing.route.name, request.method.decode("latin-1")
+            self._outbox.put(Opened(self._stream, request.began_ns, wall_ns, name, method, target, headers), size)
+            self._opened = self._smooth = True
+        except Exception:  # noqa: BLE001 - capture fails open
+            self._fault()
+
+    def asked(self, data: bytes) -> None:
+        """A piece of the request's body. Beyond the limit, or without room, it is left out, and `sent` says so."""
+        try:
+            self._asked += len(data)
+            if self._asked > MAX_REQUEST_BODY or self._outbox.full or not self._tells():
+                self._whole = False
+            elif self._whole:
+                self._outbox.put(Asked(self._stream, data), len(data))
+        except Exception:  # noqa: BLE001 - capture fails open
+            self._fault()
+
+    def sent(self, at_ns: int, connected_ns: int | None, body_bytes: int) -> None:
+        """The request has gone out; told once, however often it is repeated."""
+        try:
+            if self._tells() and not self._sent:
+                self._sent = True
+                whole = self._whole and self._asked == body_bytes
+                self._outbox.put(Sent(self._stream, at_ns, connected_ns, body_bytes, whole), 0)
+        except Exception:  # noqa: BLE001 - capture fails open
+            self._fault()
+
+    def arrived(self, at_ns: int, data: bytes) -> None:
+        """A read from the upstream."""
+        outbox = self._outbox
+        try:
+            outbox.counters.seen(1)
+            if outbox.full or not self._smooth:
+                self._arrived_amiss(at_ns, data)
+            else:
+                outbox.put(Arrived(self._stream, at_ns, data), len(data))
+        except Exception:  # noqa: BLE001 - capture fails open
+            self._fault(lost=1)
+
+    def ended(self, at_ns: int, ending: Ending, gone_ns: int | None, blocked_ns: int, unsent_bytes: int) -> None:
+        """The stream is over. Always finds room: there is one for each that was opened."""
+        try:
+            if self._opened:
+                self._tell_dropped()
+                self._outbox.put(Ended(self._stream, at_ns, ending, gone_ns, blocked_ns, unsent_bytes), 0)
+        except Exception:  # noqa: BLE001 - capture fails open
+            self._fault()
+
+    def _tells(self) -> bool:
+        return self._opened and not self._broken
+
+    def _arrived_amiss(self, at_ns: int, data: bytes) -> None:
+        """A read after, or amid, such as could not be handed over."""
+        if self._broken:
+            self._drop(DropReason.CAPTURE_FAULT)
+        elif self._outbox.full or not self._opened:
+            self._drop(DropReason.RECORDER_BEHIND)
+        else:
+            self._tell_dropped()
+            self._outbox.put(Arrived(self._stream, at_ns, data), len(data))
+
+    def _drop(self, reason: DropReason) -> None:
+        self._dropped, self._smooth = self._dropped + 1, False
+        self._outbox.counters.dropped(reason)
+
+    def _tell_dropped(self) -> None:
+        if self._dropped:
+            self._outbox.put(Dropped(self._stream, self._dropped), 0)
+            self._dropped, self._smooth = 0, not self._broken
+
+    def _fault(self, lost: int = 0) -> None:
+        """A bug of ours: from here on the stream is not captured."""
+        first, self._broken, self._smooth = not self._broken, True, False
+        try:
+            if first:
+                self._outbox.counters.happened(Incident.CAPTURE_FAULT)
+            if lost:
+                self._drop(DropReason.CAPTURE_FAULT)
+        except Exception:  # noqa: BLE001 - not even counting works: the stream still goes on
+            pass
+
+
+def _headers(request: Request, tenant_header: str | None) -> list[tuple[str, str]]:
+    """Those headers of the request that a recorder needs."""
+    tenant = None if tenant_header is None else tenant_header.lower().encode()
+    return [
+        (name.decode(), value.decode("latin-1"))
+        for name, (_, value) in zip(request.names, request.headers, strict=True)
+        if name in _WANTED or name == tenant
+    ]

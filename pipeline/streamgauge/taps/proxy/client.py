@@ -1,0 +1,304 @@
+"""A client's connection: its requests, one after the other, each an exchange.
+
+IDLE --a request's first byte--> HEAD --head complete--> ASKING --answer over--> IDLE | CLOSING. A refusal leads to CLOSING:
+there what still comes is thrown away, so that the answer is not lost to a reset.
+"""
+
+import asyncio
+import fcntl
+import socket
+import struct
+import termios
+import time
+from typing import Protocol, cast
+
+import msgspec
+
+from streamgauge.taps.proxy.answers import write_answer
+from streamgauge.taps.proxy.exchange import After, Exchange
+from streamgauge.taps.proxy.outbox import Outbox
+from streamgauge.taps.proxy.reader import RequestReader
+from streamgauge.taps.proxy.request import RefusedError, Request, Route, Routes
+from streamgauge.taps.proxy.upstream import WRITE_BUFFER_BYTES, Pool
+
+# A client's deadlines are looked at this often (seconds): so late may one be seen.
+TICK_S = 1.0
+# How long and how much a client may go on sending behind an answer that ended its connection (seconds, bytes).
+LINGER_S = 5.0
+LINGER_BYTES = 64 * 1024 * 1024
+# Before a reset is passed on, what came before it gets this long to reach the client (seconds), looked at this often.
+FLUSH_S = 5.0
+FLUSH_STEP_S = 0.002
+
+_NS = 1_000_000_000
+_HARD_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER of no time: close() sends RST
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """Seconds."""
+
+    header_timeout_s: float
+    keep_alive_s: float
+    upstream_idle_timeout_s: float
+
+
+class House(Protocol):
+    """What a client needs of its relay."""
+
+    routes: Routes
+    limits: Limits
+    outbox: Outbox
+    tenant_header: str | None
+    draining: bool
+
+    def pool(self, route: Route) -> Pool: ...
+
+    def came(self, client: "Client") -> None: ...
+
+    def gone(self, client: "Client") -> None: ...
+
+
+class Client(asyncio.Protocol):
+    """One connection. `blocked_ns`: since when it takes no more of what was written."""
+
+    def __init__(self, relay: House) -> None:
+        self.transport: asyncio.Transport
+        self.blocked_ns: int | None = None
+        self._relay = relay
+        self._reader = RequestReader()
+        self._exchange: Exchange | None = None
+        self._request: Request | None = None
+        self._idle_ns = 0
+        self._held = False  # reading is paused
+        self._closing = False
+        self._linger_due_ns: int | None = None
+        self._lingered = 0
+        self._unsent_seen = 0  # while blocked: how much waited, when last looked at
+        self._timer: asyncio.TimerHandle | None = None
+        self._loop = asyncio.get_running_loop()
+
+    # Called by the loop.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+        self.transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES, low=0)
+        self._idle_ns = time.monotonic_ns()
+        self._relay.came(self)
+        self._tick()
+
+    def data_received(self, data: bytes) -> None:
+        at_ns = time.monotonic_ns()
+        if self._closing:
+            self._throw_away(len(data))
+            return
+        self._reader.feed(at_ns, data)
+        self._go_on()
+
+    def eof_received(self) -> None:
+        """A client that ends its side amid an exchange has left, as with nginx. What is whole still goes out to it."""
+        if self._exchange is not None and not self._exchange.over:
+            self._left()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._exchange is not None:
+            self._left()
+        self._relay.gone(self)
+        self._reader.close()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def pause_writing(self) -> None:
+        self.blocked_ns = time.monotonic_ns()
+        self._unsent_seen = self.transport.get_write_buffer_size()
+        if self._exchange is not None:
+            self._exchange.client_blocked()
+
+    def resume_writing(self) -> None:
+        if self._exchange is not None:
+            self._exchange.client_resumed()
+        self.blocked_ns = None
+
+    # Called by its exchange.
+
+    def exchange_over(self, after: After) -> None:
+        """The exchange has ended, and the client has taken or lost all of its answer."""
+        exchange, self._exchange = self._exchange, None
+        self._idle_ns = time.monotonic_ns()
+        if after is After.KEEP and not self._relay.draining:
+            if self._held or self._reader.events:
+                self._loop.call_soon(self._go_on)
+        elif after is After.RESET:
+            self._reset_when_flushed(self._loop.time() + FLUSH_S)
+        elif after in (After.KEEP, After.CLOSE):
+            self._close(lingering=exchange is not None and not exchange.request_whole)
+
+    def answer(self, refused: RefusedError) -> None:
+        """An answer of ours, and the end."""
+        head_only = self._request is not None and self._request.method == b"HEAD"
+        self.transport.write(write_answer(refused, head_only))
+        self._close(lingering=True)
+
+    def settle_reading(self) -> None:
+        """Reads on, unless what was read waits for something."""
+        hold = not self._closing and (
+            bool(self._reader.events) or (self._exchange is not None and self._exchange.wants_no_body)
+        )
+        if hold == self._held or self.transport.is_closing():
+            return
+        self._held = hold
+        if hold:
+            self.transport.pause_reading()
+        else:
+            self.transport.resume_reading()
+
+    # Called by the relay.
+
+    def drain(self) -> None:
+        """Goes on with a running exchange, and with nothing else."""
+        if self._exchange is None and not self._closing:
+            self._close(lingering=False)
+
+    def cut(self) -> None:
+        """Ends what is left."""
+        if self._exchange is not None:
+            self._exchange.cut()
+        self._reset()
+
+    # Inside.
+
+    def _go_on(self) -> None:
+        """Takes events, up to a request that has to wait for the one before it."""
+        events = self._reader.events
+        while events and not self._closing and not self.transport.is_closing():
+            event = events[0]
+            if self._exchange is not None and isinstance(event, Request):
+                break
+            if isinstance(event, RefusedError) and self._exchange is not None and self._exchange.request_whole:
+                break  # it belongs to the next one
+            events.popleft()
+            if isinstance(event, Request):
+                self._ask(event)
+            elif isinstance(event, RefusedError):
+                self._refuse(event)
+            elif self._exchange is not None and isinstance(event, bytes):
+                self._exchange.ask(event)
+            elif self._exchange is not None:
+                self._exchange.ask_no_more()
+        if self._exchange is not None:
+            self._exchange.flush()
+        self.settle_reading()
+
+    def _ask(self, request: Request) -> None:
+        self._request = request
+        try:
+            outgoing = self._relay.routes.outgoing(request)
+        except RefusedError as refused:
+            self.answer(refused)
+            return
+        self._exchange = Exchange(self, request, outgoing, self._relay.pool(outgoing.route))
+        self._exchange.begin(self._relay.outbox, self._relay.tenant_header)
+
+    def _refuse(self, refused: RefusedError) -> None:
+        """What came is no request; amid a request, it is as if the client had left."""
+        exchange = self._exchange
+        if exchange is not None and exchange.over:
+            return  # its answer is on its way out, and the connection ends behind it
+        self._exchange = None
+        if exchange is None:
+            self._request = None
+        else:
+            exchange.client_left(0)
+        if exchange is None or exchange.nothing_passed:
+            self.answer(refused)
+        else:
+            self._reset_when_flushed(self._loop.time() + FLUSH_S)
+
+    def _left(self) -> None:
+        exchange, self._exchange = self._exchange, None
+        if exchange is not None:
+            unsent = self.transport.get_write_buffer_size()
+            exchange.client_left(self._unsent_seen if self.blocked_ns is not None and not unsent else unsent)
+        self.transport.abort()
+
+    def _close(self, lingering: bool) -> None:
+        """Ends the connection behind what is written. `lingering`: the client may still be sending."""
+        if self._closing or self.transport.is_closing():
+            return
+        self._closing = True
+        self._reader.events.clear()
+        if lingering:
+            self.transport.write_eof()
+            self._linger_due_ns = time.monotonic_ns() + int(LINGER_S * _NS)
+            self.settle_reading()
+        else:
+            self.transport.close()
+
+    def _throw_away(self, size: int) -> None:
+        self._lingered += size
+        if self._lingered > LINGER_BYTES:
+            self.transport.abort()
+
+    def _reset_when_flushed(self, until: float) -> None:
+        """Passes a reset on behind all that came before it: a reset takes with it what the kernel still holds."""
+        self._closing = True
+        if self.transport.is_closing():
+            return
+        if self._unsent() and self._loop.time() < until:
+            self._loop.call_later(FLUSH_STEP_S, self._reset_when_flushed, until)
+        else:
+            self._reset()
+
+    def _unsent(self) -> int:
+        """Bytes that the client's host has not confirmed."""
+        fd = self.transport.get_extra_info("socket").fileno()
+        (queued,) = struct.unpack("i", fcntl.ioctl(fd, termios.TIOCOUTQ, bytes(4)))
+        return int(queued) + self.transport.get_write_buffer_size()
+
+    def _reset(self) -> None:
+        if not self.transport.is_closing():
+            sock = self.transport.get_extra_info("socket")
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _HARD_CLOSE)
+        self.transport.abort()
+
+    def _tick(self) -> None:
+        """Looks whether something is overdue, and when to look again."""
+        now = time.monotonic_ns()
+        if self.blocked_ns is not None:
+            self._unsent_seen = self.transport.get_write_buffer_size()
+        due = self._due_ns()
+        if due is not None and now >= due:
+            self._overdue()
+            due = self._due_ns()
+        wait = TICK_S if due is None else min(TICK_S, max(due - now, 1_000_000) / _NS)
+        self._timer = self._loop.call_later(wait, self._tick)
+
+    def _due_ns(self) -> int | None:
+        limits = self._relay.limits
+        if self._closing:
+            return self._linger_due_ns
+        if self._exchange is not None:
+            silent = self.blocked_ns is None and not self._exchange.over
+            return self._exchange.quiet_ns + int(limits.upstream_idle_timeout_s * _NS) if silent else None
+        if self._reader.in_head:
+            return self._reader.began_ns + int(limits.header_timeout_s * _NS)
+        return self._idle_ns + int(limits.keep_alive_s * _NS)
+
+    def _overdue(self) -> None:
+        if self._closing:
+            self._linger_no_longer()
+        elif self._exchange is not None and self._exchange.waits_for_client:
+            self._refuse(RefusedError(408, "body_timeout", "The request's body did not come in time."))
+        elif self._exchange is not None:
+            self._exchange.timed_out(self._relay.limits.upstream_idle_timeout_s)
+        elif self._reader.in_head:
+            self._request = None
+            self.answer(RefusedError(408, "header_timeout", "The request's head did not come in time."))
+        else:
+            self._close(lingering=False)
+
+    def _linger_no_longer(self) -> None:
+        """The time for a client that still sends is over; one that still reads gets it once more."""
+        waits = bool(self.transport.get_write_buffer_size())
+        self._linger_due_ns = time.monotonic_ns() + int(LINGER_S * _NS) if waits else None
+        if not waits:
+            self.transport.abort()

@@ -1,0 +1,10 @@
+"""The recorder: what taps tell becomes segments, bundles, and rows of the spool.
+
+recorder.py   messages -> segments, sans-IO; capture.py: one stream
+request.py    what a request says; installation_key.py: the key of its digests
+response.py response_head.py events.py   head, body and events of a response, masked
+budget.py     the bytes that may be held
+bundler.py    segments -> bundles: slots, numbers, heartbeats, farewells
+outbox.py     bundles -> the spool, in order
+process.py    the process around it: `python -m streamgauge.taps.recording.process`
+"""

@@ -1,0 +1,171 @@
+"""One stream while it is open: its messages in, its segments out."""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from streamgauge.core.masking import Masker
+from streamgauge.core.segments import BUNDLE_BYTES, End, Head, Loss, Opening, Read, RequestFacts, Segment
+from streamgauge.taps.messages import Arrived, Ended, Opened, Sent
+from streamgauge.taps.recording.budget import Budget
+from streamgauge.taps.recording.request import CaptureSettings, RequestReader, opening_of
+from streamgauge.taps.recording.response import Finished, Response
+
+# What a read costs beside its content (bytes, about), for cutting segments.
+READ_BYTES = 16
+
+
+class StreamCapture:
+    """One stream. All stamps in its segments are nanoseconds since the request began.
+
+    Its methods may raise: whoever calls them then calls `fail`, after which it is blind and raises no more.
+    """
+
+    def __init__(self, stream: bytes, opened: Opened, settings: CaptureSettings) -> None:
+        self.stream = stream
+        self.pending_bytes = 0
+        self.body_capped = False
+        self._zero = opened.at_ns
+        # What is there if all else fails.
+        self._opening: Opening | None = Opening(opened.tap, settings.tap_version, settings.capture)
+        self._request: RequestReader | None = None
+        self._response: Response | None = None
+        self._facts: RequestFacts | None = None
+        self._reads: list[Read] = []
+        self._lost = 0
+        self._end: End | None = None
+        self._number = 0
+
+    def begin(self, opened: Opened, settings: CaptureSettings, budget: Budget) -> None:
+        """Take in what is known when the request begins."""
+        opening = opening_of(opened, settings)
+        masker = Masker(opening.path, settings.capture == "full", opened.dialect)
+        self._opening = opening
+        self._request = RequestReader(opened, settings.key, budget)
+        self._response = Response(opened.method, masker, budget)
+
+    def begin_body(self) -> None:
+        """The response has no head: a recording."""
+        if self._response is not None:
+            self._response.begin_body()
+
+    def asked(self, data: bytes) -> None:
+        """Bytes of the request's body."""
+        if self._request is not None:
+            self._request.add(data)
+
+    def sent(self, sent: Sent) -> None:
+        """The request went out whole."""
+        if self._request is not None:
+            self.body_capped |= self._request.capped
+            self._facts = self._request.sent(sent, self._since(sent.connected_ns), self._since(sent.at_ns))
+            self._request = None
+
+    def arrived(self, arrived: Arrived) -> bool:
+        """A read of the response. False if it was not taken in: then it is lost."""
+        if self._response is None:
+            self._lost += 1
+            return False
+        read = self._response.read(self._since(arrived.at_ns), arrived.data)
+        self._reads.append(read)
+        self.pending_bytes += len(read.content) + READ_BYTES
+        return True
+
+    def dropped(self, reads: int) -> None:
+        """Reads that never reached us."""
+        if self._response is None:
+            self._lost += reads
+        else:
+            self._response.dropped(reads)
+
+    def end(self, ended: Ended) -> None:
+        """The exchange is over."""
+        self._end = End(ended.ending, self._since(ended.at_ns))
+        if self._request is not None:
+            self._facts, self._request = self._request.unsent(), None
+        if self._response is not None:
+            self._end = self._ending(ended, self._response, self._response.finish(ended.ending))
+            self.pending_bytes += len(self._end.tail) + len(self._end.body or b"")
+
+    def fail(self, *, lost: int) -> None:
+        """A bug of ours: nothing more is read of this stream. At least one read counts as lost, so that it says so."""
+        self._lost += max(lost, 1)
+        if self._response is not None:
+            self._lost += self._response.loss.dropped_reads
+            self._response.let_go()
+        if self._request is not None:
+            self._request.let_go()
+        self._response = self._request = None
+
+    @property
+    def decode_fault(self) -> bool:
+        """Whether the response's framing or coding could not be undone."""
+        return self._response is not None and self._response.fault is not None
+
+    @property
+    def oversized_events(self) -> int:
+        """Events that were over a cap, so far."""
+        return 0 if self._response is None else self._response.oversized_events
+
+    def _ending(self, ended: Ended, response: Response, finished: Finished) -> End:
+        self.body_capped |= finished.body_capped
+        # Unsent bytes are counted on the wire: with chunks this is a few bytes short of the body's own.
+        client_bytes = max(response.body_bytes - ended.unsent_bytes, 0) if response.on_wire else None
+        return End(
+            ending=ended.ending,
+            stamp_ns=self._since(ended.at_ns),
+            client_gone_ns=self._since(ended.client_gone_ns),
+            client_blocked_ns=ended.client_blocked_ns,
+            client_bytes=client_bytes,
+            tail=finished.tail,
+            body=finished.body,
+            body_capped=finished.body_capped,
+        )
+
+    def _since(self, at_ns: int | None) -> int | None:
+        return None if at_ns is None or self._zero is None else max(at_ns - self._zero, 0)
+
+    # --- segments ---------------------------------------------------------------------------------------------------
+
+    def take(self) -> Iterator[Segment]:
+        """What there is since the last time, as segments of about a bundle's size at most; none if there is nothing."""
+        runs = list(_runs(self._reads))
+        head, loss = None, self._take_loss()
+        if self._response is not None:
+            head, self._response.head = self._response.head, None
+        if not (runs or head or loss or self._opening or self._facts or self._end):
+            return
+        for run in runs[:-1]:
+            yield self._segment(head, loss, run)
+            head = loss = None
+        last = self._segment(head, loss, runs[-1] if runs else [])
+        yield msgspec.structs.replace(last, end=self._end)
+        self._reads, self.pending_bytes = [], 0
+
+    def _segment(self, head: Head | None, loss: Loss | None, reads: list[Read]) -> Segment:
+        segment = Segment(self.stream, self._number, self._opening, self._facts, head, reads, loss)
+        self._number += 1
+        self._opening = self._facts = None
+        return segment
+
+    def _take_loss(self) -> Loss | None:
+        lost, self._lost = self._lost, 0
+        if self._response is None:
+            return Loss(dropped_reads=lost) if lost else None
+        loss, self._response.loss = self._response.loss, Loss()
+        return None if loss == Loss() else loss
+
+
+def _runs(reads: list[Read]) -> Iterator[list[Read]]:
+    """The reads cut where about a bundle's size is reached."""
+    run: list[Read] = []
+    size = 0
+    for read in reads:
+        cost = READ_BYTES + len(read.content)
+        if run and size + cost > BUNDLE_BYTES:
+            yield run
+            run, size = [], 0
+        run.append(read)
+        size += cost
+    if run:
+        yield run

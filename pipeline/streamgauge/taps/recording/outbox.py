@@ -1,0 +1,121 @@
+"""Bundles into the spool, in order, whatever the disk does: what is full or fails costs reads, and is counted.
+
+Where there is no room for a bundle's reads they are dropped, and the bundle without them goes on: heads, ends,
+heartbeats, and the losses that tell of the drop. While the disk refuses everything, bundles wait here, and when that
+gets too much they wait without their reads.
+
+The spool also remembers which instances ran on this data directory and did not say farewell, with the slots they used.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+
+import msgspec
+
+from streamgauge.bundles import encode_bundle
+from streamgauge.core.segments import Bundle
+from streamgauge.counters import Counters, DropReason, Incident
+from streamgauge.spool import NewRow, Spool, cost_of
+from streamgauge.taps.recording.bundler import reads_of, without_reads
+
+# Bundles that wait for a disk that refuses everything (bytes): half of it for any, all of it for those without reads,
+# which are some hundred thousand heads and ends.
+MAX_WAITING_BYTES = 16 * 1024 * 1024
+# Rows of one transaction (bytes): see Spool.put.
+_AT_ONCE_BYTES = 4 * 1024 * 1024
+
+_INSTANCES = "instances"
+_DECODER = msgspec.msgpack.Decoder(dict[bytes, list[int]])
+
+
+def unfinished_instances(spool: Spool) -> dict[bytes, list[int]]:
+    """Instances that ran and did not say farewell, with their slots; none where that cannot be read."""
+    try:
+        return _DECODER.decode(spool.get(_INSTANCES) or b"\x80")
+    except msgspec.DecodeError:
+        return {}
+
+
+class _Item(msgspec.Struct, frozen=True):
+    bundle: Bundle
+    row: NewRow
+    cost: int
+
+
+class Outbox:
+    """One instance's way into the spool. Raises nothing for the disk's faults."""
+
+    def __init__(self, instance: bytes, spool: Spool, counters: Counters) -> None:
+        self._instance = instance
+        self._spool, self._counters = spool, counters
+        self._waiting: deque[_Item] = deque()
+        self._waiting_bytes = 0
+        self._told: dict[bytes, list[int]] | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether everything that was sent lies in the spool."""
+        return not self._waiting
+
+    def send(self, bundles: Sequence[Bundle], slots: Sequence[int], *, farewell: bool = False) -> None:
+        """Put bundles behind what was sent before. `slots`: all that the instance has used so far."""
+        running = {self._instance: list(slots)}
+        for bundle in bundles:
+            self._append(_item(bundle))
+            if self._waiting_bytes >= _AT_ONCE_BYTES:
+                self._put(running, last={})
+        self._put(running, last={} if farewell else running)
+        while self._waiting and self._put(running, last={} if farewell else running):
+            pass
+
+    def _append(self, item: _Item) -> None:
+        if item.row.reads and self._waiting_bytes + item.cost > MAX_WAITING_BYTES // 2:
+            item = self._lighter(item)
+        if self._waiting_bytes + item.cost > MAX_WAITING_BYTES:
+            self._counters.happened(Incident.BUNDLE_LOST)
+            return
+        self._waiting.append(item)
+        self._waiting_bytes += item.cost
+
+    def _put(self, running: dict[bytes, list[int]], *, last: dict[bytes, list[int]]) -> bool:
+        """Put what fits, from the front. Whether anything went.
+
+        What is told of instances goes with the first rows that need it, and with the last: their farewells.
+        """
+        fitting = self._fitting()
+        known = last if len(fitting) == len(self._waiting) else running
+        told = {} if known == self._told else {_INSTANCES: msgspec.msgpack.encode(known)}
+        if not (fitting or told) or self._spool.failure or self._spool.put(fitting, told).failure:
+            return False
+        self._told = known
+        for _ in fitting:
+            self._waiting_bytes -= self._waiting.popleft().cost
+        return bool(fitting)
+
+    def _fitting(self) -> list[NewRow]:
+        """Rows from the front that there is room for; those in front lose their reads if there is none for these."""
+        room = self._spool.room()
+        rows: list[NewRow] = []
+        used = 0
+        for place in range(len(self._waiting)):
+            item = self._waiting[place]
+            if item.row.reads and used + item.cost > room.reads and self._spool.failure is None:
+                self._waiting_bytes -= item.cost
+                item = self._waiting[place] = self._lighter(item)
+                self._waiting_bytes += item.cost
+            if used + item.cost > (room.reads if item.row.reads else room.vital) or used > _AT_ONCE_BYTES:
+                break
+            rows.append(item.row)
+            used += item.cost
+        return rows
+
+    def _lighter(self, item: _Item) -> _Item:
+        """The bundle without its reads, which are dropped."""
+        reason = DropReason.SPOOL_FAILED if self._spool.failure else DropReason.SPOOL_FULL
+        self._counters.dropped(reason, item.row.reads)
+        return _item(without_reads(item.bundle))
+
+
+def _item(bundle: Bundle) -> _Item:
+    reads, value = reads_of(bundle), encode_bundle(bundle)
+    return _Item(bundle, NewRow(bundle.slot, reads, value, vital=not reads), cost_of(value))

@@ -1,0 +1,284 @@
+"""The recorder's process: relays' batches come in over a Unix socket, rows go out into the spool.
+
+`python -m streamgauge.taps.recording.process`. One life is one tap instance. The parent writes one line of JSON
+(RecorderSettings) to stdin and keeps it open: its end says that the parent died. `ready` is said on stdout.
+
+    SIGTERM            go on until every relay has disconnected, or the drain deadline; then farewell, exit 0
+    the parent died    farewell at once
+    a relay is gone    what it left open ends there, cut
+    SIGKILL            the next instance on this data directory declares this one dead
+
+Exit codes: 0 done, 2 wrong settings, 3 the data directory or the socket is not to be had.
+"""
+
+import asyncio
+import fcntl
+import os
+import signal
+import socket
+import sys
+import time
+import uuid
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from streamgauge import __version__
+from streamgauge.core.segments import BUNDLE_NS
+from streamgauge.counters import Counters, Incident
+from streamgauge.spool import MAX_BYTES, Spool, settle_restart
+from streamgauge.taps.messages import decode_batch
+from streamgauge.taps.recording.bundler import HEARTBEAT_NS, Bundler
+from streamgauge.taps.recording.installation_key import UnusableKeyError, installation_key
+from streamgauge.taps.recording.outbox import Outbox, unfinished_instances
+from streamgauge.taps.recording.recorder import Recorder
+from streamgauge.taps.recording.request import CaptureSettings
+
+# A batch is some 64 KiB, or one read or piece of a request's body; more is not from a relay of ours (bytes).
+MAX_BATCH_BYTES = 64 * 1024 * 1024
+# So much that waits for the next tick makes a tick at once: it bounds memory when much comes (bytes).
+FLUSH_BYTES = 1024 * 1024
+# How long the last rows are offered to a disk that does not take them (s).
+LAST_WORDS_S = 2.0
+
+_LENGTH_BYTES = 4
+
+
+class RecorderSettings(msgspec.Struct, frozen=True):
+    """What the parent says. `socket`: the path to listen on; `data_dir`: spool, counters and key lie there."""
+
+    socket: str
+    data_dir: str
+    capture: Literal["masked", "full"] = "masked"
+    tenant_header: str | None = None
+    tenants: dict[str, str] = {}
+    heartbeat_s: float = HEARTBEAT_NS / 1e9
+    drain_timeout_s: float = 30.0
+    spool_max_bytes: int = MAX_BYTES
+
+
+class RecorderProcess:
+    """Everything between the relays' messages and the spool."""
+
+    def __init__(self, settings: RecorderSettings, key: bytes, spool: Spool, counters: Counters) -> None:
+        self._counters = counters
+        self._recorder = Recorder(
+            CaptureSettings(settings.capture, __version__, key, settings.tenant_header, settings.tenants)
+        )
+        instance, now = uuid.uuid4().bytes, time.monotonic_ns()
+        dead = unfinished_instances(spool)
+        self._bundler = Bundler(instance, now, dead, round(settings.heartbeat_s * 1e9))
+        self._outbox = Outbox(instance, spool, counters)
+        self._flushed_ns = now
+
+    def batch(self, source: int, body: bytes) -> None:
+        """A batch of one relay. Raises msgspec.DecodeError if it is none."""
+        for message in decode_batch(body):
+            self._recorder.handle(message, source)
+        if self._recorder.pending_bytes > FLUSH_BYTES:
+            self.flush()
+
+    def bad_batch(self) -> None:
+        """Something came that is no batch."""
+        self._counters.happened(Incident.BAD_BATCH)
+
+    def gone(self, source: int) -> None:
+        """A relay has disconnected."""
+        self._recorder.cut(source, time.monotonic_ns())
+
+    def flush(self) -> None:
+        """Everything that has come goes on its way."""
+        now = time.monotonic_ns()
+        self._bundler.add(self._recorder.segments(now), now, since_ns=self._flushed_ns)
+        self._outbox.send(self._bundler.take(now), self._bundler.slots)
+        self._flushed_ns = now
+        self._count()
+
+    async def farewell(self) -> None:
+        """The last bundles. Offered for a moment to a disk that does not take them."""
+        now = time.monotonic_ns()
+        self._bundler.add(self._recorder.segments(now), now)
+        self._outbox.send(self._bundler.farewell(now), self._bundler.slots, farewell=True)
+        self._count()
+        deadline = now + round(LAST_WORDS_S * 1e9)
+        while not self._outbox.is_empty and time.monotonic_ns() < deadline:
+            await asyncio.sleep(BUNDLE_NS / 1e9)
+            self._outbox.send((), self._bundler.slots, farewell=True)
+
+    def _count(self) -> None:
+        for reason, reads in self._recorder.dropped.items():
+            self._counters.dropped(reason, reads)
+        for incident, times in self._recorder.incidents.items():
+            self._counters.happened(incident, times)
+        self._recorder.dropped.clear()
+        self._recorder.incidents.clear()
+
+
+class Batches(asyncio.Protocol):
+    """One relay's connection: length-prefixed batches. What is no batch ends it."""
+
+    def __init__(self, source: int, process: RecorderProcess, left: Callable[["Batches"], None]) -> None:
+        self.transport: asyncio.Transport | None = None
+        self._source, self._process, self._left = source, process, left
+        self._buffer = bytearray()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._buffer += data
+        start = 0
+        while (end := self._end_of_batch(start)) is not None:
+            body = bytes(self._buffer[start + _LENGTH_BYTES : end])
+            start = end
+            try:
+                self._process.batch(self._source, body)
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                self._refuse()
+                return
+        del self._buffer[:start]
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._process.gone(self._source)
+        self._left(self)
+
+    def _end_of_batch(self, start: int) -> int | None:
+        """Where the batch at `start` ends; None if it is not whole, or too long to be one."""
+        if len(self._buffer) < start + _LENGTH_BYTES:
+            return None
+        size = int.from_bytes(self._buffer[start : start + _LENGTH_BYTES])
+        if size > MAX_BATCH_BYTES:
+            self._refuse()
+            return None
+        end = start + _LENGTH_BYTES + size
+        return end if len(self._buffer) >= end else None
+
+    def _refuse(self) -> None:
+        self._process.bad_batch()
+        self._buffer.clear()
+        if self.transport is not None:
+            self.transport.abort()
+
+
+async def serve(
+    settings: RecorderSettings, process: RecorderProcess, listening: socket.socket, said_ready: Callable[[], None]
+) -> None:
+    """Record until SIGTERM or the parent's end; then say farewell."""
+    loop = asyncio.get_running_loop()
+    draining, orphaned, idle = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    connections: set[Batches] = set()
+    idle.set()
+    sources = iter(range(sys.maxsize))
+
+    def left(connection: Batches) -> None:
+        connections.discard(connection)
+        if not connections:
+            idle.set()
+
+    def connected() -> Batches:
+        connection = Batches(next(sources), process, left)
+        connections.add(connection)
+        idle.clear()
+        return connection
+
+    loop.add_signal_handler(signal.SIGTERM, draining.set)
+    _watch_parent(loop, orphaned)
+    server = await loop.create_unix_server(connected, sock=listening)
+    ticking = asyncio.ensure_future(_tick(process))
+    said_ready()
+    try:
+        await _first(draining.wait(), orphaned.wait(), ticking)
+        await _first(idle.wait(), orphaned.wait(), ticking, asyncio.sleep(settings.drain_timeout_s))
+    finally:
+        ticking.cancel()
+        server.close()
+        for connection in list(connections):
+            if connection.transport is not None:
+                connection.transport.abort()
+        await _first(idle.wait(), asyncio.sleep(LAST_WORDS_S))
+        await process.farewell()
+
+
+async def _tick(process: RecorderProcess) -> None:
+    while True:
+        await asyncio.sleep(BUNDLE_NS / 1e9)
+        process.flush()
+
+
+async def _first(*awaitables: Awaitable[object]) -> None:
+    """Wait for the first of these; what it raises is raised."""
+    waiting = [asyncio.ensure_future(one) for one in awaitables]
+    done, pending = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    for one, awaitable in zip(waiting, awaitables, strict=True):
+        if one in pending and one is not awaitable:
+            one.cancel()
+    for one in done:
+        one.result()
+
+
+def _watch_parent(loop: asyncio.AbstractEventLoop, orphaned: asyncio.Event) -> None:
+    """The parent holds the other end of stdin: when it is closed, the parent is gone."""
+    stdin = sys.stdin.fileno()
+
+    def readable() -> None:
+        if not os.read(stdin, 4096):
+            loop.remove_reader(stdin)
+            orphaned.set()
+
+    loop.add_reader(stdin, readable)
+
+
+def _run(settings: RecorderSettings) -> int:
+    """Raises OSError and UnusableKeyError for what is not to be had."""
+    data_dir = Path(settings.data_dir)
+    data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    lock = os.open(data_dir / "recorder.lock", os.O_CREAT | os.O_RDWR, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        sys.stderr.write(f"another recorder runs on {data_dir}: give each tap a data directory of its own\n")
+        return 3
+    counters = Counters(data_dir / "counters", "recorder")
+    spool = Spool(data_dir / "spool.sqlite", settings.spool_max_bytes, counters)
+    settle_restart(spool, data_dir / "counters")
+    process = RecorderProcess(settings, installation_key(data_dir), spool, counters)
+    listening = _listen(Path(settings.socket))
+    asyncio.run(serve(settings, process, listening, _say_ready))
+    spool.close()
+    counters.close()
+    return 0
+
+
+def _listen(path: Path) -> socket.socket:
+    path.unlink(missing_ok=True)  # of a recorder that was killed: the lock says that it is gone
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(str(path))
+    return listening
+
+
+def _say_ready() -> None:
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+
+
+def main() -> int:
+    """The process: gives its exit code."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent's to handle
+    os.umask(0o077)
+    try:
+        settings = msgspec.json.decode(sys.stdin.buffer.readline(), type=RecorderSettings)
+    except msgspec.DecodeError as error:
+        sys.stderr.write(f"the recorder's settings cannot be read: {error}\n")
+        return 2
+    try:
+        return _run(settings)
+    except (OSError, UnusableKeyError) as error:
+        sys.stderr.write(f"the recorder cannot start: {error}\n")
+        return 3
+
+
+if __name__ == "__main__":
+    sys.exit(main())

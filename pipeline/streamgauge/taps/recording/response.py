@@ -1,0 +1,190 @@
+"""One response: raw bytes in, reads out, whose content is the masked events that they completed.
+
+Framing and coding are undone, then the content is either an event stream or gathered whole. Reads that the tap dropped
+leave a hole: a plain event stream is taken up again behind the next blank line, anything else is lost from there on.
+"""
+
+import msgspec
+
+from streamgauge.core.body import BodyDecoder, DecodeFault
+from streamgauge.core.http_head import HeadReader, ResponseHead, body_decoder_for
+from streamgauge.core.masking import Masker
+from streamgauge.core.segments import Ending, Head, Loss, Read
+from streamgauge.taps.recording.budget import Budget, Gathered
+from streamgauge.taps.recording.events import MaskedEvents
+from streamgauge.taps.recording.response_head import Expected, expected_of, head_facts, is_event_stream
+
+# A response that is no event stream is looked into up to this size (bytes, decoded): the largest answers, images in
+# base64 included, are below it; one request may ask for no more.
+MAX_RESPONSE_BODY = 16 * 1024 * 1024
+
+
+class Finished(msgspec.Struct, frozen=True):
+    """What is left when the response is over: see `segments.End`."""
+
+    tail: bytes = b""
+    body: bytes | None = None
+    body_capped: bool = False
+
+
+class Response:
+    """Reads one response. `head` and `loss` hold what was learnt since they were last taken."""
+
+    def __init__(self, method: str, masker: Masker, budget: Budget) -> None:
+        self.head: Head | None = None
+        self.loss = Loss()
+        self.body_bytes = 0
+        self.oversized_events = 0
+        self.on_wire = True  # False: a recording of the body alone
+        self.fault: DecodeFault | None = None
+        self._method, self._masker, self._budget = method, masker, budget
+        self._head_reader = HeadReader()
+        self._raw_head: ResponseHead | None = None
+        self._head_stamp: int | None = None
+        self._told: bool | None = None
+        self._expected = Expected.EVENTS
+        self._decoder: BodyDecoder | None = None
+        self._first: bytes | None = b""  # the content's first bytes, until they tell what it is
+        self._events: MaskedEvents | None = None
+        self._whole: Gathered | None = None
+        self._lost = False
+
+    def begin_body(self) -> None:
+        """There is no head: what comes is the body itself, as a recording has it."""
+        self.on_wire = False
+        self._decoder = BodyDecoder()
+
+    def read(self, stamp_ns: int | None, data: bytes) -> Read:
+        """One socket read."""
+        size = len(data) if self.on_wire else 0
+        if self._decoder is None and not self._lost:
+            data = self._read_head(stamp_ns, data)
+        if self._decoder is None or self._lost:
+            return Read(stamp_ns, size, 0)
+        piece = self._decoder.feed(data)
+        self.body_bytes += piece.body_bytes
+        content = self._content(piece.decoded) if piece.decoded else b""
+        self._note(self._decoder.fault)
+        return Read(stamp_ns, size, piece.body_bytes, content)
+
+    def dropped(self, reads: int) -> None:
+        """So many reads are missing here."""
+        self.lose(reads)
+        if self._events is not None and self._is_plain():
+            self._events.resume()
+        else:
+            self._lost = True
+            self.let_go()
+
+    def lose(self, reads: int) -> None:
+        """So many reads could not be read."""
+        self.loss = msgspec.structs.replace(self.loss, dropped_reads=self.loss.dropped_reads + reads)
+
+    def finish(self, ending: Ending) -> Finished:
+        """The exchange is over."""
+        if self._decoder is None or self._lost:
+            return Finished()
+        if ending is Ending.COMPLETE:
+            self._decoder.finish()
+            self._note(self._decoder.fault)
+        if self._first is not None and (self._raw_head is not None or self._first):
+            self._decide(over=True)
+        if self._events is not None:
+            return Finished(tail=self._tail(self._events))
+        return self._body()
+
+    def let_go(self) -> None:
+        """Give back what is held of the budget."""
+        if self._events is not None:
+            self._events.let_go()
+        if self._whole is not None:
+            self._whole.drop()
+
+    # --- head -------------------------------------------------------------------------------------------------------
+
+    def _read_head(self, stamp_ns: int | None, data: bytes) -> bytes:
+        """Gives what lies behind the head; nothing as long as there is none."""
+        head = self._head_reader.feed(data)
+        if self._head_reader.fault is not None:
+            self._note(DecodeFault.BAD_FRAMING)
+            self._lost = True
+        if head is None:
+            return b""
+        self._raw_head, self._head_stamp = head, stamp_ns
+        self._expected = expected_of(head)
+        self._decoder = body_decoder_for(head, self._method)
+        self._tell_head(bool(is_event_stream(self._expected, b"", over=True)))  # as if nothing came
+        return self._head_reader.rest
+
+    def _tell_head(self, event_stream: bool) -> None:
+        """Hand out the head; once more if the content turns out not to be what it was expected to be."""
+        raw, self._told = self._raw_head, event_stream
+        stamp = self._head_stamp
+        self.head = Head(None, None, event_stream) if raw is None else head_facts(raw, stamp, event_stream=event_stream)
+
+    def _is_plain(self) -> bool:
+        head = self._raw_head
+        return head is not None and not head.all("transfer-encoding") and not head.all("content-encoding")
+
+    # --- content ----------------------------------------------------------------------------------------------------
+
+    def _content(self, decoded: bytes) -> bytes:
+        if self._first is not None:
+            self._first += decoded
+            decoded = self._decide(over=False)
+        if self._whole is not None:
+            self._whole.add(decoded)
+        if self._events is None or not decoded:
+            return b""
+        content = self._events.feed(decoded)
+        self._note_oversized(self._events)
+        return content
+
+    def _decide(self, *, over: bool) -> bytes:
+        """Gives the content's first bytes as soon as they tell what it is."""
+        first = self._first or b""
+        events = is_event_stream(self._expected, first, over=over)
+        if events is None:
+            return b""
+        self._first = None
+        if events:
+            self._events = MaskedEvents(self._masker, self._budget)
+        else:
+            self._whole = Gathered(self._budget, MAX_RESPONSE_BODY)
+        if events is not self._told:
+            self._tell_head(events)
+        if over:  # the content is no longer than its first bytes: nothing else will feed them
+            self._feed_late(first)
+            return b""
+        return first
+
+    def _feed_late(self, first: bytes) -> None:
+        if self._events is not None:
+            self._events.feed(first)  # too short to hold a whole event: it becomes the tail
+        if self._whole is not None:
+            self._whole.add(first)
+
+    def _tail(self, events: MaskedEvents) -> bytes:
+        tail = events.finish()
+        self._note_oversized(events)
+        return tail
+
+    def _note_oversized(self, events: MaskedEvents) -> None:
+        if events.oversized:
+            total = self.loss.oversized_events + events.oversized
+            self.loss = msgspec.structs.replace(self.loss, oversized_events=total)
+            self.oversized_events += events.oversized
+            events.oversized = 0
+
+    def _body(self) -> Finished:
+        if self._whole is None:
+            return Finished()
+        raw = self._whole.take()
+        if raw is None:
+            return Finished(body_capped=True)
+        return Finished(body=self._masker.body(raw) if raw and self.fault is None else None)
+
+    def _note(self, fault: DecodeFault | None) -> None:
+        if fault is not None and self.fault is None:
+            self.fault = fault
+            self.loss = msgspec.structs.replace(self.loss, decode_error=fault.value)

@@ -1,0 +1,314 @@
+"""What the recorder is told: all of it, in order, and never at the cost of a stream."""
+
+import socket
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from streamgauge.core.segments import Ending
+from streamgauge.counters import Counters, Incident, read_balance, read_incidents
+from streamgauge.taps import messages as wire
+from streamgauge.taps.messages import Arrived, Asked, Dropped, Ended, Message, Opened, Sent
+from streamgauge.taps.proxy.capture import StreamCapture
+from streamgauge.taps.proxy.outbox import Outbox
+from streamgauge.taps.proxy.request import Request, Routes
+from tests.taps.proxy.rig import (
+    RawRecorder,
+    RawUpstream,
+    RunningRelay,
+    answering,
+    arrived,
+    chunked,
+    exchange_rig,
+    kinds,
+    only,
+    receive,
+    receive_all,
+    receive_head,
+    settings_for,
+)
+
+EVENTS = [b"data: %d\n\n" % number for number in range(20)]
+SSE = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n" + chunked(*EVENTS)
+JSON = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
+
+
+def post(target: bytes, body: bytes, *fields: bytes) -> bytes:
+    return b"\r\n".join(
+        [b"POST " + target + b" HTTP/1.1", b"Host: c", b"Content-Length: %d" % len(body), *fields, b"", body]
+    )
+
+
+def test_a_stream_from_its_first_byte_to_its_end(tmp_path: Path) -> None:
+    before, before_wall = time.monotonic_ns(), time.time_ns()
+    fields = (b"AUTHORIZATION: Bearer sk-1", b"X-Team: blue", b"Cookie: secret", b"X-Stainless-Retry-Count: 2")
+    with exchange_rig(tmp_path, answering(SSE), tenant_header="X-Team") as (relay, _, recorder):
+        with relay.connect() as client:
+            client.sendall(post(b"/v1/chat/completions?key=k&x=/", b'{"model":"m"}', *fields))
+            assert receive(client, len(SSE)) == SSE
+        messages = recorder.ended()
+    assert kinds(messages) == ["Opened", "Asked", "Sent", "Arrived", "Ended"]
+    assert len({message.stream for message in messages}) == 1
+    opened, ended, sent = only(messages, Opened), only(messages, Ended), only(messages, Sent)
+    assert (opened.upstream, opened.method, opened.target) == ("u0", "POST", "/v1/chat/completions?key=k&x=/")
+    assert opened.headers == [("authorization", "Bearer sk-1"), ("x-team", "blue"), ("x-stainless-retry-count", "2")]
+    assert opened.tap == "proxy"
+    assert opened.wall_ns is not None and before_wall <= opened.wall_ns <= time.time_ns()
+    assert only(messages, Asked).data == b'{"model":"m"}'
+    assert (sent.body_bytes, sent.whole) == (13, True)
+    assert arrived(messages) == SSE
+    assert (ended.ending, ended.unsent_bytes, ended.client_gone_ns, ended.client_blocked_ns) == (
+        Ending.COMPLETE,
+        0,
+        None,
+        0,
+    )
+    reads = [message.at_ns for message in messages if isinstance(message, Arrived)]
+    stamps = [opened.at_ns, sent.connected_ns, sent.at_ns, *reads]
+    assert all(stamp is not None for stamp in stamps)
+    assert [before, *stamps] == sorted([before, *stamps])  # type: ignore[type-var]
+    assert ended.at_ns == reads[-1]
+    balance = read_balance(tmp_path / "counters")
+    assert (balance.seen, balance.waiting) == (len(reads), len(reads))
+
+
+def test_time_zero_of_each_request_of_a_connection(tmp_path: Path) -> None:
+    request = post(b"/v1/messages", b"{}")
+    with exchange_rig(tmp_path, answering(SSE, SSE, SSE)) as (relay, _, recorder):
+        marks: list[int] = []
+        with relay.connect() as client:
+            for pieces in ([request], [request[:1], request[1:30], request[30:]], [request]):
+                marks.append(time.monotonic_ns())
+                for piece in pieces:
+                    client.sendall(piece)
+                    time.sleep(0.05)
+                assert receive(client, len(SSE)) == SSE
+            marks.append(time.monotonic_ns())
+        begun = [message.at_ns for message in recorder.ended(3) if isinstance(message, Opened)]
+    for at, stamp in enumerate(begun):
+        assert stamp is not None and marks[at] <= stamp < marks[at] + 45_000_000 <= marks[at + 1]
+
+
+def test_an_llms_path_is_captured_whatever_comes(tmp_path: Path) -> None:
+    error = b"HTTP/1.1 429 Too Many Requests\r\nContent-Type: text/html\r\nContent-Length: 3\r\n\r\nno!"
+    with exchange_rig(tmp_path, answering(JSON, error)) as (relay, _, recorder), relay.connect() as client:
+        for answer in (JSON, error):
+            client.sendall(post(b"/v1/responses", b"{}"))
+            assert receive(client, len(answer)) == answer
+        assert arrived(recorder.ended(2)) == JSON + error
+
+
+def test_any_other_path_only_if_it_is_an_event_stream(tmp_path: Path) -> None:
+    with exchange_rig(tmp_path, answering(JSON, SSE, JSON)) as (relay, _, recorder), relay.connect() as client:
+        for answer in (JSON, SSE, JSON):
+            client.sendall(post(b"/v1/models", b"secret"))
+            assert receive(client, len(answer)) == answer
+        messages = recorder.ended()
+        time.sleep(0.1)
+        assert recorder.messages == messages
+    assert kinds(messages) == ["Opened", "Sent", "Arrived", "Ended"]
+    assert arrived(messages) == SSE
+    assert (only(messages, Sent).body_bytes, only(messages, Sent).whole) == (6, False)
+    assert read_balance(tmp_path / "counters").seen == sum(isinstance(message, Arrived) for message in messages)
+
+
+def test_the_reads_before_a_late_head_keep_their_stamps(tmp_path: Path) -> None:
+    def handler(one: socket.socket) -> None:
+        receive_head(one)
+        for piece in (SSE[:10], SSE[10:70], SSE[70:]):
+            one.sendall(piece)
+            time.sleep(0.1)
+
+    with exchange_rig(tmp_path, handler) as (relay, _, recorder), relay.connect() as client:
+        client.sendall(b"GET /events HTTP/1.1\r\nHost: c\r\n\r\n")
+        assert receive(client, len(SSE)) == SSE
+        reads = [message for message in recorder.ended() if isinstance(message, Arrived)]
+    assert [read.data for read in reads] == [SSE[:10], SSE[10:70], SSE[70:]]
+    times = [read.at_ns or 0 for read in reads]
+    assert times[1] - times[0] > 50_000_000 and times[2] - times[1] > 50_000_000
+
+
+def test_a_body_beyond_the_limit_is_not_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streamgauge.taps.proxy.capture.MAX_REQUEST_BODY", 100_000)
+    for size, whole in ((100_000, True), (100_001, False)):
+        folder = tmp_path / str(size)
+        folder.mkdir()
+        with exchange_rig(folder, answering(JSON)) as (relay, _, recorder), relay.connect() as client:
+            client.sendall(post(b"/v1/messages", bytes(size)))
+            assert receive(client, len(JSON)) == JSON
+            messages = recorder.ended()
+        sent = only(messages, Sent)
+        assert (sent.body_bytes, sent.whole) == (size, whole)
+        asked = b"".join(message.data for message in messages if isinstance(message, Asked))
+        assert asked == bytes(size) if whole else len(asked) <= 100_000
+
+
+class FaultyOutbox(Outbox):
+    """Raises at the n-th read of every stream, and wherever else it is told to."""
+
+    def __init__(self, *given: object, at: type[Message]) -> None:
+        super().__init__(*given)  # type: ignore[arg-type]
+        self._at, self._count = at, 0
+
+    def put(self, message: Message, size: int) -> None:
+        if isinstance(message, self._at):
+            self._count += 1
+            if self._count == 3 or self._at is not Arrived:
+                raise RuntimeError("a bug")
+        super().put(message, size)
+
+
+@pytest.mark.parametrize("at", [Opened, Asked, Sent, Arrived, Ended])
+def test_a_bug_in_the_capture_ends_the_capture_and_not_the_stream(
+    tmp_path: Path, at: type[Message], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streamgauge.taps.proxy.relay.Outbox", lambda *given: FaultyOutbox(*given, at=at))
+
+    def handler(one: socket.socket) -> None:
+        receive_head(one)
+        receive(one, 2)
+        one.sendall(SSE[: -len(chunked())])
+        for _ in range(5):
+            time.sleep(0.05)
+            one.sendall(b"3\r\n: x\r\n")
+        one.sendall(chunked())
+
+    whole = SSE[: -len(chunked())] + b"3\r\n: x\r\n" * 5 + chunked()
+    with exchange_rig(tmp_path, handler) as (relay, _, recorder), relay.connect() as client:
+        client.sendall(post(b"/v1/messages", b"{}"))
+        assert receive(client, len(whole)) == whole
+        if at not in (Opened, Ended):
+            messages = recorder.ended()
+            assert whole.startswith(arrived(messages))
+            lost = sum(message.reads for message in messages if isinstance(message, Dropped))
+            told = sum(isinstance(message, Arrived) for message in messages)
+            balance = read_balance(tmp_path / "counters")
+            assert (balance.dropped["capture_fault"], balance.waiting) == (lost, told)
+            assert lost > 0
+    assert read_incidents(tmp_path / "counters")[Incident.CAPTURE_FAULT] == 1
+
+
+def test_even_counters_that_fail_touch_no_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise ValueError("unmapped")
+
+    for name in ("seen", "dropped", "happened"):
+        monkeypatch.setattr(Counters, name, broken)
+    with exchange_rig(tmp_path, answering(SSE)) as (relay, _, recorder), relay.connect() as client:
+        client.sendall(post(b"/v1/messages", b"{}"))
+        assert receive(client, len(SSE)) == SSE
+        assert kinds(recorder.ended())[0] == "Opened"
+
+
+def test_a_message_that_cannot_be_written_costs_its_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = True
+
+    def encode(messages: list[Message]) -> bytes:
+        if broken:
+            raise TypeError("a bug")
+        return wire.encode_batch(messages)
+
+    monkeypatch.setattr("streamgauge.taps.proxy.outbox.encode_batch", encode)
+    with exchange_rig(tmp_path, answering(SSE, SSE)) as (relay, _, recorder), relay.connect() as client:
+        client.sendall(post(b"/v1/messages", b"{}"))
+        assert receive(client, len(SSE)) == SSE
+        time.sleep(0.1)
+        broken = False
+        assert read_balance(tmp_path / "counters").dropped["capture_fault"] > 0
+        client.sendall(post(b"/v1/messages", b"{}"))
+        assert receive(client, len(SSE)) == SSE
+        assert arrived(recorder.ended()) == SSE
+        assert read_balance(tmp_path / "counters").waiting == sum(isinstance(one, Arrived) for one in recorder.messages)
+
+
+def test_streams_of_one_process_have_numbers_of_their_own(tmp_path: Path) -> None:
+    with exchange_rig(tmp_path, answering(SSE, SSE)) as (relay, _, recorder):
+        for _ in range(2):
+            with relay.connect() as client:
+                client.sendall(post(b"/v1/messages", b"{}"))
+                assert receive(client, len(SSE)) == SSE
+        streams = [message.stream for message in recorder.ended(2) if isinstance(message, Opened)]
+    assert len(set(streams)) == 2 and all(0 < stream < 2**63 for stream in streams)
+
+
+def test_nothing_is_told_of_what_reached_no_upstream(tmp_path: Path) -> None:
+    with (
+        RawRecorder(tmp_path / "recorder.sock") as recorder,
+        RawUpstream(answering(JSON)) as upstream,
+        RunningRelay(settings_for(tmp_path, upstream.url, upstream.url)) as relay,
+    ):
+        with relay.connect() as client:
+            client.sendall(post(b"/nobody/v1/messages", b"{}"))
+            assert receive_all(client).startswith(b"HTTP/1.1 404 ")
+        time.sleep(0.1)
+        assert recorder.messages == []
+
+
+def test_without_room_reads_are_dropped_in_their_place_and_the_rest_is_told() -> None:
+    request = Request(b"POST", b"/v1/messages", 1, [(b"Host", b"c")], True, 5)
+    outgoing = Routes([("", "http://a")], True).outgoing(request)
+    box = FakeRoom()
+    capture = StreamCapture(box)  # type: ignore[arg-type]
+    capture.opened(request, outgoing, None)
+    capture.asked(b"ab")
+    capture.arrived(1, b"1")
+    box.full = True
+    capture.arrived(2, b"2")
+    capture.arrived(3, b"3")
+    box.full = False
+    capture.arrived(4, b"4")
+    box.full = True
+    capture.arrived(5, b"5")
+    capture.sent(6, None, 2)
+    capture.ended(7, Ending.COMPLETE, None, 0, 0)
+    assert [type(message) for message in box.put_messages] == [
+        Opened,
+        Asked,
+        Arrived,
+        Dropped,
+        Arrived,
+        Sent,
+        Dropped,
+        Ended,
+    ]
+    assert [message.reads for message in box.put_messages if isinstance(message, Dropped)] == [2, 1]
+    assert box.counted == {"seen": 5, "recorder_behind": 3}
+
+
+def test_a_stream_that_found_no_room_to_begin_is_not_told_at_all() -> None:
+    request = Request(b"POST", b"/v1/messages", 1, [(b"Host", b"c")], True, 5)
+    outgoing = Routes([("", "http://a")], True).outgoing(request)
+    box = FakeRoom()
+    box.overfull = box.full = True
+    capture = StreamCapture(box)  # type: ignore[arg-type]
+    capture.opened(request, outgoing, None)
+    box.overfull = box.full = False
+    capture.asked(b"ab")
+    capture.sent(6, None, 2)
+    capture.arrived(1, b"1")
+    capture.ended(7, Ending.COMPLETE, None, 0, 0)
+    assert box.put_messages == []
+    assert box.counted == {"seen": 1, "recorder_behind": 1}
+
+
+class FakeRoom:
+    """An outbox whose room is set by hand; it counts by itself."""
+
+    def __init__(self) -> None:
+        self.full = self.overfull = False
+        self.put_messages: list[Message] = []
+        self.counted: dict[str, int] = {}
+        self.counters = self
+        self.lock = threading.Lock()
+
+    def put(self, message: Message, size: int) -> None:
+        assert size >= 0
+        self.put_messages.append(message)
+
+    def seen(self, reads: int) -> None:
+        self.counted["seen"] = self.counted.get("seen", 0) + reads
+
+    def dropped(self, reason: str, reads: int = 1) -> None:
+        self.counted[str(reason)] = self.counted.get(str(reason), 0) + reads

@@ -1,0 +1,362 @@
+"""A client's connection: order, refusals, deadlines, and bodies in both directions with little in memory."""
+
+import hashlib
+import socket
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from streamgauge.core.segments import Ending
+from streamgauge.taps.messages import Ended
+from tests.taps.proxy.rig import (
+    PATIENCE_S,
+    RawUpstream,
+    RunningRelay,
+    answering,
+    chunked,
+    exchange_rig,
+    only,
+    receive,
+    receive_all,
+    receive_head,
+    receive_request,
+    receive_until_reset,
+    settings_for,
+)
+
+both_loops = pytest.mark.parametrize("uv", [True, False], ids=["uvloop", "asyncio"])
+BIG = 20_000_000
+
+
+def get(path: bytes, *fields: bytes) -> bytes:
+    return b"\r\n".join([b"GET " + path + b" HTTP/1.1", b"Host: c", *fields, b"", b""])
+
+
+def waiting_for_upstreams(relay: RunningRelay) -> int:
+    """Bytes of requests that the relay holds."""
+    upstreams = [one._exchange._upstream for one in relay.relay._clients if one._exchange is not None]
+    return sum(one.transport.get_write_buffer_size() for one in upstreams if one is not None)
+
+
+def ok(body: bytes) -> bytes:
+    return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
+
+
+def echoing_path(one: socket.socket) -> None:
+    """Answers each request with its path; slowly, so that answers out of order would show."""
+    while request := receive_request(one):
+        time.sleep(0.02)
+        one.sendall(ok(request.split(b" ")[1]))
+
+
+@both_loops
+def test_pipelined_requests_are_answered_in_order(tmp_path: Path, uv: bool) -> None:
+    paths = [b"/%d" % number for number in range(20)]
+    post = b"POST /post HTTP/1.1\r\nHost: c\r\nContent-Length: 3\r\n\r\nabc"
+    asked = b"".join(get(path) for path in paths) + post + get(b"/last")
+    want = b"".join(ok(path) for path in [*paths, b"/post", b"/last"])
+    with exchange_rig(tmp_path, echoing_path, uv=uv) as (relay, upstream, _):
+        for pieces in ([asked], [asked[:100], asked[100:777], asked[777:]]):
+            with relay.connect() as client:
+                for piece in pieces:
+                    client.sendall(piece)
+                    time.sleep(0.03)
+                assert receive(client, len(want)) == want
+        assert upstream.connections == 1
+
+
+def test_a_flood_of_pipelined_requests_waits_in_the_kernel(tmp_path: Path) -> None:
+    with exchange_rig(tmp_path, echoing_path) as (relay, _, _), relay.connect() as client:
+        client.settimeout(1.0)
+        sent = 0
+        with pytest.raises(TimeoutError):
+            while True:
+                sent += client.send(get(b"/x" * 4000))
+        assert sent < 16_000_000
+
+
+def test_a_malformed_request_behind_a_good_one_is_refused_in_its_turn(tmp_path: Path) -> None:
+    with exchange_rig(tmp_path, echoing_path) as (relay, _, _), relay.connect() as client:
+        client.sendall(get(b"/1") + get(b"/2") + b"BREW / HTTP/1.1\r\n\r\n" + get(b"/3"))
+        got = receive_all(client)
+        assert got.startswith(ok(b"/1") + ok(b"/2") + b"HTTP/1.1 400 Bad Request\r\n")
+        assert b"/3" not in got
+
+
+ALIVE = b"HTTP/1.1 200 OK\r\nConnection: keep-alive\r\nContent-Length: 2\r\n\r\nhi"
+
+
+@pytest.mark.parametrize("answer", [ok(b"hi"), ALIVE], ids=["silent", "keep-alive"])
+@pytest.mark.parametrize(
+    ("request_bytes", "upstream_head_has", "keeps"),
+    [
+        (b"GET /x HTTP/1.1\r\nHost: c\r\nConnection: close\r\n\r\n", b"GET /x HTTP/1.1\r\nHost: 127.0.0.1:", False),
+        (b"GET /x HTTP/1.0\r\n\r\n", b"GET /x HTTP/1.0\r\nHost: 127.0.0.1:", False),
+        (b"GET /x HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", b"\r\nConnection: keep-alive\r\n", None),
+        (b"GET /x HTTP/1.1\r\nHost: c\r\n\r\n", b"GET /x HTTP/1.1\r\n", True),
+    ],
+)
+def test_who_may_ask_again(
+    tmp_path: Path, request_bytes: bytes, upstream_head_has: bytes, keeps: bool | None, answer: bytes
+) -> None:
+    """`keeps` None: if the upstream's head says so."""
+    heads: list[bytes] = []
+
+    def handler(one: socket.socket) -> None:
+        while head := receive_head(one):
+            heads.append(head)
+            one.sendall(answer)
+
+    with exchange_rig(tmp_path, handler) as (relay, _, _), relay.connect() as client:
+        client.sendall(request_bytes)
+        assert receive(client, len(answer)) == answer
+        assert upstream_head_has in heads[0]
+        if keeps or (keeps is None and answer is ALIVE):
+            client.sendall(get(b"/y"))
+            assert receive(client, len(answer)) == answer
+        else:
+            assert receive_all(client) == b""
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "status", "code"),
+    [
+        (b"GET /nobody/x HTTP/1.1\r\nHost: c\r\n\r\n", 404, b"unknown_upstream"),
+        (b"GET http://u0/x HTTP/1.1\r\nHost: c\r\n\r\n", 400, b"target_refused"),
+        (b"CONNECT u0:80 HTTP/1.1\r\nHost: c\r\n\r\n", 400, b"method_refused"),
+        (
+            b"POST /u0/x HTTP/1.1\r\nHost: c\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+            400,
+            b"malformed_request",
+        ),
+        (b"POST /u0/x HTTP/1.1\r\nHost: c\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", 400, b"ambiguous_framing"),
+        (b"POST /u0/x HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400, b"ambiguous_framing"),
+        (b"GET /u0/x HTTP/1.1\r\nHost: c\r\nA: " + b"a" * 70_000 + b"\r\n\r\n", 431, b"headers_too_large"),
+        (b"GET /u0/x HTTP/1.1\r\nHost: c\r\nHost: d\r\n\r\n", 400, b"malformed_request"),
+    ],
+)
+def test_refusals_say_why_and_reach_no_upstream(tmp_path: Path, request_bytes: bytes, status: int, code: bytes) -> None:
+    with RawUpstream(echoing_path) as upstream:
+        settings = settings_for(tmp_path, upstream.url, upstream.url)
+        with RunningRelay(settings) as relay, relay.connect() as client:
+            client.sendall(request_bytes + bytes(200_000))  # it is still sending: the answer is not lost to a reset
+            got = receive_all(client)
+            assert got.startswith(b"HTTP/1.1 %d " % status) and b'"code":"%b"' % code in got
+            assert b"\r\nConnection: close\r\n" in got
+        assert upstream.connections == 0
+
+
+def test_a_refused_head_request_gets_no_body(tmp_path: Path) -> None:
+    settings = settings_for(tmp_path, "http://127.0.0.1:1", "http://127.0.0.1:1")
+    with RunningRelay(settings) as relay, relay.connect() as client:
+        client.sendall(b"HEAD /nobody HTTP/1.1\r\nHost: c\r\n\r\n")
+        got = receive_all(client)
+        assert got.startswith(b"HTTP/1.1 404 ") and got.endswith(b"\r\n\r\n")
+
+
+def test_names_choose_the_upstream(tmp_path: Path) -> None:
+    with RawUpstream(echoing_path) as one, RawUpstream(echoing_path) as two:
+        settings = settings_for(tmp_path, one.url + "/base", two.url)
+        with RunningRelay(settings) as relay, relay.connect() as client:
+            for path, want in ((b"/u0/a?b=/c", b"/base/a?b=/c"), (b"/u1//evil/x", b"//evil/x"), (b"/u0", b"/base")):
+                client.sendall(get(path))
+                assert receive(client, len(ok(want))) == ok(want)
+        assert (one.connections, two.connections) == (1, 1)
+
+
+def test_a_body_is_passed_on_as_it_comes_and_chunks_are_made_anew(tmp_path: Path) -> None:
+    seen: list[bytes] = []
+    step = threading.Event()
+
+    def handler(one: socket.socket) -> None:
+        seen.append(receive_head(one))
+        for piece in (b"5\r\nhello\r\n", b"5\r\nworld\r\n0\r\n\r\n"):
+            seen.append(receive(one, len(piece)))
+            step.set()
+        one.sendall(ok(b"done"))
+
+    with exchange_rig(tmp_path, handler) as (relay, _, _), relay.connect() as client:
+        client.sendall(
+            b"POST /x HTTP/1.1\r\nHost: c\r\ntransfer-encoding: CHUNKED\r\nX: y\r\n\r\n5;evil=1\r\nhello\r\n"
+        )
+        assert step.wait(PATIENCE_S)
+        client.sendall(b"5\r\nworld\r\n0\r\nX-Trailer: 1\r\n\r\n")
+        assert receive(client, len(ok(b"done"))) == ok(b"done")
+    assert seen[0].endswith(b"\r\ntransfer-encoding: chunked\r\nX: y\r\n\r\n")
+    assert seen[1:] == [b"5\r\nhello\r\n", b"5\r\nworld\r\n0\r\n\r\n"]
+
+
+def test_expect_is_the_upstreams_to_answer(tmp_path: Path) -> None:
+    interim = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+    def handler(one: socket.socket) -> None:
+        assert b"\r\nExpect: 100-continue\r\n" in receive_head(one)
+        one.sendall(interim)
+        assert receive(one, 3) == b"abc"
+        one.sendall(ok(b"done"))
+
+    with exchange_rig(tmp_path, handler) as (relay, _, _), relay.connect() as client:
+        client.sendall(b"PUT /x HTTP/1.1\r\nHost: c\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n")
+        assert receive(client, len(interim)) == interim
+        client.sendall(b"abc")
+        assert receive(client, len(ok(b"done"))) == ok(b"done")
+
+
+def test_an_upgrade_is_not_made_and_its_request_is_answered(tmp_path: Path) -> None:
+    def handler(one: socket.socket) -> None:
+        head = receive_head(one)
+        assert b"pgrade" not in head and b"HTTP2-Settings" not in head
+        assert receive(one, 2) == b"{}"
+        one.sendall(ok(b"done"))
+
+    with exchange_rig(tmp_path, handler) as (relay, _, _), relay.connect() as client:
+        client.sendall(
+            b"POST /x HTTP/1.1\r\nConnection: Upgrade, HTTP2-Settings\r\nContent-Length: 2\r\nHost: c\r\n"
+            b"HTTP2-Settings: AAE\r\nUpgrade: h2c\r\n\r\n{}"
+        )
+        assert receive(client, len(ok(b"done"))) == ok(b"done")
+
+
+@both_loops
+def test_a_large_request_body_with_a_slow_upstream(tmp_path: Path, uv: bool) -> None:
+    body = bytes(range(256)) * (BIG // 256)
+    digest: list[bytes] = []
+
+    def handler(one: socket.socket) -> None:
+        receive_head(one)
+        time.sleep(0.5)
+        digest.append(hashlib.sha256(receive(one, len(body))).digest())
+        one.sendall(ok(b"done"))
+
+    with exchange_rig(tmp_path, handler, uv=uv) as (relay, _, _), relay.connect() as client:
+        client.sendall(b"POST /x HTTP/1.1\r\nHost: c\r\nContent-Length: %d\r\n\r\n" % len(body))
+        sender = threading.Thread(target=client.sendall, args=(body,))
+        sender.start()
+        time.sleep(0.3)
+        assert 0 < relay.call(lambda: waiting_for_upstreams(relay)) < 1_000_000
+        assert receive(client, len(ok(b"done"))) == ok(b"done")
+        sender.join()
+        assert digest == [hashlib.sha256(body).digest()]
+
+
+@both_loops
+def test_a_large_answer_with_a_slow_reader_throttles_the_upstream(tmp_path: Path, uv: bool) -> None:
+    body = bytes(range(256)) * (BIG // 256)
+    sent = 0
+
+    def handler(one: socket.socket) -> None:
+        nonlocal sent
+        receive_head(one)
+        one.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: %d\r\n\r\n" % len(body))
+        for start in range(0, len(body), 100_000):
+            one.sendall(body[start : start + 100_000])
+            sent = start
+        receive_all(one)
+
+    with exchange_rig(tmp_path, handler, uv=uv, upstream_idle_timeout_s=0.6) as (relay, _, recorder):
+        with relay.connect(receive_buffer=4096) as client:
+            client.sendall(get(b"/x"))
+            receive_head(client)
+            time.sleep(2.0)  # longer than the upstream may be silent: but the one that waits is the client
+            assert sent < 18_000_000
+            held = relay.call(lambda: [one.transport.get_write_buffer_size() for one in relay.relay._clients])
+            assert 0 < held[0] < 1_000_000
+            assert hashlib.sha256(receive(client, len(body))).digest() == hashlib.sha256(body).digest()
+        ended = only(recorder.ended(), Ended)
+        assert ended.ending is Ending.COMPLETE
+        assert ended.client_blocked_ns is not None and ended.client_blocked_ns > 1_000_000_000
+
+
+@both_loops
+def test_a_slow_reader_that_leaves_leaves_bytes_behind(tmp_path: Path, uv: bool) -> None:
+    def handler(one: socket.socket) -> None:
+        receive_head(one)
+        one.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
+        while True:
+            one.sendall(bytes(65536))
+
+    with exchange_rig(tmp_path, handler, uv=uv) as (relay, _, recorder):
+        client = relay.connect(receive_buffer=4096)
+        client.sendall(get(b"/x"))
+        time.sleep(0.5)
+        client.close()
+        ended = only(recorder.ended(), Ended)
+        assert ended.ending is Ending.CLIENT
+        assert ended.unsent_bytes > 0 and ended.client_blocked_ns is not None and ended.client_blocked_ns > 0
+
+
+def test_a_slow_head_is_a_408(tmp_path: Path) -> None:
+    with exchange_rig(tmp_path, echoing_path, header_timeout_s=0.3) as (relay, _, _), relay.connect() as client:
+        client.sendall(b"GET /x HTTP/1.1\r\nHo")
+        got = receive_all(client)
+        assert got.startswith(b"HTTP/1.1 408 ") and b"header_timeout" in got
+
+
+def test_an_idle_client_is_let_go_and_a_new_one_too(tmp_path: Path) -> None:
+    with exchange_rig(tmp_path, echoing_path, keep_alive_s=0.5) as (relay, _, _):
+        with relay.connect() as client:
+            client.sendall(get(b"/x"))
+            assert receive(client, len(ok(b"/x"))) == ok(b"/x")
+            assert receive_all(client) == b""
+        with relay.connect() as client:
+            assert receive_all(client) == b""
+
+
+def test_a_body_that_stops_is_the_clients_fault(tmp_path: Path) -> None:
+    def handler(one: socket.socket) -> None:
+        receive_until_reset(one)
+
+    with exchange_rig(tmp_path, handler, upstream_idle_timeout_s=0.3) as (relay, _, recorder):
+        with relay.connect() as client:
+            client.sendall(b"POST /v1/messages HTTP/1.1\r\nHost: c\r\nContent-Length: 9\r\n\r\nabc")
+            got = receive_all(client)
+            assert got.startswith(b"HTTP/1.1 408 ") and b"body_timeout" in got
+        assert only(recorder.ended(), Ended).ending is Ending.CLIENT
+
+
+@pytest.mark.parametrize("answered", [False, True])
+def test_bad_chunks_amid_a_body_end_the_exchange(tmp_path: Path, answered: bool) -> None:
+    early = b"HTTP/1.1 200 OK\r\n\r\nearly"
+
+    def handler(one: socket.socket) -> None:
+        receive_head(one)
+        if answered:
+            one.sendall(early)
+        assert b"0\r\n\r\n" not in receive_until_reset(one)[0]  # it never looks whole to the upstream
+
+    with exchange_rig(tmp_path, handler) as (relay, _, recorder):
+        with relay.connect() as client:
+            client.sendall(b"POST /v1/messages HTTP/1.1\r\nHost: c\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n")
+            if answered:
+                assert receive(client, len(early)) == early
+            client.sendall(b"oops\r\n")
+            data, was_reset = receive_until_reset(client)
+            assert was_reset if answered else data.startswith(b"HTTP/1.1 400 ")
+        assert only(recorder.ended(), Ended).ending is Ending.CLIENT
+
+
+def test_a_thousand_silent_clients_do_not_slow_one(tmp_path: Path) -> None:
+    answer = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunked(b"a")
+    with exchange_rig(tmp_path, answering(*[answer] * 50)) as (relay, _, _):
+        silent = [relay.connect() for _ in range(400)]
+        for one in silent[:200]:
+            one.sendall(b"POST /x HTTP/1.1\r\nHos")
+        with relay.connect() as client:
+            for _ in range(50):
+                client.sendall(get(b"/x"))
+                assert receive(client, len(answer)) == answer
+        for one in silent:
+            one.close()
+
+
+def test_a_clients_end_between_requests_is_no_fault(tmp_path: Path) -> None:
+    with exchange_rig(tmp_path, echoing_path) as (relay, _, _):
+        for last in (b"", b"GET /x HT"):
+            with relay.connect() as client:
+                client.sendall(get(b"/x"))
+                assert receive(client, len(ok(b"/x"))) == ok(b"/x")
+                client.sendall(last)
+                client.shutdown(socket.SHUT_WR)
+                assert receive_all(client) == b""

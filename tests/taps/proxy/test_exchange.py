@@ -1,0 +1,387 @@
+"""One exchange: the client gets the upstream's bytes, all of them, and learns of every break as it was."""
+
+import socket
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from streamgauge.core.segments import Ending
+from streamgauge.taps.messages import Ended, Opened, Sent
+from tests.taps.proxy.rig import (
+    RunningRelay,
+    answering,
+    arrived,
+    chunked,
+    exchange_rig,
+    kinds,
+    only,
+    receive,
+    receive_all,
+    receive_head,
+    receive_request,
+    receive_until_reset,
+    settings_for,
+)
+
+GET = b"GET /v1/models HTTP/1.1\r\nHost: client\r\n\r\n"
+STREAM = b"POST /v1/chat/completions HTTP/1.1\r\nHost: client\r\nContent-Length: 2\r\n\r\n{}"
+EVENTS = [b"data: %d\n\n" % number for number in range(20)]
+SSE_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nX-odd:  kept \r\n"
+CHUNKED = SSE_HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + chunked(*EVENTS)
+LENGTH = SSE_HEAD + b"Content-Length: %d\r\n\r\n" % len(b"".join(EVENTS)) + b"".join(EVENTS)
+
+both_loops = pytest.mark.parametrize("uv", [True, False], ids=["uvloop", "asyncio"])
+
+
+@both_loops
+@pytest.mark.parametrize("answer", [CHUNKED, LENGTH], ids=["chunked", "length"])
+def test_bytes_are_the_upstreams_and_both_connections_live_on(tmp_path: Path, answer: bytes, uv: bool) -> None:
+    with exchange_rig(tmp_path, answering(answer, answer, answer), uv=uv) as (relay, upstream, _):
+        with relay.connect() as client:
+            for _ in range(3):
+                client.sendall(GET)
+                assert receive(client, len(answer)) == answer
+        assert upstream.connections == 1
+
+
+@both_loops
+def test_a_body_that_ends_with_the_connection_ends_the_clients(tmp_path: Path, uv: bool) -> None:
+    answer = SSE_HEAD + b"\r\n" + b"".join(EVENTS)
+    with exchange_rig(tmp_path, answering(answer, end="fin"), uv=uv) as (relay, _, recorder):
+        with relay.connect() as client:
+            client.sendall(STREAM)
+            assert receive_all(client) == answer
+        assert only(recorder.ended(), Ended).ending is Ending.COMPLETE
+
+
+def test_every_split_of_the_upstreams_bytes(tmp_path: Path) -> None:
+    answer = b"HTTP/1.1 103 Early\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunked(
+        b"ab\r\n\r\nc", b"d"
+    )
+    places = [(cut,) for cut in range(1, len(answer))] + [tuple(range(1, len(answer)))]
+
+    def handler(one: socket.socket) -> None:
+        for cuts in places:
+            assert receive_head(one)
+            for start, end in zip((0, *cuts), (*cuts, len(answer)), strict=True):
+                one.sendall(answer[start:end])
+                time.sleep(0.001)
+
+    with exchange_rig(tmp_path, handler) as (relay, upstream, _), relay.connect() as client:
+        for _ in places:
+            client.sendall(GET)
+            assert receive(client, len(answer)) == answer
+        assert upstream.connections == 1
+
+
+def test_each_read_is_passed_on_when_it_comes(tmp_path: Path) -> None:
+    got = threading.Event()
+
+    def handler(one: socket.socket) -> None:
+        receive_head(one)
+        receive(one, 2)
+        one.sendall(SSE_HEAD + b"\r\n")
+        for event in EVENTS:
+            got.clear()
+            one.sendall(event)
+            assert got.wait(10)
+        one.close()
+
+    with exchange_rig(tmp_path, handler) as (relay, _, _), relay.connect() as client:
+        client.sendall(STREAM)
+        assert receive_head(client) == SSE_HEAD + b"\r\n"
+        for event in EVENTS:  # the next one is sent only when this one is here
+            assert receive(client, len(event)) == event
+            got.set()
+        assert receive_all(client) == b""
+
+
+@pytest.mark.parametrize(
+    ("method", "answer"),
+    [
+        (b"HEAD", b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n"),
+        (b"HEAD", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"),
+        (b"GET", b"HTTP/1.1 204 No Content\r\n\r\n"),
+        (b"GET", b"HTTP/1.1 304 Not Modified\r\nContent-Length: 7\r\n\r\n"),
+        (b"GET", b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"),
+        (b"GET", b"HTTP/1.1 200\nContent-length:3\n\nabc"),
+    ],
+)
+def test_answers_without_a_body_and_odd_ones(tmp_path: Path, method: bytes, answer: bytes) -> None:
+    ask = method + b" /x HTTP/1.1\r\nHost: a\r\n\r\n"
+    with exchange_rig(tmp_path, answering(answer, answer)) as (relay, upstream, _), relay.connect() as client:
+        for _ in range(2):
+            client.sendall(ask)
+            assert receive(client, len(answer)) == answer
+        assert upstream.connections == 1
+
+
+def test_an_upstream_that_closes_closes_the_client(tmp_path: Path) -> None:
+    answer = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nhi"
+    with exchange_rig(tmp_path, answering(answer)) as (relay, upstream, _):
+        for number in (1, 2):
+            with relay.connect() as client:
+                client.sendall(GET)
+                assert receive_all(client) == answer
+            assert upstream.connections == number
+
+
+def test_what_comes_behind_an_answer_goes_to_nobody(tmp_path: Path) -> None:
+    extra = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison"
+    for answer in (CHUNKED, LENGTH):
+        with exchange_rig(tmp_path, answering(answer + extra)) as (relay, upstream, _), relay.connect() as client:
+            for number in (1, 2):
+                client.sendall(GET)
+                assert receive(client, len(answer)) == answer
+                assert upstream.connections == number
+
+
+def test_bytes_of_an_idle_upstream_go_to_nobody(tmp_path: Path) -> None:
+    def handler(one: socket.socket) -> None:
+        receive_head(one)
+        one.sendall(LENGTH)
+        time.sleep(0.2)
+        one.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison")
+
+    with exchange_rig(tmp_path, handler) as (relay, upstream, _), relay.connect() as client:
+        client.sendall(GET)
+        assert receive(client, len(LENGTH)) == LENGTH
+        time.sleep(0.4)
+        client.sendall(GET)
+        assert receive(client, len(LENGTH)) == LENGTH
+        assert upstream.connections == 2
+
+
+@both_loops
+@pytest.mark.parametrize(
+    "body", [CHUNKED[:-20], LENGTH[:-3], SSE_HEAD + b"\r\ndata: 1\n\n"], ids=["chunked", "length", "eof"]
+)
+def test_a_reset_is_passed_on_as_a_reset_behind_what_came(tmp_path: Path, body: bytes, uv: bool) -> None:
+    with exchange_rig(tmp_path, answering(body, end="reset"), uv=uv) as (relay, _, recorder):
+        with relay.connect() as client:
+            client.sendall(STREAM)
+            time.sleep(0.3)  # the reset is here before the first byte is read
+            assert receive_until_reset(client) == (body, True)
+        messages = recorder.ended()
+        assert only(messages, Ended).ending is Ending.RESET
+        assert arrived(messages) == body
+
+
+@both_loops
+@pytest.mark.parametrize("body", [CHUNKED[:-20], LENGTH[:-3]], ids=["chunked", "length"])
+def test_an_early_end_is_passed_on_as_an_early_end(tmp_path: Path, body: bytes, uv: bool) -> None:
+    with exchange_rig(tmp_path, answering(body, end="fin"), uv=uv) as (relay, _, recorder):
+        with relay.connect() as client:
+            client.sendall(STREAM)
+            assert receive_until_reset(client) == (body, False)
+        assert only(recorder.ended(), Ended).ending is Ending.RESET
+
+
+def test_a_large_body_arrives_whole_before_the_reset(tmp_path: Path) -> None:
+    body = b"HTTP/1.1 200 OK\r\nContent-Length: 90000000\r\n\r\n" + bytes(3_000_000)
+    with exchange_rig(tmp_path, answering(body, end="reset")) as (relay, _, _), relay.connect() as client:
+        client.sendall(GET)
+        time.sleep(0.2)
+        data, was_reset = receive_until_reset(client)
+        # what the kernel of the upstream's host still held when it reset is lost to everybody
+        assert body.startswith(data) and was_reset
+
+
+@pytest.mark.parametrize("end", ["fin", "reset"])
+def test_no_head_is_a_502_that_says_what_to_do(tmp_path: Path, end: str) -> None:
+    with exchange_rig(tmp_path, answering(b"", end=end)) as (relay, _, recorder):
+        with relay.connect() as client:
+            client.sendall(STREAM)
+            head, _, body = receive_all(client).partition(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 502 Bad Gateway\r\n")
+            assert b'"code":"upstream_unreachable"' in body and b"Try again" in body
+        messages = recorder.ended()
+        assert kinds(messages) == ["Opened", "Asked", "Sent", "Ended"]
+        assert only(messages, Ended).ending is Ending.RESET
+
+
+@pytest.mark.parametrize(
+    ("answer", "status"),
+    [
+        (b"SSH-2.0-OpenSSH_9.6\r\n", b"502"),
+        (b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\n\r\n", b"502"),
+        (b"HTTP/2.0 200 OK\r\n\r\n", b"502"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabcd", b"502"),
+    ],
+)
+def test_what_is_no_answer_is_a_502(tmp_path: Path, answer: bytes, status: bytes) -> None:
+    with exchange_rig(tmp_path, answering(answer)) as (relay, _, _), relay.connect() as client:
+        client.sendall(GET)
+        got = receive_all(client)
+        assert got.startswith(b"HTTP/1.1 " + status) and b"upstream_invalid" in got
+
+
+def test_broken_chunks_pass_as_they_are_until_the_end(tmp_path: Path) -> None:
+    answer = SSE_HEAD + b"Transfer-Encoding: chunked\r\n\r\n5\r\nabcdeXX\r\nnothing\r\n\r\nof the sort"
+    with exchange_rig(tmp_path, answering(answer, end="fin")) as (relay, _, recorder):
+        with relay.connect() as client:
+            client.sendall(STREAM)
+            assert receive_all(client) == answer
+        messages = recorder.ended()
+        assert arrived(messages) == answer
+        assert only(messages, Ended).ending is Ending.RESET
+
+
+@pytest.mark.parametrize("end", ["fin", "reset"])
+def test_half_a_head_is_none(tmp_path: Path, end: str) -> None:
+    """Half a head is held back, so that nothing of ours can come behind it."""
+    with exchange_rig(tmp_path, answering(b"HTTP/1.1 200 OK\r\nContent-Ty", end=end)) as (relay, _, recorder):
+        with relay.connect() as client:
+            client.sendall(STREAM)
+            assert receive_all(client).startswith(b"HTTP/1.1 502 ")
+        assert only(recorder.ended(), Ended).ending is Ending.RESET
+
+
+def test_a_head_in_pieces_arrives_whole_and_as_it_was(tmp_path: Path) -> None:
+    pieces = [b"HTTP/1.1 100 Continue\r\n\r\nHTT", b"P/1.1 200 OK\r\nContent-", b"Length: 2\r\n\r\nh", b"i"]
+
+    def handler(one: socket.socket) -> None:
+        receive_request(one)
+        for piece in pieces:
+            one.sendall(piece)
+            time.sleep(0.05)
+
+    with exchange_rig(tmp_path, handler) as (relay, _, _), relay.connect() as client:
+        client.sendall(GET)
+        whole = b"".join(pieces)
+        assert receive(client, len(whole)) == whole
+
+
+def test_behind_an_interim_answer_a_502_is_a_whole_answer(tmp_path: Path) -> None:
+    interim = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"
+    with exchange_rig(tmp_path, answering(interim, end="fin")) as (relay, _, _), relay.connect() as client:
+        client.sendall(GET)
+        assert receive_all(client).startswith(interim + b"HTTP/1.1 502 ")
+
+
+@both_loops
+@pytest.mark.parametrize("how", ["fin", "reset"])
+def test_a_client_that_leaves_cancels_the_upstream(tmp_path: Path, how: str, uv: bool) -> None:
+    gone = threading.Event()
+
+    def handler(one: socket.socket) -> None:
+        receive_head(one)
+        receive(one, 2)
+        one.sendall(SSE_HEAD + b"\r\n" + EVENTS[0])
+        receive_until_reset(one)
+        gone.set()
+
+    with exchange_rig(tmp_path, handler, uv=uv) as (relay, _, recorder):
+        client = relay.connect()
+        client.sendall(STREAM)
+        receive(client, len(SSE_HEAD) + 2 + len(EVENTS[0]))
+        if how == "reset":
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+        client.close()
+        assert gone.wait(10)
+        messages = recorder.ended()
+        ended, opened = only(messages, Ended), only(messages, Opened)
+        assert ended.ending is Ending.CLIENT and ended.unsent_bytes == 0
+        assert opened.at_ns is not None and ended.client_gone_ns is not None and ended.at_ns is not None
+        assert opened.at_ns < ended.client_gone_ns == ended.at_ns
+
+
+def test_a_client_that_leaves_before_the_upstream_is_there(tmp_path: Path) -> None:
+    # a listener whose backlog is full answers no handshake: the connection stays in the making
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen(0)
+        fillers = [socket.socket() for _ in range(4)]
+        for one in fillers:
+            one.setblocking(False)
+            one.connect_ex(listening.getsockname())
+        time.sleep(0.1)
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        with RunningRelay(settings_for(tmp_path, url)) as relay:
+            client = relay.connect()
+            client.sendall(STREAM)
+            time.sleep(0.1)
+            assert relay.call(lambda: len(relay.relay._clients)) == 1
+            client.close()
+            deadline = time.monotonic() + 10
+            while relay.call(lambda: len(relay.relay._clients)) and time.monotonic() < deadline:
+                time.sleep(0.02)
+            assert relay.call(lambda: len(relay.relay._clients)) == 0
+        for one in fillers:
+            one.close()
+
+
+def test_silence_before_a_head_is_a_504(tmp_path: Path) -> None:
+    def handler(one: socket.socket) -> None:
+        receive_until_reset(one)
+
+    with exchange_rig(tmp_path, handler, upstream_idle_timeout_s=0.3) as (relay, _, recorder):
+        with relay.connect() as client:
+            client.sendall(STREAM)
+            got = receive_all(client)
+            assert got.startswith(b"HTTP/1.1 504 Gateway Timeout\r\n") and b"upstream_timeout" in got
+        assert only(recorder.ended(), Ended).ending is Ending.TIMEOUT
+
+
+@pytest.mark.parametrize(("framed", "was_reset"), [(True, False), (False, True)])
+def test_silence_amid_a_body_never_looks_like_its_end(tmp_path: Path, framed: bool, was_reset: bool) -> None:
+    body = CHUNKED[:-20] if framed else SSE_HEAD + b"\r\n" + EVENTS[0]
+    with exchange_rig(tmp_path, answering(body), upstream_idle_timeout_s=0.3) as (relay, _, recorder):
+        with relay.connect() as client:
+            client.sendall(STREAM)
+            assert receive_until_reset(client) == (body, was_reset)
+        assert only(recorder.ended(), Ended).ending is Ending.TIMEOUT
+
+
+def test_an_upstream_that_goes_on_is_not_silent(tmp_path: Path) -> None:
+    def handler(one: socket.socket) -> None:
+        receive_head(one)
+        receive(one, 2)
+        one.sendall(SSE_HEAD + b"\r\n")
+        for event in EVENTS[:8]:
+            time.sleep(0.2)
+            one.sendall(event)
+        one.close()
+
+    with exchange_rig(tmp_path, handler, upstream_idle_timeout_s=1.0) as (relay, _, _), relay.connect() as client:
+        client.sendall(STREAM)
+        assert receive_all(client) == SSE_HEAD + b"\r\n" + b"".join(EVENTS[:8])
+
+
+def test_the_answer_may_come_before_the_request_is_whole(tmp_path: Path) -> None:
+    answer = b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 2\r\n\r\nno"
+
+    def handler(one: socket.socket) -> None:
+        receive_head(one)
+        one.sendall(answer)
+        receive_until_reset(one)
+
+    with exchange_rig(tmp_path, handler) as (relay, _, recorder):
+        with relay.connect() as client:
+            client.sendall(STREAM.replace(b"Length: 2", b"Length: 90000000") + bytes(100_000))
+            time.sleep(0.2)
+            client.sendall(bytes(3_000_000))
+            assert receive_all(client) == answer  # and no reset that takes it away
+        messages = recorder.ended()
+        assert only(messages, Ended).ending is Ending.COMPLETE
+        assert not [message for message in messages if isinstance(message, Sent)]
+
+
+@both_loops
+@pytest.mark.parametrize("reused", [False, True])
+def test_what_came_in_one_read_goes_out_in_one_piece(tmp_path: Path, reused: bool, uv: bool) -> None:
+    pieces: list[bytes] = []
+
+    def handler(one: socket.socket) -> None:
+        while piece := one.recv(65536):
+            pieces.append(piece)
+            one.sendall(LENGTH)
+
+    with exchange_rig(tmp_path, handler, uv=uv) as (relay, upstream, _), relay.connect() as client:
+        for _ in range(1 + reused):
+            client.sendall(STREAM)
+            assert receive(client, len(LENGTH)) == LENGTH
+        assert upstream.connections == 1
+    assert all(piece.endswith(b"\r\n\r\n{}") for piece in pieces) and len(pieces) == 1 + reused

@@ -1,0 +1,145 @@
+"""A client's bytes as events: whatever the split; what is malformed ends them."""
+
+import pytest
+
+from streamgauge.taps.proxy.reader import WHOLE, Event, RequestReader
+from streamgauge.taps.proxy.request import MAX_REQUEST_HEAD, RefusedError, Request
+
+POST = b"POST /a?b HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhello"
+CHUNKS = (
+    b"PUT /c HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3;x=y\r\nabc\r\n2\r\nde\r\n0\r\nTrail: er\r\n\r\n"
+)
+GET = b"GET /d HTTP/1.0\r\nHost: h\r\n\r\n"
+H2C = (
+    b"POST /e HTTP/1.1\r\nHost: h\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nContent-Length: 2\r\n\r\nhi"
+)
+
+
+def read(*pieces: bytes) -> list[Event]:
+    """Events, with the pieces of a body joined."""
+    reader = RequestReader()
+    for at, piece in enumerate(pieces):
+        reader.feed(at, piece)
+    events: list[Event] = []
+    for event in reader.events:
+        if isinstance(event, bytes) and events and isinstance(events[-1], bytes):
+            events[-1] += event
+        else:
+            events.append(event)
+    return events
+
+
+def shown(events: list[Event]) -> list[object]:
+    return [
+        (event.method, event.target, event.minor, event.keep_alive, event.headers)
+        if isinstance(event, Request)
+        else event
+        for event in events
+    ]
+
+
+@pytest.mark.parametrize("data", [POST + CHUNKS + GET, H2C + H2C + POST])
+def test_every_split(data: bytes) -> None:
+    whole = shown(read(data))
+    for cut in range(1, len(data)):
+        assert shown(read(data[:cut], data[cut:])) == whole
+    assert shown(read(*(data[at : at + 1] for at in range(len(data))))) == whole
+
+
+def test_events_in_order() -> None:
+    host = (b"Host", b"h")
+    assert shown(read(b"\r\n" + POST + CHUNKS + GET)) == [
+        (b"POST", b"/a?b", 1, True, [host, (b"Content-Length", b"5")]),
+        b"hello",
+        WHOLE,
+        (b"PUT", b"/c", 1, True, [host, (b"Transfer-Encoding", b"chunked")]),
+        b"abcde",
+        WHOLE,
+        (b"GET", b"/d", 0, False, [host]),
+        WHOLE,
+    ]
+
+
+def test_an_upgrade_is_ignored_and_its_body_kept() -> None:
+    request, body, whole, get, end = read(H2C + GET)
+    assert isinstance(request, Request) and request.target == b"/e"
+    assert (b"Upgrade", b"h2c") not in request.headers
+    assert (body, whole, end) == (b"hi", WHOLE, WHOLE) and isinstance(get, Request)
+
+
+def test_time_zero_is_the_read_that_brought_the_first_byte() -> None:
+    for data in (POST, H2C):
+        reader = RequestReader()
+        reader.feed(7, data[:1])
+        reader.feed(8, data[1:-1])
+        reader.feed(9, data[-1:] + GET[:3])
+        assert reader.in_head
+        reader.feed(10, GET[3:])
+        assert [event.began_ns for event in reader.events if isinstance(event, Request)] == [7, 9]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00",
+        b"GET /\r\n\r\n",
+        b"GET / HTTP/2.0\r\nHost: a\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"BREW / HTTP/1.1\r\nHost: a\r\n\r\n",
+        b"GET /a b HTTP/1.1\r\nHost: a\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost : a\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: a\r\n folded\r\n\r\n",
+        b"GET / HTTP/1.1\nHost: a\n\n",
+        b"GET / HTTP/1.1\r\nA: b\rc\r\n\r\n",
+        b"GET / HTTP/1.1\r\nA: b\0c\r\n\r\n",
+        b"GET / HTTP/1.1\r\n: b\r\n\r\n",
+        b"POST / HTTP/1.1\r\nContent-Length: 3\r\nContent-Length: 3\r\n\r\nabc",
+        b"POST / HTTP/1.1\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n0\r\n\r\n",
+        b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n0\r\n\r\n",
+        b"POST / HTTP/1.1\r\nTransfer-Encoding: identity, xchunked\r\n\r\nabc",
+        b"CONNECT evil.example:443 HTTP/1.1\r\nHost: a\r\n\r\n",
+    ],
+)
+def test_what_is_malformed_is_refused_once_and_nothing_is_read_behind_it(data: bytes) -> None:
+    events = read(data, GET)
+    assert [type(event) for event in events if not isinstance(event, Request)] == [RefusedError]
+    refused = events[-1]
+    assert isinstance(refused, RefusedError) and refused.status == 400
+
+
+@pytest.mark.parametrize("body", [b"3\r\nabcd\r\n", b"x\r\n", b"3\nabc\n", b"fffffffffffffffff\r\n", b"-1\r\n"])
+def test_bad_chunks_refuse_amid_the_body(body: bytes) -> None:
+    events = read(b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" + body)
+    assert isinstance(events[0], Request) and isinstance(events[-1], RefusedError)
+    assert WHOLE not in events
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [b"GET /" + b"a" * MAX_REQUEST_HEAD + b" HTTP/1.1\r\nHost: a\r\n\r\n"],
+        [b"GET / HTTP/1.1\r\nHost: a\r\n" + b"A: b\r\n" * 20_000 + b"\r\n"],
+        [b"GET / HTTP/1.1\r\nA: ", *[b"a" * 8192] * 9],
+        [b"G", *[b"E" * 8192] * 9],
+    ],
+)
+def test_heads_beyond_the_limit_are_refused_while_they_come(pieces: list[bytes]) -> None:
+    (refused,) = read(*pieces)
+    assert isinstance(refused, RefusedError) and refused.status in (400, 431)
+    if pieces[0] != b"G":
+        assert refused.code == "headers_too_large"
+
+
+def test_a_large_body_is_no_large_head() -> None:
+    big = b"POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 200000\r\n\r\n" + bytes(200_000) + GET[:10]
+    events = read(big, GET[10:])
+    assert [type(event) for event in events] == [Request, bytes, type(WHOLE), Request, type(WHOLE)]
+
+
+def test_closed_is_forgotten() -> None:
+    reader = RequestReader()
+    reader.feed(1, POST)
+    reader.close()
+    reader.feed(2, POST)
+    assert not reader.events

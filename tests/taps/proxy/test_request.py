@@ -1,0 +1,176 @@
+"""Requests: where they go, what is written there, and what is refused."""
+
+import pytest
+
+from streamgauge.taps.proxy.request import Outgoing, RefusedError, Request, Routes, route_of
+
+ROUTES = Routes([("openai", "https://api.openai.com"), ("local", "http://[::1]:8000/base/")], single=False)
+
+
+def request(
+    target: bytes = b"/openai/v1/x",
+    *headers: tuple[bytes, bytes],
+    method: bytes = b"POST",
+    minor: int = 1,
+    keep: bool = True,
+) -> Request:
+    return Request(method, target, minor, [(b"Host", b"client:1"), *headers], keep, 0)
+
+
+def refusal(one: Request, routes: Routes = ROUTES) -> RefusedError:
+    with pytest.raises(RefusedError) as caught:
+        routes.outgoing(one)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("target", "line", "kept"),
+    [
+        (
+            b"/openai/v1/chat/completions?a=%2f&b=//c",
+            b"/v1/chat/completions?a=%2f&b=//c",
+            b"/v1/chat/completions?a=%2f&b=//c",
+        ),
+        (b"/openai", b"/", b""),
+        (b"/openai/", b"/", b"/"),
+        (b"/openai?x=1", b"/?x=1", b"?x=1"),
+        (b"/openai//evil.example/x", b"//evil.example/x", b"//evil.example/x"),
+        (b"/openai/../local/x", b"/../local/x", b"/../local/x"),
+        (b"/local/v1/y", b"/base/v1/y", b"/v1/y"),
+        (b"/local", b"/base", b""),
+        (b"/local?q", b"/base?q", b"?q"),
+        (b"/openai/@evil.example", b"/@evil.example", b"/@evil.example"),
+    ],
+)
+def test_the_prefix_names_the_upstream_and_the_rest_stays_byte_for_byte(
+    target: bytes, line: bytes, kept: bytes
+) -> None:
+    outgoing = ROUTES.outgoing(request(target))
+    assert outgoing.head.split(b"\r\n")[0] == b"POST " + line + b" HTTP/1.1"
+    assert outgoing.target == kept
+
+
+def test_a_single_upstream_takes_paths_as_they_are() -> None:
+    routes = Routes([("", "http://127.0.0.1:9/v1")], single=True)
+    outgoing = routes.outgoing(request(b"//evil.example/openai?x"))
+    assert outgoing.head.startswith(b"POST /v1//evil.example/openai?x HTTP/1.1\r\nHost: 127.0.0.1:9\r\n")
+    assert outgoing.route.name is None
+
+
+@pytest.mark.parametrize("target", [b"/other/x", b"/", b"/OPENAI/x", b"/openai%2f/x", b"//openai/x", b"/openaix/y"])
+def test_an_unknown_name_is_told_the_known_ones(target: bytes) -> None:
+    refused = refusal(request(target))
+    assert refused.status == 404 and refused.code == "unknown_upstream"
+    assert "/local/, /openai/" in refused.message
+
+
+@pytest.mark.parametrize(
+    "target",
+    [b"http://169.254.169.254/openai/x", b"*", b"openai/x", b"", b"/openai/a b", b"/openai/\x7f", b"/openai/\xc3\xa9"],
+)
+def test_only_a_plain_path_is_a_target(target: bytes) -> None:
+    assert refusal(request(target)).status == 400
+
+
+@pytest.mark.parametrize("method", [b"CONNECT", b"PRI", b"DESCRIBE", b"SOURCE"])
+def test_methods_of_other_protocols(method: bytes) -> None:
+    assert refusal(request(method=method)).code == "method_refused"
+
+
+def head_of(*headers: tuple[bytes, bytes], minor: int = 1, keep: bool = True) -> Outgoing:
+    return ROUTES.outgoing(request(b"/openai/x", *headers, minor=minor, keep=keep))
+
+
+def test_what_belongs_to_one_connection_goes_and_all_else_stays_in_place() -> None:
+    outgoing = head_of(
+        (b"aUTHorization", b"Bearer sk  x"),
+        (b"Connection", b"close, X-Named"),
+        (b"connection", b"host, content-length"),
+        (b"X-Named", b"1"),
+        (b"Keep-Alive", b"timeout=5"),
+        (b"Proxy-Connection", b"keep-alive"),
+        (b"Proxy-Authorization", b"Basic eA=="),
+        (b"TE", b"trailers"),
+        (b"Trailer", b"X"),
+        (b"Upgrade", b"h2c"),
+        (b"X-Odd", b""),
+        (b"Content-LENGTH", b"3"),
+        (b"X-Odd", b"\xe9 twice"),
+    )
+    assert outgoing.framing == "length"
+    assert outgoing.head == (
+        b"POST /x HTTP/1.1\r\nHost: api.openai.com\r\naUTHorization: Bearer sk  x\r\nX-Odd: \r\nContent-LENGTH: 3\r\n"
+        b"X-Odd: \xe9 twice\r\n\r\n"
+    )
+
+
+def test_chunks_are_ours() -> None:
+    outgoing = head_of((b"transfer-encoding", b" Chunked "), (b"Expect", b"100-continue"))
+    assert outgoing.framing == "chunked"
+    assert outgoing.head.endswith(b"\r\ntransfer-encoding: chunked\r\nExpect: 100-continue\r\n\r\n")
+
+
+def test_http_1_0_stays_so() -> None:
+    bare = Request(b"GET", b"/local/x", 0, [(b"A", b"b")], False, 0)
+    assert ROUTES.outgoing(bare).head == b"GET /base/x HTTP/1.0\r\nHost: [::1]:8000\r\nA: b\r\n\r\n"
+    assert head_of(minor=0).head.endswith(b"\r\nConnection: keep-alive\r\n\r\n")
+
+
+LENGTH = b"Content-Length"
+TRANSFER = b"Transfer-Encoding"
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        [(LENGTH, b"3"), (TRANSFER, b"chunked")],
+        [(LENGTH, b"3"), (b"content-length", b"4")],
+        [(LENGTH, b"+3")],
+        [(LENGTH, b"3, 3")],
+        [(LENGTH, b"")],
+        [(TRANSFER, b"gzip, chunked")],
+        [(TRANSFER, b"identity")],
+        [(TRANSFER, b"chunked"), (TRANSFER, b"chunked")],
+        [(TRANSFER, b"xchunked")],
+    ],
+)
+def test_two_readings_of_a_bodys_end_are_none(headers: list[tuple[bytes, bytes]]) -> None:
+    assert refusal(request(b"/openai/x", *headers)).code == "ambiguous_framing"
+
+
+def test_http_1_0_knows_no_chunks() -> None:
+    assert refusal(request(b"/openai/x", (TRANSFER, b"chunked"), minor=0)).code == "ambiguous_framing"
+
+
+def test_one_host_and_no_line_ends_in_values() -> None:
+    assert refusal(request(b"/openai/x", (b"host", b"b"))).status == 400
+    assert refusal(Request(b"GET", b"/openai/x", 1, [], True, 0)).status == 400
+    for evil in (b"a\r\nX: y", b"a\ny", b"a\ry", b"a\0y"):
+        assert refusal(request(b"/openai/x", (b"A", evil))).status == 400
+        assert refusal(request(b"/openai/x", (evil, b"a"))).status == 400
+
+
+@pytest.mark.parametrize(
+    ("url", "authority", "tls", "base"),
+    [
+        ("https://Api.Example.com", b"api.example.com", True, b""),
+        ("https://api.example.com:443/", b"api.example.com", True, b""),
+        ("http://h:443/a/b/", b"h:443", False, b"/a/b"),
+        ("http://bücher.example", b"xn--bcher-kva.example", False, b""),
+    ],
+)
+def test_a_url_is_a_route(url: str, authority: bytes, tls: bool, base: bytes) -> None:
+    route = route_of("n", url)
+    assert (route.authority, route.tls, route.base) == (authority, tls, base)
+
+
+@pytest.mark.parametrize("url", ["ftp://a", "http://", "a.example", "http://u:p@a", "http://a?x", "http://a/#f"])
+def test_a_url_that_is_no_route(url: str) -> None:
+    with pytest.raises(ValueError, match="upstream"):
+        route_of("n", url)
+
+
+def test_upstreams_that_cannot_be() -> None:
+    for upstreams, single in (([], True), ([], False), ([("a", "http://a"), ("b", "http://b")], True)):
+        with pytest.raises(ValueError, match="upstream"):
+            Routes(upstreams, single)

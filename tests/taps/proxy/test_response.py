@@ -1,0 +1,173 @@
+"""Where a response ends: whatever the split, the head's oddities and what lies behind it."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamgauge.core.http_head import HeadReader, body_decoder_for
+from streamgauge.taps.proxy.response import MAX_RESPONSE_HEAD, ResponseFault, ResponseFraming
+
+OK = b"HTTP/1.1 200 OK\r\n"
+CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
+
+WHOLE = {
+    "length": OK + b"Content-Length: 5\r\n\r\nab\r\n\r",
+    "empty": OK + b"content-length:0\r\n\r\n",
+    "chunked": CHUNKED + b"3\r\nabc\r\n0\r\n\r\n",
+    "chunks that look like ends": CHUNKED + b"5\r\n0\r\n\r\n\r\n4\r\n\r\n\r\n\r\n0\r\n\r\n",
+    "extensions, padding, zeros, trailers": CHUNKED + b"003;a=b\r\nabc\r\n2 \r\nde\r\n000\r\nX-T: 1\r\n\r\n",
+    "interim": b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Hints\r\nA: b\r\n\r\n" + OK + b"Content-Length: 1\r\n\r\na",
+    "line feeds alone": b"HTTP/1.1 200 OK\nContent-Length: 2\n\nab",
+    "folded": OK + b"Content-Type: text/event-stream;\r\n charset=utf-8\r\nContent-Length:\r\n 2\r\n\r\nab",
+    "no body": b"HTTP/1.1 204 No Content\r\nContent-Length: 4\r\n\r\n",
+    "not modified": b"HTTP/1.1 304 Not Modified\r\nTransfer-Encoding: chunked\r\n\r\n",
+    "chunked wins": OK + b"Content-Length: 90\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n",
+    "blank lines before": b"\r\n\n" + OK + b"Content-Length: 1\r\n\r\na",
+    "no reason": b"HTTP/1.1 200\r\nContent-Length: 1\r\n\r\na",
+    "same length twice": OK + b"Content-Length: 1, 1\r\ncontent-length: 1\r\n\r\na",
+}
+BEHIND = [b"", b"\r\n", b"H", b"\r\n\r\n", b"0\r\n\r\n", OK + b"Content-Length: 1\r\n\r\nb"]
+
+
+def feed(framing: ResponseFraming, data: bytes, cuts: list[int]) -> int:
+    """Bytes taken in all; checks that nothing is taken after the end."""
+    taken = 0
+    for start, end in zip([0, *cuts], [*cuts, len(data)], strict=True):
+        if start < end:
+            size = framing.feed(data[start:end])
+            assert size == end - start or framing.complete
+            taken += size
+    return taken
+
+
+@pytest.mark.parametrize("behind", BEHIND, ids=range(len(BEHIND)))
+@pytest.mark.parametrize("whole", WHOLE.values(), ids=WHOLE)
+def test_the_end_is_found_at_every_split(whole: bytes, behind: bytes) -> None:
+    data = whole + behind
+    for cuts in [[], *([cut] for cut in range(1, len(data))), list(range(1, len(data)))]:
+        framing = ResponseFraming(False)
+        assert feed(framing, data, cuts) == len(whole), cuts
+        assert framing.complete and framing.fault is None
+    for size in range(len(whole)):
+        framing = ResponseFraming(False)
+        feed(framing, whole[:size], [])
+        assert not framing.complete and not framing.end_of_input()
+
+
+@given(
+    pieces=st.lists(
+        st.binary(min_size=1, max_size=40) | st.sampled_from([b"\r\n\r\n", b"0\r\n\r\n", b"\n\n"]), max_size=8
+    ),
+    behind=st.binary(max_size=20),
+    seed=st.lists(st.integers(1, 400), max_size=12),
+)
+def test_any_chunks_any_splits(pieces: list[bytes], behind: bytes, seed: list[int]) -> None:
+    body = b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces)
+    whole = CHUNKED + body + b"0\r\n\r\n"
+    data = whole + behind
+    framing = ResponseFraming(False)
+    assert feed(framing, data, sorted({cut for cut in seed if cut < len(data)})) == len(whole)
+    assert framing.complete
+
+
+field = st.sampled_from(
+    [
+        b"Content-Length: 3",
+        b"Content-Length: 3, 3",
+        b"content-length : 4",
+        b"Content-Length: -3",
+        b"Transfer-Encoding: chunked",
+        b"Transfer-Encoding: gzip, chunked",
+        b"Transfer-Encoding: gzip",
+        b"Connection: close",
+        b"X-A: Content-Length: 1",
+        b"X-B:",
+        b"Content-Type: text/plain",
+    ]
+)
+
+
+@given(
+    status=st.sampled_from([200, 204, 304, 404]),
+    fields=st.lists(field, max_size=4),
+    line_end=st.sampled_from([b"\r\n", b"\n"]),
+    head_only=st.booleans(),
+)
+def test_agrees_with_the_recorders_own_reading(
+    status: int, fields: list[bytes], line_end: bytes, head_only: bool
+) -> None:
+    raw = line_end.join([b"HTTP/1.1 %d X" % status, *fields, b"", b""])
+    data = raw + b"3\r\nabc\r\n0\r\n\r\n"
+    head = HeadReader().feed(data)
+    assert head is not None and head.status == status
+    body = body_decoder_for(head, "HEAD" if head_only else "GET")
+    rest = body.feed(data[len(raw) :]).rest
+    framing = ResponseFraming(head_only)
+    taken = framing.feed(data)
+    assert framing.complete == body.complete
+    if body.complete:
+        assert taken == len(data) - len(rest)
+    assert framing.status == head.status
+
+
+@pytest.mark.parametrize(
+    ("head", "persistent"),
+    [
+        (OK + b"Content-Length: 1\r\n\r\n", True),
+        (OK + b"Connection: close\r\nContent-Length: 1\r\n\r\n", False),
+        (OK + b"Connection: x, Close\r\nContent-Length: 1\r\n\r\n", False),
+        (b"HTTP/1.0 200 OK\r\nContent-Length: 1\r\n\r\n", False),
+        (b"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 1\r\n\r\n", True),
+        (OK + b"\r\n", False),
+        (OK + b"Transfer-Encoding: chunked\r\nContent-Length: 1\r\n\r\n", False),
+        (OK + b"Transfer-Encoding: gzip\r\n\r\n", False),
+    ],
+)
+def test_whether_the_connection_may_be_used_again(head: bytes, persistent: bool) -> None:
+    framing = ResponseFraming(False)
+    framing.feed(head)
+    assert framing.persistent is persistent
+
+
+@pytest.mark.parametrize(
+    ("data", "fault"),
+    [
+        (b"220 smtp.example ESMTP\r\n", ResponseFault.NOT_HTTP),
+        (b"HTTP/1.1 abc\r\n\r\n", ResponseFault.NOT_HTTP),
+        (b"HTTP/2.0 200 OK\r\n\r\n", ResponseFault.NOT_HTTP),
+        (b"HTTP/1.1 101 Switching Protocols\r\n\r\n", ResponseFault.UPGRADED),
+        (OK + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\n", ResponseFault.BAD_HEAD),
+        (OK + b"Content-Length: +1\r\n\r\n", ResponseFault.BAD_HEAD),
+        (CHUNKED + b"xyz\r\n", ResponseFault.BAD_CHUNKS),
+        (CHUNKED + b"3\r\nabcd\r\n0\r\n\r\n", ResponseFault.BAD_CHUNKS),
+        (OK + b"X: " + b"a" * MAX_RESPONSE_HEAD, ResponseFault.TOO_LARGE),
+        (OK + b"X: " + b"a" * MAX_RESPONSE_HEAD + b"\r\n\r\n", ResponseFault.TOO_LARGE),
+    ],
+)
+def test_what_cannot_be_followed_goes_on_to_the_end_and_is_never_reused(data: bytes, fault: ResponseFault) -> None:
+    for cuts in ([], [1], [len(data) - 1]):
+        framing = ResponseFraming(False)
+        assert feed(framing, data, cuts) == len(data)
+        assert framing.fault is fault
+        assert not framing.persistent
+        assert framing.feed(b"more") == 4
+        assert not framing.end_of_input()
+
+
+def test_without_length_the_end_of_input_is_the_end() -> None:
+    framing = ResponseFraming(False)
+    assert framing.feed(OK + b"\r\nabc") == len(OK) + 5
+    assert framing.until_eof and not framing.complete
+    assert framing.end_of_input() and framing.complete
+
+
+def test_untouched_until_the_final_head_is_complete() -> None:
+    framing = ResponseFraming(False)
+    assert framing.untouched
+    framing.feed(b"HTTP/1.1 100 Continue\r\n\r\n")
+    assert framing.untouched and framing.status is None
+    assert not framing.within_head
+    framing.feed(b"HTTP/1.1 200 OK\r\n")
+    assert framing.untouched and framing.within_head
+    framing.feed(b"\r\n")
+    assert not framing.untouched and not framing.within_head

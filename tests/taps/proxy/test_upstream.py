@@ -1,0 +1,225 @@
+"""Connections to upstreams: made, kept, found dead, and not made."""
+
+import socket
+import ssl
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from streamgauge.core.segments import Ending
+from streamgauge.taps.messages import Ended, Sent
+from tests.taps.proxy.rig import (
+    RawRecorder,
+    RawUpstream,
+    RunningRelay,
+    answering,
+    exchange_rig,
+    make_certificate,
+    only,
+    receive,
+    receive_all,
+    receive_head,
+    receive_request,
+    reset,
+    settings_for,
+)
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"
+POST = b"POST /v1/chat/completions HTTP/1.1\r\nHost: c\r\nContent-Length: 2\r\n\r\n{}"
+
+
+def ask(method: bytes) -> bytes:
+    return method + b" /v1/messages HTTP/1.1\r\nHost: c\r\n\r\n"
+
+
+def test_the_connection_used_last_is_taken_first(tmp_path: Path) -> None:
+    gate = threading.Barrier(3)
+
+    def handler(one: socket.socket) -> None:
+        first = True
+        while receive_request(one):
+            if first:
+                gate.wait(10)
+            first = False
+            one.sendall(OK)
+
+    with exchange_rig(tmp_path, handler) as (relay, upstream, _):
+        clients = [relay.connect() for _ in range(3)]
+        for client in clients:
+            client.sendall(POST)
+        for client in clients:
+            assert receive(client, len(OK)) == OK
+        for _ in range(5):
+            for client in clients:
+                client.sendall(POST)
+                assert receive(client, len(OK)) == OK
+        assert upstream.connections == 3
+        for client in clients:
+            client.close()
+
+
+def test_a_pooled_connection_that_was_closed_is_noticed(tmp_path: Path) -> None:
+    closed = threading.Event()
+
+    def once(one: socket.socket) -> None:
+        receive_request(one)
+        one.sendall(OK)
+        time.sleep(0.05)
+        one.close()
+        closed.set()
+
+    with exchange_rig(tmp_path, once) as (relay, upstream, _), relay.connect() as client:
+        for number in range(1, 4):
+            closed.clear()
+            client.sendall(POST)
+            assert receive(client, len(OK)) == OK
+            assert closed.wait(10)
+            assert upstream.connections == number
+
+
+def test_a_close_that_the_loop_has_not_seen_is_asked_of_the_kernel(tmp_path: Path) -> None:
+    """The close and the next request are both there when the loop awakes."""
+
+    def once(one: socket.socket) -> None:
+        receive_request(one)
+        one.sendall(OK)
+        assert go.wait(10)
+        one.close()
+
+    go = threading.Event()
+    with exchange_rig(tmp_path, once, answering(OK)) as (relay, upstream, _), relay.connect() as client:
+        client.sendall(POST)
+        assert receive(client, len(OK)) == OK
+        pool = next(iter(relay.relay._pools.values()))
+
+        def asleep() -> object:
+            go.set()
+            time.sleep(0.3)
+            return pool.take()
+
+        assert relay.call(asleep) is None
+        client.sendall(POST)
+        assert receive(client, len(OK)) == OK
+        assert upstream.connections == 2
+
+
+@pytest.mark.parametrize("end", ["fin", "reset"])
+@pytest.mark.parametrize(("method", "again"), [(b"GET", True), (b"HEAD", True), (b"OPTIONS", True), (b"DELETE", False)])
+def test_only_what_changes_nothing_is_asked_again(tmp_path: Path, method: bytes, again: bool, end: str) -> None:
+    """A reused connection that dies with the request on its way."""
+    head = OK[:-2] if method == b"HEAD" else OK
+
+    def dying(one: socket.socket) -> None:
+        receive_head(one)
+        one.sendall(head)
+        receive_head(one)
+        if end == "reset":
+            reset(one)
+        else:
+            one.close()
+
+    with exchange_rig(tmp_path, dying, answering(head)) as (relay, upstream, _), relay.connect() as client:
+        client.sendall(ask(method))
+        assert receive(client, len(head)) == head
+        client.sendall(ask(method))
+        if again:
+            assert receive(client, len(head)) == head
+        else:
+            assert receive_all(client).startswith(b"HTTP/1.1 502 ")
+        assert upstream.connections == 1 + again
+
+
+def test_a_new_connection_that_dies_is_not_tried_again(tmp_path: Path) -> None:
+    with exchange_rig(tmp_path, answering(b"", end="fin")) as (relay, upstream, _), relay.connect() as client:
+        client.sendall(ask(b"GET"))
+        assert receive_all(client).startswith(b"HTTP/1.1 502 ")
+        assert upstream.connections == 1
+
+
+def test_idle_connections_are_let_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streamgauge.taps.proxy.upstream.POOL_IDLE_S", 0.3)
+    ended = threading.Event()
+
+    def handler(one: socket.socket) -> None:
+        receive_request(one)
+        one.sendall(OK)
+        if one.recv(1) == b"":
+            ended.set()
+
+    with exchange_rig(tmp_path, handler) as (relay, _, _), relay.connect() as client:
+        client.sendall(POST)
+        assert receive(client, len(OK)) == OK
+        assert ended.wait(10)
+
+
+def test_sent_tells_whether_a_connection_was_made(tmp_path: Path) -> None:
+    with exchange_rig(tmp_path, answering(OK, OK)) as (relay, _, recorder), relay.connect() as client:
+        for _ in range(2):
+            client.sendall(POST)
+            assert receive(client, len(OK)) == OK
+        first, second = (one for one in recorder.ended(2) if isinstance(one, Sent))
+        assert first.connected_ns is not None and first.at_ns is not None and first.connected_ns <= first.at_ns
+        assert second.connected_ns is None
+        assert (first.body_bytes, first.whole) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("http://127.0.0.1:1", b"it refused the connection"),
+        ("http://no-such-name.invalid", b"its name was not found"),
+        ("https://127.0.0.1:{port}", b"the TLS handshake failed"),
+    ],
+)
+def test_no_connection_is_a_502_that_says_why(tmp_path: Path, url: str, why: bytes) -> None:
+    def no_tls(one: socket.socket) -> None:
+        one.recv(100)
+        one.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+    with (
+        RawUpstream(no_tls) as upstream,
+        RawRecorder(tmp_path / "recorder.sock") as recorder,
+        RunningRelay(settings_for(tmp_path, url.format(port=upstream.port))) as relay,
+        relay.connect() as client,
+    ):
+        client.sendall(POST)
+        got = receive_all(client)
+        assert got.startswith(b"HTTP/1.1 502 ") and b'"code":"upstream_unreachable"' in got and why in got
+        assert only(recorder.ended(), Ended).ending is Ending.RESET
+
+
+def test_a_handshake_that_does_not_end_is_a_504(tmp_path: Path) -> None:
+    def mute(one: socket.socket) -> None:
+        receive_all(one)
+
+    with (
+        RawUpstream(mute) as upstream,
+        RawRecorder(tmp_path / "recorder.sock") as recorder,
+        RunningRelay(settings_for(tmp_path, f"https://127.0.0.1:{upstream.port}", connect_timeout_s=0.3)) as relay,
+        relay.connect() as client,
+    ):
+        client.sendall(POST)
+        got = receive_all(client)
+        assert got.startswith(b"HTTP/1.1 504 ") and b'"code":"upstream_timeout"' in got
+        assert only(recorder.ended(), Ended).ending is Ending.TIMEOUT
+
+
+def test_an_unknown_authority_is_not_trusted(tmp_path: Path) -> None:
+    certificate, key = make_certificate(tmp_path, "IP:127.0.0.1")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+
+    def handler(one: socket.socket) -> None:
+        with pytest.raises(ssl.SSLError):
+            context.wrap_socket(one, server_side=True).recv(1)
+
+    with (
+        RawUpstream(handler) as upstream,
+        RunningRelay(settings_for(tmp_path, f"https://127.0.0.1:{upstream.port}")) as relay,
+        relay.connect() as client,
+    ):
+        client.sendall(POST)
+        got = receive_all(client)
+        assert got.startswith(b"HTTP/1.1 502 ") and b"certificate is not trusted" in got

@@ -1,0 +1,166 @@
+"""Into the spool in order, whatever the disk does; what it costs is counted, and heads and ends still come through."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from streamgauge.bundles import decode_bundle
+from streamgauge.core.segments import Bundle, End, Ending, Opening, Read, Segment
+from streamgauge.counters import Counters, read_balance, read_incidents
+from streamgauge.spool import Spool
+from streamgauge.taps.recording import outbox
+from streamgauge.taps.recording.bundler import reads_of
+from streamgauge.taps.recording.outbox import Outbox, unfinished_instances
+
+INSTANCE = b"i" * 16
+MIB = 1024 * 1024
+
+
+def bundle(number: int, *, size: int = 100, reads: int = 2, slot: int = 1, farewell: bool = False) -> Bundle:
+    """Content that does not compress, as far as it goes."""
+    content = [Read(1, size, size, os.urandom(size)) for _ in range(reads)]
+    first = Segment(number.to_bytes(16), 0, Opening("t", "1", "full"), reads=content, end=End(Ending.COMPLETE))
+    return Bundle(INSTANCE, slot, number, 0, [first] if reads else [], farewell)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def counters(tmp_path: Path) -> Iterator[Counters]:
+    with Counters(tmp_path / "counters", "recorder") as opened:
+        yield opened
+
+
+def dropped(tmp_path: Path) -> dict[str, int]:
+    return {reason: reads for reason, reads in read_balance(tmp_path / "counters").dropped.items() if reads}
+
+
+def in_spool(spool: Spool) -> list[Bundle]:
+    rows = spool.take(0, 1 << 40)
+    bundles = [decode_bundle(row.value) for row in rows]
+    assert [(row.slot, row.reads) for row in rows] == [(one.slot, reads_of(one)) for one in bundles]
+    return bundles
+
+
+def test_bundles_come_out_as_they_went_in(place: Path, counters: Counters, tmp_path: Path) -> None:
+    spool = Spool(place / "spool.sqlite")
+    sent = [bundle(number, slot=number % 3) for number in range(10)]
+    out = Outbox(INSTANCE, spool, counters)
+    out.send(sent[:4], [0, 1])
+    out.send([], [0, 1])
+    out.send(sent[4:], [0, 1, 2])
+    assert out.is_empty
+    assert in_spool(spool) == sent
+    assert dropped(tmp_path) == {}
+    spool.close()
+
+
+def test_the_spool_remembers_who_runs_until_the_farewell(place: Path, counters: Counters) -> None:
+    spool = Spool(place / "spool.sqlite")
+    assert unfinished_instances(spool) == {}
+    out = Outbox(INSTANCE, spool, counters)
+    out.send([bundle(0)], [1])
+    assert unfinished_instances(spool) == {INSTANCE: [1]}
+    out.send([bundle(1)], [1, 7])
+    assert unfinished_instances(spool) == {INSTANCE: [1, 7]}
+    second = Outbox(b"j" * 16, spool, counters)
+    second.send([bundle(0)], [1, 7])
+    assert unfinished_instances(spool) == {b"j" * 16: [1, 7]}
+    second.send([bundle(2, farewell=True)], [1, 7], farewell=True)
+    assert unfinished_instances(spool) == {}
+    spool.set("instances", b"rubbish")
+    assert unfinished_instances(spool) == {}
+    spool.close()
+
+
+def test_a_full_spool_costs_reads_and_never_heads_or_ends(place: Path, counters: Counters, tmp_path: Path) -> None:
+    spool = Spool(place / "spool.sqlite", max_bytes=4 * MIB)
+    out = Outbox(INSTANCE, spool, counters)
+    sent = [bundle(number, size=20_000) for number in range(150)]
+    for one in sent:
+        out.send([one], [1])
+        out.send([bundle(0, reads=0)], [1])
+    got = [one for one in in_spool(spool) if one.segments]
+    assert [one.number for one in got] == list(range(150))
+    whole = sum(reads_of(one) == 2 for one in got)
+    assert 40 < whole < 100
+    assert [reads_of(one) for one in got] == [2] * whole + [0] * (150 - whole)
+    assert all(one.segments[0].loss and one.segments[0].loss.dropped_reads == 2 for one in got[whole:])
+    assert all(one.segments[0].end for one in got)
+    assert dropped(tmp_path) == {"spool_full": 2 * (150 - whole)}
+    ids = [row.id for row in spool.take(0, 1 << 40)]
+    spool.done(ids[:-2])
+    out.send([bundle(150, size=20_000)], [1])
+    assert reads_of(in_spool(spool)[-1]) == 2
+    spool.close()
+
+
+def test_a_spool_that_is_full_to_the_brim_keeps_the_order(place: Path, counters: Counters, tmp_path: Path) -> None:
+    spool = Spool(place / "spool.sqlite", max_bytes=1 * MIB)
+    out = Outbox(INSTANCE, spool, counters)
+    number = 0
+    while out.is_empty:
+        out.send([bundle(number + place, size=3000) for place in range(50)], [1])
+        number += 50
+    out.send([bundle(number)], [1])
+    assert not out.is_empty
+    got = [one.number for one in in_spool(spool)]
+    while rows := spool.take(0, MIB):
+        spool.done([row.id for row in rows])
+        out.send([], [1])
+        got += [one.number for one in in_spool(spool)]
+    assert out.is_empty
+    assert got == list(range(number + 1))
+    assert set(dropped(tmp_path)) == {"spool_full"}
+    spool.close()
+
+
+def test_a_disk_that_is_away_for_a_moment_costs_nothing(place: Path, counters: Counters, tmp_path: Path) -> None:
+    spool = Spool(place / "spool.sqlite")
+    out = Outbox(INSTANCE, spool, counters)
+    sent = [bundle(number) for number in range(30)]
+    out.send(sent[:10], [1])
+    spool.close()
+    away = place.rename(tmp_path / "away")
+    out.send(sent[10:20], [1, 2])
+    assert not out.is_empty
+    away.rename(place)
+    out.send(sent[20:], [1, 2])
+    assert out.is_empty
+    assert in_spool(spool) == sent
+    assert unfinished_instances(spool) == {INSTANCE: [1, 2]}
+    assert dropped(tmp_path) == {}
+    spool.close()
+
+
+def test_a_disk_that_is_away_for_long_costs_reads_then_bundles(
+    place: Path, counters: Counters, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outbox, "MAX_WAITING_BYTES", 100_000)
+    shutil.rmtree(place)
+    spool = Spool(place / "spool.sqlite")
+    out = Outbox(INSTANCE, spool, counters)
+    sent = [bundle(number, size=1000) for number in range(300)]
+    for one in sent:
+        out.send([one], [1])
+    lost = read_incidents(tmp_path / "counters")["bundle_lost"]
+    assert lost > 0
+    place.mkdir()
+    out.send([], [1])
+    assert out.is_empty
+    got = in_spool(spool)
+    assert [one.number for one in got] == list(range(300 - lost))
+    whole = sum(reads_of(one) == 2 for one in got)
+    assert whole > 10
+    assert len(got) > 2 * whole
+    assert [reads_of(one) for one in got] == [2] * whole + [0] * (len(got) - whole)
+    assert dropped(tmp_path) == {"spool_failed": 2 * (300 - whole)}
+    spool.close()
