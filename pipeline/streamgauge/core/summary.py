@@ -20,6 +20,7 @@ def record_of(state: StreamState) -> made.Record:
     opening, head, request, identity = state.opening, state.head, state.request, state.identity
     dialect = _dialect_name(state)
     outcome = _outcome(state, dialect)
+    usage = normalised(state.usage, BY_NAME[dialect].usage if dialect in BY_NAME else None)
     choices = sorted(state.choices, key=lambda choice: choice.index)
     finished = next((choice for choice in choices if choice.finish_raw is not None), None)
     return made.Record(
@@ -59,9 +60,9 @@ def record_of(state: StreamState) -> made.Record:
         finish_reason=finished.finish if finished else None,
         finish_reason_raw=finished.finish_raw if finished else None,
         choices=[_choice(choice) for choice in choices],
-        timing=_timing(state),
+        timing=_timing(state, usage),
         provider_timing=_provider_timing(state),
-        usage=normalised(state.usage, BY_NAME[dialect].usage if dialect in BY_NAME else None),
+        usage=usage,
         counts=_counts(state),
         integrity=_integrity(state),
     )
@@ -174,7 +175,7 @@ def _tool(tool: ToolState) -> made.ToolCall:
     return made.ToolCall(tool.name, tool.argument_chars, None if unknown or tool.check is None else verdict(tool.check))
 
 
-def _timing(state: StreamState) -> made.Timing:
+def _timing(state: StreamState, usage: made.Usage) -> made.Timing:
     timing, head, end, request = state.timing, state.head, state.end, state.request
     return made.Timing(
         gaps=gaps_of(timing),
@@ -193,16 +194,14 @@ def _timing(state: StreamState) -> made.Timing:
         client_blocked_s=seconds(end.client_blocked_ns if end else None),
         client_gone_s=seconds(end.client_gone_ns if end else None),
         wire_max_gap_s=seconds(timing.wire_max_gap),
-        inter_token_latency_s=_inter_token(state),
+        inter_token_latency_s=_inter_token(state, usage),
         burst=is_burst(timing),
     )
 
 
-def _inter_token(state: StreamState) -> float | None:
+def _inter_token(state: StreamState, usage: made.Usage) -> float | None:
     """(last token - first token) / (output tokens - 1), also called time per output token. Needs two token events."""
     timing = state.timing
-    name = _dialect_name(state)
-    usage = normalised(state.usage, BY_NAME[name].usage if name in BY_NAME else None)
     if timing.first_token is None or timing.last_token is None or state.counts.token_events < 2:
         return None
     if usage.output_tokens is None or usage.output_tokens < 2:
