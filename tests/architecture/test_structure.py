@@ -98,7 +98,7 @@ EDGES: dict[str, set[str]] = {
     "demo/driver.py": {"openai", "anthropic"},
     "demo/request.py": set(),
     "demo/run.py": {"rich"},
-    "demo/simulator.py": set(),
+    "demo/simulator.py": {"uvloop"},
     "demo/view.py": {"rich"},
 }
 
