@@ -13,7 +13,7 @@ demo: $(INSTALLED)  ## play simulated providers through the real tap, print what
 	$(BIN)/streamgauge demo
 
 test: check  ## everything: format, lint, types, and all tests, with a real Kafka of their own
-	./scripts/install_test_parts
+	./scripts/install_test_parts || echo 'what needs it is skipped, and says so'
 	$(BIN)/pytest
 
 check: $(INSTALLED)  ## format, lint and strict types
