@@ -2,27 +2,18 @@
 
 import argparse
 import contextlib
-import os
-import signal
 import socket
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from streamgauge import __version__
-from streamgauge.cli import build_parser, main
-from streamgauge.errors import BUG, DONE, UNAVAILABLE, USAGE
-from tests.running import PATIENCE_S, command, start_up, wait_for
+from streamgauge.cli import build_parser
+from streamgauge.errors import DONE, UNAVAILABLE, USAGE
+from tests.running import command, start_up
 
-EVENTS = (
-    b'data: {"id":"c","object":"chat.completion.chunk","model":"m","choices":[{"index":0,"delta":{"content":"Hi"}}]}\n\n'
-    b'data: {"id":"c","object":"chat.completion.chunk","model":"m","choices":[{"index":0,"delta":{},'
-    b'"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
-)
 # A port of the host that nobody may listen on, so that nobody answers.
 NOBODY = "127.0.0.1:1"
 ANYWHERE = ("--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0")
@@ -72,16 +63,6 @@ def junk(tmp_path: Path) -> Path:
     path = tmp_path / "junk"
     path.write_bytes(bytes(range(256)) * 80)
     return path
-
-
-@pytest.fixture
-def recordings(tmp_path: Path) -> Path:
-    folder = tmp_path / "recordings"
-    (folder / "deep").mkdir(parents=True)
-    (folder / "b.sse").write_bytes(EVENTS)
-    (folder / "deep" / "a.sse").write_bytes(EVENTS[:150])
-    (folder / "notes.txt").write_text("no recording")
-    return folder
 
 
 # --- help -----------------------------------------------------------------------------------------------------------
@@ -317,97 +298,3 @@ def test_a_recording_that_cannot_be_read(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(path))
         refused_in_one_sentence(UNAVAILABLE, f"{path} cannot be read", "replay", str(path))
-
-
-# --- pipes and signals ----------------------------------------------------------------------------------------------
-
-
-def run_into(arguments: list[str], stdout: int) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [sys.executable, "-m", "streamgauge", *arguments],
-        stdout=stdout,
-        stderr=subprocess.PIPE,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-    )
-
-
-@pytest.mark.parametrize("arguments", [["replay", "RECORDING", "--output", "jsonl"], ["--help"], ["replay", "--help"]])
-def test_whoever_reads_the_output_may_have_read_enough(arguments: list[str], recordings: Path) -> None:
-    reader, writer = os.pipe()
-    os.close(reader)
-    try:
-        done = run_into([str(recordings) if word == "RECORDING" else word for word in arguments], writer)
-    finally:
-        os.close(writer)
-    assert (done.returncode, done.stderr) == (DONE, "")
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
-def test_an_output_that_takes_nothing(recordings: Path) -> None:
-    with Path("/dev/full").open("w") as full:
-        done = run_into(["replay", str(recordings), "--output", "jsonl"], full.fileno())
-    assert done.returncode == UNAVAILABLE
-    assert done.stderr == "streamgauge: the system refuses: [Errno 28] No space left on device\n"
-
-
-def test_sigterm_ends_a_command_that_does_not_stay(tmp_path: Path) -> None:
-    pipe = tmp_path / "recording"
-    os.mkfifo(pipe)
-    process = subprocess.Popen(
-        [sys.executable, "-m", "streamgauge", "replay", str(pipe)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    with pipe.open("wb"):  # opened for reading by the command, which waits for what comes
-        process.send_signal(signal.SIGTERM)
-        _, errors = process.communicate(timeout=PATIENCE_S)
-    assert (process.returncode, errors) == (DONE, b"")
-
-
-def test_a_tap_goes_on_when_nobody_reads_what_it_says(tmp_path: Path) -> None:
-    reader, writer = os.pipe()
-    listening = socket.create_server(("127.0.0.1", 0))
-    admin = f"127.0.0.1:{listening.getsockname()[1]}"
-    listening.close()
-    arguments = [*UP, "--listen", "127.0.0.1:0", "--admin", admin, "--data-dir", str(tmp_path)]
-    os.close(reader)
-    process = subprocess.Popen([sys.executable, "-m", "streamgauge", *arguments], stderr=writer)
-    os.close(writer)
-    try:
-        host, _, port = admin.partition(":")
-
-        def answers() -> bool:
-            with contextlib.suppress(OSError), socket.create_connection((host, int(port)), 1) as connection:
-                connection.sendall(f"GET /health/ready HTTP/1.0\r\nHost: {admin}\r\n\r\n".encode())
-                return b" 200 " in connection.recv(100)
-            return False
-
-        wait_for(answers, "readiness")
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(PATIENCE_S) == DONE
-    finally:
-        if process.poll() is None:
-            process.kill()
-            process.wait()
-
-
-# --- bugs of ours ---------------------------------------------------------------------------------------------------
-
-
-def test_a_bug_of_ours_is_one_sentence_and_a_way_to_see_more(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], recordings: Path
-) -> None:
-    import streamgauge.commands.replay as broken
-
-    def fails(*_: object) -> int:
-        raise RuntimeError("boom")
-
-    monkeypatch.setattr(broken, "run", fails)
-    monkeypatch.delenv("STREAMGAUGE_DEBUG", raising=False)
-    assert main(["replay", str(recordings)]) == BUG
-    told = capsys.readouterr().err
-    assert told.startswith("streamgauge: a bug of ours: RuntimeError: boom\n")
-    assert "Traceback" not in told
-    monkeypatch.setenv("STREAMGAUGE_DEBUG", "1")
-    assert main(["replay", str(recordings)]) == BUG
-    assert "Traceback" in capsys.readouterr().err
