@@ -18,6 +18,14 @@ TARGETS = {
     "openai-completions": "/v1/completions",
     "openai-responses": "/v1/responses",
     "anthropic-messages": "/v1/messages",
+    "anthropic-completions": "/v1/complete",
+    "gemini": "/v1beta/models/gemini-2.5-flash:streamGenerateContent?alt=sse",
+    "gemini-interactions": "/v1beta/interactions?alt=sse",
+    "cohere-v2": "/v2/chat",
+    "watsonx": "/ml/v1/text/generation_stream?version=2024-05-01",
+    "tgi-native": "/generate_stream",
+    "llama-cpp-native": "/completion",
+    "replicate": "/v1/streams/prediction",
 }
 
 BOM = b"\xef\xbb\xbf"

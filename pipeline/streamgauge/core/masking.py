@@ -14,18 +14,19 @@ from streamgauge.core.dialects import (
     DONE,
     Dialect,
     dialect_of_endpoint,
+    dialect_of_text_event,
     is_whole,
     recognised,
     recognised_body,
 )
 from streamgauge.core.dialects.contract import KEEP_ERRORS
 from streamgauge.core.json_text import UNPARSED, parse
-from streamgauge.core.keep import Spec, filtered
+from streamgauge.core.keep import Kind, Spec, filtered
 from streamgauge.core.labels import label_code, label_id
 from streamgauge.core.sse import HALF_EVENT, Event, write_tail
 
-# What is kept of an event that no dialect claims: enough to see an error, nothing else.
-_KEEP_UNKNOWN: Mapping[str, Spec] = KEEP_ERRORS
+# What is kept of an event that no dialect claims: enough to see an error, or that it is no LLM's, nothing else.
+_KEEP_UNKNOWN: Mapping[str, Spec] = {**KEEP_ERRORS, "object": Kind.CODE}
 
 # Stands for data that is no JSON: it stays unparsable.
 _UNPARSABLE = b"masked"
@@ -37,6 +38,7 @@ class Masker:
     def __init__(self, path: str | None, full: bool, dialect: str | None = None) -> None:
         self._full = full
         self._dialect = BY_NAME.get(dialect or "") or dialect_of_endpoint(path)
+        self._shown: Dialect | None = None
 
     def event(self, event: Event) -> Event:
         """The event as it may be written down."""
@@ -62,17 +64,29 @@ class Masker:
             return None
         if self._full:
             return raw
-        dialect = recognised_body(value) or self._dialect
-        spec = KEEP_ERRORS if dialect is None else {**KEEP_ERRORS, **dialect.keep_body}
-        return encoded(filtered(spec, value))
+        return encoded([self._answer(one) for one in value] if isinstance(value, list) else self._answer(value))
+
+    def _answer(self, value: object) -> object:
+        """One answer, or one event of a list of them."""
+        whole = recognised_body(value)
+        shown = whole or recognised("", value)
+        if shown is not None and whole is None:
+            return filtered(shown.keep, value)
+        dialect = shown or self._dialect
+        return filtered(KEEP_ERRORS if dialect is None else {**KEEP_ERRORS, **dialect.keep_body}, value)
 
     def _data(self, name: str, data: bytes) -> bytes:
+        speaker = dialect_of_text_event(name, self._shown)
+        if speaker is not None:
+            self._shown = self._dialect = speaker
+            return b"x" * len(data.decode("utf-8", "replace"))
         if data.startswith(DONE):
             return DONE
         value = parse(data)
         if value is UNPARSED:
             return _UNPARSABLE
-        self._dialect = recognised(name, value) or self._dialect
+        self._shown = recognised(name, value) or self._shown
+        self._dialect = self._shown or self._dialect
         return encoded(filtered(_keep(self._dialect), value))
 
 

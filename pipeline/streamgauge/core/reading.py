@@ -89,7 +89,14 @@ class Reading:
         self._generate(choice, value, _MEDIA)
 
     def tool(
-        self, choice: int, key: int, name: object, *, call_id: object = None, client: bool = True, json: bool = True
+        self,
+        choice: int,
+        key: int | None,
+        name: object,
+        *,
+        call_id: object = None,
+        client: bool = True,
+        json: bool = True,
     ) -> None:
         if self._repeated and not isinstance(name, str):
             return
@@ -101,10 +108,10 @@ class Reading:
             tool.name = label_id(name)
             self._generate(choice, name, _TOOL)
 
-    def arguments(self, choice: int, key: int, value: object) -> None:
+    def arguments(self, choice: int, key: int | None, value: object) -> None:
         if value is None or value == "" or self._repeated:
             return
-        tool = self._open_tool(choice, key, None, True)
+        tool = self._latest_tool(choice) if key is None else self._open_tool(choice, key, None, True)
         self._kinds |= _TOOL
         self._generated.add(choice)
         if tool is None:
@@ -179,20 +186,27 @@ class Reading:
         choices.append(ChoiceState(index))
         return choices[-1]
 
-    def _open_tool(self, choice_index: int, key: int, call_id: object, json: bool) -> ToolState | None:
-        """The call that a fragment belongs to: the latest with its key, or a new one if its id is another."""
+    def _latest_tool(self, choice_index: int) -> ToolState | None:
+        choice = self._choice(choice_index)
+        return choice.tools[-1] if choice is not None and choice.tools else None
+
+    def _open_tool(self, choice_index: int, key: int | None, call_id: object, json: bool) -> ToolState | None:
+        """The call that a fragment belongs to: the latest with its key, or a new one if its id is another.
+
+        Without a key each one is new.
+        """
         choice = self._choice(choice_index)
         if choice is None:
             return None
         digest = zlib.crc32(call_id.encode("utf-8", "replace")) if isinstance(call_id, str) and call_id else None
-        for tool in reversed(choice.tools):
+        for tool in reversed(choice.tools if key is not None else ()):
             if tool.key == key and (digest is None or tool.call_digest in (None, digest)):
                 return tool
         if len(choice.tools) >= MAX_TOOLS:
             self._state.loss.state_limit = True
             return None
         check = None if self._masked or not json else JsonState()
-        choice.tools.append(ToolState(key, call_digest=digest, check=check))
+        choice.tools.append(ToolState(len(choice.tools) if key is None else key, call_digest=digest, check=check))
         return choice.tools[-1]
 
 

@@ -3,9 +3,12 @@
 from streamgauge.core.dialects import (
     BY_NAME,
     DONE,
+    OTHER,
     Dialect,
     dialect_of_endpoint,
+    dialect_of_text_event,
     error_in,
+    is_foreign,
     is_whole,
     recognised,
     recognised_body,
@@ -98,6 +101,10 @@ class Stream:
         state.counts.events += 1
         if state.timing.first_event is None:
             state.timing.first_event = stamp
+        speaker = dialect_of_text_event(name, BY_NAME.get(state.dialect or ""))
+        if speaker is not None:
+            self._text(speaker, data, stamp)
+            return
         if data.startswith(DONE):
             self._done()
             return
@@ -112,6 +119,19 @@ class Stream:
             if not state.terminal:
                 self._tell(name, value, stamp)
 
+    def _text(self, dialect: Dialect, data: bytes, stamp: int | None) -> None:
+        """An event whose data is generated text as it stands."""
+        state = self.state
+        state.dialect = dialect.name
+        if state.terminal:
+            state.counts.after_terminal_events += 1
+            return
+        repeated = self._is_repeated({})
+        state.counts.repeated_events += repeated
+        reading = self._read_as(dialect, stamp, repeated=repeated)
+        reading.text(0, data.decode("utf-8", "replace"))
+        reading.end()
+
     def _number(self, value: dict[str, object]) -> None:
         number = whole_number(value.get("sequence_number"))
         if number is not None:
@@ -122,6 +142,8 @@ class Stream:
         shown = recognised(name, value)
         if shown is not None:
             state.dialect = shown.name
+        elif state.dialect is None and is_foreign(value):
+            state.dialect = OTHER
         dialect = shown or self.dialect
         if dialect is None:
             return
@@ -175,7 +197,7 @@ class Stream:
 
     def _error(self, name: str, value: object) -> None:
         facts = error_in(name, None if value is UNPARSED else value)
-        if facts is None:
+        if facts is None or self.state.dialect == OTHER:
             return
         anthropic = isinstance(value, dict) and value.get("type") == "error" and isinstance(value.get("error"), dict)
         self.state.hint = self.state.hint or ("anthropic-messages" if anthropic else "openai-chat")
@@ -184,21 +206,29 @@ class Stream:
     # --- whole answers ----------------------------------------------------------------------------------------------
 
     def _body(self, body: bytes) -> None:
-        """The body of a response that is no event stream."""
+        """The body of a response that is no event stream: one answer, or a list of events."""
         value = parse(body)
-        if not isinstance(value, dict):
-            self.state.body_read = value is not UNPARSED
-            return
-        self.state.body_read = True
+        self.state.body_read = value is not UNPARSED
+        for answer in value if isinstance(value, list) else [value]:
+            if isinstance(answer, dict):
+                self._answer(answer)
+
+    def _answer(self, value: dict[str, object]) -> None:
         status = self.state.head.status if self.state.head else None
         failed = status is not None and status >= FIRST_ERROR_STATUS
         facts = error_in("error" if failed else "", value)
         if facts is not None:
             self._read_as(None, None).error(facts)
             return
-        shown = recognised_body(value)
+        whole = recognised_body(value)
+        shown = whole or recognised("", value)
         if shown is not None:
             self.state.dialect = shown.name
         dialect = shown or self.dialect
-        if dialect is not None:
-            dialect.read_body(value, self._read_as(dialect, None, timed=False))
+        if dialect is None:
+            return
+        reading = self._read_as(dialect, None, timed=False)
+        if shown is not None and whole is None:
+            dialect.read("", value, reading)  # one of a list of events
+        else:
+            dialect.read_body(value, reading)

@@ -16,7 +16,9 @@ from streamgauge.core.record import Usage
 class UsageRules(msgspec.Struct, frozen=True):
     """Where a dialect says what: for each number the paths at which it may stand, the first present one counts.
 
+    A path is keys with dots; `details.modality=AUDIO.tokens` looks in a list for the element that says so.
     `input_parts`: further parts of input that lie outside of the field for input (Anthropic's cache fields).
+    `reasoning_outside`: reasoning lies outside of output, unless the stream's own total says otherwise.
     """
 
     spec: Mapping[str, Spec]
@@ -31,6 +33,7 @@ class UsageRules(msgspec.Struct, frozen=True):
     audio_output: tuple[str, ...] = ()
     input_parts: tuple[str, ...] = ()
     parts: str | None = None
+    reasoning_outside: bool = False
 
 
 class UsageState(msgspec.Struct, array_like=True):
@@ -88,7 +91,13 @@ def _put(into: dict[str, object], key: str, value: object) -> int:
 def _at(raw: Mapping[str, object], path: str) -> object:
     value: object = raw
     for key in path.split("."):
-        value = value.get(key) if isinstance(value, dict) else None
+        if isinstance(value, dict):
+            value = value.get(key)
+        elif isinstance(value, list):
+            name, _, wanted = key.partition("=")
+            value = next((one for one in value if isinstance(one, dict) and one.get(name) == wanted), None)
+        else:
+            return None
     return value
 
 
@@ -106,9 +115,10 @@ def normalised(state: UsageState, rules: UsageRules | None) -> Usage:
         output = None
     total, reasoning, cached = _first(raw, rules.total), _first(raw, rules.reasoning), _first(raw, rules.cached)
     input_tokens = _input(raw, rules, given_input)
-    if cached is not None and input_tokens is not None and not rules.input_parts and cached > input_tokens:
+    cache_inside = not set(rules.cached) & set(rules.input_parts)
+    if cached is not None and input_tokens is not None and cache_inside and cached > input_tokens:
         input_tokens += cached  # the cache lies outside of input (Grok on Azure)
-    output, failed = _settle(input_tokens, output, reasoning, total)
+    output, failed = _settle(input_tokens, output, reasoning, total, rules.reasoning_outside)
     if total is None and input_tokens is not None and output is not None:
         total = input_tokens + output
     return Usage(
@@ -136,16 +146,19 @@ def _input(raw: Mapping[str, object], rules: UsageRules, given: int | None) -> i
 
 
 def _settle(
-    input_tokens: int | None, output: int | None, reasoning: int | None, total: int | None
+    input_tokens: int | None, output: int | None, reasoning: int | None, total: int | None, outside: bool
 ) -> tuple[int | None, str | None]:
-    """Output including reasoning, and the identity that fails."""
-    if input_tokens is None or output is None or total is None:
-        return output, None
-    if input_tokens + output == total:
-        return output, "reasoning<=output" if (reasoning or 0) > output else None
-    if reasoning and input_tokens + output + reasoning == total:
-        return output + reasoning, None
-    return output, "input+output=total"
+    """Output including reasoning, and the identity that fails. Of the two ways to read it, that which adds up."""
+    with_reasoning = (output or 0) + reasoning if reasoning else output
+    if input_tokens is None or total is None or (output is None and not outside):
+        return with_reasoning if outside else output, None
+    readings = (with_reasoning, output) if outside else (output, with_reasoning)
+    for reading in readings:
+        if reading is not None and input_tokens + reading == total:
+            return reading, "reasoning<=output" if (reasoning or 0) > reading else None
+    if readings[0] is None:
+        return None, None
+    return readings[0], "input+output=total"
 
 
 def _parts(raw: Mapping[str, object], rules: UsageRules) -> list[dict[str, object]]:

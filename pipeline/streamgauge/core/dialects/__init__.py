@@ -13,9 +13,20 @@ DIALECTS: tuple[Dialect, ...] = (OpenAIChat(), OpenAICompletions(), OpenAIRespon
 
 BY_NAME: dict[str, Dialect] = {dialect.name: dialect for dialect in DIALECTS}
 _BY_ENDPOINT: dict[str, Dialect] = {path: dialect for dialect in DIALECTS for path in dialect.paths}
+_BY_TEXT_EVENT: dict[str, Dialect] = {name: dialect for dialect in DIALECTS for name in dialect.text_events}
 
 # What a server-sent event stream is called that is no LLM's.
 OTHER = "other"
+
+# Streams that come over the same wires and are no LLM's answer: a member, and how its value begins.
+_NOT_LLM: tuple[tuple[str, str], ...] = (
+    ("jsonrpc", ""),  # Model Context Protocol, streamable HTTP (JSON-RPC 2.0)
+    ("object", "thread"),  # OpenAI assistants: thread, thread.run, thread.message.delta
+    ("type", "transcript.text."),  # OpenAI audio transcription
+    ("type", "speech.audio."),  # OpenAI speech
+    ("type", "image_generation."),  # OpenAI images
+    ("type", "image_edit."),
+)
 
 # Paths that owe a record whatever they answer: the end of the path, its template, and the methods. GET where a stream can
 # be taken up again: a stored response, and a stream that is continued by Last-Event-ID.
@@ -61,6 +72,22 @@ def recognised(event: str, data: object) -> Dialect | None:
     return next((dialect for dialect in DIALECTS if dialect.recognises(event, data)), None)
 
 
+def is_foreign(data: object) -> bool:
+    """Whether an event shows that its stream is no LLM's."""
+    if not isinstance(data, dict):
+        return False
+    return any(isinstance(value := data.get(name), str) and value.startswith(start) for name, start in _NOT_LLM)
+
+
+def dialect_of_text_event(event: str, shown: Dialect | None) -> Dialect | None:
+    """The dialect of an event whose data is generated text, no JSON; None for all other events.
+
+    `shown`: what the stream has shown itself to be.
+    """
+    dialect = _BY_TEXT_EVENT.get(event)
+    return dialect if shown is None or shown is dialect else None
+
+
 def recognised_body(data: object) -> Dialect | None:
     """The dialect that a whole answer shows by itself."""
     if not isinstance(data, dict):
@@ -78,8 +105,10 @@ __all__ = [
     "ErrorFacts",
     "Sink",
     "dialect_of_endpoint",
+    "dialect_of_text_event",
     "endpoint_of",
     "error_in",
+    "is_foreign",
     "is_whole",
     "recognised",
     "recognised_body",

@@ -81,6 +81,7 @@ class AnthropicMessages:
     keep = KEEP
     keep_body = KEEP_BODY
     finish_is_terminal = False
+    text_events: frozenset[str] = frozenset()
     usage = UsageRules(
         spec=_KEEP_USAGE,
         input=("input_tokens",),

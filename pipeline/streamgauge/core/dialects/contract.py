@@ -48,9 +48,23 @@ class Sink(Protocol):
     def refusal(self, choice: int, value: object) -> None: ...
     def media(self, choice: int, value: object) -> None: ...
     def tool(
-        self, choice: int, key: int, name: object, *, call_id: object = None, client: bool = True, json: bool = True
-    ) -> None: ...
-    def arguments(self, choice: int, key: int, value: object) -> None: ...
+        self,
+        choice: int,
+        key: int | None,
+        name: object,
+        *,
+        call_id: object = None,
+        client: bool = True,
+        json: bool = True,
+    ) -> None:
+        """A tool call of a choice: a known one by its `key`, or a new one; `key` None always begins one.
+
+        `client`: the client has to carry it out. `json` False: its arguments are no JSON text by contract.
+        """
+
+    def arguments(self, choice: int, key: int | None, value: object) -> None:
+        """A fragment of arguments as text, or all of them as a JSON value; `key` None: of the call that began last."""
+
     def finish(self, choice: int, raw: object, normal: str | None = None) -> None: ...
     def usage(self, given: object, *, placeholder: bool = False) -> None: ...
     def error(self, facts: ErrorFacts) -> None: ...
@@ -66,7 +80,8 @@ class Dialect(Protocol):
     """One wire format.
 
     `paths`: endpoint templates that hint at it; `endpoint`: the one it goes by. `finish_is_terminal`: a [DONE], or a finish
-    reason on every choice, ends a stream; else only what calls `Sink.terminal` does.
+    reason on every choice, ends a stream; else only what calls `Sink.terminal` does. `text_events`: names of the events
+    whose data is generated text as it stands, no JSON.
     """
 
     @property
@@ -83,6 +98,8 @@ class Dialect(Protocol):
     def usage(self) -> UsageRules: ...
     @property
     def finish_is_terminal(self) -> bool: ...
+    @property
+    def text_events(self) -> frozenset[str]: ...
 
     def recognises(self, event: str, data: Data) -> bool:
         """Whether only this dialect sends such an event."""
@@ -94,7 +111,10 @@ class Dialect(Protocol):
         """Tell the sink what an event says. In-band errors of the common shapes are read elsewhere."""
 
     def read_body(self, data: Data, sink: Sink) -> None:
-        """The same for the whole answer of a request that did not ask for a stream."""
+        """The same for the whole answer of a request that did not ask for a stream.
+
+        An answer that is a list of events is read event by event, by `read`.
+        """
 
 
 KEEP_ERROR: Mapping[str, Spec] = {

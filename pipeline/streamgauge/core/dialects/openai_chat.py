@@ -133,6 +133,7 @@ class OpenAIChat:
     keep_body = KEEP
     usage = USAGE
     finish_is_terminal = True
+    text_events: frozenset[str] = frozenset()
 
     def recognises(self, event: str, data: Data) -> bool:
         kind = data.get("object")

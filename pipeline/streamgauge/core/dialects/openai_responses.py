@@ -117,6 +117,7 @@ class OpenAIResponses:
     keep = KEEP
     keep_body = _KEEP_RESPONSE
     finish_is_terminal = False
+    text_events: frozenset[str] = frozenset()
     usage = UsageRules(
         spec=_KEEP_USAGE,
         input=("input_tokens",),
