@@ -145,8 +145,26 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
 
 # A file that is longer hides a second thing : the median is about 120.
 MAX_LINES = 400
-# Legacy completions know no tools.
-NOT_OWED = {"openai-completions": {"tools"}}
+# What every dialect shows by a vector of that name (tests/vectors/README.md): the usual, and every ending.
+OWED = {
+    "happy", "tools", "reasoning", "choices", "usage-missing", "truncated",
+    "error-before-first-token", "error-mid-stream", "error-after-finish",
+}  # fmt: skip
+_NO_CHOICES = {"choices": "one answer a request: it has no n"}
+_TEXT_ALONE = {"tools": "it knows no tools", "reasoning": "it has text and nothing else"}
+# What a dialect cannot show, and why.
+NOT_OWED: dict[str, dict[str, str]] = {
+    "openai-completions": _TEXT_ALONE,
+    "openai-responses": _NO_CHOICES,
+    "anthropic-messages": _NO_CHOICES,
+    "gemini-interactions": _NO_CHOICES,
+    "cohere-v2": _NO_CHOICES,
+    "watsonx": {**_TEXT_ALONE, **_NO_CHOICES},
+    "tgi-native": {**_TEXT_ALONE, "choices": "best_of cannot be streamed"},
+    "llama-cpp-native": _TEXT_ALONE,
+    "replicate": {**_TEXT_ALONE, **_NO_CHOICES},
+    "anthropic-completions": {**_TEXT_ALONE, **_NO_CHOICES},
+}
 NAMED_AFTER_NOTHING = {"utils", "util", "helpers", "helper", "common", "misc", "base", "shared"}
 
 
@@ -261,6 +279,16 @@ def test_every_dialect_has_the_vectors_it_owes() -> None:
     from streamgauge.core.dialects import DIALECTS
 
     for dialect in DIALECTS:
-        names = {path.stem for path in (ROOT / "tests" / "vectors" / dialect.name).rglob("*.sse")}
-        for kind in {"happy", "tools", "error", "truncated", "usage-missing"} - NOT_OWED.get(dialect.name, set()):
-            assert any(kind in name for name in names), f"{dialect.name} has no vector for {kind}"
+        names = {path.stem for path in (TESTS / "vectors" / dialect.name).glob("*.sse")}
+        missing = OWED - names - NOT_OWED.get(dialect.name, {}).keys()
+        assert not missing, f"{dialect.name} has no vector {', '.join(sorted(missing))}"
+
+
+def test_what_is_not_owed_is_not_there() -> None:
+    from streamgauge.core.dialects import BY_NAME
+
+    for name, reasons in NOT_OWED.items():
+        assert name in BY_NAME
+        assert reasons.keys() <= OWED
+        there = [kind for kind in reasons if (TESTS / "vectors" / name / f"{kind}.sse").exists()]
+        assert there == [], f"{name} has what the table says it cannot have"

@@ -1,27 +1,41 @@
 """Every vector through recorder, segments and assembler: the same record however the bytes came, and the right one."""
 
+import bisect
 import copy
 import itertools
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+from streamgauge.core.dialects import endpoint_of
 from streamgauge.core.record import SCHEMA_VERSION
 from streamgauge.records import Record
-from tests.vectors.drive import Live, byte_by_byte, encoded, in_pieces, live, replayed, stamped, wire
+from tests.core.cuts import at as cut_at
+from tests.vectors.drive import Live, byte_by_byte, cut_short, encoded, in_pieces, live, replayed, stamped, wire
 from tests.vectors.drive import response_head as head_of
-from tests.vectors.load import Vector, blocks, differences, is_dispatched, vectors, with_line_ends
+from tests.vectors.load import Vector, blocks, differences, ends, is_dispatched, vectors, with_line_ends
 
 ALL = vectors()
 IDS = [f"{vector.dialect}/{vector.name}" for vector in ALL]
 STREAMS = [vector for vector in ALL if vector.is_stream]
 FILES = [vector for vector in ALL if not vector.live_only]
+TIMED = [one for one in STREAMS if not one.no_timing and one.body.endswith((b"\n\n", b"\r\n\r\n"))]
+ENDED = [vector for vector in ALL if vector.terminal_at is not None]
 
 # Splitting at every place costs the square of the size: bodies up to this size are split everywhere (bytes).
 SPLIT_EVERYWHERE = 560
 # One byte a read costs some 30 us; longer bodies with other line ends come in small pieces instead (bytes).
 BYTE_BY_BYTE = 2000
 MS = 1_000_000
+# Random ways to split each vector, in two tests; each costs some 3 ms for a body of 2 KB (count of examples).
+RANDOM_SPLITS = 8
+# Places at which a random split cuts: more would only come near to byte by byte, which is tried anyhow (count).
+MOST_CUTS = 12
+# Whose finish reason comes with an event of its own, before the terminal (message_delta, then message_stop).
+FINISH_BEFORE_TERMINAL = {"anthropic-messages"}
 # What rightly differs where the body's own bytes do.
 SIZES = ("counts.bytes", "counts.client_bytes")
 # What a plain file cannot tell.
@@ -157,7 +171,7 @@ def expected_gaps(tokens: list[int]) -> dict[str, Any]:
     return {"count": len(gaps), **stats}
 
 
-@named([one for one in STREAMS if not one.no_timing and one.body.endswith((b"\n\n", b"\r\n\r\n"))])
+@named(TIMED)
 def test_times_are_those_of_the_reads(vector: Vector) -> None:
     reads, events, tokens = token_times(vector)
     head = head_of(vector, Live(), vector.body)
@@ -202,12 +216,122 @@ def test_a_vector_agrees_with_itself(vector: Vector) -> None:
     assert all(0 <= place < dispatched for place in vector.token_events_at)
     if vector.is_stream and "events" in counts:
         assert counts["events"] == dispatched
+    if vector.terminal_at is not None:
+        assert 0 <= vector.terminal_at < dispatched
+        assert (vector.ending, vector.status, vector.is_stream) == ("complete", 200, True)
+        assert (vector.record["outcome"], vector.record["error"]) == ("completed", None)
 
 
-@pytest.mark.parametrize("dialect", sorted({vector.dialect for vector in ALL}))
-def test_every_dialect_has_the_cases_that_matter(dialect: str) -> None:
-    names = {vector.name for vector in ALL if vector.dialect == dialect}
-    wanted = {"happy", "error-mid-stream", "truncated", "usage-missing"}
-    if dialect != "openai-completions":  # it knows no tools
-        wanted.add("tools")
-    assert wanted <= names
+def anywhere(data: bytes) -> st.SearchStrategy[list[int]]:
+    """Places to cut these bytes at, in order."""
+    return st.lists(st.integers(0, len(data)), max_size=MOST_CUTS).map(sorted)
+
+
+def pace(count: int) -> st.SearchStrategy[list[int]]:
+    """Pauses before each of so many reads (ms); 0 is one."""
+    return st.lists(st.integers(0, 6_000), min_size=count, max_size=count)
+
+
+randomly = settings(
+    max_examples=RANDOM_SPLITS,
+    deadline=None,  # a shared machine is slow now and then
+    derandomize=True,  # the same splits each time: a failure is one's own
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+
+
+@each
+def test_any_split_under_any_framing_and_coding(vector: Vector) -> None:
+    expected = alike(whole(vector), *SIZES, "content_encoding")
+
+    @randomly
+    @given(st.data())
+    def holds(data: st.DataObject) -> None:
+        framings = ["length", "chunked", *(["close"] if vector.ending == "complete" and vector.is_stream else [])]
+        coding = data.draw(st.sampled_from([None, None, "gzip", "deflate", "br", "zstd"]))
+        how = Live(framing=data.draw(st.sampled_from(framings)), coding=coding)
+        sent = wire(vector, how)
+        pieces = cut_at(sent, data.draw(anywhere(sent)))
+        same(alike(live(vector, how, pieces), *SIZES, "content_encoding"), expected)
+
+    holds()
+
+
+def without_times(record: dict[str, Any]) -> dict[str, Any]:
+    """A record without what arrival stamps make: its timing, and the first token of each choice."""
+    out = alike(record, "timing")
+    for choice in out["choices"]:
+        choice["first_token_s"] = None
+    return out
+
+
+def times_of(vector: Vector, head: bytes, places: list[int], stamps: list[int]) -> dict[str, float | None]:
+    """When its events came, if the response was cut at these places and the pieces came at these times (ns)."""
+    came = [stamps[bisect.bisect_right(places, len(head) + end)] for end in ends(vector.body)]
+    events = [stamp for stamp, block in zip(came, blocks(vector.body), strict=True) if is_dispatched(block)]
+    tokens = [events[place] for place in vector.token_events_at]
+    found = {"first_event_s": events[:1], "first_token_s": tokens[:1], "last_token_s": tokens[-1:]}
+    return {name: times[0] / 1e9 if times else None for name, times in found.items()}
+
+
+@named(TIMED)
+def test_any_split_gives_each_event_the_time_of_the_read_that_completes_it(vector: Vector) -> None:
+    expected, head = without_times(whole(vector)), head_of(vector, Live(), vector.body)
+    sent = wire(vector, Live())
+
+    @randomly
+    @given(st.data())
+    def holds(data: st.DataObject) -> None:
+        places = data.draw(anywhere(sent))
+        pauses = data.draw(pace(len(places) + 1))
+        stamps = [total * MS for total in itertools.accumulate(pauses)]
+        reads = list(zip(stamps, cut_at(sent, places), strict=True))
+        record = stamped(vector, Live(), reads, stamps[-1] + MS)
+        same(without_times(record), expected)
+        times = times_of(vector, head, places, stamps)
+        assert {name: record["timing"][name] for name in times} == pytest.approx(times, abs=1e-6)
+        assert record["timing"]["gaps"]["count"] == max(len(vector.token_events_at) - 1, 0)
+
+    holds()
+
+
+def cuts(vector: Vector) -> Iterator[tuple[bytes, int]]:
+    """The body up to each of its blocks' ends, and how many events were dispatched by then."""
+    cut = blocks(vector.body)
+    for count in range(len(cut) + 1):
+        yield b"".join(cut[:count]), sum(is_dispatched(block) for block in cut[:count])
+
+
+def outcome_of_cut(ending: str, terminal: bool) -> tuple[str, dict[str, Any] | None]:
+    """Outcome and error of a stream that ended so, before its terminal or behind it."""
+    if terminal:
+        return "completed", None
+    if ending == "reset":
+        return "upstream_reset", {"phase": "transport", "type": None, "code": None, "status": None}
+    return {"complete": "truncated", "client": "client_abort"}[ending], None
+
+
+def check_cut(vector: Vector, record: dict[str, Any], events: int, ending: str) -> None:
+    terminal = vector.terminal_at is not None and events > vector.terminal_at
+    assert (record["outcome"], record["error"]) == outcome_of_cut(ending, terminal)
+    tokens = sum(place < events for place in vector.token_events_at)
+    assert (record["counts"]["events"], record["counts"]["token_events"]) == (events, tokens)
+    if terminal:
+        return
+    if len(vector.record["choices"]) == 1 and vector.dialect not in FINISH_BEFORE_TERMINAL:
+        assert (record["finish_reason"], record["finish_reason_raw"]) == (None, None)
+    if record["finish_reason_raw"] is None:
+        assert record["usage"]["source"] in ("absent", "partial")
+
+
+@pytest.mark.parametrize("ending", ["complete", "reset", "client"])
+@named(ENDED)
+def test_the_terminal_decides_wherever_it_is_cut(vector: Vector, ending: str) -> None:
+    for body, events in cuts(vector):
+        records = cut_short(vector, body, ending)
+        if not events and endpoint_of(vector.method, vector.target) is None:
+            assert records == []  # a path of no LLM's, and nothing of an LLM came over it
+            continue
+        (record,) = records
+        check_cut(vector, record, events, ending)

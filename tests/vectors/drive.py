@@ -136,20 +136,32 @@ def segments_of(capture: Capture, told: Iterable[Message]) -> Iterator[Segment]:
     assert recording.incidents.total() == 0
 
 
-def record_of(segments: Iterable[Segment]) -> Record:
-    """The one record of the one stream, through an assembler."""
+def records_of(segments: Iterable[Segment]) -> list[Record]:
+    """The records of the one stream, through an assembler: one, or none for a stream that is no LLM's."""
     assembler = Assembler()
     found: list[Record] = []
     for number, segment in enumerate(segments):
         bundle = Bundle(instance=INSTANCE, slot=0, number=number, tap_ns=number, segments=[segment])
         found += assembler.apply(number, number, bundle)
-    (record,) = found
+    return found
+
+
+def record_of(segments: Iterable[Segment]) -> Record:
+    """The one record of the one stream."""
+    (record,) = records_of(segments)
     return record
 
 
 def live(vector: Vector, how: Live, pieces: Iterable[bytes]) -> dict[str, Any]:
     """The record of a stream that came in these pieces, without stamps, as a reader of its JSON sees it."""
     return as_json(record_of(segments_of(how.capture, messages(vector, ((None, piece) for piece in pieces)))))
+
+
+def cut_short(vector: Vector, body: bytes, ending: str) -> list[dict[str, Any]]:
+    """The records of a stream that ended so behind these bytes of the vector: none where nothing of an LLM came."""
+    cut = msgspec.structs.replace(vector, body=body, ending=ending)
+    told = messages(cut, [(None, wire(cut, Live()))])
+    return [as_json(record) for record in records_of(segments_of("full", told))]
 
 
 def stamped(vector: Vector, how: Live, reads: list[tuple[int, bytes]], end_ns: int) -> dict[str, Any]:

@@ -37,6 +37,7 @@ class Vector(msgspec.Struct, frozen=True):
     about: str
     record: dict[str, Any]
     token_events_at: list[int]
+    terminal_at: int | None = None
     dialect: str = ""
     name: str = ""
     body: bytes = b""
@@ -78,6 +79,15 @@ def with_line_ends(body: bytes, end: bytes) -> bytes:
 def blocks(body: bytes) -> list[bytes]:
     """The body cut behind each blank line: the pieces that a server would write."""
     return re.findall(rb"(?s).*?(?:\n\n|\r\n\r\n)|.+\Z", body)
+
+
+def ends(body: bytes) -> list[int]:
+    """Where each block of the body is complete: the place of the byte that ends its blank line (CR does so by itself)."""
+    found, at = [], 0
+    for block in blocks(body):
+        at += len(block)
+        found.append(at - (2 if block.endswith(b"\r\n") else 1))
+    return found
 
 
 def is_dispatched(block: bytes) -> bool:

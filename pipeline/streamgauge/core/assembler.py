@@ -76,6 +76,7 @@ class Assembler:
         self._producers = Producers()
         self._changed: set[int] = set()
         self._waiting: set[bytes] = set()
+        self._streams: dict[bytes, Stream] = {}  # readers of the open streams that were read of late
         self._finished: list[Record] = []
         self._offset = -1
         self.counts: Counter[str] = Counter()
@@ -122,7 +123,7 @@ class Assembler:
         elif segment.number > state.next_segment:
             self._hold(key, state, segment, bundle.tap_ns)
         else:
-            Stream(state, self._stall_ns).apply(segment)
+            self._reader(state).apply(segment)
             self._go_on(key, state)
 
     def _open(self, key: int, bundle: Bundle, segment: Segment) -> StreamState | None:
@@ -157,10 +158,16 @@ class Assembler:
         state.next_segment = first
         self._go_on(key, state)
 
+    def _reader(self, state: StreamState) -> Stream:
+        reader = self._streams.get(state.stream)
+        if reader is None or reader.state is not state:
+            reader = self._streams[state.stream] = Stream(state, self._stall_ns)
+        return reader
+
     def _go_on(self, key: int, state: StreamState) -> None:
         """Apply what waited for the segment that has come; close the stream if its end is there."""
         while (segment := state.waiting.pop(state.next_segment, None)) is not None:
-            Stream(state, self._stall_ns).apply(segment)
+            self._reader(state).apply(segment)
         if not state.waiting:
             self._waiting.discard(state.stream)
         if state.end is not None:
@@ -169,6 +176,7 @@ class Assembler:
     def _close(self, key: int, state: StreamState, *, remember: bool) -> None:
         bucket = self._buckets[key]
         del bucket.streams[state.stream]
+        self._streams.pop(state.stream, None)
         self._waiting.discard(state.stream)
         if remember:
             bucket.closed = [*bucket.closed[1 - MAX_REMEMBERED :], state.stream]

@@ -75,7 +75,9 @@ def _scalar(kind: Kind, value: object) -> object:
         return _text(kind, value)
     if kind is Kind.TEXT:
         return 0  # no text, and no more of one when it is masked
-    return value if _is_finite(value) else MASKED
+    if _is_finite(value):
+        return value
+    return 0 if kind is Kind.ID else MASKED  # no id either way, and still no text
 
 
 def _text(kind: Kind, value: str) -> str:

@@ -60,6 +60,46 @@ FINISH_REASONS: dict[str, str] = {
     "refusal": "content_filter",
     "pause_turn": "paused",
     "compaction": "paused",
+    # Gemini: https://ai.google.dev/api/generate-content#FinishReason, and google-genai's types.FinishReason. Its OTHER,
+    # IMAGE_OTHER, TOO_MANY_TOOL_CALLS and FINISH_REASON_UNSPECIFIED say nothing that has a normal name.
+    "STOP": "stop",
+    "MAX_TOKENS": "length",  # Cohere too
+    "SAFETY": "content_filter",
+    "RECITATION": "content_filter",
+    "BLOCKLIST": "content_filter",
+    "PROHIBITED_CONTENT": "content_filter",
+    "SPII": "content_filter",
+    "IMAGE_SAFETY": "content_filter",
+    "IMAGE_PROHIBITED_CONTENT": "content_filter",
+    "IMAGE_RECITATION": "content_filter",
+    "MODEL_ARMOR": "content_filter",
+    "ESCALATION": "content_filter",  # filtered by an escalation rule
+    "PUP_LIMITED_DISABLED": "content_filter",  # the account is limited for prohibited use
+    "MALFORMED_FUNCTION_CALL": "error",
+    "MALFORMED_RESPONSE": "error",
+    "UNEXPECTED_TOOL_CALL": "error",
+    "MISSING_THOUGHT_SIGNATURE": "error",
+    "LANGUAGE": "error",
+    "NO_IMAGE": "error",
+    "CONTINUATION": "paused",  # the limit of one request; another one goes on with its continuation token
+    # Gemini Interactions: the interaction's status
+    "requires_action": "tool_calls",
+    "requires_continuation": "paused",
+    "budget_exceeded": "length",  # of tokens
+    # Cohere v2 (https://docs.cohere.com/reference/chat: finish_reason)
+    "COMPLETE": "stop",
+    "STOP_SEQUENCE": "stop",
+    "TOOL_CALL": "tool_calls",
+    "ERROR": "error",
+    "TIMEOUT": "error",
+    # watsonx text generation (TextGenResult.stop_reason), beside words that are above; time_limit has no normal name
+    "token_limit": "length",
+    # llama.cpp, its own completion (tools/server/README.md: stop_type), beside eos
+    "limit": "length",
+    "word": "stop",
+    # Replicate: why a stream is done (docs: streaming), or a prediction's status
+    "canceled": "error",
+    "succeeded": "stop",
 }
 
 

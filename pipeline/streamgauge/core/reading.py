@@ -18,7 +18,7 @@ MAX_CHOICES = 128
 MAX_TOOLS = 64
 
 # Kinds of generated output, as bits: one event may carry several.
-_CONTENT, _REASONING, _TOOL, _MEDIA = 1, 2, 4, 8
+TEXT, REASONING, TOOL, MEDIA, REFUSAL = 1, 2, 4, 8, 16
 
 
 class Reading:
@@ -34,12 +34,20 @@ class Reading:
         self._timed = True
         self._kinds = 0
         self._generated: set[int] = set()
+        # What the event told, for those who learn from it: whether all but its output was known before, the pieces of
+        # output, and the usage.
+        self.steady = True
+        self.told: list[tuple[int, int, int | None, str]] = []
+        self.given: object = None
 
     def begin(self, dialect: Dialect | None, stamp: int | None, *, repeated: bool = False, timed: bool = True) -> None:
         """An event is read; `timed` False for a whole answer, whose content makes no token events."""
         self._dialect, self._stamp, self._repeated, self._timed = dialect, stamp, repeated, timed
         self._kinds = 0
         self._generated.clear()
+        self.steady = True
+        self.told.clear()
+        self.given = None
 
     def end(self) -> None:
         """The event is read: if it carried generated output, it is a token event."""
@@ -55,11 +63,11 @@ class Reading:
                 choice.first_token = self._stamp if choice.first_token is None else choice.first_token
         if timing.first_token is None:
             timing.first_token = self._stamp
-        if self._kinds & _CONTENT and timing.first_content is None:
+        if self._kinds & (TEXT | REFUSAL) and timing.first_content is None:
             timing.first_content = self._stamp
-        if self._kinds & _REASONING and timing.first_reasoning is None:
+        if self._kinds & REASONING and timing.first_reasoning is None:
             timing.first_reasoning = self._stamp
-        if self._kinds & _TOOL and timing.first_tool is None:
+        if self._kinds & TOOL and timing.first_tool is None:
             timing.first_tool = self._stamp
 
     # --- what a dialect says ---------------------------------------------------------------------------------------
@@ -68,25 +76,29 @@ class Reading:
         self, response_id: object = None, model: object = None, tier: object = None, routed_model: object = None
     ) -> None:
         identity = self._state.identity
-        identity.response_id = identity.response_id or label_id(response_id)
-        identity.response_model = identity.response_model or label_id(model)
-        identity.service_tier = label_code(tier) or identity.service_tier
-        identity.routed_model = label_id(routed_model) or identity.routed_model
+        if response_id is not None and identity.response_id is None:
+            identity.response_id, self.steady = label_id(response_id), False
+        if model is not None and identity.response_model is None:
+            identity.response_model, self.steady = label_id(model), False
+        if tier is not None and tier != identity.service_tier:
+            identity.service_tier, self.steady = label_code(tier) or identity.service_tier, False
+        if routed_model is not None and routed_model != identity.routed_model:
+            identity.routed_model, self.steady = label_id(routed_model) or identity.routed_model, False
 
     def choice(self, index: int) -> None:
         self._choice(index)
 
     def text(self, choice: int, value: object) -> None:
-        self._state.counts.text_chars += self._generate(choice, value, _CONTENT)
+        self._state.counts.text_chars += self._generate(choice, value, TEXT)
 
     def reasoning(self, choice: int, value: object) -> None:
-        self._state.counts.reasoning_chars += self._generate(choice, value, _REASONING)
+        self._state.counts.reasoning_chars += self._generate(choice, value, REASONING)
 
     def refusal(self, choice: int, value: object) -> None:
-        self._state.counts.refusal_chars += self._generate(choice, value, _CONTENT)
+        self._state.counts.refusal_chars += self._generate(choice, value, REFUSAL)
 
     def media(self, choice: int, value: object) -> None:
-        self._generate(choice, value, _MEDIA)
+        self._generate(choice, value, MEDIA)
 
     def tool(
         self,
@@ -105,18 +117,19 @@ class Reading:
             return
         tool.client = client
         if tool.name is None and isinstance(name, str) and name:
-            tool.name = label_id(name)
-            self._generate(choice, name, _TOOL)
+            tool.name, self.steady = label_id(name), False
+            self._generate(choice, name, TOOL)
 
     def arguments(self, choice: int, key: int | None, value: object) -> None:
         if value is None or value == "" or self._repeated:
             return
         tool = self._latest_tool(choice) if key is None else self._open_tool(choice, key, None, True)
-        self._kinds |= _TOOL
+        self._kinds |= TOOL
         self._generated.add(choice)
         if tool is None:
             return
         tool.argument_chars += argument_chars(value)
+        self._tell(TOOL, choice, key, value)
         if tool.check is not None:
             feed(tool.check, value if isinstance(value, str) else _compact(value))
 
@@ -125,6 +138,7 @@ class Reading:
         state = self._choice(choice)
         if reason is None or state is None:
             return
+        self.steady = False
         if state.finish_raw is None and self._timed:
             self._state.timing.finish = self._stamp
         state.finish_raw, state.finish = reason, normal or FINISH_REASONS.get(reason)
@@ -132,14 +146,17 @@ class Reading:
             self.error(ErrorFacts(type=reason))
 
     def usage(self, given: object, *, placeholder: bool = False) -> None:
-        if self._dialect is None:
+        if self._dialect is None or given is None:
             return
+        self.steady = self.steady and self.given is None and not placeholder
+        self.given = given
         state = self._state
         final = state.terminal or any(choice.finish_raw is not None for choice in state.choices)
         take(state.usage, self._dialect.usage, given, final=final, placeholder=placeholder)
 
     def error(self, facts: ErrorFacts) -> None:
         """The first error stands; a later one, or a finish reason that is one, fills in what the first did not say."""
+        self.steady = False
         known = self._state.error or ErrorFacts()
         self._state.error = ErrorFacts(
             known.type or facts.type,
@@ -149,20 +166,25 @@ class Reading:
         )
 
     def terminal(self) -> None:
+        self.steady = False
         self._state.terminal = True
+        if self.given is not None:  # told on the terminal itself
+            self._state.usage.final = True
 
     def provider_timing(
         self, *, queue_s: object = None, routing_s: object = None, first_token_s: object = None, total_s: object = None
     ) -> None:
         identity = self._state.identity
+        known = identity.queue_s, identity.routing_s, identity.first_token_s, identity.total_s
         identity.queue_s = _later(queue_s, identity.queue_s)
         identity.routing_s = _later(routing_s, identity.routing_s)
         identity.first_token_s = _later(first_token_s, identity.first_token_s)
         identity.total_s = _later(total_s, identity.total_s)
+        if known != (identity.queue_s, identity.routing_s, identity.first_token_s, identity.total_s):
+            self.steady = False
 
-    @property
-    def called_client_tools(self) -> bool:
-        return any(tool.client for choice in self._state.choices for tool in choice.tools)
+    def calls_client_tools(self, choice: int) -> bool:
+        return any(tool.client for known in self._state.choices if known.index == choice for tool in known.tools)
 
     # --- state ------------------------------------------------------------------------------------------------------
 
@@ -173,7 +195,14 @@ class Reading:
         self._kinds |= kind
         self._generated.add(choice)
         self._choice(choice)
+        self._tell(kind, choice, None, value)
         return len(value)
+
+    def _tell(self, kind: int, choice: int, key: int | None, value: object) -> None:
+        if isinstance(value, str):
+            self.told.append((kind, choice, key, value))
+        else:
+            self.steady = False
 
     def _choice(self, index: int) -> ChoiceState | None:
         choices = self._state.choices
@@ -181,8 +210,9 @@ class Reading:
             if choice.index == index:
                 return choice
         if len(choices) >= MAX_CHOICES:
-            self._state.loss.state_limit = True
+            self._state.loss.state_limit, self.steady = True, False
             return None
+        self.steady = False
         choices.append(ChoiceState(index))
         return choices[-1]
 
@@ -203,8 +233,9 @@ class Reading:
             if tool.key == key and (digest is None or tool.call_digest in (None, digest)):
                 return tool
         if len(choice.tools) >= MAX_TOOLS:
-            self._state.loss.state_limit = True
+            self._state.loss.state_limit, self.steady = True, False
             return None
+        self.steady = False
         check = None if self._masked or not json else JsonState()
         choice.tools.append(ToolState(len(choice.tools) if key is None else key, call_digest=digest, check=check))
         return choice.tools[-1]

@@ -1,5 +1,7 @@
 """One stream: its segments, in order -> its state. The time of an event is that of the read which completed it."""
 
+from collections.abc import Sequence
+
 from streamgauge.core.dialects import (
     BY_NAME,
     DONE,
@@ -20,6 +22,7 @@ from streamgauge.core.reading import Reading
 from streamgauge.core.segments import End, Loss, Read, Segment
 from streamgauge.core.sse import Event, SseDecoder, read_events
 from streamgauge.core.state import StreamState
+from streamgauge.core.steady import Steady
 
 
 class Stream:
@@ -29,6 +32,7 @@ class Stream:
         self.state = state
         self._stall_ns = stall_ns
         self._reading: Reading | None = None
+        self._steady = Steady(state, stall_ns)
 
     def apply(self, segment: Segment) -> None:
         """The next segment of this stream. Never raises, whatever it holds."""
@@ -40,8 +44,8 @@ class Stream:
         state.head = segment.head or state.head
         if segment.loss:
             self._lose(segment.loss)
-        for read in segment.reads:
-            self._read(read)
+        if segment.reads:
+            self._reads(segment.reads)
         if segment.end:
             self._end(segment.end)
 
@@ -50,6 +54,19 @@ class Stream:
         known.dropped_reads += loss.dropped_reads
         known.oversized_events += loss.oversized_events
         known.decode_error = known.decode_error or loss.decode_error
+
+    def _reads(self, reads: Sequence[Read]) -> None:
+        at = 0
+        while at < len(reads):
+            taken = self._steady.take(reads, at) if self._is_steady() else 0
+            if not taken:
+                self._read(reads[at])
+            at += taken or 1
+
+    def _is_steady(self) -> bool:
+        """Whether an event can only say more of what is known: nothing is repeated, and no terminal was seen."""
+        opening = self.state.opening
+        return not self.state.terminal and (opening is None or opening.resumed_from is None)
 
     def _read(self, read: Read) -> None:
         state = self.state
@@ -94,16 +111,16 @@ class Stream:
         if event.bare is not None:
             self._error("", parse(event.bare))
         if event.data is not None:
-            self._dispatch(event.name, event.data, stamp)
+            self._dispatch(event, event.data, stamp)
 
-    def _dispatch(self, name: str, data: bytes, stamp: int | None) -> None:
-        state = self.state
+    def _dispatch(self, event: Event, data: bytes, stamp: int | None) -> None:
+        state, name = self.state, event.name
         state.counts.events += 1
         if state.timing.first_event is None:
             state.timing.first_event = stamp
         speaker = dialect_of_text_event(name, BY_NAME.get(state.dialect or ""))
         if speaker is not None:
-            self._text(speaker, data, stamp)
+            self._text(speaker, event, data, stamp)
             return
         if data.startswith(DONE):
             self._done()
@@ -117,9 +134,9 @@ class Stream:
         if isinstance(value, dict):
             self._number(value)
             if not state.terminal:
-                self._tell(name, value, stamp)
+                self._tell(event, value, stamp)
 
-    def _text(self, dialect: Dialect, data: bytes, stamp: int | None) -> None:
+    def _text(self, dialect: Dialect, event: Event, data: bytes, stamp: int | None) -> None:
         """An event whose data is generated text as it stands."""
         state = self.state
         state.dialect = dialect.name
@@ -131,14 +148,15 @@ class Stream:
         reading = self._read_as(dialect, stamp, repeated=repeated)
         reading.text(0, data.decode("utf-8", "replace"))
         reading.end()
+        self._steady.see(event, None, dialect, reading)
 
     def _number(self, value: dict[str, object]) -> None:
         number = whole_number(value.get("sequence_number"))
         if number is not None:
             self.state.identity.last_sequence_number = number
 
-    def _tell(self, name: str, value: dict[str, object], stamp: int | None) -> None:
-        state = self.state
+    def _tell(self, event: Event, value: dict[str, object], stamp: int | None) -> None:
+        state, name = self.state, event.name
         shown = recognised(name, value)
         if shown is not None:
             state.dialect = shown.name
@@ -152,6 +170,7 @@ class Stream:
         reading = self._read_as(dialect, stamp, repeated=repeated)
         dialect.read(name, value, reading)
         reading.end()
+        self._steady.see(event, value, dialect, reading)
 
     def _read_as(
         self, dialect: Dialect | None, stamp: int | None, *, repeated: bool = False, timed: bool = True
@@ -189,7 +208,7 @@ class Stream:
             if self.state.counts.events == 1:
                 self.state.hint = "openai-chat"  # behind events that nobody recognises it says nothing
             self.state.terminal = True
-        elif dialect.finish_is_terminal:
+        elif dialect.done_is_terminal:
             self.state.terminal = True
             if not any(choice.finish_raw for choice in self.state.choices):
                 # Where no finish reason comes at all, the usage that was told is the last word.

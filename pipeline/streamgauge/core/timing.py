@@ -6,6 +6,9 @@ many tokens. Percentiles are nearest-rank: exact up to EXACT_GAPS gaps, beyond t
 
 import bisect
 import math
+from collections.abc import Sequence
+from operator import sub
+from typing import cast
 
 import msgspec
 
@@ -49,6 +52,7 @@ class TimingState(msgspec.Struct, array_like=True):
     wire_max_gap: int | None = None
     read_tokens: int = 0
     top_reads: tuple[int, int] = (0, 0)
+    gap_count: int = 0
 
     def read(self, stamp: int | None) -> None:
         """A read with body bytes arrived at `stamp`."""
@@ -77,9 +81,51 @@ class TimingState(msgspec.Struct, array_like=True):
             self._gap(stamp - self.last_token, stall_ns)
         self.last_token = stamp
 
+    def tokens(self, stamps: Sequence[int | None], events: Sequence[int] | None, stall_ns: int) -> None:
+        """Reads with body bytes arrived at `stamps`, each with so many token events, one at least (None: with one)."""
+        if self.last_read is None or self.last_token is None or None in stamps:
+            for stamp, count in zip(stamps, events or [1] * len(stamps), strict=True):
+                self.read(stamp)
+                for _ in range(count):
+                    self.token(stamp, stall_ns)
+            return
+        known = cast("Sequence[int]", stamps)
+        between = list(map(sub, known, (self.last_read, *known)))
+        self.wire_max_gap = max(self.wire_max_gap or 0, *between)
+        between[0] = known[0] - self.last_token
+        self.last_read = self.last_token = known[-1]
+        tokens = (1,) * min(3, len(known)) if events is None else events
+        for count in (*sorted(tokens[:-1])[-2:], tokens[-1]):
+            self._close_read()
+            self.read_tokens = count
+        if events is None:
+            self.token_events += len(known)
+        else:
+            self.token_events += sum(events)
+            between = [gap for first, count in zip(between, events, strict=True) for gap in (first, *[0] * (count - 1))]
+        self._gaps(between, stall_ns)
+
+    def _gaps(self, gaps: list[int], stall_ns: int) -> None:
+        """The same as `_gap` for each of them."""
+        self.gap_count += len(gaps)
+        self.exact = [*self.exact, *gaps] if self.gap_count <= EXACT_GAPS else []
+        self.gap_sum += sum(gaps)
+        ordered = sorted(gaps)
+        self.gap_max = max(self.gap_max, ordered[-1])
+        self.stalls += len(ordered) - bisect.bisect_right(ordered, stall_ns)
+        at, bucket = 0, bisect.bisect_left(_BOUNDS_NS, ordered[0])
+        while at < len(ordered):
+            end = bisect.bisect_right(ordered, _BOUNDS_NS[bucket], at) if bucket < len(_BOUNDS_NS) else len(ordered)
+            if end > at:
+                self.buckets[bucket] = self.buckets.get(bucket, 0) + end - at
+            at, bucket = end, bucket + 1
+
     def _gap(self, gap: int, stall_ns: int) -> None:
-        if len(self.exact) < EXACT_GAPS:
+        self.gap_count += 1
+        if self.gap_count <= EXACT_GAPS:
             self.exact.append(gap)
+        elif self.exact:
+            self.exact = []  # nobody asks for them any more
         bucket = bisect.bisect_left(_BOUNDS_NS, gap)
         self.buckets[bucket] = self.buckets.get(bucket, 0) + 1
         self.gap_sum += gap

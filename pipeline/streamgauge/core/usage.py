@@ -19,6 +19,7 @@ class UsageRules(msgspec.Struct, frozen=True):
     A path is keys with dots; `details.modality=AUDIO.tokens` looks in a list for the element that says so.
     `input_parts`: further parts of input that lie outside of the field for input (Anthropic's cache fields).
     `reasoning_outside`: reasoning lies outside of output, unless the stream's own total says otherwise.
+    `zero_is_absent`: members of which a 0 in an event says that the event does not tell them.
     """
 
     spec: Mapping[str, Spec]
@@ -34,6 +35,7 @@ class UsageRules(msgspec.Struct, frozen=True):
     input_parts: tuple[str, ...] = ()
     parts: str | None = None
     reasoning_outside: bool = False
+    zero_is_absent: frozenset[str] = frozenset()
 
 
 class UsageState(msgspec.Struct, array_like=True):
@@ -53,6 +55,8 @@ def take(state: UsageState, rules: UsageRules, given: object, *, final: bool, pl
     if not isinstance(given, dict):
         state.bad_values += 1
         return
+    if rules.zero_is_absent:
+        given = {key: value for key, value in given.items() if value != 0 or key not in rules.zero_is_absent}
     state.bad_values += _merge(state.raw, rules.spec, given)
     state.seen = True
     state.final = state.final or final
@@ -152,13 +156,12 @@ def _settle(
     with_reasoning = (output or 0) + reasoning if reasoning else output
     if input_tokens is None or total is None or (output is None and not outside):
         return with_reasoning if outside else output, None
-    readings = (with_reasoning, output) if outside else (output, with_reasoning)
+    # The last usage of a Gemini stream may leave output out: then an earlier one's is no part of its total.
+    readings = (with_reasoning, output, reasoning) if outside else (output, with_reasoning)
     for reading in readings:
         if reading is not None and input_tokens + reading == total:
             return reading, "reasoning<=output" if (reasoning or 0) > reading else None
-    if readings[0] is None:
-        return None, None
-    return readings[0], "input+output=total"
+    return readings[0], None if readings[0] is None else "input+output=total"
 
 
 def _parts(raw: Mapping[str, object], rules: UsageRules) -> list[dict[str, object]]:

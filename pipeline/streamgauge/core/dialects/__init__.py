@@ -2,14 +2,35 @@
 
 import re
 
+from streamgauge.core.dialects.anthropic_completions import AnthropicCompletions
 from streamgauge.core.dialects.anthropic_messages import AnthropicMessages
+from streamgauge.core.dialects.cohere_v2 import CohereV2
 from streamgauge.core.dialects.contract import DONE, Data, Dialect, ErrorFacts, Sink, error_in, is_whole
+from streamgauge.core.dialects.gemini import Gemini
+from streamgauge.core.dialects.gemini_interactions import GeminiInteractions
+from streamgauge.core.dialects.llama_cpp_native import LlamaCppNative
 from streamgauge.core.dialects.openai_chat import OpenAIChat
 from streamgauge.core.dialects.openai_completions import OpenAICompletions
 from streamgauge.core.dialects.openai_responses import OpenAIResponses
+from streamgauge.core.dialects.replicate import Replicate
+from streamgauge.core.dialects.tgi_native import TGINative
+from streamgauge.core.dialects.watsonx import Watsonx
 
 # To add a dialect: its file, and its line here. The first that recognises an event reads it.
-DIALECTS: tuple[Dialect, ...] = (OpenAIChat(), OpenAICompletions(), OpenAIResponses(), AnthropicMessages())
+DIALECTS: tuple[Dialect, ...] = (
+    OpenAIChat(),
+    OpenAICompletions(),
+    OpenAIResponses(),
+    AnthropicMessages(),
+    Gemini(),
+    GeminiInteractions(),
+    AnthropicCompletions(),
+    CohereV2(),
+    Watsonx(),
+    TGINative(),
+    LlamaCppNative(),
+    Replicate(),
+)
 
 BY_NAME: dict[str, Dialect] = {dialect.name: dialect for dialect in DIALECTS}
 _BY_ENDPOINT: dict[str, Dialect] = {path: dialect for dialect in DIALECTS for path in dialect.paths}

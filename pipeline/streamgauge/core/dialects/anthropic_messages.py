@@ -61,6 +61,7 @@ KEEP: dict[str, Spec] = {
 
 KEEP_BODY: dict[str, Spec] = {**KEEP_ERRORS, **_KEEP_MESSAGE}
 
+# A `ping` shows nothing: others send it too.
 _EVENTS = {
     "message_start",
     "content_block_start",
@@ -68,7 +69,6 @@ _EVENTS = {
     "content_block_stop",
     "message_delta",
     "message_stop",
-    "ping",
 }
 # Blocks that call a tool, and whether the client has to carry the call out.
 _TOOL_BLOCKS = {"tool_use": True, "server_tool_use": False, "mcp_tool_use": False}
@@ -81,6 +81,7 @@ class AnthropicMessages:
     keep = KEEP
     keep_body = KEEP_BODY
     finish_is_terminal = False
+    done_is_terminal = False
     text_events: frozenset[str] = frozenset()
     usage = UsageRules(
         spec=_KEEP_USAGE,
@@ -95,7 +96,8 @@ class AnthropicMessages:
     )
 
     def recognises(self, event: str, data: Data) -> bool:
-        return data.get("type") in _EVENTS
+        kind = data.get("type")
+        return isinstance(kind, str) and kind in _EVENTS
 
     def recognises_body(self, data: Data) -> bool:
         return data.get("type") == "message" and "stop_reason" in data
@@ -139,8 +141,8 @@ def _read_block(index: int, block: object, sink: Sink) -> None:
     if not isinstance(block, dict):
         return
     kind = block.get("type")
-    if kind in _TOOL_BLOCKS:
-        sink.tool(0, index, block.get("name"), client=_TOOL_BLOCKS[str(kind)])
+    if isinstance(kind, str) and kind in _TOOL_BLOCKS:
+        sink.tool(0, index, block.get("name"), client=_TOOL_BLOCKS[kind])
         if block.get("input"):  # {} stands for "it follows in fragments"
             sink.arguments(0, index, block["input"])
     elif kind == "text":

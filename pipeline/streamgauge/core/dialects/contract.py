@@ -72,16 +72,16 @@ class Sink(Protocol):
     def provider_timing(
         self, *, queue_s: object = None, routing_s: object = None, first_token_s: object = None, total_s: object = None
     ) -> None: ...
-    @property
-    def called_client_tools(self) -> bool: ...
+    def calls_client_tools(self, choice: int) -> bool:
+        """Whether a choice has called a tool that the client has to carry out."""
 
 
 class Dialect(Protocol):
     """One wire format.
 
-    `paths`: endpoint templates that hint at it; `endpoint`: the one it goes by. `finish_is_terminal`: a [DONE], or a finish
-    reason on every choice, ends a stream; else only what calls `Sink.terminal` does. `text_events`: names of the events
-    whose data is generated text as it stands, no JSON.
+    `paths`: endpoint templates that hint at it; `endpoint`: the one it goes by. `finish_is_terminal`: a finish reason on
+    every choice ends a stream, `done_is_terminal`: a [DONE] does; else only what calls `Sink.terminal` does.
+    `text_events`: names of the events whose data is generated text as it stands, no JSON.
     """
 
     @property
@@ -98,6 +98,8 @@ class Dialect(Protocol):
     def usage(self) -> UsageRules: ...
     @property
     def finish_is_terminal(self) -> bool: ...
+    @property
+    def done_is_terminal(self) -> bool: ...
     @property
     def text_events(self) -> frozenset[str]: ...
 
@@ -125,10 +127,14 @@ KEEP_ERROR: Mapping[str, Spec] = {
     "request_id": Kind.ID,
 }
 
-# Error objects under `error`, flat ones (local servers), and a request id beside it (Anthropic).
+# Error objects under `error`, flat ones (local servers), a request id beside it (Anthropic), a type beside it
+# (text-generation-inference), or a list of them with a trace id (watsonx).
 KEEP_ERRORS: Mapping[str, Spec] = {
     "jsonrpc": Kind.CODE,
     "error": (KEEP_ERROR, Kind.CODE),
+    "errors": [KEEP_ERROR],
+    "error_type": Kind.CODE,
+    "trace": Kind.ID,
     "type": Kind.CODE,
     "code": Kind.CODE,
     "status": Kind.CODE,
@@ -143,13 +149,16 @@ def error_in(event: str, data: object) -> ErrorFacts | None:
         return ErrorFacts() if event == "error" else None
     if "jsonrpc" in data:
         return None  # a remote procedure call's (MCP): no LLM's stream
-    inner = data.get("error")
+    inner, several = data.get("error"), data.get("errors")
+    beside = data.get("request_id") or data.get("trace")
+    if not inner and isinstance(several, list) and several:
+        inner = several[0]
     if isinstance(inner, dict) and inner:
-        return _facts(inner, data.get("request_id"), data.get("status_code"))
+        return _facts(inner, beside, data.get("status_code"))
     if isinstance(inner, str) and inner:
-        return _facts({}, data.get("request_id"), data.get("status_code"))
+        return _facts({"type": data.get("error_type")}, beside, data.get("status_code"))
     if event == "error" or data.get("type") == "error":
-        return _facts({**data, "type": None} if data.get("type") == "error" else data, data.get("request_id"))
+        return _facts({**data, "type": None} if data.get("type") == "error" else data, beside)
     return None
 
 

@@ -45,8 +45,8 @@ _KEEP_ITEM: Spec = {
     "name": Kind.ID,
     "status": Kind.CODE,
     "role": Kind.CODE,
-    "arguments": (Kind.TEXT, Kind.ARGUMENTS),
-    "input": (Kind.TEXT, Kind.ARGUMENTS),
+    "arguments": Kind.ARGUMENTS,
+    "input": Kind.ARGUMENTS,
     "content": [_KEEP_CONTENT],
     "summary": [_KEEP_CONTENT],
 }
@@ -117,6 +117,7 @@ class OpenAIResponses:
     keep = KEEP
     keep_body = _KEEP_RESPONSE
     finish_is_terminal = False
+    done_is_terminal = False
     text_events: frozenset[str] = frozenset()
     usage = UsageRules(
         spec=_KEEP_USAGE,
@@ -207,7 +208,7 @@ def _read_terminal(status: str, response: Data, sink: Sink) -> None:
     details = response.get("incomplete_details")
     if status == "incomplete":
         sink.finish(0, details.get("reason") if isinstance(details, dict) else status)
-    elif status == "completed" and (sink.called_client_tools or _calls_in(response.get("output"))):
+    elif status == "completed" and (sink.calls_client_tools(0) or _calls_in(response.get("output"))):
         sink.finish(0, status, "tool_calls")
     else:
         sink.finish(0, status)
@@ -218,4 +219,5 @@ def _read_terminal(status: str, response: Data, sink: Sink) -> None:
 
 def _calls_in(output: object) -> bool:
     items = output if isinstance(output, list) else ()
-    return any(isinstance(item, dict) and item.get("type") in _CLIENT_CALLS for item in items)
+    kinds = [item.get("type") for item in items if isinstance(item, dict)]
+    return any(isinstance(kind, str) and kind in _CLIENT_CALLS for kind in kinds)

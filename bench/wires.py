@@ -1,0 +1,214 @@
+"""Streams as providers send them, made for benchmarks: for each dialect a beginning, any number of deltas, an end.
+
+Texts are drawn from a fixed seed, one in twenty with an escape in it, about four characters each.
+"""
+
+import json
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+_WORDS = (" the", " of", " stream", "ing", ",", " and", " gauge", " a", " water", "s", " ré", "ly", " 7", " to", ".")
+_ESCAPED = (' "so', "\n", "\n\n", "\t", "\\")
+_SEED = 20_240_501
+
+
+@dataclass(frozen=True)
+class Wire:
+    """One stream's events, each with its blank line."""
+
+    dialect: str
+    path: str
+    events: list[bytes]
+
+
+def _event(value: object, name: str = "", event_id: str = "") -> bytes:
+    lines = [f"event: {name}"] if name else []
+    lines += [f"id: {event_id}"] if event_id else []
+    data = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    return "\n".join([*lines, f"data: {data}", "", ""]).encode()
+
+
+def _texts(count: int) -> list[str]:
+    chance = random.Random(_SEED)
+    return [chance.choice(_ESCAPED if chance.random() < 0.05 else _WORDS) for _ in range(count)]
+
+
+def _chat(texts: list[str]) -> list[bytes]:
+    head = {
+        "id": "chatcmpl-9xKq2",
+        "object": "chat.completion.chunk",
+        "created": 1714521600,
+        "model": "gpt-4.1-mini-2025-04-14",
+    }
+    head |= {"service_tier": "default", "system_fingerprint": "fp_38647f5e19"}
+
+    def chunk(delta: object, finish: str | None = None) -> bytes:
+        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
+        return _event({**head, "choices": [choice], "usage": None})
+
+    usage = {"prompt_tokens": 12, "completion_tokens": len(texts), "total_tokens": 12 + len(texts)}
+    ends = [chunk({}, "stop"), _event({**head, "choices": [], "usage": usage}), b"data: [DONE]\n\n"]
+    return [
+        chunk({"role": "assistant", "content": "", "refusal": None}),
+        *(chunk({"content": text}) for text in texts),
+        *ends,
+    ]
+
+
+def _completions(texts: list[str]) -> list[bytes]:
+    head = {"id": "cmpl-7iA", "object": "text_completion", "created": 1714521600, "model": "gpt-3.5-turbo-instruct"}
+
+    def chunk(text: str, finish: str | None = None) -> bytes:
+        return _event({**head, "choices": [{"text": text, "index": 0, "logprobs": None, "finish_reason": finish}]})
+
+    return [*(chunk(text) for text in texts), chunk("", "stop"), b"data: [DONE]\n\n"]
+
+
+def _responses(texts: list[str]) -> list[bytes]:
+    item = "msg_68a0c2d7f2b48191a7d0"
+    response = {
+        "id": "resp_68a0c2d6",
+        "object": "response",
+        "model": "gpt-4.1-mini-2025-04-14",
+        "status": "in_progress",
+    }
+    usage = {"input_tokens": 12, "output_tokens": len(texts), "total_tokens": 12 + len(texts)}
+
+    def event(kind: str, number: int, **members: object) -> bytes:
+        return _event({"type": f"response.{kind}", "sequence_number": number, **members}, f"response.{kind}")
+
+    place = {"item_id": item, "output_index": 0, "content_index": 0}
+    deltas = [
+        event("output_text.delta", 3 + number, **place, delta=text, logprobs=[], obfuscation="aGk3xQ"[: 1 + number % 6])
+        for number, text in enumerate(texts)
+    ]
+    last = event("completed", 3 + len(texts), response={**response, "status": "completed", "usage": usage})
+    begin = [event("created", 0, response=response), event("in_progress", 1, response=response)]
+    added = event("output_item.added", 2, output_index=0, item={"id": item, "type": "message", "content": []})
+    return [*begin, added, *deltas, last]
+
+
+def _anthropic(texts: list[str]) -> list[bytes]:
+    def event(kind: str, **members: object) -> bytes:
+        return _event({"type": kind, **members}, kind)
+
+    message = {"id": "msg_01Xq", "type": "message", "role": "assistant", "model": "claude-sonnet-4-5", "content": []}
+    start = event("message_start", message={**message, "usage": {"input_tokens": 12, "output_tokens": 1}})
+    block = event("content_block_start", index=0, content_block={"type": "text", "text": ""})
+    deltas = [event("content_block_delta", index=0, delta={"type": "text_delta", "text": text}) for text in texts]
+    stop = event("message_delta", delta={"stop_reason": "end_turn"}, usage={"output_tokens": len(texts)})
+    return [start, block, *deltas, event("content_block_stop", index=0), stop, event("message_stop")]
+
+
+def _gemini(texts: list[str]) -> list[bytes]:
+    def chunk(number: int, text: str, **more: object) -> bytes:
+        candidate = {"content": {"parts": [{"text": text}], "role": "model"}, "index": 0, **more}
+        usage = {"promptTokenCount": 9, "candidatesTokenCount": number, "totalTokenCount": 9 + number}
+        usage |= {"promptTokensDetails": [{"modality": "TEXT", "tokenCount": 9}]}  # type: ignore[dict-item]
+        return _event(
+            {
+                "candidates": [candidate],
+                "usageMetadata": usage,
+                "modelVersion": "gemini-2.5-flash",
+                "responseId": "a1b2",
+            }
+        )
+
+    chunks = [chunk(number, text) for number, text in enumerate(texts, 1)]
+    return [*chunks, chunk(len(texts), "", finishReason="STOP")]
+
+
+def _interactions(texts: list[str]) -> list[bytes]:
+    def event(kind: str, **members: object) -> bytes:
+        return _event({"event_type": kind, **members}, kind)
+
+    interaction = {"id": "v1_abc", "model": "gemini-2.5-flash", "object": "interaction", "status": "in_progress"}
+    usage = {"total_input_tokens": 9, "total_output_tokens": len(texts), "total_tokens": 9 + len(texts)}
+    deltas = [event("step.delta", index=0, delta={"type": "text", "text": text}) for text in texts]
+    done = event("interaction.completed", interaction={**interaction, "status": "completed", "usage": usage})
+    start = event("step.start", index=0, step={"type": "model_output"})
+    return [event("interaction.created", interaction=interaction), start, *deltas, done, b"data: [DONE]\n\n"]
+
+
+def _cohere(texts: list[str]) -> list[bytes]:
+    def event(kind: str, **members: object) -> bytes:
+        return _event({"type": kind, **members}, kind)
+
+    start = event("message-start", id="29f14a5a", delta={"message": {"role": "assistant", "content": []}})
+    block = event("content-start", index=0, delta={"message": {"content": {"type": "text", "text": ""}}})
+    deltas = [event("content-delta", index=0, delta={"message": {"content": {"text": text}}}) for text in texts]
+    tokens = {"input_tokens": 12, "output_tokens": len(texts)}
+    end = event("message-end", delta={"finish_reason": "COMPLETE", "usage": {"billed_units": tokens, "tokens": tokens}})
+    return [start, block, *deltas, event("content-end", index=0), end, b"data: [DONE]\n\n"]
+
+
+def _watsonx(texts: list[str]) -> list[bytes]:
+    def chunk(number: int, text: str, stop: str) -> bytes:
+        result = {"generated_text": text, "generated_token_count": number, "input_token_count": 0, "stop_reason": stop}
+        value = {
+            "model_id": "ibm/granite-13b",
+            "created_at": f"2024-05-01T00:00:0{number % 10}.{number:03}Z",
+            "results": [result],
+        }
+        return _event(value, "message", str(number))
+
+    chunks = [chunk(number, text, "not_finished") for number, text in enumerate(texts, 1)]
+    return [*chunks, chunk(len(texts) + 1, "", "eos_token")]
+
+
+def _tgi(texts: list[str]) -> list[bytes]:
+    def chunk(number: int, text: str, whole: str | None = None, details: object = None) -> bytes:
+        token = {"id": 1000 + number * 7, "text": text, "logprob": -0.125 * (number % 9), "special": False}
+        return _event({"index": number, "token": token, "generated_text": whole, "details": details})
+
+    details = {"finish_reason": "length", "generated_tokens": len(texts), "seed": None}
+    chunks = [chunk(number, text) for number, text in enumerate(texts, 1)]
+    return [*chunks, chunk(len(texts) + 1, "!", "".join(texts), details)]
+
+
+def _llama_cpp(texts: list[str]) -> list[bytes]:
+    def chunk(number: int, text: str, **more: object) -> bytes:
+        counts = {"tokens_predicted": number, "tokens_evaluated": 12}
+        return _event(
+            {"index": 0, "content": text, "tokens": [1000 + number], "stop": False, "id_slot": -1, **counts, **more}
+        )
+
+    chunks = [chunk(number, text) for number, text in enumerate(texts, 1)]
+    return [*chunks, chunk(len(texts), "", stop=True, stop_type="eos", stopping_word="")]
+
+
+def _replicate(texts: list[str]) -> list[bytes]:
+    lines = [text.replace("\n", " ") for text in texts]
+    events = [f"event: output\nid: 1714521600:{place}\ndata: {text}\n\n".encode() for place, text in enumerate(lines)]
+    return [*events, b"event: done\nid: 1714521700:0\ndata: {}\n\n"]
+
+
+def _anthropic_completions(texts: list[str]) -> list[bytes]:
+    def event(text: str, stop: str | None = None) -> bytes:
+        more = {"stop": None, "log_id": "compl_01a", "model": "claude-2.1"}
+        return _event({"type": "completion", "completion": text, "stop_reason": stop, **more}, "completion")
+
+    return [*(event(text) for text in texts), event("", "stop_sequence")]
+
+
+_MAKERS: dict[str, tuple[str, Callable[[list[str]], list[bytes]]]] = {
+    "openai-chat": ("/chat/completions", _chat),
+    "openai-completions": ("/completions", _completions),
+    "openai-responses": ("/responses", _responses),
+    "anthropic-messages": ("/messages", _anthropic),
+    "anthropic-completions": ("", _anthropic_completions),
+    "gemini": (":streamGenerateContent", _gemini),
+    "gemini-interactions": ("/interactions", _interactions),
+    "cohere-v2": ("/v2/chat", _cohere),
+    "watsonx": ("", _watsonx),
+    "tgi-native": ("/generate_stream", _tgi),
+    "llama-cpp-native": ("/completion", _llama_cpp),
+    "replicate": ("", _replicate),
+}
+
+
+def wire(dialect: str, deltas: int) -> Wire:
+    """A stream of a dialect with so many deltas. Raises KeyError for a dialect that has none yet."""
+    path, make = _MAKERS[dialect]
+    return Wire(dialect, path, make(_texts(deltas)))

@@ -1,0 +1,66 @@
+"""Anthropic's text completions, before Messages (`/v1/complete`): `event: completion`; a stop_reason ends it, no [DONE].
+
+Read is the format of version 2023-06-01, whose events bring only what is new. The one before sent unnamed events with all
+text so far, and a [DONE]: those are not taken for this. It tells no usage.
+
+Sources: https://docs.anthropic.com/claude/reference/complete_post, https://docs.anthropic.com/en/api/streaming (text
+completions), https://docs.anthropic.com/claude/reference/versions.
+"""
+
+from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, Sink
+from streamgauge.core.keep import Kind, Spec
+from streamgauge.core.usage import UsageRules
+
+KEEP: dict[str, Spec] = {
+    **KEEP_ERRORS,
+    "id": Kind.ID,
+    "log_id": Kind.ID,
+    "model": Kind.ID,
+    "completion": Kind.TEXT,
+    "stop_reason": Kind.CODE,
+}
+
+_EVENT = "completion"
+
+
+class AnthropicCompletions:
+    name = "anthropic-completions"
+    endpoint = "/complete"
+    paths: tuple[str, ...] = ()
+    keep = KEEP
+    keep_body = KEEP
+    finish_is_terminal = False
+    done_is_terminal = False
+    text_events: frozenset[str] = frozenset()
+    usage = UsageRules(spec={}, input=(), output=())
+
+    def recognises(self, event: str, data: Data) -> bool:
+        return _is_completion(event, data) and self.recognises_body(data)
+
+    def recognises_body(self, data: Data) -> bool:
+        return isinstance(data.get("completion"), str) and "stop_reason" in data
+
+    def read(self, event: str, data: Data, sink: Sink) -> None:
+        if not _is_completion(event, data):
+            return
+        _read_piece(data, sink)
+        if isinstance(data.get("stop_reason"), str) and data["stop_reason"]:
+            sink.terminal()
+
+    def read_body(self, data: Data, sink: Sink) -> None:
+        _read_piece(data, sink)
+        sink.terminal()
+
+
+def _is_completion(event: str, data: Data) -> bool:
+    """`type` was added later; the name may be lost on the way. Other events are pings, errors, and what may be added."""
+    return event == _EVENT or data.get("type") == _EVENT
+
+
+def _read_piece(data: Data, sink: Sink) -> None:
+    """`log_id` is the older name of `id`."""
+    sink.identify(data.get("id"), data.get("model"))
+    sink.identify(data.get("log_id"))
+    sink.choice(0)
+    sink.text(0, data.get("completion"))
+    sink.finish(0, data.get("stop_reason"))

@@ -1,0 +1,172 @@
+"""Cohere v2 chat: named events whose JSON `type` repeats the name; message-end ends it, the [DONE] behind it says nothing.
+
+A message is told in pieces: content (text or thinking), the plan for its tool calls, the calls, citations. Usage comes once,
+as tokens (what the model read and wrote) and as billed units (without the provider's own prompt); both are kept.
+
+Sources: https://docs.cohere.com/reference/chat-stream, https://docs.cohere.com/reference/chat, the types of the official
+client (cohere, v2/types/v2chat_stream_response.py).
+"""
+
+from collections.abc import Callable, Mapping
+
+from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, ErrorFacts, Sink
+from streamgauge.core.keep import Kind, Spec
+from streamgauge.core.labels import whole_number
+from streamgauge.core.usage import UsageRules
+
+_KEEP_USAGE: dict[str, Spec] = {
+    "billed_units": {
+        "input_tokens": Kind.COUNT,
+        "output_tokens": Kind.COUNT,
+        "image_tokens": Kind.COUNT,
+        "images": Kind.COUNT,
+        "search_units": Kind.COUNT,
+        "classifications": Kind.COUNT,
+    },
+    "tokens": {"input_tokens": Kind.COUNT, "output_tokens": Kind.COUNT, "image_tokens": Kind.COUNT},
+    "cached_tokens": Kind.COUNT,
+}
+_KEEP_CONTENT: Spec = {"type": Kind.CODE, "text": Kind.TEXT, "thinking": Kind.TEXT}
+_KEEP_CALL: Spec = {
+    "id": Kind.ID,
+    "type": Kind.CODE,
+    "function": {"name": Kind.ID, "arguments": Kind.ARGUMENTS},
+}
+# One piece in a stream's event, a list of them in a whole answer.
+_KEEP_MESSAGE: Spec = {
+    "role": Kind.CODE,
+    "content": (_KEEP_CONTENT, [_KEEP_CONTENT]),
+    "tool_plan": Kind.TEXT,
+    "tool_calls": (_KEEP_CALL, [_KEEP_CALL]),
+}
+# `error` is a sentence: of it no more is kept than that there is one.
+_KEEP_DELTA: Spec = {
+    "message": _KEEP_MESSAGE,
+    "finish_reason": Kind.CODE,
+    "usage": _KEEP_USAGE,
+    "error": Kind.CODE,
+}
+KEEP: dict[str, Spec] = {**KEEP_ERRORS, "id": Kind.ID, "index": Kind.COUNT, "delta": _KEEP_DELTA}
+KEEP_BODY: dict[str, Spec] = {
+    **KEEP_ERRORS,
+    "id": Kind.ID,
+    "message": _KEEP_MESSAGE,
+    "finish_reason": Kind.CODE,
+    "usage": _KEEP_USAGE,
+}
+
+# Events that bring nothing generated of their own. A `debug` (the prompt as the model saw it) is known by nothing else.
+_SILENT = {"content-end", "tool-call-end", "citation-start", "citation-end"}
+
+
+class CohereV2:
+    name = "cohere-v2"
+    endpoint = "/v2/chat"
+    paths: tuple[str, ...] = ("/v2/chat",)
+    keep = KEEP
+    keep_body = KEEP_BODY
+    finish_is_terminal = False
+    done_is_terminal = False
+    text_events: frozenset[str] = frozenset()
+    usage = UsageRules(
+        spec=_KEEP_USAGE,
+        input=("tokens.input_tokens", "billed_units.input_tokens"),
+        output=("tokens.output_tokens", "billed_units.output_tokens"),
+        cached=("cached_tokens",),
+    )
+
+    def recognises(self, event: str, data: Data) -> bool:
+        kind = data.get("type")
+        if not isinstance(kind, str) or (kind not in _READERS and kind not in _SILENT):
+            return False
+        return any(name in data for name in ("id", "index", "delta"))
+
+    def recognises_body(self, data: Data) -> bool:
+        return isinstance(data.get("message"), dict) and isinstance(data.get("finish_reason"), str)
+
+    def read(self, event: str, data: Data, sink: Sink) -> None:
+        kind = data.get("type")
+        reader = _READERS.get(kind) if isinstance(kind, str) else None
+        if reader is not None:
+            reader(data, _object(data.get("delta")), sink)
+
+    def read_body(self, data: Data, sink: Sink) -> None:
+        sink.identify(data.get("id"))
+        message = _object(data.get("message"))
+        content, calls = message.get("content"), message.get("tool_calls")
+        for part in content if isinstance(content, list) else ():
+            _read_part(part, sink)
+        sink.reasoning(0, message.get("tool_plan"))
+        for position, call in enumerate(calls if isinstance(calls, list) else ()):
+            _read_call(position, call, sink)
+        _read_end(data, sink)
+
+
+def _object(value: object) -> Data:
+    return value if isinstance(value, dict) else {}
+
+
+def _message(delta: Data) -> Data:
+    return _object(delta.get("message"))
+
+
+def _start(data: Data, delta: Data, sink: Sink) -> None:
+    sink.identify(data.get("id"))
+    sink.choice(0)
+
+
+def _content(data: Data, delta: Data, sink: Sink) -> None:
+    _read_part(_message(delta).get("content"), sink)
+
+
+def _plan(data: Data, delta: Data, sink: Sink) -> None:
+    """The plan is generated, and no part of the answer."""
+    sink.reasoning(0, _message(delta).get("tool_plan"))
+
+
+def _call(data: Data, delta: Data, sink: Sink) -> None:
+    _read_call(whole_number(data.get("index")), _message(delta).get("tool_calls"), sink)
+
+
+def _fragment(data: Data, delta: Data, sink: Sink) -> None:
+    function = _object(_object(_message(delta).get("tool_calls")).get("function"))
+    sink.arguments(0, whole_number(data.get("index")), function.get("arguments"))
+
+
+def _end(data: Data, delta: Data, sink: Sink) -> None:
+    sink.identify(data.get("id"))
+    _read_end(delta, sink)
+
+
+_READERS: Mapping[str, Callable[[Data, Data, Sink], None]] = {
+    "message-start": _start,
+    "content-start": _content,
+    "content-delta": _content,
+    "tool-plan-delta": _plan,
+    "tool-call-start": _call,
+    "tool-call-delta": _fragment,
+    "message-end": _end,
+}
+
+
+def _read_part(part: object, sink: Sink) -> None:
+    content = _object(part)
+    sink.text(0, content.get("text"))
+    sink.reasoning(0, content.get("thinking"))
+
+
+def _read_call(key: int | None, call: object, sink: Sink) -> None:
+    """A call begins; one without an index is a new one."""
+    given = _object(call)
+    function = _object(given.get("function"))
+    sink.tool(0, key, function.get("name"), call_id=given.get("id"))
+    sink.arguments(0, key, function.get("arguments"))
+
+
+def _read_end(end: Data, sink: Sink) -> None:
+    """How it ended. Of an error there is a sentence; its kind is the finish reason (ERROR, TIMEOUT)."""
+    if isinstance(end.get("error"), str) and end["error"]:
+        sink.error(ErrorFacts())
+    sink.finish(0, end.get("finish_reason"))
+    sink.usage(end.get("usage"))
+    sink.terminal()

@@ -1,0 +1,197 @@
+"""Google's Gemini API and Vertex AI: generateContent and streamGenerateContent.
+
+With `alt=sse` each event is one answer in part, without it the body is a JSON array of them; there is no [DONE] and no
+event name. A finish reason on every candidate ends it, or a reason why the prompt was blocked; more may follow, and a
+later reason wins. Code Assist sends the same answers inside of a `response` member.
+
+Sources: https://ai.google.dev/api/generate-content (GenerateContentResponse, Candidate, UsageMetadata),
+https://docs.cloud.google.com/vertex-ai/generative-ai/docs/reference/rest/v1/GenerateContentResponse, and google-genai's
+types.py (Part, FunctionCall, PartialArg, ToolCall).
+"""
+
+from collections.abc import Iterator
+
+from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, Sink
+from streamgauge.core.keep import Kind, Spec
+from streamgauge.core.labels import MASKED, label_id, whole_number
+from streamgauge.core.usage import UsageRules
+
+# A streamed argument is a value at a path; the path itself is none of what counts.
+_KEEP_FRAGMENT: Spec = {
+    "stringValue": Kind.TEXT,
+    "numberValue": Kind.ARGUMENTS,
+    "boolValue": Kind.ARGUMENTS,
+    "nullValue": Kind.CODE,
+}
+_KEEP_CALL: Spec = {
+    "id": Kind.ID,
+    "name": Kind.ID,
+    "args": Kind.ARGUMENTS,
+    "partialArgs": [_KEEP_FRAGMENT],
+    "willContinue": Kind.FLAG,
+}
+_KEEP_PART: Spec = {
+    "text": Kind.TEXT,
+    "thought": Kind.FLAG,
+    "functionCall": _KEEP_CALL,
+    "toolCall": {"id": Kind.ID, "toolType": Kind.ID, "args": Kind.ARGUMENTS},
+    "inlineData": {"data": Kind.TEXT},
+    "executableCode": {"code": Kind.TEXT},
+}
+_KEEP_MODALITIES: Spec = [{"modality": Kind.CODE, "tokenCount": Kind.COUNT}]
+_KEEP_USAGE: dict[str, Spec] = {
+    "promptTokenCount": Kind.COUNT,
+    "candidatesTokenCount": Kind.COUNT,
+    "responseTokenCount": Kind.COUNT,
+    "thoughtsTokenCount": Kind.COUNT,
+    "toolUsePromptTokenCount": Kind.COUNT,
+    "cachedContentTokenCount": Kind.COUNT,
+    "totalTokenCount": Kind.COUNT,
+    "promptTokensDetails": _KEEP_MODALITIES,
+    "candidatesTokensDetails": _KEEP_MODALITIES,
+    "responseTokensDetails": _KEEP_MODALITIES,
+    "toolUsePromptTokensDetails": _KEEP_MODALITIES,
+    "cacheTokensDetails": _KEEP_MODALITIES,
+    "trafficType": Kind.CODE,
+    "serviceTier": Kind.CODE,
+}
+_KEEP_ANSWER: dict[str, Spec] = {
+    "candidates": [{"index": Kind.COUNT, "content": {"parts": [_KEEP_PART]}, "finishReason": Kind.CODE}],
+    "promptFeedback": {"blockReason": Kind.CODE},
+    "usageMetadata": _KEEP_USAGE,
+    "modelVersion": Kind.ID,
+    "responseId": Kind.ID,
+}
+KEEP: dict[str, Spec] = {**KEEP_ERRORS, **_KEEP_ANSWER, "response": _KEEP_ANSWER}
+
+# Where a request was served, not what it used: Vertex sends it alone on all but the last event.
+_SERVED = {"trafficType", "serviceTier"}
+
+# The key of calls whose every fragment repeats their name and id (proxies do): the id tells them apart. Not an index.
+_BY_ID = -1
+
+
+class Gemini:
+    name = "gemini"
+    endpoint = ":streamGenerateContent"
+    paths: tuple[str, ...] = (":streamGenerateContent", ":generateContent")
+    keep = KEEP
+    keep_body = KEEP
+    finish_is_terminal = True
+    done_is_terminal = False
+    text_events: frozenset[str] = frozenset()
+    usage = UsageRules(
+        spec=_KEEP_USAGE,
+        input=("promptTokenCount",),
+        input_parts=("toolUsePromptTokenCount",),
+        output=("candidatesTokenCount", "responseTokenCount"),
+        total=("totalTokenCount",),
+        cached=("cachedContentTokenCount",),
+        reasoning=("thoughtsTokenCount",),
+        reasoning_outside=True,
+        audio_input=("promptTokensDetails.modality=AUDIO.tokenCount",),
+        audio_output=(
+            "candidatesTokensDetails.modality=AUDIO.tokenCount",
+            "responseTokensDetails.modality=AUDIO.tokenCount",
+        ),
+    )
+
+    def recognises(self, event: str, data: Data) -> bool:
+        return _is_answer(data) or _is_answer(data.get("response"))
+
+    def recognises_body(self, data: Data) -> bool:
+        return self.recognises("", data)
+
+    def read(self, event: str, data: Data, sink: Sink) -> None:
+        wrapped = data.get("response")
+        answer = wrapped if isinstance(wrapped, dict) and not _is_answer(data) else data
+        usage = answer.get("usageMetadata")
+        sink.identify(answer.get("responseId"), answer.get("modelVersion"), _tier(usage))
+        for index, candidate in _candidates(answer):
+            _read_candidate(index, candidate, sink)
+        feedback = answer.get("promptFeedback")
+        if isinstance(feedback, dict):
+            # Whatever its reason is called (OTHER is a finish reason too, with another meaning): it was blocked.
+            sink.finish(0, feedback.get("blockReason"), "content_filter")
+        if not isinstance(usage, dict) or usage.keys() - _SERVED:
+            sink.usage(usage)
+
+    def read_body(self, data: Data, sink: Sink) -> None:
+        self.read("", data, sink)
+
+
+def _is_answer(data: object) -> bool:
+    if not isinstance(data, dict) or "choices" in data:
+        return False
+    if isinstance(data.get("candidates"), list):
+        return True
+    return isinstance(data.get("usageMetadata"), dict) or isinstance(data.get("promptFeedback"), dict)
+
+
+def _tier(usage: object) -> object:
+    """How the request was served: Vertex says `trafficType`, the Gemini API `serviceTier`."""
+    if not isinstance(usage, dict):
+        return None
+    return usage["trafficType"] if usage.get("trafficType") is not None else usage.get("serviceTier")
+
+
+def _candidates(answer: Data) -> Iterator[tuple[int, Data]]:
+    """The candidates with their index; one without takes its position in the list."""
+    given = answer.get("candidates")
+    for position, candidate in enumerate(given if isinstance(given, list) else ()):
+        if isinstance(candidate, dict):
+            index = whole_number(candidate.get("index"))
+            yield position if index is None else index, candidate
+
+
+def _read_candidate(index: int, candidate: Data, sink: Sink) -> None:
+    sink.choice(index)
+    content = candidate.get("content")
+    parts = content.get("parts") if isinstance(content, dict) else None
+    for part in parts if isinstance(parts, list) else ():
+        if isinstance(part, dict):
+            _read_part(index, part, sink)
+    reason = candidate.get("finishReason")
+    # STOP is also said of function calls.
+    sink.finish(index, reason, "tool_calls" if reason == "STOP" and sink.calls_client_tools(index) else None)
+
+
+def _read_part(index: int, part: Data, sink: Sink) -> None:
+    """One part; signatures, results of code and of tools are nothing that is generated here."""
+    if part.get("thought") is True:
+        sink.reasoning(index, part.get("text"))
+    else:
+        sink.text(index, part.get("text"))
+    call, server_call = part.get("functionCall"), part.get("toolCall")
+    if isinstance(call, dict):
+        _read_call(index, call, sink)
+    if isinstance(server_call, dict):
+        sink.tool(index, None, server_call.get("toolType"), call_id=server_call.get("id"), client=False)
+        sink.arguments(index, None, server_call.get("args"))
+    for name, member in (("inlineData", "data"), ("executableCode", "code")):
+        given = part.get(name)
+        if isinstance(given, dict):
+            sink.media(index, given.get(member))
+
+
+def _read_call(index: int, call: Data, sink: Sink) -> None:
+    """A call as a whole, or streamed: its name, fragments of its arguments without one, and an empty object at its end."""
+    fragments, args = call.get("partialArgs"), call.get("args")
+    streamed = isinstance(fragments, list) or call.get("willContinue") is True
+    if isinstance(call.get("name"), str) and call["name"]:
+        key = _BY_ID if streamed and label_id(call.get("id")) not in (None, MASKED) else None
+        sink.tool(index, key, call["name"], call_id=call.get("id"), json=not streamed)
+    if args or not streamed:
+        sink.arguments(index, None, args)
+    for fragment in fragments if isinstance(fragments, list) else ():
+        if isinstance(fragment, dict):
+            sink.arguments(index, None, _value_of(fragment))
+
+
+def _value_of(fragment: Data) -> object:
+    """What a fragment adds: a string's characters, any other value as JSON text."""
+    text = fragment.get("stringValue")
+    if isinstance(text, str):
+        return text
+    value = next((given for name in ("numberValue", "boolValue") if (given := fragment.get(name)) is not None), None)
+    return "null" if value is None and "nullValue" in fragment else value

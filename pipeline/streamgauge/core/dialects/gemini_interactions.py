@@ -1,0 +1,227 @@
+"""Google's Interactions API: steps of a model or an agent, as typed events; interaction.completed is its terminal.
+
+Known by the JSON's `event_type` (the event's name repeats it). The streams of before May 2026 have content.* events in
+place of step.*, and interaction.start and .complete. Usage is a running total wherever it comes, but for `step_usage`;
+thoughts and what tools brought in lie outside of input and output.
+
+Sources: https://ai.google.dev/gemini-api/docs/streaming (events), https://ai.google.dev/api/interactions-api (resource),
+https://docs.cloud.google.com/gemini-enterprise-agent-platform/reference/rest/v1beta1/Status, and google-genai's
+types.interactions (Usage, Step, StepDeltaData).
+"""
+
+from collections.abc import Mapping
+
+from streamgauge.core.dialects.contract import KEEP_ERROR, KEEP_ERRORS, Data, ErrorFacts, Sink, error_in
+from streamgauge.core.keep import Kind, Spec
+from streamgauge.core.labels import whole_number
+from streamgauge.core.usage import UsageRules
+
+_KEEP_MODALITIES: Spec = [{"modality": Kind.CODE, "tokens": Kind.COUNT}]
+_KEEP_USAGE: dict[str, Spec] = {
+    "total_input_tokens": Kind.COUNT,
+    "total_output_tokens": Kind.COUNT,
+    "total_thought_tokens": Kind.COUNT,
+    "total_reasoning_tokens": Kind.COUNT,
+    "total_tool_use_tokens": Kind.COUNT,
+    "total_cached_tokens": Kind.COUNT,
+    "total_tokens": Kind.COUNT,
+    "initial_input_tokens": Kind.COUNT,
+    "raw_prompt_token": Kind.COUNT,
+    "input_tokens_by_modality": _KEEP_MODALITIES,
+    "output_tokens_by_modality": _KEEP_MODALITIES,
+    "tool_use_tokens_by_modality": _KEEP_MODALITIES,
+    "cached_tokens_by_modality": _KEEP_MODALITIES,
+    "grounding_tool_count": [{"type": Kind.CODE, "count": Kind.COUNT, "search_query_count": Kind.COUNT}],
+}
+_KEEP_CONTENT: Mapping[str, Spec] = {"type": Kind.CODE, "text": Kind.TEXT, "data": Kind.TEXT}
+# A step, a piece of one, or (before steps) a piece of content: what it may hold of them all.
+_KEEP_STEP: Spec = {
+    **_KEEP_CONTENT,
+    "id": Kind.ID,
+    "name": Kind.ID,
+    "arguments": Kind.ARGUMENTS,
+    "content": (_KEEP_CONTENT, [_KEEP_CONTENT]),
+    "summary": (_KEEP_CONTENT, [_KEEP_CONTENT]),
+    "error": KEEP_ERROR,
+}
+_KEEP_INTERACTION: dict[str, Spec] = {
+    "object": Kind.CODE,
+    "id": Kind.ID,
+    "status": Kind.CODE,
+    "model": Kind.ID,
+    "service_tier": Kind.CODE,
+    "usage": _KEEP_USAGE,
+    "errors": [KEEP_ERROR],
+}
+KEEP: dict[str, Spec] = {
+    **KEEP_ERRORS,
+    "event_type": Kind.CODE,
+    "interaction": _KEEP_INTERACTION,
+    "interaction_id": Kind.ID,
+    "status": Kind.CODE,
+    "index": Kind.COUNT,
+    "step": _KEEP_STEP,
+    "content": _KEEP_STEP,
+    "delta": _KEEP_STEP,
+    "usage": _KEEP_USAGE,
+    "metadata": {"total_usage": _KEEP_USAGE},
+}
+KEEP_BODY: dict[str, Spec] = {**KEEP_ERRORS, **_KEEP_INTERACTION, "steps": [_KEEP_STEP], "outputs": [_KEEP_STEP]}
+
+_TERMINALS = {"interaction.completed", "interaction.complete"}
+_STEPS = {"step.start": "step", "step.delta": "delta", "content.start": "content", "content.delta": "delta"}
+_EVENTS = {
+    "interaction.created",
+    "interaction.start",
+    "interaction.status_update",
+    "step.stop",
+    "content.stop",
+    *_STEPS,
+    *_TERMINALS,
+}
+
+# Statuses in which nothing has ended yet.
+_RUNNING = {"in_progress", "queued"}
+# What no other dialect may know by the same word: an incomplete response of OpenAI's says elsewhere why.
+_NORMAL = {"incomplete": "length"}
+
+# What a step or a piece of one carries, by its type. The rest is results, signatures and the user's own input.
+_REASONING = {"thought", "thought_summary"}
+_OUTPUT = {"text", "model_output", "audio", "image", "video", "document"} | _REASONING
+_ARGUMENTS = "arguments_delta"
+# Every other call is carried out by the server; it has no name but its type.
+_CLIENT_CALL = "function_call"
+_JSON_CALLS = {_CLIENT_CALL, "mcp_server_tool_call"}
+
+
+class GeminiInteractions:
+    name = "gemini-interactions"
+    endpoint = "/interactions"
+    paths: tuple[str, ...] = ("/interactions",)
+    keep = KEEP
+    keep_body = KEEP_BODY
+    finish_is_terminal = False
+    done_is_terminal = False
+    text_events: frozenset[str] = frozenset()
+    usage = UsageRules(
+        spec=_KEEP_USAGE,
+        input=("total_input_tokens",),
+        input_parts=("total_tool_use_tokens",),
+        output=("total_output_tokens",),
+        total=("total_tokens",),
+        cached=("total_cached_tokens",),
+        reasoning=("total_thought_tokens", "total_reasoning_tokens"),
+        reasoning_outside=True,
+        audio_input=("input_tokens_by_modality.modality=audio.tokens",),
+        audio_output=("output_tokens_by_modality.modality=audio.tokens",),
+    )
+
+    def recognises(self, event: str, data: Data) -> bool:
+        kind = data.get("event_type")
+        return isinstance(kind, str) and (kind in _EVENTS or kind == "error")
+
+    def recognises_body(self, data: Data) -> bool:
+        if data.get("object") == "interaction":
+            return True
+        return isinstance(data.get("status"), str) and any(isinstance(data.get(n), list) for n in ("steps", "outputs"))
+
+    def read(self, event: str, data: Data, sink: Sink) -> None:
+        given = data.get("event_type")
+        kind = given if isinstance(given, str) else event
+        if kind in _STEPS:
+            _read_step(whole_number(data.get("index")) or 0, data.get(_STEPS[kind]), sink)
+        elif kind == "error":
+            sink.error(ErrorFacts())  # what it says of itself is read elsewhere; one that says nothing is one too
+        interaction = data.get("interaction")
+        if isinstance(interaction, dict):
+            _read_interaction(interaction, sink, ended=kind in _TERMINALS)
+        elif kind == "interaction.status_update":
+            sink.identify(data.get("interaction_id"))
+            _read_status(data, sink)
+        if kind in _TERMINALS:
+            sink.terminal()
+        _read_usage(data, interaction, sink)
+
+    def read_body(self, data: Data, sink: Sink) -> None:
+        given = data.get("steps")
+        steps = given if isinstance(given, list) else data.get("outputs")
+        for index, step in enumerate(steps if isinstance(steps, list) else ()):
+            _read_step(index, step, sink)
+        _read_interaction(data, sink, ended=True)
+        sink.terminal()
+        sink.usage(data.get("usage"))
+
+
+def _read_interaction(interaction: Data, sink: Sink, *, ended: bool) -> None:
+    sink.identify(interaction.get("id"), interaction.get("model"), interaction.get("service_tier"))
+    if ended:
+        _read_end(interaction, sink)
+
+
+def _read_usage(data: Data, interaction: object, sink: Sink) -> None:
+    """The running total, wherever an event tells it."""
+    metadata = data.get("metadata")
+    sink.usage(metadata.get("total_usage") if isinstance(metadata, dict) else None)
+    sink.usage(data.get("usage"))
+    sink.usage(interaction.get("usage") if isinstance(interaction, dict) else None)
+
+
+def _read_status(update: Data, sink: Sink) -> None:
+    """A status on its way: told as the end only where it is one."""
+    status = update.get("status")
+    if isinstance(status, str) and status not in _RUNNING:
+        _read_end(update, sink)
+
+
+def _read_end(interaction: Data, sink: Sink) -> None:
+    status, errors = interaction.get("status"), interaction.get("errors")
+    if status == "failed" and isinstance(errors, list) and errors:
+        _read_error(errors[0], sink)
+    sink.finish(0, status, _NORMAL.get(status) if isinstance(status, str) else None)
+
+
+def _read_error(error: object, sink: Sink) -> None:
+    facts = error_in("", {"error": error})
+    if facts is not None:
+        sink.error(facts)
+
+
+def _read_step(index: int, step: object, sink: Sink) -> None:
+    if not isinstance(step, dict):
+        return
+    kind = step.get("type", "text")
+    if not isinstance(kind, str):
+        return
+    if kind == _ARGUMENTS:
+        _read_arguments(index, step.get("arguments"), sink)
+    elif kind.endswith("_call"):
+        client, json = kind == _CLIENT_CALL, kind in _JSON_CALLS
+        sink.tool(0, index, step.get("name"), call_id=step.get("id"), client=client, json=json)
+        _read_arguments(index, step.get("arguments"), sink)
+    elif kind in _OUTPUT:
+        _read_output(kind, step, sink)
+
+
+def _read_arguments(index: int, arguments: object, sink: Sink) -> None:
+    if arguments:  # {} stands for "it follows in fragments"
+        sink.arguments(0, index, arguments)
+
+
+def _read_output(kind: str, step: Data, sink: Sink) -> None:
+    """Text, thoughts and media: in the step itself, in its content or, of a thought, in its summary."""
+    _read_piece(kind, step, sink)
+    for name in ("content", "summary"):
+        given = step.get(name)
+        for piece in given if isinstance(given, list) else (given,):
+            if isinstance(piece, dict):
+                _read_piece(kind, piece, sink)
+    if isinstance(step.get("error"), dict):
+        _read_error(step["error"], sink)
+
+
+def _read_piece(kind: str, piece: Data, sink: Sink) -> None:
+    if kind in _REASONING:
+        sink.reasoning(0, piece.get("text"))
+    else:
+        sink.text(0, piece.get("text"))
+        sink.media(0, piece.get("data"))

@@ -1,0 +1,105 @@
+"""llama.cpp's own completion (`/completion`): an event a piece of `content`; the one with `stop` true ends it, no [DONE].
+
+Several prompts of one request share the stream, told apart by `index`; it has ended when each that began has stopped. Counts
+are those of one prompt, the last one's. tokens_evaluated is the whole prompt, what came from the cache included;
+tokens_cached is the length of the context, no part of it.
+
+Sources: tools/server/README.md (POST /completion) and server-task.cpp (to_json_non_oaicompat) of ggml-org/llama.cpp;
+the stopped_* flags are those of builds before December 2024 (pull request 10643).
+"""
+
+from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, Sink
+from streamgauge.core.keep import Kind, Spec
+from streamgauge.core.labels import finite_number, whole_number
+from streamgauge.core.usage import UsageRules
+
+_KEEP_USAGE: dict[str, Spec] = {
+    "tokens_evaluated": Kind.COUNT,
+    "tokens_predicted": Kind.COUNT,
+    "tokens_cached": Kind.COUNT,
+    "timings": {
+        "cache_n": Kind.COUNT,
+        "prompt_n": Kind.COUNT,
+        "predicted_n": Kind.COUNT,
+        "prompt_ms": Kind.NUMBER,
+        "predicted_ms": Kind.NUMBER,
+    },
+}
+# Older builds: a flag for each reason -> the word that took its place.
+_STOPPED = {"stopped_eos": "eos", "stopped_word": "word", "stopped_limit": "limit"}
+KEEP: dict[str, Spec] = {
+    **KEEP_ERRORS,
+    **_KEEP_USAGE,
+    **dict.fromkeys(_STOPPED, Kind.FLAG),
+    "index": Kind.COUNT,
+    "content": Kind.TEXT,
+    "stop": Kind.FLAG,
+    "stop_type": Kind.CODE,
+    "model": Kind.ID,
+}
+
+
+class LlamaCppNative:
+    name = "llama-cpp-native"
+    endpoint = "/completion"
+    paths: tuple[str, ...] = ("/completion",)
+    keep = KEEP
+    keep_body = KEEP
+    finish_is_terminal = True
+    done_is_terminal = False
+    text_events: frozenset[str] = frozenset()
+    usage = UsageRules(
+        spec=_KEEP_USAGE,
+        input=("tokens_evaluated",),
+        output=("tokens_predicted",),
+        cached=("timings.cache_n",),
+    )
+
+    def recognises(self, event: str, data: Data) -> bool:
+        return isinstance(data.get("content"), str) and isinstance(data.get("stop"), bool)
+
+    def recognises_body(self, data: Data) -> bool:
+        return self.recognises("", data)
+
+    def read(self, event: str, data: Data, sink: Sink) -> None:
+        if self.recognises(event, data):
+            _read_piece(data, sink)
+
+    def read_body(self, data: Data, sink: Sink) -> None:
+        _read_piece(data, sink)
+        sink.terminal()
+
+
+def _read_piece(data: Data, sink: Sink) -> None:
+    index = whole_number(data.get("index")) or 0
+    sink.identify(model=data.get("model"))
+    sink.choice(index)
+    sink.text(index, data.get("content"))
+    if data.get("stop") is True:
+        _read_stop(index, data, sink)
+    if data.get("tokens_evaluated") is not None or data.get("tokens_predicted") is not None:
+        sink.usage(data)
+    _read_timings(data.get("timings"), sink)
+
+
+def _read_stop(index: int, data: Data, sink: Sink) -> None:
+    """A stop without any reason is one nevertheless."""
+    reason = data.get("stop_type")
+    if not isinstance(reason, str) or not reason:
+        reason = next((word for flag, word in _STOPPED.items() if data.get(flag) is True), None)
+    if reason is None:
+        sink.terminal()
+    sink.finish(index, reason)
+
+
+def _read_timings(timings: object, sink: Sink) -> None:
+    """The server's own clock: the prompt's processing ends with the first token."""
+    if not isinstance(timings, dict):
+        return
+    prompt, predicted = finite_number(timings.get("prompt_ms")), finite_number(timings.get("predicted_ms"))
+    if prompt is None:
+        return
+    sink.provider_timing(
+        first_token_s=prompt / 1000,
+        total_s=None if predicted is None else (prompt + predicted) / 1000,
+    )

@@ -1,0 +1,180 @@
+"""What differs between the servers that speak OpenAI's chat, as tables: what may be kept of it, and where things stand.
+
+A quirk is a row with the server that has it and where that is documented. Paths are keys with dots; where a value may
+stand in several places the first present one counts, the others are copies of it.
+"""
+
+from streamgauge.core.dialects.contract import KEEP_ERRORS
+from streamgauge.core.keep import Kind, Spec
+from streamgauge.core.usage import UsageRules
+
+_KEEP_TOOL: Spec = {
+    "index": Kind.COUNT,
+    "id": Kind.ID,
+    "type": Kind.CODE,
+    "function": {"name": Kind.ID, "arguments": Kind.ARGUMENTS},
+}
+# Text as a string, or as a list of parts (Mistral); a part's thinking is a list of parts itself.
+_KEEP_PART: Spec = {
+    "type": Kind.CODE,
+    "text": Kind.TEXT,
+    "thinking": (Kind.TEXT, [{"type": Kind.CODE, "text": Kind.TEXT}]),
+}
+_KEEP_CONTENT: Spec = (Kind.TEXT, [_KEEP_PART])
+_KEEP_MESSAGE: Spec = {
+    "role": Kind.CODE,
+    "content": _KEEP_CONTENT,
+    "refusal": Kind.TEXT,
+    "reasoning": Kind.TEXT,
+    "reasoning_content": Kind.TEXT,
+    "reasoning_details": [{"type": Kind.CODE, "index": Kind.COUNT, "text": Kind.TEXT, "summary": Kind.TEXT}],
+    "tool_calls": [_KEEP_TOOL],
+    "function_call": {"name": Kind.ID, "arguments": Kind.ARGUMENTS},
+    "audio": {"id": Kind.ID, "data": Kind.TEXT, "transcript": Kind.TEXT, "expires_at": Kind.NUMBER},
+}
+_DETAILS = dict.fromkeys(("cached_tokens", "cache_write_tokens", "audio_tokens", "text_tokens"), Kind.COUNT)
+_MORE_DETAILS = dict.fromkeys(("image_tokens", "video_tokens"), Kind.COUNT)
+KEEP_USAGE: dict[str, Spec] = {
+    "prompt_tokens": Kind.COUNT,
+    "completion_tokens": Kind.COUNT,
+    "total_tokens": Kind.COUNT,
+    "prompt_tokens_details": _DETAILS | _MORE_DETAILS,
+    "completion_tokens_details": {
+        "reasoning_tokens": Kind.COUNT,
+        "audio_tokens": Kind.COUNT,
+        "text_tokens": Kind.COUNT,
+        "accepted_prediction_tokens": Kind.COUNT,
+        "rejected_prediction_tokens": Kind.COUNT,
+    }
+    | _MORE_DETAILS,
+    "reasoning_tokens": Kind.COUNT,
+    "cached_tokens": Kind.COUNT,
+    "cache_creation_input_tokens": Kind.COUNT,
+    "cache_read_input_tokens": Kind.COUNT,
+    "prompt_cache_hit_tokens": Kind.COUNT,
+    "prompt_cache_miss_tokens": Kind.COUNT,
+    "num_sources_used": Kind.COUNT,
+    "cost_in_usd_ticks": Kind.COUNT,
+    "queue_time": Kind.NUMBER,
+    "prompt_time": Kind.NUMBER,
+    "completion_time": Kind.NUMBER,
+    "total_time": Kind.NUMBER,
+    "time_to_first_token_ms": Kind.NUMBER,
+    "time_per_output_token_ms": Kind.NUMBER,
+    "tokens_per_second": Kind.NUMBER,
+    "cost": Kind.NUMBER,
+    "market_cost": Kind.NUMBER,
+    "is_byok": Kind.FLAG,
+    "cost_details": {
+        "upstream_inference_cost": Kind.NUMBER,
+        "upstream_inference_prompt_cost": Kind.NUMBER,
+        "upstream_inference_completions_cost": Kind.NUMBER,
+        "upstream_inference_input_cost": Kind.NUMBER,
+        "upstream_inference_output_cost": Kind.NUMBER,
+    },
+    "service_tier": Kind.CODE,
+}
+_KEEP_CHOICE: Spec = {
+    "index": Kind.COUNT,
+    "delta": _KEEP_MESSAGE,
+    "message": _KEEP_MESSAGE,
+    "text": Kind.TEXT,
+    "finish_reason": Kind.CODE,
+    "native_finish_reason": Kind.CODE,
+    "usage": KEEP_USAGE,
+}
+_LATENCIES = ("service_ttft_ms", "engine_ttft_ms", "user_visible_ttft_ms", "total_duration_ms", "pre_inference_ms")
+KEEP: dict[str, Spec] = {
+    **KEEP_ERRORS,
+    "id": Kind.ID,
+    "object": Kind.CODE,
+    "created": Kind.NUMBER,
+    "model": Kind.ID,
+    "model_id": Kind.ID,
+    "service_tier": Kind.CODE,
+    "system_fingerprint": Kind.ID,
+    "choices": [_KEEP_CHOICE],
+    "usage": KEEP_USAGE,
+    "x_groq": {"id": Kind.ID, "usage": KEEP_USAGE},
+    "sansa": {"routed": Kind.FLAG, "routed_model": Kind.ID, "routing_latency_ms": Kind.NUMBER},
+    "time_info": {"queue_time": Kind.NUMBER, "total_time": Kind.NUMBER},
+    "timings": {"prompt_ms": Kind.NUMBER, "predicted_ms": Kind.NUMBER},
+    "sla_metrics": {"ttft_ms": Kind.NUMBER},
+    "latency_checkpoint": dict.fromkeys(_LATENCIES, Kind.NUMBER),
+}
+
+USAGE = UsageRules(
+    spec=KEEP_USAGE,
+    input=("prompt_tokens",),
+    output=("completion_tokens",),
+    total=("total_tokens",),
+    cached=(
+        "prompt_tokens_details.cached_tokens",
+        "cached_tokens",
+        "prompt_cache_hit_tokens",
+        "cache_read_input_tokens",
+    ),
+    cache_write=("prompt_tokens_details.cache_write_tokens", "cache_creation_input_tokens"),
+    reasoning=("completion_tokens_details.reasoning_tokens", "reasoning_tokens"),
+    audio_input=("prompt_tokens_details.audio_tokens",),
+    audio_output=("completion_tokens_details.audio_tokens",),
+)
+
+# --- where things stand ----------------------------------------------------------------------------------------------
+
+# The model that answers.
+MODELS: tuple[str, ...] = (
+    "model",
+    "model_id",  # watsonx text/chat_stream: cloud.ibm.com/apidocs/watsonx-ai
+)
+
+# Reasoning, in a delta.
+REASONING: tuple[str, ...] = (
+    "reasoning",  # OpenRouter, Groq, Ollama (openai/openai.go), vLLM from 0.11 (docs.vllm.ai, reasoning outputs)
+    "reasoning_content",  # DeepSeek (api-docs.deepseek.com), xAI, Z.ai, SGLang, llama.cpp, vLLM before
+)
+# The same as a list of parts: OpenRouter (openrouter.ai/docs, reasoning tokens); encrypted parts have neither member.
+REASONING_PARTS = "reasoning_details"
+REASONING_PART: tuple[str, ...] = ("text", "summary")
+
+# Usage, in a chunk.
+USAGES: tuple[str, ...] = (
+    "usage",
+    "x_groq.usage",  # Groq without include_usage (groq-python, ChatCompletionChunk.x_groq)
+)
+# Usage, in a choice: Moonshot (platform.moonshot.ai/docs, streaming).
+CHOICE_USAGE = "usage"
+
+# The model to which a gateway routed the request.
+ROUTED_MODELS: tuple[str, ...] = ("sansa.routed_model",)  # Sansa's streaming document
+
+# What the provider says of its own time: where it stands, what it is, seconds in its unit. The first token's time counts
+# from when the server has the request. A usage that stands elsewhere (USAGES) is looked at as `usage`.
+PROVIDER_TIMING: tuple[tuple[str, str, float], ...] = (
+    ("sansa.routing_latency_ms", "routing_s", 1e-3),  # Sansa's streaming document
+    ("sla_metrics.ttft_ms", "first_token_s", 1e-3),  # Hugging Face's router, before Novita
+    ("usage.queue_time", "queue_s", 1.0),  # Groq (groq-python, CompletionUsage)
+    ("usage.total_time", "total_s", 1.0),
+    ("usage.time_to_first_token_ms", "first_token_s", 1e-3),  # GPUStack
+    ("time_info.queue_time", "queue_s", 1.0),  # Cerebras (cerebras-cloud-sdk, TimeInfo)
+    ("time_info.total_time", "total_s", 1.0),
+    ("latency_checkpoint.service_ttft_ms", "first_token_s", 1e-3),  # Azure OpenAI, on the chunk with the usage
+    ("latency_checkpoint.total_duration_ms", "total_s", 1e-3),
+    (
+        "timings.prompt_ms",
+        "first_token_s",
+        1e-3,
+    ),  # llama.cpp (tools/server, timings): the prompt is done, a token is there
+)
+
+
+def member(data: object, path: str) -> object:
+    """What stands at a path of objects; None where nothing does."""
+    for key in path.split("."):
+        data = data.get(key) if isinstance(data, dict) else None
+    return data
+
+
+def first_present(data: object, paths: tuple[str, ...]) -> object:
+    """What stands at the first of the paths at which something does."""
+    return next((value for path in paths if (value := member(data, path)) is not None), None)

@@ -1,0 +1,67 @@
+"""Replicate's stream of a prediction: `event: output` with plain text, `event: done` ends it, `event: error` breaks it.
+
+Its address is made for each prediction, so no path tells it. A `done` with nothing in it is what others send as well: it
+is read once an `output` has shown whose stream it is, and shows nothing itself. `logs` are no output. It tells no usage.
+
+Sources: https://replicate.com/docs/topics/predictions/streaming (events, and the two reasons of a `done`),
+https://replicate.com/docs/reference/http#predictions.get (a prediction; metrics).
+"""
+
+from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, Sink
+from streamgauge.core.keep import Kind, Spec
+from streamgauge.core.usage import UsageRules
+
+KEEP: dict[str, Spec] = {**KEEP_ERRORS, "reason": Kind.CODE}
+KEEP_BODY: dict[str, Spec] = {
+    **KEEP_ERRORS,
+    "id": Kind.ID,
+    "model": Kind.ID,
+    "status": Kind.CODE,
+    "output": (Kind.TEXT, [Kind.TEXT]),
+    "metrics": {"total_time": Kind.NUMBER},
+}
+
+# Why a stream is done that was not finished; a finished one gives no reason.
+_REASONS = {"canceled", "error"}
+# States of a prediction that is still at work.
+_RUNNING = {"starting", "processing"}
+
+
+class Replicate:
+    name = "replicate"
+    endpoint = "/predictions/{id}"
+    paths: tuple[str, ...] = ()
+    keep = KEEP
+    keep_body = KEEP_BODY
+    finish_is_terminal = False
+    done_is_terminal = False
+    text_events = frozenset({"output"})
+    usage = UsageRules(spec={}, input=(), output=())
+
+    def recognises(self, event: str, data: Data) -> bool:
+        return event == "done" and data.keys() == {"reason"} and _is_one_of(data["reason"], _REASONS)
+
+    def recognises_body(self, data: Data) -> bool:
+        """Never: a prediction of a model that makes images looks the same."""
+        return False
+
+    def read(self, event: str, data: Data, sink: Sink) -> None:
+        if event == "done":
+            sink.finish(0, data.get("reason"))
+            sink.terminal()
+
+    def read_body(self, data: Data, sink: Sink) -> None:
+        sink.identify(data.get("id"), data.get("model"))
+        output = data.get("output")
+        for piece in output if isinstance(output, list) else (output,):
+            sink.text(0, piece)
+        if not _is_one_of(data.get("status"), _RUNNING):
+            sink.finish(0, data.get("status"))
+        metrics = data.get("metrics")
+        if isinstance(metrics, dict):
+            sink.provider_timing(total_s=metrics.get("total_time"))
+        sink.terminal()
+
+
+def _is_one_of(value: object, words: set[str]) -> bool:
+    return isinstance(value, str) and value in words

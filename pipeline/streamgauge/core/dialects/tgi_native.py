@@ -1,0 +1,68 @@
+"""text-generation-inference's own stream (`/generate_stream`): an event a token; generated_text on the last one ends it.
+
+A special token (end of sequence and the like) is the tokenizer's mark, no text: generated_text leaves it out, and so does
+the official client. It is no token event. `details` comes on the last event, and is null unless it was asked for.
+
+Sources: https://huggingface.co/docs/text-generation-inference/conceptual/streaming, router/src/lib.rs (StreamResponse,
+StreamDetails, ErrorResponse) and router/src/server.rs of huggingface/text-generation-inference.
+"""
+
+from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, ErrorFacts, Sink
+from streamgauge.core.keep import Kind, Spec
+from streamgauge.core.labels import label_code
+from streamgauge.core.usage import UsageRules
+
+_KEEP_USAGE: dict[str, Spec] = {
+    "generated_tokens": Kind.COUNT,
+    "input_length": Kind.COUNT,
+    "prompt_tokens": Kind.COUNT,  # LoRAX, a fork (predibase/lorax, router/src/lib.rs)
+}
+KEEP_BODY: dict[str, Spec] = {
+    **KEEP_ERRORS,
+    "error_type": Kind.CODE,
+    "generated_text": Kind.TEXT,
+    "details": {"finish_reason": Kind.CODE, **_KEEP_USAGE},
+}
+KEEP: dict[str, Spec] = {**KEEP_BODY, "token": {"text": Kind.TEXT, "special": Kind.FLAG}}
+
+
+class TGINative:
+    name = "tgi-native"
+    endpoint = "/generate_stream"
+    paths: tuple[str, ...] = ("/generate_stream",)
+    keep = KEEP
+    keep_body = KEEP_BODY
+    finish_is_terminal = False
+    done_is_terminal = False
+    text_events: frozenset[str] = frozenset()
+    usage = UsageRules(spec=_KEEP_USAGE, input=("input_length", "prompt_tokens"), output=("generated_tokens",))
+
+    def recognises(self, event: str, data: Data) -> bool:
+        token = data.get("token")
+        return isinstance(token, dict) and "text" in token and ("special" in token or "generated_text" in data)
+
+    def recognises_body(self, data: Data) -> bool:
+        return isinstance(data.get("generated_text"), str) and "token" not in data
+
+    def read(self, event: str, data: Data, sink: Sink) -> None:
+        token = data.get("token")
+        if isinstance(token, dict) and token.get("special") is not True:
+            sink.text(0, token.get("text"))
+        if isinstance(data.get("generated_text"), str):
+            _read_end(data, sink)
+        if isinstance(data.get("error"), str) and data["error"]:
+            sink.error(ErrorFacts(type=label_code(data.get("error_type"))))
+
+    def read_body(self, data: Data, sink: Sink) -> None:
+        sink.text(0, data.get("generated_text"))
+        _read_end(data, sink)
+
+
+def _read_end(data: Data, sink: Sink) -> None:
+    sink.choice(0)
+    details = data.get("details")
+    if isinstance(details, dict):
+        sink.finish(0, details.get("finish_reason"))
+        if not _KEEP_USAGE.keys().isdisjoint(details):
+            sink.usage(details)
+    sink.terminal()

@@ -1,0 +1,76 @@
+"""IBM watsonx.ai text generation (`/ml/v1/text/generation_stream`): each event holds `results` with the newest text.
+
+A stop_reason other than not_finished ends a result. generated_token_count is a running total; input_token_count is told
+once, and is 0 on the events before and behind. Its chat_stream speaks OpenAI's chat, not this.
+
+Sources: https://cloud.ibm.com/apidocs/watsonx-ai#text-generation-stream, the official clients' types
+(https://ibm.github.io/watsonx-ai-node-sdk, TextGenResult) and the streams in the tests of IBM/watsonx-ai-java-sdk.
+"""
+
+from collections.abc import Iterator
+
+from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, Sink
+from streamgauge.core.keep import Kind, Spec
+from streamgauge.core.outcome import FINISH_REASONS
+from streamgauge.core.usage import UsageRules
+
+_KEEP_USAGE: dict[str, Spec] = {"input_token_count": Kind.COUNT, "generated_token_count": Kind.COUNT}
+KEEP: dict[str, Spec] = {
+    **KEEP_ERRORS,
+    "model_id": Kind.ID,
+    "results": [{"generated_text": Kind.TEXT, "stop_reason": Kind.CODE, **_KEEP_USAGE}],
+}
+
+# More is to come: no reason to have stopped.
+_RUNNING = "not_finished"
+
+
+class Watsonx:
+    name = "watsonx"
+    endpoint = "/text/generation_stream"
+    paths: tuple[str, ...] = ()
+    keep = KEEP
+    keep_body = KEEP
+    finish_is_terminal = True
+    done_is_terminal = False
+    text_events: frozenset[str] = frozenset()
+    # A prompt has a token at least: the 0 of all events but one stands for "not on this event".
+    usage = UsageRules(
+        spec=_KEEP_USAGE,
+        input=("input_token_count",),
+        output=("generated_token_count",),
+        zero_is_absent=frozenset(("input_token_count",)),
+    )
+
+    def recognises(self, event: str, data: Data) -> bool:
+        return any("generated_text" in result for _, result in _results(data))
+
+    def recognises_body(self, data: Data) -> bool:
+        return self.recognises("", data)
+
+    def read(self, event: str, data: Data, sink: Sink) -> None:
+        sink.identify(model=data.get("model_id"))
+        for index, result in _results(data):
+            sink.choice(index)
+            sink.text(index, result.get("generated_text"))
+            _read_stop(index, result.get("stop_reason"), sink)
+            if any(result.get(name) is not None for name in _KEEP_USAGE):
+                sink.usage(result)
+
+    def read_body(self, data: Data, sink: Sink) -> None:
+        self.read("", data, sink)
+        sink.terminal()
+
+
+def _results(data: Data) -> Iterator[tuple[int, Data]]:
+    """The results of an event with their place: there is one, unless several are asked for."""
+    given = data.get("results")
+    for index, result in enumerate(given if isinstance(given, list) else ()):
+        if isinstance(result, dict):
+            yield index, result
+
+
+def _read_stop(index: int, reason: object, sink: Sink) -> None:
+    """Reasons are to be compared without regard to case (TextGenResult.stop_reason)."""
+    if isinstance(reason, str) and reason.lower() != _RUNNING:
+        sink.finish(index, reason, FINISH_REASONS.get(reason.lower()))

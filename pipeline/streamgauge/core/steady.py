@@ -1,0 +1,119 @@
+"""The steady part of a stream: reads that hold deltas and nothing else, taken without a look at each event.
+
+What such reads change is what `stream.Stream` would change event by event: counts, times, a tool's arguments, the last
+id, sequence number and running usage. Everything else of the stream is as it was, or else they are not steady.
+"""
+
+from collections.abc import Sequence
+from itertools import islice
+
+from streamgauge.core.dialects import Dialect
+from streamgauge.core.envelope import Delta, Envelope, Run, learn, path_to
+from streamgauge.core.json_check import feed
+from streamgauge.core.labels import label_id
+from streamgauge.core.reading import REASONING, REFUSAL, TEXT, TOOL, Reading
+from streamgauge.core.segments import Read
+from streamgauge.core.sse import Event
+from streamgauge.core.state import StreamState
+
+# Envelopes that a stream keeps: text and reasoning of two choices, say. Each is about 1 KB beside the state.
+MAX_ENVELOPES = 4
+# To learn takes about as long as to read this many events, and is paid with what steady events saved; a stream begins
+# with this much to spend. So a stream whose events share nothing is read only a little slower.
+LEARNING_COST = 10
+FIRST_CREDIT = 80
+
+
+class Steady:
+    """What was learnt of one stream. It is a help and no state: without it the stream says the same, later."""
+
+    def __init__(self, state: StreamState, stall_ns: int) -> None:
+        self._state = state
+        self._stall_ns = stall_ns
+        self._envelopes: list[Envelope] = []
+        self._seen: list[Delta] = []
+        self._credit = FIRST_CREDIT
+
+    def take(self, reads: Sequence[Read], at: int) -> int:
+        """Takes reads from `at` on as long as they are steady; gives how many."""
+        for place, envelope in enumerate(self._envelopes):
+            run = envelope.run([read.content for read in islice(reads, at, None)])
+            if run is not None:
+                self._apply(envelope.delta, reads if run.reads == len(reads) else reads[at : at + run.reads], run)
+                if place:
+                    self._envelopes.insert(0, self._envelopes.pop(place))
+                return run.reads
+        return 0
+
+    # --- learning ---------------------------------------------------------------------------------------------------
+
+    def see(self, event: Event, value: object, dialect: Dialect, reading: Reading) -> None:
+        """An event was read in the ordinary way; `value` is its JSON, None where its data is no JSON."""
+        if not reading.steady or len(reading.told) != 1 or self._credit < LEARNING_COST:
+            return
+        if event.comments or event.retry is not None or event.error is not None or event.bare is not None:
+            return
+        kind, choice, key, text = reading.told[0]
+        given = reading.given
+        usage = None if given is None else path_to(value, lambda member: member is given)
+        if given is not None and usage is None:
+            return
+        delta = Delta(event, kind, choice, key, text, usage, raw=value is None)
+        before = next((one for one in self._seen if one.sign == delta.sign), None)
+        if before is None:
+            self._seen = [delta, *self._seen[: MAX_ENVELOPES - 1]]
+        elif before.text != delta.text:
+            self._learn(before, delta, dialect)
+
+    def _learn(self, before: Delta, delta: Delta, dialect: Dialect) -> None:
+        self._credit -= LEARNING_COST
+        self._seen = [delta, *(one for one in self._seen if one is not before)]
+        envelope = learn(before, delta, dialect.usage)
+        if envelope is not None:
+            others = [one for one in self._envelopes if one.delta.sign != delta.sign]
+            self._envelopes = [envelope, *others[: MAX_ENVELOPES - 1]]
+
+    # --- what steady reads change -----------------------------------------------------------------------------------
+
+    def _apply(self, delta: Delta, reads: Sequence[Read], run: Run) -> None:
+        state, counts = self._state, self._state.counts
+        events = run.reads if run.events is None else sum(run.events)
+        self._credit = min(FIRST_CREDIT, self._credit + events)
+        counts.reads += len(reads)
+        counts.bytes += sum([read.body_bytes for read in reads])
+        counts.events += events
+        counts.token_events += events
+        state.timing.tokens([read.stamp_ns for read in reads], run.events, self._stall_ns)
+        self._generate(delta, events, run.text)
+        if run.id is not None:
+            state.identity.last_event_id = label_id(run.id.decode("utf-8", "replace"))
+        if run.sequence is not None:
+            state.identity.last_sequence_number = run.sequence
+        for path, count in run.usage:
+            _put(state.usage.raw, path, count)
+
+    def _generate(self, delta: Delta, events: int, text: str) -> None:
+        counts, kind = self._state.counts, delta.kind
+        choice = next(choice for choice in self._state.choices if choice.index == delta.choice)
+        choice.token_events += events
+        if kind == TEXT:
+            counts.text_chars += len(text)
+        elif kind == REASONING:
+            counts.reasoning_chars += len(text)
+        elif kind == REFUSAL:
+            counts.refusal_chars += len(text)
+        elif kind == TOOL:
+            tool = next(tool for tool in reversed(choice.tools) if delta.key is None or tool.key == delta.key)
+            tool.argument_chars += len(text)
+            if tool.check is not None:
+                feed(tool.check, text)
+
+
+def _put(into: dict[str, object], path: Sequence[str | int], count: int) -> None:
+    *keys, last = (str(key) for key in path)
+    for key in keys:
+        inner = into[key]
+        if not isinstance(inner, dict):
+            return
+        into = inner
+    into[last] = count

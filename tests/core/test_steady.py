@@ -1,0 +1,157 @@
+"""Learned envelopes change how fast a stream is read, and nothing else: with and without them its state is the same."""
+
+import random
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+from bench.wires import wire
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streamgauge.core import steady
+from streamgauge.core.dialects import BY_NAME, DIALECTS
+from streamgauge.core.masking import Masker
+from streamgauge.core.segments import End, Ending, Head, Opening, Read, Segment
+from streamgauge.core.sse import SseDecoder, write_event
+from streamgauge.core.state import StreamState
+from streamgauge.core.stream import Stream
+from tests.vectors.load import vectors
+
+STALL_NS = 5_000_000_000
+MS = 1_000_000
+NAMES = [dialect.name for dialect in DIALECTS]
+
+
+def canonical(body: bytes, path: str | None, *, masked: bool) -> list[bytes]:
+    """The events of a body as a tap writes them down."""
+    masker = Masker(path, full=not masked)
+    return [write_event(masker.event(event)) for event in SseDecoder().feed(body)]
+
+
+def in_reads(events: list[bytes], chance: random.Random) -> list[bytes]:
+    """Several events a read, one, or none."""
+    reads, at = [], 0
+    while at < len(events):
+        size = chance.choice((0, 1, 1, 1, 1, 2, 5))
+        reads.append(b"".join(events[at : at + size]))
+        at += size
+    return reads
+
+
+def segments(reads: list[bytes], chance: random.Random, *, masked: bool, path: str | None = None) -> Iterator[Segment]:
+    """The reads in segments of any length, a stamp each, or none at all."""
+    stamped, clock = chance.random() < 0.8, 0
+    made = []
+    for content in reads:
+        clock += chance.choice((0, MS, 20 * MS, 6_000 * MS))
+        made.append(Read(clock if stamped else None, len(content) + 9, len(content), content))
+    opening = Opening("t", "0", "masked" if masked else "full", upstream="u", path=path)
+    number, at = 0, 0
+    while at < len(made):
+        size = chance.choice((1, 2, 7, 40))
+        first = {"opening": opening, "head": Head(200, 0, event_stream=True)} if number == 0 else {}
+        yield Segment(bytes(16), number, reads=made[at : at + size], **first)
+        number, at = number + 1, at + size
+    yield Segment(bytes(16), number, end=End(Ending.COMPLETE, stamp_ns=clock))
+
+
+def states(made: list[Segment], credit: int) -> list[object]:
+    """The stream's state behind each segment, with so much credit to learn."""
+    before, steady.FIRST_CREDIT = steady.FIRST_CREDIT, credit
+    try:
+        stream = Stream(StreamState(bytes(16), bytes(16), 0), STALL_NS)
+        found = []
+        for segment in made:
+            stream.apply(segment)
+            found.append(msgspec.to_builtins(stream.state, builtin_types=(bytes,)))
+        return found
+    finally:
+        steady.FIRST_CREDIT = before
+
+
+def same(events: list[bytes], seed: int, *, masked: bool, path: str | None = None) -> None:
+    chance = random.Random(seed)
+    made = list(segments(in_reads(events, chance), chance, masked=masked, path=path))
+    assert states(made, 10**6) == states(made, 0)
+
+
+@pytest.mark.parametrize("masked", [True, False], ids=["masked", "full"])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_stream_of_each_dialect(name: str, masked: bool) -> None:
+    one = wire(name, 120)
+    events = canonical(b"".join(one.events), one.path or None, masked=masked)
+    for seed in range(12):
+        same(events, seed, masked=masked, path=one.path or None)
+
+
+def test_plain_text_of_several_lines_and_events() -> None:
+    texts = [f"piece {number}" + "\ndata: more" * (number % 7 == 3) for number in range(60)]
+    events = [f"event: output\ndata: {text}\n\n".encode() for text in texts]
+    for seed in range(12):
+        same(events, seed, masked=False)
+
+
+@pytest.mark.parametrize("masked", [True, False], ids=["masked", "full"])
+def test_every_vector(masked: bool) -> None:
+    for vector in vectors():
+        if vector.is_stream:
+            same(canonical(vector.body, None, masked=masked), len(vector.body), masked=masked)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_nearly_all_deltas_are_taken_without_a_look(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = wire(name, 200)
+    events = canonical(b"".join(one.events), one.path or None, masked=True)
+    looked = []
+    monkeypatch.setattr(Stream, "_event", _counted(Stream._event, looked))
+    made = list(segments(events, random.Random(1), masked=True, path=one.path or None))
+    states(made, steady.FIRST_CREDIT)
+    assert len(looked) < 25
+
+
+def _counted(call, seen):  # type: ignore[no-untyped-def]
+    def counted(self, *given):  # type: ignore[no-untyped-def]
+        seen.append(1)
+        return call(self, *given)
+
+    return counted
+
+
+# What stands in a delta, replaced by what nearly fits: an envelope must not take it for what it knows.
+_HOSTILE = (
+    b'"', b"\\", b'\\"', b"\\u0041", b"\\ud800", b"\\ud83d\\ude00", b"\\x", b"\x01", b"\x7f", b"\xff", b"\xc3\xa9", b"\t",
+    b'","x":"', b"]}", b"0", b"-1", b"1.5", b"99999999999999999999", b"007", b"null", b"true", b"", b" ", b"a\\",
+    b'"},"finish_reason":"stop"', b"[DONE]", b'"error":{"message":"x"}',
+)  # fmt: skip
+
+
+@st.composite
+def damaged(draw: st.DrawFn) -> tuple[list[bytes], str]:
+    name = draw(st.sampled_from(NAMES))
+    one = wire(name, 40)
+    events = canonical(b"".join(one.events), one.path or None, masked=draw(st.booleans()))
+    for _ in range(draw(st.integers(1, 6))):
+        at = draw(st.integers(0, len(events) - 1))
+        event = events[at]
+        place = draw(st.integers(0, max(0, len(event) - 3)))
+        width = draw(st.integers(0, 6))
+        hostile = draw(st.sampled_from(_HOSTILE))
+        events[at] = event[:place] + hostile + event[place + width : -2] + b"\n\n"
+    if draw(st.booleans()):
+        one_place, other = draw(st.integers(0, len(events) - 1)), draw(st.integers(0, len(events) - 1))
+        events[one_place], events[other] = events[other], events[one_place]
+    # Only what is canonical comes to a stream: a damaged line end makes other events of it.
+    again = b"".join(write_event(event) for event in SseDecoder().feed(b"".join(events)))
+    return [block + b"\n\n" for block in again.split(b"\n\n")[:-1]], one.path
+
+
+@settings(max_examples=400, deadline=None)
+@given(damaged(), st.integers(0, 2**32))
+def test_a_damaged_stream_says_the_same(stream: tuple[list[bytes], str], seed: int) -> None:
+    events, path = stream
+    same(events, seed, masked=False, path=path or None)
+
+
+def test_streams_without_a_reader_are_none() -> None:
+    assert set(NAMES) == set(BY_NAME)
