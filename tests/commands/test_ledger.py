@@ -70,6 +70,23 @@ def test_totals_as_a_table_as_csv_and_as_json(data_dir: Path) -> None:
     assert len(queried(data_dir, *by, "--limit", "1").splitlines()) == 2
 
 
+def test_retries_and_legs(tmp_path: Path) -> None:
+    tries = {"request_digest": "d" * 32, "outcome": "http_error", "usage": make_usage(None, None, source="absent")}
+    with SqliteLedger(tmp_path / "ledger.sqlite") as ledger:
+        ledger.insert(
+            [make_row(1, **tries, attempt=1), make_row(2, request_digest="d" * 32, attempt=2, response_id="r")]
+        )
+        ledger.insert([make_row(3, resumed_from="r")])
+    lines = queried(tmp_path, "--by", "request_digest,attempt", "--output", "jsonl").splitlines()
+    assert [list(json.loads(line).values()) for line in lines] == [
+        ["d" * 32, 1, 1, None, None, None],
+        ["d" * 32, 2, 1, 10, 5, 15],
+        [None, None, 1, None, None, None],
+    ]
+    day = queried(tmp_path, "--by", "day", "--output", "csv").splitlines()
+    assert day[1:] == ["2026-03-01,3,10,5,15"]
+
+
 def test_a_csv_of_records(data_dir: Path) -> None:
     rows = list(csv.DictReader(io.StringIO(queried(data_dir, "--output", "csv"))))
     assert [row["outcome"] for row in rows] == ["completed"] * 3 + ["truncated"]

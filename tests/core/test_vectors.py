@@ -25,8 +25,8 @@ FILES = [vector for vector in ALL if not vector.live_only]
 TIMED = [one for one in STREAMS if not one.no_timing and one.body.endswith((b"\n\n", b"\r\n\r\n"))]
 ENDED = [vector for vector in ALL if vector.terminal_at is not None]
 
-# Splitting at every place costs the square of the size: bodies up to this size are split everywhere (bytes).
-SPLIT_EVERYWHERE = 560
+# Splitting everywhere costs the square of the size: bodies up to this size, others at random places alone (bytes).
+SPLIT_EVERYWHERE = 400
 # One byte a read costs some 30 us; longer bodies with other line ends come in small pieces instead (bytes).
 BYTE_BY_BYTE = 2000
 MS = 1_000_000
@@ -330,8 +330,9 @@ def check_cut(vector: Vector, record: dict[str, Any], events: int, ending: str) 
 def test_the_terminal_decides_wherever_it_is_cut(vector: Vector, ending: str) -> None:
     for body, events in cuts(vector):
         records = cut_short(vector, body, ending)
-        if not events and endpoint_of(vector.method, vector.target) is None:
-            assert records == []  # a path of no LLM's, and nothing of an LLM came over it
+        if not records:  # a path of no LLM's, and nothing of an LLM came over it yet: neither text nor the end
+            assert endpoint_of(vector.method, vector.target) is None
+            assert events <= min([*vector.token_events_at, vector.terminal_at or 0])
             continue
         (record,) = records
         check_cut(vector, record, events, ending)

@@ -4,6 +4,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -130,6 +131,80 @@ def test_totals_do_not_overflow(ledger: Ledger) -> None:
     ledger.insert([make_row(number, usage=huge) for number in range(20)])
     (total,) = ledger.totals(["dialect"])
     assert (total.input_tokens, total.total_tokens) == (20 * 2**53, 20 * 2**60)
+
+
+# A stream that broke after its input was told, and the leg that went on: the same request once more (Last-Event-ID).
+BROKEN: dict[str, Any] = {
+    "request_digest": "d" * 32,
+    "last_event_id": "17",
+    "outcome": "truncated",
+    "usage": make_usage(41, None, source="partial"),
+}
+WENT_ON: dict[str, Any] = {
+    "request_digest": "d" * 32,
+    "resumed_from": "17",
+    "endpoint": "/messages",
+    "usage": make_usage(None, 20),
+}
+
+
+def test_a_stream_and_its_legs_are_records_of_their_own_and_count_once(ledger: Ledger) -> None:
+    again = {**WENT_ON, "last_event_id": "20"}
+    ledger.insert(
+        [make_row(1, **BROKEN), make_row(2, **again), make_row(3, **{**again, "resumed_from": "20"}), make_row(4)]
+    )
+    assert ledger.totals(["day"]) == [Total(("2026-03-01",), 4, 51, 25, 76)]
+    assert len(ids(ledger)) == 4
+
+
+def test_tokens_stand_where_the_stream_stands(ledger: Ledger) -> None:
+    ledger.insert([make_row(1, **BROKEN), make_row(100_000, **WENT_ON, started_at="2026-03-02T00:00:05Z")])
+    assert ledger.totals(["day", "outcome", "usage_source"]) == [
+        Total(("2026-03-01", "truncated", "final"), 1, 41, 20, 61),
+        Total(("2026-03-02", "completed", "final"), 1, None, None, None),
+    ]
+
+
+def test_the_order_of_arrival_does_not_matter(ledger: Ledger) -> None:
+    ledger.insert([make_row(3, **WENT_ON)])
+    assert ledger.totals(["day"]) == [Total(("2026-03-01",), 1, None, 20, None)], "until its stream is known"
+    ledger.insert([make_row(1, **BROKEN)])
+    assert ledger.totals(["day"]) == [Total(("2026-03-01",), 2, 41, 20, 61)]
+
+
+def test_one_moment_for_both_is_enough(ledger: Ledger) -> None:
+    ledger.insert([make_row(1, **WENT_ON, started_at=None), make_row(2, **BROKEN, started_at=None)])
+    assert ledger.totals(["upstream"]) == [Total(("nimbus",), 2, 41, 20, 61)]
+
+
+def test_a_stored_response_is_continued_by_its_id(ledger: Ledger) -> None:
+    ledger.insert([make_row(1, response_id="resp_1", outcome="truncated", usage=ABSENT)])
+    ledger.insert([make_row(number, resumed_from="resp_1", usage=make_usage(30, 12)) for number in (2, 3)])
+    assert ledger.totals(["upstream"]) == [Total(("nimbus",), 3, 30, 12, 42)]
+
+
+def test_requests_that_share_a_response_id_are_never_one(ledger: Ledger) -> None:
+    ledger.insert([make_row(number, response_id="chat-1", request_digest="d" * 32) for number in (1, 2)])
+    assert ledger.totals(["response_id"]) == [Total(("chat-1",), 2, 20, 10, 30)]
+    ledger.insert([make_row(3, response_id="chat-1", resumed_from="chat-1")])
+    assert ledger.totals(["response_id"]) == [Total(("chat-1",), 3, 20, 10, 30)]
+
+
+def test_a_refused_leg_changes_nothing(ledger: Ledger) -> None:
+    ledger.insert([make_row(1, **BROKEN), make_row(2, **{**WENT_ON, "outcome": "http_error", "usage": ABSENT})])
+    assert ledger.totals(["upstream"]) == [Total(("nimbus",), 2, 41, None, None)]
+
+
+def test_retries_of_one_request_are_found_together(ledger: Ledger) -> None:
+    tries = [make_row(n, request_digest="a" * 32, attempt=n, outcome="http_error", usage=ABSENT) for n in (1, 2, 10)]
+    ledger.insert([*tries, make_row(11, request_digest="a" * 32, attempt=11), make_row(12, request_digest="b" * 32)])
+    assert [(total.keys, total.output_tokens) for total in ledger.totals(["request_digest", "attempt"])] == [
+        (("a" * 32, 1), None),
+        (("a" * 32, 2), None),
+        (("a" * 32, 10), None),
+        (("a" * 32, 11), 5),
+        (("b" * 32, None), 5),
+    ]
 
 
 @pytest.mark.parametrize("key", KEYS)

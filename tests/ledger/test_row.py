@@ -38,6 +38,13 @@ def test_the_model_is_the_one_that_answered_else_the_one_asked_for() -> None:
     assert row_of(make_record(response_model=None, request_model=None)).model is None
 
 
+def test_what_links_a_leg_to_its_stream_and_a_retry_to_its_request() -> None:
+    known = {"request_digest": "d" * 32, "response_id": "r", "last_event_id": "17", "resumed_from": "9", "attempt": 2}
+    row = LedgerRow.of_json(changed(**known))
+    assert {name: getattr(row, name) for name in known} == known
+    assert vars(row_of(make_record(**known))) | {"record": b""} == vars(row) | {"record": b""}
+
+
 def test_what_was_not_seen_stays_null() -> None:
     row = row_of(make_record(usage=ABSENT, started_at=None, finish_reason=None))
     assert (row.input_tokens, row.started_us, row.day, row.finish_reason) == (None, None, None, None)
@@ -77,6 +84,10 @@ def test_members_that_a_later_version_adds_are_kept() -> None:
         changed(usage={**json.loads(RECORD)["usage"], "input_tokens": -1}),
         changed(usage={**json.loads(RECORD)["usage"], "input_tokens": 2**63}),
         changed(usage=None),
+        changed(response_id=5),
+        changed(attempt="2"),
+        changed(attempt=-1),
+        changed(attempt=2**31),
     ],
 )
 def test_what_is_no_record_is_refused_by_its_own_error(bad: bytes) -> None:

@@ -92,6 +92,38 @@ def test_a_resumed_leg_is_counted_and_in_no_histogram() -> None:
     assert set(observations(page).values()) == {0}
 
 
+@pytest.mark.parametrize("outcome", ["completed", "stream_error", "http_error"])
+def test_a_leg_adds_to_no_count_of_times_either(outcome: str) -> None:
+    timing = make_timing(burst=True)
+    timing.gaps.stalls = 3
+    page = page_of(make_record(timing=timing, resumed_from="17", outcome=outcome))
+    assert page.total("streamgauge_bursts_total") == page.total("streamgauge_stalls_total") == 0
+    assert page.value("streamgauge_streams_total", **BY_MODEL, dialect="openai-chat", outcome=outcome) == 1
+
+
+def tokens(page: Any) -> dict[str, float]:
+    name = "streamgauge_usage_tokens_total"
+    return {dict(labels)["kind"]: value for (found, labels), value in page.samples.items() if found == name}
+
+
+def test_usage_of_a_stream_that_breaks_before_it_tells_any_comes_from_its_leg() -> None:
+    broken = make_record(dialect="openai-responses", outcome="truncated", usage=ABSENT)
+    leg = make_record(
+        dialect="openai-responses", usage=make_usage(30, 12, input_cached_tokens=8), resumed_from="resp_1"
+    )
+    assert tokens(page_of(broken, leg)) == {"input": 30, "output": 12, "cached": 8}
+
+
+def test_what_a_stream_told_at_its_beginning_is_not_counted_for_its_leg_again() -> None:
+    told: dict[str, Any] = {"input_cached_tokens": 8, "input_cache_write_tokens": 7}
+    partial = make_usage(41, None, source="partial", **told)
+    broken = make_record(dialect="anthropic-messages", outcome="truncated", usage=partial)
+    leg = make_record(
+        dialect="anthropic-messages", usage=make_usage(41, 20, reasoning_tokens=5, **told), resumed_from="17"
+    )
+    assert tokens(page_of(broken, leg)) == {"input": 41, "output": 20, "cached": 8, "cache_write": 7, "reasoning": 5}
+
+
 def test_an_incomplete_capture_is_counted_with_its_reasons_and_in_no_histogram() -> None:
     page = page_of(make_record(integrity=make_integrity("dropped_reads", "log_gap", dropped_reads=3)))
     assert page.value("streamgauge_incomplete_records_total", **UP) == 1

@@ -33,6 +33,9 @@ VOLATILE = frozenset(
     )
 )
 
+# Where Gemini's Interactions put an event's id, instead of into its `id` field.
+EVENT_ID = "event_id"
+
 # Longer events are seldom deltas, and to compare two of them takes time (bytes).
 MAX_EVENT = 8 * 1024
 
@@ -47,7 +50,7 @@ _STRING = msgspec.json.Decoder(str)
 Path = tuple[str | int, ...]
 
 
-class Delta(msgspec.Struct, frozen=True):
+class Delta(msgspec.Struct, frozen=True, gc=False):
     """An event that told one piece of output, and nothing that was not known before.
 
     `kind`, `choice`, `key`: as what it was told. `usage`: where in the event the usage stands that was told, if one was.
@@ -80,21 +83,23 @@ class Hole(Enum):
 
 
 _BLANK = b"\n\n"
-# What all values of a hole must look like, joined by LINE_FEED; no value of any hole holds one.
-_FITS = {
-    Hole.LINE: re.compile(rb"[^\r]+").fullmatch,
-    Hole.ID: re.compile(rb"[^\r]+").fullmatch,
-    Hole.NUMBER: re.compile(rb"(?:-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?\n)+").fullmatch,
-    Hole.STRING: re.compile(rb'[^"\\\x00-\x09\x0b-\x1f]+').fullmatch,
-    # Below 2**53 without a look at its size.
-    Hole.SEQUENCE: re.compile(rb"(?:(?:0|[1-9][0-9]{0,14})\n)+").fullmatch,
-    Hole.USAGE: re.compile(rb"(?:(?:0|[1-9][0-9]{0,14})\n)+").fullmatch,
+
+# What may stand in a hole, without a way back (possessive), so that no input takes long. A text's escapes are looked at
+# by themselves; a count is below 2**53 without a look at its size.
+_STRING_INSIDE = rb'((?:[^"\\\x00-\x1f]++|\\.)++)'
+_PATTERNS = {
+    Hole.TEXT: _STRING_INSIDE,
+    Hole.COPY: _STRING_INSIDE,
+    Hole.STRING: rb'([^"\\\x00-\x1f]++)',
+    Hole.LINE: rb"([^\r\n]++)",
+    Hole.ID: rb'([^"\\\x00-\x1f]++)',
+    Hole.NUMBER: rb"(-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)",
+    Hole.SEQUENCE: rb"(0|[1-9][0-9]{0,14})",
+    Hole.USAGE: rb"(0|[1-9][0-9]{0,14})",
 }
-# Bytes at a literal's end by which it is looked for: long ones are found more slowly.
-_NEEDLE = 12
 
 
-class Run(msgspec.Struct, frozen=True):
+class Run(msgspec.Struct, gc=False):
     """What some reads said: how many events each (None: one), their text as one; of ids and counts the last values."""
 
     reads: int
@@ -106,107 +111,85 @@ class Run(msgspec.Struct, frozen=True):
 
 
 class Envelope:
-    """Literals with holes between them. `delta`: an event that said what all of them say, text aside."""
+    """Literals with holes between them. `delta`: an event that said what all of them say, text aside.
+
+    Values are cut out by the literals' lengths, and put between the literals again: only if that gives the very bytes
+    they are the event's. (So streams whose ids have one length share a pattern, and the compiler's cache has it.)
+    """
 
     def __init__(self, delta: Delta, literals: Sequence[bytes], holes: Sequence[tuple[Hole, Path]]) -> None:
         self.delta = delta
-        self._before, self._after = literals[0], literals[-1].removesuffix(_BLANK)
-        self._inner = [_with_needle(literal) for literal in literals[1:-1]]
+        self._before, self._after = literals[0], literals[-1]
         self._holes = holes
         kinds = [kind for kind, _ in holes]
         self._text_at = next(place for place, kind in enumerate(kinds) if kind in (Hole.TEXT, Hole.LINE))
-        self._only_text = kinds == [Hole.TEXT]  # looked at as text, and as nothing else
+        self._copies = [place for place, kind in enumerate(kinds) if kind is Hole.COPY]
+        self.only_text = kinds == [Hole.TEXT]
+        gaps = [rb".{%d}" % len(literal) for literal in literals]
+        inner = (part for kind, gap in zip(kinds, gaps[1:], strict=True) for part in (_PATTERNS[kind], gap))
+        self._values = re.compile(b"".join((gaps[0], *inner)), re.DOTALL).findall
+        self._template = b"%b".join(literal.replace(b"%", b"%%") for literal in literals)
 
     def run(self, contents: Sequence[bytes]) -> Run | None:
         """What reads' contents say, each of whole events, up to one that is not all of this envelope; None if none is."""
-        found = self._fit(contents)
+        found = self._plain_texts(contents) if self.only_text else None
+        found = found or self._all(contents)
         if found is None and len(contents) > 1:
             fitting = next((at for at, content in enumerate(contents) if not self._may_fit(content)), len(contents))
-            found = (self._fit(contents[:fitting]) if fitting else None) or self._fit(contents[:1])
+            found = (self._all(contents[:fitting]) if fitting else None) or self._all(contents[:1])
         return found
 
     def _may_fit(self, content: bytes) -> bool:
-        return content.startswith(self._before) and content.endswith(_BLANK)
+        return content.startswith(self._before) and content.endswith(self._after)
 
-    def _fit(self, contents: Sequence[bytes]) -> Run | None:
+    def _plain_texts(self, contents: Sequence[bytes]) -> Run | None:
+        """The usual case at once: one event a read, and no text with an escape in it."""
+        before, after = self._before, self._after
+        texts = [content.removeprefix(before).removesuffix(after) for content in contents]
+        joined = b"".join(texts)
+        fits = sum(map(len, contents)) - len(joined) == len(texts) * (len(before) + len(after))
+        if not fits or not joined.isascii() or not _is_plain(joined) or b"" in texts:
+            return None
+        return Run(len(texts), None, joined.decode())
+
+    def _all(self, contents: Sequence[bytes]) -> Run | None:
         """What all contents say; None if an event is not of this envelope."""
-        columns = self._columns(contents, self._after + _BLANK)
-        found = None if columns is None else self._told(len(contents), None, columns)
-        if found is not None or not all(map(self._may_fit, contents)):
-            return found
-        events = [content.count(_BLANK) for content in contents]
-        if sum(events) == len(events):
+        if not all(map(self._may_fit, contents)):
             return None
-        columns = self._columns(b"".join(contents).split(_BLANK)[:-1], self._after)
-        return None if columns is None else self._told(len(contents), events, columns)
-
-    def _columns(self, events: Sequence[bytes], after: bytes) -> list[list[bytes]] | None:
-        """The values of each hole in each event; None if literals and values are not all that there is."""
-        rest = [event.removeprefix(self._before).removesuffix(after) for event in events]
-        if _size(events) - _size(rest) != len(events) * (len(self._before) + len(after)):
+        joined = b"".join(contents)
+        values = self._values(joined)
+        template = self._template
+        if b"".join([template % value for value in values]) != joined:
             return None
-        columns = []
-        for literal, needle in self._inner:
-            parts = [value.partition(needle) for value in rest]
-            heads = [head for head, _, _ in parts]
-            values = [head.removesuffix(literal) for head in heads]
-            size, rest = _size(rest), [tail for _, _, tail in parts]
-            if size - _size(values) - _size(rest) != len(events) * (len(literal) + len(needle)):
-                return None
-            columns.append(values)
-        columns.append(rest)
-        return columns if self._only_text or self._fits(columns) else None
-
-    def _fits(self, columns: list[list[bytes]]) -> bool:
-        """Whether the values of each hole are what may stand there."""
-        for (kind, _), column in zip(self._holes, columns, strict=True):
-            fits = _FITS.get(kind)
-            if fits is not None:
-                lines = b"\n".join((*column, b""))
-                if not all(column) or lines.count(b"\n") != len(column) or fits(lines) is None:
-                    return False
-            if kind is Hole.COPY and column != columns[self._text_at]:
-                return False
-        return True
-
-    def _told(self, reads: int, events: list[int] | None, columns: list[list[bytes]]) -> Run | None:
+        columns = [values] if len(self._holes) == 1 else list(zip(*values, strict=True))
         text = self._text(columns[self._text_at])
-        if text is None or len(columns) == 1:
-            return None if text is None else Run(reads, events, text)
-        event_id, sequence = None, None
-        usage: list[tuple[Path, int]] = []
-        for (kind, path), column in zip(self._holes, columns, strict=True):
-            if kind is Hole.ID:
-                event_id = column[-1]
-            elif kind is Hole.SEQUENCE:
-                sequence = int(column[-1])
-            elif kind is Hole.USAGE:
-                usage.append((path, int(column[-1])))
-        return Run(reads, events, text, event_id, sequence, usage)
+        if text is None or any(columns[place] != columns[self._text_at] for place in self._copies):
+            return None
+        events = None if len(values) == len(contents) else [content.count(_BLANK) for content in contents]
+        run = Run(len(contents), events, text)
+        return run if self.only_text else self._count(run, columns)
 
-    def _text(self, texts: list[bytes]) -> str | None:
-        """The texts as one; None if one is empty, or is not what may stand between its literals."""
+    def _text(self, texts: Sequence[bytes]) -> str | None:
+        """The texts as one; None if one of them is none that may stand between its quotes."""
         joined = b"".join(texts)
         try:
-            if not all(texts):
-                return None
-            if self.delta.raw or _is_plain(joined):
-                return joined.decode() if joined.isascii() else "".join([text.decode() for text in texts])
-            return "".join([text.decode() if _is_plain(text) else _STRING.decode(b'"%b"' % text) for text in texts])
+            if joined.isascii() and (self.delta.raw or b"\\" not in joined):
+                return joined.decode()
+            if self.delta.raw:
+                return "".join([text.decode() for text in texts])
+            return "".join([_STRING.decode(b'"%b"' % text) if b"\\" in text else text.decode() for text in texts])
         except (UnicodeDecodeError, msgspec.DecodeError):
             return None
 
-
-def _size(values: Sequence[bytes]) -> int:
-    return sum(map(len, values))
-
-
-def _with_needle(literal: bytes) -> tuple[bytes, bytes]:
-    """A literal in two: its end by which it is found, long enough to stand in it only there, and what is before."""
-    at = max(0, len(literal) - _NEEDLE)
-    while literal.find(literal[at:]) != at:
-        at -= 1
-    return literal[:at], literal[at:]
+    def _count(self, run: Run, columns: Sequence[Sequence[bytes]]) -> Run:
+        for (kind, path), column in zip(self._holes, columns, strict=True):
+            if kind is Hole.ID:
+                run.id = column[-1]
+            elif kind is Hole.SEQUENCE:
+                run.sequence = int(column[-1])
+            elif kind is Hole.USAGE:
+                run.usage = [*run.usage, (path, int(column[-1]))]
+        return run
 
 
 def learn(one: Delta, other: Delta, usage: UsageRules) -> Envelope | None:
@@ -263,10 +246,11 @@ def _compare(one: Delta, other: Delta, usage: UsageRules, parts: _Parts) -> bool
             parts.literal(b'"')
             copy = True
         elif all(token.startswith(b'"') for token in pair):
-            if _dotted(_path_of(ours, place)) not in VOLATILE:
+            path = _dotted(_path_of(ours, place))
+            if path not in VOLATILE and path != EVENT_ID:
                 return False
             parts.literal(b'"')
-            parts.hole(Hole.STRING)
+            parts.hole(Hole.ID if path == EVENT_ID else Hole.STRING)
             parts.literal(b'"')
         else:
             found = _number(_path_of(ours, place), one.usage, usage) if all(map(_is_number, pair)) else None
@@ -282,8 +266,9 @@ def _number(path: Path | None, usage: Path | None, rules: UsageRules) -> tuple[H
         return Hole.SEQUENCE, ()
     if path is not None and usage is not None and path[: len(usage)] == usage:
         inner = path[len(usage) :]
-        counts = _kind_at(rules.spec, inner) is Kind.COUNT and inner[0] not in rules.zero_is_absent
-        return (Hole.USAGE, inner) if counts else None
+        kind = _kind_at(rules.spec, inner)
+        if kind is not None:
+            return (Hole.USAGE, inner) if kind is Kind.COUNT and inner[0] not in rules.zero_is_absent else None
     return (Hole.NUMBER, ()) if _dotted(path) in VOLATILE else None
 
 

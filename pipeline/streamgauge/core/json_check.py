@@ -21,7 +21,7 @@ import msgspec
 MAX_DEPTH = 256
 
 
-class JsonState(msgspec.Struct, array_like=True):
+class JsonState(msgspec.Struct, array_like=True, gc=False):
     """Where the check stands: a mode of `_STEPS`, and the brackets that are open, outermost first."""
 
     mode: str = "value"

@@ -4,7 +4,8 @@ A *bundle* is one message: segments of many streams of one tap instance and slot
 *segment* is an ordered run of reads of one stream, numbered from 0. A *read* is what one socket read returned.
 
 Stamps are nanoseconds of the tap's monotonic clock since the request's first byte; None where a recording has none.
-Structs are arrays on the wire: a field may be added at the end with a default, none may be moved or removed.
+Structs are arrays on the wire: a field may be added at the end with a default, none may be moved or removed. None can be
+part of a cycle, so the collector need not follow them (`gc=False`): there are many.
 """
 
 from enum import StrEnum
@@ -22,7 +23,7 @@ BUNDLE_NS = 100_000_000
 SLOTS = 64
 
 
-class Opening(msgspec.Struct, array_like=True, frozen=True):
+class Opening(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """What is known when a request begins. On segment 0, always.
 
     `path` is the endpoint's template (`dialects.endpoint_of`), None for a path that is not an LLM's; never the raw path.
@@ -46,7 +47,7 @@ class Opening(msgspec.Struct, array_like=True, frozen=True):
     dialect: str | None = None
 
 
-class RequestFacts(msgspec.Struct, array_like=True, frozen=True):
+class RequestFacts(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """What the request said and when it went out. Every field None where it was not seen."""
 
     body_bytes: int | None = None
@@ -61,7 +62,7 @@ class RequestFacts(msgspec.Struct, array_like=True, frozen=True):
     sent_ns: int | None = None  # the request's last byte was handed to the upstream's socket
 
 
-class Head(msgspec.Struct, array_like=True, frozen=True):
+class Head(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """The response's head, headers by allowlist. `event_stream`: the content is read as server-sent events."""
 
     status: int | None
@@ -74,7 +75,7 @@ class Head(msgspec.Struct, array_like=True, frozen=True):
     project: str | None = None
 
 
-class Read(msgspec.Struct, array_like=True, frozen=True):
+class Read(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """One socket read.
 
     `wire_bytes` as the socket gave them; `body_bytes` after transfer framing, before content decoding (None where the
@@ -87,7 +88,7 @@ class Read(msgspec.Struct, array_like=True, frozen=True):
     content: bytes = b""
 
 
-class Loss(msgspec.Struct, array_like=True, frozen=True):
+class Loss(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """What this part of the capture does not hold. Adds up over a stream's segments."""
 
     dropped_reads: int = 0
@@ -105,7 +106,7 @@ class Ending(StrEnum):
     CUT = "cut"  # the tap itself stopped: a drain deadline
 
 
-class End(msgspec.Struct, array_like=True, frozen=True):
+class End(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """The stream's end. On the last segment.
 
     `tail`: the event that was pending when the bytes ended, canonical SSE without its blank line; a half event is a
@@ -123,7 +124,7 @@ class End(msgspec.Struct, array_like=True, frozen=True):
     body_capped: bool = False
 
 
-class Segment(msgspec.Struct, array_like=True, frozen=True):
+class Segment(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """A run of reads of one stream; `stream` is the 16 bytes of its UUIDv7."""
 
     stream: bytes
@@ -136,7 +137,7 @@ class Segment(msgspec.Struct, array_like=True, frozen=True):
     end: End | None = None
 
 
-class Bundle(msgspec.Struct, array_like=True, frozen=True):
+class Bundle(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """One message of a tap.
 
     `instance` is the 16 bytes of the tap instance's UUID; `number` counts from 0 for each (instance, slot). `tap_ns` is the

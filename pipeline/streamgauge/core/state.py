@@ -9,7 +9,7 @@ from streamgauge.core.timing import TimingState
 from streamgauge.core.usage import UsageState
 
 
-class ToolState(msgspec.Struct, array_like=True):
+class ToolState(msgspec.Struct, array_like=True, gc=False):
     """A tool call. `check`: the validator of its arguments, None where they are masked or no JSON by contract."""
 
     key: int
@@ -20,7 +20,7 @@ class ToolState(msgspec.Struct, array_like=True):
     check: JsonState | None = None
 
 
-class ChoiceState(msgspec.Struct, array_like=True):
+class ChoiceState(msgspec.Struct, array_like=True, gc=False):
     index: int
     first_token: int | None = None
     token_events: int = 0
@@ -29,7 +29,7 @@ class ChoiceState(msgspec.Struct, array_like=True):
     tools: list[ToolState] = []
 
 
-class CountState(msgspec.Struct, array_like=True):
+class CountState(msgspec.Struct, array_like=True, gc=False):
     events: int = 0
     repeated_events: int = 0
     after_terminal_events: int = 0
@@ -46,7 +46,7 @@ class CountState(msgspec.Struct, array_like=True):
     token_events: int = 0
 
 
-class IdentityState(msgspec.Struct, array_like=True):
+class IdentityState(msgspec.Struct, array_like=True, gc=False):
     """What the response says of itself."""
 
     response_id: str | None = None
@@ -61,7 +61,7 @@ class IdentityState(msgspec.Struct, array_like=True):
     total_s: float | None = None
 
 
-class LossState(msgspec.Struct, array_like=True):
+class LossState(msgspec.Struct, array_like=True, gc=False):
     missing_segments: int = 0
     dropped_reads: int = 0
     oversized_events: int = 0
@@ -70,7 +70,7 @@ class LossState(msgspec.Struct, array_like=True):
     state_limit: bool = False
 
 
-class StreamState(msgspec.Struct, array_like=True):
+class StreamState(msgspec.Struct, array_like=True, gc=False):
     """One open stream.
 
     `instance`, `slot`: where its segments come from. `waiting`: segments that came ahead of a missing one, by number,

@@ -5,7 +5,6 @@ id, sequence number and running usage. Everything else of the stream is as it wa
 """
 
 from collections.abc import Sequence
-from itertools import islice
 
 from streamgauge.core.dialects import Dialect
 from streamgauge.core.envelope import Delta, Envelope, Run, learn, path_to
@@ -36,10 +35,14 @@ class Steady:
 
     def take(self, reads: Sequence[Read], at: int) -> int:
         """Takes reads from `at` on as long as they are steady; gives how many."""
+        if not self._envelopes:
+            return 0
+        left = reads[at:] if at else reads
+        contents = [read.content for read in left]
         for place, envelope in enumerate(self._envelopes):
-            run = envelope.run([read.content for read in islice(reads, at, None)])
+            run = envelope.run(contents)
             if run is not None:
-                self._apply(envelope.delta, reads if run.reads == len(reads) else reads[at : at + run.reads], run)
+                self._apply(envelope, left if run.reads == len(left) else left[: run.reads], run)
                 if place:
                     self._envelopes.insert(0, self._envelopes.pop(place))
                 return run.reads
@@ -75,7 +78,7 @@ class Steady:
 
     # --- what steady reads change -----------------------------------------------------------------------------------
 
-    def _apply(self, delta: Delta, reads: Sequence[Read], run: Run) -> None:
+    def _apply(self, envelope: Envelope, reads: Sequence[Read], run: Run) -> None:
         state, counts = self._state, self._state.counts
         events = run.reads if run.events is None else sum(run.events)
         self._credit = min(FIRST_CREDIT, self._credit + events)
@@ -84,7 +87,12 @@ class Steady:
         counts.events += events
         counts.token_events += events
         state.timing.tokens([read.stamp_ns for read in reads], run.events, self._stall_ns)
-        self._generate(delta, events, run.text)
+        self._generate(envelope.delta, events, run.text)
+        if not envelope.only_text:
+            self._count(run)
+
+    def _count(self, run: Run) -> None:
+        state = self._state
         if run.id is not None:
             state.identity.last_event_id = label_id(run.id.decode("utf-8", "replace"))
         if run.sequence is not None:
@@ -94,7 +102,9 @@ class Steady:
 
     def _generate(self, delta: Delta, events: int, text: str) -> None:
         counts, kind = self._state.counts, delta.kind
-        choice = next(choice for choice in self._state.choices if choice.index == delta.choice)
+        choice = self._state.choices[0]
+        if choice.index != delta.choice:
+            choice = next(one for one in self._state.choices if one.index == delta.choice)
         choice.token_events += events
         if kind == TEXT:
             counts.text_chars += len(text)

@@ -1,5 +1,6 @@
 """One stream: its segments, in order -> its state. The time of an event is that of the read which completed it."""
 
+import re
 from collections.abc import Sequence
 
 from streamgauge.core.dialects import (
@@ -15,6 +16,7 @@ from streamgauge.core.dialects import (
     recognised,
     recognised_body,
 )
+from streamgauge.core.envelope import EVENT_ID
 from streamgauge.core.json_text import UNPARSED, parse
 from streamgauge.core.labels import label_id, whole_number
 from streamgauge.core.outcome import FIRST_ERROR_STATUS
@@ -23,6 +25,9 @@ from streamgauge.core.segments import End, Loss, Read, Segment
 from streamgauge.core.sse import Event, SseDecoder, read_events
 from streamgauge.core.state import StreamState
 from streamgauge.core.steady import Steady
+
+# Numbers of up to 18 digits: what fits a reader's 64 bits.
+_POSITION = re.compile(r"[0-9]{1,18}(?::[0-9]{1,18})*")
 
 
 class Stream:
@@ -39,14 +44,17 @@ class Stream:
         state = self.state
         state.next_segment = segment.number + 1
         state.counts.segments += 1
-        state.opening = segment.opening or state.opening
-        state.request = segment.request or state.request
-        state.head = segment.head or state.head
-        if segment.loss:
+        if segment.opening is not None:
+            state.opening = segment.opening
+        if segment.request is not None:
+            state.request = segment.request
+        if segment.head is not None:
+            state.head = segment.head
+        if segment.loss is not None:
             self._lose(segment.loss)
         if segment.reads:
             self._reads(segment.reads)
-        if segment.end:
+        if segment.end is not None:
             self._end(segment.end)
 
     def _lose(self, loss: Loss) -> None:
@@ -154,6 +162,9 @@ class Stream:
         number = whole_number(value.get("sequence_number"))
         if number is not None:
             self.state.identity.last_sequence_number = number
+        event_id = value.get(EVENT_ID)
+        if isinstance(event_id, str):
+            self.state.identity.last_event_id = label_id(event_id)
 
     def _tell(self, event: Event, value: dict[str, object], stamp: int | None) -> None:
         state, name = self.state, event.name
@@ -198,8 +209,8 @@ class Stream:
         if opening.resumed_after is not None:
             number = whole_number(value.get("sequence_number"))
             return number is not None and number <= opening.resumed_after
-        seen, asked = self.state.identity.last_event_id, opening.resumed_from
-        return bool(seen and seen.isdecimal() and asked.isdecimal() and int(seen) <= int(asked))
+        seen, asked = _position(self.state.identity.last_event_id or ""), _position(opening.resumed_from)
+        return bool(seen) and len(seen) == len(asked) and seen <= asked
 
     def _done(self) -> None:
         """[DONE] ends chat and completions; for the others it is only one more event."""
@@ -251,3 +262,8 @@ class Stream:
             dialect.read("", value, reading)  # one of a list of events
         else:
             dialect.read_body(value, reading)
+
+
+def _position(event_id: str) -> tuple[int, ...]:
+    """An event's id as numbers, where it is one, or several (Replicate's time and count); else nothing to compare."""
+    return tuple(int(number) for number in event_id.split(":")) if _POSITION.fullmatch(event_id) else ()

@@ -200,8 +200,13 @@ def _timing(state: StreamState, usage: made.Usage) -> made.Timing:
 
 
 def _inter_token(state: StreamState, usage: made.Usage) -> float | None:
-    """(last token - first token) / (output tokens - 1), also called time per output token. Needs two token events."""
-    timing = state.timing
+    """(last token - first token) / (output tokens - 1), also called time per output token. Needs two token events.
+
+    None for a leg that continues a stream: its usage is the whole stream's, its times are not.
+    """
+    timing, opening = state.timing, state.opening
+    if opening is not None and opening.resumed_from is not None:
+        return None
     if timing.first_token is None or timing.last_token is None or state.counts.token_events < 2:
         return None
     if usage.output_tokens is None or usage.output_tokens < 2:

@@ -31,7 +31,7 @@ BURST_MIN_EVENTS = 5
 BURST_SHARE = 0.9
 
 
-class TimingState(msgspec.Struct, array_like=True):
+class TimingState(msgspec.Struct, array_like=True, gc=False):
     """Times of one open stream, nanoseconds since the request began; None until seen or without stamps."""
 
     first_byte: int | None = None
@@ -94,10 +94,7 @@ class TimingState(msgspec.Struct, array_like=True):
         self.wire_max_gap = max(self.wire_max_gap or 0, *between)
         between[0] = known[0] - self.last_token
         self.last_read = self.last_token = known[-1]
-        tokens = (1,) * min(3, len(known)) if events is None else events
-        for count in (*sorted(tokens[:-1])[-2:], tokens[-1]):
-            self._close_read()
-            self.read_tokens = count
+        self._close_reads(events or (1, 1, 1)[: len(known)])
         if events is None:
             self.token_events += len(known)
         else:
@@ -105,17 +102,31 @@ class TimingState(msgspec.Struct, array_like=True):
             between = [gap for first, count in zip(between, events, strict=True) for gap in (first, *[0] * (count - 1))]
         self._gaps(between, stall_ns)
 
+    def _close_reads(self, tokens: Sequence[int]) -> None:
+        """Reads with so many token events each: all but the last are over."""
+        closed = (self.read_tokens, *tokens[:-1])
+        one, two = self.top_reads
+        if max(closed) > two:
+            one, two = sorted((one, two, *closed), reverse=True)[:2]
+            self.top_reads = (one, two)
+        self.read_tokens = tokens[-1]
+
     def _gaps(self, gaps: list[int], stall_ns: int) -> None:
         """The same as `_gap` for each of them."""
         self.gap_count += len(gaps)
-        self.exact = [*self.exact, *gaps] if self.gap_count <= EXACT_GAPS else []
+        if self.gap_count <= EXACT_GAPS:
+            self.exact = [*self.exact, *gaps]
+        elif self.exact:
+            self.exact = []
         self.gap_sum += sum(gaps)
-        ordered = sorted(gaps)
-        self.gap_max = max(self.gap_max, ordered[-1])
-        self.stalls += len(ordered) - bisect.bisect_right(ordered, stall_ns)
-        at, bucket = 0, bisect.bisect_left(_BOUNDS_NS, ordered[0])
-        while at < len(ordered):
-            end = bisect.bisect_right(ordered, _BOUNDS_NS[bucket], at) if bucket < len(_BOUNDS_NS) else len(ordered)
+        gaps.sort()
+        self.gap_max = max(self.gap_max, gaps[-1])
+        if gaps[-1] > stall_ns:
+            self.stalls += len(gaps) - bisect.bisect_right(gaps, stall_ns)
+        at, bucket = 0, bisect.bisect_left(_BOUNDS_NS, gaps[0])
+        while at < len(gaps):
+            last = bucket == len(_BOUNDS_NS) or gaps[-1] <= _BOUNDS_NS[bucket]
+            end = len(gaps) if last else bisect.bisect_right(gaps, _BOUNDS_NS[bucket], at)
             if end > at:
                 self.buckets[bucket] = self.buckets.get(bucket, 0) + end - at
             at, bucket = end, bucket + 1

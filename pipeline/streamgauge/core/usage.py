@@ -38,7 +38,7 @@ class UsageRules(msgspec.Struct, frozen=True):
     zero_is_absent: frozenset[str] = frozenset()
 
 
-class UsageState(msgspec.Struct, array_like=True):
+class UsageState(msgspec.Struct, array_like=True, gc=False):
     """Usage of an open stream: the provider's object, merged field by field, without bad values."""
 
     raw: dict[str, object] = {}

@@ -8,6 +8,7 @@ from streamgauge.errors import Unavailable, UsageFault
 from streamgauge.ledger.row import LedgerRow
 
 # What totals may be asked by. `day` is the UTC day of started_at; `model` the one that answered, else the one asked for.
+# `request_digest,attempt` brings the retries of one request together.
 KEYS: tuple[str, ...] = (
     "day",
     "model",
@@ -22,6 +23,10 @@ KEYS: tuple[str, ...] = (
     "credential_id",
     "service_tier",
     "usage_source",
+    "request_digest",
+    "attempt",
+    "response_id",
+    "resumed_from",
 )
 
 
@@ -53,9 +58,13 @@ class Inserted:
 
 @dataclass(frozen=True)
 class Total:
-    """One line of totals: its keys' values, and sums over what is known (None where no stream has the number)."""
+    """One line of totals: its keys' values, and sums over what is known (None where no stream has the number).
 
-    keys: tuple[str | None, ...]
+    `streams` counts records, a leg that continues a stream included. Tokens count once for a stream and its legs, under the
+    keys of the stream (its `usage_source` is then that of what is counted); `legs.py` has the rules.
+    """
+
+    keys: tuple[str | int | None, ...]
     streams: int
     input_tokens: int | None
     output_tokens: int | None

@@ -25,7 +25,8 @@ class LedgerRow:
     """One record. `started_us`: microseconds since 1970, UTC; `record`: its JSON with `cost` as last member.
 
     `model` is the one that answered, since that is what is billed; where no answer named one, the one asked for.
-    `resumed_from` stands here so that usage can be counted once for a stream and the legs that continue it.
+    `resumed_from`, `request_digest`, `response_id` and `last_event_id` stand here so that usage can be counted once for a
+    stream and the legs that continue it (`legs.py`), and with `attempt` retries of one request be found together.
     """
 
     stream_id: str
@@ -43,7 +44,11 @@ class LedgerRow:
     credential_id: str | None
     service_tier: str | None
     usage_source: str | None
+    request_digest: str | None
+    response_id: str | None
+    last_event_id: str | None
     resumed_from: str | None
+    attempt: int | None
     input_tokens: int | None
     output_tokens: int | None
     total_tokens: int | None
@@ -77,6 +82,8 @@ def row_of(record: Record) -> LedgerRow:
 
 # A sum of a few counts of up to 2**53 each; what is larger does not fit a database's integer.
 _Tokens = Annotated[int, msgspec.Meta(ge=0, le=2**60)] | None
+# A tap reads six digits of retries; this much is a number in every database.
+_Attempt = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)] | None
 
 
 class _Usage(msgspec.Struct):
@@ -102,7 +109,11 @@ class _Known(msgspec.Struct):
     tenant: str | None
     credential_id: str | None
     service_tier: str | None
+    request_digest: str | None
+    response_id: str | None
+    last_event_id: str | None
     resumed_from: str | None
+    attempt: _Attempt
     usage: _Usage
     cost: object = msgspec.UNSET
 
@@ -125,7 +136,11 @@ def _row(known: _Known | Record, record: bytes) -> LedgerRow:
         credential_id=known.credential_id,
         service_tier=known.service_tier,
         usage_source=known.usage.source,
+        request_digest=known.request_digest,
+        response_id=known.response_id,
+        last_event_id=known.last_event_id,
         resumed_from=known.resumed_from,
+        attempt=known.attempt,
         input_tokens=known.usage.input_tokens,
         output_tokens=known.usage.output_tokens,
         total_tokens=known.usage.total_tokens,

@@ -22,54 +22,29 @@ from streamgauge.ledger.contract import (
     UnsupportedLedgerError,
 )
 from streamgauge.ledger.row import LedgerRow
+from streamgauge.ledger.sqlite_schema import (
+    COLUMNS,
+    NO_START,
+    PAGE_ROWS,
+    SCHEMA_VERSION,
+    bring_up_to_date,
+    version_of,
+)
+from streamgauge.ledger.sqlite_totals import totals_of
 
 # A writer waits this long for another's transaction (milliseconds): each takes some ms, so a minute is a stuck disk.
 BUSY_TIMEOUT_MS = 60_000
 
-# Records read at a time (rows): a page of about 2 MB. No read transaction outlives a page, so the log of a ledger that is
-# written to meanwhile can be folded back.
-PAGE_ROWS = 1_000
-
-SCHEMA_VERSION = 1
-
-# Sorts what has no start behind all that has one.
-_NO_START = 2**63 - 1
-
-_COLUMNS = (
-    "stream_id", "started_us", "day", "model", "request_model", "response_model", "upstream", "dialect", "endpoint",
-    "outcome", "finish_reason", "tenant", "credential_id", "service_tier", "usage_source", "resumed_from",
-    "input_tokens", "output_tokens", "total_tokens", "record",
-)  # fmt: skip
-
-_SCHEMA = (
-    """
-    CREATE TABLE records (
-        stream_id TEXT NOT NULL UNIQUE,
-        started_us INTEGER,
-        day TEXT, model TEXT, request_model TEXT, response_model TEXT, upstream TEXT, dialect TEXT, endpoint TEXT,
-        outcome TEXT NOT NULL, finish_reason TEXT, tenant TEXT, credential_id TEXT, service_tier TEXT,
-        usage_source TEXT, resumed_from TEXT,
-        input_tokens INTEGER, output_tokens INTEGER, total_tokens INTEGER,
-        record BLOB NOT NULL
-    )
-    """,
-    f"CREATE INDEX records_by_start ON records (ifnull(started_us, {_NO_START}), stream_id)",
-    f"PRAGMA user_version = {SCHEMA_VERSION}",
-)
 _INSERT = f"""
-    INSERT INTO records ({", ".join(_COLUMNS)}) VALUES ({", ".join("?" * len(_COLUMNS))})
+    INSERT INTO records ({", ".join(COLUMNS)}) VALUES ({", ".join("?" * len(COLUMNS))})
     ON CONFLICT (stream_id) DO NOTHING
 """
 _SAME = "SELECT substr(record, 1, ?) = ? FROM records WHERE stream_id = ?"
 _PAGE = f"""
-    SELECT ifnull(started_us, {_NO_START}), stream_id, record FROM records
-    WHERE (ifnull(started_us, {_NO_START}), stream_id) > (?, ?)
-    ORDER BY ifnull(started_us, {_NO_START}), stream_id LIMIT ?
+    SELECT ifnull(started_us, {NO_START}), stream_id, record FROM records
+    WHERE (ifnull(started_us, {NO_START}), stream_id) > (?, ?)
+    ORDER BY ifnull(started_us, {NO_START}), stream_id LIMIT ?
 """
-
-# SQLite's sum fails beyond 63 bits: high and low halves are added up apart.
-_HALF_BITS = 32
-_LOW = 2**_HALF_BITS - 1
 
 
 class SqliteLedger:
@@ -103,7 +78,7 @@ class SqliteLedger:
     def query(self, limit: int | None = None) -> Iterator[bytes]:
         """See Ledger.query."""
         with self._translated("read"), closing(self._connect()) as database:
-            last, left = (-_NO_START, ""), limit
+            last, left = (-NO_START, ""), limit
             while left is None or left > 0:
                 size = PAGE_ROWS if left is None else min(PAGE_ROWS, left)
                 page = database.execute(_PAGE, (*last, size)).fetchall()
@@ -118,7 +93,7 @@ class SqliteLedger:
         if unknown or not by:
             raise UnknownKeyError(f"totals are by one or more of {', '.join(KEYS)}")
         with self._translated("read"), closing(self._connect()) as database:
-            return [_total(line, len(by)) for line in database.execute(_totals_query(by))]
+            return totals_of(database, by)
 
     def close(self) -> None:
         """Close the file."""
@@ -140,11 +115,10 @@ class SqliteLedger:
 
     def _prepare(self) -> None:
         _use_wal(self._writer)
-        if _version(self._writer) < SCHEMA_VERSION:
+        if version_of(self._writer) < SCHEMA_VERSION:
             with _transaction(self._writer) as database:
-                for statement in _SCHEMA if _version(database) == 0 else ():  # another process may have been quicker
-                    database.execute(statement)
-        if _version(self._writer) > SCHEMA_VERSION:
+                bring_up_to_date(database)  # another process may have been quicker: it looks again
+        if version_of(self._writer) > SCHEMA_VERSION:
             raise LedgerUnavailableError(f"the ledger {self._path.name} was made by a later version of this program")
 
     @contextmanager
@@ -177,10 +151,6 @@ def _use_wal(database: sqlite3.Connection) -> None:
             time.sleep(0.01)
 
 
-def _version(database: sqlite3.Connection) -> int:
-    return int(database.execute("PRAGMA user_version").fetchone()[0])
-
-
 @contextmanager
 def _transaction(database: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
     database.execute("BEGIN IMMEDIATE")
@@ -193,31 +163,9 @@ def _transaction(database: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
 
 
 def _insert(database: sqlite3.Connection, row: LedgerRow) -> str:
-    values = [getattr(row, column) for column in _COLUMNS]
+    values = [getattr(row, column) for column in COLUMNS]
     if database.execute(_INSERT, values).rowcount:
         return "new"
     own = row.own_bytes  # what a stream costs is the ledger's own, and no difference
     same = database.execute(_SAME, (len(own), own, row.stream_id)).fetchone()[0]
     return "same" if same else "different"
-
-
-def _totals_query(by: Sequence[str]) -> str:
-    keys = ", ".join(by)
-    halves = ", ".join(f"sum({name} >> {_HALF_BITS}), sum({name} & {_LOW})" for name in _SUMMED)
-    order = ", ".join(f"{key} NULLS LAST" for key in by)
-    return f"SELECT {keys}, count(*), {halves} FROM records GROUP BY {keys} ORDER BY {order}"
-
-
-_SUMMED = ("input_tokens", "output_tokens", "total_tokens")
-
-
-def _total(line: tuple[object, ...], keys: int) -> Total:
-    names, streams, *halves = line[:keys], line[keys], *line[keys + 1 :]
-    sums = [_joined(high, low) for high, low in zip(halves[::2], halves[1::2], strict=True)]
-    return Total(tuple(None if name is None else str(name) for name in names), int(str(streams)), *sums)
-
-
-def _joined(high: object, low: object) -> int | None:
-    if not isinstance(high, int) or not isinstance(low, int):
-        return None
-    return (high << _HALF_BITS) + low

@@ -84,7 +84,8 @@ ERRORS = _counter(Part.STREAM, "stream_errors",
     "upstream", "phase", "error_type", page=40_000,
 )  # fmt: skip
 USAGE_TOKENS = _counter(Part.STREAM, "usage_tokens",
-    "Tokens as providers report them: input holds cached and cache_write, output holds reasoning. Absent adds nothing.",
+    "Tokens as providers report them: input holds cached and cache_write, output holds reasoning. Absent adds nothing. "
+    "Of a leg that continues a stream, what that stream told at its beginning is left out.",
     "upstream", "model", "kind", page=70_000,
 )  # fmt: skip
 USAGE_SOURCES = _counter(
@@ -111,7 +112,13 @@ BURSTS = _counter(
     Part.STREAM, "bursts", "Streams that came in one or two reads: something buffered them.", "upstream", page=6_000
 )
 STALLS = _counter(Part.STREAM, "stalls", "Gaps between token events above --stall-seconds.", "upstream", page=6_000)
-RESUMED = _counter(Part.STREAM, "resumed_streams", "Legs that continue an earlier stream.", "upstream", page=6_000)
+RESUMED = _counter(
+    Part.STREAM,
+    "resumed_streams",
+    "Legs that continue an earlier stream, refused ones included.",
+    "upstream",
+    page=6_000,
+)
 TOKEN_EVENTS = _counter(Part.STREAM, "token_events", "Events with generated output.", "upstream", page=6_000)
 UNREAD_EVENTS = _counter(
     Part.STREAM,

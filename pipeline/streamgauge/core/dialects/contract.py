@@ -131,7 +131,7 @@ KEEP_ERROR: Mapping[str, Spec] = {
 # (text-generation-inference), or a list of them with a trace id (watsonx).
 KEEP_ERRORS: Mapping[str, Spec] = {
     "jsonrpc": Kind.CODE,
-    "error": (KEEP_ERROR, Kind.CODE),
+    "error": (KEEP_ERROR, [KEEP_ERROR], Kind.CODE),
     "errors": [KEEP_ERROR],
     "error_type": Kind.CODE,
     "trace": Kind.ID,
@@ -149,13 +149,13 @@ def error_in(event: str, data: object) -> ErrorFacts | None:
         return ErrorFacts() if event == "error" else None
     if "jsonrpc" in data:
         return None  # a remote procedure call's (MCP): no LLM's stream
-    inner, several = data.get("error"), data.get("errors")
+    inner = data.get("error") or data.get("errors")
     beside = data.get("request_id") or data.get("trace")
-    if not inner and isinstance(several, list) and several:
-        inner = several[0]
+    if isinstance(inner, list):
+        inner = inner[0] if inner else None
     if isinstance(inner, dict) and inner:
         return _facts(inner, beside, data.get("status_code"))
-    if isinstance(inner, str) and inner:
+    if inner:  # a text, or no more than that there is one
         return _facts({"type": data.get("error_type")}, beside, data.get("status_code"))
     if event == "error" or data.get("type") == "error":
         return _facts({**data, "type": None} if data.get("type") == "error" else data, beside)

@@ -3,8 +3,8 @@
 import hashlib
 import hmac
 import re
-from collections.abc import Callable
-from typing import Literal
+from collections.abc import Callable, Mapping
+from typing import Literal, NamedTuple, TypeVar
 from urllib.parse import parse_qsl, unquote
 
 import msgspec
@@ -28,6 +28,58 @@ _TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]
 _MODEL_IN_PATH = re.compile(r"/models/([^/:]+):[A-Za-z]+\Z")
 # The headers that carry nothing but a key, in the order in which they are looked at.
 _KEY_HEADERS = ("x-api-key", "api-key", "x-goog-api-key")
+
+# Where a request's body says what: members with dots, in the order in which they are looked at; the first that is one
+# counts. best_of (TGI, legacy completions) is no n: what is made beyond n never comes.
+_MODEL = (
+    "model",
+    "model_id",  # watsonx: https://cloud.ibm.com/apidocs/watsonx-ai#text-generation-stream
+)
+_N = (
+    "n",
+    "generationConfig.candidateCount",  # Gemini: https://ai.google.dev/api/generate-content#GenerationConfig
+    "generation_config.candidate_count",  # the same, by the names of its .proto: https://protobuf.dev/programming-guides/json
+    "n_cmpl",  # llama.cpp, tools/server/README.md: POST /completion
+)
+_MAX_TOKENS = (
+    "max_tokens",
+    "max_completion_tokens",  # OpenAI chat: https://platform.openai.com/docs/api-reference/chat/create
+    "max_output_tokens",  # OpenAI Responses: https://platform.openai.com/docs/api-reference/responses/create
+    "generationConfig.maxOutputTokens",  # Gemini, as above
+    "generation_config.max_output_tokens",  # Gemini, as above, and Interactions: https://ai.google.dev/api/interactions-api
+    "parameters.max_new_tokens",  # TGI, watsonx: https://huggingface.github.io/text-generation-inference
+    "n_predict",  # llama.cpp, as above; -1, its "as many as it takes", is no number of tokens
+    "max_tokens_to_sample",  # Anthropic's completions: https://docs.anthropic.com/en/api/complete
+)
+_STREAM = ("stream",)
+_INCLUDE_USAGE = ("stream_options.include_usage",)  # OpenAI chat, as above
+_SERVICE_TIER = ("service_tier",)
+_MEMBERS = dict.fromkeys(
+    path.partition(".")[0]
+    for paths in (_MODEL, _N, _MAX_TOKENS, _STREAM, _INCLUDE_USAGE, _SERVICE_TIER)
+    for path in paths
+)
+
+
+class _Stored(NamedTuple):
+    """A stored response that is read on from a position: the path that names it, and the query's name for the position.
+
+    `numbered`: positions are the events' sequence numbers; else they are opaque.
+    """
+
+    path: re.Pattern[str]
+    parameter: str
+    numbered: bool
+
+
+_STORED = (
+    # https://platform.openai.com/docs/api-reference/responses/get
+    _Stored(re.compile(r"/responses/([^/]+)\Z"), "starting_after", numbered=True),
+    # https://ai.google.dev/api/interactions-api
+    _Stored(re.compile(r"/interactions/([^/:]+)\Z"), "last_event_id", numbered=False),
+    # https://docs.cloud.google.com/gemini-enterprise-agent-platform/reference/rest/v1beta1/interactions/getStream
+    _Stored(re.compile(r"/interactions/([^/:]+):stream\Z"), "lastEventId", numbered=False),
+)
 
 
 class CaptureSettings(msgspec.Struct, frozen=True):
@@ -103,30 +155,17 @@ def _attempt(retries: str) -> int | None:
 def _resumed(
     method: str, path: str, headers: dict[str, str], parameters: dict[str, str]
 ) -> tuple[str | None, int | None]:
-    """From what a leg continues: an event id, or a response's id and the sequence number after which it goes on."""
+    """What a leg continues: an event's id or a stored response's, and where it is one the number after which it goes on."""
     event_id = label_id(headers.get("last-event-id"))
-    after = parameters.get("starting_after", "")
-    if endpoint_of(method, path) != "/responses/{id}" or not _POSITION.fullmatch(after):
-        return event_id, None
-    return event_id or label_id(unquote(path.rsplit("/", 1)[1])), int(after)
+    for stored in _STORED if method == "GET" else ():
+        found, after = stored.path.search(path), parameters.get(stored.parameter, "")
+        if found is not None and (_POSITION.fullmatch(after) if stored.numbered else after):
+            return event_id or label_id(unquote(found[1])), int(after) if stored.numbered else None
+    return event_id, None
 
 
-class _Body(msgspec.Struct):
-    """The members of a request's body that are looked at; all others are skipped unread."""
-
-    model: object = None
-    stream: object = None
-    n: object = None
-    max_tokens: object = None
-    max_completion_tokens: object = None
-    max_output_tokens: object = None
-    generationConfig: object = None  # noqa: N815 - Gemini's name
-    stream_options: object = None
-    service_tier: object = None
-
-
-_BODY = msgspec.json.Decoder(_Body)
-_NO_BODY = _Body()
+# The members of a request's body that are looked at; all others are skipped unread.
+_BODY = msgspec.json.Decoder(msgspec.defstruct("_Body", [(member, object, None) for member in _MEMBERS]))
 
 
 class RequestReader:
@@ -155,7 +194,7 @@ class RequestReader:
         raw = self._gathered.take()
         whole = sent.whole and not self._empty
         return self._facts(
-            _decoded(raw, self._coding) if whole and raw else _NO_BODY,
+            _decoded(raw, self._coding) if whole and raw else {},
             body_bytes=sent.body_bytes,
             digest=self._digest.hexdigest()[:DIGEST_DIGITS] if whole else None,
             connect_ns=connect_ns,
@@ -169,59 +208,62 @@ class RequestReader:
     def unsent(self) -> RequestFacts | None:
         """What is known of a request that never went out whole; None if nothing."""
         self.let_go()
-        facts = self._facts(_NO_BODY)
+        facts = self._facts({})
         return None if facts == RequestFacts() else facts
 
-    def _facts(self, body: _Body, **sizes: int | str | None) -> RequestFacts:
+    def _facts(self, body: Mapping[str, object], **sizes: int | str | None) -> RequestFacts:
         path, _, query = self._target.partition("?")
         in_path = _MODEL_IN_PATH.search(path)
-        options, config = body.stream_options, body.generationConfig
-        longest = (
-            body.max_tokens,
-            body.max_completion_tokens,
-            body.max_output_tokens,
-            _member(config, "maxOutputTokens"),
-        )
+        model = _first(body, _MODEL, lambda value: _text(value, label_id))
+        stream = _first(body, _STREAM, _bool)
         return msgspec.structs.replace(
             RequestFacts(
-                model=_text(body.model, label_id) or (label_id(unquote(in_path[1])) if in_path else None),
-                stream=_flag(body.stream, query),
-                n=whole_number(body.n),
-                max_tokens=next((known for one in longest if (known := whole_number(one)) is not None), None),
-                include_usage=_bool(_member(options, "include_usage")),
-                service_tier=_text(body.service_tier, label_code),
+                model=model or (label_id(unquote(in_path[1])) if in_path else None),
+                stream=_asked_for(query) if stream is None else stream,
+                n=_first(body, _N, whole_number),
+                max_tokens=_first(body, _MAX_TOKENS, whole_number),
+                include_usage=_first(body, _INCLUDE_USAGE, _bool),
+                service_tier=_first(body, _SERVICE_TIER, lambda value: _text(value, label_code)),
             ),
             **sizes,
         )
 
 
-def _decoded(raw: bytes, coding: str) -> _Body:
+def _decoded(raw: bytes, coding: str) -> Mapping[str, object]:
     """The body's members; none for a body that is not a JSON object, or in a coding that cannot be undone."""
     decoder = BodyDecoder(coding=coding, max_decoded=MAX_REQUEST_BODY)
     text = decoder.feed(raw).decoded
     if not decoder.finish():
-        return _NO_BODY
+        return {}
     try:
-        return _BODY.decode(text)
+        return msgspec.structs.asdict(_BODY.decode(text))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         members = parse(text)
-    if not isinstance(members, dict):
-        return _NO_BODY
-    return _Body(**{name: members.get(name) for name in _Body.__struct_fields__})
+    return members if isinstance(members, dict) else {}
 
 
-def _member(value: object, name: str) -> object:
-    return value.get(name) if isinstance(value, dict) else None
+_Fact = TypeVar("_Fact")
+
+
+def _first(body: Mapping[str, object], paths: tuple[str, ...], read: Callable[[object], _Fact | None]) -> _Fact | None:
+    """What the first of the paths says at which there is something of the right type."""
+    return next((fact for path in paths if (fact := read(_at(body, path))) is not None), None)
+
+
+def _at(body: Mapping[str, object], path: str) -> object:
+    value: object = body
+    for name in path.split("."):
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value
 
 
 def _bool(value: object) -> bool | None:
     return value if isinstance(value, bool) else None
 
 
-def _flag(value: object, query: str) -> bool | None:
-    """`stream`: the body's, else that of the query (a stored response that is read again)."""
-    given = dict(parse_qsl(query)).get("stream")
-    return value if isinstance(value, bool) else {"true": True, "false": False}.get(given or "")
+def _asked_for(query: str) -> bool | None:
+    """`stream` of the query: of a stored response that is read again."""
+    return {"true": True, "false": False}.get(dict(parse_qsl(query)).get("stream", ""))
 
 
 def _text(value: object, label: Callable[[object], str | None]) -> str | None:

@@ -1,0 +1,84 @@
+"""Totals over a ledger's file: usage counted once for a stream and the legs that continue it.
+
+In one snapshot: legs, and what they may continue, are read and counted by `legs.py`; what counts for them in place of their
+own usage goes to a temporary table; one query adds up all records beside it.
+"""
+
+from collections.abc import Sequence
+
+from streamgauge.ledger.contract import Total
+from streamgauge.ledger.legs import Counted, Part, count_once
+from streamgauge.ledger.sqlite_schema import NO_START, Database
+
+_ANY_LEG = "SELECT 1 FROM records WHERE resumed_from IS NOT NULL LIMIT 1"
+# Legs, and all records that share with one what links them.
+_PARTS = f"""
+    WITH legs AS (SELECT request_digest, response_id, resumed_from FROM records WHERE resumed_from IS NOT NULL)
+    SELECT {", ".join(Part._fields)} FROM records
+    WHERE resumed_from IS NOT NULL
+       OR request_digest IN (SELECT request_digest FROM legs)
+       OR response_id IN (SELECT response_id FROM legs)
+       OR response_id IN (SELECT resumed_from FROM legs)
+       OR last_event_id IN (SELECT resumed_from FROM legs)
+    ORDER BY coalesce(started_us, {NO_START}), CASE WHEN resumed_from IS NULL THEN 0 ELSE 1 END, stream_id
+"""
+_COUNTED = """
+    CREATE TEMPORARY TABLE counted (
+        stream_id TEXT NOT NULL PRIMARY KEY, usage_source TEXT,
+        input_tokens INTEGER, output_tokens INTEGER, total_tokens INTEGER
+    )
+"""
+_COUNT = f"INSERT INTO counted ({', '.join(Counted._fields)}) VALUES ({', '.join('?' * len(Counted._fields))})"
+
+_SUMMED = ("input_tokens", "output_tokens", "total_tokens")
+# SQLite's sum fails beyond 63 bits: high and low halves are added up apart.
+_HALF_BITS = 32
+_LOW = 2**_HALF_BITS - 1
+
+
+def totals_of(database: Database, by: Sequence[str]) -> list[Total]:
+    """Totals by keys that are known to be keys, on a connection of its own, outside of a transaction."""
+    database.execute("PRAGMA temp_store = MEMORY")
+    database.execute(_COUNTED)
+    database.execute("BEGIN")
+    if database.execute(_ANY_LEG).fetchone() is not None:
+        parts = map(Part._make, database.execute(_PARTS).fetchall())
+        database.executemany(_COUNT, count_once(parts))
+    lines = database.execute(_query(by)).fetchall()
+    database.execute("COMMIT")
+    return [_total(line, len(by)) for line in lines]
+
+
+def _query(by: Sequence[str]) -> str:
+    keys = ", ".join(by)
+    columns = ", ".join(_column(name) for name in dict.fromkeys((*by, *_SUMMED)))
+    halves = ", ".join(f"sum({name} >> {_HALF_BITS}), sum({name} & {_LOW})" for name in _SUMMED)
+    order = ", ".join(f"{key} NULLS LAST" for key in by)
+    return f"""
+        SELECT {keys}, count(*), {halves}
+        FROM (SELECT {columns} FROM records LEFT JOIN counted ON counted.stream_id = records.stream_id) AS streams
+        GROUP BY {keys} ORDER BY {order}
+    """
+
+
+def _column(name: str) -> str:
+    """A record's own value; of what `counted` has, that of a continued stream."""
+    if name not in Counted._fields:
+        return f"records.{name} AS {name}"
+    return f"CASE WHEN counted.stream_id IS NULL THEN records.{name} ELSE counted.{name} END AS {name}"
+
+
+def _total(line: Sequence[object], keys: int) -> Total:
+    names, streams, *halves = line[:keys], line[keys], *line[keys + 1 :]
+    sums = [_joined(high, low) for high, low in zip(halves[::2], halves[1::2], strict=True)]
+    return Total(tuple(map(_value, names)), int(str(streams)), *sums)
+
+
+def _value(key: object) -> str | int | None:
+    return key if key is None or isinstance(key, int) else str(key)
+
+
+def _joined(high: object, low: object) -> int | None:
+    if not isinstance(high, int) or not isinstance(low, int):
+        return None
+    return (high << _HALF_BITS) + low

@@ -1,0 +1,170 @@
+"""Our own reading: the very text and arguments by a sink that keeps them, all else from the record."""
+
+from typing import Any
+
+import msgspec
+
+from streamgauge.core.dialects import (
+    BY_NAME,
+    DONE,
+    Dialect,
+    ErrorFacts,
+    dialect_of_text_event,
+    endpoint_of,
+    is_whole,
+    recognised,
+)
+from streamgauge.core.dialects import dialect_of_endpoint as hinted
+from streamgauge.core.json_text import UNPARSED, parse
+from streamgauge.core.sse import Event, SseDecoder
+from tests.differential.answer import Answer, Call, Ended, Said, Used
+from tests.vectors.drive import Live, live, wire
+from tests.vectors.load import Vector
+
+_ENDED: dict[str, Ended] = {
+    "completed": "whole",
+    "truncated": "whole",  # the clients do not ask for the terminal
+    "stream_error": "error",
+    "http_error": "error",
+    "upstream_reset": "broken",
+    "client_abort": "broken",
+    "timeout": "broken",
+}
+
+
+class Keeper:
+    """Implements `dialects.contract.Sink`: keeps what the dialect says, to the letter."""
+
+    def __init__(self) -> None:
+        self.said: dict[int, Said] = {}
+        self.ended = False
+        self._calls: dict[int, list[tuple[int | None, object, bool, Call]]] = {}
+
+    def identify(
+        self, response_id: object = None, model: object = None, tier: object = None, routed_model: object = None
+    ) -> None:
+        return
+
+    def choice(self, index: int) -> None:
+        self._said(index)
+
+    def text(self, choice: int, value: object) -> None:
+        self._said(choice).text += _string(value)
+
+    def reasoning(self, choice: int, value: object) -> None:
+        self._said(choice).reasoning += _string(value)
+
+    def refusal(self, choice: int, value: object) -> None:
+        self._said(choice).refusal += _string(value)
+
+    def media(self, choice: int, value: object) -> None:
+        return
+
+    def tool(
+        self,
+        choice: int,
+        key: int | None,
+        name: object,
+        *,
+        call_id: object = None,
+        client: bool = True,
+        json: bool = True,
+    ) -> None:
+        call = self._call(choice, key, call_id or None, client)
+        if call.name is None and isinstance(name, str) and name:
+            call.name = name
+
+    def arguments(self, choice: int, key: int | None, value: object) -> None:
+        if value is None or value == "":
+            return
+        calls = self._calls.get(choice)
+        call = calls[-1][3] if key is None and calls else self._call(choice, key, None, True)
+        call.arguments = f"{call.arguments}{value if isinstance(value, str) else msgspec.json.encode(value).decode()}"
+
+    def finish(self, choice: int, raw: object, normal: str | None = None) -> None:
+        return
+
+    def usage(self, given: object, *, placeholder: bool = False) -> None:
+        return
+
+    def error(self, facts: ErrorFacts) -> None:
+        return
+
+    def terminal(self) -> None:
+        self.ended = True
+
+    def provider_timing(
+        self, *, queue_s: object = None, routing_s: object = None, first_token_s: object = None, total_s: object = None
+    ) -> None:
+        return
+
+    def calls_client_tools(self, choice: int) -> bool:
+        return any(client for _, _, client, _ in self._calls.get(choice, ()))
+
+    def _said(self, index: int) -> Said:
+        return self.said.setdefault(index, Said(calls=[]))
+
+    def _call(self, choice: int, key: int | None, call_id: object, client: bool) -> Call:
+        """The latest call with this key, unless it is known by another id; else a new one."""
+        calls = self._calls.setdefault(choice, [])
+        for known_key, known_id, _, call in reversed(calls if key is not None else ()):
+            if known_key == key and (call_id is None or known_id in (None, call_id)):
+                return call
+        calls.append((key, call_id, client, Call()))
+        self._said(choice).calls.append(calls[-1][3])
+        return calls[-1][3]
+
+
+def _string(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def kept(vector: Vector) -> Keeper:
+    """What the dialects say of a vector's events up to the terminal."""
+    keeper, decoder = Keeper(), SseDecoder()
+    dialect = BY_NAME[vector.dialect] if vector.name_dialect else hinted(endpoint_of(vector.method, vector.target))
+    pending = [*decoder.feed(vector.body), decoder.finish()]
+    for event in pending[:-1] + [one for one in pending[-1:] if one is not None and is_whole(one)]:
+        if event is not None and event.data is not None and not keeper.ended:
+            dialect = _tell(event, event.data, dialect, keeper)
+    return keeper
+
+
+def _tell(event: Event, data: bytes, dialect: Dialect | None, keeper: Keeper) -> Dialect | None:
+    """Tells the keeper one event; gives the dialect that it showed, or else the one known before."""
+    speaker = dialect_of_text_event(event.name, dialect)
+    if speaker is not None:
+        keeper.text(0, data.decode("utf-8", "replace"))
+        return speaker
+    if data.startswith(DONE):
+        keeper.ended = dialect is None or dialect.done_is_terminal
+        return dialect
+    value = parse(data)
+    if value is UNPARSED or not isinstance(value, dict):
+        return dialect
+    shown = recognised(event.name, value) or dialect
+    if shown is not None:
+        shown.read(event.name, value, keeper)
+    return shown
+
+
+def record_of(vector: Vector) -> dict[str, Any]:
+    """The record of the vector as a tap and a worker make it."""
+    how = Live()
+    return live(vector, how, [wire(vector, how)])
+
+
+def ours(vector: Vector) -> Answer:
+    """Our reading of a vector: text and arguments as kept, names, reasons, usage and the end as the record says them."""
+    record, said = record_of(vector), kept(vector).said
+    choices: dict[int, Said] = {}
+    for choice in record["choices"]:
+        mine = said.get(choice["index"], Said())
+        calls = [
+            Call(tool["name"], call.arguments) for tool, call in zip(choice["tool_calls"], mine.calls, strict=False)
+        ]
+        choices[choice["index"]] = msgspec.structs.replace(mine, calls=calls, finish=choice["finish_reason_raw"])
+    used = record["usage"]
+    names = ("input_tokens", "output_tokens", "total_tokens", "input_cached_tokens", "reasoning_tokens")
+    usage = None if used["source"] == "absent" else Used(*(used[name] for name in names))
+    return Answer(choices, usage, _ENDED[record["outcome"]])

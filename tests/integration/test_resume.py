@@ -1,0 +1,190 @@
+"""Streams that break and are taken up again, and requests that are tried again, by the official clients through a real tap.
+
+Each leg is a record of its own; each token counts once; no leg's time is in a latency.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import anthropic
+import openai
+import pytest
+
+from tests.integration.resumable import LAST_EVENT, LAST_SEQUENCE, MESSAGE, RESPONSE, resumable
+from tests.running import Running, command, start_up, wait_for
+
+Record = dict[str, Any]
+
+CLIENTS_S = 60.0
+# What the clients say of a body that breaks off.
+BREAK = "incomplete chunked read|Connection error"
+
+
+def take_up_a_response(client: openai.OpenAI) -> None:
+    with pytest.raises(Exception, match=BREAK):  # each client's HTTP library has a class of its own for it
+        list(client.responses.create(model="big-1", input="A SECRET", stream=True))
+    rest = list(client.responses.retrieve("resp_1", stream=True, starting_after=LAST_SEQUENCE))
+    assert rest[-1].type == "response.completed"
+
+
+def take_up_a_message(client: anthropic.Anthropic) -> None:
+    def ask(**headers: str) -> Any:
+        question: Any = [{"role": "user", "content": "A SECRET"}]
+        return client.messages.create(
+            model="claude-1", max_tokens=99, messages=question, stream=True, extra_headers={**headers}
+        )
+
+    with pytest.raises(Exception, match=BREAK):
+        list(ask())
+    assert list(ask(**{"Last-Event-ID": str(LAST_EVENT)}))[-1].type == "message_stop"
+
+
+def chat(client: openai.OpenAI, model: str = "small-1", **headers: str) -> None:
+    question: Any = [{"role": "user", "content": "A SECRET"}]
+    chunks = client.chat.completions.create(model=model, messages=question, stream=True, extra_headers={**headers})
+    assert [chunk.id for chunk in chunks] == ["chatcmpl-same"] * 3
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """After all that is asked here: a response and a message taken up, a refusal, a retry, and two with one id."""
+    data_dir = tmp_path_factory.mktemp("resume") / "data"
+    with resumable() as server, start_up({"p": server.url}, data_dir) as running:
+        root = f"{running.url}/p"
+        with (
+            openai.OpenAI(base_url=f"{root}/v1", api_key="sk-1", max_retries=1, timeout=CLIENTS_S) as first,
+            anthropic.Anthropic(base_url=root, api_key="sk-2", max_retries=0, timeout=CLIENTS_S) as second,
+        ):
+            take_up_a_response(first)
+            take_up_a_message(second)
+            with pytest.raises(openai.BadRequestError, match="not for this model"):
+                chat(first, **{"Last-Event-ID": "17"})
+            chat(first, model="busy-1")
+            chat(first)
+            chat(first)
+        running.wait_for_records(9)
+        yield running
+
+
+@pytest.fixture(scope="module")
+def records(up: Running) -> list[Record]:
+    return up.records()
+
+
+def of(records: list[Record], **known: object) -> list[Record]:
+    return [record for record in records if all(record[name] == value for name, value in known.items())]
+
+
+def test_a_response_and_its_leg(records: list[Record]) -> None:
+    [broken] = of(records, endpoint="/responses")
+    assert (broken["outcome"], broken["resumed_from"]) == ("upstream_reset", None)
+    assert (broken["response_id"], broken["last_sequence_number"]) == ("resp_1", LAST_SEQUENCE)
+    assert (broken["counts"]["token_events"], broken["usage"]["source"]) == (4, "absent")
+    [leg] = of(records, endpoint="/responses/{id}")
+    assert (leg["outcome"], leg["resumed_from"], leg["response_id"]) == ("completed", "resp_1", "resp_1")
+    assert (leg["counts"]["repeated_events"], leg["counts"]["token_events"]) == (1, 3)
+    assert broken["counts"]["token_events"] + leg["counts"]["token_events"] == len(RESPONSE) - 3
+    assert (leg["usage"]["total_tokens"], leg["usage"]["source"]) == (42, "final")
+
+
+def test_a_message_and_its_leg(records: list[Record]) -> None:
+    broken, leg = sorted(of(records, endpoint="/messages"), key=lambda record: str(record["started_at"]))
+    assert (broken["outcome"], broken["resumed_from"], broken["last_event_id"]) == (
+        "upstream_reset",
+        None,
+        str(LAST_EVENT),
+    )
+    assert (broken["usage"]["input_tokens"], broken["usage"]["output_tokens"]) == (41, None)
+    assert (leg["outcome"], leg["resumed_from"], leg["response_id"]) == ("completed", str(LAST_EVENT), None)
+    assert (leg["usage"]["input_tokens"], leg["usage"]["output_tokens"]) == (None, 20)
+    assert broken["request_digest"] == leg["request_digest"] is not None
+    assert broken["counts"]["token_events"] + leg["counts"]["token_events"] == len(MESSAGE) - 5
+
+
+def test_a_refused_resume_is_an_http_error(records: list[Record]) -> None:
+    [refused] = of(records, resumed_from="17")
+    assert (refused["outcome"], refused["status_code"]) == ("http_error", 400)
+    assert refused["error"] == {
+        "phase": "before_stream",
+        "type": "invalid_request_error",
+        "code": "resume_not_supported",
+        "status": 400,
+    }
+
+
+def test_a_retry_is_an_attempt_at_the_same_request(records: list[Record]) -> None:
+    failed, done = sorted(of(records, request_model="busy-1"), key=lambda record: str(record["started_at"]))
+    assert (failed["attempt"], failed["outcome"], failed["status_code"]) == (1, "http_error", 503)
+    assert (done["attempt"], done["outcome"]) == (2, "completed")
+    assert failed["request_digest"] == done["request_digest"] is not None
+    assert {record["resumed_from"] for record in (failed, done)} == {None}
+
+
+def totals(up: Running, by: str) -> list[dict[str, Any]]:
+    done = command("ledger", "query", "--data-dir", str(up.data_dir), "--by", by, "--output", "jsonl")
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+# The response 30 and 12, the message 41 and 20, and three chats of 3 and 2: one after a retry, two that share an id.
+INPUT, OUTPUT = 30 + 41 + 3 * 3, 12 + 20 + 3 * 2
+
+
+def test_each_token_counts_once(up: Running) -> None:
+    days = totals(up, "day")  # two, if midnight passes meanwhile
+    sums = {
+        name: sum(day[name] or 0 for day in days)
+        for name in ("streams", "input_tokens", "output_tokens", "total_tokens")
+    }
+    assert sums == {"streams": 9, "input_tokens": INPUT, "output_tokens": OUTPUT, "total_tokens": INPUT + OUTPUT}
+
+
+def test_a_retry_is_found_with_its_request(up: Running) -> None:
+    tries: dict[str, list[Any]] = {}
+    for line in totals(up, "request_digest,attempt,outcome"):
+        tries.setdefault(str(line["request_digest"]), []).append(
+            (line["attempt"], line["outcome"], line["output_tokens"])
+        )
+    assert [(1, "http_error", None), (2, "completed", 2)] in tries.values()
+
+
+def test_two_requests_that_share_a_response_id_are_two(up: Running) -> None:
+    [shared] = [line for line in totals(up, "response_id") if line["response_id"] == "chatcmpl-same"]
+    assert (shared["streams"], shared["input_tokens"], shared["output_tokens"]) == (3, 9, 6)
+
+
+def settled(up: Running) -> dict[str, float]:
+    """The metrics, once all nine records are in them."""
+    return wait_for(  # type: ignore[no-any-return]
+        lambda: (page := up.metrics()) and _sum(page, "streamgauge_streams_total") == 9 and page,
+        "metrics of nine records",
+    )
+
+
+def _sum(page: dict[str, float], name: str, label: str = "") -> float:
+    return sum(value for found, value in page.items() if found.partition("{")[0] == name and label in found)
+
+
+def test_the_metrics_say_each_token_once(up: Running) -> None:
+    page = settled(up)
+    assert _sum(page, "streamgauge_usage_tokens_total", 'kind="input"') == INPUT
+    assert _sum(page, "streamgauge_usage_tokens_total", 'kind="output"') == OUTPUT
+    assert _sum(page, "streamgauge_resumed_streams_total") == 3
+    # Seven deltas of the response, four of the message, three chats of one: none of them twice.
+    assert _sum(page, "streamgauge_token_events_total") == 7 + 4 + 3
+
+
+def test_no_legs_time_is_in_a_latency(up: Running) -> None:
+    page = settled(up)
+    # Six requests continue nothing: a response, a message, three chats, and one that was too early.
+    assert _sum(page, "streamgauge_time_to_first_token_seconds_count") == 5
+    assert _sum(page, "streamgauge_time_to_first_byte_seconds_count") == 5
+    assert _sum(page, "streamgauge_stream_duration_seconds_count") == 6
+
+
+def test_nothing_of_the_requests_is_kept(up: Running) -> None:
+    held = b"".join(path.read_bytes() for path in Path(up.data_dir).iterdir() if path.is_file())
+    assert b"A SECRET" not in held
+    assert b"sk-1" not in held
