@@ -113,12 +113,18 @@ class Assembler:
                 self._segment(key, bundle, segment)
 
     def _segment(self, key: int, bundle: Bundle, segment: Segment) -> None:
-        state = self._buckets[key].streams.get(segment.stream) or self._open(key, bundle, segment)
+        state = self._buckets[key].streams.get(segment.stream)
+        if state is None:
+            state = self._open(key, bundle, segment)
         if state is None:
             self.counts["late_segments"] += 1
             return
         self._touch(key)
-        if segment.number < state.next_segment or segment.number in state.waiting:
+        if segment.number == state.next_segment and not state.waiting:
+            self._reader(state).apply(segment)
+            if state.end is not None:
+                self._close(key, state, remember=bool(state.loss.missing_segments))
+        elif segment.number < state.next_segment or segment.number in state.waiting:
             self.counts["duplicate_segments"] += 1
         elif segment.number > state.next_segment:
             self._hold(key, state, segment, bundle.tap_ns)

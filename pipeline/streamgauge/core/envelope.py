@@ -154,9 +154,10 @@ class Envelope:
 
     def _all(self, contents: Sequence[bytes]) -> Run | None:
         """What all contents say; None if an event is not of this envelope."""
-        if not all(map(self._may_fit, contents)):
-            return None
         joined = b"".join(contents)
+        # Values hold no blank line: where each content ends with one, no event lies across two of them.
+        if not self._may_fit(joined) or False in [content.endswith(_BLANK) for content in contents]:
+            return None
         values = self._values(joined)
         template = self._template
         if b"".join([template % value for value in values]) != joined:

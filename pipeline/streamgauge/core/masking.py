@@ -85,7 +85,7 @@ class Masker:
         value = parse(data)
         if value is UNPARSED:
             return _UNPARSABLE
-        self._shown = recognised(name, value) or self._shown
+        self._shown = recognised(name, value, self._shown) or self._shown
         self._dialect = self._shown or self._dialect
         return encoded(filtered(_keep(self._dialect), value))
 

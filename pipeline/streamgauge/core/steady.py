@@ -12,7 +12,7 @@ from streamgauge.core.json_check import feed
 from streamgauge.core.labels import label_id
 from streamgauge.core.reading import REASONING, REFUSAL, TEXT, TOOL, Reading
 from streamgauge.core.segments import Read
-from streamgauge.core.sse import Event
+from streamgauge.core.sse import Event, write_event
 from streamgauge.core.state import StreamState
 
 # Envelopes that a stream keeps: text and reasoning of two choices, say. Each is about 1 KB beside the state.
@@ -38,13 +38,30 @@ class Steady:
         if not self._envelopes:
             return 0
         left = reads[at:] if at else reads
-        contents = [read.content for read in left]
+        contents = [read.content if read.body_bytes else b"" for read in left]
         for place, envelope in enumerate(self._envelopes):
             run = envelope.run(contents)
             if run is not None:
                 self._apply(envelope, left if run.reads == len(left) else left[: run.reads], run)
                 if place:
                     self._envelopes.insert(0, self._envelopes.pop(place))
+                return run.reads
+        return 0
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether something was learnt."""
+        return bool(self._envelopes)
+
+    def take_events(self, events: Sequence[Event], stamp: int | None) -> int:
+        """The same for events of one read, which is accounted for by whoever has it; gives how many."""
+        blocks = [write_event(event) for event in events]
+        for envelope in self._envelopes:
+            run = envelope.run(blocks)
+            if run is not None:
+                for _ in range(run.reads):
+                    self._state.timing.token(stamp, self._stall_ns)
+                self._say(envelope, run.reads, run)
                 return run.reads
         return 0
 
@@ -79,14 +96,18 @@ class Steady:
     # --- what steady reads change -----------------------------------------------------------------------------------
 
     def _apply(self, envelope: Envelope, reads: Sequence[Read], run: Run) -> None:
-        state, counts = self._state, self._state.counts
-        events = run.reads if run.events is None else sum(run.events)
-        self._credit = min(FIRST_CREDIT, self._credit + events)
+        counts = self._state.counts
         counts.reads += len(reads)
         counts.bytes += sum([read.body_bytes for read in reads])
+        self._state.timing.tokens([read.stamp_ns for read in reads], run.events, self._stall_ns)
+        self._say(envelope, run.reads if run.events is None else sum(run.events), run)
+
+    def _say(self, envelope: Envelope, events: int, run: Run) -> None:
+        """What so many events said, apart from their reads and their times."""
+        counts = self._state.counts
         counts.events += events
         counts.token_events += events
-        state.timing.tokens([read.stamp_ns for read in reads], run.events, self._stall_ns)
+        self._credit = min(FIRST_CREDIT, self._credit + events)
         self._generate(envelope.delta, events, run.text)
         if not envelope.only_text:
             self._count(run)

@@ -26,6 +26,9 @@ from streamgauge.core.sse import Event, SseDecoder, read_events
 from streamgauge.core.state import StreamState
 from streamgauge.core.steady import Steady
 
+# Events of one read that are looked at together: what a read holds seldom is more (64 KiB of deltas).
+WINDOW = 128
+
 # Numbers of up to 18 digits: what fits a reader's 64 bits.
 _POSITION = re.compile(r"[0-9]{1,18}(?::[0-9]{1,18})*")
 
@@ -86,8 +89,17 @@ class Stream:
             self._content(read.content, read.stamp_ns)
 
     def _content(self, content: bytes, stamp: int | None) -> None:
-        for event in read_events(content):
-            self._event(event, stamp)
+        events = read_events(content)
+        at = 0
+        while at < len(events):
+            taken = self._steady.take_events(events[at : at + WINDOW], stamp) if self._may_skip(events, at) else 0
+            if not taken:
+                self._event(events[at], stamp)
+            at += taken or 1
+
+    def _may_skip(self, events: Sequence[Event], at: int) -> bool:
+        """Whether it is worth a try: several are left, and what is known of them is new, or has just proved right."""
+        return len(events) - at > 1 and self._steady.is_ready and self._is_steady()
 
     def _end(self, end: End) -> None:
         state = self.state
@@ -168,7 +180,7 @@ class Stream:
 
     def _tell(self, event: Event, value: dict[str, object], stamp: int | None) -> None:
         state, name = self.state, event.name
-        shown = recognised(name, value)
+        shown = recognised(name, value, BY_NAME.get(state.dialect or ""))
         if shown is not None:
             state.dialect = shown.name
         elif state.dialect is None and is_foreign(value):

@@ -86,10 +86,12 @@ def dialect_of_endpoint(endpoint: str | None) -> Dialect | None:
     return None if endpoint is None else _BY_ENDPOINT.get(endpoint)
 
 
-def recognised(event: str, data: object) -> Dialect | None:
-    """The dialect that an event shows by itself."""
+def recognised(event: str, data: object, known: Dialect | None = None) -> Dialect | None:
+    """The dialect that an event shows by itself. `known`: what the stream has shown so far; it is asked first."""
     if not isinstance(data, dict):
         return None
+    if known is not None and known.recognises(event, data):
+        return known
     return next((dialect for dialect in DIALECTS if dialect.recognises(event, data)), None)
 
 

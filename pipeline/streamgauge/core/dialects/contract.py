@@ -147,6 +147,8 @@ def error_in(event: str, data: object) -> ErrorFacts | None:
     """The in-band error of an event, in any of the common shapes (DIALECTS: an `error` member, an event named `error`)."""
     if not isinstance(data, dict):
         return ErrorFacts() if event == "error" else None
+    if event != "error" and data.get("type") != "error" and "error" not in data and "errors" not in data:
+        return None
     if "jsonrpc" in data:
         return None  # a remote procedure call's (MCP): no LLM's stream
     inner = data.get("error") or data.get("errors")

@@ -4,7 +4,7 @@ What differs between them lies in the data, and stands in `openai_chat_tables`: 
 text also under `text` or `message`, tool calls by index, id or position.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from streamgauge.core.dialects.contract import Data, Sink
 from streamgauge.core.dialects.openai_chat_tables import (
@@ -20,6 +20,7 @@ from streamgauge.core.dialects.openai_chat_tables import (
     USAGES,
     first_present,
     member,
+    paths,
 )
 from streamgauge.core.labels import finite_number, whole_number
 
@@ -68,12 +69,14 @@ def choices_of(data: Data) -> Iterator[tuple[int, Data]]:
 
 def read_chunk(data: Data, sink: Sink) -> None:
     """A chunk of chat or of legacy completions."""
-    sink.identify(data.get("id"), first_present(data, MODELS), data.get("service_tier"))
-    usage = first_present(data, USAGES)
+    sink.identify(data.get("id"), first_present(data, _MODELS), data.get("service_tier"))
+    usage = first_present(data, _USAGES)
     for index, choice in choices_of(data):
         sink.choice(index)
         _read_message(index, choice, sink)
-        sink.finish(index, choice.get("finish_reason"))
+        reason = choice.get("finish_reason")
+        if reason is not None:
+            sink.finish(index, reason)
         if usage is None:
             usage = choice.get(CHOICE_USAGE)
     if usage is not None:
@@ -92,11 +95,12 @@ def _read_message(index: int, choice: Data, sink: Sink) -> None:
         message = choice.get("message")
         if not isinstance(message, dict):
             return
-    _read_content(index, message.get("content"), sink)
-    _read_reasoning(index, message, sink)
-    sink.refusal(index, message.get("refusal"))
-    _read_audio(index, message.get("audio"), sink)
-    _read_tools(index, message, sink)
+    for name, value in message.items():
+        read = _READERS.get(name)
+        if read is not None and value is not None:
+            read(index, value, sink)
+    if not _REASONS.isdisjoint(message):
+        _read_reasoning(index, message, sink)
 
 
 def _read_content(index: int, content: object, sink: Sink) -> None:
@@ -136,13 +140,19 @@ def _read_audio(index: int, audio: object, sink: Sink) -> None:
         sink.media(index, audio.get("data") or audio.get("transcript"))
 
 
-def _read_tools(index: int, message: Data, sink: Sink) -> None:
-    calls = message.get("tool_calls")
+def _read_refusal(index: int, refusal: object, sink: Sink) -> None:
+    sink.refusal(index, refusal)
+
+
+def _read_tools(index: int, calls: object, sink: Sink) -> None:
     for position, call in enumerate(calls if isinstance(calls, list) else ()):
         if isinstance(call, dict):
             key = whole_number(call.get("index"))
             _read_call(index, position if key is None else key, call.get("function"), call.get("id"), sink)
-    _read_call(index, FUNCTION_CALL_KEY, message.get("function_call"), None, sink)
+
+
+def _read_function(index: int, function: object, sink: Sink) -> None:
+    _read_call(index, FUNCTION_CALL_KEY, function, None, sink)
 
 
 def _read_call(index: int, key: int, function: object, call_id: object, sink: Sink) -> None:
@@ -151,16 +161,25 @@ def _read_call(index: int, key: int, function: object, call_id: object, sink: Si
         sink.arguments(index, key, function.get("arguments"))
 
 
-# Members of a chunk that hold what its server says of itself; most chunks have none.
-_PROVIDERS_OWN = frozenset(path.split(".")[0] for path in (*ROUTED_MODELS, *(row[0] for row in PROVIDER_TIMING))) - {
-    "usage"
+# The members of a delta, apart from reasoning: of its several names one counts.
+_READERS: dict[str, Callable[[int, object, Sink], None]] = {
+    "content": _read_content,
+    "refusal": _read_refusal,
+    "audio": _read_audio,
+    "tool_calls": _read_tools,
+    "function_call": _read_function,
 }
+_REASONS = frozenset((*REASONING, REASONING_PARTS))
+_MODELS, _USAGES, _ROUTED_MODELS = paths(*MODELS), paths(*USAGES), paths(*ROUTED_MODELS)
+_TIMING = [(paths(path)[0], name, unit) for path, name, unit in PROVIDER_TIMING]
+# Members of a chunk that hold what its server says of itself; most chunks have none.
+_PROVIDERS_OWN = frozenset(place[0] for place in (*_ROUTED_MODELS, *(row[0] for row in _TIMING))) - {"usage"}
 
 
 def _read_provider(data: Data, sink: Sink) -> None:
     """What the provider says of its own routing and timing."""
-    sink.identify(routed_model=first_present(data, ROUTED_MODELS))
-    for path, name, unit in PROVIDER_TIMING:
-        claimed = finite_number(member(data, path))
+    sink.identify(routed_model=first_present(data, _ROUTED_MODELS))
+    for place, name, unit in _TIMING:
+        claimed = finite_number(member(data, place))
         if claimed is not None:
             sink.provider_timing(**{name: claimed * unit})

@@ -168,13 +168,22 @@ PROVIDER_TIMING: tuple[tuple[str, str, float], ...] = (
 )
 
 
-def member(data: object, path: str) -> object:
+def paths(*given: str) -> tuple[tuple[str, ...], ...]:
+    """Paths as their keys."""
+    return tuple(tuple(path.split(".")) for path in given)
+
+
+def member(data: object, path: tuple[str, ...]) -> object:
     """What stands at a path of objects; None where nothing does."""
-    for key in path.split("."):
+    for key in path:
         data = data.get(key) if isinstance(data, dict) else None
     return data
 
 
-def first_present(data: object, paths: tuple[str, ...]) -> object:
-    """What stands at the first of the paths at which something does."""
-    return next((value for path in paths if (value := member(data, path)) is not None), None)
+def first_present(data: object, places: tuple[tuple[str, ...], ...]) -> object:
+    """What stands at the first of the places at which something does."""
+    for place in places:
+        value = member(data, place)
+        if value is not None:
+            return value
+    return None
