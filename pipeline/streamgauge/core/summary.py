@@ -76,7 +76,7 @@ def is_ignored(state: StreamState) -> bool:
     opening = state.opening
     if opening is None or opening.tap == "replay" or opening.path is not None:
         return False
-    return state.dialect is None
+    return state.dialect in (None, OTHER)
 
 
 def _dialect_name(state: StreamState) -> str | None:
