@@ -69,6 +69,7 @@ class Keeper:
         call_id: object = None,
         client: bool = True,
         json: bool = True,
+        empty: bool = False,
     ) -> None:
         call = self._call(choice, key, call_id or None, client)
         if call.name is None and isinstance(name, str) and name:

@@ -109,13 +109,14 @@ class Reading:
         call_id: object = None,
         client: bool = True,
         json: bool = True,
+        empty: bool = False,
     ) -> None:
         if self._repeated and not isinstance(name, str):
             return
         tool = self._open_tool(choice, key, call_id, json)
         if tool is None:
             return
-        tool.client = client
+        tool.client, tool.empty = client, tool.empty or empty
         if tool.name is None and isinstance(name, str) and name:
             tool.name, self.steady = label_id(name), False
             self._generate(choice, name, TOOL)

@@ -10,7 +10,10 @@ from streamgauge.core.usage import UsageState
 
 
 class ToolState(msgspec.Struct, array_like=True, gc=False):
-    """A tool call. `check`: the validator of its arguments, None where they are masked or no JSON by contract."""
+    """A tool call. `check`: the validator of its arguments, None where they are masked or no JSON by contract.
+
+    `empty`: it came with an empty object, which stands if nothing follows.
+    """
 
     key: int
     name: str | None = None
@@ -18,6 +21,7 @@ class ToolState(msgspec.Struct, array_like=True, gc=False):
     client: bool = True
     argument_chars: int = 0
     check: JsonState | None = None
+    empty: bool = False
 
 
 class ChoiceState(msgspec.Struct, array_like=True, gc=False):

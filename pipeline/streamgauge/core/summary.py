@@ -171,8 +171,10 @@ def _choice(choice: ChoiceState) -> made.Choice:
 
 def _tool(tool: ToolState) -> made.ToolCall:
     """Whether arguments are valid is unknown where they are masked, are no JSON by contract, or never came."""
-    unknown = tool.check is None or not tool.argument_chars
-    return made.ToolCall(tool.name, tool.argument_chars, None if unknown or tool.check is None else verdict(tool.check))
+    valid = None
+    if tool.check is not None:
+        valid = verdict(tool.check) if tool.argument_chars else tool.empty or None
+    return made.ToolCall(tool.name, tool.argument_chars, valid)
 
 
 def _timing(state: StreamState, usage: made.Usage) -> made.Timing:

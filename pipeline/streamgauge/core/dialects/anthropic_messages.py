@@ -142,9 +142,10 @@ def _read_block(index: int, block: object, sink: Sink) -> None:
         return
     kind = block.get("type")
     if isinstance(kind, str) and kind in _TOOL_BLOCKS:
-        sink.tool(0, index, block.get("name"), client=_TOOL_BLOCKS[kind])
-        if block.get("input"):  # {} stands for "it follows in fragments"
-            sink.arguments(0, index, block["input"])
+        given = block.get("input")
+        sink.tool(0, index, block.get("name"), client=_TOOL_BLOCKS[kind], empty=given == {})
+        if given:  # {} stands for "it follows in fragments", or for no arguments at all
+            sink.arguments(0, index, given)
     elif kind == "text":
         sink.text(0, block.get("text"))
     elif kind == "thinking":

@@ -56,10 +56,12 @@ class Sink(Protocol):
         call_id: object = None,
         client: bool = True,
         json: bool = True,
+        empty: bool = False,
     ) -> None:
         """A tool call of a choice: a known one by its `key`, or a new one; `key` None always begins one.
 
-        `client`: the client has to carry it out. `json` False: its arguments are no JSON text by contract.
+        `client`: the client has to carry it out. `json` False: its arguments are no JSON text by contract. `empty`: an
+        empty object came with it, which is what its arguments are if no others follow.
         """
 
     def arguments(self, choice: int, key: int | None, value: object) -> None:

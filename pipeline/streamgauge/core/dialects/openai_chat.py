@@ -171,15 +171,17 @@ _READERS: dict[str, Callable[[int, object, Sink], None]] = {
 }
 _REASONS = frozenset((*REASONING, REASONING_PARTS))
 _MODELS, _USAGES, _ROUTED_MODELS = paths(*MODELS), paths(*USAGES), paths(*ROUTED_MODELS)
-_TIMING = [(paths(path)[0], name, unit) for path, name, unit in PROVIDER_TIMING]
+_TIMING = [(paths(*given.split()), name, unit) for given, name, unit in PROVIDER_TIMING]
 # Members of a chunk that hold what its server says of itself; most chunks have none.
-_PROVIDERS_OWN = frozenset(place[0] for place in (*_ROUTED_MODELS, *(row[0] for row in _TIMING))) - {"usage"}
+_PROVIDERS_OWN = frozenset(place[0] for place in (*_ROUTED_MODELS, *(place for row in _TIMING for place in row[0]))) - {
+    "usage"
+}
 
 
 def _read_provider(data: Data, sink: Sink) -> None:
     """What the provider says of its own routing and timing."""
     sink.identify(routed_model=first_present(data, _ROUTED_MODELS))
-    for place, name, unit in _TIMING:
-        claimed = finite_number(member(data, place))
-        if claimed is not None:
-            sink.provider_timing(**{name: claimed * unit})
+    for places, name, unit in _TIMING:
+        claims = [claim for place in places if (claim := finite_number(member(data, place))) is not None]
+        if len(claims) == len(places):
+            sink.provider_timing(**{name: sum(claims) * unit})

@@ -150,6 +150,7 @@ ROUTED_MODELS: tuple[str, ...] = ("sansa.routed_model",)  # Sansa's streaming do
 
 # What the provider says of its own time: where it stands, what it is, seconds in its unit. The first token's time counts
 # from when the server has the request. A usage that stands elsewhere (USAGES) is looked at as `usage`.
+# Several paths are added up.
 PROVIDER_TIMING: tuple[tuple[str, str, float], ...] = (
     ("sansa.routing_latency_ms", "routing_s", 1e-3),  # Sansa's streaming document
     ("sla_metrics.ttft_ms", "first_token_s", 1e-3),  # Hugging Face's router, before Novita
