@@ -114,5 +114,6 @@ def test_escaped_text_shows_no_place() -> None:
 
 
 def test_a_path_is_the_first_that_leads_there() -> None:
-    assert path_to({"a": [{"b": 7}]}, lambda value: value == 7) == ("a", 0, "b")
-    assert path_to({"a": []}, lambda value: value == 7) is None
+    wanted: dict[str, object] = {}
+    assert path_to({"a": [{"b": wanted}], "c": wanted}, wanted) == ("a", 0, "b")
+    assert path_to({"a": [{}]}, wanted) is None

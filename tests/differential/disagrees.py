@@ -66,10 +66,17 @@ REFUSES: tuple[Refusal, ...] = (
     ),
     Refusal(CHATS, "AttributeError: 'int' object has no attribute", _ODD_TYPES),
     Refusal((*CHATS, RESPONSES_STREAM, ANTHROPIC), "AttributeError: 'str' object has no attribute", _ODD_TYPES),
-    Refusal((RESPONSES_CREATE, INTERACTIONS), 'TypeError: can only concatenate str (not "int")', _ODD_TYPES),
+    Refusal(
+        (CHAT_CREATE, RESPONSES_CREATE, INTERACTIONS), 'TypeError: can only concatenate str (not "int")', _ODD_TYPES
+    ),
+    Refusal(
+        CHATS, "AttributeError: 'NoneType' object has no attribute 'name'", "A custom tool's call has no `function`."
+    ),
     Refusal((GEMINI,), "ValidationError: ", _ODD_TYPES),
     Refusal(
-        (CHAT_CREATE,), 'TypeError: can only concatenate str (not "list")', "Mistral sends content as a list of parts."
+        (CHAT_CREATE, RESPONSES_CREATE),
+        'TypeError: can only concatenate str (not "list")',
+        "Mistral sends content as a list of parts; elsewhere a value of a wrong type counts nothing.",
     ),
     Refusal(
         (CHAT_STREAM,),
@@ -134,6 +141,9 @@ _OTHER_NAMES = "DeepSeek, Together and Z.ai tell it under names of their own, wh
 _LIMITS = "core/reading.py MAX_CHOICES and its like for tools: state is bounded, and integrity says state_limit."
 _LABELS = "The record: names are printable ASCII, reasons look like codes, else `masked`."
 _KEYS = "A new id opens a new call (Cerebras: two at one index; Mistral: none); the client goes by index."
+_NAMES = "Another name, or another entry of one list, is another call (Gemini's own chat, all at index 0, without ids)."
+_FLAT = "A call that is no entry of a list (Snowflake Cortex, text-generation-inference), unknown to the client."
+_ERROR_OBJECT = "FastChat and vLLM say an error by `object`, Groq inside x_groq; the clients look at `error` alone."
 _OBJECT = (
     "openai-python lib/streaming/chat/_completions.py takes one `object` alone; compatible servers send others or none."
 )
@@ -241,6 +251,24 @@ ROWS: tuple[Row, ...] = (
         "The record's reasons are text; the client hands out a number.",
     ),
     Row(CHATS, "openai-chat", "cerebras-two-ids-one-index", "calls arguments", _KEYS),
+    Row(
+        CHATS,
+        "openai-chat",
+        "gemini-calls-at-one-index-in-turn gemini-two-calls-at-one-index",
+        "calls arguments",
+        _NAMES,
+    ),
+    Row((CHAT_STREAM,), "openai-chat", "fuzz-numbers-as-texts", "calls", _ODD_TYPES),
+    Row((RESPONSES_STREAM,), "openai-responses", "fuzz-item-type", "calls", _ODD_TYPES),
+    Row(EVERY_CHAT, "openai-chat", "snowflake-tool-use", "calls", _FLAT),
+    Row((MISTRAL,), "openai-chat", "tgi-tool-object", "calls", _FLAT),
+    Row(CHATS, "openai-chat", "error-object-error", "ended", _ERROR_OBJECT),
+    Row(EVERY_CHAT, "openai-chat", "error-x-groq", "ended", _ERROR_OBJECT),
+    Row((GEMINI,), "gemini", "error-in-a-list", "ended", "An error in a list of one: the client looks for an object."),
+    Row(EVERY_CHAT, "openai-chat", "usage-other-names", "input output", _OTHER_NAMES),
+    Row((CHAT_STREAM,), "openai-chat", "usage-chunk-alone", "usage", _OBJECT),
+    Row((CHAT_STREAM,), "openai-chat", "perplexity-done-without-delta", "usage finish", _OBJECT),
+    Row(RESPONSES, "openai-responses", "completed-but-cancelled", "ended", _ERROR_REASON),
     Row((CHAT_CREATE,), "openai-chat", "mistral-tools-without-index tools-by-id", "calls arguments", _KEYS),
     Row(
         (CHAT_CREATE,), "openai-chat", "tool-arguments-object", "arguments", "An object is counted as its compact JSON."

@@ -71,7 +71,7 @@ class Keeper:
         json: bool = True,
         empty: bool = False,
     ) -> None:
-        call = self._call(choice, key, call_id or None, client)
+        call = self._call(choice, key, call_id or None, client, name if isinstance(name, str) and name else None)
         if call.name is None and isinstance(name, str) and name:
             call.name = name
 
@@ -105,12 +105,19 @@ class Keeper:
     def _said(self, index: int) -> Said:
         return self.said.setdefault(index, Said(calls=[]))
 
-    def _call(self, choice: int, key: int | None, call_id: object, client: bool) -> Call:
-        """The latest call with this key, unless it is known by another id; else a new one."""
+    def _call(self, choice: int, key: int | None, call_id: object, client: bool, name: str | None = None) -> Call:
+        """The latest call with this key, unless it is known by another id or name; else a new one."""
         calls = self._calls.setdefault(choice, [])
         for known_key, known_id, _, call in reversed(calls if key is not None else ()):
-            if known_key == key and (call_id is None or known_id in (None, call_id)):
+            if known_key != key:
+                continue
+            if call_id is not None and known_id is not None:
+                if known_id == call_id:
+                    return call
+            elif name is None or call.name in (None, name):
                 return call
+            else:
+                break
         calls.append((key, call_id, client, Call()))
         self._said(choice).calls.append(calls[-1][3])
         return calls[-1][3]

@@ -1,6 +1,7 @@
 """JSON as providers send it -> Python, without ever raising.
 
-msgspec decodes what is well-formed; where it refuses what is legal or nearly so (lone surrogates), the stdlib decides.
+msgspec decodes what is well-formed; where it refuses what is legal or nearly so (lone surrogates, NaN in log
+probabilities), the stdlib decides, as it does in the providers' own Python clients.
 Bounded: nesting by the interpreter's recursion limit, integers by MAX_DIGITS.
 """
 
@@ -37,14 +38,10 @@ def parse(text: bytes) -> object:
 
 def _parse_leniently(text: bytes) -> object:
     try:
-        return json.loads(text.decode("utf-8", "replace"), parse_int=_whole, parse_constant=_refuse)
+        return json.loads(text.decode("utf-8", "replace"), parse_int=_whole, parse_constant=float)
     except (ValueError, RecursionError):
         return UNPARSED
 
 
 def _whole(digits: str) -> int | float:
     return int(digits) if len(digits) <= MAX_DIGITS else float(digits)
-
-
-def _refuse(name: str) -> object:
-    raise ValueError(f"{name} is not JSON")

@@ -21,12 +21,12 @@ from streamgauge.core.dialects import (
 )
 from streamgauge.core.dialects.contract import KEEP_ERRORS
 from streamgauge.core.json_text import UNPARSED, parse
-from streamgauge.core.keep import Kind, Spec, filtered
+from streamgauge.core.keep import Spec, filtered
 from streamgauge.core.labels import label_code, label_id
 from streamgauge.core.sse import HALF_EVENT, Event, write_tail
 
 # What is kept of an event that no dialect claims: enough to see an error, or that it is no LLM's, nothing else.
-_KEEP_UNKNOWN: Mapping[str, Spec] = {**KEEP_ERRORS, "object": Kind.CODE}
+_KEEP_UNKNOWN: Mapping[str, Spec] = KEEP_ERRORS
 
 # Stands for data that is no JSON: it stays unparsable.
 _UNPARSABLE = b"masked"
@@ -82,12 +82,14 @@ class Masker:
             return b"x" * len(data.decode("utf-8", "replace"))
         if data.startswith(DONE):
             return DONE
+        if not data.strip():
+            return data
         value = parse(data)
         if value is UNPARSED:
             return _UNPARSABLE
         self._shown = recognised(name, value, self._shown) or self._shown
         self._dialect = self._shown or self._dialect
-        return encoded(filtered(_keep(self._dialect), value))
+        return _masked(_keep(self._dialect), value)
 
 
 def _keep(dialect: Dialect | None) -> Mapping[str, Spec]:
@@ -96,7 +98,12 @@ def _keep(dialect: Dialect | None) -> Mapping[str, Spec]:
 
 def _masked_json(spec: Mapping[str, Spec], raw: bytes) -> bytes:
     value = parse(raw)
-    return _UNPARSABLE if value is UNPARSED else encoded(filtered(spec, value))
+    return _UNPARSABLE if value is UNPARSED else _masked(spec, value)
+
+
+def _masked(spec: Mapping[str, Spec], value: object) -> bytes:
+    """An event, or a list of them (Gemini's errors)."""
+    return encoded([filtered(spec, one) for one in value] if isinstance(value, list) else filtered(spec, value))
 
 
 def encoded(value: object) -> bytes:

@@ -113,7 +113,7 @@ class Reading:
     ) -> None:
         if self._repeated and not isinstance(name, str):
             return
-        tool = self._open_tool(choice, key, call_id, json)
+        tool = self._open_tool(choice, key, call_id, json, label_id(name) if isinstance(name, str) else None)
         if tool is None:
             return
         tool.client, tool.empty = client, tool.empty or empty
@@ -221,8 +221,10 @@ class Reading:
         choice = self._choice(choice_index)
         return choice.tools[-1] if choice is not None and choice.tools else None
 
-    def _open_tool(self, choice_index: int, key: int | None, call_id: object, json: bool) -> ToolState | None:
-        """The call that a fragment belongs to: the latest with its key, or a new one if its id is another.
+    def _open_tool(
+        self, choice_index: int, key: int | None, call_id: object, json: bool, name: str | None = None
+    ) -> ToolState | None:
+        """The call that a fragment belongs to: the latest with its key, or a new one if its id or name is another.
 
         Without a key each one is new.
         """
@@ -231,8 +233,15 @@ class Reading:
             return None
         digest = zlib.crc32(call_id.encode("utf-8", "replace")) if isinstance(call_id, str) and call_id else None
         for tool in reversed(choice.tools if key is not None else ()):
-            if tool.key == key and (digest is None or tool.call_digest in (None, digest)):
+            if tool.key != key:
+                continue
+            if digest is not None and tool.call_digest is not None:
+                if tool.call_digest == digest:
+                    return tool
+            elif name is None or tool.name in (None, name):
                 return tool
+            else:
+                break
         if len(choice.tools) >= MAX_TOOLS:
             self._state.loss.state_limit, self.steady = True, False
             return None

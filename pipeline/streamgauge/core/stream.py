@@ -146,7 +146,7 @@ class Stream:
             self._done()
             return
         value = parse(data)
-        if value is UNPARSED:
+        if value is UNPARSED and data.strip() and not self._speaks_text():
             state.counts.unparsed_events += 1
         if state.terminal:
             state.counts.after_terminal_events += 1
@@ -169,6 +169,11 @@ class Stream:
         reading.text(0, data.decode("utf-8", "replace"))
         reading.end()
         self._steady.see(event, None, dialect, reading)
+
+    def _speaks_text(self) -> bool:
+        """Whether the stream has shown itself to be of a dialect whose data need not be JSON."""
+        shown = BY_NAME.get(self.state.dialect or "")
+        return shown is not None and bool(shown.text_events)
 
     def _number(self, value: dict[str, object]) -> None:
         number = whole_number(value.get("sequence_number"))
@@ -237,13 +242,15 @@ class Stream:
                 # Where no finish reason comes at all, the usage that was told is the last word.
                 self.state.usage.final = self.state.usage.seen
 
-    def _error(self, name: str, value: object) -> None:
+    def _error(self, name: str, value: object) -> bool:
+        """Whether it is an in-band error; then it is told."""
         facts = error_in(name, None if value is UNPARSED else value)
         if facts is None or self.state.dialect == OTHER:
-            return
+            return False
         anthropic = isinstance(value, dict) and value.get("type") == "error" and isinstance(value.get("error"), dict)
         self.state.hint = self.state.hint or ("anthropic-messages" if anthropic else "openai-chat")
         self._read_as(self.dialect, None).error(facts)
+        return True
 
     # --- whole answers ----------------------------------------------------------------------------------------------
 
@@ -258,14 +265,12 @@ class Stream:
     def _answer(self, value: dict[str, object]) -> None:
         status = self.state.head.status if self.state.head else None
         failed = status is not None and status >= FIRST_ERROR_STATUS
-        facts = error_in("error" if failed else "", value)
-        if facts is not None:
-            self._read_as(None, None).error(facts)
-            return
         whole = recognised_body(value)
         shown = whole or recognised("", value)
         if shown is not None:
             self.state.dialect = shown.name
+        if self._error("error" if failed else "", value) and shown is None:
+            return
         dialect = shown or self.dialect
         if dialect is None:
             return

@@ -1,17 +1,20 @@
 """A finished stream's state -> its record. The only place that knows both."""
 
 from datetime import UTC, datetime, timedelta
-from uuid import UUID
+from operator import attrgetter
 
 from streamgauge.core import record as made
 from streamgauge.core.dialects import BY_NAME, OTHER, dialect_of_endpoint
 from streamgauge.core.json_check import verdict
 from streamgauge.core.outcome import FIRST_ERROR_STATUS, Outcome, outcome_of
 from streamgauge.core.segments import Ending
-from streamgauge.core.state import ChoiceState, StreamState, ToolState
+from streamgauge.core.state import ChoiceState, LossState, StreamState, ToolState
 from streamgauge.core.timing import gaps_of, is_burst, seconds
 from streamgauge.core.usage import normalised
 
+_NO_CLAIMS = (None, None, None, None)
+_INDEX = attrgetter("index")
+_NO_LOSS = LossState()
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -21,13 +24,13 @@ def record_of(state: StreamState) -> made.Record:
     dialect = _dialect_name(state)
     outcome = _outcome(state, dialect)
     usage = normalised(state.usage, BY_NAME[dialect].usage if dialect in BY_NAME else None)
-    choices = sorted(state.choices, key=lambda choice: choice.index)
+    choices = sorted(state.choices, key=_INDEX) if len(state.choices) > 1 else state.choices
     finished = next((choice for choice in choices if choice.finish_raw is not None), None)
     return made.Record(
         schema_version=made.SCHEMA_VERSION,
-        stream_id=str(UUID(bytes=state.stream)),
+        stream_id=_uuid(state.stream),
         tap=opening.tap if opening else None,
-        tap_instance=str(UUID(bytes=state.instance)),
+        tap_instance=_uuid(state.instance),
         tap_version=opening.tap_version if opening else None,
         capture=opening.capture if opening else None,
         upstream=opening.upstream if opening else None,
@@ -39,7 +42,7 @@ def record_of(state: StreamState) -> made.Record:
         response_model=identity.response_model,
         routed_model=identity.routed_model,
         service_tier=identity.service_tier or (request.service_tier if request else None),
-        response_id=identity.response_id,
+        response_id=identity.response_id or (opening.continues if opening else None),
         provider_request_id=_provider_request_id(state),
         trace_id=opening.trace_id if opening else None,
         tenant=opening.tenant if opening else None,
@@ -66,6 +69,12 @@ def record_of(state: StreamState) -> made.Record:
         counts=_counts(state),
         integrity=_integrity(state),
     )
+
+
+def _uuid(raw: bytes) -> str:
+    """16 bytes as a lower-case hyphenated UUID."""
+    digits = raw.hex()
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
 def is_ignored(state: StreamState) -> bool:
@@ -218,12 +227,10 @@ def _inter_token(state: StreamState, usage: made.Usage) -> float | None:
 
 def _provider_timing(state: StreamState) -> made.ProviderTiming | None:
     known = state.identity
-    claims = [_rounded(one) for one in (known.queue_s, known.routing_s, known.first_token_s, known.total_s)]
-    return made.ProviderTiming(*claims) if any(claim is not None for claim in claims) else None
-
-
-def _rounded(claimed_s: float | None) -> float | None:
-    return None if claimed_s is None else round(claimed_s, 6)
+    claims = (known.queue_s, known.routing_s, known.first_token_s, known.total_s)
+    if claims == _NO_CLAIMS:
+        return None
+    return made.ProviderTiming(*[None if claim is None else round(claim, 6) for claim in claims])
 
 
 def _counts(state: StreamState) -> made.Counts:
@@ -250,6 +257,8 @@ def _counts(state: StreamState) -> made.Counts:
 def _integrity(state: StreamState) -> made.Integrity:
     loss, end = state.loss, state.end
     unended = end is None or end.ending is Ending.CUT
+    if not unended and loss == _NO_LOSS and end is not None and not end.body_capped:
+        return made.Integrity(True, [], 0, 0, 0, None)
     reasons = [
         reason
         for reason, holds in (

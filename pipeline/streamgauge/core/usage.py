@@ -5,6 +5,7 @@ things. Reasoning and cache lie inside or outside of output and input: the strea
 """
 
 from collections.abc import Mapping
+from functools import cache
 
 import msgspec
 
@@ -62,24 +63,24 @@ def take(state: UsageState, rules: UsageRules, given: object, *, final: bool, pl
     state.final = state.final or final
     if placeholder:
         state.placeholder = True
-    elif any(whole_number(_at(given, path)) is not None for path in rules.output):
+    elif state.placeholder and _first(given, rules.output) is not None:
         state.placeholder = False
 
 
 def _merge(into: dict[str, object], spec: Mapping[str, Spec], given: Mapping[str, object]) -> int:
     bad = 0
-    for key, kind in spec.items():
-        value = given.get(key)
-        if value is None:
+    for key in spec:
+        if key not in given or (value := given[key]) is None:
             continue
-        if isinstance(kind, Mapping):
-            if isinstance(value, dict):
-                inner = into.setdefault(key, {})
-                bad += _merge(inner, kind, value) if isinstance(inner, dict) else 0
-        elif kind is Kind.COUNT:
+        kind = spec[key]
+        if kind is Kind.COUNT:
             bad += _put(into, key, whole_number(value))
         elif kind is Kind.NUMBER:
             bad += _put(into, key, value if finite_number(value) is not None else None)
+        elif isinstance(kind, Mapping):
+            if isinstance(value, dict):
+                inner = into.setdefault(key, {})
+                bad += _merge(inner, kind, value) if isinstance(inner, dict) else 0
         else:
             into[key] = filtered(kind, value)
     return bad
@@ -92,9 +93,15 @@ def _put(into: dict[str, object], key: str, value: object) -> int:
     return 0
 
 
+@cache
+def _keys(path: str) -> tuple[str, ...]:
+    """A path's keys. Paths stand in the dialects' tables, so there are few."""
+    return tuple(path.split("."))
+
+
 def _at(raw: Mapping[str, object], path: str) -> object:
     value: object = raw
-    for key in path.split("."):
+    for key in _keys(path):
         if isinstance(value, dict):
             value = value.get(key)
         elif isinstance(value, list):
@@ -106,7 +113,11 @@ def _at(raw: Mapping[str, object], path: str) -> object:
 
 
 def _first(raw: Mapping[str, object], paths: tuple[str, ...]) -> int | None:
-    return next((number for path in paths if (number := whole_number(_at(raw, path))) is not None), None)
+    for path in paths:
+        number = whole_number(_at(raw, path))
+        if number is not None:
+            return number
+    return None
 
 
 def normalised(state: UsageState, rules: UsageRules | None) -> Usage:
@@ -119,9 +130,9 @@ def normalised(state: UsageState, rules: UsageRules | None) -> Usage:
         output = None
     total, reasoning, cached = _first(raw, rules.total), _first(raw, rules.reasoning), _first(raw, rules.cached)
     input_tokens = _input(raw, rules, given_input)
-    cache_inside = not set(rules.cached) & set(rules.input_parts)
-    if cached is not None and input_tokens is not None and cache_inside and cached > input_tokens:
-        input_tokens += cached  # the cache lies outside of input (Grok on Azure)
+    if cached is not None and input_tokens is not None and cached > input_tokens:
+        # The cache lies outside of input (Grok on Azure), unless it is one of the parts that were added to it.
+        input_tokens += 0 if set(rules.cached) & set(rules.input_parts) else cached
     output, failed = _settle(input_tokens, output, reasoning, total, rules.reasoning_outside)
     if total is None and input_tokens is not None and output is not None:
         total = input_tokens + output
@@ -144,9 +155,9 @@ def normalised(state: UsageState, rules: UsageRules | None) -> Usage:
 
 
 def _input(raw: Mapping[str, object], rules: UsageRules, given: int | None) -> int | None:
-    if given is None:
-        return None
-    return given + sum(_first(raw, (path,)) or 0 for path in rules.input_parts)
+    if given is None or not rules.input_parts:
+        return given
+    return given + sum([_first(raw, (path,)) or 0 for path in rules.input_parts])
 
 
 def _settle(

@@ -135,6 +135,7 @@ KEEP_ERRORS: Mapping[str, Spec] = {
     "jsonrpc": Kind.CODE,
     "error": (KEEP_ERROR, [KEEP_ERROR], Kind.CODE),
     "errors": [KEEP_ERROR],
+    "object": Kind.CODE,
     "error_type": Kind.CODE,
     "trace": Kind.ID,
     "type": Kind.CODE,
@@ -146,10 +147,17 @@ KEEP_ERRORS: Mapping[str, Spec] = {
 
 
 def error_in(event: str, data: object) -> ErrorFacts | None:
-    """The in-band error of an event, in any of the common shapes (DIALECTS: an `error` member, an event named `error`)."""
+    """The in-band error of an event, in any of the common shapes.
+
+    An `error` member, a list of them, an event named `error`, or an object that says that it is one: by its `type`, or
+    by `object` (FastChat, and vLLM before 0.10). Gemini may send any of them as the one element of a list.
+    """
+    if isinstance(data, list) and data:
+        data = data[0]
     if not isinstance(data, dict):
         return ErrorFacts() if event == "error" else None
-    if event != "error" and data.get("type") != "error" and "error" not in data and "errors" not in data:
+    says = "error" in (event, data.get("type"), data.get("object"))
+    if not says and "error" not in data and "errors" not in data:
         return None
     if "jsonrpc" in data:
         return None  # a remote procedure call's (MCP): no LLM's stream
@@ -161,7 +169,7 @@ def error_in(event: str, data: object) -> ErrorFacts | None:
         return _facts(inner, beside, data.get("status_code"))
     if inner:  # a text, or no more than that there is one
         return _facts({"type": data.get("error_type")}, beside, data.get("status_code"))
-    if event == "error" or data.get("type") == "error":
+    if says:
         return _facts({**data, "type": None} if data.get("type") == "error" else data, beside)
     return None
 

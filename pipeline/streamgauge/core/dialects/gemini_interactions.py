@@ -56,6 +56,7 @@ _KEEP_INTERACTION: dict[str, Spec] = {
 KEEP: dict[str, Spec] = {
     **KEEP_ERRORS,
     "event_type": Kind.CODE,
+    "event_id": Kind.ID,
     "interaction": _KEEP_INTERACTION,
     "interaction_id": Kind.ID,
     "status": Kind.CODE,

@@ -6,9 +6,11 @@ text also under `text` or `message`, tool calls by index, id or position.
 
 from collections.abc import Callable, Iterator
 
-from streamgauge.core.dialects.contract import Data, Sink
+from streamgauge.core.dialects.contract import Data, Sink, error_in
 from streamgauge.core.dialects.openai_chat_tables import (
     CHOICE_USAGE,
+    CLOSING,
+    ERRORS,
     KEEP,
     MODELS,
     PROVIDER_TIMING,
@@ -26,6 +28,8 @@ from streamgauge.core.labels import finite_number, whole_number
 
 # The key of the one call that the deprecated `function_call` member makes; no tool call's index is negative.
 FUNCTION_CALL_KEY = -1
+# The key of calls that lie in the delta itself; their ids tell them apart.
+FLAT_CALL_KEY = -2
 
 
 class OpenAIChat:
@@ -43,6 +47,9 @@ class OpenAIChat:
         kind = data.get("object")
         if isinstance(kind, str) and kind.startswith("chat.completion"):
             return True
+        choices = data.get("choices")
+        if choices == [] and not event:
+            return True  # usage alone, or what a filter says of the prompt (Azure): nobody else sends it
         return any("delta" in choice or "message" in choice for _, choice in choices_of(data))
 
     def recognises_body(self, data: Data) -> bool:
@@ -71,9 +78,11 @@ def read_chunk(data: Data, sink: Sink) -> None:
     """A chunk of chat or of legacy completions."""
     sink.identify(data.get("id"), first_present(data, _MODELS), data.get("service_tier"))
     usage = first_present(data, _USAGES)
+    kind = data.get("object")
+    closing = isinstance(kind, str) and kind in CLOSING
     for index, choice in choices_of(data):
         sink.choice(index)
-        _read_message(index, choice, sink)
+        _read_message(index, choice, sink, closing=closing)
         reason = choice.get("finish_reason")
         if reason is not None:
             sink.finish(index, reason)
@@ -85,15 +94,16 @@ def read_chunk(data: Data, sink: Sink) -> None:
         _read_provider({**data, "usage": usage}, sink)
 
 
-def _read_message(index: int, choice: Data, sink: Sink) -> None:
+def _read_message(index: int, choice: Data, sink: Sink, *, closing: bool) -> None:
     """Of delta, text and message the first present holds what is new (Together sends two, Perplexity a running total)."""
     message = choice.get("delta")
     if not isinstance(message, dict):
         if isinstance(choice.get("text"), str):
             sink.text(index, choice["text"])
+            _read_reasoning(index, choice, sink)
             return
         message = choice.get("message")
-        if not isinstance(message, dict):
+        if not isinstance(message, dict) or closing:
             return
     for name, value in message.items():
         read = _READERS.get(name)
@@ -101,6 +111,8 @@ def _read_message(index: int, choice: Data, sink: Sink) -> None:
             read(index, value, sink)
     if not _REASONS.isdisjoint(message):
         _read_reasoning(index, message, sink)
+    if message.get("type") == "tool_use":
+        _read_flat_call(index, message, sink)
 
 
 def _read_content(index: int, content: object, sink: Sink) -> None:
@@ -145,17 +157,40 @@ def _read_refusal(index: int, refusal: object, sink: Sink) -> None:
 
 
 def _read_tools(index: int, calls: object, sink: Sink) -> None:
-    for position, call in enumerate(calls if isinstance(calls, list) else ()):
+    """Calls or fragments of them, by index or position. Two at one index in one list are two (Gemini's own chat)."""
+    known: set[int | None] = set()
+    for position, call in enumerate(calls if isinstance(calls, list) else (calls,)):
         if isinstance(call, dict):
-            key = whole_number(call.get("index"))
-            _read_call(index, position if key is None else key, call.get("function"), call.get("id"), sink)
+            given = whole_number(call.get("index"))
+            key = position if given is None else given
+            _read_call(index, None if key in known else key, call, sink)
+            known.add(key)
 
 
-def _read_function(index: int, function: object, sink: Sink) -> None:
-    _read_call(index, FUNCTION_CALL_KEY, function, None, sink)
+def _read_call(index: int, key: int | None, call: Data, sink: Sink) -> None:
+    _read_function(index, key, call.get("function"), call.get("id"), sink)
+    custom = call.get("custom")
+    if isinstance(custom, dict):  # its input is free text (platform.openai.com/docs, custom tools)
+        sink.tool(index, key, custom.get("name"), call_id=call.get("id"), json=False)
+        sink.arguments(index, key, custom.get("input"))
 
 
-def _read_call(index: int, key: int, function: object, call_id: object, sink: Sink) -> None:
+def _read_deprecated(index: int, function: object, sink: Sink) -> None:
+    _read_function(index, FUNCTION_CALL_KEY, function, None, sink)
+
+
+def _read_images(index: int, images: object, sink: Sink) -> None:
+    for image in images if isinstance(images, list) else ():
+        sink.media(index, member(image, ("image_url", "url")))
+
+
+def _read_flat_call(index: int, delta: Data, sink: Sink) -> None:
+    """A call whose members lie in the delta itself (Snowflake Cortex, docs.snowflake.com, complete: tool calling)."""
+    sink.tool(index, FLAT_CALL_KEY, delta.get("name"), call_id=delta.get("tool_use_id"))
+    sink.arguments(index, FLAT_CALL_KEY, delta.get("input"))
+
+
+def _read_function(index: int, key: int | None, function: object, call_id: object, sink: Sink) -> None:
     if isinstance(function, dict):
         sink.tool(index, key, function.get("name"), call_id=call_id)
         sink.arguments(index, key, function.get("arguments"))
@@ -167,20 +202,24 @@ _READERS: dict[str, Callable[[int, object, Sink], None]] = {
     "refusal": _read_refusal,
     "audio": _read_audio,
     "tool_calls": _read_tools,
-    "function_call": _read_function,
+    "function_call": _read_deprecated,
+    "images": _read_images,  # OpenRouter (openrouter.ai/docs, image generation)
 }
 _REASONS = frozenset((*REASONING, REASONING_PARTS))
-_MODELS, _USAGES, _ROUTED_MODELS = paths(*MODELS), paths(*USAGES), paths(*ROUTED_MODELS)
+_MODELS, _USAGES, _ROUTED_MODELS, _ERRORS = paths(*MODELS), paths(*USAGES), paths(*ROUTED_MODELS), paths(*ERRORS)
 _TIMING = [(paths(*given.split()), name, unit) for given, name, unit in PROVIDER_TIMING]
 # Members of a chunk that hold what its server says of itself; most chunks have none.
-_PROVIDERS_OWN = frozenset(place[0] for place in (*_ROUTED_MODELS, *(place for row in _TIMING for place in row[0]))) - {
-    "usage"
-}
+_PROVIDERS_OWN = frozenset(
+    place[0] for place in (*_ROUTED_MODELS, *_ERRORS, *(place for row in _TIMING for place in row[0]))
+) - {"usage"}
 
 
 def _read_provider(data: Data, sink: Sink) -> None:
     """What the provider says of its own routing and timing."""
     sink.identify(routed_model=first_present(data, _ROUTED_MODELS))
+    facts = error_in("", {"error": first_present(data, _ERRORS)})
+    if facts is not None:
+        sink.error(facts)
     for places, name, unit in _TIMING:
         claims = [claim for place in places if (claim := finite_number(member(data, place))) is not None]
         if len(claims) == len(places):

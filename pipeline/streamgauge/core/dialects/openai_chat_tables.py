@@ -4,7 +4,7 @@ A quirk is a row with the server that has it and where that is documented. Paths
 stand in several places the first present one counts, the others are copies of it.
 """
 
-from streamgauge.core.dialects.contract import KEEP_ERRORS
+from streamgauge.core.dialects.contract import KEEP_ERROR, KEEP_ERRORS
 from streamgauge.core.keep import Kind, Spec
 from streamgauge.core.usage import UsageRules
 
@@ -13,6 +13,7 @@ _KEEP_TOOL: Spec = {
     "id": Kind.ID,
     "type": Kind.CODE,
     "function": {"name": Kind.ID, "arguments": Kind.ARGUMENTS},
+    "custom": {"name": Kind.ID, "input": Kind.ARGUMENTS},
 }
 # Text as a string, or as a list of parts (Mistral); a part's thinking is a list of parts itself.
 _KEEP_PART: Spec = {
@@ -21,14 +22,22 @@ _KEEP_PART: Spec = {
     "thinking": (Kind.TEXT, [{"type": Kind.CODE, "text": Kind.TEXT}]),
 }
 _KEEP_CONTENT: Spec = (Kind.TEXT, [_KEEP_PART])
+_KEEP_REASONING: dict[str, Spec] = {
+    "reasoning": Kind.TEXT,
+    "reasoning_content": Kind.TEXT,
+    "reasoning_details": [{"type": Kind.CODE, "index": Kind.COUNT, "text": Kind.TEXT, "summary": Kind.TEXT}],
+}
 _KEEP_MESSAGE: Spec = {
     "role": Kind.CODE,
     "content": _KEEP_CONTENT,
     "refusal": Kind.TEXT,
-    "reasoning": Kind.TEXT,
-    "reasoning_content": Kind.TEXT,
-    "reasoning_details": [{"type": Kind.CODE, "index": Kind.COUNT, "text": Kind.TEXT, "summary": Kind.TEXT}],
-    "tool_calls": [_KEEP_TOOL],
+    **_KEEP_REASONING,
+    "tool_calls": ([_KEEP_TOOL], _KEEP_TOOL),
+    "type": Kind.CODE,
+    "tool_use_id": Kind.ID,
+    "name": Kind.ID,
+    "input": Kind.ARGUMENTS,
+    "images": [{"type": Kind.CODE, "image_url": {"url": Kind.TEXT}}],
     "function_call": {"name": Kind.ID, "arguments": Kind.ARGUMENTS},
     "audio": {"id": Kind.ID, "data": Kind.TEXT, "transcript": Kind.TEXT, "expires_at": Kind.NUMBER},
 }
@@ -38,6 +47,8 @@ KEEP_USAGE: dict[str, Spec] = {
     "prompt_tokens": Kind.COUNT,
     "completion_tokens": Kind.COUNT,
     "total_tokens": Kind.COUNT,
+    "input_tokens": Kind.COUNT,
+    "output_tokens": Kind.COUNT,
     "prompt_tokens_details": _DETAILS | _MORE_DETAILS,
     "completion_tokens_details": {
         "reasoning_tokens": Kind.COUNT,
@@ -62,7 +73,14 @@ KEEP_USAGE: dict[str, Spec] = {
     "time_to_first_token_ms": Kind.NUMBER,
     "time_per_output_token_ms": Kind.NUMBER,
     "tokens_per_second": Kind.NUMBER,
-    "cost": Kind.NUMBER,
+    # A number (OpenRouter), or parts of it (Perplexity, docs.perplexity.ai, chat completions: usage.cost).
+    "cost": (
+        Kind.NUMBER,
+        dict.fromkeys(
+            ("input_tokens_cost", "output_tokens_cost", "reasoning_tokens_cost", "request_cost", "total_cost"),
+            Kind.NUMBER,
+        ),
+    ),
     "market_cost": Kind.NUMBER,
     "is_byok": Kind.FLAG,
     "cost_details": {
@@ -79,6 +97,7 @@ _KEEP_CHOICE: Spec = {
     "delta": _KEEP_MESSAGE,
     "message": _KEEP_MESSAGE,
     "text": Kind.TEXT,
+    **_KEEP_REASONING,
     "finish_reason": Kind.CODE,
     "native_finish_reason": Kind.CODE,
     "usage": KEEP_USAGE,
@@ -95,7 +114,7 @@ KEEP: dict[str, Spec] = {
     "system_fingerprint": Kind.ID,
     "choices": [_KEEP_CHOICE],
     "usage": KEEP_USAGE,
-    "x_groq": {"id": Kind.ID, "usage": KEEP_USAGE},
+    "x_groq": {"id": Kind.ID, "usage": KEEP_USAGE, "error": (KEEP_ERROR, Kind.CODE)},
     "sansa": {"routed": Kind.FLAG, "routed_model": Kind.ID, "routing_latency_ms": Kind.NUMBER},
     "time_info": {"queue_time": Kind.NUMBER, "total_time": Kind.NUMBER},
     "timings": {"prompt_ms": Kind.NUMBER, "predicted_ms": Kind.NUMBER},
@@ -105,8 +124,9 @@ KEEP: dict[str, Spec] = {
 
 USAGE = UsageRules(
     spec=KEEP_USAGE,
-    input=("prompt_tokens",),
-    output=("completion_tokens",),
+    # The second names are those of gateways that hand on what another format calls them.
+    input=("prompt_tokens", "input_tokens"),
+    output=("completion_tokens", "output_tokens"),
     total=("total_tokens",),
     cached=(
         "prompt_tokens_details.cached_tokens",
@@ -142,6 +162,12 @@ USAGES: tuple[str, ...] = (
     "usage",
     "x_groq.usage",  # Groq without include_usage (groq-python, ChatCompletionChunk.x_groq)
 )
+# An error beside the choices.
+ERRORS: tuple[str, ...] = (
+    "x_groq.error",  # Groq (groq-python, ChatCompletionChunk.x_groq)
+)
+# Events that say once more, as a `message`, what the deltas said.
+CLOSING: frozenset[str] = frozenset(("chat.completion.done",))  # Perplexity (docs.perplexity.ai, concise streaming)
 # Usage, in a choice: Moonshot (platform.moonshot.ai/docs, streaming).
 CHOICE_USAGE = "usage"
 

@@ -12,4 +12,6 @@ class OpenAICompletions(OpenAIChat):
     def recognises(self, event: str, data: Data) -> bool:
         if data.get("object") == "text_completion":
             return True
+        if data.get("choices") == [] and not data.get("object"):
+            return True  # usage alone: what the stream has shown itself to be, it stays
         return any("text" in choice and "delta" not in choice for _, choice in choices_of(data))

@@ -84,13 +84,14 @@ _TEXT = {"response.output_text.delta"}
 _REFUSAL = {"response.refusal.delta"}
 _REASONING = {"response.reasoning_text.delta", "response.reasoning_summary_text.delta"}
 _MEDIA = {"response.audio.delta", "response.audio.transcript.delta"}
+# Fragments of a call's input, and the item that they belong to.
 _ARGUMENTS = {
-    "response.function_call_arguments.delta",
-    "response.mcp_call_arguments.delta",
-    "response.custom_tool_call_input.delta",
-    "response.code_interpreter_call_code.delta",
-    "response.shell_call_command.delta",
-    "response.apply_patch_call_operation_diff.delta",
+    "response.function_call_arguments.delta": "function_call",
+    "response.mcp_call_arguments.delta": "mcp_call",
+    "response.custom_tool_call_input.delta": "custom_tool_call",
+    "response.code_interpreter_call_code.delta": "code_interpreter_call",
+    "response.shell_call_command.delta": "shell_call",
+    "response.apply_patch_call_operation_diff.delta": "apply_patch_call",
 }
 _PARTIAL_IMAGE = "response.image_generation_call.partial_image"
 _TERMINALS = {"response.completed", "response.incomplete", "response.failed", "response.cancelled"}
@@ -154,7 +155,7 @@ class OpenAIResponses:
         elif kind == _PARTIAL_IMAGE:
             sink.media(0, data.get("partial_image_b64"))
         elif kind in _TERMINALS:
-            _read_terminal(kind.removeprefix("response."), response if isinstance(response, dict) else {}, sink)
+            _read_terminal(_status(kind, response), response if isinstance(response, dict) else {}, sink)
 
     def read_body(self, data: Data, sink: Sink) -> None:
         _read_response(data, sink)
@@ -164,6 +165,12 @@ class OpenAIResponses:
             _read_content(item, sink)
         status = data.get("status")
         _read_terminal(status if isinstance(status, str) else "completed", data, sink)
+
+
+def _status(kind: str, response: object) -> str:
+    """How it ended: as the response itself says, where that is an end, else as the event is called."""
+    said = response.get("status") if isinstance(response, dict) else None
+    return said if isinstance(said, str) and f"response.{said}" in _TERMINALS else kind.removeprefix("response.")
 
 
 def _read_response(response: Data, sink: Sink) -> None:
@@ -181,7 +188,9 @@ def _read_delta(kind: str, data: Data, sink: Sink) -> None:
     elif kind in _MEDIA:
         sink.media(0, delta)
     elif kind in _ARGUMENTS:
-        sink.arguments(0, whole_number(data.get("output_index")) or 0, delta)
+        index, item = whole_number(data.get("output_index")) or 0, _ARGUMENTS[kind]
+        sink.tool(0, index, None, client=item in _CLIENT_CALLS, json=item in _JSON_CALLS)
+        sink.arguments(0, index, delta)
 
 
 def _read_item(index: int, item: object, sink: Sink) -> None:
