@@ -224,6 +224,8 @@ class _Zstd:
     def __init__(self) -> None:
         self._zstd = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES).decompressobj()
         self._behind = b""
+        # The library checks the content's size only of a frame that comes whole in its first call: so none ever does.
+        self._first_step = 1
 
     @property
     def ended(self) -> bool:
@@ -234,10 +236,12 @@ class _Zstd:
         return self._zstd.unused_data + self._behind
 
     def decode(self, data: bytes) -> Iterator[bytes]:
-        for at in range(0, len(data), _ZSTD_STEP_BYTES):
-            yield self._zstd.decompress(data[at : at + _ZSTD_STEP_BYTES])
+        at, step = 0, self._first_step
+        while at < len(data):
+            yield self._zstd.decompress(data[at : at + step])
+            at, step, self._first_step = at + step, _ZSTD_STEP_BYTES, _ZSTD_STEP_BYTES
             if self._zstd.eof:
-                self._behind = data[at + _ZSTD_STEP_BYTES :]
+                self._behind = data[at:]
                 return
 
 

@@ -113,7 +113,7 @@ def _parse(raw: bytes) -> ResponseHead | None:
         name, colon, value = line.partition(b":")
         if colon and name.strip() and len(fields) < MAX_FIELDS:
             fields.append((name, value.strip()))
-    headers = [(_text(name).lower(), _text(value)) for name, value in fields]
+    headers = [(known, _text(value)) for name, value in fields if (known := _text(name).lower())]
     return ResponseHead(int(status_line[2]), int(status_line[1]), headers)
 
 

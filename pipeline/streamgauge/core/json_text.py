@@ -2,16 +2,21 @@
 
 msgspec decodes what is well-formed; where it refuses what is legal or nearly so (lone surrogates, NaN in log
 probabilities), the stdlib decides, as it does in the providers' own Python clients.
-Bounded: nesting by the interpreter's recursion limit, integers by MAX_DIGITS.
+Bounded: nesting by MAX_DEPTH, integers by MAX_DIGITS.
 """
 
 import json
+import re
 from typing import Final
 
 import msgspec
 
 # Longer integers become floats (and so are no counts): reading 10**5 digits exactly takes quadratic time.
 MAX_DIGITS = 40
+# Levels of nesting. Without it the interpreter's recursion limit decides, and with it how deep the caller's stack is: the
+# same event would parse in one process and not in another (law 2), and what parses could not be written again.
+MAX_DEPTH = 256
+_TOKENS = re.compile(rb'"(?:[^"\\]|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)
 
 
 class _Unparsed:
@@ -28,6 +33,8 @@ _DECODER = msgspec.json.Decoder()
 
 def parse(text: bytes) -> object:
     """The value of a JSON text, UNPARSED if it is none. Duplicate keys: the last wins."""
+    if len(text) > 2 * MAX_DEPTH and _is_too_deep(text):
+        return UNPARSED
     try:
         return _DECODER.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -41,6 +48,19 @@ def _parse_leniently(text: bytes) -> object:
         return json.loads(text.decode("utf-8", "replace"), parse_int=_whole, parse_constant=float)
     except (ValueError, RecursionError):
         return UNPARSED
+
+
+def _is_too_deep(text: bytes) -> bool:
+    if text.count(b"[") + text.count(b"{") <= MAX_DEPTH:
+        return False
+    depth = 0
+    for token in _TOKENS.finditer(text):
+        first = token[0][:1]
+        depth += first in b"[{"
+        depth -= first in b"]}"
+        if depth > MAX_DEPTH:
+            return True
+    return False
 
 
 def _whole(digits: str) -> int | float:

@@ -27,6 +27,9 @@ class Kind(Enum):
 
 Spec = Union[Kind, Mapping[str, "Spec"], Sequence["Spec"]]
 
+# Stands for a number that no reader takes for a count, a measure or a code, and is none: never a string, which may be one.
+OUT_OF_RANGE = 2**53 + 1
+
 # Members of one object that are looked at; a provider's largest has 31. The rest is dropped when masked (law 7).
 MAX_MEMBERS = 512
 
@@ -36,18 +39,29 @@ def filtered(spec: Spec | None, value: object) -> object:
     if value is None or value is True or value is False:
         return value
     if isinstance(spec, tuple):
-        spec = next((one for one in spec if _fits(one, value)), None)
+        spec = next((one for one in spec if _fits(one, value)), spec)
     if isinstance(spec, Kind):
         return _scalar(spec, value)
     if isinstance(value, dict):
-        return _object(spec, value) if isinstance(spec, Mapping) else {}
+        return _object(spec, value) if isinstance(spec, Mapping) else _hollow(spec, value)
     if isinstance(value, list):
-        return [filtered(spec[0], item) for item in value] if isinstance(spec, list) else []
-    return MASKED if isinstance(value, str) else 0
+        return [filtered(spec[0], item) for item in value] if isinstance(spec, list) else _hollow(spec, value)
+    if spec is None:
+        return MASKED if isinstance(value, str) else 0
+    return (MASKED if value else "") if isinstance(value, str) else int(bool(value))
+
+
+def _hollow(spec: Spec | None, value: dict[str, object] | list[object]) -> object:
+    """A container that is not what its spec says: as full or empty as it was, since readers take the first that is full."""
+    if spec is None or not value:
+        return {} if isinstance(value, dict) else []
+    return {MASKED: 0} if isinstance(value, dict) else [0]
 
 
 def _fits(spec: Spec, value: object) -> bool:
     if isinstance(spec, Kind):
+        if spec is Kind.TEXT:
+            return isinstance(value, str)
         return spec is Kind.ARGUMENTS or not isinstance(value, dict | list)
     return isinstance(value, dict) if isinstance(spec, Mapping) else isinstance(value, list)
 
@@ -55,11 +69,9 @@ def _fits(spec: Spec, value: object) -> bool:
 def _object(spec: Mapping[str, Spec], value: dict[str, object]) -> dict[str, object]:
     kept: dict[str, object] = {}
     for position, (key, member) in enumerate(value.items()):
-        if position >= MAX_MEMBERS:
-            break
         if key in spec:
             kept[key] = filtered(spec[key], member)
-        else:
+        elif position < MAX_MEMBERS:
             kept[f"{MASKED}_{position}"] = filtered(None, member)
     return kept
 
@@ -67,17 +79,16 @@ def _object(spec: Mapping[str, Spec], value: dict[str, object]) -> dict[str, obj
 def _scalar(kind: Kind, value: object) -> object:
     if kind is Kind.ARGUMENTS:
         return "x" * argument_chars(value) if value else value  # {} stands for "it follows", and stays
+    # What is not what its kind says stays full or empty: readers take the first of several that is.
     if isinstance(value, dict):
-        return {}
+        return {MASKED: 0} if value else {}
     if isinstance(value, list):
-        return []
+        return [0] if value else []
     if isinstance(value, str):
         return _text(kind, value)
     if kind is Kind.TEXT:
-        return 0  # no text, and no more of one when it is masked
-    if _is_finite(value):
-        return value
-    return 0 if kind is Kind.ID else MASKED  # no id either way, and still no text
+        return 1 if value else 0  # no text, and no more of one when it is masked
+    return value if _is_finite(value) else OUT_OF_RANGE
 
 
 def _text(kind: Kind, value: str) -> str:

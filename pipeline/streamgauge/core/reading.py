@@ -16,6 +16,8 @@ from streamgauge.core.usage import take
 # that providers accept is 128; recorded streams hold at most 15 calls. Bounds the state of a stream.
 MAX_CHOICES = 128
 MAX_TOOLS = 64
+# Of all choices together.
+MAX_TOOLS_OF_ALL = 128
 
 # Kinds of generated output, as bits: one event may carry several.
 TEXT, REASONING, TOOL, MEDIA, REFUSAL = 1, 2, 4, 8, 16
@@ -153,7 +155,9 @@ class Reading:
         self.given = given
         state = self._state
         final = state.terminal or any(choice.finish_raw is not None for choice in state.choices)
+        bad = state.usage.bad_values
         take(state.usage, self._dialect.usage, given, final=final, placeholder=placeholder)
+        self.steady = self.steady and state.usage.bad_values == bad
 
     def error(self, facts: ErrorFacts) -> None:
         """The first error stands; a later one, or a finish reason that is one, fills in what the first did not say."""
@@ -231,7 +235,7 @@ class Reading:
         choice = self._choice(choice_index)
         if choice is None:
             return None
-        digest = zlib.crc32(call_id.encode("utf-8", "replace")) if isinstance(call_id, str) and call_id else None
+        digest = zlib.crc32((label_id(call_id) or "").encode()) if isinstance(call_id, str) and call_id else None
         for tool in reversed(choice.tools if key is not None else ()):
             if tool.key != key:
                 continue
@@ -242,7 +246,8 @@ class Reading:
                 return tool
             else:
                 break
-        if len(choice.tools) >= MAX_TOOLS:
+        everything = sum(len(one.tools) for one in self._state.choices)
+        if len(choice.tools) >= MAX_TOOLS or everything >= MAX_TOOLS_OF_ALL:
             self._state.loss.state_limit, self.steady = True, False
             return None
         self.steady = False

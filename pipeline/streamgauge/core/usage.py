@@ -13,6 +13,9 @@ from streamgauge.core.keep import Kind, Spec, filtered
 from streamgauge.core.labels import finite_number, whole_number
 from streamgauge.core.record import Usage
 
+# Elements of a list that are kept (parts, details by modality); the longest recorded has 4.
+MAX_PARTS = 32
+
 
 class UsageRules(msgspec.Struct, frozen=True):
     """Where a dialect says what: for each number the paths at which it may stand, the first present one counts.
@@ -82,8 +85,17 @@ def _merge(into: dict[str, object], spec: Mapping[str, Spec], given: Mapping[str
                 inner = into.setdefault(key, {})
                 bad += _merge(inner, kind, value) if isinstance(inner, dict) else 0
         else:
-            into[key] = filtered(kind, value)
+            into[key] = _named(kind, value)
     return bad
+
+
+def _named(spec: Spec, value: object) -> object:
+    """Of a list or object what the spec names, and no more: it stays in the state of an open stream."""
+    if isinstance(value, list) and isinstance(spec, list):
+        return [_named(spec[0], one) for one in value[:MAX_PARTS]]
+    if isinstance(value, dict) and isinstance(spec, Mapping):
+        return {key: _named(kind, value[key]) for key, kind in spec.items() if key in value}
+    return filtered(spec, value)
 
 
 def _put(into: dict[str, object], key: str, value: object) -> int:

@@ -15,6 +15,7 @@ from streamgauge.core.dialects.openai_responses import OpenAIResponses
 from streamgauge.core.dialects.replicate import Replicate
 from streamgauge.core.dialects.tgi_native import TGINative
 from streamgauge.core.dialects.watsonx import Watsonx
+from streamgauge.core.labels import label_code
 
 # To add a dialect: its file, and its line here. The first that recognises an event reads it.
 DIALECTS: tuple[Dialect, ...] = (
@@ -99,7 +100,10 @@ def is_foreign(data: object) -> bool:
     """Whether an event shows that its stream is no LLM's."""
     if not isinstance(data, dict):
         return False
-    return any(isinstance(value := data.get(name), str) and value.startswith(start) for name, start in _NOT_LLM)
+    return any(
+        isinstance(value := data.get(name), str) and (label_code(value) or "").startswith(start)
+        for name, start in _NOT_LLM
+    )
 
 
 def dialect_of_text_event(event: str, shown: Dialect | None) -> Dialect | None:

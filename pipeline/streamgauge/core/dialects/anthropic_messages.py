@@ -161,7 +161,8 @@ def _read_delta(index: int, delta: object, sink: Sink) -> None:
         case "thinking_delta":
             sink.reasoning(0, delta.get("thinking"))
         case "input_json_delta":
-            sink.arguments(0, index, delta.get("partial_json"))
+            fragment = delta.get("partial_json")
+            sink.arguments(0, index, fragment if isinstance(fragment, str) else None)
 
 
 def _read_message_delta(data: Data, sink: Sink) -> None:

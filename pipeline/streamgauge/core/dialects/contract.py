@@ -130,12 +130,15 @@ KEEP_ERROR: Mapping[str, Spec] = {
 }
 
 # Error objects under `error`, flat ones (local servers), a request id beside it (Anthropic), a type beside it
-# (text-generation-inference), or a list of them with a trace id (watsonx).
+# (text-generation-inference), or a list of them with a trace id (watsonx). And what is read of every event: its place in
+# the stream, and whether it is an LLM's.
 KEEP_ERRORS: Mapping[str, Spec] = {
     "jsonrpc": Kind.CODE,
+    "sequence_number": Kind.COUNT,
+    "event_id": Kind.ID,
+    "object": Kind.CODE,
     "error": (KEEP_ERROR, [KEEP_ERROR], Kind.CODE),
     "errors": [KEEP_ERROR],
-    "object": Kind.CODE,
     "error_type": Kind.CODE,
     "trace": Kind.ID,
     "type": Kind.CODE,

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 from streamgauge.core.dialects.contract import KEEP_ERROR, KEEP_ERRORS, Data, ErrorFacts, Sink, error_in
 from streamgauge.core.keep import Kind, Spec
-from streamgauge.core.labels import whole_number
+from streamgauge.core.labels import label_code, whole_number
 from streamgauge.core.usage import UsageRules
 
 _KEEP_MODALITIES: Spec = [{"modality": Kind.CODE, "tokens": Kind.COUNT}]
@@ -195,7 +195,7 @@ def _read_step(index: int, step: object, sink: Sink) -> None:
         return
     if kind == _ARGUMENTS:
         _read_arguments(index, step.get("arguments"), sink)
-    elif kind.endswith("_call"):
+    elif (label_code(kind) or "").endswith("_call"):
         client, json = kind == _CLIENT_CALL, kind in _JSON_CALLS
         sink.tool(0, index, step.get("name"), call_id=step.get("id"), client=client, json=json)
         _read_arguments(index, step.get("arguments"), sink)

@@ -24,7 +24,7 @@ from streamgauge.core.dialects.openai_chat_tables import (
     member,
     paths,
 )
-from streamgauge.core.labels import finite_number, whole_number
+from streamgauge.core.labels import finite_number, label_code, whole_number
 
 # The key of the one call that the deprecated `function_call` member makes; no tool call's index is negative.
 FUNCTION_CALL_KEY = -1
@@ -45,7 +45,7 @@ class OpenAIChat:
 
     def recognises(self, event: str, data: Data) -> bool:
         kind = data.get("object")
-        if isinstance(kind, str) and kind.startswith("chat.completion"):
+        if (label_code(kind) or "").startswith("chat.completion"):
             return True
         choices = data.get("choices")
         if choices == [] and not event:

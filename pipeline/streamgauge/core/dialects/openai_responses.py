@@ -4,9 +4,9 @@ Its terminals are response.completed, response.incomplete and response.failed; a
 Items are keyed by output_index, since some gateways give an item another id in each event.
 """
 
-from streamgauge.core.dialects.contract import KEEP_ERROR, KEEP_ERRORS, Data, Sink, error_in
+from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, Sink, error_in
 from streamgauge.core.keep import Kind, Spec
-from streamgauge.core.labels import whole_number
+from streamgauge.core.labels import label_code, whole_number
 from streamgauge.core.usage import UsageRules
 
 _KEEP_USAGE: dict[str, Spec] = {
@@ -59,7 +59,7 @@ _KEEP_RESPONSE: dict[str, Spec] = {
     "service_tier": Kind.CODE,
     "background": Kind.FLAG,
     "incomplete_details": {"reason": Kind.CODE},
-    "error": KEEP_ERROR,
+    "error": KEEP_ERRORS["error"],
     "output": [_KEEP_ITEM],
     "usage": _KEEP_USAGE,
 }
@@ -134,7 +134,7 @@ class OpenAIResponses:
 
     def recognises(self, event: str, data: Data) -> bool:
         kind = data.get("type")
-        if isinstance(kind, str) and kind.startswith("response."):
+        if (label_code(kind) or "").startswith("response."):
             return True
         return kind == "error" and "sequence_number" in data
 
