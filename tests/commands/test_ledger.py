@@ -76,7 +76,7 @@ def test_retries_and_legs(tmp_path: Path) -> None:
         ledger.insert(
             [make_row(1, **tries, attempt=1), make_row(2, request_digest="d" * 32, attempt=2, response_id="r")]
         )
-        ledger.insert([make_row(3, resumed_from="r")])
+        ledger.insert([make_row(3, response_id="r", resumed_from="4")])
     lines = queried(tmp_path, "--by", "request_digest,attempt", "--output", "jsonl").splitlines()
     assert [list(json.loads(line).values()) for line in lines] == [
         ["d" * 32, 1, 1, None, None, None],

@@ -83,7 +83,7 @@ def test_a_response_and_its_leg(records: list[Record]) -> None:
     assert (broken["response_id"], broken["last_sequence_number"]) == ("resp_1", LAST_SEQUENCE)
     assert (broken["counts"]["token_events"], broken["usage"]["source"]) == (4, "absent")
     [leg] = of(records, endpoint="/responses/{id}")
-    assert (leg["outcome"], leg["resumed_from"], leg["response_id"]) == ("completed", "resp_1", "resp_1")
+    assert (leg["outcome"], leg["resumed_from"], leg["response_id"]) == ("completed", str(LAST_SEQUENCE), "resp_1")
     assert (leg["counts"]["repeated_events"], leg["counts"]["token_events"]) == (1, 3)
     assert broken["counts"]["token_events"] + leg["counts"]["token_events"] == len(RESPONSE) - 3
     assert (leg["usage"]["total_tokens"], leg["usage"]["source"]) == (42, "final")

@@ -179,14 +179,34 @@ def test_one_moment_for_both_is_enough(ledger: Ledger) -> None:
 
 def test_a_stored_response_is_continued_by_its_id(ledger: Ledger) -> None:
     ledger.insert([make_row(1, response_id="resp_1", outcome="truncated", usage=ABSENT)])
-    ledger.insert([make_row(number, resumed_from="resp_1", usage=make_usage(30, 12)) for number in (2, 3)])
+    leg = {"response_id": "resp_1", "resumed_from": "4", "usage": make_usage(30, 12)}
+    ledger.insert([make_row(number, **leg) for number in (2, 3)])
     assert ledger.totals(["upstream"]) == [Total(("nimbus",), 3, 30, 12, 42)]
+
+
+def test_streams_that_are_resumed_at_the_same_number_are_not_one(ledger: Ledger) -> None:
+    ledger.insert(
+        [make_row(n, response_id=f"r{n}", last_event_id="4", outcome="truncated", usage=ABSENT) for n in (1, 2)]
+    )
+    ledger.insert([make_row(n + 2, response_id=f"r{n}", resumed_from="4", usage=make_usage(n, n)) for n in (1, 2)])
+    ledger.insert([make_row(5, resumed_from="4", usage=make_usage(10, 10))])
+    assert [(total.keys, total.input_tokens) for total in ledger.totals(["response_id"])] == [
+        (("r1",), 1),
+        (("r2",), 2),
+        ((None,), 10),
+    ]
+
+
+def test_without_a_body_an_events_own_id_names_the_stream(ledger: Ledger) -> None:
+    ledger.insert([make_row(1, **{**BROKEN, "last_event_id": "1720000000:8"})])
+    ledger.insert([make_row(2, **{**WENT_ON, "request_digest": None, "resumed_from": "1720000000:8"})])
+    assert ledger.totals(["outcome"])[0] == Total(("completed",), 1, None, None, None)
 
 
 def test_requests_that_share_a_response_id_are_never_one(ledger: Ledger) -> None:
     ledger.insert([make_row(number, response_id="chat-1", request_digest="d" * 32) for number in (1, 2)])
     assert ledger.totals(["response_id"]) == [Total(("chat-1",), 2, 20, 10, 30)]
-    ledger.insert([make_row(3, response_id="chat-1", resumed_from="chat-1")])
+    ledger.insert([make_row(3, response_id="chat-1", resumed_from="17")])
     assert ledger.totals(["response_id"]) == [Total(("chat-1",), 3, 20, 10, 30)]
 
 

@@ -25,9 +25,9 @@ def part(name: str, tokens: tuple[int | None, int | None] = (None, None), **chan
     return Part(**{**fields, "stream_id": name})
 
 
-def stored(name: str, response: str | None = None, **changes: Any) -> Part:
-    """A leg of Responses: GET /responses/{id}?starting_after=N."""
-    return part(name, **{"resumed_from": "resp_1", "response_id": response, **changes})
+def stored(name: str, response: str = "resp_1", **changes: Any) -> Part:
+    """A leg of Responses: GET /responses/{id}?starting_after=4."""
+    return part(name, **{"resumed_from": "4", "response_id": response, **changes})
 
 
 def again(name: str, position: str, **changes: Any) -> Part:
@@ -53,16 +53,32 @@ NOTHING = (None, None, None)
 # --- which record a leg continues ------------------------------------------------------------------------------------
 
 
-def test_a_stored_response_is_continued_by_its_id_even_by_a_leg_that_says_none() -> None:
-    origin = part("origin", response_id="resp_1", outcome="truncated", **ABSENT)
+def test_a_stored_response_is_continued_by_its_id() -> None:
+    origin = part("origin", response_id="resp_1", request_digest="digest", outcome="truncated", **ABSENT)
     first = stored("cut", outcome="upstream_reset", **ABSENT)
-    last = stored("last", "resp_1", tokens=(30, 12))
+    last = stored("last", resumed_from="9", tokens=(30, 12))
     assert counted(origin, first, last) == {"origin": (30, 12, 42), "cut": NOTHING, "last": NOTHING}
+
+
+@pytest.mark.parametrize("position", ["4", "evt_4"])
+@pytest.mark.parametrize("last_event_id", [None, "4", "evt_4"])
+def test_stored_responses_read_on_from_the_same_position_are_two(position: str, last_event_id: str | None) -> None:
+    known = {"resumed_from": position, "last_event_id": last_event_id}
+    one, two = (part(name, response_id=name, outcome="truncated", last_event_id=last_event_id) for name in "ab")
+    legs = (stored(f"leg {name}", name, tokens=(1, 2), **known) for name in "ab")
+    assert counted(one, two, *legs) == {"a": (1, 2, 3), "leg a": NOTHING, "b": (1, 2, 3), "leg b": NOTHING}
+    elsewhere = stored("x", "resp_x", tokens=(1, 2), **known), stored("y", "resp_y", tokens=(1, 2), **known)
+    assert counted(one, *elsewhere) == {}
+
+
+def test_a_position_is_no_response_id() -> None:
+    origin = part("origin", response_id="4", outcome="truncated")
+    assert counted(origin, stored("stored", "resp_1"), again("again", "4", request_digest=None)) == {}
 
 
 def test_several_legs_that_all_tell_usage_count_once() -> None:
     origin = part("origin", (30, 12), response_id="resp_1")
-    assert counted(origin, stored("a", "resp_1", tokens=(30, 12)), stored("b", "resp_1", tokens=(30, 12))) == {
+    assert counted(origin, stored("a", tokens=(30, 12)), stored("b", tokens=(30, 12))) == {
         "origin": (30, 12, 42),
         "a": NOTHING,
         "b": NOTHING,
@@ -80,8 +96,14 @@ def test_a_client_may_have_seen_less_than_the_tap(position: str) -> None:
     assert "leg" in counted(cut("origin"), again("leg", position))
 
 
-def test_a_position_that_the_stream_never_reached_is_another_streams() -> None:
-    assert counted(cut("origin"), again("leg", "18")) == {}
+@pytest.mark.parametrize("position", ["18", "018", "9" * 5000])
+def test_a_position_that_the_stream_never_reached_is_another_streams(position: str) -> None:
+    assert counted(cut("origin"), again("leg", position)) == {}
+
+
+@pytest.mark.parametrize("position", ["0", "9", "017", "0000"])
+def test_numbers_are_compared_as_numbers(position: str) -> None:
+    assert list(counted(cut("origin"), again("leg", position))) == ["origin", "leg"]
 
 
 def test_legs_that_break_are_continued_in_their_turn() -> None:
@@ -101,7 +123,7 @@ def test_two_requests_that_share_a_response_id_are_two() -> None:
 def test_of_two_that_share_a_response_id_the_leg_continues_the_one_that_broke() -> None:
     broke = part("broke", response_id="resp_1", outcome="truncated", **ABSENT)
     done = part("done", (10, 5), response_id="resp_1")
-    assert counted(broke, done, stored("leg", "resp_1", tokens=(30, 12))) == {"broke": (30, 12, 42), "leg": NOTHING}
+    assert counted(broke, done, stored("leg", tokens=(30, 12))) == {"broke": (30, 12, 42), "leg": NOTHING}
 
 
 def test_of_two_equal_requests_the_leg_continues_the_one_that_it_names() -> None:
@@ -141,9 +163,23 @@ def test_a_body_that_changed_is_known_by_the_response_id() -> None:
     assert list(counted(*parts)) == ["origin", "leg"]
 
 
+@pytest.mark.parametrize("position", ["17", "evt_17"])
+def test_one_that_says_another_response_id_is_another_stream(position: str) -> None:
+    other = cut("other", response_id="msg_1", last_event_id=position)
+    assert counted(other, again("leg", position, response_id="msg_2")) == {}
+    assert counted(other, again("leg", position, response_id="msg_2", request_digest=None)) == {}
+    assert list(counted(other, again("leg", position, response_id="masked"))) == ["other", "leg"]
+
+
 def test_without_a_body_the_events_id_names_the_stream() -> None:
     origin = cut("origin", last_event_id="1720000000:8")
     assert list(counted(origin, again("leg", "1720000000:8", request_digest=None))) == ["origin", "leg"]
+
+
+@pytest.mark.parametrize("digest", [None, "digest"])
+def test_without_a_body_a_number_names_no_stream(digest: str | None) -> None:
+    origin = cut("origin", request_digest=digest)
+    assert counted(origin, *(again(name, "17", request_digest=None) for name in ("one", "two"))) == {}
 
 
 @pytest.mark.parametrize(
@@ -162,8 +198,8 @@ def test_a_leg_of_another_counts_by_itself(other: dict[str, Any]) -> None:
 
 
 def test_a_leg_alone_counts_by_itself_and_so_does_one_that_came_before() -> None:
-    assert counted(stored("leg", "resp_1", tokens=(30, 12))) == {}
-    assert counted(stored("leg", "resp_1", tokens=(30, 12)), part("later", response_id="resp_1")) == {}
+    assert counted(stored("leg", tokens=(30, 12))) == {}
+    assert counted(stored("leg", tokens=(30, 12)), part("later", response_id="resp_1")) == {}
 
 
 def test_legs_of_a_stream_that_is_not_here_are_one_stream() -> None:
@@ -219,7 +255,7 @@ def test_the_source_is_that_of_what_is_counted() -> None:
 
 # --- whatever comes ---------------------------------------------------------------------------------------------------
 
-IDS = st.sampled_from([None, "1", "2", "masked"])
+IDS = st.sampled_from([None, "1", "a", "b", "masked"])
 PARTS = st.lists(
     st.builds(
         Part,

@@ -1,11 +1,18 @@
 """Totals of a file that holds streams and legs, as SQLite is asked for them. What counts: test_contract.py, test_legs.py."""
 
 import contextlib
+import itertools
 import sqlite3
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
-from streamgauge.ledger import SqliteLedger, Total
+import pytest
+
+from streamgauge.ledger import LedgerRow, SqliteLedger, Total
+from streamgauge.ledger.legs import Part, count_once
+from streamgauge.ledger.sqlite_schema import COLUMNS, Database, bring_up_to_date
+from streamgauge.ledger.sqlite_totals import totals_of
 from tests.ledger.rows import make_row
 from tests.metrics.records import ABSENT, make_usage
 
@@ -17,7 +24,10 @@ def test_totals_leave_nothing_in_the_file(tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite"
     with SqliteLedger(path) as ledger:
         ledger.insert(
-            [make_row(1, response_id="r", usage=ABSENT), make_row(2, resumed_from="r", usage=make_usage(3, 4))]
+            [
+                make_row(1, response_id="r", usage=ABSENT),
+                make_row(2, response_id="r", resumed_from="4", usage=make_usage(3, 4)),
+            ]
         )
         for _ in range(2):
             assert ledger.totals(["upstream"]) == [Total(("nimbus",), 2, 3, 4, 7)]
@@ -35,6 +45,38 @@ def test_totals_are_of_one_moment_while_others_write(tmp_path: Path) -> None:
             writer.execute("DELETE FROM records")
             assert ledger.totals(["day"]) == [Total(("2026-03-01",), 1, 3, 4, 7)]
             writer.execute("ROLLBACK")
+
+
+VALUES = (None, "1", "a", "masked")
+
+
+def counted_in_file(rows: Sequence[LedgerRow]) -> list[int | None]:
+    """What a file of these rows counts for each, by the tenant that each has of its own."""
+    with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as database:
+        as_database: Database = database
+        bring_up_to_date(as_database)
+        places = ", ".join("?" * len(COLUMNS))
+        database.executemany(
+            f"INSERT INTO records ({', '.join(COLUMNS)}) VALUES ({places})",
+            [[getattr(row, name) for name in COLUMNS] for row in rows],
+        )
+        return [total.output_tokens for total in totals_of(as_database, ["tenant"])]
+
+
+@pytest.mark.parametrize("resumed_from", ["1", "a", "masked"])
+@pytest.mark.parametrize("digest", VALUES)
+@pytest.mark.parametrize("response_id", VALUES)
+def test_of_the_file_all_is_read_that_a_leg_may_continue(
+    resumed_from: str, digest: str | None, response_id: str | None
+) -> None:
+    known = {"request_digest": digest, "response_id": response_id, "resumed_from": resumed_from}
+    leg = make_row(2, tenant="leg", usage=make_usage(2, 2), **known)
+    for origin_digest, origin_id, last_event_id in itertools.product(VALUES, repeat=3):
+        known = {"request_digest": origin_digest, "response_id": origin_id, "last_event_id": last_event_id}
+        rows = make_row(1, tenant="a stream", usage=make_usage(1, 1), **known), leg
+        parts = [Part(*(getattr(row, name) for name in Part._fields)) for row in rows]
+        counted = [line.output_tokens for line in count_once(parts)] or [1, 2]
+        assert counted_in_file(rows) == counted, known
 
 
 def test_legs_without_number_take_no_longer_than_records(tmp_path: Path) -> None:

@@ -86,7 +86,7 @@ def test_a_stream_without_a_token_is_counted_and_in_no_latency_of_tokens() -> No
 
 
 def test_a_resumed_leg_is_counted_and_in_no_histogram() -> None:
-    page = page_of(make_record(resumed_from="0190b4a0-0000-7000-8000-00000000000f"))
+    page = page_of(make_record(resumed_from="evt_17"))
     assert page.total("streamgauge_streams_total") == 1
     assert page.value("streamgauge_resumed_streams_total", **UP) == 1
     assert set(observations(page).values()) == {0}
@@ -108,9 +108,7 @@ def tokens(page: Any) -> dict[str, float]:
 
 def test_usage_of_a_stream_that_breaks_before_it_tells_any_comes_from_its_leg() -> None:
     broken = make_record(dialect="openai-responses", outcome="truncated", usage=ABSENT)
-    leg = make_record(
-        dialect="openai-responses", usage=make_usage(30, 12, input_cached_tokens=8), resumed_from="resp_1"
-    )
+    leg = make_record(dialect="openai-responses", usage=make_usage(30, 12, input_cached_tokens=8), resumed_from="4")
     assert tokens(page_of(broken, leg)) == {"input": 30, "output": 12, "cached": 8}
 
 

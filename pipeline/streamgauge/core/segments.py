@@ -9,7 +9,7 @@ part of a cycle, so the collector need not follow them (`gc=False`): there are m
 """
 
 from enum import StrEnum
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -23,11 +23,17 @@ BUNDLE_NS = 100_000_000
 SLOTS = 64
 
 
+# Integers of the wire: sums of them must fit the state's 64 bits. Nanoseconds of 100 days; sizes far beyond any.
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+Wall = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+
+
 class Opening(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """What is known when a request begins. On segment 0, always.
 
     `path` is the endpoint's template (`dialects.endpoint_of`), None for a path that is not an LLM's; never the raw path.
-    `started_at_ns` is UTC wall clock, for printing only: nothing is computed from it.
+    `started_at_ns` is UTC wall clock, for printing only: nothing is computed from it. `resumed_from` is the position that a
+    leg's request names, as it names it (Last-Event-ID, starting_after); None for a request that continues nothing.
     """
 
     tap: str
@@ -35,38 +41,40 @@ class Opening(msgspec.Struct, array_like=True, frozen=True, gc=False):
     capture: Literal["masked", "full"]
     upstream: str | None = None
     path: str | None = None
-    started_at_ns: int | None = None
+    started_at_ns: Wall | None = None
     trace_id: str | None = None
     tenant: str | None = None
     credential_id: str | None = None
-    attempt: int | None = None
+    attempt: Count | None = None
     resumed_from: str | None = None
-    # The position a resumed leg continues after, where it is a sequence number (Responses' starting_after).
-    resumed_after: int | None = None
+    # The same position, where it is a sequence number (Responses' starting_after).
+    resumed_after: Count | None = None
     # A dialect that the operator named (`replay --dialect`); None: the content and the path tell.
     dialect: str | None = None
+    # Of a leg, the id of the stored response that its request names in its path.
+    continues: str | None = None
 
 
 class RequestFacts(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """What the request said and when it went out. Every field None where it was not seen."""
 
-    body_bytes: int | None = None
+    body_bytes: Count | None = None
     model: str | None = None
     stream: bool | None = None
-    n: int | None = None
-    max_tokens: int | None = None
+    n: Count | None = None
+    max_tokens: Count | None = None
     include_usage: bool | None = None
     service_tier: str | None = None
     digest: str | None = None
-    connect_ns: int | None = None  # the upstream's connection was made; None if it was reused
-    sent_ns: int | None = None  # the request's last byte was handed to the upstream's socket
+    connect_ns: Count | None = None  # the upstream's connection was made; None if it was reused
+    sent_ns: Count | None = None  # the request's last byte was handed to the upstream's socket
 
 
 class Head(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """The response's head, headers by allowlist. `event_stream`: the content is read as server-sent events."""
 
-    status: int | None
-    stamp_ns: int | None = None
+    status: Count | None
+    stamp_ns: Count | None = None
     event_stream: bool = False
     content_encoding: str | None = None
     retry_after_s: float | None = None
@@ -82,17 +90,17 @@ class Read(msgspec.Struct, array_like=True, frozen=True, gc=False):
     recording does not tell); `content` the events that this read completed, as canonical SSE: UTF-8, LF, no BOM.
     """
 
-    stamp_ns: int | None
-    wire_bytes: int
-    body_bytes: int
+    stamp_ns: Count | None
+    wire_bytes: Count
+    body_bytes: Count
     content: bytes = b""
 
 
 class Loss(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """What this part of the capture does not hold. Adds up over a stream's segments."""
 
-    dropped_reads: int = 0
-    oversized_events: int = 0
+    dropped_reads: Count = 0
+    oversized_events: Count = 0
     decode_error: str | None = None  # one of `body.DecodeFault`; the first one stays
 
 
@@ -115,10 +123,10 @@ class End(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """
 
     ending: Ending
-    stamp_ns: int | None = None
-    client_gone_ns: int | None = None
-    client_blocked_ns: int | None = None
-    client_bytes: int | None = None
+    stamp_ns: Count | None = None
+    client_gone_ns: Count | None = None
+    client_blocked_ns: Count | None = None
+    client_bytes: Count | None = None
     tail: bytes = b""
     body: bytes | None = None
     body_capped: bool = False
@@ -128,7 +136,7 @@ class Segment(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """A run of reads of one stream; `stream` is the 16 bytes of its UUIDv7."""
 
     stream: bytes
-    number: int
+    number: Count
     opening: Opening | None = None
     request: RequestFacts | None = None
     head: Head | None = None
@@ -147,10 +155,10 @@ class Bundle(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """
 
     instance: bytes
-    slot: int
-    number: int
-    tap_ns: int
+    slot: Count
+    number: Count
+    tap_ns: Wall
     segments: list[Segment] = []
     farewell: bool = False
     dead: list[bytes] = []
-    version: int = FORMAT_VERSION
+    version: Count = FORMAT_VERSION

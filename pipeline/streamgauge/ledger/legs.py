@@ -5,13 +5,19 @@ Each leg continues at most one earlier record of the same upstream and credentia
 below finds. An origin continues nothing, so two of them are never one stream, whatever ids they share. A leg for which no
 rule finds anything counts by itself: what it continues may lie in another ledger.
 
+Positions that are numbers are the same in many streams by chance, so one alone shows nothing.
+
 Decision 7 (docs/decisions/0007-resumed-legs.md) has the reasons.
 """
 
+import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from streamgauge.core.labels import MASKED
+
+# Sequence numbers, and the event ids of providers that count them in each stream anew.
+_NUMBER = re.compile(r"[0-9]*")
 
 
 class Part(NamedTuple):
@@ -44,12 +50,14 @@ class Counted(NamedTuple):
 class _Rule(NamedTuple):
     """A leg continues the latest earlier record whose `earlier` values are the leg's `own`; all of them must be known.
 
-    `any_event`: the position is not compared with the record's last event, only must not lie beyond it.
+    Never one that says another response id than the leg. `any_event`: the position is not compared with the record's last
+    event, only must not lie beyond it. `unlike_others`: the position must be no mere number.
     """
 
     own: tuple[str, ...]
     earlier: tuple[str, ...]
     any_event: bool = False
+    unlike_others: bool = False
 
 
 # A request that is sent again with a body (Last-Event-ID: the same request, WHATWG HTML 9.2.2) shows by it what it continues.
@@ -61,13 +69,11 @@ _WITH_BODY = (
     _Rule(("response_id",), ("response_id",)),
     _Rule(("request_digest",), ("request_digest",), any_event=True),
 )
-# A request without a body names a stored response in its path, or else one by an event's id alone: then the provider's
-# event ids tell streams apart.
+# A request without a body names a stored response in its path, which then is its record's response id even if the stream said
+# none; or else it names an event alone, and the provider's event ids tell streams apart.
 _WITHOUT_BODY = (
-    _Rule(("resumed_from",), ("response_id",)),
     _Rule(("response_id",), ("response_id",)),
-    _Rule(("resumed_from",), ("last_event_id",)),
-    _Rule(("resumed_from",), ("resumed_from",)),
+    _Rule(("resumed_from",), ("last_event_id",), unlike_others=True),
 )
 _EARLIER = tuple({(rule.earlier, rule.any_event): None for rule in (*_WITH_BODY, *_WITHOUT_BODY)})
 
@@ -94,7 +100,7 @@ class _Seen:
         for rule in _WITHOUT_BODY if leg.request_digest is None else _WITH_BODY:
             key = _key(leg, rule.own, rule.earlier)
             found = None if key is None else self._parts.get(key)
-            if found is not None and not (rule.any_event and _beyond(leg.resumed_from, found.last_event_id)):
+            if found is not None and _fits(rule, leg, found):
                 return found
         return None
 
@@ -107,11 +113,22 @@ def _key(part: Part, names: tuple[str, ...], called: tuple[str, ...]) -> _Key | 
     return (called, part.upstream, part.credential_id, *values)
 
 
-def _beyond(position: str | None, last: str | None) -> bool:
-    """Whether a position lies behind a stream's last event; False where it cannot be told."""
-    if position is None or last is None or not (position.isdecimal() and last.isdecimal()):
+def _fits(rule: _Rule, leg: Part, found: Part) -> bool:
+    """Whether nothing speaks against what a rule has found."""
+    position, last = leg.resumed_from or "", found.last_event_id or ""
+    if rule.unlike_others and _NUMBER.fullmatch(position):
         return False
-    return int(position) > int(last)
+    if rule.any_event and _beyond(position, last):
+        return False
+    return found.response_id == leg.response_id or not {None, MASKED}.isdisjoint((found.response_id, leg.response_id))
+
+
+def _beyond(position: str, last: str) -> bool:
+    """Whether a position lies behind a stream's last event; False where it cannot be told. Numbers of any length."""
+    if not (_NUMBER.fullmatch(position) and _NUMBER.fullmatch(last) and last):
+        return False
+    high, low = position.lstrip("0"), last.lstrip("0")
+    return (len(high), high) > (len(low), low)
 
 
 def count_once(parts: Iterable[Part]) -> list[Counted]:

@@ -11,15 +11,15 @@ from streamgauge.ledger.legs import Counted, Part, count_once
 from streamgauge.ledger.sqlite_schema import NO_START, Database
 
 _ANY_LEG = "SELECT 1 FROM records WHERE resumed_from IS NOT NULL LIMIT 1"
-# Legs, and all records that share with one what links them.
+# Legs, and all records that share with one what links them; an event's id alone links where there is no digest, and is none
+# if it is a number.
 _PARTS = f"""
     WITH legs AS (SELECT request_digest, response_id, resumed_from FROM records WHERE resumed_from IS NOT NULL)
     SELECT {", ".join(Part._fields)} FROM records
     WHERE resumed_from IS NOT NULL
        OR request_digest IN (SELECT request_digest FROM legs)
        OR response_id IN (SELECT response_id FROM legs)
-       OR response_id IN (SELECT resumed_from FROM legs)
-       OR last_event_id IN (SELECT resumed_from FROM legs)
+       OR last_event_id IN (SELECT resumed_from FROM legs WHERE request_digest IS NULL AND resumed_from GLOB '*[^0-9]*')
     ORDER BY coalesce(started_us, {NO_START}), CASE WHEN resumed_from IS NULL THEN 0 ELSE 1 END, stream_id
 """
 _COUNTED = """

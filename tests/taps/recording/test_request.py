@@ -233,34 +233,56 @@ def test_the_attempt(retries: str, attempt: int | None) -> None:
     assert opening("/x").attempt is None
 
 
+EVENT = ("last-event-id", "17")
+
+
 @pytest.mark.parametrize(
-    ("method", "target", "headers", "resumed"),
+    ("method", "target", "headers", "leg"),
     [
-        ("GET", "/v1/responses/resp_1?stream=true&starting_after=42", [], ("resp_1", 42)),
-        ("GET", "/v1/responses/resp_1?starting_after=0", [], ("resp_1", 0)),
-        ("GET", "/v1/responses/resp_1?stream=true", [], (None, None)),
-        ("GET", "/v1/responses/resp_1?starting_after=x", [], (None, None)),
-        ("GET", "/v1/responses/resp%C3%A9?starting_after=1", [], ("masked", 1)),
-        ("POST", "/v1/responses?starting_after=4", [], (None, None)),
-        ("POST", "/v1/chat/completions?starting_after=4", [("last-event-id", "17")], ("17", None)),
-        ("GET", "/v1/responses/resp_1?starting_after=4", [("last-event-id", "17")], ("17", 4)),
-        ("POST", "/v1/messages", [("last-event-id", "")], (None, None)),
-        ("GET", "/v1/messages", [("last-event-id", "17")], ("17", None)),
-        ("POST", "/v1/responses/resp_1?starting_after=4", [], (None, None)),
-        ("GET", "/v1/responses/resp_1/input_items?starting_after=4", [], (None, None)),
-        ("GET", "/v1beta/interactions/int_1?stream=true&last_event_id=evt%2F7", [], ("int_1", None)),
-        ("GET", "/v1beta/interactions/int_1?stream=true&last_event_id=", [], (None, None)),
-        ("GET", "/v1beta/interactions/int_1?stream=true", [], (None, None)),
-        ("GET", "/v1beta/interactions/int_1?starting_after=3", [], (None, None)),
-        ("GET", "/v1beta1/projects/p/locations/l/interactions/int_1:stream?lastEventId=e", [], ("int_1", None)),
-        ("POST", "/v1beta/interactions?last_event_id=e", [], (None, None)),
+        ("GET", "/v1/responses/resp_1?stream=true&starting_after=42", [], ("42", 42, "resp_1")),
+        ("GET", "/v1/responses/resp_1?starting_after=0", [], ("0", 0, "resp_1")),
+        ("GET", "/v1/responses/resp%C3%A9?starting_after=1", [], ("1", 1, "masked")),
+        ("GET", "/v1/responses/resp_1?starting_after=4", [EVENT], ("4", 4, "resp_1")),
+        ("GET", "/v1/responses/resp_1?stream=true", [EVENT], ("17", None, "resp_1")),
+        ("GET", "/v1/responses/resp_1?starting_after=x", [EVENT], ("17", None, "resp_1")),
+        ("GET", "/v1beta/interactions/int_1?stream=true&last_event_id=evt%2F7", [], ("evt/7", None, "int_1")),
+        ("GET", "/v1beta/interactions/int_1?last_event_id=e", [EVENT], ("e", None, "int_1")),
+        ("GET", "/v1beta/interactions/int_1?last_event_id=%C3%A9", [EVENT], ("masked", None, "int_1")),
+        ("GET", "/v1beta/interactions/int_1?last_event_id=", [EVENT], ("17", None, "int_1")),
+        ("GET", "/v1beta1/projects/p/locations/l/interactions/int_1:stream?lastEventId=e", [], ("e", None, "int_1")),
+        ("GET", "/v1beta1/projects/p/locations/l/interactions/int_1:stream", [EVENT], ("17", None, "int_1")),
+        ("POST", "/v1/chat/completions?starting_after=4", [EVENT], ("17", None, None)),
+        ("POST", "/v1/responses/resp_1?starting_after=4", [EVENT], ("17", None, None)),
+        ("GET", "/v1/messages", [EVENT], ("17", None, None)),
     ],
 )
-def test_a_leg_that_continues(
-    method: str, target: str, headers: list[tuple[str, str]], resumed: tuple[str | None, int | None]
+def test_a_leg_names_a_position_and_maybe_a_stored_response(
+    method: str, target: str, headers: list[tuple[str, str]], leg: tuple[str, int | None, str | None]
 ) -> None:
     got = opening(target, *headers, method=method)
-    assert (got.resumed_from, got.resumed_after) == resumed
+    assert (got.resumed_from, got.resumed_after, got.continues) == leg
+
+
+@pytest.mark.parametrize(
+    ("method", "target"),
+    [
+        ("GET", "/v1/responses/resp_1?stream=true"),
+        ("GET", "/v1/responses/resp_1?starting_after=x"),
+        ("GET", "/v1/responses/resp_1?starting_after="),
+        ("GET", "/v1/responses/resp_1?last_event_id=e"),
+        ("GET", "/v1/responses/resp_1/input_items?starting_after=4"),
+        ("POST", "/v1/responses?starting_after=4"),
+        ("POST", "/v1/responses/resp_1?starting_after=4"),
+        ("GET", "/v1beta/interactions/int_1?stream=true"),
+        ("GET", "/v1beta/interactions/int_1?stream=true&last_event_id="),
+        ("GET", "/v1beta/interactions/int_1?starting_after=3"),
+        ("POST", "/v1beta/interactions?last_event_id=e"),
+    ],
+)
+@pytest.mark.parametrize("headers", [[], [("last-event-id", "")]])
+def test_what_names_no_position_is_no_leg(method: str, target: str, headers: list[tuple[str, str]]) -> None:
+    got = opening(target, *headers, method=method)
+    assert (got.resumed_from, got.resumed_after, got.continues) == (None, None, None)
 
 
 def test_a_path_that_is_no_llms_is_not_kept() -> None:

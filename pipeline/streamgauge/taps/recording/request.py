@@ -64,7 +64,8 @@ _MEMBERS = dict.fromkeys(
 class _Stored(NamedTuple):
     """A stored response that is read on from a position: the path that names it, and the query's name for the position.
 
-    `numbered`: positions are the events' sequence numbers; else they are opaque.
+    `numbered`: positions are the events' sequence numbers; else they are opaque. A position named so counts before a
+    Last-Event-ID.
     """
 
     path: re.Pattern[str]
@@ -102,7 +103,7 @@ def opening_of(opened: Opened, settings: CaptureSettings) -> Opening:
     parameters = dict(reversed(parse_qsl(query, keep_blank_values=True)))
     credential_id = _credential_id(headers, parameters, settings.key)
     tenant = label_id(headers.get((settings.tenant_header or "").lower()))
-    resumed_from, resumed_after = _resumed(opened.method, path, headers, parameters)
+    leg = _leg(opened.method, path, headers, parameters)
     return Opening(
         tap=opened.tap,
         tap_version=settings.tap_version,
@@ -114,9 +115,10 @@ def opening_of(opened: Opened, settings: CaptureSettings) -> Opening:
         tenant=tenant or label_id(settings.tenants.get(credential_id or "")),
         credential_id=credential_id,
         attempt=_attempt(headers.get("x-stainless-retry-count", "")),
-        resumed_from=resumed_from,
-        resumed_after=resumed_after,
+        resumed_from=leg.resumed_from,
+        resumed_after=leg.resumed_after,
         dialect=opened.dialect,
+        continues=leg.continues,
     )
 
 
@@ -152,16 +154,25 @@ def _attempt(retries: str) -> int | None:
     return int(retries) + 1 if _RETRIES.fullmatch(retries) else None
 
 
-def _resumed(
-    method: str, path: str, headers: dict[str, str], parameters: dict[str, str]
-) -> tuple[str | None, int | None]:
-    """What a leg continues: an event's id or a stored response's, and where it is one the number after which it goes on."""
+class _Leg(NamedTuple):
+    """What a request says of what it continues; nothing where it names no position. The names are those of Opening."""
+
+    resumed_from: str | None = None
+    resumed_after: int | None = None
+    continues: str | None = None
+
+
+def _leg(method: str, path: str, headers: dict[str, str], parameters: dict[str, str]) -> _Leg:
     event_id = label_id(headers.get("last-event-id"))
     for stored in _STORED if method == "GET" else ():
         found, after = stored.path.search(path), parameters.get(stored.parameter, "")
-        if found is not None and (_POSITION.fullmatch(after) if stored.numbered else after):
-            return event_id or label_id(unquote(found[1])), int(after) if stored.numbered else None
-    return event_id, None
+        if found is None:
+            continue
+        response_id = label_id(unquote(found[1]))
+        if _POSITION.fullmatch(after) if stored.numbered else after:
+            return _Leg(label_id(after), int(after) if stored.numbered else None, response_id)
+        return _Leg(event_id, continues=response_id if event_id else None)
+    return _Leg(event_id)
 
 
 # The members of a request's body that are looked at; all others are skipped unread.
