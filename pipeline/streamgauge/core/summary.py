@@ -98,7 +98,7 @@ def _dialect_name(state: StreamState) -> str | None:
     hinted = dialect_of_endpoint(opening.path if opening else None)
     if hinted is not None:
         return hinted.name
-    return state.hint or (OTHER if state.counts.events or state.counts.comments else None)
+    return state.hint or (OTHER if state.counts.events else None)
 
 
 def _endpoint(state: StreamState, dialect: str | None) -> str | None:

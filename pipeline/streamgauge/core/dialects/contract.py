@@ -24,7 +24,7 @@ def is_whole(event: Event) -> bool:
     """Whether the event that was pending when the bytes ended lacks nothing but its blank line."""
     if event.data is not None:
         return event.data.startswith(DONE) or isinstance(parse(event.data), dict | list)
-    return any(one is not None and isinstance(parse(one), dict | str) for one in (event.error, event.bare))
+    return any(one is not None and isinstance(parse(one), dict | list | str) for one in (event.error, event.bare))
 
 
 class ErrorFacts(msgspec.Struct, array_like=True, frozen=True):
