@@ -1,5 +1,5 @@
 # What a newcomer needs. Everything installs into .venv in this checkout.
-.PHONY: help demo test check format lock generated clean
+.PHONY: help demo test check format lock generated fuzz bench-core clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -28,6 +28,13 @@ format: $(INSTALLED)  ## put the code into form
 generated: $(INSTALLED)  ## write again what is generated: the record's JSON Schema, METRICS.md, the dashboard
 	$(BIN)/python -m streamgauge.records > schemas/record.v1.json
 	$(BIN)/python -m streamgauge.metrics.document
+
+SECONDS ?= 60
+fuzz: $(INSTALLED)  ## fuzz every part of the core by coverage, SECONDS each (60)
+	./scripts/fuzz all --seconds $(SECONDS)
+
+bench-core: $(INSTALLED)  ## how fast streams are put together, written into docs/performance.md
+	$(BIN)/python -m bench.core --document docs/performance.md
 
 LOCK := uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header
 lock:  ## resolve the dependencies again (needs uv): what runs, and that with what tests need

@@ -1,18 +1,28 @@
-"""How fast streams are put together: events a CPU-second, as a share of the floor that any reader has to pay.
+"""How fast streams are put together: as a share of the speed that any reader of the same bytes could reach, at best.
 
-The floor splits the same bytes at their blank lines and decodes each event with msgspec into a struct of the members that
-hold its text (for a dialect of plain text it decodes UTF-8). Ours is the assembler, from segments to records, with all
-times, counts, usage and choices. Both see the same reads, in turns, in one process; the figure is the median of the
-rounds' ratios. Last: the bytes of an open stream's state, as it is persisted.
+The floor splits the bytes at their blank lines and decodes each event with msgspec into a struct of the members that hold
+its text: no event's meaning, no times, no counts. For a dialect of plain text (Replicate) there is no JSON to decode: its
+floor splits, and decodes UTF-8, so a share of it says the least. Ours is the assembler, from segments to records, with all
+times, counts, usage and choices. Both see the same reads, in turns, in one process; a figure is the median of the rounds'
+ratios, and means nothing about the machine.
 
-    python -m bench.core [--streams N] [--deltas N] [--rounds N] [DIALECT...]
+Then, of a stream that is open after half of its events: the bytes of its state as it is persisted, and the bytes that it
+takes in a process with what was learnt of it (tracemalloc, over many open streams).
+
+    python -m bench.core [--streams N] [--deltas N] [--rounds N] [--open N] [--document FILE] [DIALECT...]
 """
 
 import argparse
 import statistics
 import time
-from collections.abc import Callable
+import tracemalloc
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
 
+import msgspec
+
+from bench.document import replace_section, table
 from bench.floors import FLOORS
 from bench.wires import Wire, wire
 from streamgauge.core.assembler import Assembler, bucket_of
@@ -22,10 +32,42 @@ from streamgauge.core.segments import Bundle, End, Ending, Head, Opening, Read, 
 from streamgauge.core.sse import SseDecoder, write_event
 
 MS = 1_000_000
-# Reads of a segment: what a stream at 100 events a second leaves in a bundle of 100 ms, and what a burst does.
-READS_A_SEGMENT = 10
-# Events of a read: paced streams bring one, buffered and fast ones several.
-EVENTS_A_READ = (1, 8)
+INSTANCE = bytes(15) + b"\1"
+# What an open stream may take (DESIGN, section 7), bytes: persisted, and in process where 10,000 fit into 100 MiB.
+STATE_LIMIT = 4 * 1024
+MEMORY_LIMIT = 100 * 1024 * 1024 // 10_000
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How a stream comes: `times` as many deltas as the others have, events a read, reads a segment.
+
+    Ten reads a segment is what a stream of 100 events a second leaves in a bundle of 100 ms; a burst leaves forty. Paced
+    streams bring one event a read, buffered and fast ones several. What a stream costs once weighs more on short ones.
+    """
+
+    title: str
+    times: int = 1
+    events_a_read: int = 1
+    reads_a_segment: int = 10
+
+
+SHAPES = (
+    Shape("one event a read"),
+    Shape("eight a read", events_a_read=8),
+    Shape("ten times as long", times=10),
+    Shape("forty reads a segment", reads_a_segment=40),
+)
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much is measured: streams side by side, deltas of each, rounds, and streams that are open at once."""
+
+    streams: int = 40
+    deltas: int = 200
+    rounds: int = 7
+    opened: int = 2_000
 
 
 def contents(one: Wire, events: int, *, masked: bool) -> list[bytes]:
@@ -35,27 +77,26 @@ def contents(one: Wire, events: int, *, masked: bool) -> list[bytes]:
     return [b"".join(canonical[at : at + events]) for at in range(0, len(canonical), events)]
 
 
-def segments(number: int, one: Wire, reads: list[bytes]) -> list[Segment]:
+def segments(number: int, one: Wire, reads: Sequence[bytes], reads_a_segment: int = 10) -> list[Segment]:
     """One stream's segments, a read each 10 ms."""
     stream = number.to_bytes(16)
     stamped = [Read((number + place) * 10 * MS, len(read), len(read), read) for place, read in enumerate(reads)]
-    cut = [stamped[at : at + READS_A_SEGMENT] for at in range(0, len(stamped), READS_A_SEGMENT)]
+    cut = [stamped[at : at + reads_a_segment] for at in range(0, len(stamped), reads_a_segment)]
     opening = Opening("bench", "0", "full", upstream="sim", path=one.path or None)
     first = Segment(stream, 0, opening=opening, head=Head(200, 0, event_stream=True), reads=cut[0])
     rest = [Segment(stream, place, reads=run) for place, run in enumerate(cut[1:], 1)]
     return [first, *rest, Segment(stream, len(cut), end=End(Ending.COMPLETE, stamp_ns=10**12))]
 
 
-def bundles(one: Wire, reads: list[bytes], streams: int) -> list[Bundle]:
+def bundles(one: Wire, reads: Sequence[bytes], streams: int, reads_a_segment: int = 10) -> list[Bundle]:
     """Streams side by side, as a tap's messages hold them."""
-    each = [segments(number, one, reads) for number in range(streams)]
+    each = [segments(number, one, reads, reads_a_segment) for number in range(streams)]
     return [
-        Bundle(bytes(16)[:-1] + b"\1", 0, place, place * 100 * MS, list(run))
-        for place, run in enumerate(zip(*each, strict=True))
+        Bundle(INSTANCE, 0, place, place * 100 * MS, list(run)) for place, run in enumerate(zip(*each, strict=True))
     ]
 
 
-def assemble(messages: list[Bundle], streams: int) -> None:
+def assemble(messages: Sequence[Bundle], streams: int) -> None:
     """Bundles to records."""
     assembler = Assembler()
     found = sum(len(assembler.apply(place, place, message)) for place, message in enumerate(messages))
@@ -63,7 +104,7 @@ def assemble(messages: list[Bundle], streams: int) -> None:
         raise SystemExit(f"{found} records of {streams} streams")
 
 
-def floor(reads: list[bytes], streams: int, decode: Callable[[bytes], object]) -> None:
+def floor(reads: Sequence[bytes], streams: int, decode: Callable[[bytes], object]) -> None:
     """Split and decode, no more."""
     for _ in range(streams):
         for read in reads:
@@ -81,50 +122,83 @@ def seconds(run: Callable[[], None]) -> float:
     return time.process_time() - begin
 
 
-def measure(one: Wire, events: int, streams: int, rounds: int, *, masked: bool) -> tuple[float, float]:
-    """The share of the floor's speed, and our events a CPU-second."""
-    reads = contents(one, events, masked=masked)
-    messages = bundles(one, reads, streams)
-    ratios, best = [], 0.0
-    for _ in range(rounds):
-        lowest = seconds(lambda: floor(reads, streams, FLOORS[one.dialect]))
-        ours = seconds(lambda: assemble(messages, streams))
-        ratios.append(lowest / ours)
-        best = max(best, streams * len(one.events) / ours)
-    return statistics.median(ratios), best
+def share(dialect: str, shape: Shape, sizes: Sizes, *, masked: bool) -> float:
+    """The share of the floor's speed that the assembler reaches."""
+    one = wire(dialect, sizes.deltas * shape.times)
+    streams = max(1, sizes.streams // shape.times)
+    reads = contents(one, shape.events_a_read, masked=masked)
+    messages = bundles(one, reads, streams, shape.reads_a_segment)
+    ratios = []
+    for _ in range(sizes.rounds):
+        lowest = seconds(lambda: floor(reads, streams, FLOORS[dialect]))
+        ratios.append(lowest / seconds(lambda: assemble(messages, streams)))
+    return statistics.median(ratios)
+
+
+def halves(one: Wire, streams: int) -> Iterator[Bundle]:
+    """The first half of each of so many streams, masked, a segment a message, decoded anew as a worker has it."""
+    reads = contents(one, 1, masked=True)
+    written = [msgspec.msgpack.encode(segments(number, one, reads)[:-1]) for number in range(streams)]
+    place = 0
+    for number in range(streams):
+        whole = msgspec.msgpack.decode(written[number], type=list[Segment])
+        for segment in whole[: (len(whole) + 1) // 2]:
+            yield Bundle(INSTANCE, 0, place, place, [segment])
+            place += 1
 
 
 def state_bytes(one: Wire) -> int:
     """The persisted state of a stream that is open after half of its events, alone in its bucket."""
-    reads = contents(one, 1, masked=True)
     assembler = Assembler()
-    half = segments(1, one, reads)[: max(1, len(reads) // READS_A_SEGMENT // 2)]
-    key = bucket_of(half[0].stream)
+    key = bucket_of(bytes(16))
     empty = len(assembler.dump(key))
-    for place, segment in enumerate(half):
-        assembler.apply(place, place, Bundle(bytes(15) + b"\1", 0, place, place, [segment]))
+    for place, message in enumerate(halves(one, 1)):
+        assembler.apply(place, place, message)
     return len(assembler.dump(key)) - empty
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="bench.core", description=__doc__.splitlines()[0])
-    parser.add_argument("dialects", nargs="*", metavar="DIALECT", help="all by default")
-    parser.add_argument("--streams", type=int, default=40)
-    parser.add_argument("--deltas", type=int, default=200)
-    parser.add_argument("--rounds", type=int, default=7)
-    given = parser.parse_args()
-    print(
-        f"{'dialect':<22} {'capture':<8}" + "".join(f"{count:>4} a read" for count in EVENTS_A_READ) + "   state, bytes"
-    )
-    for name in given.dialects or [dialect.name for dialect in DIALECTS]:
-        one = wire(name, given.deltas)
+def memory_bytes(one: Wire, streams: int) -> int:
+    """What each of so many open streams takes in process, what was learnt of it included."""
+    messages = halves(one, streams)
+    assembler = Assembler()
+    assembler.apply(0, 0, next(messages))  # what is made once, and lasts, is no stream's
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        for place, message in enumerate(messages, 1):
+            assembler.apply(place, place, message)
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    return (after - before) // max(1, assembler.open_streams - 1)
+
+
+def rows(dialects: Sequence[str], sizes: Sizes) -> Iterator[list[str]]:
+    """The table's rows, as they are measured."""
+    yield ["dialect", "capture", *(shape.title for shape in SHAPES), "state, bytes", "in process, bytes"]
+    for name in dialects:
+        one = wire(name, sizes.deltas)
         for capture in ("masked", "full"):
-            found = [
-                measure(one, events, given.streams, given.rounds, masked=capture == "masked")
-                for events in EVENTS_A_READ
-            ]
-            shares = "".join(f"{share:>11.2f}" for share, _ in found)
-            print(f"{name:<22} {capture:<8}{shares}   {state_bytes(one):>6}", flush=True)
+            shares = [share(name, shape, sizes, masked=capture == "masked") for shape in SHAPES]
+            kept = [str(state_bytes(one)), str(memory_bytes(one, sizes.opened))] if capture == "masked" else ["", ""]
+            yield [name, capture, *(f"{found:.2f}" for found in shares), *kept]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="bench.core", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("dialects", nargs="*", metavar="DIALECT", help="all by default")
+    for name, value in asdict(Sizes()).items():
+        parser.add_argument("--open" if name == "opened" else f"--{name}", dest=name, type=int, default=value)
+    parser.add_argument("--document", type=Path, help="write the table into this file, between its markers")
+    given = parser.parse_args(arguments)
+    sizes = Sizes(given.streams, given.deltas, given.rounds, given.opened)
+    found = []
+    for row in rows(given.dialects or [dialect.name for dialect in DIALECTS], sizes):
+        found.append(row)
+        print("  ".join(f"{cell:<21}" for cell in row), flush=True)
+    if given.document is not None:
+        limits = f"Limits of an open stream: {STATE_LIMIT:,} bytes of state, {MEMORY_LIMIT:,} in process."
+        replace_section(given.document, "core", f"{table(found)}\n\n{limits}")
 
 
 if __name__ == "__main__":

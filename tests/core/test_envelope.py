@@ -1,33 +1,11 @@
-"""What two events share, and what fits it: to the letter, or not at all."""
+"""What fits an envelope: to the letter, or not at all."""
 
 import json
 
 import pytest
 
-from streamgauge.core.dialects import BY_NAME
-from streamgauge.core.envelope import Delta, Envelope, Run, learn, path_to
-from streamgauge.core.sse import Event
-from streamgauge.core.usage import UsageRules
-
-CHAT = BY_NAME["openai-chat"].usage
-GEMINI = BY_NAME["gemini"].usage
-
-
-def delta(text: str, value: object = None, name: str = "", event_id: str | None = None, **more: object) -> Delta:
-    data = json.dumps({"d": text} if value is None else value, separators=(",", ":"), ensure_ascii=False).encode()
-    return Delta(Event(name, data, event_id), 1, 0, None, text, **more)  # type: ignore[arg-type]
-
-
-def block(one: Delta) -> bytes:
-    name = f"event: {one.event.name}\n" if one.event.name else ""
-    event_id = f"id: {one.event.id}\n" if one.event.id is not None else ""
-    return f"{name}{event_id}data: ".encode() + (one.event.data or b"") + b"\n\n"
-
-
-def learnt(one: Delta, other: Delta, rules: UsageRules = CHAT) -> Envelope:
-    envelope = learn(one, other, rules)
-    assert envelope is not None
-    return envelope
+from streamgauge.core.envelope import Run
+from tests.core.deltas import GEMINI, Delta, block, delta, learnt
 
 
 def test_the_text_is_what_differs() -> None:
@@ -50,7 +28,7 @@ def test_it_goes_up_to_the_first_that_does_not_fit() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ['"', "\\", "a\\", '\\"},"x":{"', "\x01", "", '","y":"', "\\ud800", "\\q", '"}\n\ndata: {"d":"']
+    "text", ['"', "\\", "a\\", '\\"},"x":{"', "\x01", "x\x00y", "", '","y":"', "\\ud800", "\\q", '"}\n\ndata: {"d":"']
 )
 def test_what_is_no_text_between_quotes_does_not_fit(text: str) -> None:
     envelope = learnt(delta("a"), delta("b"))
@@ -89,31 +67,3 @@ def test_a_copy_of_the_text_must_be_one() -> None:
     envelope = learnt(delta("a", {"r": "a", "d": [{"t": "a"}]}), delta("bc", {"r": "bc", "d": [{"t": "bc"}]}))
     assert envelope.run([b'data: {"r":"xy","d":[{"t":"xy"}]}\n\n']) == Run(1, None, "xy")
     assert envelope.run([b'data: {"r":"xy","d":[{"t":"xz"}]}\n\n']) is None
-
-
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        ({"d": "a", "index_of": 1}, {"d": "b", "index_of": 2}),  # nobody knows that it means nothing
-        ({"d": "a", "s": "u"}, {"d": "b", "s": "v"}),
-        ({"d": "a"}, {"d": "b", "x": 1}),
-        ({"d": "a", "x": None}, {"d": "b", "x": True}),
-        ({"d": "a", "usage": {"n": 1}}, {"d": "b", "usage": {"n": 2}}),
-    ],
-)
-def test_what_may_mean_something_is_not_learnt(one: object, other: object) -> None:
-    assert learn(delta("a", one), delta("b", other), CHAT) is None
-
-
-def test_the_same_text_twice_teaches_nothing() -> None:
-    assert learn(delta("a"), delta("a"), CHAT) is None
-
-
-def test_escaped_text_shows_no_place() -> None:
-    assert learn(delta('"'), delta("b"), CHAT) is None
-
-
-def test_a_path_is_the_first_that_leads_there() -> None:
-    wanted: dict[str, object] = {}
-    assert path_to({"a": [{"b": wanted}], "c": wanted}, wanted) == ("a", 0, "b")
-    assert path_to({"a": [{}]}, wanted) is None

@@ -1,5 +1,6 @@
 """Learned envelopes change how fast a stream is read, and nothing else: with and without them its state is the same."""
 
+import json
 import random
 from collections.abc import Iterator
 
@@ -13,7 +14,7 @@ from streamgauge.core import steady
 from streamgauge.core.dialects import BY_NAME, DIALECTS
 from streamgauge.core.masking import Masker
 from streamgauge.core.segments import End, Ending, Head, Opening, Read, Segment
-from streamgauge.core.sse import SseDecoder, write_event
+from streamgauge.core.sse import Event, SseDecoder, write_event
 from streamgauge.core.state import StreamState
 from streamgauge.core.stream import Stream
 from tests.vectors.load import vectors
@@ -120,8 +121,8 @@ def _counted(call, seen):  # type: ignore[no-untyped-def]
 
 # What stands in a delta, replaced by what nearly fits: an envelope must not take it for what it knows.
 _HOSTILE = (
-    b'"', b"\\", b'\\"', b"\\u0041", b"\\ud800", b"\\ud83d\\ude00", b"\\x", b"\x01", b"\x7f", b"\xff", b"\xc3\xa9", b"\t",
-    b'","x":"', b"]}", b"0", b"-1", b"1.5", b"99999999999999999999", b"007", b"null", b"true", b"", b" ", b"a\\",
+    b'"', b"\\", b'\\"', b"\\u0041", b"\\ud800", b"\\ud83d\\ude00", b"\\x", b"\x00", b"\x01", b"\x7f", b"\xff", b"\xc3\xa9",
+    b"\t", b'","x":"', b"]}", b"0", b"-1", b"1.5", b"99999999999999999999", b"007", b"null", b"true", b"", b" ", b"a\\",
     b'"},"finish_reason":"stop"', b"[DONE]", b'"error":{"message":"x"}',
 )  # fmt: skip
 
@@ -151,6 +152,98 @@ def damaged(draw: st.DrawFn) -> tuple[list[bytes], str]:
 def test_a_damaged_stream_says_the_same(stream: tuple[list[bytes], str], seed: int) -> None:
     events, path = stream
     same(events, seed, masked=False, path=path or None)
+
+
+# What a member of one event may say instead, so that the events after it tell back what was told before.
+_OTHERWISE = (0, 1, 2, 7, -1, 2.5, "other", "tool", "", None, True, [], {}, ["x"], {"x": 1})
+
+
+def _leaves(value: object) -> Iterator[tuple[dict | list, str | int]]:  # type: ignore[type-arg]
+    """Each member that holds no others, and what it is a member of."""
+    members = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, member in members:
+        yield from _leaves(member)
+        if not isinstance(member, dict | list):
+            yield value, key  # type: ignore[misc]
+
+
+@st.composite
+def altered(draw: st.DrawFn) -> tuple[list[bytes], str]:
+    """A stream in which single members of some events say something else."""
+    one = wire(draw(st.sampled_from(NAMES)), 40)
+    events = [event for block in one.events for event in SseDecoder().feed(block)]
+    for _ in range(draw(st.integers(1, 5))):
+        event = events[draw(st.integers(0, len(events) - 1))]
+        try:
+            value = json.loads(event.data or b"")
+        except ValueError:
+            continue
+        leaves = list(_leaves(value))
+        if leaves:
+            holder, key = draw(st.sampled_from(leaves))
+            holder[key] = draw(st.sampled_from(_OTHERWISE))  # type: ignore[index]
+        again = Event(event.name, json.dumps(value, separators=(",", ":")).encode(), event.id)
+        events.insert(draw(st.integers(0, len(events))), again)
+    masker = Masker(one.path or None, full=draw(st.booleans()))
+    return [write_event(masker.event(event)) for event in events], one.path
+
+
+@settings(max_examples=400, deadline=None)
+@given(altered(), st.integers(0, 2**32))
+def test_what_an_event_tells_in_between_is_told_back(stream: tuple[list[bytes], str], seed: int) -> None:
+    events, path = stream
+    same(events, seed, masked=False, path=path or None)
+
+
+def _between(name: str, member: bytes, instead: bytes) -> None:
+    """Events of one kind, with one among them that says something else, and is of no envelope."""
+    one = wire(name, 60)
+    for at in (20, 21, 40):
+        events = one.events[: at + 8]  # not to the end, which says all of it once more
+        assert member in events[at]
+        events[at] = events[at].replace(member, instead)
+        for seed in range(6):
+            same(canonical(b"".join(events), None, masked=False), seed, masked=False)
+
+
+def test_a_tier_that_changes_is_told_back() -> None:
+    _between("openai-chat", b'"service_tier":"default"', b'"service_tier":"priority"')
+
+
+def test_a_part_of_a_usage_that_changes_is_told_back() -> None:
+    _between("gemini", b'"tokenCount":9', b'"tokenCount":8')
+    _between("gemini", b'"promptTokenCount":9', b'"promptTokenCount":8')
+
+
+def test_a_usage_that_is_bad_each_time_is_counted_each_time() -> None:
+    events = [event.replace(b'"promptTokenCount":9', b'"promptTokenCount":-9') for event in wire("gemini", 60).events]
+    same(canonical(b"".join(events), None, masked=False), 1, masked=False)
+
+
+def test_what_turns_out_to_be_no_stream_of_its_kind_is_told_no_more() -> None:
+    delta = b'data: {"content":"%d"}\n\n'
+    events = [delta % number for number in range(20)]
+    events[10:10] = [b'data: {"jsonrpc":"2.0","id":1}\n\n']
+    for seed in range(6):
+        same(events, seed, masked=False, path="/completion")
+
+
+# What no tap writes, between reads and inside of them: a stream takes it without raising, and the same way as ever.
+_BROKEN = (b"\0", b"\n", b"\n\n", b"\r", b"\xff", b"\xc3", b'"', b"\\", b":", b"\xef\xbb\xbf")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_reads_that_are_no_whole_events(name: str) -> None:
+    one = wire(name, 40)
+    for seed in range(40):
+        chance = random.Random(seed)
+        reads = []
+        for event in canonical(b"".join(one.events), one.path or None, masked=seed % 2 == 0):
+            cut = chance.randrange(len(event) + 1)
+            broken = event[:cut] + chance.choice(_BROKEN) + event[cut:]
+            reads += chance.choices(([event], [event[:cut], event[cut:]], [broken]), (7, 1, 1))[0]
+        made = list(segments(reads, chance, masked=False, path=one.path or None))
+        assert states(made, 10**6) == states(made, 0)
 
 
 def test_streams_without_a_reader_are_none() -> None:

@@ -16,6 +16,7 @@ from streamgauge.core.timing import (
 )
 
 STALL_NS = 5_000_000_000
+MS = 1_000_000
 
 
 def state_of(reads: list[tuple[int | None, int]]) -> TimingState:
@@ -94,3 +95,26 @@ def test_long_streams_have_the_bound_of_the_bucket(steps: list[int]) -> None:
     assert gaps.buckets is not None
     for bound, cumulative in gaps.buckets:
         assert cumulative == sum(bound is None or step <= round(bound * 1e9) for step in steps)
+
+
+_STEPS = st.lists(st.tuples(st.integers(-MS, 8_000 * MS), st.integers(1, 9)), min_size=1, max_size=30)
+
+
+@given(st.lists(st.tuples(_STEPS, st.booleans(), st.booleans()), min_size=1, max_size=8))
+def test_many_reads_at_once_are_the_same_as_one_by_one(runs: list[tuple[list[tuple[int, int]], bool, bool]]) -> None:
+    """Runs of reads: steps between stamps with token events; whether each read has one event, and whether stamps are."""
+    single, many, clock = TimingState(), TimingState(), 0
+    for steps, one_each, stamped in runs:
+        stamps: list[int | None] = []
+        for step, _ in steps:
+            clock += step
+            stamps.append(clock if stamped else None)
+        events = [1 if one_each else count for _, count in steps]
+        many.tokens(stamps, None if one_each else events, STALL_NS)
+        for stamp, count in zip(stamps, events, strict=True):
+            single.read(stamp)
+            for _ in range(count):
+                single.token(stamp, STALL_NS)
+        assert many == single
+        single.read(clock)
+        many.read(clock)

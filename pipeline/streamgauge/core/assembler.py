@@ -26,6 +26,7 @@ from streamgauge.core.timing import STALL_SECONDS
 
 BUCKETS = 64
 PRODUCERS = BUCKETS
+_ALL = frozenset(range(BUCKETS))
 
 # A segment ahead of a missing one waits for this many more of its stream, or this long by its tap's own clock: a shipper
 # keeps order, so only a resend or a lost bundle is behind it, and a resend takes seconds.
@@ -38,6 +39,10 @@ ABANDON_AFTER_S = 3_600.0
 # Open streams of one partition (a 64th of it in each bucket). At 1 KiB each this is 100 MiB; the oldest stream of a full
 # bucket is closed to make room, and its record says so.
 MAX_OPEN_STREAMS = 100_000
+
+# A whole answer that waits for a missing segment lies in the persisted state: a larger one is given up (bytes). Of recorded
+# answers the largest has 300 KB.
+MAX_WAITING_BODY = 512 * 1024
 
 # Streams that were closed although segments were missing or no end had come: those may still come, and must not open a
 # stream again. The latest ones of each bucket: a late bundle comes within the producers' window or not at all.
@@ -78,7 +83,7 @@ class Assembler:
         self._waiting: set[bytes] = set()
         self._streams: dict[bytes, Stream] = {}  # readers of the open streams that were read of late
         self._finished: list[Record] = []
-        self._offset = -1
+        self._offset = self._loaded_offset = -1
         self.counts: Counter[str] = Counter()
 
     # --- the log ----------------------------------------------------------------------------------------------------
@@ -88,16 +93,22 @@ class Assembler:
         if offset <= self._producers.applied_offset:
             return []  # buckets are made durable before producers: what this message did to them is in them
         self._offset = offset
-        fresh = frozenset(key for key, bucket in enumerate(self._buckets) if offset > bucket.applied_offset)
+        fresh = _ALL if offset > self._loaded_offset else self._fresh(offset)
         self._expire(log_ms, fresh)
         if bundle.instance != TICK_INSTANCE and self._is_new(bundle, log_ms):
             self._segments(bundle, fresh)
-            self._overdue(bundle, fresh)
-            self._endings(bundle, fresh)
+            if self._waiting:
+                self._overdue(bundle, fresh)
+            if bundle.farewell or bundle.dead:
+                self._endings(bundle, fresh)
         self._producers.applied_offset = offset
         self._changed.add(PRODUCERS)
         finished, self._finished = self._finished, []
         return finished
+
+    def _fresh(self, offset: int) -> frozenset[int]:
+        """Buckets that do not know this message: after a replay began, those whose state was loaded may."""
+        return frozenset(key for key, bucket in enumerate(self._buckets) if offset > bucket.applied_offset)
 
     def _is_new(self, bundle: Bundle, log_ms: int) -> bool:
         self.counts["bundles"] += 1
@@ -107,27 +118,36 @@ class Assembler:
         return False
 
     def _segments(self, bundle: Bundle, fresh: frozenset[int]) -> None:
+        if any(segment.number == 0 for segment in bundle.segments):
+            # Also where no bucket is fresh: when the log is read again it must be judged as the first time.
+            self._producers.revive(bundle.instance)
+        buckets, readers = self._buckets, self._streams
         for segment in bundle.segments:
-            key = bucket_of(segment.stream)
-            if key in fresh:
+            stream = segment.stream
+            key = stream[-1] % BUCKETS
+            if key not in fresh:
+                continue
+            bucket, reader = buckets[key], readers.get(stream)
+            # Nearly always: the next segment of a stream that is being read.
+            if reader is not None and segment.number == reader.state.next_segment and not reader.state.waiting:
+                bucket.applied_offset = self._offset
+                self._changed.add(key)
+                reader.apply(segment)
+                if reader.state.end is not None:
+                    self._close(key, reader.state, remember=bool(reader.state.loss.missing_segments))
+            else:
                 self._segment(key, bundle, segment)
 
     def _segment(self, key: int, bundle: Bundle, segment: Segment) -> None:
-        state = self._buckets[key].streams.get(segment.stream)
-        if state is None:
-            state = self._open(key, bundle, segment)
+        state = self._buckets[key].streams.get(segment.stream) or self._open(key, bundle, segment)
         if state is None:
             self.counts["late_segments"] += 1
             return
         self._touch(key)
-        if segment.number == state.next_segment and not state.waiting:
-            self._reader(state).apply(segment)
-            if state.end is not None:
-                self._close(key, state, remember=bool(state.loss.missing_segments))
-        elif segment.number < state.next_segment or segment.number in state.waiting:
-            self.counts["duplicate_segments"] += 1
-        elif segment.number > state.next_segment:
+        if segment.number > state.next_segment and segment.number not in state.waiting:
             self._hold(key, state, segment, bundle.tap_ns)
+        elif segment.number != state.next_segment:
+            self.counts["duplicate_segments"] += 1
         else:
             self._reader(state).apply(segment)
             self._go_on(key, state)
@@ -135,15 +155,14 @@ class Assembler:
     def _open(self, key: int, bundle: Bundle, segment: Segment) -> StreamState | None:
         """A new stream; None for a segment that comes too late for its own."""
         bucket = self._buckets[key]
-        if segment.number > 0 and (
-            segment.stream in bucket.closed or not self._producers.has_gap(bundle.instance, bundle.slot)
-        ):
+        if segment.stream in bucket.closed:
+            return None
+        if segment.number > 0 and not self._producers.has_gap(bundle.instance, bundle.slot):
             return None
         if len(bucket.streams) * BUCKETS >= self._limits.max_open_streams:
             oldest = next(iter(bucket.streams.values()))
             oldest.loss.state_limit = True
             self._give_up(key, oldest)
-        self._producers.revive(bundle.instance)
         state = StreamState(segment.stream, bundle.instance, bundle.slot)
         bucket.streams[segment.stream] = state
         return state
@@ -152,7 +171,7 @@ class Assembler:
         """Keep a segment that came ahead of a missing one."""
         if not state.waiting:
             state.waiting_since_ns = tap_ns
-        state.waiting[segment.number] = segment
+        state.waiting[segment.number] = _without_large_body(segment)
         self._waiting.add(state.stream)
         if len(state.waiting) > WAIT_SEGMENTS:
             self._skip_missing(key, state)
@@ -166,7 +185,7 @@ class Assembler:
 
     def _reader(self, state: StreamState) -> Stream:
         reader = self._streams.get(state.stream)
-        if reader is None or reader.state is not state:
+        if reader is None:
             reader = self._streams[state.stream] = Stream(state, self._stall_ns)
         return reader
 
@@ -206,8 +225,7 @@ class Assembler:
     def _endings(self, bundle: Bundle, fresh: frozenset[int]) -> None:
         """A farewell ends what its instance left open in this slot; a successor ends what the dead left there."""
         gone = {*bundle.dead, bundle.instance} if bundle.farewell else {*bundle.dead}
-        if gone:
-            self._abandon(fresh, lambda state: state.instance in gone and state.slot == bundle.slot)
+        self._abandon(fresh, lambda state: state.instance in gone and state.slot == bundle.slot)
 
     def _expire(self, log_ms: int, fresh: frozenset[int]) -> None:
         """Give up instances that have been silent for too long by the log's time."""
@@ -263,7 +281,12 @@ class Assembler:
         if key == PRODUCERS:
             self._producers = _PRODUCERS.decode(value)
             return
-        self._buckets[key] = _BUCKET.decode(value)
+        bucket = _BUCKET.decode(value)
+        for stream in self._buckets[key].streams:
+            self._streams.pop(stream, None)  # it read the state that is replaced
+            self._waiting.discard(stream)
+        self._buckets[key] = bucket
+        self._loaded_offset = max(self._loaded_offset, bucket.applied_offset)
         self._waiting |= {stream for stream, state in self._buckets[key].streams.items() if state.waiting}
 
     def applied_offset(self, key: int) -> int:
@@ -280,3 +303,11 @@ def offset_of(value: bytes) -> int:
 def bucket_of(stream: bytes) -> int:
     """The bucket of a stream id: bits of its random part."""
     return stream[-1] % BUCKETS
+
+
+def _without_large_body(segment: Segment) -> Segment:
+    """A segment as it may wait: without an answer that is too large, which its record will say."""
+    end = segment.end
+    if end is None or end.body is None or len(end.body) <= MAX_WAITING_BODY:
+        return segment
+    return msgspec.structs.replace(segment, end=msgspec.structs.replace(end, body=None, body_capped=True))

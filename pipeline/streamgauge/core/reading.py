@@ -118,7 +118,8 @@ class Reading:
         tool = self._open_tool(choice, key, call_id, json, label_id(name) if isinstance(name, str) else None)
         if tool is None:
             return
-        tool.client, tool.empty = client, tool.empty or empty
+        if (tool.client, tool.empty) != (client, tool.empty or empty):
+            tool.client, tool.empty, self.steady = client, tool.empty or empty, False
         if tool.name is None and isinstance(name, str) and name:
             tool.name, self.steady = label_id(name), False
             self._generate(choice, name, TOOL)

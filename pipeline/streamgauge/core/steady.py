@@ -7,9 +7,10 @@ id, sequence number and running usage. Everything else of the stream is as it wa
 from collections.abc import Sequence
 
 from streamgauge.core.dialects import Dialect
-from streamgauge.core.envelope import Delta, Envelope, Run, learn, path_to
+from streamgauge.core.envelope import EVENT_ID, Delta, Envelope, Run
 from streamgauge.core.json_check import feed
-from streamgauge.core.labels import label_id
+from streamgauge.core.labels import label_id, whole_number
+from streamgauge.core.learning import VOLATILE, learn, path_to, says_the_same
 from streamgauge.core.reading import REASONING, REFUSAL, TEXT, TOOL, Reading
 from streamgauge.core.segments import Read
 from streamgauge.core.sse import Event, write_event
@@ -32,21 +33,37 @@ class Steady:
         self._envelopes: list[Envelope] = []
         self._seen: list[Delta] = []
         self._credit = FIRST_CREDIT
+        self._dialect: str | None = None  # what the stream had shown itself to be when something was learnt
 
     def take(self, reads: Sequence[Read], at: int) -> int:
         """Takes reads from `at` on as long as they are steady; gives how many."""
-        if not self._envelopes:
+        if self._state.dialect != self._dialect:
             return 0
-        left = reads[at:] if at else reads
-        contents = [read.content if read.body_bytes else b"" for read in left]
+        content = reads[at].content
         for place, envelope in enumerate(self._envelopes):
-            run = envelope.run(contents)
-            if run is not None:
-                self._apply(envelope, left if run.reads == len(left) else left[: run.reads], run)
-                if place:
-                    self._envelopes.insert(0, self._envelopes.pop(place))
-                return run.reads
+            if content.startswith(envelope.before):
+                taken = self._take(envelope, reads[at:] if at else reads)
+                if taken:
+                    if place:
+                        self._envelopes.insert(0, self._envelopes.pop(place))
+                    return taken
         return 0
+
+    def _take(self, envelope: Envelope, reads: Sequence[Read]) -> int:
+        sizes = [read.body_bytes for read in reads]
+        if 0 in sizes:  # no read by its time
+            reads, sizes = reads[: sizes.index(0)], sizes[: sizes.index(0)]
+        run = envelope.run([read.content for read in reads]) if reads else None
+        if run is None:
+            return 0
+        if run.reads < len(reads):
+            reads, sizes = reads[: run.reads], sizes[: run.reads]
+        counts, events = self._state.counts, run.events
+        counts.reads += run.reads
+        counts.bytes += sum(sizes)
+        self._state.timing.tokens([read.stamp_ns for read in reads], events, self._stall_ns)
+        self._say(envelope, run.reads if events is None else sum(events), run)
+        return run.reads
 
     @property
     def is_ready(self) -> bool:
@@ -55,6 +72,8 @@ class Steady:
 
     def take_events(self, events: Sequence[Event], stamp: int | None) -> int:
         """The same for events of one read, which is accounted for by whoever has it; gives how many."""
+        if self._state.dialect != self._dialect:
+            return 0
         blocks = [write_event(event) for event in events]
         for envelope in self._envelopes:
             run = envelope.run(blocks)
@@ -69,38 +88,45 @@ class Steady:
 
     def see(self, event: Event, value: object, dialect: Dialect, reading: Reading) -> None:
         """An event was read in the ordinary way; `value` is its JSON, None where its data is no JSON."""
-        if not reading.steady or len(reading.told) != 1 or self._credit < LEARNING_COST:
+        if self._envelopes:
+            self._forget(reading)
+        if len(reading.told) != 1 or self._credit < LEARNING_COST:
             return
         if event.comments or event.retry is not None or event.error is not None or event.bare is not None:
             return
-        kind, choice, key, text = reading.told[0]
-        given = reading.given
-        usage = None if given is None else path_to(value, lambda member: member is given)
-        if given is not None and usage is None:
+        delta = _delta_of(event, value, reading)
+        if delta is None:
             return
-        delta = Delta(event, kind, choice, key, text, usage, raw=value is None)
         before = next((one for one in self._seen if one.sign == delta.sign), None)
         if before is None:
             self._seen = [delta, *self._seen[: MAX_ENVELOPES - 1]]
-        elif before.text != delta.text:
+        elif reading.steady and before.text != delta.text:
             self._learn(before, delta, dialect)
+
+    def _forget(self, reading: Reading) -> None:
+        """What an event told anew, the next one of an envelope may tell back: such envelopes are learnt anew.
+
+        A usage that differs in more than what is counted is such news; that of the envelope's own kind is none.
+        """
+        if not reading.steady or self._state.dialect != self._dialect:
+            self._envelopes = []
+        elif reading.given is not None:
+            self._envelopes = [
+                one
+                for one in self._envelopes
+                if one.delta.given is None or says_the_same(one.delta.given, reading.given, one.counted)
+            ]
 
     def _learn(self, before: Delta, delta: Delta, dialect: Dialect) -> None:
         self._credit -= LEARNING_COST
         self._seen = [delta, *(one for one in self._seen if one is not before)]
-        envelope = learn(before, delta, dialect.usage)
+        envelope = learn(before, delta, dialect.usage, VOLATILE | dialect.volatile)
         if envelope is not None:
             others = [one for one in self._envelopes if one.delta.sign != delta.sign]
             self._envelopes = [envelope, *others[: MAX_ENVELOPES - 1]]
+            self._dialect = self._state.dialect
 
     # --- what steady reads change -----------------------------------------------------------------------------------
-
-    def _apply(self, envelope: Envelope, reads: Sequence[Read], run: Run) -> None:
-        counts = self._state.counts
-        counts.reads += len(reads)
-        counts.bytes += sum([read.body_bytes for read in reads])
-        self._state.timing.tokens([read.stamp_ns for read in reads], run.events, self._stall_ns)
-        self._say(envelope, run.reads if run.events is None else sum(run.events), run)
 
     def _say(self, envelope: Envelope, events: int, run: Run) -> None:
         """What so many events said, apart from their reads and their times."""
@@ -110,9 +136,9 @@ class Steady:
         self._credit = min(FIRST_CREDIT, self._credit + events)
         self._generate(envelope.delta, events, run.text)
         if not envelope.only_text:
-            self._count(run)
+            self._note(run)
 
-    def _count(self, run: Run) -> None:
+    def _note(self, run: Run) -> None:
         state = self._state
         if run.id is not None:
             state.identity.last_event_id = label_id(run.id.decode("utf-8", "replace"))
@@ -138,6 +164,18 @@ class Steady:
             tool.argument_chars += len(text)
             if tool.check is not None:
                 feed(tool.check, text)
+
+
+def _delta_of(event: Event, value: object, reading: Reading) -> Delta | None:
+    """The one piece that an event told; None where its usage was told from elsewhere than one place in the event."""
+    given = reading.given
+    usage = None if given is None else path_to(value, given)
+    if given is not None and usage is None:
+        return None
+    known = value if isinstance(value, dict) else {}
+    is_numbered = whole_number(known.get("sequence_number")) is not None
+    is_named = isinstance(known.get(EVENT_ID), str)
+    return Delta(event, *reading.told[0], usage, given, value is None, is_numbered, is_named)
 
 
 def _put(into: dict[str, object], path: Sequence[str | int], count: int) -> None:

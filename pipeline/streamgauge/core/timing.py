@@ -7,6 +7,7 @@ many tokens. Percentiles are nearest-rank: exact up to EXACT_GAPS gaps, beyond t
 import bisect
 import math
 from collections.abc import Sequence
+from itertools import accumulate
 from operator import sub
 from typing import cast
 
@@ -19,9 +20,13 @@ GAP_BOUNDS_S: tuple[float, ...] = (
     0.001, 0.0025, 0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.075, 0.1, 0.15, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
 )  # fmt: skip
 _BOUNDS_NS = [round(bound * 1e9) for bound in GAP_BOUNDS_S]
+_BOUNDS: tuple[float | None, ...] = (*GAP_BOUNDS_S, None)  # the last bucket has no end
 
 # Gaps that are kept one by one, for exact percentiles of short streams: 64 of them are about 300 bytes of state.
 EXACT_GAPS = 64
+
+# The percentiles that a record shows.
+SHARES = (0.50, 0.95, 0.99)
 
 # A gap longer than this is a stall, unless the settings say otherwise (seconds).
 STALL_SECONDS = 5.0
@@ -83,24 +88,44 @@ class TimingState(msgspec.Struct, array_like=True, gc=False):
 
     def tokens(self, stamps: Sequence[int | None], events: Sequence[int] | None, stall_ns: int) -> None:
         """Reads with body bytes arrived at `stamps`, each with so many token events, one at least (None: with one)."""
-        if self.last_read is None or self.last_token is None or None in stamps:
-            for stamp, count in zip(stamps, events or [1] * len(stamps), strict=True):
-                self.read(stamp)
-                for _ in range(count):
-                    self.token(stamp, stall_ns)
+        last = self.last_token
+        if last is None or self.last_read is None or None in stamps:
+            self._one_by_one(stamps, events, stall_ns)
             return
         known = cast("Sequence[int]", stamps)
-        between = list(map(sub, known, (self.last_read, *known)))
-        self.wire_max_gap = max(self.wire_max_gap or 0, *between)
-        between[0] = known[0] - self.last_token
+        gaps = list(map(sub, known, (last, *known)))
+        if events is not None:
+            self._several(gaps, events)
+        elif self.read_tokens > self.top_reads[1] or not self.top_reads[1]:
+            self._close_reads((1,) * len(gaps))
+        self.read_tokens = 1 if events is None else events[-1]
+        self.token_events += len(gaps)
+        self.gap_count += len(gaps)
+        if self.gap_count <= EXACT_GAPS:
+            self.exact += gaps if events is None else _with_zeros(gaps, events)
+        elif self.exact:
+            self.exact = []
+        self.gap_sum += known[-1] - last
+        wire = None if self.last_read == last else max(known[0] - self.last_read, *gaps[1:], 0)
         self.last_read = self.last_token = known[-1]
-        self._close_reads(events or (1, 1, 1)[: len(known)])
-        if events is None:
-            self.token_events += len(known)
-        else:
-            self.token_events += sum(events)
-            between = [gap for first, count in zip(between, events, strict=True) for gap in (first, *[0] * (count - 1))]
-        self._gaps(between, stall_ns)
+        gaps.sort()
+        self.wire_max_gap = max(self.wire_max_gap or 0, gaps[-1] if wire is None else wire)
+        self._spread(gaps, stall_ns)
+
+    def _one_by_one(self, stamps: Sequence[int | None], events: Sequence[int] | None, stall_ns: int) -> None:
+        for stamp, count in zip(stamps, events or [1] * len(stamps), strict=True):
+            self.read(stamp)
+            for _ in range(count):
+                self.token(stamp, stall_ns)
+
+    def _several(self, gaps: Sequence[int], events: Sequence[int]) -> None:
+        """Behind the first event of a read the others have gaps of zero, which add nothing but their number."""
+        zeros = sum(events) - len(gaps)
+        if zeros:
+            self.token_events += zeros
+            self.gap_count += zeros
+            self.buckets[0] = self.buckets.get(0, 0) + zeros
+        self._close_reads(events)
 
     def _close_reads(self, tokens: Sequence[int]) -> None:
         """Reads with so many token events each: all but the last are over."""
@@ -109,27 +134,20 @@ class TimingState(msgspec.Struct, array_like=True, gc=False):
         if max(closed) > two:
             one, two = sorted((one, two, *closed), reverse=True)[:2]
             self.top_reads = (one, two)
-        self.read_tokens = tokens[-1]
 
-    def _gaps(self, gaps: list[int], stall_ns: int) -> None:
-        """The same as `_gap` for each of them."""
-        self.gap_count += len(gaps)
-        if self.gap_count <= EXACT_GAPS:
-            self.exact = [*self.exact, *gaps]
-        elif self.exact:
-            self.exact = []
-        self.gap_sum += sum(gaps)
-        gaps.sort()
-        self.gap_max = max(self.gap_max, gaps[-1])
-        if gaps[-1] > stall_ns:
+    def _spread(self, gaps: Sequence[int], stall_ns: int) -> None:
+        """Puts sorted gaps into their buckets; their largest may be a stall, or the largest of all."""
+        largest = gaps[-1]
+        self.gap_max = max(self.gap_max, largest)
+        if largest > stall_ns:
             self.stalls += len(gaps) - bisect.bisect_right(gaps, stall_ns)
-        at, bucket = 0, bisect.bisect_left(_BOUNDS_NS, gaps[0])
+        at, buckets = 0, self.buckets
         while at < len(gaps):
-            last = bucket == len(_BOUNDS_NS) or gaps[-1] <= _BOUNDS_NS[bucket]
-            end = len(gaps) if last else bisect.bisect_right(gaps, _BOUNDS_NS[bucket], at)
-            if end > at:
-                self.buckets[bucket] = self.buckets.get(bucket, 0) + end - at
-            at, bucket = end, bucket + 1
+            bucket = bisect.bisect_left(_BOUNDS_NS, gaps[at])
+            inside = bucket == len(_BOUNDS_NS) or largest <= _BOUNDS_NS[bucket]
+            end = len(gaps) if inside else bisect.bisect_right(gaps, _BOUNDS_NS[bucket], at)
+            buckets[bucket] = buckets.get(bucket, 0) + end - at
+            at = end
 
     def _gap(self, gap: int, stall_ns: int) -> None:
         self.gap_count += 1
@@ -142,6 +160,11 @@ class TimingState(msgspec.Struct, array_like=True, gc=False):
         self.gap_sum += gap
         self.gap_max = max(self.gap_max, gap)
         self.stalls += gap > stall_ns
+
+
+def _with_zeros(gaps: Sequence[int], events: Sequence[int]) -> list[int]:
+    """Each read's gap, with a zero for each further event of it."""
+    return [gap for first, count in zip(gaps, events, strict=True) for gap in (first, *[0] * (count - 1))]
 
 
 def seconds(nanoseconds: int | None) -> float | None:
@@ -165,31 +188,26 @@ def gaps_of(state: TimingState) -> Gaps:
         return Gaps(count)
     if not measured:
         return Gaps(count, stalls=0, buckets=_cumulative(state.buckets))
-    return Gaps(
-        count,
-        mean_s=seconds(state.gap_sum // measured),
-        p50_s=_percentile(state, measured, 0.50),
-        p95_s=_percentile(state, measured, 0.95),
-        p99_s=_percentile(state, measured, 0.99),
-        max_s=seconds(state.gap_max),
-        stalls=state.stalls,
-        buckets=_cumulative(state.buckets),
-    )
+    rows = _cumulative(state.buckets)
+    p50, p95, p99 = _percentiles(state, measured, rows)
+    mean, largest = seconds(state.gap_sum // measured), seconds(state.gap_max)
+    return Gaps(count, mean, p50, p95, p99, largest, state.stalls, rows)
 
 
-def _percentile(state: TimingState, count: int, share: float) -> float | None:
-    rank = math.ceil(share * count)
+def _percentiles(
+    state: TimingState, count: int, rows: Sequence[tuple[float | None, int]]
+) -> tuple[float | None, float | None, float | None]:
+    ranks = [math.ceil(share * count) for share in SHARES]
     if count <= EXACT_GAPS:
-        return seconds(sorted(state.exact)[rank - 1])
-    for bound, cumulative in _cumulative(state.buckets):
-        if bound is not None and cumulative >= rank:
-            return bound
-    return seconds(state.gap_max)
+        exact = sorted(state.exact)
+        p50, p95, p99 = [seconds(exact[rank - 1]) for rank in ranks]
+    else:
+        totals = [total for _, total in rows]
+        bounds = [rows[bisect.bisect_left(totals, rank)][0] for rank in ranks]
+        p50, p95, p99 = [seconds(state.gap_max) if bound is None else bound for bound in bounds]
+    return p50, p95, p99
 
 
 def _cumulative(buckets: dict[int, int]) -> list[tuple[float | None, int]]:
-    total, rows = 0, []
-    for position, bound in enumerate((*GAP_BOUNDS_S, None)):
-        total += buckets.get(position, 0)
-        rows.append((bound, total))
-    return rows
+    totals = accumulate([buckets.get(bucket, 0) for bucket in range(len(_BOUNDS))])
+    return list(zip(_BOUNDS, totals, strict=True))

@@ -83,6 +83,7 @@ class AnthropicMessages:
     finish_is_terminal = False
     done_is_terminal = False
     text_events: frozenset[str] = frozenset()
+    volatile: frozenset[str] = frozenset()
     usage = UsageRules(
         spec=_KEEP_USAGE,
         input=("input_tokens",),

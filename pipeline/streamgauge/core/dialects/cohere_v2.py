@@ -68,6 +68,7 @@ class CohereV2:
     finish_is_terminal = False
     done_is_terminal = False
     text_events: frozenset[str] = frozenset()
+    volatile: frozenset[str] = frozenset()
     usage = UsageRules(
         spec=_KEEP_USAGE,
         input=("tokens.input_tokens", "billed_units.input_tokens"),

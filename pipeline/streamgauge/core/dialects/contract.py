@@ -83,7 +83,8 @@ class Dialect(Protocol):
 
     `paths`: endpoint templates that hint at it; `endpoint`: the one it goes by. `finish_is_terminal`: a finish reason on
     every choice ends a stream, `done_is_terminal`: a [DONE] does; else only what calls `Sink.terminal` does.
-    `text_events`: names of the events whose data is generated text as it stands, no JSON.
+    `text_events`: names of the events whose data is generated text as it stands, no JSON. `volatile`: members, as paths with
+    dots, that change from event to event and that `read` does not look at (so that its deltas can be learnt).
     """
 
     @property
@@ -104,6 +105,8 @@ class Dialect(Protocol):
     def done_is_terminal(self) -> bool: ...
     @property
     def text_events(self) -> frozenset[str]: ...
+    @property
+    def volatile(self) -> frozenset[str]: ...
 
     def recognises(self, event: str, data: Data) -> bool:
         """Whether only this dialect sends such an event."""

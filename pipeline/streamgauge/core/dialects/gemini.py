@@ -80,6 +80,7 @@ class Gemini:
     finish_is_terminal = True
     done_is_terminal = False
     text_events: frozenset[str] = frozenset()
+    volatile: frozenset[str] = frozenset()
     usage = UsageRules(
         spec=_KEEP_USAGE,
         input=("promptTokenCount",),

@@ -104,6 +104,7 @@ class GeminiInteractions:
     finish_is_terminal = False
     done_is_terminal = False
     text_events: frozenset[str] = frozenset()
+    volatile: frozenset[str] = frozenset()
     usage = UsageRules(
         spec=_KEEP_USAGE,
         input=("total_input_tokens",),

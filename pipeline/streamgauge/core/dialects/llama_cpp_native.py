@@ -48,6 +48,7 @@ class LlamaCppNative:
     finish_is_terminal = True
     done_is_terminal = False
     text_events: frozenset[str] = frozenset()
+    volatile: frozenset[str] = frozenset(("tokens",))  # the ids of the event's tokens
     usage = UsageRules(
         spec=_KEEP_USAGE,
         input=("tokens_evaluated",),

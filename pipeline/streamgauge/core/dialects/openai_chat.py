@@ -42,6 +42,7 @@ class OpenAIChat:
     finish_is_terminal = True
     done_is_terminal = True
     text_events: frozenset[str] = frozenset()
+    volatile: frozenset[str] = frozenset(("sla_metrics.ts_us",))  # the clock of Hugging Face's router
 
     def recognises(self, event: str, data: Data) -> bool:
         kind = data.get("object")

@@ -36,6 +36,7 @@ class Replicate:
     finish_is_terminal = False
     done_is_terminal = False
     text_events = frozenset({"output"})
+    volatile: frozenset[str] = frozenset()
     usage = UsageRules(spec={}, input=(), output=())
 
     def recognises(self, event: str, data: Data) -> bool:

@@ -35,6 +35,7 @@ class TGINative:
     finish_is_terminal = False
     done_is_terminal = False
     text_events: frozenset[str] = frozenset()
+    volatile: frozenset[str] = frozenset(("index", "token.id", "token.logprob"))  # which token it is
     usage = UsageRules(spec=_KEEP_USAGE, input=("input_length", "prompt_tokens"), output=("generated_tokens",))
 
     def recognises(self, event: str, data: Data) -> bool:

@@ -34,6 +34,7 @@ class Watsonx:
     finish_is_terminal = True
     done_is_terminal = False
     text_events: frozenset[str] = frozenset()
+    volatile: frozenset[str] = frozenset()
     # A prompt has a token at least: the 0 of all events but one stands for "not on this event".
     usage = UsageRules(
         spec=_KEEP_USAGE,

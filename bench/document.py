@@ -1,0 +1,24 @@
+"""What a benchmark found, put into a document: a table between two markers, all else as it is."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+
+def table(rows: Sequence[Sequence[str]]) -> str:
+    """Rows as a Markdown table, the first one its head."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = [
+        "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |" for row in rows
+    ]
+    return "\n".join([lines[0], "|" + "|".join("-" * (width + 2) for width in widths) + "|", *lines[1:]])
+
+
+def replace_section(path: Path, name: str, text: str) -> None:
+    """Puts `text` between the markers of that name. Raises ValueError where the file has not one of each, in order."""
+    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+    document = path.read_text()
+    before, opened, rest = document.partition(begin)
+    _, closed, after = rest.partition(end)
+    if not opened or not closed or begin in rest or end in after:
+        raise ValueError(f"{path} has no single section {begin} ... {end}")
+    path.write_text(f"{before}{begin}\n{text}\n{end}{after}")

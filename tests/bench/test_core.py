@@ -1,0 +1,55 @@
+"""The benchmark runs and measures what it says; how fast is for the benchmark itself to say."""
+
+from pathlib import Path
+
+import pytest
+from bench.core import MEMORY_LIMIT, SHAPES, STATE_LIMIT, Sizes, main, memory_bytes, rows, state_bytes
+from bench.floors import FLOORS
+from bench.wires import wire
+
+from bench import core
+from streamgauge.core.dialects import DIALECTS
+
+NAMES = [dialect.name for dialect in DIALECTS]
+TINY = Sizes(streams=2, deltas=24, rounds=1, opened=3)
+MARKED = "before\n<!-- core: begin -->\nold\n<!-- core: end -->\nafter\n"
+
+
+def test_every_dialect_has_a_floor_and_a_wire() -> None:
+    assert list(FLOORS) == [wire(name, 1).dialect for name in FLOORS]
+    assert set(FLOORS) == set(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_measures_each_dialect(name: str) -> None:
+    head, masked, full = rows([name], TINY)
+    assert len(head) == len(masked) == len(full) == 4 + len(SHAPES)
+    assert all(float(cell) > 0 for row in (masked, full) for cell in row[2 : 2 + len(SHAPES)])
+    assert 0 < int(masked[-2]) < int(masked[-1])
+
+
+def test_both_see_every_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = wire("openai-chat", 24)
+    decoded: list[bytes] = []
+    core.floor(core.contents(one, 8, masked=True), 2, decoded.append)
+    assert len(decoded) == 2 * (len(one.events) - 1)  # [DONE] is no JSON
+    with pytest.raises(SystemExit):
+        core.assemble(core.bundles(one, core.contents(one, 8, masked=True), 2)[:-1], 2)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_open_stream_stays_within_its_limits(name: str) -> None:
+    one = wire(name, 200)
+    assert state_bytes(one) < STATE_LIMIT
+    assert memory_bytes(one, 60) < MEMORY_LIMIT
+
+
+def test_it_writes_its_section_and_nothing_else(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "performance.md"
+    path.write_text(MARKED)
+    main(["--streams=2", "--deltas=24", "--rounds=1", "--open=3", f"--document={path}", "gemini"])
+    written = path.read_text()
+    assert written.startswith("before\n<!-- core: begin -->\n| dialect ")
+    assert written.endswith("<!-- core: end -->\nafter\n")
+    assert "old" not in written
+    assert "gemini" in capsys.readouterr().out

@@ -1,0 +1,177 @@
+"""What holds of the parsers, for any bytes: nothing raises, splits change nothing, and a second reader agrees."""
+
+import json
+import sys
+import zlib
+
+import msgspec
+
+from streamgauge.core.body import RATIO_FREE_BYTES, BodyDecoder, DecodeFault
+from streamgauge.core.framing import Chunked
+from streamgauge.core.http_head import MAX_HEAD_BYTES, HeadFault, HeadReader, ResponseHead, body_decoder_for
+from streamgauge.core.json_check import MAX_DEPTH, JsonState, feed, verdict
+from streamgauge.core.json_text import MAX_DIGITS, UNPARSED, parse
+from streamgauge.core.keep import argument_chars
+from streamgauge.core.sse import Event, SseDecoder, read_events, write_event, write_tail
+from tests.fuzz.drawn import Drawn
+from tests.fuzz.streams import STACK_FRAMES, deeper, in_pieces
+from tests.vectors.drive import encoded
+
+# Caps of an event (bytes): tiny ones, so that a short input reaches them, and one that no input here reaches.
+EVENT_CAPS = (8, 40, 300, 1 << 20)
+TRANSFERS = ("identity", "chunked")
+CODINGS = (None, "gzip", "deflate", "br", "zstd", "gzip, br", "gzip-members", "nope")
+METHODS = ("POST", "HEAD", "CONNECT")
+# Decoded bytes that a fuzzed body may have: a bomb ends here (bytes).
+MAX_DECODED = 1024 * 1024
+# Nesting that json.loads reads whatever the stack it stands on.
+SAFE_DEPTH = 100
+# The largest share of the state's bytes that a level of nesting takes: `JsonState.levels` has a character each.
+MAX_CHECK_BYTES = MAX_DEPTH + 32
+
+
+def _seed(data: bytes) -> int:
+    return zlib.crc32(data)
+
+
+def check_sse(data: bytes) -> None:
+    """An event stream: any split gives the same events, and events written are the events read."""
+    drawn = Drawn(data)
+    cap, body = drawn.one_of(EVENT_CAPS), drawn.rest()
+    whole = _events([body], cap)
+    assert _events(in_pieces(body, _seed(data)), cap) == whole
+    events, last = whole
+    content = b"".join(write_event(event) for event in events)
+    assert read_events(content) == events
+    assert b"\r" not in content
+    for event in events:
+        assert event.oversized or len(event.data or b"") + len(event.bare or b"") + len(event.error or b"") <= cap
+    if last is not None:
+        assert _events([write_tail(last)], EVENT_CAPS[-1]) == ([], last)
+
+
+def _events(pieces: list[bytes], cap: int) -> tuple[list[Event], Event | None]:
+    decoder = SseDecoder(cap)
+    events = [event for piece in pieces for event in decoder.feed(piece)]
+    return events, decoder.finish()
+
+
+def check_framing(data: bytes) -> None:
+    """Chunks: any split gives the same body and the same end."""
+    whole, pieces = Chunked(), Chunked()
+    body, rest = whole.feed(data)
+    parts = [pieces.feed(piece) for piece in in_pieces(data, _seed(data))]
+    assert b"".join(part for part, _ in parts) == body
+    assert (pieces.complete, pieces.broken) == (whole.complete, whole.broken)
+    if not whole.broken:
+        assert b"".join(left for _, left in parts) == rest
+    assert len(body) + len(rest) <= len(data)
+
+
+def check_body(data: bytes) -> None:
+    """A body in any transfer and content coding: any split gives the same bytes, and no bomb goes off."""
+    drawn = Drawn(data)
+    transfer, coding, encode = drawn.one_of(TRANSFERS), drawn.one_of(CODINGS), drawn.number(1)
+    flips, body = [drawn.number(65_535) for _ in range(drawn.number(3))], drawn.rest()
+    if encode and coding in ("gzip", "deflate", "br", "zstd", "gzip-members"):
+        body = _damaged(encoded(body, coding), flips)
+    name = coding.removesuffix("-members") if coding else None
+    whole = _decoded([body], transfer, name)
+    assert _decoded(in_pieces(body, _seed(data)), transfer, name) == whole
+    assert len(whole[0]) <= max(MAX_DECODED, len(body))
+    if coding is None and transfer == "identity":
+        assert whole == (body, len(body), None, True)
+
+
+def _damaged(body: bytes, flips: list[int]) -> bytes:
+    out = bytearray(body)
+    for place in flips if out else ():
+        out[place % len(out)] ^= 1 << place % 8
+    return bytes(out)
+
+
+def _decoded(pieces: list[bytes], transfer: str, coding: str | None) -> tuple[bytes, int, DecodeFault | None, bool]:
+    decoder = BodyDecoder("chunked" if transfer == "chunked" else "identity", coding, max_decoded=MAX_DECODED)
+    out, size = [], 0
+    for piece in pieces:
+        given = decoder.feed(piece)
+        assert len(given.decoded) <= RATIO_FREE_BYTES
+        out.append(given.decoded)
+        size += given.body_bytes
+    whole = decoder.finish()
+    return b"".join(out), size, decoder.fault, whole
+
+
+def check_http_head(data: bytes) -> None:
+    """A response's head: any split gives the same head, and what body follows it is always known."""
+    drawn = Drawn(data)
+    method, raw = drawn.one_of(METHODS), drawn.rest()
+    whole = _head([raw])
+    assert _head(in_pieces(raw, _seed(data))) == whole
+    head = whole[0]
+    assert (head is None) or whole[2] is None
+    if head is not None:
+        assert 100 <= head.status <= 999
+        assert all(name and name == name.lower() for name, _ in head.headers)
+        body_decoder_for(head, method).feed(whole[1])
+
+
+def _head(pieces: list[bytes]) -> tuple[ResponseHead | None, bytes, HeadFault | None, int]:
+    reader, head, rest = HeadReader(), None, b""
+    for piece in pieces:
+        found = reader.feed(piece)
+        if head is not None or found is not None:
+            rest += reader.rest
+        head = head or found
+    assert sum(map(len, pieces)) <= MAX_HEAD_BYTES or head is not None or reader.fault is not None
+    return head, rest, reader.fault, reader.interim
+
+
+def check_json_check(data: bytes) -> None:
+    """Tool arguments in pieces: any split gives the same verdict, and it is that of Python's own reader."""
+    text = data.decode("utf-8", "replace")
+    whole, pieces = JsonState(), JsonState()
+    feed(whole, text)
+    for piece in in_pieces(data, _seed(data)):
+        feed(pieces, piece.decode("latin-1")) if data.isascii() else None
+    if data.isascii():
+        assert pieces == whole
+    assert len(msgspec.msgpack.encode(whole)) <= MAX_CHECK_BYTES
+    if max(text.count("["), text.count("{")) < SAFE_DEPTH:
+        assert verdict(whole) == _is_json(text)
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text, parse_constant=_refuse, parse_int=str, parse_float=str)
+    except ValueError:
+        return False
+    return True
+
+
+def _refuse(name: str) -> object:
+    raise ValueError(name)
+
+
+def check_json_text(data: bytes) -> None:
+    """JSON as providers send it: parsed where Python's own reader parses it, into the same value, on any stack."""
+    value = parse(data)
+    assert (deeper(STACK_FRAMES, lambda: parse(data)) is UNPARSED) == (value is UNPARSED), "the stack decides"
+    if value is not UNPARSED:
+        deeper(STACK_FRAMES, lambda: argument_chars(value))
+    text = data.decode("utf-8", "replace")
+    if max(text.count("["), text.count("{")) >= SAFE_DEPTH:
+        return
+    # One reader takes long integers exactly up to what Python reads, the other up to MAX_DIGITS: either is right.
+    expected = [_read(text, digits) for digits in (sys.get_int_max_str_digits(), MAX_DIGITS)]
+    assert repr(value) in map(repr, expected)
+
+
+def _read(text: str, most_digits: int) -> object:
+    def whole(digits: str) -> int | float:
+        return int(digits) if len(digits.removeprefix("-")) <= most_digits else float(digits)
+
+    try:
+        return json.loads(text, parse_constant=float, parse_int=whole)
+    except ValueError:
+        return UNPARSED

@@ -1,0 +1,149 @@
+"""What an open stream holds is bounded, whatever it sends: each way to make it grow, until it must have stopped growing."""
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from streamgauge.core.assembler import Assembler, bucket_of
+from streamgauge.core.segments import Bundle, End, Ending, Head, Opening, Read, Segment
+from tests.vectors.drive import INSTANCE
+
+STREAM = bytes(range(16))
+# The design's limit for an open stream (bytes): what a usual one must not reach, however long it is.
+USUAL_BYTES = 4 * 1024
+# Choices and tool calls are told apart up to 128 and 64: each has a name, and where its arguments' check stands, of at most
+# 256 characters each. So this is what a stream may take that has all of them in full (bytes).
+CHOICES_BYTES = 128 * 64
+TOOLS_BYTES = 64 * (256 + 256 + 64)
+# Usage is kept as the provider words it, and so are a few hundred parts of it (bytes).
+USAGE_BYTES = 64 * 1024
+# What waits for a missing segment: 16 segments of about a bundle (bytes).
+WAITING_BYTES = 17 * 64 * 1024
+
+# So many events: more than any cap on what is told apart.
+EVENTS = range(600)
+# Elements of a list, or members of an object, that come in each event.
+ELEMENTS = 600
+
+Event = Callable[[int], object]
+
+
+def chat(delta: dict[str, object], **choice: object) -> dict[str, object]:
+    return {"object": "chat.completion.chunk", "choices": [{"index": 0, "delta": delta, **choice}]}
+
+
+def call(number: int, **function: object) -> dict[str, object]:
+    return chat({"tool_calls": [{"index": number, "id": f"call_{number}", "function": function}]})
+
+
+def block(number: int, **content: object) -> dict[str, object]:
+    return {"type": "content_block_start", "index": number, "content_block": content}
+
+
+LONG = "n" * 256
+# A way to grow: what the n-th event says, and how many bytes the state may have in the end.
+WAYS: dict[str, tuple[Event, int]] = {
+    "text": (lambda n: chat({"content": "word " * 10}), USUAL_BYTES),
+    "choices": (lambda n: {"object": "chat.completion.chunk", "choices": [{"index": n, "delta": {}}]}, CHOICES_BYTES),
+    "finish reasons": (lambda n: chat({}, finish_reason=f"{n:0128}"), USUAL_BYTES),
+    "models and ids": (
+        lambda n: {**chat({}), "id": f"{n:0256}", "model": f"{n:0256}", "service_tier": "t"},
+        USUAL_BYTES,
+    ),
+    "tool calls": (lambda n: call(n, name=LONG, arguments="["), USUAL_BYTES + TOOLS_BYTES),
+    "deep tool arguments": (lambda n: call(n % 64, name=LONG, arguments="[" * 300), USUAL_BYTES + TOOLS_BYTES),
+    "tool blocks": (lambda n: block(n, type="tool_use", name=LONG, input={}), USUAL_BYTES + TOOLS_BYTES),
+    "errors": (lambda n: {"error": {"type": f"{n:0128}", "code": f"{n:0128}", "request_id": f"{n:0256}"}}, USUAL_BYTES),
+    "sequence numbers": (lambda n: {"type": "response.created", "sequence_number": 2**52 + n}, USUAL_BYTES),
+    "usage": (lambda n: {**chat({}), "usage": {"prompt_tokens": n, f"unknown_{n}": n, "cost": 0.1}}, USUAL_BYTES),
+    "usage parts": (
+        lambda n: {
+            "type": "message_delta",
+            "usage": {"iterations": [{"type": "c" * 128, "model": LONG, "input_tokens": n}] * ELEMENTS},
+        },
+        USUAL_BYTES + USAGE_BYTES,
+    ),
+    "members of usage parts": (
+        lambda n: {"type": "message_delta", "usage": {"iterations": [{f"k{one}": n for one in range(500)}] * 40}},
+        USUAL_BYTES + USAGE_BYTES,
+    ),
+    "details of Gemini's usage": (
+        lambda n: {
+            "candidates": [],
+            "usageMetadata": {"promptTokensDetails": [{"modality": "TEXT", "tokenCount": n}] * 9_000},
+        },
+        USUAL_BYTES + USAGE_BYTES,
+    ),
+    "Gemini's calls": (
+        lambda n: {"candidates": [{"content": {"parts": [{"functionCall": {"name": LONG, "args": {}}}] * 9}}]},
+        USUAL_BYTES + TOOLS_BYTES,
+    ),
+    "tool calls of all choices": (
+        lambda n: {
+            "object": "chat.completion.chunk",
+            "choices": [
+                {
+                    "index": n % 128,
+                    "delta": {"tool_calls": [{"index": one, "function": {"name": LONG}} for one in range(64)]},
+                }
+            ],
+        },
+        CHOICES_BYTES + 4 * TOOLS_BYTES,
+    ),
+}
+# What is told in one event, and costs too much to be sent again and again.
+ONCE = ("usage parts", "members of usage parts", "details of Gemini's usage")
+
+
+def state_bytes(segments: list[Segment]) -> int:
+    """The largest state of an open stream, as it is persisted."""
+    assembler, most = Assembler(), 0
+    for number, segment in enumerate(segments):
+        assembler.apply(number, number, Bundle(INSTANCE, 0, number, number, [segment]))
+        most = max(most, len(assembler.dump(bucket_of(STREAM))))
+    return most
+
+
+def opened(content: bytes, number: int = 0) -> Segment:
+    opening = Opening("proxy", "1", "full", path="/chat/completions") if number == 0 else None
+    return Segment(STREAM, number, opening, None, Head(200, 1, event_stream=True), [Read(number, 1, 1, content)])
+
+
+def written(event: Event, numbers: range) -> bytes:
+    return b"".join(b"data: " + json.dumps(event(number)).encode() + b"\n\n" for number in numbers)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_stream_stops_growing(way: str) -> None:
+    event, most = WAYS[way]
+    size = state_bytes([opened(written(event, EVENTS[:1] if way in ONCE else EVENTS))])
+    assert size <= most, f"{size} bytes"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b": ping\n\n", b"id: 9\n\n", b"error: {}\n\n", b"event: x\n\n", b"data: 1\n\n", b"data: [DONE]\n\n", b"{}\n\n"],
+)
+def test_events_without_output_cost_nothing(content: bytes) -> None:
+    assert state_bytes([opened(content * 600, number) for number in range(4)]) <= USUAL_BYTES
+
+
+def test_one_token_a_read_costs_no_more_than_the_gaps_that_are_kept() -> None:
+    word = written(WAYS["text"][0], range(1))
+    reads = [Read(number * 12_345_678_901, 1, 1, word) for number in range(2_000)]
+    assert state_bytes([Segment(STREAM, 0, None, None, None, reads)]) <= USUAL_BYTES
+
+
+def test_what_waits_for_a_missing_segment_is_bounded() -> None:
+    """As many segments as may wait, each with a whole bundle's worth of events."""
+    content = written(WAYS["text"][0], range(400))
+    ahead = [opened(content, number) for number in range(2, 40)]
+    assert state_bytes([opened(b""), *ahead]) <= WAITING_BYTES
+
+
+def test_bodies_that_wait_are_bounded() -> None:
+    """The end of a stream holds the whole of an answer that is no event stream: it must not wait in the state as such."""
+    end = End(Ending.COMPLETE, body=b'{"a":"' + b"x" * (4 * 1024 * 1024) + b'"}')
+    last = Segment(STREAM, 2, end=end)
+    assert state_bytes([opened(b""), last]) <= WAITING_BYTES

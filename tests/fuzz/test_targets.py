@@ -1,0 +1,58 @@
+"""Every target runs: its seeds without atheris, and a second or so of it under atheris."""
+
+import functools
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.fuzz.__main__ import NAMES
+from tests.fuzz.targets import TARGETS, mutate_stream
+
+ROOT = Path(__file__).parents[2]
+# Long enough to run, short enough for every test run (seconds of fuzzing; seeds to begin with).
+SECONDS = 1
+SEEDS = 8
+# A process that has to read its way through instrumented code on a busy machine (seconds).
+PATIENCE_S = 150
+
+
+@functools.cache
+def seeds_of(name: str) -> list[bytes]:
+    return TARGETS[name].seeds()
+
+
+def test_the_names_are_said_once_more_without_being_imported() -> None:
+    assert tuple(TARGETS) == NAMES
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_every_seed_holds(name: str) -> None:
+    assert seeds_of(name)
+    for seed in seeds_of(name):
+        TARGETS[name].check(seed)
+
+
+def test_mutations_are_the_same_each_time_and_change_something() -> None:
+    seeds = seeds_of("stream")
+    made = [mutate_stream(seed, number) for number, seed in enumerate(seeds)]
+    assert made == [mutate_stream(seed, number) for number, seed in enumerate(seeds)]
+    assert sum(one != seed for one, seed in zip(made, seeds, strict=True)) > len(seeds) // 2
+
+
+def test_atheris_finds_nothing_in_a_moment(tmp_path: Path) -> None:
+    pytest.importorskip("atheris", reason="atheris is made for Linux on x86-64")
+    command = [sys.executable, "-m", "tests.fuzz", "all", "--seconds", str(SECONDS), "--seeds", str(SEEDS)]
+    ran = subprocess.run(
+        [*command, "--corpus", str(tmp_path)], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
+    assert ran.returncode == 0, ran.stderr[-4000:]
+    assert ran.stderr.count("stat::number_of_executed_units") == len(NAMES)
+
+
+def test_what_is_no_target_is_told() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-m", "tests.fuzz", "nope"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (ran.returncode, "nope" in ran.stderr) == (2, True)
