@@ -7,7 +7,7 @@ Sources: https://docs.anthropic.com/claude/reference/complete_post, https://docs
 completions), https://docs.anthropic.com/claude/reference/versions.
 """
 
-from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, Sink
+from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, Sink, Usual
 from streamgauge.core.keep import Kind, Spec
 from streamgauge.core.usage import UsageRules
 
@@ -23,16 +23,11 @@ KEEP: dict[str, Spec] = {
 _EVENT = "completion"
 
 
-class AnthropicCompletions:
+class AnthropicCompletions(Usual):
     name = "anthropic-completions"
     endpoint = "/complete"
-    paths: tuple[str, ...] = ()
     keep = KEEP
     keep_body = KEEP
-    finish_is_terminal = False
-    done_is_terminal = False
-    text_events: frozenset[str] = frozenset()
-    volatile: frozenset[str] = frozenset()
     usage = UsageRules(spec={}, input=(), output=())
 
     def recognises(self, event: str, data: Data) -> bool:

@@ -4,7 +4,7 @@ Usage is cumulative and may be told more than once: per field the last one count
 placeholder. Input leaves out what was written to and read from the cache.
 """
 
-from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, Sink
+from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, Sink, Usual
 from streamgauge.core.keep import Kind, Spec
 from streamgauge.core.labels import whole_number
 from streamgauge.core.usage import UsageRules
@@ -74,16 +74,12 @@ _EVENTS = {
 _TOOL_BLOCKS = {"tool_use": True, "server_tool_use": False, "mcp_tool_use": False}
 
 
-class AnthropicMessages:
+class AnthropicMessages(Usual):
     name = "anthropic-messages"
     endpoint = "/messages"
-    paths: tuple[str, ...] = ("/messages",)
+    paths = ("/messages",)
     keep = KEEP
     keep_body = KEEP_BODY
-    finish_is_terminal = False
-    done_is_terminal = False
-    text_events: frozenset[str] = frozenset()
-    volatile: frozenset[str] = frozenset()
     usage = UsageRules(
         spec=_KEEP_USAGE,
         input=("input_tokens",),

@@ -9,7 +9,7 @@ client (cohere, v2/types/v2chat_stream_response.py).
 
 from collections.abc import Callable, Mapping
 
-from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, ErrorFacts, Sink
+from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, ErrorFacts, Sink, Usual
 from streamgauge.core.keep import Kind, Spec
 from streamgauge.core.labels import whole_number
 from streamgauge.core.usage import UsageRules
@@ -59,16 +59,12 @@ KEEP_BODY: dict[str, Spec] = {
 _SILENT = {"content-end", "tool-call-end", "citation-start", "citation-end"}
 
 
-class CohereV2:
+class CohereV2(Usual):
     name = "cohere-v2"
     endpoint = "/v2/chat"
-    paths: tuple[str, ...] = ("/v2/chat",)
+    paths = ("/v2/chat",)
     keep = KEEP
     keep_body = KEEP_BODY
-    finish_is_terminal = False
-    done_is_terminal = False
-    text_events: frozenset[str] = frozenset()
-    volatile: frozenset[str] = frozenset()
     usage = UsageRules(
         spec=_KEEP_USAGE,
         input=("tokens.input_tokens", "billed_units.input_tokens"),

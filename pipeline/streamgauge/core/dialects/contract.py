@@ -124,6 +124,16 @@ class Dialect(Protocol):
         """
 
 
+class Usual:
+    """What most dialects have in common: only their own terminal ends a stream, and all data is JSON."""
+
+    paths: tuple[str, ...] = ()
+    finish_is_terminal: bool = False
+    done_is_terminal: bool = False
+    text_events: frozenset[str] = frozenset()
+    volatile: frozenset[str] = frozenset()
+
+
 KEEP_ERROR: Mapping[str, Spec] = {
     "type": Kind.CODE,
     "code": Kind.CODE,

@@ -11,7 +11,7 @@ types.py (Part, FunctionCall, PartialArg, ToolCall).
 
 from collections.abc import Iterator
 
-from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, Sink
+from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, Sink, Usual
 from streamgauge.core.keep import Kind, Spec
 from streamgauge.core.labels import MASKED, label_id, whole_number
 from streamgauge.core.usage import UsageRules
@@ -71,16 +71,13 @@ _SERVED = {"trafficType", "serviceTier"}
 _BY_ID = -1
 
 
-class Gemini:
+class Gemini(Usual):
     name = "gemini"
     endpoint = ":streamGenerateContent"
-    paths: tuple[str, ...] = (":streamGenerateContent", ":generateContent")
+    paths = (":streamGenerateContent", ":generateContent")
     keep = KEEP
     keep_body = KEEP
     finish_is_terminal = True
-    done_is_terminal = False
-    text_events: frozenset[str] = frozenset()
-    volatile: frozenset[str] = frozenset()
     usage = UsageRules(
         spec=_KEEP_USAGE,
         input=("promptTokenCount",),

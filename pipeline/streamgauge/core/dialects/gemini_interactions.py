@@ -11,7 +11,7 @@ types.interactions (Usage, Step, StepDeltaData).
 
 from collections.abc import Mapping
 
-from streamgauge.core.dialects.contract import KEEP_ERROR, KEEP_ERRORS, Data, ErrorFacts, Sink, error_in
+from streamgauge.core.dialects.contract import KEEP_ERROR, KEEP_ERRORS, Data, ErrorFacts, Sink, Usual, error_in
 from streamgauge.core.keep import Kind, Spec
 from streamgauge.core.labels import label_code, whole_number
 from streamgauge.core.usage import UsageRules
@@ -95,16 +95,12 @@ _CLIENT_CALL = "function_call"
 _JSON_CALLS = {_CLIENT_CALL, "mcp_server_tool_call"}
 
 
-class GeminiInteractions:
+class GeminiInteractions(Usual):
     name = "gemini-interactions"
     endpoint = "/interactions"
-    paths: tuple[str, ...] = ("/interactions",)
+    paths = ("/interactions",)
     keep = KEEP
     keep_body = KEEP_BODY
-    finish_is_terminal = False
-    done_is_terminal = False
-    text_events: frozenset[str] = frozenset()
-    volatile: frozenset[str] = frozenset()
     usage = UsageRules(
         spec=_KEEP_USAGE,
         input=("total_input_tokens",),

@@ -8,7 +8,7 @@ Sources: tools/server/README.md (POST /completion) and server-task.cpp (to_json_
 the stopped_* flags are those of builds before December 2024 (pull request 10643).
 """
 
-from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, Sink
+from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, Sink, Usual
 from streamgauge.core.keep import Kind, Spec
 from streamgauge.core.labels import finite_number, whole_number
 from streamgauge.core.usage import UsageRules
@@ -39,16 +39,14 @@ KEEP: dict[str, Spec] = {
 }
 
 
-class LlamaCppNative:
+class LlamaCppNative(Usual):
     name = "llama-cpp-native"
     endpoint = "/completion"
-    paths: tuple[str, ...] = ("/completion",)
+    paths = ("/completion",)
     keep = KEEP
     keep_body = KEEP
     finish_is_terminal = True
-    done_is_terminal = False
-    text_events: frozenset[str] = frozenset()
-    volatile: frozenset[str] = frozenset(("tokens",))  # the ids of the event's tokens
+    volatile = frozenset(("tokens",))  # the ids of the event's tokens
     usage = UsageRules(
         spec=_KEEP_USAGE,
         input=("tokens_evaluated",),

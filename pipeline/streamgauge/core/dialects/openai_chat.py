@@ -6,7 +6,7 @@ text also under `text` or `message`, tool calls by index, id or position.
 
 from collections.abc import Callable, Iterator
 
-from streamgauge.core.dialects.contract import Data, Sink, error_in
+from streamgauge.core.dialects.contract import Data, Sink, Usual, error_in
 from streamgauge.core.dialects.openai_chat_tables import (
     CHOICE_USAGE,
     CLOSING,
@@ -32,17 +32,16 @@ FUNCTION_CALL_KEY = -1
 FLAT_CALL_KEY = -2
 
 
-class OpenAIChat:
+class OpenAIChat(Usual):
     name = "openai-chat"
     endpoint = "/chat/completions"
-    paths: tuple[str, ...] = ("/chat/completions",)
+    paths = ("/chat/completions",)
     keep = KEEP
     keep_body = KEEP
     usage = USAGE
     finish_is_terminal = True
     done_is_terminal = True
-    text_events: frozenset[str] = frozenset()
-    volatile: frozenset[str] = frozenset(("sla_metrics.ts_us",))  # the clock of Hugging Face's router
+    volatile = frozenset(("sla_metrics.ts_us",))  # the clock of Hugging Face's router
 
     def recognises(self, event: str, data: Data) -> bool:
         kind = data.get("object")

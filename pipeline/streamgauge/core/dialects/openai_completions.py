@@ -7,7 +7,7 @@ from streamgauge.core.dialects.openai_chat import OpenAIChat, choices_of
 class OpenAICompletions(OpenAIChat):
     name = "openai-completions"
     endpoint = "/completions"
-    paths: tuple[str, ...] = ("/completions",)
+    paths = ("/completions",)
 
     def recognises(self, event: str, data: Data) -> bool:
         if data.get("object") == "text_completion":

@@ -4,7 +4,7 @@ Its terminals are response.completed, response.incomplete and response.failed; a
 Items are keyed by output_index, since some gateways give an item another id in each event.
 """
 
-from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, Sink, error_in
+from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, Sink, Usual, error_in
 from streamgauge.core.keep import Kind, Spec
 from streamgauge.core.labels import label_code, whole_number
 from streamgauge.core.usage import UsageRules
@@ -111,16 +111,12 @@ _CLIENT_CALLS = {
 }
 
 
-class OpenAIResponses:
+class OpenAIResponses(Usual):
     name = "openai-responses"
     endpoint = "/responses"
-    paths: tuple[str, ...] = ("/responses", "/responses/{id}")
+    paths = ("/responses", "/responses/{id}")
     keep = KEEP
     keep_body = _KEEP_RESPONSE
-    finish_is_terminal = False
-    done_is_terminal = False
-    text_events: frozenset[str] = frozenset()
-    volatile: frozenset[str] = frozenset()
     usage = UsageRules(
         spec=_KEEP_USAGE,
         input=("input_tokens",),

@@ -7,7 +7,7 @@ Sources: https://replicate.com/docs/topics/predictions/streaming (events, and th
 https://replicate.com/docs/reference/http#predictions.get (a prediction; metrics).
 """
 
-from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, Sink
+from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, Sink, Usual
 from streamgauge.core.keep import Kind, Spec
 from streamgauge.core.usage import UsageRules
 
@@ -27,16 +27,12 @@ _REASONS = {"canceled", "error"}
 _RUNNING = {"starting", "processing"}
 
 
-class Replicate:
+class Replicate(Usual):
     name = "replicate"
     endpoint = "/predictions/{id}"
-    paths: tuple[str, ...] = ()
     keep = KEEP
     keep_body = KEEP_BODY
-    finish_is_terminal = False
-    done_is_terminal = False
     text_events = frozenset({"output"})
-    volatile: frozenset[str] = frozenset()
     usage = UsageRules(spec={}, input=(), output=())
 
     def recognises(self, event: str, data: Data) -> bool:

@@ -7,7 +7,7 @@ Sources: https://huggingface.co/docs/text-generation-inference/conceptual/stream
 StreamDetails, ErrorResponse) and router/src/server.rs of huggingface/text-generation-inference.
 """
 
-from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, ErrorFacts, Sink
+from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, ErrorFacts, Sink, Usual
 from streamgauge.core.keep import Kind, Spec
 from streamgauge.core.labels import label_code
 from streamgauge.core.usage import UsageRules
@@ -26,16 +26,13 @@ KEEP_BODY: dict[str, Spec] = {
 KEEP: dict[str, Spec] = {**KEEP_BODY, "token": {"text": Kind.TEXT, "special": Kind.FLAG}}
 
 
-class TGINative:
+class TGINative(Usual):
     name = "tgi-native"
     endpoint = "/generate_stream"
-    paths: tuple[str, ...] = ("/generate_stream",)
+    paths = ("/generate_stream",)
     keep = KEEP
     keep_body = KEEP_BODY
-    finish_is_terminal = False
-    done_is_terminal = False
-    text_events: frozenset[str] = frozenset()
-    volatile: frozenset[str] = frozenset(("index", "token.id", "token.logprob"))  # which token it is
+    volatile = frozenset(("index", "token.id", "token.logprob"))  # which token it is
     usage = UsageRules(spec=_KEEP_USAGE, input=("input_length", "prompt_tokens"), output=("generated_tokens",))
 
     def recognises(self, event: str, data: Data) -> bool:

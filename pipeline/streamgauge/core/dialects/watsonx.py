@@ -9,7 +9,7 @@ Sources: https://cloud.ibm.com/apidocs/watsonx-ai#text-generation-stream, the of
 
 from collections.abc import Iterator
 
-from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, Sink
+from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, Sink, Usual
 from streamgauge.core.keep import Kind, Spec
 from streamgauge.core.outcome import FINISH_REASONS
 from streamgauge.core.usage import UsageRules
@@ -25,16 +25,12 @@ KEEP: dict[str, Spec] = {
 _RUNNING = "not_finished"
 
 
-class Watsonx:
+class Watsonx(Usual):
     name = "watsonx"
     endpoint = "/text/generation_stream"
-    paths: tuple[str, ...] = ()
     keep = KEEP
     keep_body = KEEP
     finish_is_terminal = True
-    done_is_terminal = False
-    text_events: frozenset[str] = frozenset()
-    volatile: frozenset[str] = frozenset()
     # A prompt has a token at least: the 0 of all events but one stands for "not on this event".
     usage = UsageRules(
         spec=_KEEP_USAGE,
