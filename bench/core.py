@@ -33,7 +33,7 @@ from streamgauge.core.sse import SseDecoder, write_event
 
 MS = 1_000_000
 INSTANCE = bytes(15) + b"\1"
-# What an open stream may take (DESIGN, section 7), bytes: persisted, and in process where 10,000 fit into 100 MiB.
+# What an open stream may take, bytes: persisted, and in process, where 10,000 of them are to fit into 100 MiB.
 STATE_LIMIT = 4 * 1024
 MEMORY_LIMIT = 100 * 1024 * 1024 // 10_000
 
@@ -42,7 +42,8 @@ MEMORY_LIMIT = 100 * 1024 * 1024 // 10_000
 class Shape:
     """How a stream comes: `times` as many deltas as the others have, events a read, reads a segment.
 
-    Ten reads a segment is what a stream of 100 events a second leaves in a bundle of 100 ms; a burst leaves forty. Paced
+    Ten reads a segment is what a stream of 100 events a second leaves in a bundle of 100 ms; a burst leaves forty, and many
+    busy streams, whose bundles are full sooner, leave one. Paced
     streams bring one event a read, buffered and fast ones several. What a stream costs once weighs more on short ones.
     """
 
@@ -56,6 +57,7 @@ SHAPES = (
     Shape("one event a read"),
     Shape("eight a read", events_a_read=8),
     Shape("ten times as long", times=10),
+    Shape("one read a segment", reads_a_segment=1),
     Shape("forty reads a segment", reads_a_segment=40),
 )
 

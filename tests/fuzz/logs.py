@@ -1,6 +1,6 @@
 """What holds of the assembler, whatever lies in its log: as much of the log's order, gaps and restarts as bytes can say.
 
-The honest taps of `check_log` keep to the protocol (DESIGN's word for it: each segment in one bundle, numbers that run on),
+The honest taps of `check_log` keep to the protocol (each segment in one bundle, numbers that run on),
 and everything between them and the assembler fails: bundles come twice, late, in another order, or not at all, time jumps,
 and the worker dies at any moment. `check_bundle` takes any bundle that can be decoded.
 """

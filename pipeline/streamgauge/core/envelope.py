@@ -115,6 +115,13 @@ class Envelope:
         form = _Texts(self.before, self._after) if self.only_text else _Values(literals, holes)
         self._read: Callable[[Sequence[bytes]], Run | None] = form.read
 
+    def plain_text(self, content: bytes) -> str | None:
+        """The text of a content that is one event of text alone, without an escape in it; else None."""
+        text = content[len(self.before) : -len(self._after)]
+        if not (content.endswith(self._after) and text.isascii() and _is_plain(text)):
+            return None
+        return text.decode() if content.startswith(self.before) else None
+
     def run(self, contents: Sequence[bytes]) -> Run | None:
         """What reads' contents say, each of whole events, up to one that is not all of this envelope; None if none is."""
         first = contents[0]

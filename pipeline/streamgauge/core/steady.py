@@ -42,12 +42,26 @@ class Steady:
         content = reads[at].content
         for place, envelope in enumerate(self._envelopes):
             if content.startswith(envelope.before):
-                taken = self._take(envelope, reads[at:] if at else reads)
+                left = reads[at:] if at else reads
+                taken = (len(left) == 1 and self._take_one(envelope, left[0])) or self._take(envelope, left)
                 if taken:
                     if place:
                         self._envelopes.insert(0, self._envelopes.pop(place))
                     return taken
         return 0
+
+    def _take_one(self, envelope: Envelope, read: Read) -> int:
+        """A single read with a single plain text: what a segment holds where many streams share a bundle."""
+        text = envelope.plain_text(read.content) if envelope.only_text and read.body_bytes else None
+        if text is None:
+            return 0
+        counts, timing = self._state.counts, self._state.timing
+        counts.reads += 1
+        counts.bytes += read.body_bytes
+        timing.read(read.stamp_ns)
+        timing.token(read.stamp_ns, self._stall_ns)
+        self._count(envelope.delta, 1, text)
+        return 1
 
     def _take(self, envelope: Envelope, reads: Sequence[Read]) -> int:
         sizes = [read.body_bytes for read in reads]
@@ -130,13 +144,16 @@ class Steady:
 
     def _say(self, envelope: Envelope, events: int, run: Run) -> None:
         """What so many events said, apart from their reads and their times."""
+        self._count(envelope.delta, events, run.text)
+        if not envelope.only_text:
+            self._note(run)
+
+    def _count(self, delta: Delta, events: int, text: str) -> None:
         counts = self._state.counts
         counts.events += events
         counts.token_events += events
         self._credit = min(FIRST_CREDIT, self._credit + events)
-        self._generate(envelope.delta, events, run.text)
-        if not envelope.only_text:
-            self._note(run)
+        self._generate(delta, events, text)
 
     def _note(self, run: Run) -> None:
         state = self._state
