@@ -4,6 +4,7 @@ What differs between them lies in the data, and stands in `openai_chat_tables`: 
 text also under `text` or `message`, tool calls by index, id or position.
 """
 
+import re
 from collections.abc import Callable, Iterator
 
 from streamgauge.core.dialects.contract import Data, Sink, Usual, error_in
@@ -25,6 +26,8 @@ from streamgauge.core.dialects.openai_chat_tables import (
     paths,
 )
 from streamgauge.core.labels import finite_number, label_code, whole_number
+
+_DECIMAL = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,15})?")
 
 # The key of the one call that the deprecated `function_call` member makes; no tool call's index is negative.
 FUNCTION_CALL_KEY = -1
@@ -221,6 +224,11 @@ def _read_provider(data: Data, sink: Sink) -> None:
     if facts is not None:
         sink.error(facts)
     for places, name, unit in _TIMING:
-        claims = [claim for place in places if (claim := finite_number(member(data, place))) is not None]
+        claims = [claim for place in places if (claim := _measure(member(data, place))) is not None]
         if len(claims) == len(places):
             sink.provider_timing(**{name: sum(claims) * unit})
+
+
+def _measure(value: object) -> float | None:
+    """A number, also one that is sent as text (Fireworks hands on what its headers say)."""
+    return finite_number(float(value) if isinstance(value, str) and _DECIMAL.fullmatch(value) else value)

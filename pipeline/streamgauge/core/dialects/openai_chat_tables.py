@@ -117,6 +117,9 @@ KEEP: dict[str, Spec] = {
     "x_groq": {"id": Kind.ID, "usage": KEEP_USAGE, "error": (KEEP_ERROR, Kind.CODE)},
     "sansa": {"routed": Kind.FLAG, "routed_model": Kind.ID, "routing_latency_ms": Kind.NUMBER},
     "time_info": {"queue_time": Kind.NUMBER, "total_time": Kind.NUMBER},
+    "perf_metrics": dict.fromkeys(
+        ("prefill-queue-duration", "server-time-to-first-token", "server-processing-time"), Kind.CODE
+    ),
     "timings": {"prompt_ms": Kind.NUMBER, "predicted_ms": Kind.NUMBER},
     "sla_metrics": {"ttft_ms": Kind.NUMBER},
     "latency_checkpoint": dict.fromkeys(_LATENCIES, Kind.NUMBER),
@@ -183,6 +186,10 @@ PROVIDER_TIMING: tuple[tuple[str, str, float], ...] = (
     ("usage.queue_time", "queue_s", 1.0),  # Groq (groq-python, CompletionUsage)
     ("usage.total_time", "total_s", 1.0),
     ("usage.time_to_first_token_ms", "first_token_s", 1e-3),  # GPUStack
+    # Fireworks, with perf_metrics_in_response (docs.fireworks.ai, performance metrics; its client's docstrings name the rest)
+    ("perf_metrics.prefill-queue-duration", "queue_s", 1.0),
+    ("perf_metrics.server-time-to-first-token", "first_token_s", 1.0),
+    ("perf_metrics.server-processing-time", "total_s", 1.0),
     ("time_info.queue_time", "queue_s", 1.0),  # Cerebras (cerebras-cloud-sdk, TimeInfo)
     ("time_info.total_time", "total_s", 1.0),
     ("latency_checkpoint.service_ttft_ms", "first_token_s", 1e-3),  # Azure OpenAI, on the chunk with the usage
