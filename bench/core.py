@@ -40,15 +40,15 @@ MEMORY_LIMIT = 100 * 1024 * 1024 // 10_000
 
 @dataclass(frozen=True)
 class Shape:
-    """How a stream comes: `times` as many deltas as the others have, events a read, reads a segment.
+    """How a stream comes: the deltas that it has, as a share of the others', events a read, reads a segment.
 
     Ten reads a segment is what a stream of 100 events a second leaves in a bundle of 100 ms; a burst leaves forty, and many
-    busy streams, whose bundles are full sooner, leave one. Paced
-    streams bring one event a read, buffered and fast ones several. What a stream costs once weighs more on short ones.
+    busy streams, whose bundles are full sooner, leave one. Paced streams bring one event a read, buffered and fast ones
+    several. What a stream costs once, from its first events to its record, weighs most on short ones.
     """
 
     title: str
-    times: int = 1
+    length: float = 1.0
     events_a_read: int = 1
     reads_a_segment: int = 10
 
@@ -56,9 +56,9 @@ class Shape:
 SHAPES = (
     Shape("one event a read"),
     Shape("eight a read", events_a_read=8),
-    Shape("ten times as long", times=10),
-    Shape("one read a segment", reads_a_segment=1),
     Shape("forty reads a segment", reads_a_segment=40),
+    Shape("one read a segment", reads_a_segment=1),
+    Shape("a fifth as long", length=0.2),
 )
 
 
@@ -66,8 +66,8 @@ SHAPES = (
 class Sizes:
     """How much is measured: streams side by side, deltas of each, rounds, and streams that are open at once."""
 
-    streams: int = 40
-    deltas: int = 200
+    streams: int = 10
+    deltas: int = 1_000
     rounds: int = 7
     opened: int = 2_000
 
@@ -126,8 +126,8 @@ def seconds(run: Callable[[], None]) -> float:
 
 def share(dialect: str, shape: Shape, sizes: Sizes, *, masked: bool) -> float:
     """The share of the floor's speed that the assembler reaches."""
-    one = wire(dialect, sizes.deltas * shape.times)
-    streams = max(1, sizes.streams // shape.times)
+    one = wire(dialect, round(sizes.deltas * shape.length))
+    streams = round(sizes.streams / shape.length)
     reads = contents(one, shape.events_a_read, masked=masked)
     messages = bundles(one, reads, streams, shape.reads_a_segment)
     ratios = []

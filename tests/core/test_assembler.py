@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from streamgauge.core import assembler as assembling
 from streamgauge.core.assembler import (
     BUCKETS,
     PRODUCERS,
@@ -208,6 +209,33 @@ def test_a_gap_in_the_log_marks_what_is_open() -> None:
         if offset == 0:
             assembler.mark_gap()
     assert records[0].integrity.reasons == ["log_gap"]
+
+
+@pytest.mark.parametrize("bound", ["MAX_HELD_READS", "MAX_HELD_BUNDLES"])
+def test_what_waits_in_readers_is_bounded(monkeypatch: pytest.MonkeyPatch, bound: str) -> None:
+    """Reads wait until there are many; then the state says all of them, also when nobody asks for it."""
+    monkeypatch.setattr(assembling, bound, 8)
+    bundles = bundles_of(chat_segments(1, tokens=40, cut=2)[:-1], per_bundle=1)
+    held = []
+    assembler = Assembler()
+    for offset, bundle in enumerate(bundles):
+        assembler.apply(offset, offset, bundle)
+        held.append(assembler.waiting_reads)
+    assert 0 in held[1:]
+    assert 0 < max(held) <= 2 * 8
+
+
+def test_reads_that_wait_are_in_the_dumped_state() -> None:
+    bundles = bundles_of(chat_segments(1, tokens=40, cut=2)[:-1], per_bundle=1)
+    dumps = []
+    for every in (1, len(bundles)):
+        assembler = Assembler()
+        for offset, bundle in enumerate(bundles, 1):
+            assembler.apply(offset, offset, bundle)
+            if offset % every == 0:
+                dumped = {key: assembler.dump(key) for key in (stream_id(1)[-1] % BUCKETS, PRODUCERS)}
+        dumps.append(dumped)
+    assert dumps[0] == dumps[1]
 
 
 def test_state_of_an_open_stream_is_small() -> None:

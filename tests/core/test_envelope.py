@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from streamgauge.core.envelope import Run
+from streamgauge.core.forms import Run
 from tests.core.deltas import GEMINI, Delta, block, delta, learnt
 
 

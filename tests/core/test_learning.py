@@ -2,7 +2,7 @@
 
 import pytest
 
-from streamgauge.core.envelope import Run
+from streamgauge.core.forms import Run
 from streamgauge.core.learning import learn, path_to, says_the_same
 from tests.core.deltas import CHAT, block, delta, learnt
 

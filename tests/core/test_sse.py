@@ -13,6 +13,7 @@ from streamgauge.core.sse import (
     Event,
     SseDecoder,
     read_events,
+    split_blocks,
     write_event,
     write_tail,
 )
@@ -190,6 +191,8 @@ def test_any_stream_dispatches_what_the_standard_says(stream: bytes, places: lis
 
 
 @given(STREAMS, cuts.places(200), st.integers(0, 30))
+@example(b"data: unknown: y\nstreamgauge-oversized\n", [], 11)
+@example(b"data: a\nstreamgauge-oversized-not\n", [], 12)
 def test_splits_change_nothing_whatever_the_cap(stream: bytes, places: list[int], cap: int) -> None:
     whole = decode([stream], cap)
     assert decode(cuts.at(stream, places), cap) == whole
@@ -379,8 +382,26 @@ def test_made_events_survive_too(events: list[Event], places: list[int]) -> None
 @example(b"data: a\n\ndata: \xff\n\n")
 @example(b"data: a\rb\n\n")
 @example(b"event: a\n\nevent: b\ndata: c\ndata: d\n\n")
+@example(b"event: a\nid: 1\ndata: b\n\nevent: c\nid: \ndata: \n\n")
+@example(b"event: a\nid: 1\0\ndata: b\n\nevent: c\nid: 2\ndata: d\n\n")
+@example(b"event: a\ndata: b\n\nevent: c\nid: 2\nid: 3\ndata: d\n\n")
+@example(b"event: a\ndata: b\nid: 1\n\nevent: c\nid: 2\ndata: d\n\n")
 def test_whole_blocks_are_read_as_a_new_decoder_reads_them(stream: bytes) -> None:
     assert read_events(stream) == SseDecoder().feed(stream)
+
+
+@given(st.lists(st.builds(write_event, MADE), max_size=5).map(b"".join))
+@example(b"event: a\nid: 1\ndata: b\n\nevent: c\nid: 2\ndata: d\n\n")
+def test_what_was_written_is_split_into_its_events(content: bytes) -> None:
+    blocks = split_blocks(content)
+    assert [event for block in blocks for event in read_events(block + b"\n\n")] == read_events(content)
+    assert len(blocks) == len(read_events(content))
+
+
+def test_what_may_be_cut_elsewhere_is_not_split() -> None:
+    assert split_blocks(b"data: a\r\rdata: b\n\n") == []
+    assert split_blocks(b"data: a\n\ndata: b") == []
+    assert split_blocks(b"") == []
 
 
 def test_the_usual_event_is_written_as_providers_write_it() -> None:

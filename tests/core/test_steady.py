@@ -57,16 +57,19 @@ def segments(reads: list[bytes], chance: random.Random, *, masked: bool, path: s
     yield Segment(bytes(16), number, end=End(Ending.COMPLETE, stamp_ns=clock))
 
 
-def states(made: list[Segment], credit: int) -> list[object]:
-    """The stream's state behind each segment, with so much credit to learn."""
+def states(made: list[Segment], credit: int, *, settled: bool = True) -> list[object]:
+    """The stream's state behind each segment, with so much credit to learn; behind the last alone if not `settled`."""
     before, steady.FIRST_CREDIT = steady.FIRST_CREDIT, credit
     try:
         stream = Stream(StreamState(bytes(16), bytes(16), 0), STALL_NS)
         found = []
         for segment in made:
             stream.apply(segment)
-            found.append(msgspec.to_builtins(stream.state, builtin_types=(bytes,)))
-        return found
+            if settled:
+                stream.settle()
+                found.append(msgspec.to_builtins(stream.state, builtin_types=(bytes,)))
+        stream.settle()
+        return [*found, msgspec.to_builtins(stream.state, builtin_types=(bytes,))]
     finally:
         steady.FIRST_CREDIT = before
 
@@ -74,7 +77,9 @@ def states(made: list[Segment], credit: int) -> list[object]:
 def same(events: list[bytes], seed: int, *, masked: bool, path: str | None = None) -> None:
     chance = random.Random(seed)
     made = list(segments(in_reads(events, chance), chance, masked=masked, path=path))
-    assert states(made, 10**6) == states(made, 0)
+    plain = states(made, 0)
+    assert states(made, 10**6) == plain
+    assert states(made, 10**6, settled=False) == plain[-1:]
 
 
 @pytest.mark.parametrize("masked", [True, False], ids=["masked", "full"])

@@ -48,6 +48,11 @@ MAX_WAITING_BODY = 512 * 1024
 # stream again. The latest ones of each bucket: a late bundle comes within the producers' window or not at all.
 MAX_REMEMBERED = 64
 
+# What may wait in readers, over all streams, until it is taken in: reads (about 300 bytes each) and bundles (up to
+# 256 KiB each). Both are some 16 MiB.
+MAX_HELD_READS = 50_000
+MAX_HELD_BUNDLES = 64
+
 # The instance of a message that only lets time pass.
 TICK_INSTANCE = bytes(16)
 
@@ -82,6 +87,7 @@ class Assembler:
         self._changed: set[int] = set()
         self._waiting: set[bytes] = set()
         self._streams: dict[bytes, Stream] = {}  # readers of the open streams that were read of late
+        self._held_reads = self._held_bundles = 0
         self._finished: list[Record] = []
         self._offset = self._loaded_offset = -1
         self.counts: Counter[str] = Counter()
@@ -97,6 +103,7 @@ class Assembler:
         self._expire(log_ms, fresh)
         if bundle.instance != TICK_INSTANCE and self._is_new(bundle, log_ms):
             self._segments(bundle, fresh)
+            self._hold_back(bundle)
             if self._waiting:
                 self._overdue(bundle, fresh)
             if bundle.farewell or bundle.dead:
@@ -137,6 +144,15 @@ class Assembler:
                     self._close(key, reader.state, remember=bool(reader.state.loss.missing_segments))
             else:
                 self._segment(key, bundle, segment)
+
+    def _hold_back(self, bundle: Bundle) -> None:
+        """Let its reads wait for others of their streams, unless too much waits."""
+        self._held_bundles += 1
+        self._held_reads += sum([len(segment.reads) for segment in bundle.segments])
+        if self._held_reads > MAX_HELD_READS or self._held_bundles >= MAX_HELD_BUNDLES:
+            self._held_reads = self._held_bundles = 0
+            for reader in self._streams.values():
+                reader.settle()
 
     def _segment(self, key: int, bundle: Bundle, segment: Segment) -> None:
         state = self._buckets[key].streams.get(segment.stream) or self._open(key, bundle, segment)
@@ -201,7 +217,9 @@ class Assembler:
     def _close(self, key: int, state: StreamState, *, remember: bool) -> None:
         bucket = self._buckets[key]
         del bucket.streams[state.stream]
-        self._streams.pop(state.stream, None)
+        reader = self._streams.pop(state.stream, None)
+        if reader is not None:
+            reader.settle()
         self._waiting.discard(state.stream)
         if remember:
             bucket.closed = [*bucket.closed[1 - MAX_REMEMBERED :], state.stream]
@@ -267,6 +285,11 @@ class Assembler:
     def open_streams(self) -> int:
         return sum(len(bucket.streams) for bucket in self._buckets)
 
+    @property
+    def waiting_reads(self) -> int:
+        """Reads that were applied and wait to be looked at together with others of their streams."""
+        return sum(reader.waiting_reads for reader in self._streams.values())
+
     def changed(self) -> list[int]:
         """Keys whose state changed since it was last dumped: buckets first, PRODUCERS last."""
         return sorted(self._changed)
@@ -274,6 +297,9 @@ class Assembler:
     def dump(self, key: int) -> bytes:
         """A key's state as bytes; it counts as unchanged from now on."""
         self._changed.discard(key)
+        for stream in self._buckets[key].streams if key != PRODUCERS else ():
+            if stream in self._streams:
+                self._streams[stream].settle()
         return _ENCODER.encode(self._producers if key == PRODUCERS else self._buckets[key])
 
     def load(self, key: int, value: bytes) -> None:

@@ -7,7 +7,8 @@ text, or one of the few things that change from event to event and mean nothing,
 import re
 from collections.abc import Mapping, Sequence
 
-from streamgauge.core.envelope import BLANK, EVENT_ID, SEPARATOR, Delta, Envelope, Hole, Path
+from streamgauge.core.envelope import EVENT_ID, Delta, Envelope
+from streamgauge.core.forms import BLANK, SEPARATOR, Hole, Path, same
 from streamgauge.core.json_text import parse
 from streamgauge.core.keep import Kind, Spec
 from streamgauge.core.usage import UsageRules
@@ -141,7 +142,7 @@ def _differences(ours: bytes, theirs: bytes) -> list[_Span] | None:
     plain, other = _without_escapes(ours), _without_escapes(theirs)
     spans: list[_Span] = []
     done = behind = 0  # so far both are looked at, in the one and in the other
-    while (at := _same(ours[done:], theirs[behind:])) < max(len(ours) - done, len(theirs) - behind):
+    while (at := same(ours[done:], theirs[behind:])) < max(len(ours) - done, len(theirs) - behind):
         at += done
         if plain.count(b'"', 0, at) % 2:
             begin = plain.rfind(b'"', 0, at) + 1
@@ -154,12 +155,6 @@ def _differences(ours: bytes, theirs: bytes) -> list[_Span] | None:
         spans.append((begin, found[0], theirs[begin - done + behind : found[1]]))
         done, behind = found
     return spans
-
-
-def _same(one: bytes, other: bytes) -> int:
-    """How many bytes two texts share at their beginning."""
-    size = min(len(one), len(other))
-    return size - ((int.from_bytes(one[:size]) ^ int.from_bytes(other[:size])).bit_length() + 7) // 8
 
 
 def _number_end(text: bytes, begin: int) -> int:

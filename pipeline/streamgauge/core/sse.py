@@ -15,6 +15,9 @@ is kept; so is a block of bare JSON, sent without `data:`; `finish()` hands out 
 All sizes are bytes. How the input is split into feeds changes nothing but when an event comes.
 """
 
+import re
+from collections.abc import Sequence
+
 import msgspec
 
 # An event may be this large (bytes of its values, as UTF-8). The largest of the recorded ones has 100 KB; an image of 3 MB
@@ -145,7 +148,8 @@ class SseDecoder:
             del self._line[1:]
         elif self._block or len(self._line) > self._cap:
             self._block = self._block or _Block(self._cap)
-            if self._block.full(len(self._line) - _LONGEST_PREFIX):
+            # A line that tells of an oversized event has no size, also before it is whole.
+            if not _OVERSIZED.startswith(self._line) and self._block.full(len(self._line) - _LONGEST_PREFIX):
                 del self._line[1:]
 
     def _whole(self, lines: bytes) -> Event | None:
@@ -245,6 +249,9 @@ class _Block:
 _FIELDS = frozenset((b"data", b"event", b"id", b"retry", b"error"))
 
 
+_BLANK = re.compile(b"\n\n")  # to split by it takes half as long as with bytes.split
+
+
 def _utf8(raw: bytes) -> bytes:
     """`raw` with U+FFFD for what is not UTF-8, one for each maximal subpart (Encoding Standard, UTF-8 decoder)."""
     if raw.isascii():
@@ -257,7 +264,7 @@ def _utf8(raw: bytes) -> bytes:
 
 
 def _usual(blocks: bytes) -> list[Event] | None:
-    """The events of whole blocks that are all of one line of data, or all of a name and one; None if any is not.
+    """The events of whole blocks that are all of a line of data, of a name and one, or of a name, an id and one; else None.
 
     Nearly all streams consist of these, and they can be told by counting line ends, without a look at each line.
     """
@@ -271,7 +278,19 @@ def _usual(blocks: bytes) -> list[Event] | None:
         named = [block.partition(b"\ndata: ") for block in blocks[7:-2].split(b"\n\nevent: ")]
         if lines == 3 * len(named) and all(colon for _, colon, _ in named):
             return [Event(name.decode(), value) for name, _, value in named]
+        if lines == 4 * len(named) and b"\0" not in blocks:
+            return _usual_with_ids(named)
     return None
+
+
+def _usual_with_ids(blocks: Sequence[tuple[bytes, bytes, bytes]]) -> list[Event] | None:
+    """The same of blocks of as many lines as a name, an id and one line of data have, split before their data."""
+    heads = [head.partition(b"\nid: ") for head, _, _ in blocks]
+    if not all(has_data and has_id for (_, has_data, _), (_, has_id, _) in zip(blocks, heads, strict=True)):
+        return None
+    return [
+        Event(name.decode(), data, id_.decode()) for (name, _, id_), (_, _, data) in zip(heads, blocks, strict=True)
+    ]
 
 
 def _milliseconds(digits: bytes, otherwise: int | None) -> int | None:
@@ -288,6 +307,11 @@ def read_events(blocks: bytes) -> list[Event]:
         if usual is not None:
             return usual
     return SseDecoder().feed(blocks)
+
+
+def split_blocks(content: bytes) -> list[bytes]:
+    """Whole blocks, each without its blank line; none if they may be cut otherwise than there."""
+    return [] if b"\r" in content or not content.endswith(b"\n\n") else _BLANK.split(content)[:-1]
 
 
 def write_event(event: Event) -> bytes:

@@ -7,17 +7,20 @@ id, sequence number and running usage. Everything else of the stream is as it wa
 from collections.abc import Sequence
 
 from streamgauge.core.dialects import Dialect
-from streamgauge.core.envelope import EVENT_ID, Delta, Envelope, Run
+from streamgauge.core.envelope import EVENT_ID, Delta, Envelope
+from streamgauge.core.forms import Run
 from streamgauge.core.json_check import feed
 from streamgauge.core.labels import label_id, whole_number
 from streamgauge.core.learning import VOLATILE, learn, path_to, says_the_same
 from streamgauge.core.reading import REASONING, REFUSAL, TEXT, TOOL, Reading
 from streamgauge.core.segments import Read
-from streamgauge.core.sse import Event, write_event
+from streamgauge.core.sse import Event
 from streamgauge.core.state import StreamState
 
 # Envelopes that a stream keeps: text and reasoning of two choices, say. Each is about 1 KB beside the state.
 MAX_ENVELOPES = 4
+# Reads that are looked at together: twice as many each time that all of them fit, fewer where they do not.
+FIRST_WINDOW, MAX_WINDOW, MIN_WINDOW = 64, 128, 4
 # To learn takes about as long as to read this many events, and is paid with what steady events saved; a stream begins
 # with this much to spend. So a stream whose events share nothing is read only a little slower.
 LEARNING_COST = 10
@@ -33,6 +36,7 @@ class Steady:
         self._envelopes: list[Envelope] = []
         self._seen: list[Delta] = []
         self._credit = FIRST_CREDIT
+        self._window = FIRST_WINDOW
         self._dialect: str | None = None  # what the stream had shown itself to be when something was learnt
 
     def take(self, reads: Sequence[Read], at: int) -> int:
@@ -42,8 +46,9 @@ class Steady:
         content = reads[at].content
         for place, envelope in enumerate(self._envelopes):
             if content.startswith(envelope.before):
-                left = reads[at:] if at else reads
+                left = reads[at : at + self._window]
                 taken = (len(left) == 1 and self._take_one(envelope, left[0])) or self._take(envelope, left)
+                self._window = min(2 * self._window, MAX_WINDOW) if taken == len(left) else max(2 * taken, MIN_WINDOW)
                 if taken:
                     if place:
                         self._envelopes.insert(0, self._envelopes.pop(place))
@@ -84,13 +89,12 @@ class Steady:
         """Whether something was learnt."""
         return bool(self._envelopes)
 
-    def take_events(self, events: Sequence[Event], stamp: int | None) -> int:
-        """The same for events of one read, which is accounted for by whoever has it; gives how many."""
+    def take_blocks(self, blocks: Sequence[bytes], stamp: int | None) -> int:
+        """The same for events of one read, without their blank lines, which whoever has it accounts for; gives how many."""
         if self._state.dialect != self._dialect:
             return 0
-        blocks = [write_event(event) for event in events]
         for envelope in self._envelopes:
-            run = envelope.run(blocks)
+            run = envelope.blocks(blocks)
             if run is not None:
                 for _ in range(run.reads):
                     self._state.timing.token(stamp, self._stall_ns)

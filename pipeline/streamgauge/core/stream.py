@@ -22,7 +22,7 @@ from streamgauge.core.labels import label_id, whole_number
 from streamgauge.core.outcome import FIRST_ERROR_STATUS
 from streamgauge.core.reading import Reading
 from streamgauge.core.segments import End, Loss, Read, Segment
-from streamgauge.core.sse import Event, SseDecoder, read_events
+from streamgauge.core.sse import Event, SseDecoder, read_events, split_blocks
 from streamgauge.core.state import StreamState
 from streamgauge.core.steady import Steady
 
@@ -33,11 +33,20 @@ WINDOW = 128
 _POSITION = re.compile(r"[0-9]{1,18}(?::[0-9]{1,18})*")
 
 
+# Reads of one stream that wait to be looked at together: what is done once for several of them is hardly felt then.
+MAX_WAITING_READS = 256
+
+
 class Stream:
-    """Applies segments to a StreamState. Holds nothing that the state does not: make one whenever there is a state."""
+    """Applies segments to a StreamState: make one whenever there is a state.
+
+    Reads wait until there are many, or an end, or until somebody asks for the state (`settle`); apart from these it holds
+    nothing that the state does not.
+    """
 
     def __init__(self, state: StreamState, stall_ns: int) -> None:
         self.state = state
+        self._waiting: list[Read] = []
         self._stall_ns = stall_ns
         self._reading: Reading | None = None
         self._steady = Steady(state, stall_ns)
@@ -48,6 +57,7 @@ class Stream:
         state.next_segment = segment.number + 1
         state.counts.segments += 1
         if segment.opening is not None:
+            self.settle()
             state.opening = segment.opening
         if segment.request is not None:
             state.request = segment.request
@@ -55,10 +65,23 @@ class Stream:
             state.head = segment.head
         if segment.loss is not None:
             self._lose(segment.loss)
-        if segment.reads:
-            self._reads(segment.reads)
+        self._waiting += segment.reads
         if segment.end is not None:
+            self.settle()
             self._end(segment.end)
+        elif len(self._waiting) >= MAX_WAITING_READS:
+            self.settle()
+
+    @property
+    def waiting_reads(self) -> int:
+        """Reads that were applied and are not yet in the state."""
+        return len(self._waiting)
+
+    def settle(self) -> None:
+        """Take in the reads that wait: the state then says all that was applied."""
+        if self._waiting:
+            reads, self._waiting = self._waiting, []
+            self._reads(reads)
 
     def _lose(self, loss: Loss) -> None:
         known = self.state.loss
@@ -90,9 +113,12 @@ class Stream:
 
     def _content(self, content: bytes, stamp: int | None) -> None:
         events = read_events(content)
+        blocks = split_blocks(content) if len(events) > 1 else []
         at = 0
         while at < len(events):
-            taken = self._steady.take_events(events[at : at + WINDOW], stamp) if self._may_skip(events, at) else 0
+            # An event and a block for each other, or else none is skipped: a forged content may hold anything.
+            few = blocks[at : at + WINDOW] if len(blocks) == len(events) and self._may_skip(events, at) else []
+            taken = self._steady.take_blocks(few, stamp) if few else 0
             if not taken:
                 self._event(events[at], stamp)
             at += taken or 1

@@ -93,7 +93,7 @@ def read_chunk(data: Data, sink: Sink) -> None:
             usage = choice.get(CHOICE_USAGE)
     if usage is not None:
         sink.usage(usage)
-    if not _PROVIDERS_OWN.isdisjoint(data) or isinstance(usage, dict):
+    if not _PROVIDERS_OWN.isdisjoint(data) or (isinstance(usage, dict) and not _OWN_IN_USAGE.isdisjoint(usage)):
         _read_provider({**data, "usage": usage}, sink)
 
 
@@ -211,10 +211,10 @@ _READERS: dict[str, Callable[[int, object, Sink], None]] = {
 _REASONS = frozenset((*REASONING, REASONING_PARTS))
 _MODELS, _USAGES, _ROUTED_MODELS, _ERRORS = paths(*MODELS), paths(*USAGES), paths(*ROUTED_MODELS), paths(*ERRORS)
 _TIMING = [(paths(*given.split()), name, unit) for given, name, unit in PROVIDER_TIMING]
-# Members of a chunk that hold what its server says of itself; most chunks have none.
-_PROVIDERS_OWN = frozenset(
-    place[0] for place in (*_ROUTED_MODELS, *_ERRORS, *(place for row in _TIMING for place in row[0]))
-) - {"usage"}
+_OWN = (*_ROUTED_MODELS, *_ERRORS, *(place for row in _TIMING for place in row[0]))
+# Members of a chunk, and of its usage, that hold what its server says of itself; most chunks have none.
+_PROVIDERS_OWN = frozenset(place[0] for place in _OWN) - {"usage"}
+_OWN_IN_USAGE = frozenset(place[1] for place in _OWN if place[0] == "usage")
 
 
 def _read_provider(data: Data, sink: Sink) -> None:

@@ -1,0 +1,200 @@
+"""Forms of events: literals with holes between them, and what events of one form say, many at a time.
+
+A form is fast because it looks at many events as one run of bytes: it cuts out what may be their values, puts these
+between its literals again, and only if that gives the very bytes they are of this form.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from enum import Enum
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+Path = tuple[str | int, ...]
+
+_LIST = msgspec.json.Decoder(list[str])
+
+
+class Hole(Enum):
+    TEXT = "text"
+    LINE = "line"  # text that is no JSON
+    COPY = "copy"  # the same text once more
+    ID = "id"  # the event's
+    NUMBER = "number"  # one that means nothing
+    STRING = "string"  # one that means nothing
+    SEQUENCE = "sequence"
+    USAGE = "usage"  # a token count
+
+
+BLANK = b"\n\n"
+
+# Put between reads that are looked at as one: neither a value nor a literal holds it.
+SEPARATOR = b"\0"
+
+# So few are compared as two numbers (bytes): sooner than to halve them again and again.
+_FEW_BYTES = 1024
+
+# Patterns that are kept. To compile one takes as long as a thousand events; streams of one model with ids of one length
+# share theirs. Each is about 2 KB.
+MAX_CUTTERS = 512
+
+# Holes of which a run tells the last value.
+_TOLD = (Hole.ID, Hole.SEQUENCE, Hole.USAGE)
+
+# What may stand in a hole, without a way back (possessive), so that no input takes long. A count is below 2**53 without a
+# look at its size. What a text's escapes mean, and whether it is UTF-8, is seen when it is decoded.
+_INSIDE = rb'(?:[^"\\\x00-\x1f]++|\\[^\x00-\x1f])++'
+_PATTERNS = {
+    Hole.TEXT: b"(" + _INSIDE + b")",
+    Hole.COPY: b"(" + _INSIDE + b")",
+    Hole.STRING: rb'([^"\\\x00-\x1f]++)',
+    Hole.LINE: rb"([^\r\n\x00]++)",
+    Hole.ID: rb'([^"\\\x00-\x1f]++)',
+    Hole.NUMBER: rb"(-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)",
+    Hole.SEQUENCE: rb"(0|[1-9][0-9]{0,14})",
+    Hole.USAGE: rb"(0|[1-9][0-9]{0,14})",
+}
+split_at_blanks = re.compile(BLANK).split  # takes half as long as that of bytes
+_are_insides = re.compile(_INSIDE + rb"(?:\x00" + _INSIDE + rb")*+").fullmatch
+is_plain = re.compile(rb'[^"\\\x00-\x1f]++').fullmatch
+
+
+class Run(msgspec.Struct, gc=False):
+    """What some reads said: how many events each (None: one), their text as one; of ids and counts the last values."""
+
+    reads: int
+    events: list[int] | None
+    text: str
+    id: bytes | None = None
+    sequence: int | None = None
+    usage: list[tuple[Path, int]] = []
+
+
+# Says what events say, one a block, up to one of another form; None if the first is.
+Form = Callable[[Sequence[bytes]], Run | None]
+
+
+class Texts:
+    """Events that hold a text and nothing else."""
+
+    def __init__(self, before: bytes, after: bytes) -> None:
+        self._before, self._between, self._after = before, after + SEPARATOR + before, after
+        self._inside = slice(len(before), -len(after))
+
+    def read(self, blocks: Sequence[bytes]) -> Run | None:
+        """What events say, one a block, up to one of another form; None if the first is."""
+        inside = self._inside
+        texts = [block[inside] for block in blocks]
+        rebuilt, joined = self._before + self._between.join(texts) + self._after, SEPARATOR.join(blocks)
+        if rebuilt != joined:
+            texts = texts[: joined.count(SEPARATOR, 0, same(rebuilt, joined))]
+        plain = b"".join(texts)
+        if plain.isascii() and is_plain(plain) and b"" not in texts:
+            return Run(len(texts), None, plain.decode())
+        return _longest(len(texts), lambda count: self._escaped(texts[:count]))
+
+    def _escaped(self, texts: Sequence[bytes]) -> Run | None:
+        """The same where some texts hold escapes, or more than ASCII; None if one of them is no text."""
+        if SEPARATOR in b"".join(texts) or not _are_insides(SEPARATOR.join(texts)):
+            return None
+        text = _decoded(texts)
+        return None if text is None else Run(len(texts), None, text)
+
+
+class Values:
+    """Events with holes beside the text's, or with text that is no JSON."""
+
+    def __init__(self, literals: Sequence[bytes], holes: Sequence[tuple[Hole, Path]]) -> None:
+        kinds = [kind for kind, _ in holes]
+        self._frame = [part for literal in literals for part in (literal, b"")]
+        self._frame[-2:] = [literals[-1] + SEPARATOR]
+        self._text_at = next(place for place, kind in enumerate(kinds) if kind in (Hole.TEXT, Hole.LINE))
+        self._is_raw = kinds[self._text_at] is Hole.LINE
+        self._copies = [place for place, kind in enumerate(kinds) if kind is Hole.COPY]
+        self._told = [(place, kind, path) for place, (kind, path) in enumerate(holes) if kind in _TOLD]
+        self._width = len(self._frame)
+        self._values = _cutter(literals[0][:4], tuple(kinds), tuple([len(literal) for literal in self._frame[::2]]))
+
+    def read(self, blocks: Sequence[bytes]) -> Run | None:
+        """What events say, one a block, up to one of another form; None if the first is."""
+        joined = SEPARATOR.join((*blocks, b""))
+        values = self._values(joined)
+        columns: list[Sequence[bytes]] = [values] if self._width == 3 else list(zip(*values, strict=True))
+        rebuilt = self._rebuilt(columns, len(values))
+        if rebuilt == joined:
+            fitting = len(values)
+        else:
+            fitting = joined.count(SEPARATOR, 0, same(rebuilt, joined))
+            columns = [column[:fitting] for column in columns]
+        return _longest(fitting, lambda count: self._said(columns, count))
+
+    def _rebuilt(self, columns: Sequence[Sequence[bytes]], count: int) -> bytes:
+        parts = self._frame * count
+        for place, column in enumerate(columns):
+            parts[2 * place + 1 :: self._width] = column
+        return b"".join(parts)
+
+    def _said(self, columns: Sequence[Sequence[bytes]], count: int) -> Run | None:
+        """What the first of the events with these values say; None if one of them is no text, or its copy is another."""
+        texts = columns[self._text_at][:count]
+        if self._copies and any(columns[at][:count] != texts for at in self._copies):
+            return None
+        text = _decoded(texts, raw=self._is_raw)
+        return None if text is None else self._tell(Run(count, None, text), columns)
+
+    def _tell(self, run: Run, columns: Sequence[Sequence[bytes]]) -> Run:
+        for place, kind, path in self._told:
+            value = columns[place][run.reads - 1]
+            if kind is Hole.ID:
+                run.id = value
+            elif kind is Hole.SEQUENCE:
+                run.sequence = int(value)
+            else:
+                run.usage = [*run.usage, (path, int(value))]
+        return run
+
+
+@lru_cache(MAX_CUTTERS)
+def _cutter(begin: bytes, kinds: Sequence[Hole], gaps: Sequence[int]) -> Callable[[bytes], list[Any]]:
+    """Finds the values of such holes with gaps of so many bytes before, between and behind them.
+
+    `begin`: how an event begins. It spares a look at each byte of those that do not fit.
+    """
+    inner = (part for kind, gap in zip(kinds, gaps[1:], strict=True) for part in (_PATTERNS[kind], b".{%d}" % gap))
+    return re.compile(b"".join((begin, b".{%d}" % (gaps[0] - len(begin)), *inner)), re.DOTALL).findall
+
+
+def _longest(count: int, said: Callable[[int], Run | None]) -> Run | None:
+    """What the first of so many events say, about as many as say something: all, or half of them, or a quarter."""
+    while count:
+        run = said(count)
+        if run is not None:
+            return run
+        count //= 2
+    return None
+
+
+def same(one: bytes, other: bytes) -> int:
+    """How many bytes two texts share at their beginning."""
+    at, size = 0, min(len(one), len(other))
+    while size - at > _FEW_BYTES:
+        middle = (at + size) // 2
+        if one[at:middle] == other[at:middle]:
+            at = middle
+        else:
+            size = middle
+    return size - ((int.from_bytes(one[at:size]) ^ int.from_bytes(other[at:size])).bit_length() + 7) // 8
+
+
+def _decoded(texts: Sequence[bytes], *, raw: bool = False) -> str | None:
+    """What stands between quotes, as one text (`raw`: what stands there as it is); None if one of them is no text."""
+    joined = b"".join(texts)
+    try:
+        if not raw and b"\\" in joined:
+            return "".join(_LIST.decode(b'["' + b'","'.join(texts) + b'"]'))
+        # Two halves of a character in two texts are none.
+        return joined.decode() if joined.isascii() else SEPARATOR.join(texts).decode().replace("\0", "")
+    except (UnicodeDecodeError, msgspec.DecodeError):
+        return None

@@ -1,0 +1,71 @@
+"""Forms: what events of one form say, many at a time, up to one of another form."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamgauge.core.forms import Form, Hole, Run, Texts, Values, same, split_at_blanks
+
+PLAIN = Texts(b'data: {"d":"', b'"}\n\n').read
+COUNTED = Values(
+    [b"id: ", b'\ndata: {"d":"', b'","n":', b"}\n\n"], [(Hole.ID, ()), (Hole.TEXT, ()), (Hole.USAGE, ("n",))]
+).read
+
+
+def plain(text: str) -> bytes:
+    return b'data: {"d":"%b"}\n\n' % text.encode()
+
+
+def counted(text: str, number: int) -> bytes:
+    return b'id: e-%d\ndata: {"d":"%b","n":%d}\n\n' % (number, text.encode(), number)
+
+
+@pytest.mark.parametrize(
+    "other", [b"", b"data: [DONE]\n\n", b'data: {"d":"x"}', b'data: {"d":""}\n\n', b"\0", plain("\0")]
+)
+@pytest.mark.parametrize("before", [0, 1, 2, 5, 40])
+def test_texts_are_read_up_to_another_form(before: int, other: bytes) -> None:
+    blocks = [plain("ab")] * before
+    wanted = Run(before, None, "ab" * before) if before else None
+    assert shortened(PLAIN, [*blocks, other, plain("c")]) == wanted
+
+
+@pytest.mark.parametrize(
+    "other", [b"", b"data: [DONE]\n\n", counted("x", 7)[:-2], counted("x", 7).replace(b"7}", b"07}")]
+)
+@pytest.mark.parametrize("before", [0, 1, 2, 5, 40])
+def test_values_are_read_up_to_another_form(before: int, other: bytes) -> None:
+    blocks = [counted("ab", number) for number in range(1, before + 1)]
+    last = b"e-%d" % before
+    wanted = Run(before, None, "ab" * before, last, None, [(("n",), before)]) if before else None
+    assert shortened(COUNTED, [*blocks, other, counted("c", 99)]) == wanted
+
+
+def shortened(read: Form, blocks: list[bytes]) -> Run | None:
+    """What is read of them; about as many as fit may be half of these where the first that does not is nearly one."""
+    run = read(blocks)
+    while run is not None and (more := read(blocks[run.reads :])) is not None:
+        run = Run(run.reads + more.reads, None, run.text + more.text, more.id, more.sequence, more.usage)
+    return run
+
+
+def test_escapes_and_characters_are_decoded() -> None:
+    assert PLAIN([plain(r"a\n"), plain("é"), plain(r"é\"")]) == Run(3, None, 'a\néé"')
+    assert PLAIN([plain("a"), b'data: {"d":"\xc3"}\n\n']) == Run(1, None, "a")
+
+
+def test_a_copy_says_the_same_or_the_event_is_of_another_form() -> None:
+    read = Values([b'data: ["', b'","', b'"]\n\n'], [(Hole.TEXT, ()), (Hole.COPY, ())]).read
+    assert read([b'data: ["a","a"]\n\n']) == Run(1, None, "a")
+    assert read([b'data: ["a","b"]\n\n']) is None
+
+
+@given(st.binary(max_size=40), st.binary(max_size=10), st.binary(max_size=10), st.integers(1, 100))
+def test_what_two_texts_share_at_their_beginning(start: bytes, one: bytes, other: bytes, times: int) -> None:
+    one, other = start * times + one, start * times + other
+    shared = next((at for at, (x, y) in enumerate(zip(one, other, strict=False)) if x != y), min(len(one), len(other)))
+    assert same(one, other) == shared
+
+
+def test_blocks_are_split_at_blank_lines() -> None:
+    assert split_at_blanks(b"a\n\nb\nc\n\n") == [b"a", b"b\nc", b""]
