@@ -69,3 +69,16 @@ def test_what_two_texts_share_at_their_beginning(start: bytes, one: bytes, other
 
 def test_blocks_are_split_at_blank_lines() -> None:
     assert split_at_blanks(b"a\n\nb\nc\n\n") == [b"a", b"b\nc", b""]
+
+
+@pytest.mark.parametrize("at", [0, 3, 19])
+def test_a_separator_inside_of_an_event_ends_no_event(at: int) -> None:
+    """`data: a NUL b` is no `data: a`, wherever events are cut."""
+    read = Values([b"id: ", b"\ndata: ", b""], [(Hole.ID, ()), (Hole.LINE, ())]).read
+    blocks = [b"id: e%d\ndata: ab" % number for number in range(20)]
+    blocks[at] = b"id: e%d\ndata: a\0b" % at
+    found = read(blocks)
+    assert found is None or found.reads <= at
+    blocks[at] = b"id: e%d\ndata: a\0id: e\ndata: b" % at
+    found = read(blocks)
+    assert found is None or found.reads <= at

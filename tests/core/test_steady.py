@@ -1,6 +1,5 @@
 """Learned envelopes change how fast a stream is read, and nothing else: with and without them its state is the same."""
 
-import json
 import random
 from collections.abc import Iterator
 
@@ -14,9 +13,10 @@ from streamgauge.core import steady
 from streamgauge.core.dialects import BY_NAME, DIALECTS
 from streamgauge.core.masking import Masker
 from streamgauge.core.segments import End, Ending, Head, Opening, Read, Segment
-from streamgauge.core.sse import Event, SseDecoder, write_event
+from streamgauge.core.sse import SseDecoder, write_event
 from streamgauge.core.state import StreamState
 from streamgauge.core.stream import Stream
+from tests.core.altered import alter, damage
 from tests.vectors.load import vectors
 
 STALL_NS = 5_000_000_000
@@ -124,29 +124,10 @@ def _counted(call, seen):  # type: ignore[no-untyped-def]
     return counted
 
 
-# What stands in a delta, replaced by what nearly fits: an envelope must not take it for what it knows.
-_HOSTILE = (
-    b'"', b"\\", b'\\"', b"\\u0041", b"\\ud800", b"\\ud83d\\ude00", b"\\x", b"\x00", b"\x01", b"\x7f", b"\xff", b"\xc3\xa9",
-    b"\t", b'","x":"', b"]}", b"0", b"-1", b"1.5", b"99999999999999999999", b"007", b"null", b"true", b"", b" ", b"a\\",
-    b'"},"finish_reason":"stop"', b"[DONE]", b'"error":{"message":"x"}',
-)  # fmt: skip
-
-
 @st.composite
 def damaged(draw: st.DrawFn) -> tuple[list[bytes], str]:
-    name = draw(st.sampled_from(NAMES))
-    one = wire(name, 40)
-    events = canonical(b"".join(one.events), one.path or None, masked=draw(st.booleans()))
-    for _ in range(draw(st.integers(1, 6))):
-        at = draw(st.integers(0, len(events) - 1))
-        event = events[at]
-        place = draw(st.integers(0, max(0, len(event) - 3)))
-        width = draw(st.integers(0, 6))
-        hostile = draw(st.sampled_from(_HOSTILE))
-        events[at] = event[:place] + hostile + event[place + width : -2] + b"\n\n"
-    if draw(st.booleans()):
-        one_place, other = draw(st.integers(0, len(events) - 1)), draw(st.integers(0, len(events) - 1))
-        events[one_place], events[other] = events[other], events[one_place]
+    one = wire(draw(st.sampled_from(NAMES)), 40)
+    events = damage(draw, canonical(b"".join(one.events), one.path or None, masked=draw(st.booleans())))
     # Only what is canonical comes to a stream: a damaged line end makes other events of it.
     again = b"".join(write_event(event) for event in SseDecoder().feed(b"".join(events)))
     return [block + b"\n\n" for block in again.split(b"\n\n")[:-1]], one.path
@@ -159,38 +140,11 @@ def test_a_damaged_stream_says_the_same(stream: tuple[list[bytes], str], seed: i
     same(events, seed, masked=False, path=path or None)
 
 
-# What a member of one event may say instead, so that the events after it tell back what was told before.
-_OTHERWISE = (0, 1, 2, 7, -1, 2.5, "other", "tool", "", None, True, [], {}, ["x"], {"x": 1})
-
-
-def _leaves(value: object) -> Iterator[tuple[dict | list, str | int]]:  # type: ignore[type-arg]
-    """Each member that holds no others, and what it is a member of."""
-    members = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, member in members:
-        yield from _leaves(member)
-        if not isinstance(member, dict | list):
-            yield value, key  # type: ignore[misc]
-
-
 @st.composite
 def altered(draw: st.DrawFn) -> tuple[list[bytes], str]:
-    """A stream in which single members of some events say something else."""
     one = wire(draw(st.sampled_from(NAMES)), 40)
-    events = [event for block in one.events for event in SseDecoder().feed(block)]
-    for _ in range(draw(st.integers(1, 5))):
-        event = events[draw(st.integers(0, len(events) - 1))]
-        try:
-            value = json.loads(event.data or b"")
-        except ValueError:
-            continue
-        leaves = list(_leaves(value))
-        if leaves:
-            holder, key = draw(st.sampled_from(leaves))
-            holder[key] = draw(st.sampled_from(_OTHERWISE))  # type: ignore[index]
-        again = Event(event.name, json.dumps(value, separators=(",", ":")).encode(), event.id)
-        events.insert(draw(st.integers(0, len(events))), again)
     masker = Masker(one.path or None, full=draw(st.booleans()))
-    return [write_event(masker.event(event)) for event in events], one.path
+    return [write_event(masker.event(event)) for event in alter(draw, one)], one.path
 
 
 @settings(max_examples=400, deadline=None)

@@ -83,13 +83,21 @@ class Texts:
         self._before, self._between, self._after = before, after + SEPARATOR + before, after
         self._inside = slice(len(before), -len(after))
 
-    def read(self, blocks: Sequence[bytes]) -> Run | None:
-        """What events say, one a block, up to one of another form; None if the first is."""
+    def columns(self, blocks: Sequence[bytes]) -> list[Sequence[bytes]]:
+        """For each hole what stands there, one a block, up to one of another form. Whether it is text is not looked at."""
         inside = self._inside
         texts = [block[inside] for block in blocks]
         rebuilt, joined = self._before + self._between.join(texts) + self._after, SEPARATOR.join(blocks)
-        if rebuilt != joined:
-            texts = texts[: joined.count(SEPARATOR, 0, same(rebuilt, joined))]
+        return [texts if rebuilt == joined else texts[: joined.count(SEPARATOR, 0, same(rebuilt, joined))]]
+
+    def one(self, block: bytes) -> Sequence[bytes] | None:
+        """What stands in the holes of one event; None if it is of another form."""
+        text = block[self._inside]
+        return [text] if self._before + text + self._after == block else None
+
+    def read(self, blocks: Sequence[bytes]) -> Run | None:
+        """What events say, one a block, up to one of another form; None if the first is."""
+        texts = self.columns(blocks)[0]
         plain = b"".join(texts)
         if plain.isascii() and is_plain(plain) and b"" not in texts:
             return Run(len(texts), None, plain.decode())
@@ -110,25 +118,39 @@ class Values:
         kinds = [kind for kind, _ in holes]
         self._frame = [part for literal in literals for part in (literal, b"")]
         self._frame[-2:] = [literals[-1] + SEPARATOR]
-        self._text_at = next(place for place, kind in enumerate(kinds) if kind in (Hole.TEXT, Hole.LINE))
+        self._text_at = next((place for place, kind in enumerate(kinds) if kind in (Hole.TEXT, Hole.LINE)), 0)
         self._is_raw = kinds[self._text_at] is Hole.LINE
         self._copies = [place for place, kind in enumerate(kinds) if kind is Hole.COPY]
         self._told = [(place, kind, path) for place, (kind, path) in enumerate(holes) if kind in _TOLD]
         self._width = len(self._frame)
         self._values = _cutter(literals[0][:4], tuple(kinds), tuple([len(literal) for literal in self._frame[::2]]))
 
-    def read(self, blocks: Sequence[bytes]) -> Run | None:
-        """What events say, one a block, up to one of another form; None if the first is."""
+    def columns(self, blocks: Sequence[bytes]) -> list[Sequence[bytes]]:
+        """For each hole what stands there, one a block, up to one of another form; no column if the first is."""
         joined = SEPARATOR.join((*blocks, b""))
         values = self._values(joined)
         columns: list[Sequence[bytes]] = [values] if self._width == 3 else list(zip(*values, strict=True))
         rebuilt = self._rebuilt(columns, len(values))
         if rebuilt == joined:
-            fitting = len(values)
-        else:
+            return columns if len(values) == len(blocks) else []
+        if joined.count(SEPARATOR) == len(blocks):
             fitting = joined.count(SEPARATOR, 0, same(rebuilt, joined))
-            columns = [column[:fitting] for column in columns]
-        return _longest(fitting, lambda count: self._said(columns, count))
+            return [column[:fitting] for column in columns]
+        return []  # a separator stands inside of an event: where events end cannot be seen
+
+    def one(self, block: bytes) -> Sequence[bytes] | None:
+        """What stands in the holes of one event; None if it is of another form."""
+        joined = block + SEPARATOR
+        found = self._values(joined)
+        if len(found) != 1:
+            return None
+        values: Sequence[bytes] = found if self._width == 3 else found[0]
+        return values if self._rebuilt([[value] for value in values], 1) == joined else None
+
+    def read(self, blocks: Sequence[bytes]) -> Run | None:
+        """What events say, one a block, up to one of another form; None if the first is."""
+        columns = self.columns(blocks)
+        return _longest(len(columns[0]), lambda count: self._said(columns, count)) if columns else None
 
     def _rebuilt(self, columns: Sequence[Sequence[bytes]], count: int) -> bytes:
         parts = self._frame * count
@@ -186,6 +208,14 @@ def same(one: bytes, other: bytes) -> int:
         else:
             size = middle
     return size - ((int.from_bytes(one[at:size]) ^ int.from_bytes(other[at:size])).bit_length() + 7) // 8
+
+
+def are_insides(texts: Sequence[bytes]) -> bool:
+    """Whether each of these may stand between a string's quotes, and is not empty."""
+    plain = b"".join(texts)
+    if plain.isascii() and is_plain(plain):
+        return b"" not in texts
+    return _are_insides(SEPARATOR.join(texts)) is not None and not any(SEPARATOR in text for text in texts)
 
 
 def _decoded(texts: Sequence[bytes], *, raw: bool = False) -> str | None:

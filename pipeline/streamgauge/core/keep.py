@@ -39,7 +39,7 @@ def filtered(spec: Spec | None, value: object) -> object:
     if value is None or value is True or value is False:
         return value
     if isinstance(spec, tuple):
-        spec = next((one for one in spec if _fits(one, value)), spec)
+        spec = next((one for one in spec if fits(one, value)), spec)
     if isinstance(spec, Kind):
         return _scalar(spec, value)
     if isinstance(value, dict):
@@ -58,7 +58,8 @@ def _hollow(spec: Spec | None, value: dict[str, object] | list[object]) -> objec
     return {MASKED: 0} if isinstance(value, dict) else [0]
 
 
-def _fits(spec: Spec, value: object) -> bool:
+def fits(spec: Spec, value: object) -> bool:
+    """Whether a value is of the type that a spec is for; of several specs the first that fits is taken."""
     if isinstance(spec, Kind):
         if spec is Kind.TEXT:
             return isinstance(value, str)
@@ -117,3 +118,8 @@ def argument_chars(value: object) -> int:
         return len(msgspec.json.encode(value).decode())
     except (UnicodeEncodeError, RecursionError, OverflowError):
         return len(str(value))
+
+
+def encoded(value: object) -> bytes:
+    """Filtered JSON as bytes: what `filtered` lets through is always encodable."""
+    return msgspec.json.encode(value)

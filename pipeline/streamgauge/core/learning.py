@@ -35,7 +35,7 @@ _ESCAPES = re.compile(rb"\\.", re.DOTALL)
 _NUMBER = re.compile(rb"-?[0-9][0-9.eE+-]*")
 _OF_NUMBERS = b"0123456789.eE+-"
 # What takes a value's place, to see where in the event that value stands; no event that holds it is looked at.
-_MARK = 8_705_759_403_792_000
+MARK = 8_705_759_403_792_000
 
 
 def learn(one: Delta, other: Delta, usage: UsageRules, volatile: frozenset[str] = VOLATILE) -> Envelope | None:
@@ -113,11 +113,11 @@ def _compare(one: Delta, other: Delta, usage: UsageRules, volatile: frozenset[st
     """Puts what two events share into `parts`. Whether nothing else is left, and their text is among what differs."""
     ours, theirs = one.event.data or b"", other.event.data or b""
     texts = one.text.encode("utf-8", "replace"), other.text.encode("utf-8", "replace")
-    spans = _differences(ours, theirs)
+    spans = differences(ours, theirs)
     if spans is None or any(b"\\" in text or b'"' in text for text in texts):
         return False
     text, done = Hole.TEXT, 0
-    for (begin, end, instead), path in zip(spans, _paths(ours, spans), strict=True):
+    for (begin, end, instead), path in zip(spans, paths_of(ours, spans), strict=True):
         quoted = ours[begin - 1 : begin] == b'"'
         is_text = quoted and (ours[begin:end], instead) == texts
         hole: tuple[Hole, Path] | None = (text, ())
@@ -134,13 +134,13 @@ def _compare(one: Delta, other: Delta, usage: UsageRules, volatile: frozenset[st
 
 
 # A value that differs: where it begins and ends in the one event, without quotes, and what stands there in the other.
-_Span = tuple[int, int, bytes]
+Span = tuple[int, int, bytes]
 
 
-def _differences(ours: bytes, theirs: bytes) -> list[_Span] | None:
+def differences(ours: bytes, theirs: bytes) -> list[Span] | None:
     """The strings and numbers that differ between two JSON texts; None if anything else does."""
     plain, other = _without_escapes(ours), _without_escapes(theirs)
-    spans: list[_Span] = []
+    spans: list[Span] = []
     done = behind = 0  # so far both are looked at, in the one and in the other
     while (at := same(ours[done:], theirs[behind:])) < max(len(ours) - done, len(theirs) - behind):
         at += done
@@ -167,16 +167,16 @@ def _without_escapes(data: bytes) -> bytes:
     return _ESCAPES.sub(b"__", data) if b"\\" in data else data
 
 
-def _paths(data: bytes, spans: Sequence[_Span]) -> list[Path | None]:
+def paths_of(data: bytes, spans: Sequence[Span]) -> list[Path | None]:
     """Where in the event the values stand that differ; None for what is no value, or not found."""
     marks: dict[object, int] = {}
     marked, done = [], 0
     for number, (begin, end, _) in enumerate(spans):
-        marks[_MARK + number] = marks[str(_MARK + number)] = number
-        marked += [data[done:begin], b"%d" % (_MARK + number)]
+        marks[MARK + number] = marks[str(MARK + number)] = number
+        marked += [data[done:begin], b"%d" % (MARK + number)]
         done = end
     found: list[Path | None] = [None] * len(spans)
-    if b"%d" % _MARK not in data:
+    if b"%d" % MARK not in data:
         _note_marks(parse(b"".join((*marked, data[done:]))), (), marks, found)
     return found
 

@@ -21,7 +21,8 @@ from streamgauge.core.dialects import (
 )
 from streamgauge.core.dialects.contract import KEEP_ERRORS
 from streamgauge.core.json_text import UNPARSED, parse
-from streamgauge.core.keep import Spec, filtered
+from streamgauge.core.keep import Spec, encoded, filtered
+from streamgauge.core.known_masks import KnownMasks, Masked
 from streamgauge.core.labels import label_code, label_id
 from streamgauge.core.sse import HALF_EVENT, Event, write_tail
 
@@ -39,11 +40,27 @@ class Masker:
         self._full = full
         self._dialect = BY_NAME.get(dialect or "") or dialect_of_endpoint(path)
         self._shown: Dialect | None = None
+        self._known = KnownMasks()
+        self._spec: Mapping[str, Spec] | None = None  # what was kept of the last event's data, None: of text
+        self._has_spec = False  # it is what decides how the last event was masked
+
+    def known(self, content: bytes) -> tuple[bytes, bytes]:
+        """The masked events at the beginning of decoded bytes, as far as they are masked as others were; and the rest.
+
+        Only for bytes that begin with a block: nothing is pending before them.
+        """
+        return self._known.mask(content) if not self._full else (b"", content)
+
+    def learn(self, block: bytes, event: Event, became: Event) -> None:
+        """The last event, as it came and as it was masked, is an example. `block`: without its blank line."""
+        if self._has_spec and not self._full:
+            self._known.see(Masked(block, event, became, self._spec))
 
     def event(self, event: Event) -> Event:
         """The event as it may be written down."""
         if self._full:
             return event
+        self._has_spec = False
         return msgspec.structs.replace(
             event,
             name=label_code(event.name) or "",
@@ -78,7 +95,9 @@ class Masker:
     def _data(self, name: str, data: bytes) -> bytes:
         speaker = dialect_of_text_event(name, self._shown)
         if speaker is not None:
-            self._shown = self._dialect = speaker
+            self._shown = speaker
+            self._is(speaker)
+            self._spec, self._has_spec = None, True
             return b"x" * len(data.decode("utf-8", "replace"))
         if data.startswith(DONE):
             return DONE
@@ -88,8 +107,14 @@ class Masker:
         if value is UNPARSED:
             return _UNPARSABLE
         self._shown = recognised(name, value, self._shown) or self._shown
-        self._dialect = self._shown or self._dialect
-        return _masked(_keep(self._dialect), value)
+        self._is(self._shown or self._dialect)
+        self._spec, self._has_spec = _keep(self._dialect), True
+        return _masked(self._spec, value)
+
+    def _is(self, dialect: Dialect | None) -> None:
+        if dialect is not self._dialect:
+            self._known.forget()
+        self._dialect = dialect
 
 
 def _keep(dialect: Dialect | None) -> Mapping[str, Spec]:
@@ -104,8 +129,3 @@ def _masked_json(spec: Mapping[str, Spec], raw: bytes) -> bytes:
 def _masked(spec: Mapping[str, Spec], value: object) -> bytes:
     """An event, or a list of them (Gemini's errors)."""
     return encoded([filtered(spec, one) for one in value] if isinstance(value, list) else filtered(spec, value))
-
-
-def encoded(value: object) -> bytes:
-    """Filtered JSON as bytes: what `filtered` lets through is always encodable."""
-    return msgspec.json.encode(value)

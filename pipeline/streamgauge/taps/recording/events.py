@@ -3,7 +3,7 @@
 import re
 
 from streamgauge.core.masking import Masker
-from streamgauge.core.sse import MAX_EVENT_BYTES, SseDecoder, write_event
+from streamgauge.core.sse import MAX_EVENT_BYTES, SseDecoder, split_blocks, write_event
 from streamgauge.taps.recording.budget import Budget
 
 # An event that does not end is charged to the budget of all streams from this size on (bytes). Nearly all are smaller,
@@ -11,6 +11,8 @@ from streamgauge.taps.recording.budget import Budget
 FREE_EVENT_BYTES = 16 * 1024
 
 _BLANK_LINE = re.compile(rb"\n\n|\r\n\r\n|\r\r")
+# How decoded bytes end behind which nothing is pending.
+_ENDS = (b"\n\n", b"\r\n\r\n")
 # Bytes of one piece that are kept to find a blank line that is split over two.
 _SPLIT_BLANK_LINE = 3
 
@@ -25,26 +27,41 @@ class MaskedEvents:
         self._behind_hole: bytes | None = None  # the last bytes looked at while a blank line is sought
         self._held = 0
         self._charged = 0
+        self._idle = False  # nothing is pending: what comes begins with a block
 
     def feed(self, decoded: bytes) -> bytes:
         """The events that these bytes complete."""
+        known = b""
         if self._behind_hole is not None:
             decoded = self._seek(self._behind_hole + decoded)
+        elif self._idle:
+            known, decoded = self._masker.known(decoded)
+            if not decoded:
+                return known
+        return known + self._masked(decoded)
+
+    def _masked(self, decoded: bytes) -> bytes:
+        began_idle, self._idle = self._idle, decoded.endswith(_ENDS)
         events = self._decoder.feed(decoded)
         if events and not self._charged and decoded.endswith(b"\n\n"):
             self._held = 0  # the usual read: nothing is pending
         else:
             self._hold(decoded, begun_anew=bool(events))
         written: list[bytes] = []
-        for event in events:
+        blocks = split_blocks(decoded.replace(b"\r\n", b"\n")) if began_idle and self._idle else []
+        for place, event in enumerate(events):
             self.oversized += event.oversized
-            written.append(write_event(self._masker.event(event)))
+            became = self._masker.event(event)
+            written.append(write_event(became))
+            if len(blocks) == len(events):
+                self._masker.learn(blocks[place], event, became)
         return b"".join(written)
 
     def resume(self) -> None:
         """Bytes are missing here: go on behind the next blank line."""
         self._decoder = SseDecoder()
         self._behind_hole = b""
+        self._idle = False
         self.let_go()
 
     def finish(self) -> bytes:
