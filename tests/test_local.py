@@ -1,14 +1,11 @@
 """The loop without Kafka: a real spool, a ledger file and a state file; it may be killed between any two of its steps."""
 
 import itertools
-import json
 import sqlite3
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -18,84 +15,20 @@ from streamgauge.bundles import encode_bundle
 from streamgauge.core.assembler import Limits
 from streamgauge.core.record import Record
 from streamgauge.core.segments import Bundle
-from streamgauge.ledger import SqliteLedger, row_of
-from streamgauge.local import DeliveryFailed, LocalLoop, SpoolFailed, StateFile
-from streamgauge.spool import NewRow, Row, Spool
-from streamgauge.taps.recording.bundler import reads_of
-from tests.streams import INSTANCE, MS, bundles_of, chat_segments, interleaved
-
-# Further than any checkpoint is apart (seconds).
-LATER_S = 1_000.0
-
-
-class Killed(BaseException):
-    """The process was killed here: nothing of it goes on."""
-
-
-class Counted:
-    def __init__(self) -> None:
-        self.added: Counter[tuple[str, ...]] = Counter()
-        self.counts: Counter[str] = Counter()
-
-    def add(self, name: str, value: float = 1, **labels: object) -> None:
-        self.added[(name, *map(str, labels.values()))] += int(value)
-
-    def add_counts(self, counts: Mapping[str, int]) -> None:
-        self.counts.update(counts)
-
-
-class Life:
-    """One life of the process that runs the loop, on the files in a data directory. `kill_at`: the step that it dies at."""
-
-    def __init__(self, data_dir: Path, kill_at: int | None = None, limits: Limits | None = None) -> None:
-        self.steps = 0
-        self.kill_at = kill_at
-        self.ledger = SqliteLedger(data_dir / "ledger.sqlite")
-        self.spool = Spool(data_dir / "spool.sqlite")
-        self.state = StateFile(data_dir / "state.sqlite")
-        self.counted = Counted()
-        self.said: list[str] = []
-        self.refusals: list[str] = []
-        self.now = 0.0
-        self._step_around(self.state, "save")
-        self._step_around(self.spool, "done")
-        self._step_around(self.state, "bury")
-        self.loop = LocalLoop(self.spool, self.state, self._deliver, self.counted, limits or Limits(), self.said.append)
-
-    def work(self, steps: int = 1) -> None:
-        """Take, store and checkpoint, each time."""
-        for _ in range(steps):
-            self.now += LATER_S
-            self.loop.step(self.now)
-
-    def end(self) -> None:
-        """What a kill does to its files: they are closed as they are."""
-        self.state.close()
-        self.spool.close()
-        self.ledger.close()
-
-    def _deliver(self, records: list[Record]) -> None:
-        if self.refusals:
-            raise DeliveryFailed(self.refusals.pop())
-        self._step()
-        self.ledger.insert([row_of(record) for record in records])
-        self._step()
-
-    def _step(self) -> None:
-        self.steps += 1
-        if self.steps == self.kill_at:
-            raise Killed
-
-    def _step_around(self, part: Any, name: str) -> None:
-        inner: Callable[..., object] = getattr(part, name)
-
-        def wrapped(*arguments: object) -> object:
-            self._step()
-            result = inner(*arguments)
-            self._step()
-            return result
-
-        setattr(part, name, wrapped)
+from streamgauge.local import DeliveryFailed, SpoolFailed, StateFile
+from streamgauge.spool import Row
+from tests.local_life import (
+    LATER_S,
+    Killed,
+    Life,
+    deadletters,
+    put,
+    records,
+    undisturbed,
+    waiting,
+    whole,
+)
+from tests.streams import INSTANCE, MS, bundles_of, chat_segments
 
 
 @pytest.fixture
@@ -108,52 +41,6 @@ def life(data_dir: Path) -> Iterator[Life]:
     one = Life(data_dir)
     yield one
     one.end()
-
-
-def put(data_dir: Path, *bundles: Bundle | bytes) -> None:
-    spool = Spool(data_dir / "spool.sqlite")
-    rows = [NewRow(0, 0, one) if isinstance(one, bytes) else new_row(one) for one in bundles]
-    assert spool.put(rows).failure is None
-    spool.close()
-
-
-def new_row(bundle: Bundle) -> NewRow:
-    return NewRow(bundle.slot, reads_of(bundle), encode_bundle(bundle))
-
-
-def records(data_dir: Path) -> list[dict[str, Any]]:
-    with SqliteLedger(data_dir / "ledger.sqlite") as ledger:
-        return [json.loads(line) for line in ledger.query()]
-
-
-def waiting(data_dir: Path) -> int:
-    spool = Spool(data_dir / "spool.sqlite")
-    try:
-        return spool.waiting().rows
-    finally:
-        spool.close()
-
-
-def deadletters(data_dir: Path) -> list[tuple[str, bytes]]:
-    database = sqlite3.connect(data_dir / "state.sqlite")
-    try:
-        return list(database.execute("SELECT error_class, value FROM deadletter ORDER BY row"))
-    finally:
-        database.close()
-
-
-def whole(streams: int) -> list[Bundle]:
-    return bundles_of(interleaved(streams))
-
-
-def undisturbed(data_dir: Path, bundles: list[Bundle]) -> list[dict[str, Any]]:
-    """What a life without any trouble makes of these bundles."""
-    (data_dir / "quiet").mkdir()
-    put(data_dir / "quiet", *bundles)
-    one = Life(data_dir / "quiet")
-    one.work(2)
-    one.end()
-    return records(data_dir / "quiet")
 
 
 # --- killed -----------------------------------------------------------------------------------------------------------
