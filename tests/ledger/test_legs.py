@@ -1,8 +1,7 @@
-"""Which record a leg continues, and what a stream and its legs used together."""
+"""What a stream and its legs used together. Which stream a leg continues: tests/core/test_legs.py."""
 
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -50,7 +49,7 @@ def counted(*parts: Part) -> dict[str, tuple[int | None, int | None, int | None]
 NOTHING = (None, None, None)
 
 
-# --- which record a leg continues ------------------------------------------------------------------------------------
+# --- a stream and its legs ---------------------------------------------------------------------------------------------
 
 
 def test_a_stored_response_is_continued_by_its_id() -> None:
@@ -58,22 +57,6 @@ def test_a_stored_response_is_continued_by_its_id() -> None:
     first = stored("cut", outcome="upstream_reset", **ABSENT)
     last = stored("last", resumed_from="9", tokens=(30, 12))
     assert counted(origin, first, last) == {"origin": (30, 12, 42), "cut": NOTHING, "last": NOTHING}
-
-
-@pytest.mark.parametrize("position", ["4", "evt_4"])
-@pytest.mark.parametrize("last_event_id", [None, "4", "evt_4"])
-def test_stored_responses_read_on_from_the_same_position_are_two(position: str, last_event_id: str | None) -> None:
-    known = {"resumed_from": position, "last_event_id": last_event_id}
-    one, two = (part(name, response_id=name, outcome="truncated", last_event_id=last_event_id) for name in "ab")
-    legs = (stored(f"leg {name}", name, tokens=(1, 2), **known) for name in "ab")
-    assert counted(one, two, *legs) == {"a": (1, 2, 3), "leg a": NOTHING, "b": (1, 2, 3), "leg b": NOTHING}
-    elsewhere = stored("x", "resp_x", tokens=(1, 2), **known), stored("y", "resp_y", tokens=(1, 2), **known)
-    assert counted(one, *elsewhere) == {}
-
-
-def test_a_position_is_no_response_id() -> None:
-    origin = part("origin", response_id="4", outcome="truncated")
-    assert counted(origin, stored("stored", "resp_1"), again("again", "4", request_digest=None)) == {}
 
 
 def test_several_legs_that_all_tell_usage_count_once() -> None:
@@ -89,21 +72,6 @@ def test_a_request_sent_again_is_known_by_its_digest() -> None:
     origin = cut("origin", tokens=(41, None), response_id="msg_1")
     leg = again("leg", "17", tokens=(None, 20))
     assert counted(origin, leg) == {"origin": (41, 20, 61), "leg": NOTHING}
-
-
-@pytest.mark.parametrize("position", ["3", "17", "evt_3"])
-def test_a_client_may_have_seen_less_than_the_tap(position: str) -> None:
-    assert "leg" in counted(cut("origin"), again("leg", position))
-
-
-@pytest.mark.parametrize("position", ["18", "018", "9" * 5000])
-def test_a_position_that_the_stream_never_reached_is_another_streams(position: str) -> None:
-    assert counted(cut("origin"), again("leg", position)) == {}
-
-
-@pytest.mark.parametrize("position", ["0", "9", "017", "0000"])
-def test_numbers_are_compared_as_numbers(position: str) -> None:
-    assert list(counted(cut("origin"), again("leg", position))) == ["origin", "leg"]
 
 
 def test_legs_that_break_are_continued_in_their_turn() -> None:
@@ -126,77 +94,6 @@ def test_of_two_that_share_a_response_id_the_leg_continues_the_one_that_broke() 
     assert counted(broke, done, stored("leg", tokens=(30, 12))) == {"broke": (30, 12, 42), "leg": NOTHING}
 
 
-def test_of_two_equal_requests_the_leg_continues_the_one_that_it_names() -> None:
-    first, second = cut("first", tokens=(41, None), last_event_id="17"), cut("second", last_event_id="23")
-    assert list(counted(first, second, again("leg", "17"))) == ["first", "leg"]
-    assert list(counted(first, second, again("leg", "23"))) == ["second", "leg"]
-    assert list(counted(first, second, again("leg", "5"))) == ["second", "leg"], "the latest"
-
-
-def test_of_two_equal_requests_that_share_even_the_response_id_the_position_tells() -> None:
-    first, second = cut("first", response_id="chat-1"), cut("second", response_id="chat-1", last_event_id="23")
-    assert list(counted(first, second, again("leg", "17", response_id="chat-1"))) == ["first", "leg"]
-
-
-def test_of_two_that_share_a_response_id_the_request_tells() -> None:
-    mine, other = cut("mine", response_id="chat-1"), cut("other", response_id="chat-1", request_digest="other")
-    assert list(counted(mine, other, again("leg", "5", response_id="chat-1"))) == ["mine", "leg"]
-
-
-def test_of_two_that_completed_the_leg_continues_the_later() -> None:
-    first, second = cut("first", outcome="completed"), cut("second", outcome="completed")
-    assert list(counted(first, second, again("leg", "5"))) == ["second", "leg"]
-
-
-def test_a_response_id_tells_equal_requests_apart() -> None:
-    first, second = cut("first", response_id="msg_1"), cut("second", response_id="msg_2")
-    assert list(counted(first, second, again("leg", "17", response_id="msg_1"))) == ["first", "leg"]
-
-
-def test_one_that_broke_is_continued_rather_than_one_that_completed() -> None:
-    parts = cut("broke"), cut("done", outcome="completed"), again("leg", "17")
-    assert list(counted(*parts)) == ["broke", "leg"]
-
-
-def test_a_body_that_changed_is_known_by_the_response_id() -> None:
-    parts = cut("origin", response_id="msg_1"), again("leg", "17", request_digest="other", response_id="msg_1")
-    assert list(counted(*parts)) == ["origin", "leg"]
-
-
-@pytest.mark.parametrize("position", ["17", "evt_17"])
-def test_one_that_says_another_response_id_is_another_stream(position: str) -> None:
-    other = cut("other", response_id="msg_1", last_event_id=position)
-    assert counted(other, again("leg", position, response_id="msg_2")) == {}
-    assert counted(other, again("leg", position, response_id="msg_2", request_digest=None)) == {}
-    assert list(counted(other, again("leg", position, response_id="masked"))) == ["other", "leg"]
-
-
-def test_without_a_body_the_events_id_names_the_stream() -> None:
-    origin = cut("origin", last_event_id="1720000000:8")
-    assert list(counted(origin, again("leg", "1720000000:8", request_digest=None))) == ["origin", "leg"]
-
-
-@pytest.mark.parametrize("digest", [None, "digest"])
-def test_without_a_body_a_number_names_no_stream(digest: str | None) -> None:
-    origin = cut("origin", request_digest=digest)
-    assert counted(origin, *(again(name, "17", request_digest=None) for name in ("one", "two"))) == {}
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        {"upstream": "other"},
-        {"upstream": None},
-        {"credential_id": "other"},
-        {"credential_id": None},
-        {"request_digest": "other"},
-        {"last_event_id": None},
-    ],
-)
-def test_a_leg_of_another_counts_by_itself(other: dict[str, Any]) -> None:
-    assert counted(cut("origin", **other), again("leg", "17")) == {}
-
-
 def test_a_leg_alone_counts_by_itself_and_so_does_one_that_came_before() -> None:
     assert counted(stored("leg", tokens=(30, 12))) == {}
     assert counted(stored("leg", tokens=(30, 12)), part("later", response_id="resp_1")) == {}
@@ -204,12 +101,6 @@ def test_a_leg_alone_counts_by_itself_and_so_does_one_that_came_before() -> None
 
 def test_legs_of_a_stream_that_is_not_here_are_one_stream() -> None:
     assert counted(stored("a", tokens=(30, 12)), stored("b", tokens=(30, 12))) == {"a": (30, 12, 42), "b": NOTHING}
-
-
-def test_what_is_masked_links_nothing() -> None:
-    origin = part("origin", response_id="masked", last_event_id="masked", request_digest="digest")
-    leg = part("leg", resumed_from="masked", response_id="masked")
-    assert counted(origin, leg) == {}
 
 
 # --- what they used together -----------------------------------------------------------------------------------------

@@ -122,6 +122,23 @@ def test_what_a_stream_told_at_its_beginning_is_not_counted_for_its_leg_again() 
     assert tokens(page_of(broken, leg)) == {"input": 41, "output": 20, "cached": 8, "cache_write": 7, "reasoning": 5}
 
 
+def test_a_leg_that_tells_again_what_its_stream_told_is_counted_under_the_streams_model_and_once() -> None:
+    broken = make_record(response_id="r", outcome="truncated", usage=make_usage(30, 3, source="partial"))
+    leg = make_record(
+        response_id="r", resumed_from="4", request_model=None, usage=make_usage(30, 12, input_cached_tokens=8)
+    )
+    page = page_of(broken, leg, leg)
+    kinds = {"input": 30, "output": 12, "cached": 8}
+    assert {kind: page.value("streamgauge_usage_tokens_total", **BY_MODEL, kind=kind) for kind in kinds} == kinds
+    assert page.total("streamgauge_usage_tokens_total") == sum(kinds.values())
+    assert page.value("streamgauge_usage_sources_total", **UP, source="final") == 2
+
+
+def test_two_requests_that_share_a_response_id_are_counted_twice() -> None:
+    shared = make_record(response_id="chatcmpl-same", request_digest="d")
+    assert tokens(page_of(shared, shared)) == {"input": 20, "output": 10}
+
+
 def test_an_incomplete_capture_is_counted_with_its_reasons_and_in_no_histogram() -> None:
     page = page_of(make_record(integrity=make_integrity("dropped_reads", "log_gap", dropped_reads=3)))
     assert page.value("streamgauge_incomplete_records_total", **UP) == 1

@@ -61,7 +61,7 @@ class Total:
     """One line of totals: its keys' values, and sums over what is known (None where no stream has the number).
 
     `streams` counts records, a leg that continues a stream included. Tokens count once for a stream and its legs, under the
-    keys of the stream (its `usage_source` is then that of what is counted); `legs.py` has the rules.
+    keys of the stream (its `usage_source` is then that of what is counted); `core/legs.py` has the rules.
     """
 
     keys: tuple[str | int | None, ...]

@@ -2,7 +2,7 @@
 
 a stream without a token event   a counter of its own, no latency histogram
 a leg that continues another     counted, no histogram, no burst, no stall: its clock began in the middle; and of its usage
-                                 only what the stream that it continues cannot have told already
+                                 only what the stream and its other legs have not told already (continued.py)
 an incomplete capture            counted with its reasons, no histogram: what is missing would bend it
 a burst                          no gaps and no time per token: they are the buffering proxy's, not the model's
 null                             adds nothing anywhere; it never becomes 0
@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 from streamgauge.core.record import Gaps, Record, Timing
 from streamgauge.metrics import table
+from streamgauge.metrics.continued import Continued
 from streamgauge.metrics.declare import UNKNOWN, Metric
 from streamgauge.metrics.series import Family
 
@@ -25,13 +26,6 @@ USAGE_KINDS: Mapping[str, str] = {
     "reasoning_tokens": "reasoning",
     "audio_input_tokens": "audio_input",
     "audio_output_tokens": "audio_output",
-}
-
-# What a stream tells of its usage before anything that a leg could continue: a leg of this dialect tells it once more. A
-# record knows nothing of others, so this is as far as a counter gets; the ledger counts each number once.
-_TOLD_FIRST: Mapping[str | None, frozenset[str]] = {
-    # message_start has all of input: https://platform.claude.com/docs/en/build-with-claude/streaming
-    "anthropic-messages": frozenset({"input", "cached", "cache_write", "cache_write_1h", "audio_input"}),
 }
 
 
@@ -68,12 +62,12 @@ class Observation:
             family.observe_all(family.place_values(labels), gaps.buckets, total_s)
 
 
-def observe(families: Mapping[str, Family], record: Record) -> None:
-    """Add one record to the families of the table."""
+def observe(families: Mapping[str, Family], continued: Continued, record: Record) -> None:
+    """Add one record to the families of the table. `continued` remembers whose usage was counted."""
     seen = Observation(families, record)
     _ending(seen, record)
     _reading(seen, record)
-    _usage(seen, record)
+    _usage(seen, continued, record)
     _integrity(seen, record)
     if record.integrity.complete and record.resumed_from is None:
         _latencies(seen, record)
@@ -101,13 +95,13 @@ def _reading(seen: Observation, record: Record) -> None:
     seen.count(table.UNREAD_EVENTS, record.integrity.oversized_events, seen.upstream, "oversized")
 
 
-def _usage(seen: Observation, record: Record) -> None:
+def _usage(seen: Observation, continued: Continued, record: Record) -> None:
     usage = record.usage
-    told = _TOLD_FIRST.get(record.dialect, frozenset()) if record.resumed_from is not None else frozenset()
     seen.count(table.USAGE_SOURCES, 1, seen.upstream, usage.source)
-    for name, kind in USAGE_KINDS.items():
-        if kind not in told:
-            seen.count(table.USAGE_TOKENS, getattr(usage, name) or 0, seen.upstream, seen.model, kind)
+    told = {kind: tokens for name, kind in USAGE_KINDS.items() if (tokens := getattr(usage, name)) is not None}
+    share = continued.share_of(record, seen.model, told)
+    for kind, tokens in share.tokens.items():
+        seen.count(table.USAGE_TOKENS, tokens, seen.upstream, share.model, kind)
     seen.count(table.USAGE_ANOMALIES, usage.bad_values, seen.upstream, "bad_value")
     seen.count(table.USAGE_ANOMALIES, int(usage.identity_failed is not None), seen.upstream, "identity")
 

@@ -20,6 +20,7 @@ from prometheus_client.registry import Collector, CollectorRegistry
 import streamgauge
 from streamgauge.core.record import Record
 from streamgauge.metrics import table
+from streamgauge.metrics.continued import Continued
 from streamgauge.metrics.declare import Kind, Part
 from streamgauge.metrics.observe import observe
 from streamgauge.metrics.series import Family, Key, LabelBudgets
@@ -65,6 +66,7 @@ class Metrics(Collector):
         self._lock = Lock()
         self._budgets = LabelBudgets()
         self._families = {metric.name: Family(metric, self._budgets) for metric in table.TABLE}
+        self._continued = Continued()
         self._sources: list[Source] = []
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
@@ -76,7 +78,7 @@ class Metrics(Collector):
     def observe(self, record: Record) -> None:
         """Count a finished stream."""
         with self._lock:
-            observe(self._families, record)
+            observe(self._families, self._continued, record)
 
     def add(self, name: str, value: float = 1, **labels: object) -> None:
         """Add to a counter. Raises UnknownMetricError, and ValueError for wrong labels or a value that is not >= 0."""

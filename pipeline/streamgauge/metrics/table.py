@@ -85,7 +85,7 @@ ERRORS = _counter(Part.STREAM, "stream_errors",
 )  # fmt: skip
 USAGE_TOKENS = _counter(Part.STREAM, "usage_tokens",
     "Tokens as providers report them: input holds cached and cache_write, output holds reasoning. Absent adds nothing. "
-    "Of a leg that continues a stream, what that stream told at its beginning is left out.",
+    "A stream and the legs that continue it count once, as far as this process knows them.",
     "upstream", "model", "kind", page=70_000,
 )  # fmt: skip
 USAGE_SOURCES = _counter(
