@@ -9,6 +9,7 @@ from streamgauge.core.sse import (
     MAX_RETRY_DIGITS,
     Event,
     SseDecoder,
+    is_canonical,
     read_events,
     split_blocks,
     write_event,
@@ -71,6 +72,23 @@ def test_what_was_written_is_split_into_its_events(content: bytes) -> None:
     blocks = split_blocks(content)
     assert [event for block in blocks for event in read_events(block + b"\n\n")] == read_events(content)
     assert len(blocks) == len(read_events(content))
+
+
+@given(STREAMS | st.lists(st.builds(write_event, MADE), max_size=5).map(b"".join))
+@example(b"event: a\n\nevent: b\ndata: c\ndata: d\n\n")
+@example(b"event: a\nid: 1\n\nevent: b\ndata: c\n\n")
+@example(b"event: a\ndata: b\n\nevent: c\ndata: \xff\n\n")
+@example(b"event: \ndata: b\n\n")
+@example(b"event: \ndata: a\n\nevent: b\ndata: c\n\n")
+@example(b"data: a\n\n\ndata: b\n\n")
+def test_what_is_canonical_is_written_as_it_stands(content: bytes) -> None:
+    if is_canonical(content):
+        assert b"".join(write_event(event) for event in SseDecoder().feed(content)) == content
+
+
+def test_the_usual_events_are_canonical_at_a_glance() -> None:
+    assert is_canonical(b"data: a\n\ndata: b\n\n")
+    assert is_canonical("event: a\ndata: ü\n\nevent: c\ndata: d\n\n".encode())
 
 
 def test_what_may_be_cut_elsewhere_is_not_split() -> None:

@@ -80,11 +80,14 @@ class Chunked:
         return self._at is _At.BROKEN
 
     def feed(self, data: bytes) -> tuple[bytes, bytes]:
-        data, self._line = self._line + data, b""
+        if self._line:
+            data, self._line = self._line + data, b""
         parts: list[bytes] = []
         at, end = 0, len(data)
         if self._at is _At.SIZE:
             at = self._whole_chunks(data, parts)
+            if at == end and len(parts) == 1:  # the usual read: one chunk
+                return parts[0], b""
         while at < end and self._at is not _At.DONE and self._at is not _At.BROKEN:
             if self._at is _At.DATA:
                 part = data[at : at + self._left]

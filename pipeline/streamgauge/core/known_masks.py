@@ -58,6 +58,11 @@ class KnownMasks:
 
     def mask(self, content: bytes) -> tuple[bytes, bytes]:
         """The masked events at the beginning of a content that begins with a block, and what is left of it as it is."""
+        for form in self._forms:  # the usual content: one event, nothing but plain text in it
+            plain = form.plain(content)
+            if plain is not None:
+                self._tries = MAX_TRIES
+                return plain, b""
         if not self._forms or len(content) > MAX_CONTENT:
             return b"", content
         if b"\r" in content:
@@ -119,16 +124,21 @@ class _Form:
         self._outs = outs
         self._frame = [part for literal in written for part in (literal, b"")][:-1]
         self._frame[-1] += BLANK
-        self._plain = self._is_text and len(written) == 2
+        self._is_plain = self._is_text and len(written) == 2
+
+    def plain(self, content: bytes) -> bytes | None:
+        """What one event of plain text becomes; None if it is of another form, or if the form has other holes."""
+        if not self._is_plain or not content.startswith(self._before) or not content.endswith(self._after):
+            return None
+        text = content[len(self._before) : -len(self._after)]
+        if not text.isascii() or not is_plain(text):
+            return None
+        return self._frame[0] + b"x" * len(text) + self._frame[2]
 
     def one(self, content: bytes) -> bytes | None:
         """What an event with its blank line becomes; None if it is of another form."""
         if not content.startswith(self._before):
             return None
-        if self._plain and content.endswith(self._after):
-            text = content[len(self._before) : -len(self._after)]
-            if text.isascii() and is_plain(text):
-                return self._frame[0] + b"x" * len(text) + self._frame[2]
         values = self._form.one(content[: -len(BLANK)])
         if values is None or (self._is_text and not are_insides(values)):
             return None

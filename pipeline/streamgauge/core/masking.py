@@ -24,7 +24,7 @@ from streamgauge.core.json_text import UNPARSED, parse
 from streamgauge.core.keep import Spec, encoded, filtered
 from streamgauge.core.known_masks import KnownMasks, Masked
 from streamgauge.core.labels import label_code, label_id
-from streamgauge.core.sse import HALF_EVENT, Event, write_tail
+from streamgauge.core.sse import HALF_EVENT, Event, is_canonical, write_tail
 
 # What is kept of an event that no dialect claims: enough to see an error, or that it is no LLM's, nothing else.
 _KEEP_UNKNOWN: Mapping[str, Spec] = KEEP_ERRORS
@@ -49,7 +49,9 @@ class Masker:
 
         Only for bytes that begin with a block: nothing is pending before them.
         """
-        return self._known.mask(content) if not self._full else (b"", content)
+        if self._full:
+            return (content, b"") if is_canonical(content) else (b"", content)
+        return self._known.mask(content)
 
     def learn(self, block: bytes, event: Event, became: Event) -> None:
         """The last event, as it came and as it was masked, is an example. `block`: without its blank line."""

@@ -309,6 +309,23 @@ def read_events(blocks: bytes) -> list[Event]:
     return SseDecoder().feed(blocks)
 
 
+def is_canonical(content: bytes) -> bool:
+    """Whether these are whole blocks as `write_event` gives them, of the usual kind: a line of data each, or a name and one.
+
+    Where it is not seen at a glance, False.
+    """
+    if not content.endswith(b"\n\n") or b"\r" in content or len(content) > MAX_EVENT_BYTES:
+        return False
+    lines = content.count(b"\n")
+    if content.startswith(b"data: "):
+        usual = lines == 2 * content.count(b"\n\ndata: ") + 2
+    else:
+        events = content.count(b"\n\nevent: ") + 1
+        named = content.startswith(b"event: ") and b"event: \n" not in content
+        usual = named and lines == 3 * events and content.count(b"\ndata: ") == events
+    return usual and _utf8(content) is content
+
+
 def split_blocks(content: bytes) -> list[bytes]:
     """Whole blocks, each without its blank line; none if they may be cut otherwise than there."""
     return [] if b"\r" in content or not content.endswith(b"\n\n") else _BLANK.split(content)[:-1]
