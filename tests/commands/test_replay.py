@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from tests.running import command
+from tests.taps.replay import recordings
+from tests.taps.replay.recordings import Sample
 
 VECTORS = Path(__file__).parent.parent / "vectors"
 CHAT = (VECTORS / "openai-chat" / "happy.sse").read_bytes()
@@ -79,3 +81,106 @@ def test_a_table_for_the_eye(folder: Path) -> None:
 def test_nothing_is_printed_if_one_of_the_files_is_not_there(folder: Path) -> None:
     done = command("replay", str(folder / "named.txt"), str(folder / "gone.sse"), "--output", "jsonl")
     assert (done.returncode, done.stdout) == (2, "")
+
+
+# --- recordings of exchanges ------------------------------------------------------------------------------------------
+
+CHAT_SAMPLE, MESSAGES_SAMPLE = Sample(CHAT), Sample(MESSAGES, url="https://api.example.com/v1/messages")
+HOME = Sample(b"<html>", url="https://example.com/", method="GET", headers=[("content-type", "text/html")])
+
+
+@pytest.fixture
+def recorded(tmp_path: Path) -> Path:
+    folder = tmp_path / "recorded"
+    folder.mkdir()
+    (folder / "a.har").write_bytes(recordings.har(CHAT_SAMPLE, HOME, MESSAGES_SAMPLE))
+    (folder / "b.yaml").write_bytes(recordings.cassette_yaml(MESSAGES_SAMPLE))
+    (folder / "c.flow").write_bytes(recordings.flows(CHAT_SAMPLE, MESSAGES_SAMPLE))
+    (folder / "d.sse").write_bytes(CHAT)
+    (folder / "compose.yaml").write_text("services: {}\n")
+    return folder
+
+
+def test_one_record_for_each_exchange_and_what_was_left_alone_is_said(recorded: Path) -> None:
+    done = command("replay", str(recorded), "--output", "jsonl")
+    assert done.returncode == 0
+    assert done.stderr == f"streamgauge replay: {recorded / 'a.har'}: 1 other exchange was left alone: no LLM's\n"
+    records = [json.loads(line) for line in done.stdout.splitlines()]
+    chat, messages = "openai-chat", "anthropic-messages"
+    assert [record["dialect"] for record in records] == [chat, messages, messages, chat, messages, chat]
+    assert {record["outcome"] for record in records} == {"completed"}
+    assert {record["tap"] for record in records} == {"replay"}
+    assert len({record["stream_id"] for record in records}) == 6
+    assert "SECRET" not in done.stdout
+
+
+def test_an_archive_without_an_llm_says_so(tmp_path: Path) -> None:
+    for name, samples, said in (
+        ("others", [HOME, HOME], "no LLM exchange is in it (2 others were left alone)"),
+        ("empty", [], "no LLM exchange is in it"),
+        ("ticker", [Sample(b"data: 7\n\n", url="https://x/t")], "no LLM exchange is in it (1 other was left alone)"),
+    ):
+        path = tmp_path / name
+        path.write_bytes(recordings.har(*samples))
+        done = command("replay", str(path), "--output", "jsonl")
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", f"streamgauge replay: {path}: {said}\n")
+
+
+def test_a_broken_file_keeps_nobody_from_the_others(recorded: Path) -> None:
+    (recorded / "b.yaml").write_bytes((recorded / "b.yaml").read_bytes() + b"\n- [")
+    (recorded / "c.flow").write_bytes((recorded / "c.flow").read_bytes()[:-20])
+    done = command("replay", str(recorded), "--output", "jsonl")
+    assert done.returncode == 1
+    assert len(done.stdout.splitlines()) == 5
+    _, yaml, flow = done.stderr.splitlines()
+    assert yaml.startswith(f"streamgauge replay: {recorded / 'b.yaml'}: it is no YAML (line ")
+    assert flow.startswith(f"streamgauge replay: {recorded / 'c.flow'}: flow 2, at byte ")
+
+
+def test_a_broken_exchange_keeps_nobody_from_the_others(tmp_path: Path) -> None:
+    path = tmp_path / "x.har"
+    path.write_bytes(recordings.archive({"request": {}}, recordings.entry(CHAT_SAMPLE)))
+    done = command("replay", str(path), "--output", "jsonl")
+    assert (done.returncode, len(done.stdout.splitlines())) == (1, 1)
+    assert done.stderr == (
+        f"streamgauge replay: {path}: 1 exchange that cannot be read has no record,"
+        " the first at log.entries[0]: its request has no URL\n"
+    )
+
+
+def test_a_file_that_may_not_be_read_is_a_part_that_is_missing(recorded: Path) -> None:
+    (recorded / "a.har").unlink()
+    (recorded / "a.har").symlink_to("/proc/self/mem")  # whoever runs this may open it, and nobody may read it
+    done = command("replay", str(recorded / "a.har"), str(recorded / "d.sse"), "--output", "jsonl")
+    assert (done.returncode, len(done.stdout.splitlines())) == (3, 1)
+    assert done.stderr == f"streamgauge replay: {recorded / 'a.har'} cannot be read: Input/output error\n"
+
+
+def test_the_installations_key_is_used_where_there_is_one(recorded: Path, tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    own, other = {"STREAMGAUGE_DATA_DIR": str(tmp_path / "data")}, {"STREAMGAUGE_DATA_DIR": str(tmp_path / "none")}
+    (tmp_path / "data" / "key").write_bytes(bytes(32))
+    digests = []
+    for environment in (own, own, other, other):
+        done = command("replay", str(recorded / "c.flow"), "--output", "jsonl", environment=environment)
+        digests.append({json.loads(line)["credential_id"] for line in done.stdout.splitlines()})
+    assert digests[0] == digests[1]
+    assert len(digests[0] | digests[2] | digests[3]) == 3
+    assert not (tmp_path / "none").exists()
+
+
+def test_something_has_to_be_named() -> None:
+    done = command("replay")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "Name files or directories" in done.stderr
+
+
+def test_a_broker_that_is_only_set_is_not_asked_where_files_are_named(recorded: Path) -> None:
+    away = {"STREAMGAUGE_KAFKA": "127.0.0.1:1"}
+    done = command("replay", str(recorded / "d.sse"), "--output", "jsonl", environment=away)
+    assert (done.returncode, done.stderr, len(done.stdout.splitlines())) == (0, "", 1)
+    asked = command("replay", environment=away)
+    assert asked.returncode == 3
+    assert "no Kafka broker answers at 127.0.0.1:1" in asked.stderr
+    named = command("replay", str(recorded / "d.sse"), "--kafka", "127.0.0.1:1", "--output", "jsonl")
+    assert (named.returncode, len(named.stdout.splitlines())) == (3, 1)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from tests.fuzz import hostile, logs, meanings, parsers
+from tests.fuzz import hostile, logs, meanings, parsers, recorded
 from tests.fuzz.drawn import Drawn
 from tests.fuzz.mutations import KINDS, Step, mutated
 from tests.fuzz.streams import CODINGS, DIALECTS, ENDINGS, FRAMINGS, STATUSES, Sent, check_stream, stream
@@ -120,4 +120,5 @@ TARGETS: dict[str, Target] = {
     "stream": Target(check_stream_bytes, stream_seeds, mutate_stream),
     "log": Target(logs.check_log, _log_seeds),
     "bundle": Target(logs.check_bundle, logs.bundle_seeds),
+    "recording": Target(recorded.check_recording, recorded.recording_seeds),
 }

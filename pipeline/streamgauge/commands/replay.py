@@ -1,4 +1,4 @@
-"""`streamgauge replay`: recordings of streams' bodies -> their records, by the same recorder and assembler as live."""
+"""`streamgauge replay`: whatever people have recorded -> its records, by the same recorder and assembler as live."""
 
 import argparse
 import json
@@ -7,65 +7,112 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import msgspec
+
 from streamgauge import __version__
+from streamgauge.commands.replay_notes import notes_on
+from streamgauge.commands.replay_topic import records_of_topic
 from streamgauge.commands.tables import print_records
 from streamgauge.config import Settings
 from streamgauge.core.assembler import Assembler, Limits
 from streamgauge.core.record import Record, encode_record
-from streamgauge.core.segments import Bundle
-from streamgauge.errors import DONE, Unavailable, UsageFault
+from streamgauge.errors import DONE, FOUND, UNAVAILABLE, UsageFault
+from streamgauge.taps.recording.installation_key import UnusableKeyError, installation_key
 from streamgauge.taps.recording.request import CaptureSettings
-from streamgauge.taps.replay import replay
+from streamgauge.taps.replay import exchange
+from streamgauge.taps.replay.contract import BrokenRecording, Log, Tally
+from streamgauge.taps.replay.files import How, log_of, recordings_in
+from streamgauge.taps.replay.formats import SUFFIXES
 
-# What a directory's recordings are called; a file that is named itself may be called anything.
-SUFFIX = ".sse"
-
-_READ_BYTES = 1024 * 1024
+_KEY_BYTES = 32
 
 
 def run(settings: Settings, args: argparse.Namespace) -> int:
-    """One record for each file, in the order of the arguments, a directory's files by path."""
+    """The records of each file, in the order of the arguments, a directory's files by path; then those of the topic.
+
+    1 if a file is broken, 3 if one cannot be read: the others are replayed all the same.
+    """
+    # A broker that is only set is not meant where files are named.
+    wants_topic = args.kafka is not None or (not args.paths and settings.kafka is not None)
+    if not args.paths and not wants_topic:
+        raise UsageFault("what is to be replayed? Name files or directories, or a broker with --kafka")
     files = [file for path in args.paths for file in _files(path)]
-    records = _records(files, settings, None if args.dialect == "auto" else args.dialect)
+    replaying = Replaying(settings, None if args.dialect == "auto" else args.dialect)
+    records = replaying.records(files, of_topic=wants_topic)
     if args.output == "jsonl":
         for record in records:
             sys.stdout.write(encode_record(record).decode() + "\n")
-    else:
-        print_records((json.loads(encode_record(record)) for record in records), args.output)
-    return DONE
+    elif rows := [json.loads(encode_record(record)) for record in records]:  # no head without a row
+        print_records(rows, args.output)
+    return replaying.exit_code
 
 
 def _files(path: Path) -> list[Path]:
     if path.is_dir():
-        found = sorted(file for file in path.rglob(f"*{SUFFIX}") if file.is_file())
+        found = recordings_in(path)
         if not found:
-            raise UsageFault(f"there is no file *{SUFFIX} in {path}: name the recordings themselves")
+            names = ", ".join(f"*{suffix}" for suffix in sorted(SUFFIXES))
+            raise UsageFault(f"there is no recording in {path} ({names}): name the files themselves")
         return found
     if not path.exists():
         raise UsageFault(f"there is no file {path}")
     return [path]
 
 
-def _records(files: Iterable[Path], settings: Settings, dialect: str | None) -> Iterator[Record]:
-    instance = secrets.token_bytes(16)
-    capture = CaptureSettings(settings.capture, __version__, secrets.token_bytes(32))
-    for file in files:
-        yield _record(file, capture, instance, settings.stall_seconds, dialect)
+class Replaying:
+    """One run. `exit_code` tells what was found so far; what there is to say of a file goes to stderr behind its records."""
+
+    def __init__(self, settings: Settings, dialect: str | None) -> None:
+        self.exit_code = DONE
+        self._settings = settings
+        self._limits = Limits(abandon_after_s=settings.abandon_after, stall_s=settings.stall_seconds)
+        key = _key(settings.data_dir)
+        capture = CaptureSettings(settings.capture, __version__, key, settings.tenant_header)
+        self._how = How(capture, secrets.token_bytes(16), dialect)
+
+    def records(self, files: Iterable[Path], *, of_topic: bool) -> Iterator[Record]:
+        """Those of each file, then those of the topic. Raises Unavailable where the broker is not to be had."""
+        for file in files:
+            yield from self.records_of(file)
+        if of_topic:
+            yield from records_of_topic(self._settings, self.assembled)
+
+    def records_of(self, file: Path) -> Iterator[Record]:
+        """The records of a file, as far as it can be read."""
+        tally = Tally()
+        yield from self.assembled(str(file), log_of(file, self._how, tally), tally)
+
+    def assembled(self, name: str, log: Log, tally: Tally) -> Iterator[Record]:
+        """The records of a log, and behind them what there is to say of it."""
+        assembler, broken = Assembler(self._limits), False
+        try:
+            for offset, log_ms, bundle in log:
+                for record in assembler.apply(offset, log_ms, bundle):
+                    yield _renamed(record)
+        except BrokenRecording as error:
+            broken = True
+            self._say(f"{name}: {error}", FOUND)
+        except OSError as error:
+            broken = True
+            self._say(f"{name} cannot be read: {error.strerror or error}", UNAVAILABLE)
+        for note in notes_on(tally, assembler.counts["not_llm"], assembler.open_streams, broken=broken):
+            self._say(f"{name}: {note.text}", FOUND if note.is_fault else DONE)
+
+    def _say(self, sentence: str, exit_code: int) -> None:
+        sys.stdout.flush()  # where both go to one place, what came first stands first
+        sys.stderr.write(f"streamgauge replay: {sentence}\n")
+        self.exit_code = max(self.exit_code, exit_code)
 
 
-def _record(file: Path, capture: CaptureSettings, instance: bytes, stall_s: float, dialect: str | None) -> Record:
-    assembler = Assembler(Limits(stall_s=stall_s))
-    for number, segment in enumerate(replay(_chunks(file), capture, dialect=dialect)):
-        records = assembler.apply(number, 0, Bundle(instance, 0, number, 0, [segment]))
-        if records:
-            return records[0]
-    raise AssertionError("a replay ends every stream")
+def _renamed(record: Record) -> Record:
+    return msgspec.structs.replace(record, tap="replay") if record.tap == exchange.TAP else record
 
 
-def _chunks(file: Path) -> Iterator[bytes]:
-    try:
-        with file.open("rb") as opened:
-            while chunk := opened.read(_READ_BYTES):
-                yield chunk
-    except OSError as error:
-        raise Unavailable(f"{file} cannot be read: {error.strerror}") from None
+def _key(data_dir: Path) -> bytes:
+    """The installation's own, where there is one: then the digests are those of its records. Else one of this run."""
+    if (data_dir / "key").is_file():
+        try:
+            return installation_key(data_dir)
+        except (OSError, UnusableKeyError):  # somebody else's
+            pass
+    return secrets.token_bytes(_KEY_BYTES)

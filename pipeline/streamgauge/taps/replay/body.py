@@ -29,14 +29,15 @@ def replay(
     recorder = Recorder(settings, new_id)
     recorder.handle(Opened(_STREAM, None, None, None, "", "", tap="replay", dialect=dialect))
     recorder.begin_body(_STREAM)
-    for chunk in _rechunked(chunks):
+    for chunk in rechunked(chunks):
         recorder.handle(Arrived(_STREAM, None, chunk))
         yield from recorder.segments()
     recorder.handle(Ended(_STREAM, None, Ending.COMPLETE))
     yield from recorder.segments()
 
 
-def _rechunked(chunks: Iterable[bytes]) -> Iterator[bytes]:
+def rechunked(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """The same bytes in pieces of CHUNK_BYTES, the last one shorter."""
     held = bytearray()
     for chunk in chunks:
         held += chunk

@@ -1,0 +1,43 @@
+"""What `replay` has to say of a file beside its records: what was left alone, what is missing, what is broken."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from streamgauge.taps.replay.contract import Tally
+
+
+class Note(NamedTuple):
+    """One sentence. `is_fault`: something that is in the file has no record."""
+
+    text: str
+    is_fault: bool = False
+
+
+def notes_on(tally: Tally, not_llm: int, open_streams: int, *, broken: bool) -> Iterator[Note]:
+    """Of a file that was read, `broken`: not to its end. `not_llm`: its streams that proved to be no LLM's."""
+    if tally.exchanges is not None:
+        yield from _on_exchanges(tally, tally.exchanges, not_llm, broken=broken)
+    if tally.unreadable_rows:
+        yield Note(f"{_count(tally.unreadable_rows, 'row is', 'rows are')} damaged, or no bundle of this version", True)
+    if tally.rows_gone:
+        yield Note(f"{_count(tally.rows_gone, 'row was', 'rows were')} delivered and removed while this was read")
+    if open_streams:
+        yield Note(f"{_count(open_streams, 'stream has', 'streams have')} not ended yet, and no record")
+
+
+def _on_exchanges(tally: Tally, exchanges: int, not_llm: int, *, broken: bool) -> Iterator[Note]:
+    left_alone = tally.left_alone + not_llm
+    if exchanges == left_alone and not tally.broken_exchanges and not broken:
+        others = f" ({_count(left_alone, 'other was', 'others were')} left alone)" if left_alone else ""
+        yield Note(f"no LLM exchange is in it{others}")
+    elif left_alone:
+        yield Note(f"{_count(left_alone, 'other exchange was', 'other exchanges were')} left alone: no LLM's")
+    if tally.without_body:
+        yield Note(f"of {_count(tally.without_body, 'answer', 'answers')} the body was not recorded: incomplete")
+    if tally.broken_exchanges:
+        what = _count(tally.broken_exchanges, "exchange that cannot be read has", "exchanges that cannot be read have")
+        yield Note(f"{what} no record, the first at {tally.first_broken}", True)
+
+
+def _count(number: int, one: str, many: str) -> str:
+    return f"{number} {one if number == 1 else many}"

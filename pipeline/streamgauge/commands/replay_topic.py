@@ -1,0 +1,43 @@
+"""`replay --kafka`: the bundles of a topic, one log for each partition, as a worker assembles them."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+
+from streamgauge.broker.log_reader import LogUnreadableError, read_partition
+from streamgauge.bundles import UnreadableBundle, decode_bundle
+from streamgauge.config import Settings
+from streamgauge.core.record import Record
+from streamgauge.errors import Unavailable
+from streamgauge.taps.replay.contract import Log, Logged, Tally
+from streamgauge.topics import Topics, TopicsError, segments_partitions
+
+# What makes records of a log that has a name, and says what there is to say of it.
+Assemble = Callable[[str, Log, Tally], Iterator[Record]]
+
+
+def records_of_topic(settings: Settings, assemble: Assemble) -> Iterator[Record]:
+    """The records of the segments topic, partition by partition, from its beginning to its present end.
+
+    Raises Unavailable.
+    """
+    assert settings.kafka is not None
+    # aiokafka's own words on a broker that is away come beside our one sentence, and say nothing more.
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
+    topic = Topics(settings.topic_prefix).segments
+    try:
+        for partition in range(asyncio.run(segments_partitions(settings.kafka, settings.topic_prefix))):
+            tally = Tally()
+            yield from assemble(f"{topic}/{partition}", _log(settings.kafka, topic, partition, tally), tally)
+    except (TopicsError, LogUnreadableError) as error:
+        raise Unavailable(str(error)) from None
+
+
+def _log(bootstrap: str, topic: str, partition: int, tally: Tally) -> Log:
+    for message in read_partition(bootstrap, topic, partition):
+        try:
+            bundle = decode_bundle(message.value)
+        except UnreadableBundle:
+            tally.unreadable_rows += 1  # a worker puts it among the dead letters
+            continue
+        yield Logged(message.offset, message.log_ms, bundle)

@@ -1,0 +1,31 @@
+"""Packet captures -> segments: the packet tap on a file. Their stamps are real, so times are."""
+
+from collections.abc import Iterator
+
+from streamgauge.core.segments import Segment
+from streamgauge.taps.messages import Opened
+from streamgauge.taps.packets.files import PcapFault, messages_of
+from streamgauge.taps.recording.recorder import Recorder
+from streamgauge.taps.recording.request import CaptureSettings
+from streamgauge.taps.replay.contract import BrokenRecording, Tally
+from streamgauge.taps.replay.exchange import TAP
+from streamgauge.taps.replay.tnetstring import Readable
+
+# Messages between two looks for segments: a packet is at most one or two, so this is some 300 KiB at the most usual sizes.
+_AT_ONCE = 256
+
+
+def segments_of(file: Readable, settings: CaptureSettings, tally: Tally) -> Iterator[Segment]:
+    """The segments of a capture's LLM exchanges, interleaved as on the wire. Raises BrokenRecording."""
+    recorder = Recorder(settings)
+    tally.exchanges = 0
+    try:
+        for number, message in enumerate(messages_of(file, tap=TAP, tenant_header=settings.tenant_header)):
+            tally.exchanges += isinstance(message, Opened)
+            recorder.handle(message)
+            if number % _AT_ONCE == _AT_ONCE - 1:
+                yield from recorder.segments()
+    except PcapFault as fault:
+        yield from recorder.segments()
+        raise BrokenRecording(f"it is broken: {fault}") from None
+    yield from recorder.segments()

@@ -1,0 +1,91 @@
+"""Cassettes -> exchanges: vcrpy's (and so pytest-recording's), those of Ruby's VCR, and betamax's.
+
+https://vcrpy.readthedocs.io, https://benoittgt.github.io/vcr (cassette format), https://betamax.readthedocs.io. None tells
+when a request began or how long an answer took; `recorded_at` is when the whole exchange was put down.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from streamgauge.taps.replay.contract import BrokenExchange, BrokenRecording, Exchange, Header, Tally
+from streamgauge.taps.replay.json_parts import items, members, unfolded
+from streamgauge.taps.replay.members import from_base64, headers, mapping, place_of, status_of, text, to_bytes
+
+# The list's name: vcrpy's; VCR's and betamax's.
+LISTS = ("interactions", "http_interactions")
+# What the aliases of one cassette may unfold to (bytes of bodies): without aliases a body is no larger than its file.
+MAX_UNFOLDED_BYTES = 1024**3
+
+_Members = Mapping[object, object]
+
+
+def json_interactions(document: memoryview) -> Iterator[object]:
+    """The interactions of a JSON cassette. Raises BrokenRecording."""
+    outer = members(document)
+    found = next((one for name in LISTS if (one := items(outer.get(name))) is not None), None)
+    if found is None:
+        raise BrokenRecording("it has no list of interactions, so it is no cassette")
+    return map(unfolded, found)
+
+
+def exchanges(interactions: Iterable[object], tally: Tally) -> Iterator[Exchange]:
+    """The exchanges of a cassette, in its order; `tally` counts those that cannot be read. Raises BrokenRecording."""
+    unfolded_bytes = 0
+    for place, interaction in enumerate(interactions):
+        try:
+            exchange = _exchange(mapping(interaction))
+        except BrokenExchange as error:
+            tally.broke(f"interactions[{place}]", error)
+            continue
+        unfolded_bytes += len(exchange.body or b"") + len(exchange.request_body or b"")
+        if unfolded_bytes > MAX_UNFOLDED_BYTES:
+            raise BrokenRecording(f"its bodies unfold to more than {MAX_UNFOLDED_BYTES} bytes: cut it into several")
+        yield exchange
+
+
+def _exchange(interaction: _Members) -> Exchange:
+    request, response = mapping(interaction.get("request")), mapping(interaction.get("response"))
+    host, target = place_of(request.get("uri", request.get("url")))
+    status = mapping(response.get("status")).get("code")
+    return Exchange(
+        method=(text(request.get("method")) or "").upper(),
+        target=target,
+        host=host,
+        request_headers=_headers(request),
+        request_body=_body(request.get("body")),
+        # Of httpx, older versions of vcrpy kept the decoded content beside a code of its own.
+        status=status_of(response.get("status_code") if status is None else status),
+        headers=_headers(response),
+        body=_body(response.get("body", response.get("content"))),
+    )
+
+
+def _headers(message: _Members) -> list[Header]:
+    """By name one value, or a list of them."""
+    pairs: list[tuple[object, object]] = []
+    for name, given in mapping(message.get("headers")).items():
+        pairs += [(name, value) for value in (given if isinstance(given, list) else [given])]
+    return headers(pairs)
+
+
+def _body(body: object) -> bytes | None:
+    """Text or bytes as they are; in a mapping; in pieces. A message without a body has none, or null."""
+    if body is None:
+        return b""
+    if isinstance(body, list):
+        pieces = [to_bytes(piece) for piece in body]
+        return None if None in pieces else b"".join(piece for piece in pieces if piece is not None)
+    if not isinstance(body, Mapping):
+        return to_bytes(body)
+    coded = body.get("base64_string")
+    if isinstance(coded, str | bytes):
+        return from_base64(coded)
+    if "string" in body:
+        return b"" if body["string"] is None else to_bytes(body["string"], body.get("encoding"))
+    return _of_object(body)
+
+
+def _of_object(body: _Members) -> bytes | None:
+    """A request's body that was a file or an iterator, as PyYAML writes objects: their state, or their arguments."""
+    held = body.get("state", body.get("args"))
+    first = held[0] if isinstance(held, list) and held else None
+    return None if first is None else _body(first)

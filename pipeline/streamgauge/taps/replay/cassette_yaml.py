@@ -1,0 +1,117 @@
+"""YAML cassettes, interaction by interaction: only one is unfolded at once, and nothing in them is ever called.
+
+Read from the parser's events, without PyYAML's constructors: tags name no Python objects, numbers and dates stay text, merge
+keys merge nothing, and nesting is bounded here. (libyaml's own composer recurses, and at some 100,000 levels ends the
+process.)
+"""
+
+from collections.abc import Iterator
+from typing import Any, cast
+
+import yaml
+
+from streamgauge.taps.replay.cassette import LISTS
+from streamgauge.taps.replay.contract import BrokenExchange, BrokenRecording
+from streamgauge.taps.replay.members import from_base64
+from streamgauge.taps.replay.tnetstring import Readable
+
+# Levels of nesting inside of one interaction; a cassette has six.
+MAX_DEPTH = 32
+# Anchors of one cassette: whoever writes it gives one to each value that comes again.
+MAX_ANCHORS = 100_000
+
+_NULLS = frozenset(("", "~", "null", "Null", "NULL"))
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def yaml_interactions(file: Readable) -> Iterator[object]:
+    """The interactions of a YAML cassette. Raises BrokenRecording; those before the place have been given."""
+    reader = _Reader(file)
+    try:
+        yield from reader.interactions()
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+        raise BrokenRecording(f"it is no YAML ({where}{error.problem})") from None
+    except yaml.reader.ReaderError as error:
+        raise BrokenRecording(f"it is no YAML (position {error.position}: {error.reason})") from None
+    except yaml.YAMLError:
+        raise BrokenRecording("it is no YAML") from None
+    if not reader.found:
+        raise BrokenRecording("it has no list of interactions, so it is no cassette")
+
+
+class _Reader:
+    """Builds values from the parser's events: mappings, lists, text, bytes, null; a BrokenExchange stands for bad bytes."""
+
+    def __init__(self, file: Readable) -> None:
+        self.found = False
+        self._events: Iterator[Any] = yaml.parse(cast(Any, file), Loader=_LOADER)
+        self._anchors: dict[str, object] = {}
+
+    def interactions(self) -> Iterator[object]:
+        """A document is a mapping that has the list, or (before vcrpy 1.0) the list itself."""
+        for event in self._events:
+            if isinstance(event, yaml.SequenceStartEvent):
+                yield from self._items()
+            elif isinstance(event, yaml.MappingStartEvent):
+                yield from self._of_mapping()
+
+    def _of_mapping(self) -> Iterator[object]:
+        while not isinstance(event := next(self._events), yaml.MappingEndEvent):
+            name = self._value(event, 0)
+            value = next(self._events)
+            if name in LISTS and isinstance(value, yaml.SequenceStartEvent):
+                yield from self._items()
+            else:
+                self._value(value, 0)
+
+    def _items(self) -> Iterator[object]:
+        self.found = True
+        while not isinstance(event := next(self._events), yaml.SequenceEndEvent):
+            yield self._value(event, 0)
+
+    def _value(self, event: Any, depth: int) -> object:
+        if depth > MAX_DEPTH:
+            raise BrokenRecording(f"it is nested deeper than {MAX_DEPTH} levels")
+        if isinstance(event, yaml.AliasEvent):
+            return self._anchors.get(event.anchor or "")
+        if isinstance(event, yaml.ScalarEvent):
+            value = _scalar(event)
+        elif isinstance(event, yaml.SequenceStartEvent):
+            value = self._sequence(depth)
+        else:
+            value = self._mapping(depth)
+        if event.anchor is not None:
+            self._keep(event.anchor, value)
+        return value
+
+    def _sequence(self, depth: int) -> list[object]:
+        found: list[object] = []
+        while not isinstance(event := next(self._events), yaml.SequenceEndEvent):
+            found.append(self._value(event, depth + 1))
+        return found
+
+    def _mapping(self, depth: int) -> dict[str, object]:
+        found: dict[str, object] = {}
+        while not isinstance(event := next(self._events), yaml.MappingEndEvent):
+            name = self._value(event, depth + 1)
+            value = self._value(next(self._events), depth + 1)
+            if isinstance(name, str):
+                found[name] = value
+        return found
+
+    def _keep(self, anchor: str, value: object) -> None:
+        if len(self._anchors) >= MAX_ANCHORS:
+            raise BrokenRecording(f"it has more than {MAX_ANCHORS} anchors")
+        self._anchors[anchor] = value
+
+
+def _scalar(event: Any) -> object:
+    text: str = event.value
+    if event.tag is not None and event.tag.endswith("binary"):
+        try:
+            return from_base64(text)
+        except BrokenExchange as error:
+            return error  # of this interaction alone: whoever needs the bytes raises it
+    return None if event.implicit[0] and not event.style and text in _NULLS else text

@@ -1,0 +1,118 @@
+"""Exchanges, whatever they were recorded by, told to a recorder as a tap tells them: what live is captured, and no more."""
+
+from collections.abc import Iterable, Iterator
+
+from streamgauge.core.body import BodyDecoder
+from streamgauge.core.dialects import endpoint_of
+from streamgauge.core.labels import label_id
+from streamgauge.core.segments import Segment
+from streamgauge.taps.messages import (
+    MAX_REQUEST_BODY,
+    REQUEST_HEADERS,
+    RESPONSE_HEADERS,
+    Answered,
+    Arrived,
+    Asked,
+    Dropped,
+    Ended,
+    Message,
+    Opened,
+    Sent,
+)
+from streamgauge.taps.recording.recorder import Recorder
+from streamgauge.taps.recording.request import CaptureSettings
+from streamgauge.taps.replay.body import rechunked
+from streamgauge.taps.replay.contract import Exchange, Header, Tally
+
+# What calls itself "replay" is a raw body, which is owed a record whatever it holds. An exchange is judged as live: an event
+# stream that is no LLM's is left alone. Its record says "replay" (see commands/replay.py).
+TAP = "exchange"
+
+_EVENT_STREAM = "text/event-stream"
+# How much of a body is tried to tell whether it is still coded (bytes).
+_TRIED_BYTES = 64 * 1024
+# How a body begins that is no longer coded: as events, JSON or HTML do.
+_PLAIN = (b"data:", b"event:", b"id:", b"retry:", b":", b"{", b"[", b"<")
+_BLANKS = b" \t\r\n"
+
+
+def segments_of(
+    exchanges: Iterable[Exchange], settings: CaptureSettings, tally: Tally, dialect: str | None = None
+) -> Iterator[Segment]:
+    """The segments of those exchanges that a live tap would have captured, each stream whole; `tally` counts the others."""
+    recorder = Recorder(settings)
+    wanted = REQUEST_HEADERS | {(settings.tenant_header or "").lower()}
+    tally.exchanges = 0
+    for number, exchange in enumerate(exchanges):
+        tally.exchanges = number + 1
+        if not is_captured(exchange):
+            tally.left_alone += 1
+            continue
+        tally.without_body += exchange.body is None and exchange.status is not None
+        for message in _messages(exchange, number, wanted, dialect):
+            recorder.handle(message)
+            if isinstance(message, Arrived | Ended):
+                yield from recorder.segments()
+
+
+def is_captured(exchange: Exchange) -> bool:
+    """Whether a live tap captures it: by its path, or by an event stream in its answer."""
+    content_type = next((value for name, value in exchange.headers if name == "content-type"), "")
+    return endpoint_of(exchange.method, exchange.target) is not None or content_type.strip().lower().startswith(
+        _EVENT_STREAM
+    )
+
+
+def _messages(exchange: Exchange, stream: int, wanted: frozenset[str], dialect: str | None) -> Iterator[Message]:
+    times = exchange.times
+    asked = [header for header in settled(exchange.request_headers, exchange.request_body) if header[0] in wanted]
+    host = label_id(exchange.host)
+    yield Opened(stream, 0, times.started_ns, host, exchange.method, exchange.target, asked, TAP, dialect)
+    yield from _request(exchange, stream)
+    if exchange.status is not None:
+        told = [header for header in settled(exchange.headers, exchange.body) if header[0] in RESPONSE_HEADERS]
+        yield Answered(stream, times.head_ns, exchange.status, told)
+        yield from _response(exchange, stream)
+    yield Ended(stream, times.end_ns, exchange.ending)
+
+
+def _request(exchange: Exchange, stream: int) -> Iterator[Message]:
+    body, size, times = exchange.request_body, exchange.request_bytes, exchange.times
+    if body is not None:
+        size = len(body)
+    if size is None:
+        return
+    whole = body is not None and size <= MAX_REQUEST_BODY
+    if body and whole:
+        yield Asked(stream, body)
+    yield Sent(stream, times.sent_ns, times.connected_ns, size, whole)
+
+
+def _response(exchange: Exchange, stream: int) -> Iterator[Message]:
+    if exchange.body is None:
+        yield Dropped(stream, 1)
+    elif exchange.stamps:
+        at = 0
+        for size, stamp in exchange.stamps:
+            yield Arrived(stream, stamp, exchange.body[at : at + size])
+            at += size
+    else:
+        for piece in rechunked((exchange.body,)):
+            yield Arrived(stream, None, piece)
+
+
+def settled(headers: list[Header], body: bytes | None) -> list[Header]:
+    """A message's headers, without a coding that whoever recorded it has undone already."""
+    coding = ", ".join(value for name, value in headers if name == "content-encoding")
+    if not coding or not body or not _is_plain(body, coding):
+        return headers
+    return [header for header in headers if header[0] != "content-encoding"]
+
+
+def _is_plain(body: bytes, coding: str) -> bool:
+    """It begins as plain text does, and its coding makes nothing of it. Both: coded bytes may begin with a brace, too."""
+    if not body.removeprefix(b"\xef\xbb\xbf").lstrip(_BLANKS).startswith(_PLAIN):
+        return False
+    decoder = BodyDecoder(coding=coding)
+    decoder.feed(body[:_TRIED_BYTES])
+    return decoder.fault is not None or (len(body) <= _TRIED_BYTES and not decoder.finish())

@@ -1,0 +1,132 @@
+"""The front door: a path -> bundles for an assembler, whatever format the file has."""
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from streamgauge.core.segments import Bundle, Segment
+from streamgauge.taps.recording.request import CaptureSettings
+from streamgauge.taps.replay import captures, cassette, flows, har, spool_rows
+from streamgauge.taps.replay.body import replay
+from streamgauge.taps.replay.cassette_yaml import yaml_interactions
+from streamgauge.taps.replay.contract import BrokenRecording, Exchange, Log, Logged, Tally
+from streamgauge.taps.replay.exchange import segments_of
+from streamgauge.taps.replay.formats import AMBIGUOUS, FIRST_BYTES, PROMISES, SPOOL, SUFFIXES, Format, format_of
+
+# A HAR or a cassette. JSON is held in memory whole; nobody reads a larger one, and tools fail at smaller ones (bytes).
+MAX_DOCUMENT_BYTES = 1024**3
+
+_READ_BYTES = 1024 * 1024
+_BOM = b"\xef\xbb\xbf"
+
+
+class How(msgspec.Struct, frozen=True):
+    """How recordings are read. `instance`: the 16 bytes of this replay as a tap; `dialect`: what the operator says."""
+
+    capture: CaptureSettings
+    instance: bytes
+    dialect: str | None = None
+
+
+def recordings_in(folder: Path) -> list[Path]:
+    """The files in a directory that are called as recordings are, by path. Raises OSError."""
+    return sorted(file for file in folder.rglob("*") if _is_called_one(file) and file.is_file() and not _is_other(file))
+
+
+def log_of(path: Path, how: How, tally: Tally) -> Log:
+    """A file's bundles. Raises BrokenRecording where it breaks, and OSError; what lies before that has been given."""
+    with path.open("rb") as opened:
+        first = opened.read(FIRST_BYTES)
+        suffix = path.suffix.lower()
+        kind = format_of(first, suffix)
+        if kind is Format.SPOOL:
+            yield from spool_rows.logged(path, tally)
+            return
+        if kind is Format.BODY and suffix in PROMISES:
+            raise BrokenRecording(f"it does not begin as {PROMISES[suffix]} does")
+        for number, segment in enumerate(_segments(kind, path, _Again(first, opened), how, tally)):
+            yield Logged(number, 0, Bundle(how.instance, 0, number, 0, [segment]))
+
+
+class _Again:
+    """A file whose first bytes were looked at. A pipe cannot be read twice, so they are handed out once more."""
+
+    def __init__(self, first: bytes, file: BinaryIO) -> None:
+        self._first, self._file = first, file
+
+    def read(self, size: int, /) -> bytes:
+        data, self._first = self._first[:size], self._first[size:]
+        return data if len(data) == size else data + self._file.read(size - len(data))
+
+
+class _Capped:
+    """A file up to MAX_DOCUMENT_BYTES; `read` raises BrokenRecording beyond."""
+
+    def __init__(self, file: _Again) -> None:
+        self._file, self._left = file, MAX_DOCUMENT_BYTES
+
+    def read(self, size: int, /) -> bytes:
+        data = self._file.read(size)
+        self._left -= len(data)
+        if self._left < 0:
+            raise BrokenRecording(f"it is larger than {MAX_DOCUMENT_BYTES} bytes: cut it into several")
+        return data
+
+    def whole(self) -> memoryview:
+        """All of it, without a byte order mark."""
+        data = self.read(MAX_DOCUMENT_BYTES + 1)
+        return memoryview(data)[len(_BOM) if data.startswith(_BOM) else 0 :]
+
+
+def _segments(kind: Format, path: Path, file: _Again, how: How, tally: Tally) -> Iterator[Segment]:
+    match kind:
+        case Format.BODY:
+            return replay(_chunks(file), how.capture, dialect=how.dialect)
+        case Format.CAPTURE:
+            return captures.segments_of(file, how.capture, tally)
+        case Format.DATABASE:
+            raise BrokenRecording("it is an SQLite file and no spool: `streamgauge ledger query` shows a ledger")
+        case Format.PACKED:
+            raise BrokenRecording("it is packed: unpack it first")
+    return segments_of(_exchanges(kind, path, file, tally), how.capture, tally, how.dialect)
+
+
+def _chunks(file: _Again) -> Iterator[bytes]:
+    while chunk := file.read(_READ_BYTES):
+        yield chunk
+
+
+def _exchanges(kind: Format, path: Path, file: _Again, tally: Tally) -> Iterator[Exchange]:
+    match kind:
+        case Format.HAR:
+            return har.exchanges(_Capped(file).whole(), partial(_beside, path.parent), tally)
+        case Format.CASSETTE_JSON:
+            return cassette.exchanges(cassette.json_interactions(_Capped(file).whole()), tally)
+        case Format.CASSETTE_YAML:
+            return cassette.exchanges(yaml_interactions(_Capped(file)), tally)
+        case Format.FLOWS:
+            return flows.exchanges(file, tally)
+    raise AssertionError(f"{kind} holds no exchanges")
+
+
+def _beside(folder: Path, name: str) -> bytes | None:
+    """A file beside an archive that names it; never one elsewhere."""
+    place = folder / name
+    if Path(name).name != name or not place.is_file() or place.stat().st_size > MAX_DOCUMENT_BYTES:
+        return None
+    return place.read_bytes()
+
+
+def _is_called_one(file: Path) -> bool:
+    return file.suffix.lower() in SUFFIXES or file.name == SPOOL
+
+
+def _is_other(file: Path) -> bool:
+    """Whether it is called as recordings are, as other things are, and is one of those."""
+    if file.suffix.lower() not in AMBIGUOUS:
+        return False
+    with file.open("rb") as opened:
+        return format_of(opened.read(FIRST_BYTES)) is Format.BODY

@@ -1,0 +1,102 @@
+"""HTTP Archives -> exchanges. http://www.softwareishard.com/blog/har-12-spec, and what browsers and proxies make of it.
+
+Bodies are stored decoded, whatever the headers say. What stands in `_error` and its like is the client's own word on how the
+exchange ended.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+
+from streamgauge.core.segments import Ending
+from streamgauge.taps.replay.contract import BrokenExchange, BrokenRecording, Exchange, Header, Tally
+from streamgauge.taps.replay.har_times import Page, pages_of, stamps_of, times_of
+from streamgauge.taps.replay.json_parts import items, members, unfolded
+from streamgauge.taps.replay.members import from_base64, headers, mapping, place_of, size_of, status_of, text, to_bytes
+
+# Gives a file beside the archive by its name, None if there is none.
+Beside = Callable[[str], bytes | None]
+
+# Why an exchange broke, in the words of Chromium (net/base/net_error_list.h), Firefox (NetUtil's error names), WebKit.
+_ABORTED = re.compile(r"ERR_ABORTED|NS_BINDING_ABORTED|cancell?ed|client disconnected", re.IGNORECASE)
+_TIMED_OUT = re.compile(r"TIMED_OUT|NS_ERROR_NET_TIMEOUT")
+# Where it stands: Chromium and mitmproxy, Playwright.
+_REASONS = ("_error", "_failureText")
+
+
+def exchanges(document: memoryview, beside: Beside, tally: Tally) -> Iterator[Exchange]:
+    """The exchanges of an archive, in its order; `tally` counts those that cannot be read. Raises BrokenRecording."""
+    log = members(members(document).get("log"))
+    entries = items(log.get("entries"))
+    if entries is None:
+        raise BrokenRecording("it has no list log.entries, so it is no HAR file")
+    creator = text(mapping(unfolded(log.get("creator"))).get("name")) or ""
+    pages = pages_of([unfolded(page) for page in items(log.get("pages")) or ()])
+    for place, entry in enumerate(entries):
+        try:
+            yield _exchange(mapping(unfolded(entry)), creator, pages, beside)
+        except BrokenExchange as error:
+            tally.broke(f"log.entries[{place}]", error)
+
+
+def _exchange(entry: Mapping[object, object], creator: str, pages: Mapping[str, Page], beside: Beside) -> Exchange:
+    request, response = mapping(entry.get("request")), mapping(entry.get("response"))
+    host, target = place_of(request.get("url"))
+    asked, size = _request_body(request, beside)
+    status, body = status_of(response.get("status")), _response_body(response, beside)
+    return Exchange(
+        method=(text(request.get("method")) or "").upper(),
+        target=target,
+        host=host,
+        request_headers=_headers(request),
+        request_body=asked,
+        request_bytes=size,
+        status=status,
+        headers=_headers(response),
+        body=body,
+        stamps=stamps_of(entry, pages, len(body or b"")),
+        times=times_of(entry, creator),
+        ending=_ending(status, entry, response),
+    )
+
+
+def _headers(message: Mapping[object, object]) -> list[Header]:
+    fields = message.get("headers")
+    pairs = [mapping(field) for field in fields] if isinstance(fields, list) else []
+    return headers([(pair.get("name"), pair.get("value")) for pair in pairs])
+
+
+def _request_body(request: Mapping[object, object], beside: Beside) -> tuple[bytes | None, int | None]:
+    """The body and its size. Without postData there is none, or it was not recorded: then bodySize tells which."""
+    size, data = size_of(request.get("bodySize")), mapping(request.get("postData"))
+    body = _stored(data, beside)
+    if body is None and (size == 0 or (size is None and request.get("method") == "GET")):
+        body = b""
+    return body, size
+
+
+def _response_body(response: Mapping[object, object], beside: Beside) -> bytes | None:
+    """None if it was not recorded. A size of 0 is no sign of that: bodies that are left out have one, too, in some."""
+    content = mapping(response.get("content"))
+    body = _stored(content, beside)
+    if body is None and size_of(content.get("size")) == 0 and size_of(response.get("bodySize")) == 0:
+        return b""
+    return body
+
+
+def _stored(content: Mapping[object, object], beside: Beside) -> bytes | None:
+    """Text, base64, or (Playwright, `content: attach`) a file beside the archive."""
+    stored = content.get("text")
+    if isinstance(stored, str):
+        return from_base64(stored) if content.get("encoding") == "base64" else to_bytes(stored)
+    name = text(content.get("_file"))
+    return beside(name) if name else None
+
+
+def _ending(status: int | None, entry: Mapping[object, object], response: Mapping[object, object]) -> Ending:
+    reason = next((said for name in _REASONS if (said := text(response.get(name)))), "")
+    if entry.get("_wasAborted") is True or _ABORTED.search(reason):
+        return Ending.CLIENT
+    if reason:
+        return Ending.TIMEOUT if _TIMED_OUT.search(reason) else Ending.RESET
+    # Without a head and without a reason nobody knows how it went on.
+    return Ending.CUT if status is None else Ending.COMPLETE

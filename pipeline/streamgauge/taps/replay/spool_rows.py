@@ -1,0 +1,59 @@
+"""Streamgauge's own bundles, as a spool has them: read, never written, also while a tap writes it and empties it."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from urllib.parse import quote
+
+from streamgauge.bundles import UnreadableBundle, decode_bundle
+from streamgauge.spool_file import BUSY_S, COLUMNS, Stored, is_intact
+from streamgauge.taps.replay.contract import BrokenRecording, Log, Logged, Tally
+
+# Rows read in one transaction: while it lasts the tap cannot empty its log. At about 48 KiB a row a few MiB.
+_ROWS_AT_ONCE = 64
+_ROWS = f"SELECT {COLUMNS} FROM rows WHERE id > ? AND id <= ? ORDER BY id LIMIT ?"
+
+
+def logged(path: Path, tally: Tally) -> Log:
+    """The bundles that lie in a spool at the start, in order, as `up` takes them. Raises BrokenRecording."""
+    try:
+        with closing(_connect(path)) as connection:
+            last, rows = connection.execute("SELECT coalesce(max(id), -1), count(*) FROM rows").fetchone()
+            for row in _rows(connection, last):
+                rows -= 1
+                yield from _bundle(row, tally)
+            tally.rows_gone += max(rows, 0)
+    except sqlite3.Error as error:
+        raise BrokenRecording(f"it cannot be read as a spool of this version ({error})") from None
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    """Where nobody has it open there is no log beside it, and none is made."""
+    alone = not path.with_name(f"{path.name}-wal").exists()
+    how = "mode=ro&immutable=1" if alone else "mode=ro"
+    uri = f"file:{quote(str(path.absolute()))}?{how}"
+    connection = sqlite3.connect(uri, uri=True, timeout=BUSY_S, isolation_level=None)
+    connection.text_factory = bytes  # a damaged row may hold what claims to be text
+    return connection
+
+
+def _rows(connection: sqlite3.Connection, last: int) -> Iterator[Stored]:
+    after = -1
+    while rows := connection.execute(_ROWS, (after, last, _ROWS_AT_ONCE)).fetchall():
+        yield from rows
+        after = rows[-1][0]
+
+
+def _bundle(row: Stored, tally: Tally) -> Iterator[Logged]:
+    """One, or none where the row is damaged or no bundle."""
+    if not is_intact(row):
+        tally.unreadable_rows += 1
+        return
+    try:
+        bundle = decode_bundle(row[-1])
+    except UnreadableBundle:
+        tally.unreadable_rows += 1
+        return
+    # The same clock as in `up`, which assembles from the spool: see local.py.
+    yield Logged(row[0], bundle.tap_ns // 1_000_000, bundle)

@@ -1,0 +1,230 @@
+"""Recordings as their tools write them: the same exchange as a HAR, a cassette, a flow."""
+
+import base64
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+import yaml
+
+from streamgauge.core.assembler import Assembler
+from streamgauge.core.record import Record, encode_record
+from streamgauge.taps.replay.contract import Tally
+from streamgauge.taps.replay.files import How, log_of
+from tests.taps import talk
+
+URL = "https://api.example.com/v1/chat/completions"
+START = 1_700_000_000.25
+SSE_HEADERS = [("Content-Type", "text/event-stream; charset=utf-8")]
+
+
+class Sample(msgspec.Struct, frozen=True):
+    """One exchange. `body` as it came, in the coding that its headers name."""
+
+    body: bytes
+    url: str = URL
+    method: str = "POST"
+    asked: bytes = b'{"model":"m-1","stream":true,"messages":[{"role":"user","content":"A SECRET"}]}'
+    request_headers: Sequence[tuple[str, str]] = (("Authorization", "Bearer A SECRET"), ("Cookie", "A SECRET"))
+    status: int = 200
+    headers: Sequence[tuple[str, str]] = tuple(SSE_HEADERS)
+
+
+# --- HAR --------------------------------------------------------------------------------------------------------------
+
+
+def named(headers: Sequence[tuple[str, str]]) -> list[dict[str, str]]:
+    return [{"name": name, "value": value} for name, value in headers]
+
+
+def entry(sample: Sample, **more: Any) -> dict[str, Any]:
+    """As a browser writes it, with text where the body is text."""
+    try:
+        content = {"size": len(sample.body), "mimeType": "x", "text": sample.body.decode()}
+    except UnicodeDecodeError:
+        content = {"size": len(sample.body), "text": base64.b64encode(sample.body).decode(), "encoding": "base64"}
+    request = {"method": sample.method, "url": sample.url, "headers": named(sample.request_headers), "bodySize": -1}
+    if sample.asked:
+        request["postData"] = {"mimeType": "application/json", "text": sample.asked.decode()}
+    response = {"status": sample.status, "headers": named(sample.headers), "content": content, "bodySize": -1}
+    return {"startedDateTime": "2023-11-14T22:13:20.250Z", "request": request, "response": response, **more}
+
+
+def archive(*entries: Any, **more: Any) -> bytes:
+    return json.dumps({"log": {"version": "1.2", "creator": {"name": "x"}, "entries": entries, **more}}).encode()
+
+
+def har(*samples: Sample) -> bytes:
+    return archive(*map(entry, samples))
+
+
+# --- cassettes --------------------------------------------------------------------------------------------------------
+
+
+def interaction(sample: Sample, *, keep_bytes: bool = True) -> dict[str, Any]:
+    """As vcrpy has it before it is written: text where it is UTF-8, else bytes."""
+
+    def stored(data: bytes) -> object:
+        try:
+            return data.decode()
+        except UnicodeDecodeError:
+            return data if keep_bytes else data.decode("latin-1")
+
+    return {
+        "request": {
+            "method": sample.method,
+            "uri": sample.url,
+            "body": stored(sample.asked) if sample.asked else None,
+            "headers": {name: [value] for name, value in sample.request_headers},
+        },
+        "response": {
+            "status": {"code": sample.status, "message": "OK"},
+            "headers": {name: [value] for name, value in sample.headers},
+            "body": {"string": stored(sample.body)},
+        },
+    }
+
+
+def cassette_yaml(*samples: Sample) -> bytes:
+    return yaml.dump({"version": 1, "interactions": [interaction(one) for one in samples]}).encode()
+
+
+def cassette_json(*samples: Sample) -> bytes:
+    return (json.dumps({"version": 1, "interactions": [interaction(one) for one in samples]}, indent=4) + "\n").encode()
+
+
+def ruby_cassette(*samples: Sample) -> bytes:
+    """As VCR writes it with preserve_exact_body_bytes; betamax has the same members, as JSON."""
+    interactions = []
+    for sample in samples:
+        one = interaction(sample, keep_bytes=False)
+        one["request"]["body"] = {"encoding": "UTF-8", "string": sample.asked.decode()}
+        body = {"encoding": "ASCII-8BIT", "base64_string": base64.encodebytes(sample.body).decode()}
+        one["response"]["body"] = body
+        interactions.append({**one, "recorded_at": "Tue, 14 Nov 2023 22:13:20 GMT"})
+    document = {"http_interactions": interactions, "recorded_with": "VCR 6.2.0"}
+    return b"---\n" + yaml.safe_dump(document, sort_keys=False).encode()
+
+
+# --- mitmproxy --------------------------------------------------------------------------------------------------------
+
+
+def netstring(value: object) -> bytes:
+    """A typed netstring, as mitmproxy writes them."""
+    data, kind = _typed(value)
+    return b"%d:%b%b" % (len(data), data, kind)
+
+
+def _typed(value: object) -> tuple[bytes, bytes]:
+    match value:
+        case None:
+            return b"", b"~"
+        case bool():
+            return str(value).lower().encode(), b"!"
+        case int():
+            return b"%d" % value, b"#"
+        case float():
+            return repr(value).encode(), b"^"
+        case bytes():
+            return value, b","
+        case str():
+            return value.encode(), b";"
+        case list() | tuple():
+            return b"".join(map(netstring, value)), b"]"
+        case dict():
+            return b"".join(netstring(key) + netstring(item) for key, item in value.items()), b"}"
+    raise TypeError(value)
+
+
+def flow(sample: Sample, **more: Any) -> dict[str, Any]:
+    """Version 21, with the members that matter, and some that do not."""
+    parts = urlsplit(sample.url)
+    target = parts.path + (f"?{parts.query}" if parts.query else "")
+    return {
+        "version": 21,
+        "type": "http",
+        "id": "c5e6",
+        "error": None,
+        "websocket": None,
+        "client_conn": {"peername": ["127.0.0.1", 5000], "timestamp_start": START - 1},
+        "server_conn": {
+            "timestamp_start": START + 0.01,
+            "timestamp_tcp_setup": START + 0.02,
+            "timestamp_tls_setup": None,
+        },
+        "request": {
+            "method": sample.method.encode(),
+            "scheme": parts.scheme.encode(),
+            "host": parts.hostname,
+            "port": 443,
+            "path": target.encode(),
+            "http_version": b"HTTP/1.1",
+            "authority": b"",
+            "headers": [[name.encode(), value.encode()] for name, value in sample.request_headers],
+            "content": sample.asked,
+            "timestamp_start": START,
+            "timestamp_end": START + 0.005,
+        },
+        "response": {
+            "status_code": sample.status,
+            "reason": b"OK",
+            "headers": [[name.encode(), value.encode()] for name, value in sample.headers],
+            "content": sample.body,
+            "timestamp_start": START + 0.5,
+            "timestamp_end": START + 2.0,
+        },
+        **more,
+    }
+
+
+def flows(*samples: Sample) -> bytes:
+    return b"".join(netstring(flow(one)) for one in samples)
+
+
+def old_flows(*samples: Sample) -> bytes:
+    """Version 0.15: keys are bytes, a message's content is its body."""
+    found = []
+    for sample in samples:
+        new = flow(sample, version=[0, 15])
+        new["response"]["body"] = new["response"].pop("content")
+        new["request"]["body"] = new["request"].pop("content")
+        new["type"] = b"http"
+        new["request"]["host"] = new["request"]["host"].encode()
+        found.append(netstring(_with_bytes_keys(new)))
+    return b"".join(found)
+
+
+def _with_bytes_keys(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key.encode(): _with_bytes_keys(item) for key, item in value.items()}
+    return value
+
+
+WRITERS: dict[str, Callable[..., bytes]] = {
+    "har": har,
+    "cassette-yaml": cassette_yaml,
+    "cassette-ruby": ruby_cassette,
+    "flows": flows,
+    "old-flows": old_flows,
+}
+
+# --- and what becomes of them -----------------------------------------------------------------------------------------
+
+INSTANCE = b"i" * 16
+
+
+def records_in(path: Path, tally: Tally | None = None, capture: str = "full", **how: Any) -> list[Record]:
+    """The records of a file, by the way that the command takes."""
+    assembler, records = Assembler(), []
+    for offset, log_ms, bundle in log_of(path, How(talk.settings(capture), INSTANCE, **how), tally or Tally()):
+        records += assembler.apply(offset, log_ms, bundle)
+    return records
+
+
+def plain(record: Record) -> dict[str, Any]:
+    """A record as JSON has it."""
+    found: dict[str, Any] = json.loads(encode_record(record))
+    return found

@@ -1,0 +1,93 @@
+"""A spool is read as it lies there: nothing is changed, nothing is made, and what is damaged is counted."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from streamgauge.bundles import encode_bundle
+from streamgauge.core.segments import Bundle
+from streamgauge.spool import NewRow, Spool
+from streamgauge.taps.replay.contract import BrokenRecording, Logged, Tally
+from streamgauge.taps.replay.spool_rows import logged
+
+SIZE = 64 * 1024 * 1024
+
+
+def bundle(number: int) -> Bundle:
+    return Bundle(b"i" * 16, 3, number, tap_ns=5_000_000_000 + number)
+
+
+def put(path: Path, *values: bytes) -> None:
+    with closing(Spool(path, SIZE)) as spool:
+        assert spool.put([NewRow(3, 0, value) for value in values]).failure is None
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "a spool?#%41.sqlite"
+
+
+def read(path: Path, tally: Tally | None = None) -> list[Logged]:
+    return list(logged(path, tally or Tally()))
+
+
+def test_bundles_in_order_with_the_time_that_up_takes(path: Path) -> None:
+    put(path, *[encode_bundle(bundle(number)) for number in range(200)])
+    got = read(path)
+    assert [one.bundle for one in got] == [bundle(number) for number in range(200)]
+    assert {one.log_ms for one in got} == {5_000}
+    assert [one.offset for one in got] == sorted({one.offset for one in got})
+
+
+def test_nothing_is_made_or_changed(path: Path) -> None:
+    put(path, encode_bundle(bundle(0)))
+    before = {file: file.read_bytes() for file in path.parent.iterdir()}
+    assert len(read(path)) == 1
+    assert {file: file.read_bytes() for file in path.parent.iterdir()} == before
+
+
+def test_a_spool_that_is_being_written_is_read_up_to_where_it_was(path: Path) -> None:
+    with closing(Spool(path, SIZE)) as spool:
+        spool.put([NewRow(3, 0, encode_bundle(bundle(number))) for number in range(100)])
+        reading = logged(path, Tally())
+        first = next(reading)
+        spool.put([NewRow(3, 0, encode_bundle(bundle(100)))])
+        assert [first.bundle.number, *[one.bundle.number for one in reading]] == list(range(100))
+        assert len(read(path)) == 101
+
+
+def test_rows_that_are_delivered_meanwhile_are_told(path: Path) -> None:
+    with closing(Spool(path, SIZE)) as spool:
+        spool.put([NewRow(3, 0, encode_bundle(bundle(number))) for number in range(100)])
+        tally = Tally()
+        reading: Iterator[Logged] = logged(path, tally)
+        next(reading)
+        spool.done([row.id for row in spool.take(0, SIZE)])
+        assert len(list(reading)) < 99
+        assert tally.rows_gone > 0
+
+
+def test_what_is_damaged_or_no_bundle_is_counted(path: Path) -> None:
+    put(path, *[encode_bundle(bundle(number)) for number in range(3)], b"no bundle")
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("UPDATE rows SET value = value || x'00' WHERE id = (SELECT min(id) FROM rows)")
+    tally = Tally()
+    assert [one.bundle.number for one in read(path, tally)] == [1, 2]
+    assert tally.unreadable_rows == 2
+
+
+def test_an_empty_one_has_nothing(path: Path) -> None:
+    put(path)
+    assert read(path) == []
+
+
+@pytest.mark.parametrize("damage", ["DROP TABLE rows", "ALTER TABLE rows RENAME COLUMN checksum TO other"])
+def test_one_of_another_version_is_said_to_be(path: Path, damage: str) -> None:
+    put(path)
+    with closing(sqlite3.connect(path)) as database:
+        database.execute(damage)
+    with pytest.raises(BrokenRecording, match="cannot be read as a spool of this version"):
+        read(path)
