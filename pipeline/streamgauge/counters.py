@@ -4,8 +4,12 @@ One file a data directory, shared by the processes of one tap. A version word, t
 slots that only the process in that role writes: an aligned 8-byte store into a shared mapping, which the kernel keeps
 when the process dies. Numbers only grow. `delivered` rests in the spool's database, in the transaction that deletes
 the rows; the slot here mirrors it. `spool.settle_crash` closes the balance before a tap's processes start.
+
+Applications that capture for themselves have roles as relays do, and lives of their own: they were there before the tap, and
+stay when it goes. Whoever has role app-N holds a lock on `app_lock`; what a living one has and did not hand over still waits.
 """
 
+import fcntl
 import mmap
 import os
 import tempfile
@@ -27,6 +31,8 @@ class DropReason(StrEnum):
     SPOOL_DAMAGED = "spool_damaged"  # it lay in a spool that can no longer be read
     REFUSED = "refused"  # the broker refused it for good
     CRASH = "crash"  # in flight when a process was killed
+    TOO_OLD = "too_old"  # it waited in the spool for longer than it may
+    PACKETS_LOST = "packets_lost"  # the packets that made it up were not captured
 
 
 class Incident(StrEnum):
@@ -40,14 +46,22 @@ class Incident(StrEnum):
     DECODE_FAULT = "decode_fault"  # streams whose coding or framing could not be undone
     BUNDLE_LOST = "bundle_lost"  # bundles that the spool took in no form
     SPOOL_DAMAGED = "spool_damaged"  # spool files moved aside
+    SPOOL_DELETED = "spool_deleted"  # spool files that somebody deleted while they were in use
+    PACKETS_DROPPED = "packets_dropped"  # packets that the kernel captured and had no room for
 
 
 # A supervisor starts at most this many relays: far more than cores a gateway's host has.
 MAX_RELAYS = 32
-ROLES = (*(f"relay-{index}" for index in range(MAX_RELAYS)), "recorder", "delivery")
+# Processes that capture for themselves, on one data directory: twice the workers of a host with 64 cores.
+MAX_APPS = 128
+_RELAYS = tuple(f"relay-{index}" for index in range(MAX_RELAYS))
+_OF_TAP = (*_RELAYS, "recorder", "delivery")
+ROLES = (*_OF_TAP, *(f"app-{index}" for index in range(MAX_APPS)))
 
 _ALL_ROLES = range(len(ROLES))
-_NO_RELAYS = range(MAX_RELAYS, len(ROLES))
+_TAP = range(len(_OF_TAP))
+_BEHIND_RELAYS = range(MAX_RELAYS, len(_OF_TAP))
+_APPS = range(len(_OF_TAP), len(ROLES))
 
 _WORD = 8
 _REGION = 32  # slots a role: seen, delivered, reasons and incidents, with room to add
@@ -56,7 +70,7 @@ _REASONS = {reason: _DROPPED + place for place, reason in enumerate(DropReason)}
 _HANDED = _REGION - 1  # how many of its reads a relay has handed to a recorder
 _HAPPENINGS = {incident: _INCIDENTS + place for place, incident in enumerate(Incident)}
 # The first word: "SGCOUNT" and the layout's version. Another one is another layout.
-_MAGIC = int.from_bytes(b"SGCOUNT1", "little")
+_MAGIC = int.from_bytes(b"SGCOUNT2", "little")
 _SLOTS = 1 + len(ROLES) * _REGION
 _SIZE = _SLOTS * _WORD
 
@@ -105,7 +119,7 @@ class Counters:
         self._words[self._base + _HANDED] += reads
 
     def settle_relay(self) -> None:
-        """A relay begins: what an earlier one in this role held and did not hand over went with it."""
+        """A relay or application begins: what an earlier one in this role held and did not hand over went with it."""
         lost = self._words[self._base] - self._words[self._base + _HANDED] - self._own_dropped()
         if lost > 0:
             self.dropped(DropReason.CRASH, lost)
@@ -156,11 +170,15 @@ def settle(path: Path, delivered: int, waiting: int, *, reason: DropReason) -> B
     """Close the balance while none of the tap's processes runs; gives what it then is.
 
     `delivered`, `waiting`: reads by the spool's own books. What was seen and is in neither becomes dropped, by
-    `reason`. Where the spool knows of more than was seen (this file was lost, or the host's power), it was seen.
+    `reason`; but for what living applications have not handed over. Where the spool knows of more than was seen (this file
+    was lost, or the host's power), it was seen.
     """
     with Counters(path, "delivery") as delivery:
         delivery.mirror_delivered(delivered)
-    lost = read_balance(path).waiting - waiting
+    settle_apps(path)
+    with _Snapshot(path) as slots:
+        came = slots.total(_SEEN, roles=_TAP) + slots.total(_HANDED, roles=_APPS)
+        lost = came - slots.total(*_REASONS.values(), roles=_TAP) - slots.total(_DELIVERED) - waiting
     with Counters(path, "recorder") as recorder:
         if lost > 0:
             recorder.dropped(reason, lost)
@@ -173,7 +191,7 @@ def settle(path: Path, delivered: int, waiting: int, *, reason: DropReason) -> B
 def _hand_over_all(path: Path) -> None:
     """No relay holds anything: all that it saw and did not drop has been handed over, and is accounted for."""
     with Counters(path, "recorder") as any_role:
-        for role in _ALL_ROLES:
+        for role in _TAP:
             base = 1 + role * _REGION
             words = any_role._words
             dropped = sum(words[base + place] for place in _REASONS.values()) if role < MAX_RELAYS else 0
@@ -186,11 +204,33 @@ def settle_recorder(path: Path, delivered: int, waiting: int, *, reason: DropRea
     `delivered`, `waiting`: reads by the spool's own books, of one moment.
     """
     with _Snapshot(path) as slots:
-        dropped = slots.total(*_REASONS.values(), roles=_NO_RELAYS)
+        dropped = slots.total(*_REASONS.values(), roles=_BEHIND_RELAYS)
         lost = slots.total(_HANDED) - delivered - waiting - dropped
     if lost > 0:
         with Counters(path, "recorder") as recorder:
             recorder.dropped(reason, lost)
+
+
+def app_lock(path: Path, index: int) -> Path:
+    """The file that a living application in role app-INDEX holds a lock on (flock), beside the counters file."""
+    return path.parent / "apps" / f"{index}.lock"
+
+
+def settle_apps(path: Path) -> None:
+    """What applications held and did not hand over, who are gone, went with them: dropped by `crash`."""
+    for index in range(MAX_APPS):
+        try:
+            lock = os.open(app_lock(path, index), os.O_RDWR | os.O_CLOEXEC)
+        except OSError:  # nobody ever had this role
+            continue
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with Counters(path, f"app-{index}") as gone:
+                gone.settle_relay()
+        except BlockingIOError:  # it lives
+            pass
+        finally:
+            os.close(lock)
 
 
 class _Snapshot:

@@ -3,7 +3,9 @@
 `stream` is a number of the sender's own; `at_ns` is the host's monotonic clock (CLOCK_MONOTONIC, one for all processes
 of the host). On a socket a *batch* is a 4-byte big-endian length and the MessagePack of a list of messages.
 
-A stream is: Opened, then in any order Asked*, Sent and Arrived*, then Ended. Nothing is sent for a stream after Ended.
+A stream is: Opened, then in any order Asked*, Sent and the response, then Ended. Nothing is sent for a stream after Ended.
+The response is Arrived*: head, framing and body as the wire had them. From a tap that does not read the wire it is Answered,
+once, and then Arrived*: the body's bytes alone. Dropped stands where reads are missing; Answered is never left out.
 """
 
 import struct
@@ -56,7 +58,10 @@ class Sent(msgspec.Struct, array_like=True, tag=2, frozen=True):
 
 
 class Arrived(msgspec.Struct, array_like=True, tag=3, frozen=True):
-    """One read from the upstream: raw bytes of the response, head and framing included."""
+    """One read from the upstream: raw bytes of the response, head and framing included.
+
+    Behind an Answered: one piece of the response's body, content-coded as it came, without transfer framing.
+    """
 
     stream: int
     at_ns: int | None
@@ -81,7 +86,20 @@ class Ended(msgspec.Struct, array_like=True, tag=5, frozen=True):
     unsent_bytes: int = 0
 
 
-Message = Opened | Asked | Sent | Arrived | Dropped | Ended
+class Answered(msgspec.Struct, array_like=True, tag=6, frozen=True):
+    """The response's head, where it is not read from the wire. What Arrives behind it is the response's body.
+
+    `at_ns`: when the head was there. `status`: None where a recording does not tell. `headers`: lower-case names, only those
+    of RESPONSE_HEADERS. `content-encoding` names the coding that the body still has; left out where it was undone.
+    """
+
+    stream: int
+    at_ns: int | None
+    status: int | None
+    headers: list[tuple[str, str]] = []
+
+
+Message = Opened | Asked | Sent | Arrived | Dropped | Ended | Answered
 
 # Request headers that a recorder needs; no other leaves the process that relays.
 REQUEST_HEADERS = frozenset(
@@ -95,6 +113,23 @@ REQUEST_HEADERS = frozenset(
         "last-event-id",
         "content-encoding",
         "content-type",
+    }
+)
+
+# Response headers that a recorder needs of a tap that tells heads; `date` is what a retry-after's date is measured from.
+RESPONSE_HEADERS = frozenset(
+    {
+        "content-type",
+        "content-encoding",
+        "date",
+        "retry-after",
+        "x-request-id",
+        "request-id",
+        "apim-request-id",
+        "x-generation-id",
+        "openai-organization",
+        "anthropic-organization-id",
+        "openai-project",
     }
 )
 

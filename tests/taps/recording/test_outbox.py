@@ -10,7 +10,8 @@ import pytest
 from streamgauge.bundles import decode_bundle
 from streamgauge.core.segments import Bundle, End, Ending, Opening, Read, Segment
 from streamgauge.counters import Counters, read_balance, read_incidents
-from streamgauge.spool import Spool
+from streamgauge.spool import NewRow, Spool
+from streamgauge.spool_age import Moment
 from streamgauge.taps.recording import outbox
 from streamgauge.taps.recording.bundler import reads_of
 from streamgauge.taps.recording.outbox import Outbox, unfinished_instances
@@ -163,4 +164,102 @@ def test_a_disk_that_is_away_for_long_costs_reads_then_bundles(
     assert len(got) > 2 * whole
     assert [reads_of(one) for one in got] == [2] * whole + [0] * (len(got) - whole)
     assert dropped(tmp_path) == {"spool_failed": 2 * (300 - whole)}
+    spool.close()
+
+
+def in_file(spool: Spool) -> list[Bundle]:
+    """What lies there, read without taking it."""
+    found: list[bytes] = []
+    spool._file.run(
+        lambda connection: found.extend(row[0] for row in connection.execute("SELECT value FROM rows ORDER BY id"))
+    )
+    return [decode_bundle(value) for value in found]
+
+
+def test_by_policy_the_oldest_bundles_lose_their_reads(place: Path, counters: Counters, tmp_path: Path) -> None:
+    spool = Spool(place / "spool.sqlite", 4 * MIB, counters)
+    out = Outbox(INSTANCE, spool, counters, "drop-oldest")
+    sent = [bundle(number, size=20_000) for number in range(150)]
+    for one in sent:
+        out.send([one], [1])
+    got = in_file(spool)
+    assert [one.number for one in got] == list(range(150))  # none is missing, none is renumbered
+    whole = sum(reads_of(one) == 2 for one in got)
+    assert 40 < whole < 100
+    assert [reads_of(one) for one in got] == [0] * (150 - whole) + [2] * whole
+    assert all(one.segments[0].loss and one.segments[0].loss.dropped_reads == 2 for one in got[: 150 - whole])
+    assert all(one.segments[0].end for one in got)
+    assert got[150 - whole :] == sent[150 - whole :]
+    assert dropped(tmp_path) == {"spool_full": 2 * (150 - whole)}
+    spool.close()
+
+
+def test_what_is_under_way_is_not_touched_by_the_policy(place: Path, counters: Counters, tmp_path: Path) -> None:
+    spool = Spool(place / "spool.sqlite", 4 * MIB, counters)
+    out = Outbox(INSTANCE, spool, counters, "drop-oldest")
+    out.send([bundle(number, size=20_000) for number in range(20)], [1])
+    taken = spool.take(0, 200_000)
+    for number in range(20, 150):
+        out.send([bundle(number, size=20_000)], [1])
+    got = in_file(spool)
+    assert [reads_of(one) for one in got[: len(taken)]] == [2] * len(taken)
+    assert [reads_of(one) for one in got[len(taken) : len(taken) + 30]] == [0] * 30
+    assert spool.done([row.id for row in taken]) == 2 * len(taken)
+    spool.close()
+
+
+@pytest.mark.parametrize("policy", ["drop-newest", "drop-oldest"])
+def test_heads_and_ends_find_room_when_even_the_reserve_is_used(
+    place: Path, counters: Counters, tmp_path: Path, policy: outbox.Policy
+) -> None:
+    """Twenty spools' worth of reads: their heads and ends alone are more than the reserve."""
+    spool = Spool(place / "spool.sqlite", 1 * MIB, counters)
+    out = Outbox(INSTANCE, spool, counters, policy)
+    for start in range(0, 1200, 10):
+        out.send([bundle(number, size=10_000) for number in range(start, start + 10)], [1])
+        assert out.is_empty
+    got = in_file(spool)
+    assert [one.number for one in got] == list(range(1200))
+    whole = [one.number for one in got if reads_of(one)]
+    kept = slice(0, len(whole)) if policy == "drop-newest" else slice(1200 - len(whole), 1200)
+    assert whole == list(range(1200))[kept]
+    assert dropped(tmp_path) == {"spool_full": 2 * (1200 - len(whole))}
+    assert read_incidents(tmp_path / "counters")["bundle_lost"] == 0
+    assert spool.waiting().reads == 2 * len(whole)
+    spool.close()
+
+
+def test_a_bundle_too_large_for_the_spool_loses_its_reads_and_holds_nothing_up(
+    place: Path, counters: Counters, tmp_path: Path
+) -> None:
+    spool = Spool(place / "spool.sqlite", 1 * MIB, counters)
+    out = Outbox(INSTANCE, spool, counters)
+    out.send([bundle(0), bundle(1, size=100_000), bundle(2)], [1])
+    assert out.is_empty
+    assert [reads_of(one) for one in in_file(spool)] == [2, 0, 2]
+    assert dropped(tmp_path) == {"spool_full": 2}
+    spool.close()
+
+
+def test_what_has_waited_too_long_loses_its_reads(place: Path, counters: Counters, tmp_path: Path) -> None:
+    now = [Moment("boot", 0, 0)]
+    spool = Spool(place / "spool.sqlite", counters=counters, now=lambda: now[0])
+    out = Outbox(INSTANCE, spool, counters, max_age_s=100)
+    out.send([bundle(0)], [1])
+    now[0] = Moment("boot", 60, 60)
+    out.send([bundle(1)], [1])
+    now[0] = Moment("boot", 101, 101)
+    out.give_up_old()
+    assert [reads_of(one) for one in in_file(spool)] == [0, 2]
+    assert dropped(tmp_path) == {"too_old": 2}
+    spool.close()
+
+
+def test_a_row_that_is_no_bundle_is_left_alone(place: Path, counters: Counters, tmp_path: Path) -> None:
+    spool = Spool(place / "spool.sqlite", 1 * MIB, counters)
+    spool.put([NewRow(0, 3, b"another version's" * 100)])
+    out = Outbox(INSTANCE, spool, counters, "drop-oldest")
+    for number in range(100):
+        out.send([bundle(number, size=10_000)], [1])
+    assert spool.take(0, 1)[0].value == b"another version's" * 100
     spool.close()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from streamgauge.bundles import encode_bundle
 from streamgauge.core.segments import BUNDLE_BYTES, Bundle, Ending, Loss, Segment
 from streamgauge.counters import DropReason, Incident
-from streamgauge.taps.messages import Arrived, Asked, Dropped, Ended, Message, Opened
+from streamgauge.taps.messages import Answered, Arrived, Asked, Dropped, Ended, Message, Opened
 from streamgauge.taps.recording import capture, request, response
 from streamgauge.taps.recording.recorder import Recorder, new_stream_id
 from tests.taps import talk
@@ -197,6 +197,7 @@ MESSAGES = st.one_of(
     st.builds(Dropped, st.integers(0, 2), st.integers(0, 3)),
     st.builds(Arrived, st.integers(0, 2), st.none() | st.integers(0, 9), st.binary() | st.sampled_from(EVENTS)),
     st.builds(Arrived, st.integers(0, 2), st.none(), st.sampled_from([head(SSE), head(), head(SSE, status=404)])),
+    st.builds(Answered, st.integers(0, 2), st.none() | st.integers(0, 9), st.none() | st.integers(), st.just([SSE])),
     st.builds(Ended, st.integers(0, 2), st.none() | st.integers(0, 9), st.sampled_from(Ending)),
 )
 

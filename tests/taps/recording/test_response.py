@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from streamgauge.core.segments import Ending, Loss
 from streamgauge.core.sse import SseDecoder
 from streamgauge.counters import Incident
-from streamgauge.taps.messages import Arrived, Dropped, Message
+from streamgauge.taps.messages import Answered, Arrived, Dropped, Message
 from streamgauge.taps.recording.recorder import Recorder
 from tests.taps import talk
 from tests.taps.talk import BODY, EVENTS, SSE, ZERO, answer, arrivals, chunked, ended, events_in, head, opened, recorded
@@ -145,3 +145,82 @@ def test_a_coding_that_is_cut_is_a_fault_only_if_the_response_is_whole(ending: E
     assert got.loss.decode_error == fault
     assert len(events_in(got.content)) == len(EVENTS)
     assert recorder.incidents[Incident.DECODE_FAULT] == (fault is not None)
+
+
+def told(*body: bytes, headers: tuple[tuple[str, str], ...] = (SSE,), status: int | None = 200) -> list[Message]:
+    """A whole exchange whose head is told: the head at 100, the body's pieces behind it."""
+    return [opened(), Answered(1, ZERO + 100, status, list(headers)), *arrivals(b"", *body)[1:], ended()]
+
+
+def test_a_head_that_is_told_and_not_read() -> None:
+    got = recorded(told(*EVENTS, headers=(SSE, ("x-request-id", "req_7"), ("transfer-encoding", "chunked"))), every=1)
+    assert got.head is not None
+    assert (got.head.status, got.head.stamp_ns, got.head.event_stream) == (200, 100, True)
+    assert got.head.provider_request_id == "req_7"
+    assert [read.stamp_ns for read in got.reads] == [200, 300, 400, 500, 600, 700]
+    assert [(read.wire_bytes, read.body_bytes) for read in got.reads] == [(0, len(event)) for event in EVENTS]
+    assert (got.content, got.loss) == (BODY.replace(b": keep-alive\n", b":\n"), Loss())
+    assert got.end.client_bytes is None  # nothing is known of what the client was handed
+
+
+CODED: dict[str, Callable[[bytes], bytes]] = {
+    "gzip": talk.gzipped,
+    "br": brotli.compress,
+    "zstd": zstandard.ZstdCompressor().compress,
+    "identity": bytes,
+}
+
+
+@pytest.mark.parametrize("coding", CODED)
+@settings(max_examples=25, deadline=None)
+@given(data=st.data())
+def test_a_told_body_has_its_coding_undone_however_it_is_split(coding: str, data: st.DataObject) -> None:
+    coded = CODED[coding](BODY)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(coded)), max_size=12)))
+    pieces = [coded[a:b] for a, b in zip([0, *cuts], [*cuts, len(coded)], strict=True)]
+    got = recorded(told(*pieces, headers=(SSE, ("content-encoding", coding))))
+    assert got.head is not None
+    assert got.head.content_encoding == coding
+    assert (got.content, got.body_bytes) == (BODY.replace(b": keep-alive\n", b":\n"), len(coded))
+    assert got.loss == Loss()
+
+
+def test_a_told_coding_that_is_cut_is_a_fault() -> None:
+    got = recorded(told(talk.gzip_flushed(*EVENTS)[:-8], headers=(SSE, ("content-encoding", "gzip"))))
+    assert got.loss.decode_error == "incomplete"
+    assert len(events_in(got.content)) == len(EVENTS)
+
+
+@pytest.mark.parametrize("framing", ["close", "json error", "html error", "no type"])
+def test_told_or_read_an_answer_is_the_same(framing: str) -> None:
+    raw_head, _, body = FRAMINGS[framing](BODY, EVENTS).partition(b"\r\n\r\n")
+    status, *fields = raw_head.decode().split("\r\n")
+    headers = tuple((name, value) for name, _, value in (field.partition(": ") for field in fields))
+    for kind in ("full", "masked"):
+        *one, _, loss = outcome(told(body, headers=headers, status=int(status.split()[1])), kind)
+        *two, _, same_loss = outcome(answer(raw_head + b"\r\n\r\n", body), kind)
+        assert (one, loss) == (two, same_loss)
+
+
+def test_dropped_reads_of_a_told_stream_leave_a_hole() -> None:
+    half = len(EVENTS[1]) // 2
+    reads = [EVENTS[0] + EVENTS[1][:half], EVENTS[3][half:] + EVENTS[4]]
+    before, after = (Answered(1, ZERO, 200, [SSE]), Arrived(1, ZERO, reads[0])), Arrived(1, ZERO, reads[1])
+    got = recorded([opened(), *before, Dropped(1, 1), after, ended()])
+    assert (events_in(got.content), got.loss) == ([EVENTS[0][6:-2], EVENTS[4][6:-2]], Loss(dropped_reads=1))
+
+
+def test_of_several_told_heads_the_first_counts_and_one_behind_raw_bytes_does_not() -> None:
+    again = Answered(1, ZERO + 150, 500, [])
+    got = recorded([opened(), Answered(1, ZERO + 100, 201, [SSE]), again, Arrived(1, ZERO + 200, BODY), ended()])
+    assert got.head is not None
+    assert (got.head.status, got.loss) == (201, Loss())
+    got = recorded([opened(), *arrivals(head(SSE), BODY), again, ended()])
+    assert got.head is not None
+    assert (got.head.status, got.end.client_bytes) == (200, len(BODY))
+
+
+def test_a_recording_that_tells_no_status_is_read_by_its_headers() -> None:
+    got = recorded(told(b'{"error":{"code":"x"}}', headers=(("content-type", "application/json"),), status=None))
+    assert got.head is not None
+    assert (got.head.status, got.head.event_stream, got.end.body) == (None, False, b'{"error":{"code":"x"}}')

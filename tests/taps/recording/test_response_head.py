@@ -4,9 +4,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamgauge.core.http_head import ResponseHead
+from streamgauge.core.http_head import MAX_FIELDS, ResponseHead
 from streamgauge.core.segments import Head
-from streamgauge.taps.recording.response_head import MAX_SNIFF_BYTES, Expected, expected_of, head_facts, is_event_stream
+from streamgauge.taps.messages import RESPONSE_HEADERS
+from streamgauge.taps.recording.response_head import (
+    MAX_SNIFF_BYTES,
+    Expected,
+    expected_of,
+    head_facts,
+    is_event_stream,
+    told_head,
+)
 
 
 def head(*headers: tuple[str, str], status: int = 200) -> ResponseHead:
@@ -66,6 +74,33 @@ def test_facts_by_allowlist() -> None:
     assert head_facts(head(("x-request-id", "ü"), ("request-id", "r")), None, event_stream=True) == Head(
         200, None, True, provider_request_id="masked"
     )
+
+
+@pytest.mark.parametrize(
+    ("told", "kept"), [(200, 200), (599, 599), (None, None), (0, None), (-1, None), (10**30, None)]
+)
+def test_a_head_that_is_told(told: int | None, kept: int | None) -> None:
+    got = told_head(told, [("transfer-encoding", "chunked"), *[("x-request-id", "r")] * (MAX_FIELDS + 5)])
+    assert len(got.headers) == MAX_FIELDS - 1
+    assert head_facts(got, 5, event_stream=True) == Head(kept, 5, True, provider_request_id="r")
+
+
+def test_every_header_that_is_looked_at_may_be_told() -> None:
+    """A tap that tells heads leaves all other headers where they are: what is read here must be among those it tells."""
+    looked_at: set[str] = set()
+
+    class Watched(ResponseHead, frozen=True):
+        def all(self, name: str) -> list[str]:
+            looked_at.add(name)
+            return []
+
+        def first(self, name: str) -> str | None:
+            looked_at.add(name)
+            return "Tue, 15 Nov 1994 08:12:31 GMT" if name == "retry-after" else None
+
+    expected_of(Watched(200, 1, []))
+    head_facts(Watched(200, 1, []), None, event_stream=True)
+    assert looked_at == RESPONSE_HEADERS
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import msgspec
 
 from streamgauge.core.masking import Masker
 from streamgauge.core.segments import BUNDLE_BYTES, End, Head, Loss, Opening, Read, RequestFacts, Segment
-from streamgauge.taps.messages import Arrived, Ended, Opened, Sent
+from streamgauge.taps.messages import Answered, Arrived, Ended, Opened, Sent
 from streamgauge.taps.recording.budget import Budget
 from streamgauge.taps.recording.request import CaptureSettings, RequestReader, opening_of
 from streamgauge.taps.recording.response import Finished, Response
@@ -60,6 +60,11 @@ class StreamCapture:
             self.body_capped |= self._request.capped
             self._facts = self._request.sent(sent, self._since(sent.connected_ns), self._since(sent.at_ns))
             self._request = None
+
+    def answered(self, answered: Answered) -> None:
+        """The response's head, told and not read: what arrives from here on is its body."""
+        if self._response is not None:
+            self._response.answered(self._since(answered.at_ns), answered.status, answered.headers)
 
     def arrived(self, arrived: Arrived) -> bool:
         """A read of the response. False if it was not taken in: then it is lost."""
@@ -129,7 +134,7 @@ class StreamCapture:
 
     def take(self) -> Iterator[Segment]:
         """What there is since the last time, as segments of about a bundle's size at most; none if there is nothing."""
-        runs = list(_runs(self._reads))
+        runs = list(_runs(self._reads)) if self.pending_bytes > BUNDLE_BYTES else [self._reads] if self._reads else []
         head, loss = None, self._take_loss()
         if self._response is not None:
             head, self._response.head = self._response.head, None

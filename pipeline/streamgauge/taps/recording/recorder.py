@@ -12,7 +12,7 @@ from typing import assert_never
 
 from streamgauge.core.segments import Ending, Segment
 from streamgauge.counters import DropReason, Incident
-from streamgauge.taps.messages import Arrived, Asked, Dropped, Ended, Message, Opened, Sent
+from streamgauge.taps.messages import Answered, Arrived, Asked, Dropped, Ended, Message, Opened, Sent
 from streamgauge.taps.recording.budget import Budget
 from streamgauge.taps.recording.capture import StreamCapture
 from streamgauge.taps.recording.request import CaptureSettings
@@ -62,12 +62,9 @@ class Recorder:
     def handle(self, message: Message, source: int = 0) -> None:
         """Take in one message of the sender `source`. Never raises."""
         key = (source, message.stream)
-        if isinstance(message, Opened):
-            self._begin(key, message)
-            return
         capture = self._open.get(key)
-        if capture is None:
-            self._unknown(key, message)
+        if capture is None or isinstance(message, Opened):
+            self._strange(key, message)
             return
         self._touched[id(capture)] = capture
         try:
@@ -109,11 +106,13 @@ class Recorder:
         except Exception:  # noqa: BLE001 - as above
             self._fault(capture, reads=False)
 
-    def _tell(self, capture: StreamCapture, message: Asked | Sent | Arrived | Dropped | Ended) -> None:
+    def _tell(self, capture: StreamCapture, message: Answered | Asked | Sent | Arrived | Dropped | Ended) -> None:
         match message:
             case Arrived():
                 if not capture.arrived(message):
                     self.dropped[DropReason.CAPTURE_FAULT] += 1
+            case Answered():
+                capture.answered(message)
             case Asked():
                 capture.asked(message.data)
             case Sent():
@@ -125,9 +124,11 @@ class Recorder:
             case _:
                 assert_never(message)
 
-    def _unknown(self, key: Key, message: Message) -> None:
-        """A stream that was refused, or that began before we did."""
-        if isinstance(message, Arrived):
+    def _strange(self, key: Key, message: Message) -> None:
+        """A stream that begins, that was refused, or that began before we did."""
+        if isinstance(message, Opened):
+            self._begin(key, message)
+        elif isinstance(message, Arrived):
             refused = key in self._refused
             self.dropped[DropReason.RECORDER_BEHIND if refused else DropReason.RECORDER_GONE] += 1
         elif isinstance(message, Ended):

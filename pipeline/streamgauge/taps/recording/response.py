@@ -1,4 +1,4 @@
-"""One response: raw bytes in, reads out, whose content is the masked events that they completed.
+"""One response: raw bytes in (or a told head, then the body's), reads out: their content is the masked events they completed.
 
 Framing and coding are undone, then the content is either an event stream or gathered whole. Reads that the tap dropped
 leave a hole: a plain event stream is taken up again behind the next blank line, anything else is lost from there on.
@@ -12,7 +12,7 @@ from streamgauge.core.masking import Masker
 from streamgauge.core.segments import Ending, Head, Loss, Read
 from streamgauge.taps.recording.budget import Budget, Gathered
 from streamgauge.taps.recording.events import MaskedEvents
-from streamgauge.taps.recording.response_head import Expected, expected_of, head_facts, is_event_stream
+from streamgauge.taps.recording.response_head import Expected, expected_of, head_facts, is_event_stream, told_head
 
 # A response that is no event stream is looked into up to this size (bytes, decoded): the largest answers, images in
 # base64 included, are below it; one request may ask for no more.
@@ -35,7 +35,7 @@ class Response:
         self.loss = Loss()
         self.body_bytes = 0
         self.oversized_events = 0
-        self.on_wire = True  # False: a recording of the body alone
+        self.on_wire = True  # False: what comes is the body alone
         self.fault: DecodeFault | None = None
         self._method, self._masker, self._budget = method, masker, budget
         self._head_reader = HeadReader()
@@ -54,8 +54,19 @@ class Response:
         self.on_wire = False
         self._decoder = BodyDecoder()
 
+    def answered(self, stamp_ns: int | None, status: int | None, headers: list[tuple[str, str]]) -> None:
+        """The head, from a tap that does not read it off the wire; the first one counts."""
+        if self._decoder is not None or self._raw_head is not None:
+            return
+        head = told_head(status, headers)
+        self.on_wire = False
+        self._decoder = BodyDecoder(coding=", ".join(head.all("content-encoding")))
+        self._take_head(head, stamp_ns)
+
     def read(self, stamp_ns: int | None, data: bytes) -> Read:
         """One socket read."""
+        if self._events is not None and self._decoder is not None and not self._lost:
+            return self._read_events(stamp_ns, data, self._decoder, self._events)
         size = len(data) if self.on_wire else 0
         if self._decoder is None and not self._lost:
             data = self._read_head(stamp_ns, data)
@@ -66,6 +77,17 @@ class Response:
         content = self._content(piece.decoded) if piece.decoded else b""
         self._note(self._decoder.fault)
         return Read(stamp_ns, size, piece.body_bytes, content)
+
+    def _read_events(self, stamp_ns: int | None, data: bytes, decoder: BodyDecoder, events: MaskedEvents) -> Read:
+        """The same once it is known that events come: nearly every read."""
+        piece = decoder.feed(data)
+        self.body_bytes += piece.body_bytes
+        content = events.feed(piece.decoded) if piece.decoded else b""
+        if events.oversized:
+            self._note_oversized(events)
+        if decoder.fault is not None:
+            self._note(decoder.fault)
+        return Read(stamp_ns, len(data) if self.on_wire else 0, piece.body_bytes, content)
 
     def dropped(self, reads: int) -> None:
         """So many reads are missing here."""
@@ -110,11 +132,14 @@ class Response:
             self._lost = True
         if head is None:
             return b""
+        self._decoder = body_decoder_for(head, self._method)
+        self._take_head(head, stamp_ns)
+        return self._head_reader.rest
+
+    def _take_head(self, head: ResponseHead, stamp_ns: int | None) -> None:
         self._raw_head, self._head_stamp = head, stamp_ns
         self._expected = expected_of(head)
-        self._decoder = body_decoder_for(head, self._method)
         self._tell_head(bool(is_event_stream(self._expected, b"", over=True)))  # as if nothing came
-        return self._head_reader.rest
 
     def _tell_head(self, event_stream: bool) -> None:
         """Hand out the head; once more if the content turns out not to be what it was expected to be."""

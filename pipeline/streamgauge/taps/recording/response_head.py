@@ -4,7 +4,7 @@ import re
 from email.utils import parsedate_to_datetime
 from enum import Enum, auto
 
-from streamgauge.core.http_head import ResponseHead
+from streamgauge.core.http_head import MAX_FIELDS, ResponseHead
 from streamgauge.core.labels import label_id
 from streamgauge.core.segments import Head
 
@@ -29,6 +29,10 @@ class Expected(Enum):
     NO_EVENTS = auto()  # an error
 
 
+# What stands for the status of a head that tells none; no server can send it (RFC 9110, 15).
+_NO_STATUS = 0
+_STATUSES = range(100, 1000)
+
 # How much of the content is looked at: blank lines may come first, and do not tell (bytes).
 MAX_SNIFF_BYTES = 1024
 
@@ -36,6 +40,12 @@ _BOM = b"\xef\xbb\xbf"
 _BLANKS = b" \t\r\n"
 _USUAL_FIELDS = (b"data:", b"event:")
 _FIELDS = (*_USUAL_FIELDS, b"id:", b"retry:", b":")
+
+
+def told_head(status: int | None, headers: list[tuple[str, str]]) -> ResponseHead:
+    """A head that was told, not read: without what it says of framing, which is undone. What is no status reads as none."""
+    kept = [(name, value) for name, value in headers[:MAX_FIELDS] if name != "transfer-encoding"]
+    return ResponseHead(_NO_STATUS if status is None or status not in _STATUSES else status, 1, kept)
 
 
 def expected_of(head: ResponseHead) -> Expected:
@@ -73,7 +83,7 @@ def _begins_with(fields: tuple[bytes, ...], first: bytes, *, over: bool) -> bool
 def head_facts(head: ResponseHead, stamp_ns: int | None, *, event_stream: bool) -> Head:
     """What is kept of a head. `stamp_ns`: of the read that completed it."""
     return Head(
-        status=head.status,
+        status=head.status or None,
         stamp_ns=stamp_ns,
         event_stream=event_stream,
         content_encoding=label_id(", ".join(head.all("content-encoding")).lower()),

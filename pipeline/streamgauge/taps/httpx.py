@@ -1,0 +1,219 @@
+"""The httpx tap: a transport around another, for httpx and httpx2, sync and async.
+
+    OpenAI(http_client=httpx.Client(transport=TapTransport()))
+
+Bytes, errors and closes pass through unchanged. Which of the two libraries is in use shows in the requests; neither is
+imported here. Whatever goes wrong in the tap itself, the application sees nothing of it.
+"""
+
+import contextlib
+import os
+import threading
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+from streamgauge.core.segments import Ending
+from streamgauge.taps.httpx_streams import Asked, AskedStream, Stream, ending_of, kinds_of, library_of, tell_end
+from streamgauge.taps.inprocess.capture import Asking, StreamCapture, is_event_stream, is_llm
+from streamgauge.taps.inprocess.senders import sender_of
+
+_TAP = "httpx"
+# As the command line's setting of this name.
+_TENANT_HEADER = "STREAMGAUGE_TENANT_HEADER"
+
+# Either library's. To a type checker our transports are those of both.
+_Request = Any
+_Response = Any
+_Transport = Any
+if TYPE_CHECKING:
+    _AnyTransport = Any
+else:
+    _AnyTransport = object
+
+
+class _Settings(NamedTuple):
+    upstream: str | None
+    data_dir: Path | str | None
+    tenant_header: str | None
+
+
+class _Tap(_AnyTransport):  # type: ignore[misc]
+    """What both transports are. `inner`: the transport that does the work; None: the library's own, as it comes."""
+
+    _default = "HTTPTransport"
+
+    def __init__(
+        self,
+        inner: _Transport | None = None,
+        *,
+        upstream: str | None = None,
+        data_dir: Path | str | None = None,
+        tenant_header: str | None = None,
+    ) -> None:
+        """`upstream`: its name in records; else the URL's host. `data_dir`: where the agent's recorder is; else
+        STREAMGAUGE_DATA_DIR, else the default of `streamgauge up`. `tenant_header`: the request header that names the
+        tenant; else STREAMGAUGE_TENANT_HEADER.
+        """
+        self._settings = _Settings(upstream, data_dir, tenant_header or os.environ.get(_TENANT_HEADER))
+        self._inner = inner
+        self._making = threading.Lock()
+
+    def _inner_for(self, request: _Request) -> _Transport:
+        if self._inner is None:
+            with self._making:
+                if self._inner is None:
+                    self._inner = getattr(library_of(request), self._default)()
+        return self._inner
+
+
+class TapTransport(_Tap):
+    """A transport for httpx.Client and httpx2.Client."""
+
+    def handle_request(self, request: _Request) -> _Response:
+        """Asks the inner transport, and captures what an LLM answers."""
+        inner, exchange = self._inner_for(request), _Exchange(self._settings, request)
+        try:
+            response = inner.handle_request(request)
+        except BaseException as error:
+            exchange.failed(error)
+            raise
+        return exchange.answered(response, "sync_response")
+
+    def close(self) -> None:
+        """Closes the inner transport."""
+        if self._inner is not None:
+            self._inner.close()
+
+    def __enter__(self) -> Self:
+        if self._inner is not None:
+            self._inner.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None = None,
+        exc_value: BaseException | None = None,
+        traceback: TracebackType | None = None,
+    ) -> None:
+        if self._inner is not None:
+            self._inner.__exit__(exc_type, exc_value, traceback)
+
+
+class AsyncTapTransport(_Tap):
+    """A transport for httpx.AsyncClient and httpx2.AsyncClient."""
+
+    _default = "AsyncHTTPTransport"
+
+    async def handle_async_request(self, request: _Request) -> _Response:
+        """Asks the inner transport, and captures what an LLM answers."""
+        inner, exchange = self._inner_for(request), _Exchange(self._settings, request)
+        try:
+            response = await inner.handle_async_request(request)
+        except BaseException as error:
+            exchange.failed(error)
+            raise
+        return exchange.answered(response, "async_response")
+
+    async def aclose(self) -> None:
+        """Closes the inner transport."""
+        if self._inner is not None:
+            await self._inner.aclose()
+
+    async def __aenter__(self) -> Self:
+        if self._inner is not None:
+            await self._inner.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None = None,
+        exc_value: BaseException | None = None,
+        traceback: TracebackType | None = None,
+    ) -> None:
+        if self._inner is not None:
+            await self._inner.__aexit__(exc_type, exc_value, traceback)
+
+
+class _Exchange:
+    """One request and its answer, for the capture. No method raises."""
+
+    def __init__(self, settings: _Settings, request: _Request) -> None:
+        self._began_ns = time.monotonic_ns()
+        self._capture: StreamCapture | None = None
+        self._request, self._settings = request, settings
+        self._asked: Asked | None = None
+        self._stream: Stream = None  # the request's own, while ours stands in its place
+        try:
+            self._begin()
+        except Exception:  # noqa: BLE001 - capture fails open
+            self._restore()
+
+    def _begin(self) -> None:
+        request, settings = self._request, self._settings
+        url = request.url
+        upstream = settings.upstream or url.netloc.decode("ascii")
+        target = url.raw_path.decode("ascii")
+        self._asking = Asking(_TAP, upstream, request.method, target, request.headers.raw, self._began_ns)
+        if is_llm(request.method, target):
+            self._capture = self._opened()
+        self._asked = Asked(self._capture, _content_of(request))
+        self._stream = request.stream
+        request.stream = kinds_of(request).asked(self._stream, self._asked)
+
+    def _opened(self) -> StreamCapture:
+        return StreamCapture(sender_of(self._settings.data_dir), self._asking, self._settings.tenant_header)
+
+    def _restore(self) -> None:
+        """The request's own stream stands in its place again, unless somebody has put another one there."""
+        if self._stream is not None and isinstance(self._request.stream, AskedStream):
+            self._request.stream = self._stream
+        self._stream = None
+
+    def failed(self, error: BaseException) -> None:
+        """No answer came."""
+        with contextlib.suppress(Exception):  # capture fails open
+            self._restore()
+            if self._capture is not None:
+                tell_end(self._capture, ending_of(error))
+
+    def answered(self, response: _Response, kind: str) -> _Response:
+        """The answer, with a stream that is captured where it is an LLM's."""
+        try:
+            at_ns = time.monotonic_ns()
+            self._restore()
+            self._take(response, at_ns, kind)
+        except Exception:  # noqa: BLE001 - capture fails open
+            if self._capture is not None:
+                tell_end(self._capture, Ending.CUT)
+        return response
+
+    def _take(self, response: _Response, at_ns: int, kind: str) -> None:
+        headers = response.headers.raw
+        if self._capture is None and is_event_stream(headers):
+            self._capture = self._opened()
+        if self._capture is None:
+            return
+        if self._asked is not None:
+            self._asked.answered(self._capture)
+        self._capture.answered(at_ns, response.status_code, headers)
+        if response.is_closed:  # it was made of bytes that are there: nobody will read its stream
+            _note_whole(self._capture, response, at_ns)
+        else:
+            response.stream = getattr(kinds_of(self._request), kind)(response.stream, self._capture)
+
+
+def _note_whole(capture: StreamCapture, response: _Response, at_ns: int) -> None:
+    if isinstance(response.stream, library_of(response).ByteStream):
+        capture.arrived(at_ns, b"".join(response.stream))
+    tell_end(capture, Ending.COMPLETE)
+
+
+def _content_of(request: _Request) -> bytes | None:
+    """The request's body, if it is in memory."""
+    try:
+        content = request.content
+    except RuntimeError:  # RequestNotRead: it is read when it is sent
+        return None
+    return content if isinstance(content, bytes) else None

@@ -1,0 +1,142 @@
+"""The same request by each of the two libraries, sync and async, through the tap or without it: what comes of it."""
+
+import asyncio
+import socket
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import httpx
+import httpx2
+
+from streamgauge.taps.httpx import AsyncTapTransport, TapTransport
+from tests.taps.proxy.rig import Handler, RawUpstream, chunked, receive_all, receive_request
+from tests.taps.talk import EVENTS
+
+LIBRARIES: tuple[Any, ...] = (httpx, httpx2)
+Kind = Literal["sync", "async"]
+WAYS = [(library, kind) for library in LIBRARIES for kind in ("sync", "async")]
+BODY = b'{"model":"m","stream":true}'
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nX-Request-Id: req_7\r\nSet-Cookie: secret\r\n"
+STREAM = HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + chunked(*EVENTS)
+CHAT = "/v1/chat/completions"
+WHOLE = ["Opened", "Asked", "Sent", "Answered", "Arrived", "Ended"]
+# A silent upstream is given up after this (seconds).
+TIMEOUT_S = 0.3
+
+
+class Came(NamedTuple):
+    """What a caller got: a response's status, headers and raw chunks, or the error that it raised, by name and text."""
+
+    status: int | None
+    headers: list[tuple[bytes, bytes]]
+    chunks: list[bytes]
+    error: tuple[str, str] | None
+
+    @property
+    def body(self) -> bytes:
+        return b"".join(self.chunks)
+
+
+class Asker:
+    """`data_dir` None: without the tap. `leave_after`: so many chunks are read, then the response is closed."""
+
+    def __init__(self, library: Any, kind: Kind, data_dir: Path | None, **settings: Any) -> None:
+        self.library, self.kind = library, kind
+        self._data_dir, self._settings = data_dir, settings
+
+    def ask(
+        self,
+        url: str,
+        method: str = "POST",
+        *,
+        content: Any = BODY,
+        leave_after: int | None = None,
+        headers: Any = None,
+        inner: Any = None,
+    ) -> Came:
+        given = {"method": method, "url": url, "content": content, "headers": headers}
+        if self.kind == "sync":
+            return self._ask_sync(given, leave_after, inner)
+        return asyncio.run(self._ask_async(given, leave_after, inner))
+
+    def transport(self, inner: Any = None) -> Any:
+        sync = self.kind == "sync"
+        if self._data_dir is None:
+            return inner or (self.library.HTTPTransport() if sync else self.library.AsyncHTTPTransport())
+        return (TapTransport if sync else AsyncTapTransport)(inner, data_dir=self._data_dir, **self._settings)
+
+    def _ask_sync(self, given: dict[str, Any], leave_after: int | None, inner: Any) -> Came:
+        status, headers, chunks = None, [], []
+        with self.library.Client(transport=self.transport(inner), timeout=TIMEOUT_S) as client:
+            try:
+                with client.stream(**given) as response:
+                    status, headers = response.status_code, response.headers.raw
+                    for chunk in [response.content] if response.is_closed else response.iter_raw():
+                        chunks.append(chunk)
+                        if len(chunks) == leave_after:
+                            break
+            except self.library.HTTPError as error:
+                return Came(status, headers, chunks, (type(error).__name__, str(error)))
+        return Came(status, headers, chunks, None)
+
+    async def _ask_async(self, given: dict[str, Any], leave_after: int | None, inner: Any) -> Came:
+        status, headers, chunks = None, [], []
+        async with self.library.AsyncClient(transport=self.transport(inner), timeout=TIMEOUT_S) as client:
+            try:
+                async with client.stream(**given) as response:
+                    status, headers = response.status_code, response.headers.raw
+                    if response.is_closed:
+                        chunks.append(response.content)
+                        return Came(status, headers, chunks, None)
+                    async for chunk in response.aiter_raw():
+                        chunks.append(chunk)
+                        if len(chunks) == leave_after:
+                            break
+            except self.library.HTTPError as error:
+                return Came(status, headers, chunks, (type(error).__name__, str(error)))
+        return Came(status, headers, chunks, None)
+
+    def pieces(self, *data: bytes) -> Any:
+        """A body that can be read once, as this kind of client takes it."""
+
+        def some() -> Iterator[bytes]:
+            yield from data
+
+        async def some_async() -> AsyncIterator[bytes]:
+            for one in data:
+                yield one
+
+        return some() if self.kind == "sync" else some_async()
+
+
+def both_ways(way: tuple[Any, Kind], folder: Path, ask: Callable[[Asker], Came], *handlers: Handler) -> Came:
+    """What comes of it through the tap; it is the same without."""
+    outcomes = []
+    for data_dir in (None, folder):
+        asker = Asker(*way, data_dir)
+        with RawUpstream(*handlers) as upstream:
+            asker.url = upstream.url  # type: ignore[attr-defined]
+            outcomes.append(ask(asker))
+    plain, tapped = outcomes
+    assert tapped == plain
+    return tapped
+
+
+def pausing(*pieces: bytes, end: Callable[[socket.socket], object] = receive_all) -> Handler:
+    """A handler that reads a request, sends these one by one, and then does this."""
+
+    def handler(one: socket.socket) -> None:
+        if receive_request(one):
+            for piece in pieces:
+                one.sendall(piece)
+                time.sleep(0.02)
+            end(one)
+
+    return handler
+
+
+def ask_chat(asker: Any, **more: Any) -> Came:
+    came: Came = asker.ask(asker.url + CHAT, **more)
+    return came

@@ -1,0 +1,24 @@
+"""What tests of the httpx tap share."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamgauge.taps.inprocess import senders
+from tests.taps.asking import WAYS, Kind
+from tests.taps.inprocess.rig import recorder_at
+from tests.taps.proxy.rig import RawRecorder
+
+
+@pytest.fixture(params=WAYS, ids=lambda way: f"{way[0].__name__}-{way[1]}")
+def way(request: pytest.FixtureRequest) -> tuple[Any, Kind]:
+    return request.param  # type: ignore[no-any-return]
+
+
+@pytest.fixture
+def recorder(tmp_path: Path) -> Iterator[RawRecorder]:
+    with recorder_at(tmp_path) as started:
+        yield started
+        senders._end()

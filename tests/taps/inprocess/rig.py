@@ -1,0 +1,71 @@
+"""What tests of in-process capture share: a place for a recorder, and a stream's notes."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from streamgauge.core.segments import Ending
+from streamgauge.counters import Balance, read_balance
+from streamgauge.taps.inprocess.capture import Asking, StreamCapture, Taker
+from streamgauge.taps.messages import Arrived, Dropped, Message
+from tests.taps.proxy.rig import RawRecorder
+from tests.taps.talk import EVENTS
+
+# How long a test waits for what must come (seconds): generous, the machine is shared.
+PATIENCE_S = 30.0
+SSE_HEAD = [("Content-Type", "text/event-stream"), ("X-Request-Id", "req_7"), ("Set-Cookie", "secret")]
+
+
+class Nobody:
+    """No agent is started. `asked`: how often one was missed; `hoped`: whether one is to be expected."""
+
+    def __init__(self, *, hoped: bool = False) -> None:
+        self.asked = 0
+        self.hoped = hoped
+
+    def away(self, data_dir: Path) -> None:
+        self.asked += 1
+
+    def expected(self, data_dir: Path) -> bool:
+        return self.hoped
+
+
+def recorder_at(data_dir: Path) -> RawRecorder:
+    """A recorder where an agent's would be; not started."""
+    (data_dir / "run").mkdir(parents=True, exist_ok=True)
+    return RawRecorder(data_dir / "run" / "recorder.sock")
+
+
+def asking(**changes: object) -> Asking:
+    given = Asking("httpx", "up", "POST", "/v1/chat/completions", [("Content-Type", "application/json")], 1_000)
+    return given._replace(**changes)
+
+
+def note_stream(taker: Taker, *chunks: bytes, ending: Ending = Ending.COMPLETE, end: bool = True) -> StreamCapture:
+    """Notes a whole stream: its chunks are EVENTS, if none are given."""
+    capture = StreamCapture(taker, asking())
+    capture.asked(b'{"model":"m"}')
+    capture.sent(1_500, 13)
+    capture.answered(2_000, 200, SSE_HEAD)
+    for at, chunk in enumerate(chunks or EVENTS):
+        capture.arrived(3_000 + at, chunk)
+    if end:
+        capture.ended(9_000, ending)
+    return capture
+
+
+def reads_told(messages: list[Message]) -> tuple[int, int]:
+    """How many reads arrived, and how many are told to be missing."""
+    arrived = sum(isinstance(message, Arrived) for message in messages)
+    return arrived, sum(message.reads for message in messages if isinstance(message, Dropped))
+
+
+def balance_of(data_dir: Path) -> Balance:
+    return read_balance(data_dir / "counters")
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)

@@ -1,0 +1,188 @@
+"""The agent that an application starts for its taps, with real processes."""
+
+import contextlib
+import logging
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from streamgauge.taps.inprocess import agent as agent_module
+from streamgauge.taps.inprocess.agent import Agent
+from tests.processes import children, runs
+from tests.running import PATIENCE_S, start, wait_for, wait_until_ready
+
+# Nobody may listen there.
+NOBODY = "127.0.0.1:1"
+CLEAN = {name: value for name, value in os.environ.items() if not name.startswith("STREAMGAUGE_")}
+KAFKA = {"STREAMGAUGE_KAFKA": NOBODY, "STREAMGAUGE_ADMIN": "127.0.0.1:0", "STREAMGAUGE_DRAIN_TIMEOUT": "2"}
+ENVIRONMENT = {**CLEAN, **KAFKA}
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path) -> Path:
+    return tmp_path / "data"
+
+
+@contextlib.contextmanager
+def starting(data_dir: Path, **more: str) -> Iterator[Agent]:
+    """An Agent of this process. Two of them behave as those of two processes: a lock is a descriptor's."""
+    one = Agent(data_dir, {**CLEAN, **KAFKA, **more})
+    yield one
+    one.close(PATIENCE_S)
+
+
+def agents() -> list[int]:
+    return [pid for pid, line in children(os.getpid()).items() if "streamgauge tap --child" in line]
+
+
+def is_there(data_dir: Path) -> bool:
+    return (data_dir / "run" / "recorder.sock").exists()
+
+
+@pytest.mark.parametrize(
+    ("environment", "starts"),
+    [
+        ({}, False),
+        ({"STREAMGAUGE_KAFKA": ""}, False),
+        ({"STREAMGAUGE_KAFKA": NOBODY}, True),
+        ({"STREAMGAUGE_KAFKA": NOBODY, "STREAMGAUGE_AGENT": "external"}, False),
+        ({"STREAMGAUGE_KAFKA": NOBODY, "STREAMGAUGE_AGENT": "External "}, False),
+        ({"STREAMGAUGE_KAFKA": NOBODY, "STREAMGAUGE_AGENT": ""}, True),
+    ],
+)
+def test_it_is_started_where_there_is_a_broker_to_ship_to(
+    environment: dict[str, str], starts: bool, data_dir: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    one = Agent(data_dir, environment)
+    assert one.starts is starts
+    if not starts:
+        one.missing()
+        one.missing()
+        assert not data_dir.exists()
+        [said] = [record.message for record in caplog.records]
+        assert said.startswith(f"streamgauge: no agent at {data_dir}: streams are not captured until one runs there")
+
+
+def test_one_process_has_the_turn_and_another_takes_over(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agent_module, "ATTEMPT_S", 0.0)
+    with starting(data_dir) as other:
+        with starting(data_dir) as one:
+            for _ in range(3):
+                one.missing()
+                other.missing()
+            [first] = agents()
+            wait_for(lambda: is_there(data_dir), "its recorder")
+            other.missing()
+            assert agents() == [first]
+        assert not runs(first), "it ended with the process that started it"
+        assert not is_there(data_dir)
+        other.missing()
+        wait_for(lambda: is_there(data_dir), "the next one's recorder")
+        assert len(agents()) == 1
+    assert agents() == []
+
+
+def test_an_agent_of_somebody_else_is_left_alone(data_dir: Path) -> None:
+    with start("up", ["--agent", "--admin", "127.0.0.1:0", "--data-dir", str(data_dir)], data_dir) as up:
+        wait_until_ready(up)
+        with starting(data_dir) as one:
+            one.missing()
+            assert agents() == []
+            assert up.get("/health/ready")[0] == 200
+
+
+def test_what_fails_is_said_once_and_not_tried_all_the_time(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(agent_module, "ATTEMPT_S", 0.0)
+    with starting(data_dir, STREAMGAUGE_KAFKA="nonsense") as one:
+        for _ in range(2):
+            one.missing()
+            [pid] = agents()
+            wait_for(lambda pid=pid: not runs(pid), "its end")
+        one.missing()
+    assert [record.message for record in caplog.records if record.levelno == logging.WARNING] == [
+        f"streamgauge: the agent for {data_dir} ended (exit code 2): what it says stands above"
+    ]
+
+
+def test_attempts_have_a_pause_that_grows(data_dir: Path) -> None:
+    with starting(data_dir, STREAMGAUGE_KAFKA="nonsense") as one:
+        one.missing()
+        [pid] = agents()
+        wait_for(lambda: not runs(pid), "its end")
+        for _ in range(10):
+            one.missing()
+        assert agents() == []
+        assert one._pause_s == 2 * agent_module.ATTEMPT_S
+
+
+def test_a_place_that_cannot_be_used_disturbs_nobody(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "file").touch()
+    with starting(tmp_path / "file") as one:
+        one.missing()
+    assert "no agent can be started" in caplog.text
+    assert agents() == []
+
+
+APPLICATION = textwrap.dedent(
+    """
+    import os, sys, time
+    from pathlib import Path
+    from streamgauge.taps.inprocess.agent import away, leave
+    away(Path(sys.argv[1]))
+    if sys.argv[2] == "forks":
+        os.fork()
+    print(os.getpid(), flush=True)
+    sys.stdin.read()
+    leave(60)
+    """
+)
+
+
+@pytest.mark.parametrize("way", ["alone", "forks"])
+def test_an_agent_ends_with_its_application_even_if_that_is_killed(way: str, data_dir: Path) -> None:
+    """And a process that it forked off keeps neither the agent nor the turn."""
+    command = [sys.executable, "-c", APPLICATION, str(data_dir), way]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=ENVIRONMENT) as application:
+        assert application.stdout is not None
+        pids = {int(application.stdout.readline()) for _ in range(2 if way == "forks" else 1)}
+        try:
+            wait_for(lambda: is_there(data_dir), "the recorder")
+            [agent] = [pid for pid, line in children(application.pid).items() if "tap --child" in line]
+            application.kill()
+            wait_for(lambda: not runs(agent), "the agent's end")
+            with starting(data_dir) as next_one:
+                next_one.missing()
+                assert len(agents()) == 1
+        finally:
+            for pid in pids - {application.pid}:
+                os.kill(pid, signal.SIGKILL)
+
+
+def test_an_application_that_ends_waits_for_its_agent(data_dir: Path) -> None:
+    command = [sys.executable, "-c", APPLICATION, str(data_dir), "alone"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=ENVIRONMENT) as application:
+        assert application.stdout is not None
+        application.stdout.readline()
+        wait_for(lambda: is_there(data_dir), "the recorder")
+        [agent] = [pid for pid, line in children(application.pid).items() if "tap --child" in line]
+        application.communicate()
+        assert application.returncode == 0
+        assert not runs(agent)
+
+
+def test_modules_where_the_application_was_started_are_not_the_agents(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "msgspec.py").write_text("raise RuntimeError('of the application')")
+    monkeypatch.chdir(tmp_path)
+    with starting(data_dir) as one:
+        one.missing()
+        wait_for(lambda: is_there(data_dir), "the recorder")

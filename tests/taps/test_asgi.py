@@ -1,0 +1,443 @@
+"""The ASGI tap by the messages of its specification: what passes, what is noted, and that no fault of ours is felt."""
+
+import asyncio
+import contextlib
+import copy
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pytest
+
+from streamgauge.core.segments import Ending
+from streamgauge.taps import asgi
+from streamgauge.taps.asgi import Message, Receive, Scope, Send, TapMiddleware
+from streamgauge.taps.inprocess.capture import Fault, StreamCapture
+from streamgauge.taps.messages import Answered, Arrived, Asked, Ended, Opened, Sent
+from streamgauge.taps.messages import Message as Told
+from tests.integration.provider import BEGIN, REST
+from tests.vectors.drive import as_json, encoded, in_pieces, record_of, segments_of
+from tests.vectors.load import Vector, differences, vectors
+
+SSE = [(b"Content-Type", b"text/event-stream; charset=utf-8")]
+START: Message = {"type": "http.response.start", "status": 200, "headers": SSE}
+END: Message = {"type": "http.response.body"}
+ASKED: Message = {"type": "http.request", "body": b'{"model":"m","stream":true}', "more_body": False}
+GONE: Message = {"type": "http.disconnect"}
+
+
+class Notes:
+    """Takes what captures note, in the sender's place."""
+
+    full = False
+
+    def __init__(self) -> None:
+        self.captures: list[StreamCapture] = []
+
+    def begin(self, capture: StreamCapture) -> int:
+        self.captures.append(capture)
+        return len(self.captures)
+
+    def wake(self) -> None:
+        return
+
+    def told(self) -> list[Told]:
+        """All of the one stream, as messages."""
+        [capture] = self.captures
+        return [message_of(capture.stream, note) for note in capture.notes if not isinstance(note, Fault)]
+
+
+def message_of(stream: int, note: Any) -> Any:
+    return Arrived(stream, *note) if isinstance(note, tuple) else note
+
+
+@pytest.fixture
+def notes(monkeypatch: pytest.MonkeyPatch) -> Notes:
+    notes = Notes()
+    monkeypatch.setattr(asgi, "sender_of", lambda data_dir: notes)
+    return notes
+
+
+def scope(path: str = "/v1/chat/completions", method: str = "POST", **more: Any) -> Scope:
+    return {"type": "http", "method": method, "path": path, "raw_path": path.encode(), "headers": [], **more}
+
+
+def body(piece: bytes, *, more: bool = True) -> Message:
+    return {"type": "http.response.body", "body": piece, "more_body": more}
+
+
+class Server:
+    """The server's side: hands out these messages, keeps what comes. `refuses`: raised by the send of that number."""
+
+    def __init__(self, *received: Message, refuses: tuple[int, Exception] | None = None) -> None:
+        self.sent: list[Message] = []
+        self._received: Iterator[Message] = iter(received or (ASKED,))
+        self._refuses = refuses
+
+    async def receive(self) -> Message:
+        return next(self._received)
+
+    async def send(self, message: Message) -> None:
+        if self._refuses is not None and self._refuses[0] == len(self.sent):
+            raise self._refuses[1]
+        self.sent.append(message)
+
+
+def answers(*sent: Message, raises: BaseException | None = None, reads: int = 1) -> Any:
+    """An application that reads so many messages, sends these, then returns or raises."""
+
+    async def application(scope: Scope, receive: Receive, send: Send) -> None:
+        for _ in range(reads):
+            await receive()
+        for message in sent:
+            await send(message)
+        if raises is not None:
+            raise raises
+
+    return application
+
+
+def run(application: Any, server: Server, asked: Scope | None = None, **options: Any) -> None:
+    asyncio.run(TapMiddleware(application, **options)(asked or scope(), server.receive, server.send))
+
+
+def ending(notes: Notes) -> Ended:
+    last = notes.told()[-1]
+    assert isinstance(last, Ended)
+    return last
+
+
+# --- what passes ----------------------------------------------------------------------------------------------------
+
+
+def test_messages_pass_as_they_are_and_are_noted(notes: Notes) -> None:
+    sent = [START, body(BEGIN), body(b""), body(REST), END]
+    server = Server()
+    run(answers(*sent), server)
+    assert all(got is given for got, given in zip(server.sent, sent, strict=True))
+    told = notes.told()
+    assert [type(one) for one in told] == [Opened, Asked, Sent, Answered, Arrived, Arrived, Ended]
+    assert b"".join(one.data for one in told if isinstance(one, Arrived)) == BEGIN + REST
+    stamps = [one.at_ns for one in told if not isinstance(one, Asked)]
+    assert stamps == sorted(stamps)
+    assert ending(notes).ending is Ending.COMPLETE
+
+
+def test_the_application_has_the_scope_and_the_servers_answers_as_they_are(notes: Notes) -> None:
+    seen: list[Any] = []
+    given = scope()
+
+    async def application(scope: Scope, receive: Receive, send: Send) -> None:
+        seen.extend((scope, await receive()))
+
+    before = dict(given)
+    run(application, Server(), given)
+    assert seen[0] is given
+    assert given == before
+    assert seen[1] is ASKED
+
+
+@pytest.mark.parametrize("kind", ["websocket", "something new"])
+def test_what_is_not_http_is_not_touched(kind: str, notes: Notes) -> None:
+    server, given = Server(), {"type": kind}
+    seen: list[Any] = []
+
+    async def application(*arguments: Any) -> None:
+        seen.extend(arguments)
+
+    run(application, server, given)
+    assert seen[0] is given
+    assert seen[1:] == [server.receive, server.send]
+    assert notes.captures == []
+
+
+def test_a_lifespan_passes_and_its_end_waits_for_what_was_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    order: list[object] = []
+    monkeypatch.setattr(asgi, "finish", order.append)
+    sent: list[Message] = [{"type": f"lifespan.{what}.complete"} for what in ("startup", "shutdown")]
+    server = Server({"type": "lifespan.startup"}, {"type": "lifespan.shutdown"})
+
+    async def send(message: Message) -> None:
+        order.append(message)
+
+    server.send = send  # type: ignore[method-assign]
+    run(answers(*sent, reads=2), server, {"type": "lifespan"})
+    assert order == [sent[0], asgi.FINISH_S, sent[1]]
+
+
+def test_a_fault_at_the_end_of_a_lifespan_is_ours_alone(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(asgi, "finish", None)
+    server = Server({"type": "lifespan.shutdown"})
+    run(answers({"type": "lifespan.shutdown.complete"}), server, {"type": "lifespan"})
+    assert server.sent == [{"type": "lifespan.shutdown.complete"}]
+    assert "not handed over" in caplog.text
+
+
+# --- the request ----------------------------------------------------------------------------------------------------
+
+
+def test_a_request_in_pieces(notes: Notes) -> None:
+    pieces: list[Message] = [
+        {"type": "http.request", "body": b'{"model"', "more_body": True},
+        {"type": "http.request", "more_body": True},
+        {"type": "http.request", "body": b':"m"}'},
+    ]
+    run(answers(START, END, reads=3), Server(*pieces))
+    told = notes.told()
+    assert [one.data for one in told if isinstance(one, Asked)] == [b'{"model"', b':"m"}']
+    [sent] = [one for one in told if isinstance(one, Sent)]
+    assert (sent.body_bytes, sent.whole) == (13, True)
+
+
+def test_a_request_that_the_application_does_not_read(notes: Notes) -> None:
+    run(answers(START, END, reads=0), Server())
+    assert not [one for one in notes.told() if isinstance(one, Sent)]
+    assert ending(notes).ending is Ending.COMPLETE
+
+
+def test_headers_are_kept_by_the_allowlist(notes: Notes) -> None:
+    headers = [(b"authorization", b"Bearer key"), (b"cookie", b"secret"), (b"x-tenant", b"red"), (b"host", b"h")]
+    start = {**START, "headers": [*SSE, (b"set-cookie", b"secret"), (b"x-request-id", b"r")]}
+    run(answers(start, END), Server(), scope(headers=headers), tenant_header="X-Tenant")
+    opened, answered = notes.told()[0], notes.told()[-2]
+    assert isinstance(opened, Opened)
+    assert isinstance(answered, Answered)
+    assert opened.headers == [("authorization", "Bearer key"), ("x-tenant", "red")]
+    assert answered.headers == [("content-type", "text/event-stream; charset=utf-8"), ("x-request-id", "r")]
+
+
+@pytest.mark.parametrize(
+    ("given", "target"),
+    [
+        ({"path": "/v1/messages", "raw_path": b"/v1/messages"}, "/v1/messages"),
+        ({"path": "/v1/messages", "query_string": b"beta=true"}, "/v1/messages?beta=true"),
+        ({"path": "/models/ü:streamGenerateContent", "raw_path": None}, "/models/%C3%BC:streamGenerateContent"),
+        ({"path": "/a b/v1/messages", "raw_path": b"/a%20b/v1/messages"}, "/a%20b/v1/messages"),
+    ],
+)
+def test_the_target_is_the_requests_own(given: dict[str, Any], target: str, notes: Notes) -> None:
+    run(answers(START, END), Server(), {"type": "http", "method": "POST", "headers": [], **given})
+    opened = notes.told()[0]
+    assert isinstance(opened, Opened)
+    assert (opened.target, opened.tap) == (target, "asgi")
+
+
+@pytest.mark.parametrize(
+    ("environment", "options", "name"),
+    [
+        ({}, {}, "app"),
+        ({"STREAMGAUGE_TAP_NAME": "llama"}, {}, "llama"),
+        ({"STREAMGAUGE_TAP_NAME": "llama"}, {"upstream": "gpt"}, "gpt"),
+        ({"STREAMGAUGE_TAP_NAME": ""}, {}, "app"),
+        ({"STREAMGAUGE_TAP_NAME": "no name"}, {}, "app"),
+    ],
+)
+def test_the_upstreams_name(
+    environment: dict[str, str],
+    options: dict[str, str],
+    name: str,
+    notes: Notes,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    for key, value in environment.items():
+        monkeypatch.setenv(key, value)
+    run(answers(START, END), Server(), **options)
+    opened = notes.told()[0]
+    assert isinstance(opened, Opened)
+    assert opened.upstream == name
+    assert bool(caplog.records) == ("no name" in environment.values())
+
+
+# --- what is captured -----------------------------------------------------------------------------------------------
+
+
+def test_what_is_no_llms_path_is_captured_by_its_head(notes: Notes) -> None:
+    server = Server(ASKED)
+    run(answers(START, body(BEGIN), body(REST, more=False)), server, scope("/elsewhere"))
+    told = notes.told()
+    assert [type(one) for one in told] == [Opened, Sent, Answered, Arrived, Arrived, Ended]
+    sent = told[1]
+    assert isinstance(sent, Sent)
+    assert (sent.body_bytes, sent.whole) == (len(ASKED["body"]), False), "the body was not kept: nobody knew"
+    zero = told[0]
+    assert isinstance(zero, Opened)
+    assert zero.at_ns is not None
+    assert sent.at_ns is not None
+    assert zero.at_ns <= sent.at_ns
+
+
+def test_what_is_no_llms_and_no_event_stream_is_left_alone(notes: Notes) -> None:
+    start = {**START, "headers": [(b"content-type", b"text/html")]}
+    run(answers(start, body(b"<html>"), END), Server(ASKED), scope("/elsewhere"))
+    assert notes.captures == []
+
+
+def test_other_bytes_than_bytes_are_copied(notes: Notes) -> None:
+    piece = bytearray(b"data: 1\n\n")
+    run(answers(START, body(memoryview(piece)), END), Server())  # type: ignore[arg-type]
+    piece[:] = b"overwritten"[: len(piece)]
+    assert [one.data for one in notes.told() if isinstance(one, Arrived)] == [b"data: 1\n\n"]
+
+
+# --- how it ends ----------------------------------------------------------------------------------------------------
+
+
+class ApplicationFault(Exception):
+    """Raised by an application of the tests."""
+
+
+@pytest.mark.parametrize("fault", [ApplicationFault(), asyncio.CancelledError()])
+def test_an_exception_of_the_application_passes_and_is_a_break(fault: BaseException, notes: Notes) -> None:
+    with pytest.raises(type(fault)) as raised:
+        run(answers(START, body(BEGIN), raises=fault), Server())
+    assert raised.value is fault or isinstance(fault, asyncio.CancelledError)
+    assert ending(notes).ending is Ending.RESET
+
+
+@pytest.mark.parametrize("sent", [(), (START,), (START, body(BEGIN))])
+def test_an_answer_that_is_not_completed_is_a_break(sent: tuple[Message, ...], notes: Notes) -> None:
+    run(answers(*sent), Server())
+    assert ending(notes).ending is Ending.RESET
+
+
+def test_an_exception_behind_the_end_changes_nothing(notes: Notes) -> None:
+    with pytest.raises(ApplicationFault):
+        run(answers(START, body(BEGIN), END, raises=ApplicationFault()), Server())
+    assert ending(notes).ending is Ending.COMPLETE
+
+
+def test_a_client_that_is_gone_by_the_servers_word(notes: Notes) -> None:
+    """What the application sends behind it goes to nobody."""
+
+    async def application(scope: Scope, receive: Receive, send: Send) -> None:
+        await receive()
+        await send(START)
+        await send(body(BEGIN))
+        assert await receive() is GONE
+        await send(body(REST, more=False))
+
+    server = Server(ASKED, GONE)
+    run(application, server)
+    assert len(server.sent) == 3
+    end = ending(notes)
+    assert (end.ending, end.client_gone_ns) == (Ending.CLIENT, end.at_ns)
+    assert [one.data for one in notes.told() if isinstance(one, Arrived)] == [BEGIN]
+
+
+def test_a_client_that_is_gone_by_an_error_of_send(notes: Notes) -> None:
+    gone = OSError("the client is gone")
+    with pytest.raises(OSError) as raised:
+        run(answers(START, body(BEGIN), body(REST)), Server(refuses=(2, gone)))
+    assert raised.value is gone
+    assert ending(notes).ending is Ending.CLIENT
+
+
+def test_a_disconnect_behind_the_end_is_none(notes: Notes) -> None:
+    async def application(scope: Scope, receive: Receive, send: Send) -> None:
+        for message in (START, body(BEGIN), END):
+            await send(message)
+        await receive()
+
+    run(application, Server(GONE))
+    assert ending(notes).ending is Ending.COMPLETE
+    assert len([one for one in notes.told() if isinstance(one, Ended)]) == 1
+
+
+# --- faults of ours -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("what", ["sender_of", "is_llm", "is_event_stream", "StreamCapture", "Asking", "quote"])
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/elsewhere"])
+def test_a_fault_of_the_tap_reaches_nobody(what: str, path: str, notes: Notes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asgi, what, None)
+    server = Server(ASKED)
+    run(answers(START, body(BEGIN), END), server, scope(path, raw_path=None))
+    assert server.sent == [START, body(BEGIN), END]
+
+
+@pytest.mark.parametrize("method", ["asked", "sent", "answered", "arrived"])
+def test_a_fault_in_the_telling_marks_the_stream(method: str, notes: Notes, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> None:
+        raise ApplicationFault
+
+    monkeypatch.setattr(StreamCapture, method, fails)
+    server = Server(ASKED)
+    run(answers(START, body(BEGIN), END), server)
+    assert server.sent == [START, body(BEGIN), END]
+    assert ending(notes).ending is Ending.CUT
+    assert any(isinstance(note, Fault) for note in notes.captures[0].notes)
+
+
+def test_messages_that_make_no_sense_are_the_servers_to_judge(notes: Notes) -> None:
+    odd: list[Any] = [{}, {"type": "http.response.start"}, {"type": "http.response.body", "body": 7}, {"type": None}]
+    for message in odd:
+        server = Server(message)
+        run(answers(message), server)
+        assert server.sent == [message]
+
+
+def test_without_an_agent_streams_go_on(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("STREAMGAUGE_KAFKA", raising=False)
+    server = Server(ASKED)
+    run(answers(START, body(BEGIN), body(REST), END), server, data_dir=tmp_path / "data")
+    assert len(server.sent) == 4
+
+
+# --- the same record as through every other tap ---------------------------------------------------------------------
+
+SHOWN = [one for one in vectors() if one.ending in ("complete", "client", "reset")]
+
+
+def through_asgi(vector: Vector, pieces: Iterable[bytes], notes: Notes, coding: str | None = None) -> dict[str, Any]:
+    """The record of a vector that an application sends in these pieces."""
+    asked = b"" if vector.request is None else json.dumps(vector.request).encode()
+    start: Message = {
+        "type": "http.response.start",
+        "status": vector.status,
+        "headers": [(b"content-type", vector.content_type.encode())],
+    }
+    if coding is not None:
+        start["headers"] = [*start["headers"], (b"content-encoding", coding.encode())]
+
+    async def application(scope: Scope, receive: Receive, send: Send) -> None:
+        await receive()
+        for message in (start, *map(body, pieces)):
+            await send(message)
+        if vector.ending == "client":
+            await receive()
+        elif vector.ending == "reset":
+            raise ApplicationFault
+        else:
+            await send(END)
+
+    path, _, query = vector.target.partition("?")
+    headers = [(name.encode(), value.encode("latin-1")) for name, value in vector.headers]
+    given = scope(path, vector.method, query_string=query.encode(), headers=headers)
+    with contextlib.suppress(ApplicationFault):
+        run(application, Server({**ASKED, "body": asked}, GONE), given, upstream="test")
+    return as_json(record_of(segments_of("full", notes.told())))
+
+
+@pytest.mark.parametrize("vector", SHOWN, ids=lambda vector: f"{vector.dialect}/{vector.name}")
+def test_a_vector_gives_the_record_that_it_owes(vector: Vector, notes: Notes) -> None:
+    record = through_asgi(vector, in_pieces(vector.body, vector.name), notes)
+    assert list(differences(vector.record, record)) == []
+    assert record["tap"] == "asgi"
+    assert record["counts"]["bytes"] == len(vector.body)
+    assert record["counts"]["client_bytes"] is None
+
+
+@pytest.mark.parametrize("coding", ["gzip", "br", "zstd"])
+def test_a_coded_answer_is_read(coding: str, notes: Notes) -> None:
+    """A middleware that compresses may stand between the application and the tap."""
+    [vector] = [one for one in SHOWN if (one.dialect, one.name) == ("openai-chat", "happy")]
+    coded = encoded(vector.body, coding)
+    record = through_asgi(vector, in_pieces(coded, coding), notes, coding)
+    assert record["content_encoding"] == coding
+    assert record["counts"].pop("bytes") == len(coded)
+    expected = copy.deepcopy(vector.record)
+    expected["counts"].pop("bytes")
+    assert list(differences(expected, record)) == []

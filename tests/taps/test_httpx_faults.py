@@ -1,0 +1,231 @@
+"""What goes wrong around the httpx tap, and inside: callers get what they get without it, and the record is honest."""
+
+import asyncio
+import gc
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamgauge.core.segments import Ending
+from streamgauge.counters import read_balance
+from streamgauge.taps import httpx as httpx_module
+from streamgauge.taps.httpx import AsyncTapTransport, TapTransport
+from streamgauge.taps.inprocess import senders
+from streamgauge.taps.inprocess.capture import StreamCapture
+from streamgauge.taps.messages import Ended
+from tests.taps.asking import (
+    BODY,
+    CHAT,
+    HEAD,
+    LIBRARIES,
+    STREAM,
+    WHOLE,
+    Asker,
+    Kind,
+    ask_chat,
+    both_ways,
+    pausing,
+)
+from tests.taps.proxy.rig import (
+    RawRecorder,
+    RawUpstream,
+    answering,
+    arrived,
+    chunked,
+    kinds,
+    only,
+    receive_all,
+    reset,
+)
+from tests.taps.recording.test_process import Recording, records
+from tests.taps.talk import BODY as ANSWER
+from tests.taps.talk import EVENTS
+
+
+@pytest.mark.parametrize("leave_after", [1, 3])
+def test_a_caller_that_leaves(way: tuple[Any, Kind], tmp_path: Path, recorder: RawRecorder, leave_after: int) -> None:
+    pieces = [chunked(event)[:-5] for event in EVENTS]
+    handler = pausing(STREAM.partition(b"\r\n\r\n")[0] + b"\r\n\r\n", *pieces)
+    came = both_ways(way, tmp_path, lambda asker: ask_chat(asker, leave_after=leave_after), handler)
+    messages = recorder.ended()
+    assert arrived(messages) == came.body == b"".join(EVENTS[:leave_after])
+    ended = only(messages, Ended)
+    assert (ended.ending, ended.client_gone_ns) == (Ending.CLIENT, ended.at_ns)
+
+
+@pytest.mark.parametrize(
+    ("end", "ending", "error"),
+    [
+        (reset, Ending.RESET, "ReadError"),
+        (socket.socket.close, Ending.RESET, "RemoteProtocolError"),
+        (receive_all, Ending.TIMEOUT, "ReadTimeout"),
+    ],
+)
+@pytest.mark.parametrize("sent", [b"", HEAD, STREAM[:-30]], ids=["nothing", "half a head", "half a body"])
+def test_an_upstream_that_breaks_off(
+    way: tuple[Any, Kind], tmp_path: Path, recorder: RawRecorder, end: Any, ending: Ending, error: str, sent: bytes
+) -> None:
+    came = both_ways(way, tmp_path, ask_chat, pausing(sent, end=end))
+    assert came.error is not None
+    assert came.error[0] == error
+    messages = recorder.ended()
+    assert only(messages, Ended).ending is ending
+    assert arrived(messages) == came.body
+    whole = kinds(messages) == WHOLE
+    assert whole or kinds(messages) == ["Opened", "Asked", "Sent", "Ended"]
+    assert whole == (came.status is not None)
+
+
+def test_nobody_listens(way: tuple[Any, Kind], tmp_path: Path, recorder: RawRecorder) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}{CHAT}"
+    plain, tapped = (Asker(*way, data_dir).ask(url) for data_dir in (None, tmp_path))
+    assert plain == tapped
+    assert tapped.error is not None
+    assert tapped.error[0] == "ConnectError"
+    messages = recorder.ended()
+    assert kinds(messages) == ["Opened", "Asked", "Ended"]
+    assert only(messages, Ended).ending is Ending.RESET
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("how", ["cancel", "timeout"])
+def test_a_cancelled_task(library: Any, how: str, tmp_path: Path, recorder: RawRecorder) -> None:
+    async def run(url: str) -> list[bytes]:
+        got: list[bytes] = []
+
+        async def read() -> None:
+            async with (
+                library.AsyncClient(transport=AsyncTapTransport(data_dir=tmp_path)) as client,
+                client.stream("POST", url + CHAT, content=BODY) as response,
+            ):
+                async for chunk in response.aiter_raw():
+                    got.append(chunk)
+                    some.set()
+
+        some = asyncio.Event()
+        if how == "timeout":
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(read(), 0.3)
+            return got
+        task = asyncio.create_task(read())
+        await some.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return got
+
+    with RawUpstream(pausing(STREAM[:-50])) as upstream:
+        got = asyncio.run(run(upstream.url))
+    messages = recorder.ended()
+    assert arrived(messages) == b"".join(got) != b""
+    assert only(messages, Ended).ending is Ending.CLIENT
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_a_task_that_is_cancelled_before_the_head(library: Any, tmp_path: Path, recorder: RawRecorder) -> None:
+    async def run(url: str) -> None:
+        async with library.AsyncClient(transport=AsyncTapTransport(data_dir=tmp_path)) as client:
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(client.post(url + CHAT, content=BODY), 0.2)
+
+    with RawUpstream(pausing()) as upstream:
+        asyncio.run(run(upstream.url))
+    messages = recorder.ended()
+    assert (kinds(messages), only(messages, Ended).ending) == (["Opened", "Asked", "Sent", "Ended"], Ending.CLIENT)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_a_response_that_nobody_closes(library: Any, tmp_path: Path, recorder: RawRecorder) -> None:
+    with (
+        RawUpstream(answering(STREAM)) as upstream,
+        library.Client(transport=TapTransport(data_dir=tmp_path)) as client,
+    ):
+        response = client.send(client.build_request("POST", upstream.url + CHAT, content=BODY), stream=True)
+        first = next(response.iter_raw())
+        del response
+        gc.collect()
+        messages = recorder.ended()
+    assert arrived(messages) == first
+    assert only(messages, Ended).ending is Ending.CLIENT
+
+
+class BugError(Exception):
+    """Something nobody thought of."""
+
+
+def raising(*_: object, **__: object) -> Any:
+    raise BugError
+
+
+BREAKABLE: list[tuple[Any, str]] = [
+    (httpx_module, "sender_of"),
+    (httpx_module, "is_llm"),
+    (httpx_module, "is_event_stream"),
+    (httpx_module, "kinds_of"),
+    (httpx_module, "Asked"),
+    (httpx_module, "StreamCapture"),
+    (httpx_module, "_content_of"),
+    (senders, "_made"),
+    (StreamCapture, "_note"),
+    (StreamCapture, "_tell_lost"),
+]
+
+
+@pytest.mark.parametrize(("owner", "name"), BREAKABLE, ids=lambda value: str(value).rpartition(".")[2])
+def test_a_bug_in_the_tap_is_nothing_to_the_caller(
+    way: tuple[Any, Kind], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str
+) -> None:
+    monkeypatch.setattr(owner, name, raising)
+    for path in (CHAT, "/v1/mystery"):
+        came = both_ways(way, tmp_path, lambda asker, path=path: asker.ask(asker.url + path), answering(STREAM))  # type: ignore[misc]
+        assert came.body == ANSWER
+    once = both_ways(way, tmp_path, lambda asker: ask_chat(asker, content=asker.pieces(BODY)), pausing(HEAD, end=reset))
+    assert once.error is not None
+    monkeypatch.undo()
+    senders._end()
+
+
+def test_without_an_agent_nothing_changes(way: tuple[Any, Kind], tmp_path: Path) -> None:
+    assert both_ways(way, tmp_path, ask_chat, answering(STREAM)).body == ANSWER
+    senders._end()
+    assert read_balance(tmp_path / "counters").dropped["recorder_gone"] > 0
+
+
+@pytest.mark.parametrize("name", ["Asked", "kinds_of", "_content_of"])
+def test_a_bug_in_the_tap_leaves_no_stream_open(
+    tmp_path: Path, recorder: RawRecorder, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    with monkeypatch.context() as broken, RawUpstream(answering(STREAM)) as upstream:
+        broken.setattr(httpx_module, name, raising)
+        assert Asker(LIBRARIES[0], "sync", tmp_path).ask(upstream.url + CHAT).body == ANSWER
+    messages = recorder.ended()
+    assert kinds(messages)[0] == "Opened"
+    assert only(messages, Ended).ending is (Ending.COMPLETE if name in ("Asked", "_content_of") else Ending.CUT)
+
+
+def test_a_killed_application_leaves_a_stream_that_ends_there(tmp_path: Path) -> None:
+    """With a real recorder: the stream's record says that it was cut, and all reads that were handed over are in it."""
+    code = (
+        "import os, signal, sys, time, httpx; from streamgauge.taps.httpx import TapTransport\n"
+        "with httpx.Client(transport=TapTransport(data_dir=sys.argv[1])).stream('POST', sys.argv[2]) as response:\n"
+        "    chunks = response.iter_raw(); next(chunks), next(chunks)\n"
+        "    time.sleep(1); os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    recorded = Recording(tmp_path)
+    (recorded.data / "run").symlink_to(tmp_path)
+    try:
+        with RawUpstream(pausing(STREAM[:-50])) as upstream:
+            done = subprocess.run([sys.executable, "-c", code, str(recorded.data), upstream.url + CHAT], check=False)
+        assert done.returncode == -signal.SIGKILL
+        [record] = records(recorded.until(records))
+    finally:
+        recorded.kill()
+    assert (record.tap, record.outcome) == ("httpx", "abandoned")
+    assert 0 < record.counts.bytes < len(ANSWER)
+    assert record.timing.first_token_s is not None

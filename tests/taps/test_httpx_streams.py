@@ -1,0 +1,250 @@
+"""The streams that stand in the place of the libraries' own: order, ends, and closes that reach what lies below."""
+
+import asyncio
+import gc
+import itertools
+import socket
+import threading
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import h2.config
+import h2.connection
+import h2.events
+import httpx
+import httpx2
+import pytest
+
+from streamgauge.core.segments import Ending
+from streamgauge.taps.httpx import TapTransport
+from streamgauge.taps.httpx_streams import Asked, AsyncAnswer, SyncAnswer, ending_of, kinds_of, library_of
+from streamgauge.taps.inprocess import senders
+from streamgauge.taps.inprocess.capture import StreamCapture
+from streamgauge.taps.messages import Answered, Ended, Sent
+from streamgauge.taps.messages import Asked as AskedMessage
+from tests.taps.asking import LIBRARIES
+from tests.taps.inprocess.rig import asking, recorder_at
+from tests.taps.proxy.rig import PATIENCE_S, arrived, only
+from tests.taps.talk import BODY, EVENTS
+
+
+class Shelf:
+    """Keeps what is noted."""
+
+    full = False
+
+    def begin(self, capture: StreamCapture) -> int:
+        return 1
+
+    def wake(self) -> None:
+        pass
+
+
+class Below:
+    """A stream of two chunks, then an error if there is one. `story`: what happened to it."""
+
+    def __init__(self, error: BaseException | None = None) -> None:
+        self.error, self.story = error, list[str]()
+
+    def __iter__(self) -> Iterator[bytes]:
+        try:
+            yield b"a"
+            yield b"b"
+            if self.error:
+                raise self.error
+        finally:
+            self.story.append("over")
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        try:
+            yield b"a"
+            yield b"b"
+            if self.error:
+                raise self.error
+        finally:
+            self.story.append("over")
+
+    def close(self) -> None:
+        self.story.append("closed")
+
+    async def aclose(self) -> None:
+        self.story.append("closed")
+
+
+def capture_of() -> StreamCapture:
+    return StreamCapture(Shelf(), asking())
+
+
+def told(capture: StreamCapture) -> tuple[list[bytes], list[Ending]]:
+    chunks = [note[1] for note in capture.notes if isinstance(note, tuple)]
+    return chunks, [note.ending for note in capture.notes if isinstance(note, Ended)]
+
+
+async def read_async(stream: AsyncAnswer, chunks: int = 9) -> list[bytes]:
+    iterator = stream.__aiter__()
+    assert isinstance(iterator, AsyncGenerator)  # whoever stops early closes it, and finds that it can
+    got = []
+    async for chunk in iterator:
+        got.append(chunk)
+        if len(got) == chunks:
+            await iterator.aclose()
+    return got
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_read_to_the_end(kind: str) -> None:
+    below, capture = Below(), capture_of()
+    got = list(SyncAnswer(below, capture)) if kind == "sync" else asyncio.run(read_async(AsyncAnswer(below, capture)))
+    assert (got, told(capture), below.story) == ([b"a", b"b"], ([b"a", b"b"], [Ending.COMPLETE]), ["over"])
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_whoever_stops_early_stops_what_lies_below(kind: str) -> None:
+    below, capture = Below(), capture_of()
+    if kind == "sync":
+        stream = SyncAnswer(below, capture)
+        got = list(itertools.islice(stream, 1))
+        gc.collect()
+    else:
+        got = asyncio.run(read_async(AsyncAnswer(below, capture), 1))
+    assert (got, told(capture), below.story) == ([b"a"], ([b"a"], [Ending.CLIENT]), ["over"])
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+@pytest.mark.parametrize(
+    ("error", "ending"),
+    [
+        (httpx.ReadTimeout("t"), Ending.TIMEOUT),
+        (httpx2.PoolTimeout("t"), Ending.TIMEOUT),
+        (TimeoutError(), Ending.TIMEOUT),
+        (httpx.RemoteProtocolError("r"), Ending.RESET),
+        (OSError(), Ending.RESET),
+        (KeyboardInterrupt(), Ending.CLIENT),
+        (asyncio.CancelledError(), Ending.CLIENT),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_an_error_is_the_same_error(kind: str, error: BaseException, ending: Ending) -> None:
+    below, capture = Below(error), capture_of()
+    with pytest.raises(type(error)) as raised:
+        if kind == "sync":
+            list(SyncAnswer(below, capture))
+        else:
+            coroutine = read_async(AsyncAnswer(below, capture))
+            coroutine.send(None)  # nothing in it waits: no loop is needed
+    assert raised.value is error
+    assert told(capture) == ([b"a", b"b"], [ending])
+    assert ending_of(error) is ending
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_a_close_is_passed_on_before_it_is_told(kind: str) -> None:
+    below, capture = Below(), capture_of()
+    if kind == "sync":
+        SyncAnswer(below, capture).close()
+    else:
+        asyncio.run(AsyncAnswer(below, capture).aclose())
+    assert (told(capture), below.story) == (([], [Ending.CLIENT]), ["closed"])
+
+
+def test_a_close_that_fails_fails_the_same() -> None:
+    class Broken(Below):
+        def close(self) -> None:
+            raise OSError("broken")
+
+    capture = capture_of()
+    with pytest.raises(OSError, match="broken"):
+        SyncAnswer(Broken(), capture).close()
+    assert told(capture) == ([], [Ending.CLIENT])
+
+
+def test_a_chunk_that_is_on_its_way_when_the_response_is_closed_is_noted() -> None:
+    """As async readers do: the response is closed, what iterates it only later."""
+
+    async def run() -> None:
+        stream = AsyncAnswer(Below(), capture)
+        iterator = stream.__aiter__()
+        assert await anext(iterator) == b"a"
+        await stream.aclose()
+        assert told(capture) == ([b"a"], [Ending.CLIENT])
+
+    capture = capture_of()
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_streams_are_of_the_library_of_the_request(library: Any) -> None:
+    class Own(library.Request):  # type: ignore[misc]
+        pass
+
+    request = Own("POST", "http://u/", content=b"x")
+    assert library_of(request) is library
+    kinds = kinds_of(request)
+    assert kinds is kinds_of(library.Request("GET", "http://u/"))
+    assert issubclass(kinds.sync_response, library.SyncByteStream)
+    assert issubclass(kinds.async_response, library.AsyncByteStream)
+    assert isinstance(kinds.asked(request.stream, Asked(None, b"x")), library.ByteStream)
+    pieces = library.Request("POST", "http://u/", content=iter([b"x"])).stream
+    assert not isinstance(kinds.asked(pieces, Asked(None, None)), library.ByteStream)
+
+
+def test_a_body_that_goes_out_twice_is_told_once() -> None:
+    capture = capture_of()
+    asked = Asked(capture, None)
+    request = httpx.Request("POST", "http://u/", content=iter([]))
+    stream = kinds_of(request).asked([b"a", b"b"], asked)
+    assert [b"".join(stream) for _ in range(2)] == [b"ab", b"ab"]  # type: ignore[call-overload]
+    assert [note.data for note in capture.notes if isinstance(note, AskedMessage)] == [b"a", b"b"]
+    assert [note.body_bytes for note in capture.notes if isinstance(note, Sent)] == [2]
+
+
+class Http2Server:
+    """Answers each request of one HTTP/2 connection (prior knowledge is httpx's `http1=False`) with an event stream."""
+
+    def __init__(self) -> None:
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._listening.getsockname()[1]}"
+        self._thread = threading.Thread(target=self._serve)
+
+    def __enter__(self) -> "Http2Server":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._thread.join(PATIENCE_S)
+        self._listening.close()
+
+    def _serve(self) -> None:
+        one, _ = self._listening.accept()
+        with one:
+            connection = h2.connection.H2Connection(h2.config.H2Configuration(client_side=False))
+            connection.initiate_connection()
+            one.sendall(connection.data_to_send())
+            while data := one.recv(65_536):
+                for event in connection.receive_data(data):
+                    if isinstance(event, h2.events.StreamEnded):
+                        self._answer(connection, event.stream_id)
+                one.sendall(connection.data_to_send())
+
+    def _answer(self, connection: h2.connection.H2Connection, stream: int) -> None:
+        connection.send_headers(stream, [(":status", "200"), ("content-type", "text/event-stream")])
+        for event in EVENTS:
+            connection.send_data(stream, event)
+        connection.send_headers(stream, [("x-trailer", "t")], end_stream=True)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_http_2(library: Any, tmp_path: Path) -> None:
+    with recorder_at(tmp_path) as recorder, Http2Server() as server:
+        inner = library.HTTPTransport(http1=False, http2=True)
+        with library.Client(transport=TapTransport(inner, data_dir=tmp_path)) as client:
+            for _ in range(2):
+                response = client.post(f"{server.url}/v1/chat/completions", json={"model": "m"})
+                assert (response.http_version, response.content) == ("HTTP/2", BODY)
+        messages = recorder.ended(2)
+        senders._end()
+    assert arrived(messages) == BODY + BODY
+    assert [message.whole for message in messages if isinstance(message, Sent)] == [True, True]
+    first = [message for message in messages if message.stream == messages[0].stream]
+    assert (only(first, Answered).status, only(first, Ended).ending) == (200, Ending.COMPLETE)
