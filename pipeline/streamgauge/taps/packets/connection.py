@@ -1,0 +1,229 @@
+"""One TCP connection: segments of both sides in, their bytes in order into its conversation. Pure; times come in segments.
+
+A side is followed from its SYN, or from a segment that clearly begins a request: then the server's side begins where that
+segment's acknowledgement says. A side that was lost is taken up again in the same way.
+"""
+
+import re
+
+from streamgauge.taps.packets.conversation import Conversation
+from streamgauge.taps.packets.decode import ACK, FIN, RST, SYN, Segment
+from streamgauge.taps.packets.exchange import Telling
+from streamgauge.taps.packets.reassembly import MAX_GAP_BYTES, Direction, OutOfRangeError, Piece
+from streamgauge.taps.recording.budget import Budget
+
+# How long a hole is waited for (ns): TCP's own retransmissions come within some seconds, and one that the other side has
+# acknowledged is not waited for at all. It matters only where acknowledgements are not captured.
+HOLE_NS = 30_000_000_000
+# A request's first line and no less: methods that ask for an LLM's answer, or for anything else that may be an event stream.
+_REQUEST = re.compile(rb"(?:GET|POST|PUT|PATCH|DELETE|HEAD|OPTIONS) /[\x21-\x7e]* HTTP/1\.[01]\r?\n")
+# As long as such a line may be (bytes): one packet of the largest common size.
+_MAX_LINE = 9 * 1024
+
+
+def begins_request(payload: bytes) -> bool:
+    """Whether a segment's payload begins with the whole first line of a request."""
+    return _REQUEST.match(payload, 0, _MAX_LINE) is not None
+
+
+class Connection:
+    """See above. `last_ns`: of the latest segment; `closed`: nothing more will come."""
+
+    __slots__ = ("_acknowledged", "_budget", "_client", "_client_over", "_conversation", "_ending", "_server",
+                 "_server_over", "closed", "first", "last_ns")  # fmt: skip
+
+    def __init__(self, upstream: str | None, telling: Telling, budget: Budget) -> None:
+        self.closed = False
+        self.last_ns = 0
+        self.first: int | None = None  # the number of the client's SYN
+        self._conversation = Conversation(upstream, telling)
+        self._budget = budget
+        self._client: Direction | None = None
+        self._server: Direction | None = None
+        self._acknowledged: int | None = None  # by the client
+        self._ending = False  # a FIN was seen
+        self._client_over = self._server_over = False
+
+    @property
+    def open(self) -> bool:
+        """A captured exchange has not ended."""
+        return self._conversation.open
+
+    def take(self, segment: Segment, *, from_client: bool) -> None:
+        """A segment of either side. Stamps never go back, whatever the clock that made them did."""
+        at_ns = self.last_ns = segment.at_ns if segment.at_ns > self.last_ns else self.last_ns
+        flags = segment.flags
+        if flags & RST:
+            self._reset(segment, at_ns, from_client=from_client)
+            return
+        if self._conversation.alone:
+            self._watch_for_end(flags, from_client=from_client)
+            return
+        if flags & SYN:
+            self._begin(segment, from_client=from_client)
+        try:
+            self._follow(segment, at_ns, from_client=from_client)
+        except OutOfRangeError:
+            self._lose(at_ns)
+
+    def tick(self, now_ns: int, idle_ns: int) -> None:
+        """Gives up what has been waited for too long."""
+        for side, told in ((self._client, self._asked), (self._server, self._answered)):
+            if side is not None and side.hole_ns is not None and now_ns - side.hole_ns > HOLE_NS:
+                told(self.last_ns, side.give_up())
+        self._conversation.tick(now_ns, idle_ns)
+        self._drop_lost()
+
+    def fail(self, at_ns: int) -> None:
+        """A bug of ours: what is open is incomplete from here on."""
+        self._conversation.fail(max(at_ns, self.last_ns))
+        self._close()
+
+    def cut(self, at_ns: int) -> None:
+        """Nothing more will be seen of it."""
+        self._flush(at_ns)
+        self._conversation.cut(max(at_ns, self.last_ns))
+        self._close()
+
+    # Inside.
+
+    def _begin(self, segment: Segment, *, from_client: bool) -> None:
+        first = segment.sequence + 1
+        if from_client:
+            self.first = segment.sequence
+            self._client = self._client or Direction(first, self._budget)
+        elif self._server is None:
+            self._server = Direction(first, self._budget)
+
+    def _follow(self, segment: Segment, at_ns: int, *, from_client: bool) -> None:
+        """What the other side has acknowledged comes before what this one says."""
+        sequence, acknowledged = segment.sequence, segment.acknowledged
+        flags, payload = segment.flags, segment.payload
+        if flags & SYN:
+            sequence += 1
+        if flags & ACK:
+            if from_client:
+                self._acknowledged = acknowledged
+                if self._server is not None and (pieces := self._server.acknowledge(acknowledged)):
+                    self._answered(at_ns, pieces)
+            elif self._client is not None and (pieces := self._client.acknowledge(acknowledged)):
+                self._asked(at_ns, pieces)
+        if payload:
+            if from_client:
+                self._from_client(sequence, acknowledged if flags & ACK else None, payload, at_ns)
+            elif self._server is not None:
+                self._answered(at_ns, self._server.add(sequence, payload, at_ns))
+        if flags & FIN:
+            self._finish(sequence + len(payload), from_client=from_client)
+        if self._ending:
+            self._notice_ends(at_ns)
+
+    def _from_client(self, sequence: int, acknowledged: int | None, payload: bytes, at_ns: int) -> None:
+        if self._client is None:
+            if acknowledged is None or not begins_request(payload):
+                return
+            self._conversation.begin_anew(at_ns)
+            self._client, self._server = Direction(sequence, self._budget), self._at(acknowledged)
+        conversation = self._conversation
+        if self._server is None and not conversation.answers_lost and acknowledged is not None:
+            self._server = Direction(acknowledged, self._budget)
+        self._asked(at_ns, self._client.add(sequence, payload, at_ns))
+        if conversation.answers_anew and acknowledged is not None:
+            self._server, conversation.answers_anew = self._at(acknowledged), False
+
+    def _at(self, sequence: int) -> Direction:
+        """The server's side, followed from here on."""
+        if self._server is not None:
+            self._server.let_go()
+        return Direction(sequence, self._budget)
+
+    def _asked(self, at_ns: int, pieces: list[Piece]) -> None:
+        for piece in pieces:
+            if isinstance(piece, bytes):
+                self._conversation.asked(at_ns, piece)
+            else:
+                self._conversation.asked_lost(at_ns, piece)
+        self._drop_lost()
+
+    def _answered(self, at_ns: int, pieces: list[Piece]) -> None:
+        for piece in pieces:
+            if isinstance(piece, bytes):
+                self._conversation.answered(at_ns, piece)
+            else:
+                self._conversation.answered_lost(at_ns, piece)
+        self._drop_lost()
+
+    def _finish(self, sequence: int, *, from_client: bool) -> None:
+        """A FIN. Of a side that is not followed nobody knows what came before it: it counts at once."""
+        side = self._client if from_client else self._server
+        self._ending = True
+        if side is not None:
+            side.finish(sequence)
+        else:
+            self._tell_end(self.last_ns, from_client=from_client)
+
+    def _notice_ends(self, at_ns: int) -> None:
+        if self._client is not None and self._client.over:
+            self._tell_end(at_ns, from_client=True)
+        if self._server is not None and self._server.over:
+            self._tell_end(at_ns, from_client=False)
+
+    def _tell_end(self, at_ns: int, *, from_client: bool) -> None:
+        if from_client and not self._client_over:
+            self._client_over = True
+            self._conversation.client_ended(at_ns)
+        elif not from_client and not self._server_over:
+            self._server_over = True
+            self._conversation.server_ended(at_ns)
+        if self._client_over and self._server_over:
+            self._close()
+
+    def _watch_for_end(self, flags: int, *, from_client: bool) -> None:
+        """What is left alone only has to be forgotten in time."""
+        if flags & FIN:
+            self._tell_end(self.last_ns, from_client=from_client)
+
+    def _reset(self, segment: Segment, at_ns: int, *, from_client: bool) -> None:
+        """An RST whose number cannot be this connection's is a stale one (RFC 9293, 3.10.7.4)."""
+        side, server = (self._client if from_client else self._server), self._server
+        if side is not None and abs(side.place(segment.sequence) - side.position) > MAX_GAP_BYTES:
+            return
+        self._flush(at_ns)
+        unsent = 0
+        if server is not None and self._acknowledged is not None:
+            unsent = max(server.position - server.place(self._acknowledged), 0)
+        self._conversation.reset(at_ns, by_client=from_client, unsent_bytes=unsent)
+        self._close()
+
+    def _flush(self, at_ns: int) -> None:
+        """No hole will be filled any more."""
+        if self._client is not None:
+            self._asked(at_ns, self._client.give_up())
+        if self._server is not None:
+            self._answered(at_ns, self._server.give_up())
+
+    def _lose(self, at_ns: int) -> None:
+        """These numbers are not of what was followed so far."""
+        self._flush(at_ns)
+        self._conversation.lose()
+        self._drop_lost()
+
+    def _drop_lost(self) -> None:
+        """A side that its conversation cannot follow is not put together either."""
+        conversation = self._conversation
+        if not (conversation.requests_lost or conversation.answers_lost or conversation.alone):
+            return
+        if self._client is not None and (conversation.requests_lost or conversation.alone):
+            self._client.let_go()
+            self._client = None
+        if self._server is not None and (conversation.answers_lost or conversation.alone):
+            self._server.let_go()
+            self._server = None
+
+    def _close(self) -> None:
+        for side in (self._client, self._server):
+            if side is not None:
+                side.let_go()
+        self._client = self._server = None
+        self._conversation.forget()
+        self.closed = True

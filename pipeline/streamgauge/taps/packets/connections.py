@@ -1,0 +1,123 @@
+"""All connections of a capture: each segment to its own, within limits. A bug that one shows costs that one alone."""
+
+from collections import OrderedDict
+from collections.abc import Mapping
+
+import msgspec
+
+from streamgauge.taps.packets.connection import Connection, begins_request
+from streamgauge.taps.packets.decode import ACK, SYN, Segment, port_of
+from streamgauge.taps.packets.exchange import Telling
+from streamgauge.taps.recording.budget import Budget
+
+# Connections followed at once: at some 3 KiB each they take 50 MiB. A server with more of them open at a time is rare; the
+# ones that were quiet for longest, and have nothing to tell, make room.
+MAX_CONNECTIONS = 16_384
+# How many of them are looked at to find one that has nothing to tell.
+_LOOK_AT = 64
+# What waits behind holes, over all connections (bytes): eight connections that lost a packet amid the largest window.
+MAX_WAITING_BYTES = 64 * 1024 * 1024
+# A connection without an open exchange is forgotten after this (ns): kept-alive ones are picked up again at their next
+# request.
+FORGET_NS = 300 * 1_000_000_000
+
+
+class Following(msgspec.Struct, frozen=True):
+    """What is followed. `ports`: the servers', each with the name of its upstream; None: of whoever is asked in HTTP/1."""
+
+    ports: Mapping[int, str | None] | None
+    idle_ns: int = 900 * 1_000_000_000
+
+
+class Connections:
+    """See above. `faults`: connections given up because of a bug of ours."""
+
+    def __init__(self, following: Following, telling: Telling) -> None:
+        self.faults = 0
+        self._following, self._telling = following, telling
+        self._budget = Budget(MAX_WAITING_BYTES)
+        self._table: OrderedDict[tuple[bytes, bytes], Connection] = OrderedDict()  # (client, server), by last use
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    @property
+    def open(self) -> int:
+        """Connections with a captured exchange that has not ended."""
+        return sum(connection.open for connection in self._table.values())
+
+    def take(self, segment: Segment) -> None:
+        """A segment, of whatever connection. Never raises."""
+        key, from_client = (segment.source, segment.target), True
+        connection = self._table.get(key)
+        if connection is None:
+            key, from_client = (segment.target, segment.source), False
+            connection = self._table.get(key)
+        if connection is None or segment.flags & (SYN | ACK) == SYN:
+            key, from_client = (segment.source, segment.target), True
+            connection = self._begun(key, segment)
+            if connection is None:
+                return
+        self._table.move_to_end(key)
+        try:
+            connection.take(segment, from_client=from_client)
+        except Exception:  # noqa: BLE001 - capture fails open: a bug costs this connection, and no other
+            self._give_up(connection, segment.at_ns)
+        if connection.closed:
+            del self._table[key]
+
+    def tick(self, now_ns: int) -> None:
+        """Ends what is overdue; call it about once a second of the packets' time."""
+        for key, connection in list(self._table.items()):
+            try:
+                connection.tick(now_ns, self._following.idle_ns)
+            except Exception:  # noqa: BLE001 - as above
+                self._give_up(connection, now_ns)
+            if connection.closed or (now_ns - connection.last_ns > FORGET_NS and not connection.open):
+                self._forget(key, now_ns)
+
+    def cut(self, now_ns: int) -> None:
+        """The capture ends: so does all that is open."""
+        for key in list(self._table):
+            self._forget(key, now_ns)
+
+    def _begun(self, key: tuple[bytes, bytes], segment: Segment) -> Connection | None:
+        """A connection that this segment begins, or whose first segment it repeats; None if there is none to be followed."""
+        opening = segment.flags & (SYN | ACK) == SYN
+        known = self._table.get(key)
+        if known is not None and known.first == segment.sequence:
+            return known
+        if not opening and not begins_request(segment.payload):
+            return None
+        server = port_of(segment.target)
+        ports = self._following.ports
+        if ports is not None and server not in ports:
+            return None
+        for used in (key, key[::-1]):  # the ports are used again: the end of the connection before was not seen
+            if used in self._table:
+                self._forget(used, segment.at_ns)
+        if len(self._table) >= MAX_CONNECTIONS:
+            self._make_room(segment.at_ns)
+        connection = Connection(ports.get(server) if ports is not None else None, self._telling, self._budget)
+        self._table[key] = connection
+        return connection
+
+    def _make_room(self, now_ns: int) -> None:
+        for _ in range(_LOOK_AT):
+            key, connection = next(iter(self._table.items()))
+            if not connection.open:
+                break
+            self._table.move_to_end(key)
+        self._forget(next(iter(self._table)), now_ns)
+
+    def _forget(self, key: tuple[bytes, bytes], now_ns: int) -> None:
+        connection = self._table.pop(key)
+        try:
+            connection.cut(now_ns)
+        except Exception:  # noqa: BLE001 - as above
+            self._give_up(connection, now_ns)
+
+    def _give_up(self, connection: Connection, now_ns: int) -> None:
+        """A bug of ours: nothing more is told of this connection but that its streams are incomplete."""
+        self.faults += 1
+        connection.fail(now_ns)

@@ -1,0 +1,228 @@
+"""The HTTP/1.1 of one connection, followed from both sides' bytes: requests, and the answers that belong to them in order.
+
+Nothing is sent, so nothing is refused either: what the relay would refuse, what is no HTTP, and what changes to another
+protocol is left alone, for as long as the connection lives. After a loss that hides where a message ends, that side is
+`lost` until it can be taken up again; what was open then ends as cut.
+
+How an exchange ends, the first that holds (RFC 9112, 6.3 and 8):
+    its framing says that it is whole                        complete
+    the client ended its side, or reset, before that         client: a server that goes on to the end has completed it
+    the server reset, or ended its side amid the answer      reset
+    the server ended its side, and only that tells the end   complete
+    nothing came for the idle timeout                        timeout
+"""
+
+from collections import deque
+
+from streamgauge.core.segments import Ending
+from streamgauge.taps.packets.exchange import Exchange, Telling
+from streamgauge.taps.proxy.reader import RequestReader
+from streamgauge.taps.proxy.request import RefusedError, Request, check, framing_of
+from streamgauge.taps.proxy.response import ResponseFault
+
+# Requests that wait for their answers on one connection: clients that pipeline at all send a handful.
+MAX_WAITING = 64
+# As in exchange.py: stands for lost bytes where only their number matters.
+_FILLER = bytes(64 * 1024)
+
+
+class Conversation:
+    """See above. `requests_lost`, `answers_lost`: that side has to be taken up anew; `alone`: it is left alone for good.
+
+    `answers_anew`: the next answer begins where the client's last acknowledgement says; who has seen to it takes it back.
+    """
+
+    __slots__ = ("_asking", "_ever_lost", "_filling", "_gone_ns", "_quiet_ns", "_reader", "_telling", "_upstream", "_waiting",
+                 "alone", "answers_anew", "answers_lost", "requests_lost")  # fmt: skip
+
+    def __init__(self, upstream: str | None, telling: Telling) -> None:
+        self.requests_lost = self.answers_lost = self.answers_anew = self.alone = False
+        self._upstream, self._telling = upstream, telling
+        self._reader = RequestReader()
+        self._waiting: deque[Exchange] = deque()  # whose answers have not ended, in order
+        self._asking: Exchange | None = None  # whose request is not whole
+        self._gone_ns: int | None = None
+        self._quiet_ns = 0
+        self._filling = self._ever_lost = False
+
+    @property
+    def open(self) -> bool:
+        """A captured exchange has not ended."""
+        return any(exchange.open for exchange in self._waiting)
+
+    # The client's side.
+
+    def asked(self, at_ns: int, data: bytes) -> None:
+        """Bytes from the client, in order."""
+        self._quiet_ns = at_ns
+        self._reader.feed(at_ns, data)
+        self._take(at_ns)
+
+    def asked_lost(self, at_ns: int, size: int) -> None:
+        """Bytes from the client that were not seen: where they are all of one body, only that body is not known."""
+        self._ever_lost = self._filling = True
+        if self._asking is None or self._reader.in_head:
+            self._lose_requests()
+        while size and not self.requests_lost and not self.alone:
+            self._reader.feed(at_ns, _FILLER[:size])
+            size -= min(size, len(_FILLER))
+            self._take(at_ns)
+            if size and self._asking is None:
+                self._lose_requests()
+        self._filling = False
+
+    def begin_anew(self, at_ns: int) -> None:
+        """A request begins, clearly, after requests were lost: what was open is open no more."""
+        self._end_all(at_ns, Ending.CUT)
+        self._reader.close()
+        self._reader, self._asking = RequestReader(), None
+        self.requests_lost = self.answers_lost = False
+        self._ever_lost, self._gone_ns = True, None
+
+    def client_ended(self, at_ns: int) -> None:
+        """The client's FIN. It may only be done with asking: what the server and a reset say later decides."""
+        self._gone_ns = at_ns
+
+    # The server's side.
+
+    def answered(self, at_ns: int, data: bytes) -> None:
+        """Bytes from the server, in order. What nobody asked for belongs to no answer."""
+        self._quiet_ns = at_ns
+        while data and self._waiting and not self.answers_lost:
+            exchange = self._waiting[0]
+            framing = exchange.framing
+            size = exchange.arrived(at_ns, data)
+            if framing.complete:
+                self._end_first(at_ns)
+            elif framing.fault is not None and framing.fault is not ResponseFault.BAD_CHUNKS:
+                self._no_answer(at_ns, exchange)
+                return
+            if size == len(data):
+                return
+            data = data[size:]
+
+    def answered_lost(self, at_ns: int, size: int) -> None:
+        """Bytes from the server that were not seen."""
+        self._ever_lost = True
+        while size and self._waiting and not self.answers_lost:
+            exchange = self._waiting[0]
+            size -= exchange.lost(size)
+            if exchange.blind:
+                self.answers_lost = True
+            elif exchange.framing.complete:
+                self._end_first(at_ns)
+
+    def server_ended(self, at_ns: int) -> None:
+        """The server's FIN."""
+        if self._waiting:
+            whole = self._waiting[0].ends_cleanly()
+            if self._gone_ns is None and whole:
+                self._end_first(at_ns)
+            self._end_all(at_ns, Ending.RESET)
+
+    # Both.
+
+    def reset(self, at_ns: int, *, by_client: bool, unsent_bytes: int) -> None:
+        """An RST. `unsent_bytes`: of the answer, what the client's host has not acknowledged."""
+        if by_client and self._gone_ns is None:
+            self._gone_ns = at_ns
+        self._end_all(at_ns, Ending.RESET, unsent_bytes if by_client else 0)
+
+    def tick(self, now_ns: int, idle_ns: int) -> None:
+        """Ends what has been silent for too long. If it goes on, that is not told."""
+        if self._waiting and now_ns - self._quiet_ns > idle_ns:
+            self._end_all(self._quiet_ns + idle_ns, Ending.TIMEOUT)
+            self.lose()
+
+    def lose(self) -> None:
+        """Nothing of what comes can be told from what came, on either side."""
+        self._ever_lost = self.answers_lost = True
+        self._lose_requests()
+
+    def cut(self, at_ns: int) -> None:
+        """Nothing more will be seen of it."""
+        self._end_all(at_ns, Ending.CUT)
+
+    def fail(self, at_ns: int) -> None:
+        """A bug of ours: as if all that comes were lost."""
+        self.answers_lost = True
+        while self._waiting:
+            exchange = self._waiting.popleft()
+            exchange.dropped()
+            exchange.blind = True
+            exchange.ended(at_ns, Ending.CUT)
+
+    def forget(self) -> None:
+        """The connection is over."""
+        self._reader.close()
+
+    # Inside.
+
+    def _take(self, at_ns: int) -> None:
+        events = self._reader.events
+        while events and not self.requests_lost and not self.alone:
+            event = events.popleft()
+            if isinstance(event, Request):
+                self._ask(at_ns, event)
+            elif isinstance(event, RefusedError):
+                self._refused(at_ns)
+            elif self._asking is None:
+                continue  # a request that is not followed
+            elif isinstance(event, bytes):
+                self._asking.asked(event, lost=self._filling)
+            else:
+                self._asking.sent(at_ns)
+                self._asking = None
+
+    def _ask(self, at_ns: int, request: Request) -> None:
+        try:
+            check(request)
+            framing_of(request)
+        except RefusedError:
+            self._refused(at_ns)
+            return
+        if self.answers_lost or (self._waiting and self._waiting[0].framing.fault is not None):
+            # The client has found the end that we have not: its next answer begins at what it has acknowledged.
+            self._end_all(at_ns, Ending.RESET)
+            self.answers_lost, self.answers_anew = False, True
+        if len(self._waiting) >= MAX_WAITING:
+            self._leave_alone(at_ns, Ending.CUT)
+            return
+        self._asking = Exchange(request, self._upstream, self._telling)
+        self._waiting.append(self._asking)
+
+    def _refused(self, at_ns: int) -> None:
+        """Filler that is no body's makes no sense to the reader: then it is the loss that hides what came."""
+        if self._filling:
+            self._lose_requests()
+        else:
+            self._leave_alone(at_ns, Ending.CUT)
+
+    def _lose_requests(self) -> None:
+        self.requests_lost, self._asking = True, None
+
+    def _no_answer(self, at_ns: int, exchange: Exchange) -> None:
+        """What came is no HTTP/1 answer, or changes to another protocol. After a loss it may be amid an older one."""
+        if self._ever_lost and exchange.framing.fault is ResponseFault.NOT_HTTP:
+            exchange.blind = self.answers_lost = True
+        else:
+            self._leave_alone(at_ns, Ending.RESET)
+
+    def _leave_alone(self, at_ns: int, ending: Ending) -> None:
+        self._end_all(at_ns, ending)
+        self._reader.close()
+        self.alone, self._asking = True, None
+
+    def _end_first(self, at_ns: int) -> None:
+        self._waiting.popleft().ended(at_ns, Ending.COMPLETE)
+
+    def _end_all(self, at_ns: int, ending: Ending, unsent_bytes: int = 0) -> None:
+        """Whatever the server does after the client has left: the client has left."""
+        if ending is Ending.RESET and self._gone_ns is not None:
+            ending = Ending.CLIENT
+        gone_ns = self._gone_ns if ending is Ending.CLIENT else None
+        while self._waiting:
+            exchange = self._waiting.popleft()
+            exchange.blind = exchange.blind or self.answers_lost
+            exchange.ended(at_ns, ending, gone_ns, unsent_bytes)
+            unsent_bytes = 0

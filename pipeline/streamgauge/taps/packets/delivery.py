@@ -1,0 +1,83 @@
+"""What is told of the streams goes to the outbox, counted: seen = delivered + waiting + dropped. Nothing waits here.
+
+While the outbox is full reads are dropped, and told as dropped when there is room again; a stream whose beginning found no
+room is not told at all. What the capture itself did not see was a read as well: one that came to be, and is lost.
+"""
+
+from typing import Protocol
+
+import msgspec
+
+from streamgauge.counters import Counters, DropReason
+from streamgauge.taps.messages import Arrived, Asked, Dropped, Ended, Message, Opened, Sent
+
+
+class Way(Protocol):
+    """A bounded way to the recorder: see `taps/proxy/outbox.py`."""
+
+    counters: Counters
+    full: bool
+    overfull: bool
+
+    def put(self, message: Message, size: int) -> None: ...
+
+
+class _Amiss(msgspec.Struct):
+    """What is wrong with a stream's telling so far."""
+
+    unknown: bool = False  # its beginning was not told
+    dropped: int = 0  # reads, not told yet
+    asked_in_part: bool = False
+
+
+class Delivery:
+    """See above. Used by one event loop alone."""
+
+    def __init__(self, way: Way) -> None:
+        self._way = way
+        self._amiss: dict[int, _Amiss] = {}
+
+    def put(self, message: Message) -> None:
+        """One message of a stream."""
+        if type(message) is Arrived:
+            self._way.counters.seen(1)
+            if not self._way.full and not self._amiss:
+                self._way.put(message, len(message.data))
+                return
+        elif isinstance(message, Dropped):
+            self._way.counters.seen(message.reads)
+            self._way.counters.dropped(DropReason.PACKETS_LOST, message.reads)
+        self._put(message, self._amiss.get(message.stream))
+
+    def _put(self, message: Message, amiss: _Amiss | None) -> None:
+        way = self._way
+        if isinstance(message, Opened):
+            if way.overfull:
+                self._amiss[message.stream] = _Amiss(unknown=True)
+            else:
+                way.put(message, len(message.target) + sum(len(name) + len(value) for name, value in message.headers))
+        elif isinstance(message, Arrived) and (way.full or (amiss is not None and amiss.unknown)):
+            self._drop(message.stream)
+        elif isinstance(message, Asked) and way.full:
+            self._amiss.setdefault(message.stream, _Amiss()).asked_in_part = True
+        elif amiss is None:
+            way.put(message, len(message.data) if isinstance(message, Arrived | Asked) else 0)
+        else:
+            self._put_amiss(message, amiss)
+
+    def _put_amiss(self, message: Message, amiss: _Amiss) -> None:
+        """A message of a stream of which something was left out."""
+        if not amiss.unknown:
+            if amiss.dropped:
+                self._way.put(Dropped(message.stream, amiss.dropped), 0)
+                amiss.dropped = 0
+            if isinstance(message, Sent) and amiss.asked_in_part:
+                message = msgspec.structs.replace(message, whole=False)
+            if not (isinstance(message, Asked) and amiss.asked_in_part):
+                self._way.put(message, len(message.data) if isinstance(message, Arrived | Asked) else 0)
+        if isinstance(message, Ended):
+            del self._amiss[message.stream]
+
+    def _drop(self, stream: int) -> None:
+        self._amiss.setdefault(stream, _Amiss()).dropped += 1
+        self._way.counters.dropped(DropReason.RECORDER_BEHIND)

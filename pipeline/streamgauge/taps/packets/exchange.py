@@ -1,0 +1,171 @@
+"""One request and its answer, as they were seen on the wire, told as the messages of `taps/messages.py`.
+
+What is told is what the relay would tell of the same bytes: an LLM's path from its head on; any other path only once the
+answer's head shows an event stream, with all that came before it.
+"""
+
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from streamgauge.core.dialects import endpoint_of
+from streamgauge.core.segments import Ending
+from streamgauge.taps.messages import (
+    MAX_REQUEST_BODY,
+    REQUEST_HEADERS,
+    Arrived,
+    Asked,
+    Dropped,
+    Ended,
+    Message,
+    Opened,
+    Sent,
+)
+from streamgauge.taps.proxy.request import Request
+from streamgauge.taps.proxy.response import MAX_RESPONSE_HEAD, ResponseFraming
+
+_EVENT_STREAM = b"text/event-stream"
+_WANTED = frozenset(name.encode() for name in REQUEST_HEADERS)
+# Bytes that stand for lost ones where only their number matters: framing counts them, and falters at them anywhere else.
+_FILLER = bytes(64 * 1024)
+
+
+class Telling(msgspec.Struct):
+    """How an exchange is told. `wall_offset_ns`: what makes a stamp UTC; `numbers`: the next stream's number.
+
+    `draining`: nothing is captured that begins from now on.
+    """
+
+    put: Callable[[Message], None]
+    numbers: Iterator[int]
+    tap: str
+    tenant_header: bytes | None = None
+    wall_offset_ns: int = 0
+    draining: bool = False
+
+
+class Exchange:
+    """See above. `whole`: the request is. `framing`: its answer's; `blind`: where that ends cannot be told any more."""
+
+    __slots__ = ("_asked", "_body_bytes", "_early", "_early_bytes", "_request", "_sent", "_stream", "_telling",
+                 "_told_all", "_upstream", "blind", "framing", "whole")  # fmt: skip
+
+    def __init__(self, request: Request, upstream: str | None, telling: Telling) -> None:
+        self.whole = self.blind = False
+        self._request, self._upstream, self._telling = request, upstream, telling
+        self.framing = ResponseFraming(request.method == b"HEAD")
+        self._stream: int | None = None
+        self._asked = self._body_bytes = 0
+        self._told_all = True
+        self._sent: Sent | None = None
+        self._early: list[Arrived] | None = None  # reads before it is known whether they are captured
+        self._early_bytes = 0
+        if telling.draining:
+            return
+        if endpoint_of(request.method.decode("latin-1"), request.target.decode("latin-1")) is None:
+            self._early = []
+        else:
+            self._open()
+
+    @property
+    def open(self) -> bool:
+        """It is captured, and has not ended."""
+        return self._stream is not None
+
+    # The request.
+
+    def asked(self, data: bytes, *, lost: bool) -> None:
+        """A piece of the request's body. `lost`: its size alone is known."""
+        self._body_bytes += len(data)
+        if lost or self._body_bytes > MAX_REQUEST_BODY:
+            self._told_all = False
+        elif self._told_all and self._stream is not None:
+            self._asked += len(data)
+            self._telling.put(Asked(self._stream, data))
+
+    def sent(self, at_ns: int) -> None:
+        """The request's last byte was seen. Connections are made before their first request: there is no connecting in it."""
+        self.whole = True
+        self._sent = Sent(0, at_ns, None, self._body_bytes, self._told_all and self._asked == self._body_bytes)
+        self._tell_sent()
+
+    # The answer.
+
+    def arrived(self, at_ns: int, data: bytes) -> int:
+        """Bytes from the server; gives how many of them belong to this answer."""
+        size = self.framing.feed(data)
+        if size:
+            piece = data if size == len(data) else data[:size]
+            if self._stream is not None:
+                self._telling.put(Arrived(self._stream, at_ns, piece))
+            elif self._early is not None:
+                self._arrived_early(self._early, Arrived(0, at_ns, piece))
+        return size
+
+    def lost(self, size: int) -> int:
+        """So many bytes from the server were not seen; gives how many of them belong to this answer.
+
+        Where only a count is missing the framing goes on; within a head or at the edge of a chunk it is `blind` from here on.
+        """
+        self.dropped()
+        left = size
+        if self.framing.untouched:
+            self.blind = True
+        while left and not self.blind and not self.framing.complete:
+            taken = self.framing.feed(_FILLER[:left])
+            self.blind = self.framing.fault is not None
+            left -= taken
+        return size - left
+
+    def ends_cleanly(self) -> bool:
+        """The server has ended its side: whether the answer is whole with that."""
+        return self.framing.end_of_input()
+
+    def ended(self, at_ns: int, ending: Ending, gone_ns: int | None = None, unsent_bytes: int = 0) -> None:
+        """It is over, however it ended. A blind one ends as cut: nobody knows how it did."""
+        if self._stream is not None:
+            cut = Ending.CUT if self.blind else ending
+            self._telling.put(Ended(self._stream, at_ns, cut, gone_ns, None, unsent_bytes))
+        self._stream = self._early = None
+
+    # Inside.
+
+    def _arrived_early(self, early: list[Arrived], read: Arrived) -> None:
+        early.append(read)
+        self._early_bytes += len(read.data)
+        if self.framing.status is not None or self.framing.fault or self._early_bytes >= MAX_RESPONSE_HEAD:
+            self._open_late()
+
+    def _open_late(self) -> None:
+        """A path that is no LLM's: its answer's head has decided."""
+        early, self._early = self._early or [], None
+        if self.framing.content_type.startswith(_EVENT_STREAM):
+            stream = self._open()
+            for read in early:
+                self._telling.put(Arrived(stream, read.at_ns, read.data))
+
+    def _open(self) -> int:
+        request, telling = self._request, self._telling
+        self._stream = next(telling.numbers)
+        headers = [
+            (name.decode(), value.decode("latin-1"))
+            for name, (_, value) in zip(request.names, request.headers, strict=True)
+            if name in _WANTED or name == telling.tenant_header
+        ]
+        method, target = request.method.decode("latin-1"), request.target.decode("latin-1")
+        wall_ns = request.began_ns + telling.wall_offset_ns
+        telling.put(
+            Opened(self._stream, request.began_ns, wall_ns, self._upstream, method, target, headers, telling.tap)
+        )
+        self._tell_sent()
+        return self._stream
+
+    def _tell_sent(self) -> None:
+        if self._stream is not None and self._sent is not None:
+            self._telling.put(msgspec.structs.replace(self._sent, stream=self._stream))
+
+    def dropped(self) -> None:
+        """Something of the answer is lost here."""
+        if self._stream is not None:
+            self._telling.put(Dropped(self._stream, 1))
+        self._early = None  # what its head said is not known whole: it is no stream that can be told

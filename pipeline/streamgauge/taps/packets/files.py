@@ -1,0 +1,235 @@
+"""Capture files -> packets -> messages. pcap (https://www.ietf.org/archive/id/draft-ietf-opsawg-pcap-05.html) and pcapng
+(draft-ietf-opsawg-pcapng), in either byte order, with stamps of any resolution. They are read as they come: a pipe will do.
+"""
+
+import struct
+from collections import deque
+from collections.abc import Iterator, Mapping
+from itertools import count
+from typing import NamedTuple, Protocol
+
+from streamgauge.taps.messages import Message
+from streamgauge.taps.packets.connections import Connections, Following
+from streamgauge.taps.packets.decode import decode
+from streamgauge.taps.packets.exchange import Telling
+
+# A packet or block of a file may be so large (bytes): four of the largest packets that any kernel makes (BIG TCP).
+MAX_BLOCK_BYTES = 4 * 512 * 1024
+# Interfaces that one section of a pcapng file may have.
+MAX_INTERFACES = 4_096
+_SECOND_NS = 1_000_000_000
+
+# The first four bytes as written: byte order, and nanoseconds a unit of the stamps' fractions.
+_PCAP = {
+    b"\xa1\xb2\xc3\xd4": (">", 1_000),
+    b"\xd4\xc3\xb2\xa1": ("<", 1_000),
+    b"\xa1\xb2\x3c\x4d": (">", 1),
+    b"\x4d\x3c\xb2\xa1": ("<", 1),
+}
+_SECTION = b"\x0a\x0d\x0d\x0a"
+_ORDERS = {b"\x1a\x2b\x3c\x4d": ">", b"\x4d\x3c\x2b\x1a": "<"}
+_INTERFACE, _OLD_PACKET, _SIMPLE_PACKET, _PACKET = 1, 2, 3, 6
+_END_OF_OPTIONS, _RESOLUTION, _OFFSET = 0, 9, 14
+_DEFAULT_RESOLUTION = 6
+
+
+class PcapFault(ValueError):
+    """The file is no capture, or broken; the text says where."""
+
+
+class Packet(NamedTuple):
+    """One packet of a file. `at_ns`: UTC; a file without stamps has none."""
+
+    at_ns: int
+    link_type: int
+    data: bytes
+
+
+class Source(Protocol):
+    """Where bytes come from."""
+
+    def read(self, size: int, /) -> bytes: ...
+
+
+class _Interface(NamedTuple):
+    """`units`: of its stamps, a second; `offset_ns`: what is added to them; `most`: bytes kept of a packet, 0 for all."""
+
+    link_type: int
+    units: int
+    offset_ns: int
+    most: int
+
+
+def is_capture(first: bytes) -> bool:
+    """Whether a file that begins so is a pcap or a pcapng."""
+    return first[:4] in _PCAP or (first[:4] == _SECTION and (len(first) < 12 or first[8:12] in _ORDERS))
+
+
+def messages_of(
+    source: Source,
+    ports: Mapping[int, str | None] | None = None,
+    tap: str = "replay",
+    tenant_header: str | None = None,
+) -> Iterator[Message]:
+    """What the packet tap would tell of a file's exchanges; whatever is open at its end is cut. Stamps are the packets' own.
+
+    `ports`: servers' ports, each with its upstream's name; None: whoever is asked in HTTP/1. `tenant_header`: the request
+    header that names the tenant. Raises PcapFault at a fault, behind everything that came before it.
+    """
+    told: deque[Message] = deque()
+    tenant = tenant_header.lower().encode() if tenant_header else None
+    connections = Connections(Following(ports), Telling(told.append, count(), tap, tenant))
+    ticked_ns = last_ns = 0
+    fault: PcapFault | None = None
+    packets = packets_of(source)
+    while True:
+        try:
+            packet = next(packets, None)
+        except PcapFault as found:
+            packet, fault = None, found
+        if packet is None:
+            break
+        last_ns = packet.at_ns
+        if abs(last_ns - ticked_ns) >= _SECOND_NS:
+            connections.tick(last_ns)
+            ticked_ns = last_ns
+        if (segment := decode(packet.link_type, packet.data, last_ns)) is not None:
+            connections.take(segment)
+        while told:
+            yield told.popleft()
+    connections.cut(last_ns)
+    yield from told
+    if fault is not None:
+        raise fault
+
+
+def packets_of(source: Source) -> Iterator[Packet]:
+    """A file's packets, in its order. One that ends amid a packet just ends before it. Raises PcapFault."""
+    reader = _Reader(source)
+    first = reader.take(4)
+    if first in _PCAP:
+        yield from _pcap(reader, *_PCAP[first])
+    elif first == _SECTION:
+        yield from _pcapng(reader)
+    else:
+        raise PcapFault("it begins neither as a pcap nor as a pcapng file")
+
+
+class _Reader:
+    """Bytes of a file by number. `at`: how many were read."""
+
+    def __init__(self, source: Source) -> None:
+        self.at = 0
+        self._source = source
+
+    def take(self, size: int) -> bytes:
+        """So many bytes; fewer at the end of the file."""
+        data = self._source.read(size)
+        while len(data) < size and (more := self._source.read(size - len(data))):
+            data += more
+        self.at += len(data)
+        return data
+
+    def fault(self, what: str) -> PcapFault:
+        return PcapFault(f"{what}, at byte {self.at}")
+
+
+def _pcap(reader: _Reader, order: str, unit_ns: int) -> Iterator[Packet]:
+    head = reader.take(20)
+    if len(head) < 20:
+        raise reader.fault("it ends amid its header")
+    link_type = struct.unpack_from(order + "I", head, 16)[0] & 0x0FFF_FFFF
+    record = struct.Struct(order + "IIII")
+    while len(raw := reader.take(16)) == 16:
+        seconds, fraction, captured, _ = record.unpack(raw)
+        if captured > MAX_BLOCK_BYTES:
+            raise reader.fault(f"a packet of {captured} bytes")
+        data = reader.take(captured)
+        if len(data) < captured:
+            return
+        yield Packet(seconds * _SECOND_NS + fraction * unit_ns, link_type, data)
+
+
+def _pcapng(reader: _Reader) -> Iterator[Packet]:
+    order, interfaces = "", list[_Interface]()
+    raw, kind = _SECTION, 0
+    while len(raw) == 4:
+        if raw == _SECTION:
+            order, interfaces = _section(reader), []
+        else:
+            kind = struct.unpack(order + "I", raw)[0]
+            body = _block(reader, order)
+            if body is None:
+                return
+            if kind == _INTERFACE:
+                if len(interfaces) >= MAX_INTERFACES:
+                    raise reader.fault("too many interfaces")
+                interfaces.append(_interface(reader, order, body))
+            elif kind in (_PACKET, _OLD_PACKET, _SIMPLE_PACKET):
+                yield _packet(reader, order, kind, body, interfaces)
+        raw = reader.take(4)
+
+
+def _section(reader: _Reader) -> str:
+    """Reads a section's header; gives the byte order of what follows."""
+    head = reader.take(8)
+    order = _ORDERS.get(head[4:8], "")
+    if not order:
+        raise reader.fault("a section without its byte order")
+    length = struct.unpack_from(order + "I", head)[0]
+    if not 28 <= length <= MAX_BLOCK_BYTES or length % 4:
+        raise reader.fault(f"a section's header of {length} bytes")
+    reader.take(length - 12)
+    return order
+
+
+def _block(reader: _Reader, order: str) -> bytes | None:
+    """A block's body; None if the file ends amid it."""
+    head = reader.take(4)
+    if len(head) < 4:
+        return None
+    length = struct.unpack(order + "I", head)[0]
+    if not 12 <= length <= MAX_BLOCK_BYTES or length % 4:
+        raise reader.fault(f"a block of {length} bytes")
+    rest = reader.take(length - 8)
+    if len(rest) < length - 8:
+        return None
+    if rest[-4:] != head:
+        raise reader.fault("a block whose two lengths differ")
+    return rest[:-4]
+
+
+def _interface(reader: _Reader, order: str, body: bytes) -> _Interface:
+    if len(body) < 8:
+        raise reader.fault("an interface's block that is too short")
+    link_type, _, most = struct.unpack_from(order + "HHI", body)
+    units, offset_ns, at = 10**_DEFAULT_RESOLUTION, 0, 8
+    while at + 4 <= len(body):
+        code, size = struct.unpack_from(order + "HH", body, at)
+        value = body[at + 4 : at + 4 + size]
+        if code == _END_OF_OPTIONS:
+            break
+        if code == _RESOLUTION and size == 1 and value:
+            power = value[0] & 0x7F
+            units = 2**power if value[0] & 0x80 else 10**power
+        elif code == _OFFSET and len(value) == 8:
+            offset_ns = struct.unpack(order + "q", value)[0] * _SECOND_NS
+        at += 4 + size + -size % 4
+    return _Interface(link_type, units, offset_ns, most)
+
+
+def _packet(reader: _Reader, order: str, kind: int, body: bytes, interfaces: list[_Interface]) -> Packet:
+    head = struct.Struct(order + {_PACKET: "IIIII", _OLD_PACKET: "HHIIII", _SIMPLE_PACKET: "I"}[kind])
+    if len(body) < head.size:
+        raise reader.fault("a packet's block that is too short")
+    fields = head.unpack_from(body)
+    number = 0 if kind == _SIMPLE_PACKET else fields[0]
+    if number >= len(interfaces):
+        raise reader.fault(f"a packet of an interface {number} that was not described")
+    interface = interfaces[number]
+    if kind == _SIMPLE_PACKET:  # it has no stamp
+        size = min(fields[0], interface.most or fields[0])
+        return Packet(0, interface.link_type, body[head.size : head.size + size])
+    high, low, size = fields[-4:-1]
+    at_ns = ((high << 32 | low) * _SECOND_NS) // interface.units + interface.offset_ns
+    return Packet(at_ns, interface.link_type, body[head.size : head.size + size])

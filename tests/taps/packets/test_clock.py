@@ -1,0 +1,63 @@
+"""Wall stamps become monotonic ones, whatever is done to the wall clock."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamgauge.taps.packets.clock import StampClock
+
+HOUR = 3_600_000_000_000
+WALL, MONOTONIC = 1_700_000_000_000_000_000, 5_000_000_000
+
+
+def test_a_stamp_is_the_moment_of_the_other_clock() -> None:
+    clock = StampClock(WALL, MONOTONIC)
+    clock.look(WALL + 100, MONOTONIC + 100)
+    assert clock.monotonic(WALL + 40) == MONOTONIC + 40
+    assert clock.monotonic(WALL + 100) == MONOTONIC + 100
+
+
+def test_stamps_of_one_run_lie_before_and_behind_a_step() -> None:
+    for step in (HOUR, -HOUR):
+        clock = StampClock(WALL, MONOTONIC)
+        clock.look(WALL + 10, MONOTONIC + 10)
+        assert clock.monotonic(WALL + 10) == MONOTONIC + 10
+        clock.look(WALL + step + 100, MONOTONIC + 100)
+        stamps = [WALL + 20, WALL + 30, WALL + step + 40, WALL + step + 90]
+        assert [clock.monotonic(stamp) - MONOTONIC for stamp in stamps] == [20, 30, 40, 90]
+        clock.look(WALL + step + 200, MONOTONIC + 200)
+        assert clock.monotonic(WALL + step + 150) == MONOTONIC + 150
+        assert clock.offset_ns == WALL + step - MONOTONIC
+
+
+def test_what_cannot_be_is_brought_into_order() -> None:
+    clock = StampClock(WALL, MONOTONIC)
+    clock.look(WALL + 100, MONOTONIC + 100)
+    assert clock.monotonic(WALL + 50) == MONOTONIC + 50
+    assert clock.monotonic(WALL + 40) == MONOTONIC + 50
+    assert clock.monotonic(WALL + HOUR) == MONOTONIC + 100
+
+
+def test_readings_that_are_not_quite_at_once_are_no_step() -> None:
+    clock = StampClock(WALL, MONOTONIC)
+    clock.look(WALL + 1_000_000, MONOTONIC)
+    assert clock.offset_ns == WALL - MONOTONIC
+
+
+@given(
+    steps=st.lists(
+        st.tuples(
+            st.integers(0, HOUR),
+            st.sampled_from([0, 0, 0, HOUR, -HOUR, 60_000_000, -7]),
+            st.lists(st.integers(0, HOUR)),
+        )
+    )
+)
+def test_moments_never_go_back_and_never_lie_ahead(steps: list[tuple[int, int, list[int]]]) -> None:
+    clock, wall, now, last = StampClock(WALL, MONOTONIC), WALL, MONOTONIC, 0
+    for passed, step, ages in steps:
+        now, wall = now + passed, wall + passed + step
+        clock.look(wall, now)
+        for age in ages:
+            at = clock.monotonic(wall - age)
+            assert last <= at <= now
+            last = at

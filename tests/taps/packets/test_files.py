@@ -1,0 +1,182 @@
+"""pcap and pcapng: every byte order, resolution and kind of block; broken files say where; memory does not grow."""
+
+import io
+import struct
+import tracemalloc
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamgauge.core.segments import Ending
+from streamgauge.taps.messages import Ended, Opened
+from streamgauge.taps.packets.files import MAX_BLOCK_BYTES, Packet, PcapFault, is_capture, messages_of, packets_of
+from tests.taps.packets.test_conversation import CHUNKS, WHOLE, arrived, asking, only
+from tests.taps.packets.wire import BEGAN, Line, block, interface, pcap, pcapng, read, records, section
+
+PACKETS = [(BEGAN + 123_456_789, b"abc"), (BEGAN + 999_999_000, b""), (BEGAN + 1_000_001_000, b"defg")]
+MICRO = [(at // 1000 * 1000, data) for at, data in PACKETS]
+# Every kind of file of the same packets, with what its stamps can tell.
+FILES = [
+    *[(pcap(PACKETS, order=order), PACKETS) for order in "<>"],
+    *[(pcap(PACKETS, order=order, nanoseconds=False), MICRO) for order in "<>"],
+    *[(pcapng(PACKETS, order=order), PACKETS) for order in "<>"],
+    *[(pcapng(PACKETS, order=order, units=10**6), MICRO) for order in "<>"],
+]
+
+
+def packets(file: bytes) -> list[Packet]:
+    return list(packets_of(io.BytesIO(file)))
+
+
+@pytest.mark.parametrize(("file", "expected"), FILES)
+def test_packets_with_their_stamps(file: bytes, expected: list[tuple[int, bytes]]) -> None:
+    assert is_capture(file[:12])
+    assert packets(file) == [(at, 101, data) for at, data in expected]
+
+
+def test_link_types_beside_other_bits() -> None:
+    file = pcap(PACKETS, link_type=0x2000_0001)  # with the length of a frame's check sequence
+    assert {packet.link_type for packet in packets(file)} == {1}
+
+
+def test_stamps_of_powers_of_two_offsets_and_no_option() -> None:
+    file = section()
+    file += (
+        interface(1)
+        + interface(113, (9, b"\x80"))
+        + interface(276, (9, b"\x8a"), (14, struct.pack("<q", 1000)), (0, b""))
+    )
+    for number, stamp in ((0, 2_000_003), (1, 5), (2, 1024 + 512)):
+        file += block(6, struct.pack("<IIIII", number, 0, stamp, 1, 1) + b"x")
+    assert packets(file) == [(2_000_003_000, 1, b"x"), (5 * 10**9, 113, b"x"), (1_001_500_000_000, 276, b"x")]
+
+
+def test_old_and_simple_blocks_unknown_ones_and_further_sections() -> None:
+    file = section() + block(99, b"what is this") + interface(101)
+    file += block(2, struct.pack("<HHIIII", 0, 7, 0, 1_000_000, 2, 2) + b"ab")
+    file += block(3, struct.pack("<I", 3) + b"cde")
+    file += section(">") + interface(1, order=">")
+    file += block(6, struct.pack(">IIIII", 0, 0, 4, 1, 1) + b"f", ">")
+    assert packets(file) == [(10**9, 101, b"ab"), (0, 101, b"cde"), (4000, 1, b"f")]
+
+
+@pytest.mark.parametrize(("file", "_"), FILES)
+def test_a_file_that_ends_anywhere_behind_its_header_is_no_fault(file: bytes, _: object) -> None:
+    whole = packets(file)
+    for end in range(100 if file[:1] == b"\x0a" else 24, len(file)):
+        got = packets(file[:end])
+        assert got == whole[: len(got)]
+        assert len(got) >= len(whole) - 3
+
+
+BROKEN = [
+    (b"", "neither"),
+    (b"data: {}\n\n", "neither"),
+    (pcap([])[:20], "amid its header, at byte 20"),
+    (pcap([]) + struct.pack("<IIII", 1, 1, MAX_BLOCK_BYTES + 1, 1), "a packet of 2097153 bytes, at byte 40"),
+    (section()[:6], "byte order"),
+    (section()[:8] + b"abcd" + bytes(16), "byte order"),
+    (b"\x0a\x0d\x0d\x0a" + struct.pack("<II", 30, 0x1A2B3C4D), "header of 30 bytes"),
+    (section() + struct.pack("<II", 5, 8), "block of 8 bytes"),
+    (section() + struct.pack("<II", 5, MAX_BLOCK_BYTES + 4), "block of"),
+    (section() + block(5, b"abcd")[:-1] + b"\1", "lengths differ"),
+    (section() + block(6, bytes(20)), "interface 0 that was not described"),
+    (section() + interface() + block(6, bytes(16)), "too short"),
+    (section() + block(1, b"abcd"), "too short"),
+    (section() + interface() * 4_097, "too many interfaces"),
+]
+
+
+@pytest.mark.parametrize(("file", "says"), BROKEN)
+def test_what_is_broken_says_what_and_where(file: bytes, says: str) -> None:
+    with pytest.raises(PcapFault, match=says):
+        packets(file)
+
+
+@given(
+    data=st.binary(max_size=200), start=st.sampled_from([pcap([]), section(), section() + interface(), pcapng(PACKETS)])
+)
+def test_any_bytes_are_packets_or_a_fault(data: bytes, start: bytes) -> None:
+    for file in (data, start + data):
+        try:
+            for packet in packets_of(io.BytesIO(file)):
+                assert isinstance(packet.data, bytes)
+            list(messages_of(io.BytesIO(file)))
+        except PcapFault as fault:
+            assert str(fault)
+
+
+@pytest.mark.parametrize("first", [b"", b"\xa1\xb2", b"data", b"\x0a\x0d\x0d\x0a....abcd", b"\xd4\xc3\xb2\xa0"])
+def test_what_begins_otherwise_is_no_capture(first: bytes) -> None:
+    assert not is_capture(first)
+
+
+@pytest.mark.parametrize("write", [pcap, pcapng])
+def test_a_files_exchanges(write: object) -> None:
+    line = Line().open().ask(asking()).answer(*WHOLE).acknowledge().finish(0).finish(1)
+    messages = read(write(line.sent))  # type: ignore[operator]
+    assert arrived(only(messages)) == b"".join(WHOLE)
+    opened = messages[0]
+    assert isinstance(opened, Opened)
+    assert (opened.tap, opened.upstream, opened.at_ns, opened.wall_ns) == (
+        "packets",
+        None,
+        BEGAN + 3_000_000,
+        BEGAN + 3_000_000,
+    )
+    assert read(write(line.sent), {9: None}) == []  # type: ignore[operator]
+    (record,) = records(messages)
+    assert (record.started_at, record.timing.first_token_s) == ("2023-11-14T22:13:20.003000Z", 0.003)
+
+
+def test_what_is_open_at_the_end_of_a_file_is_cut_and_a_fault_comes_behind_it() -> None:
+    line = Line().open().ask(asking()).answer(*WHOLE[:3])
+    told: list[object] = []
+    with pytest.raises(PcapFault):
+        for message in messages_of(io.BytesIO(pcap(line.sent) + b"\xff" * 16)):
+            told.append(message)
+    assert isinstance(told[-1], Ended)
+    assert (told[-1].ending, told[-1].at_ns) == (Ending.CUT, line.sent[-1][0])
+
+
+def test_reading_may_stop_anywhere() -> None:
+    messages = messages_of(io.BytesIO(pcap(Line().open().ask(asking()).answer(*WHOLE).sent)))
+    assert isinstance(next(messages), Opened)
+    messages.close()  # type: ignore[attr-defined]
+
+
+class Endless:
+    """A file of so many packets, made as it is read."""
+
+    def __init__(self, packets: int) -> None:
+        self._pieces = self._made(packets)
+        self._held = b""
+
+    def _made(self, packets: int) -> Iterator[bytes]:
+        line = Line().open().ask(asking())
+        yield pcap(line.sent)
+        for _ in range(packets // 10):
+            line.sent.clear()
+            line.answer(*[CHUNKS[0] * 50] * 10)
+            yield pcap(line.sent)[24:]
+
+    def read(self, size: int) -> bytes:
+        while len(self._held) < size and (more := next(self._pieces, None)):
+            self._held += more
+        data, self._held = self._held[:size], self._held[size:]
+        return data
+
+
+def test_a_large_file_takes_no_more_memory_than_a_small_one() -> None:
+    def peak(packets: int) -> int:
+        tracemalloc.start()
+        for _ in messages_of(Endless(packets)):
+            pass
+        taken = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return taken
+
+    peak(10)
+    assert peak(1_000) < 2 * peak(100) + 1_000_000
