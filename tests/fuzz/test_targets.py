@@ -42,7 +42,7 @@ def test_mutations_are_the_same_each_time_and_change_something() -> None:
 
 
 def test_atheris_finds_nothing_in_a_moment(tmp_path: Path) -> None:
-    pytest.importorskip("atheris", reason="atheris is not installed (it is made for Linux on x86-64): make check installs it there")
+    pytest.importorskip("atheris", reason="atheris is not installed: `make check` does it, on Linux on x86-64")
     command = [sys.executable, "-m", "tests.fuzz", "all", "--seconds", str(SECONDS), "--seeds", str(SEEDS)]
     ran = subprocess.run(
         [*command, "--corpus", str(tmp_path)], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S, check=False

@@ -8,7 +8,7 @@ import struct
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -258,8 +258,17 @@ class RawRecorder:
 class RunningRelay:
     """A relay in a thread of its own, with a loop of its own."""
 
-    def __init__(self, settings: RelaySettings, *, uv: bool = True) -> None:
+    def __init__(
+        self,
+        settings: RelaySettings,
+        *,
+        uv: bool = True,
+        say: Callable[[str], None] = lambda _: None,
+        others: Sequence[socket.socket] = (),
+    ) -> None:
+        self._others = others
         self._settings = settings
+        self._say = say
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listening.getsockname()[1]
         self.relay: Relay
@@ -319,7 +328,7 @@ class RunningRelay:
         self._loop = asyncio.get_running_loop()
         self._loop.set_exception_handler(lambda _, context: self.faults.append(context))
         self._stop = asyncio.Event()
-        self.relay = await serve(self._settings, self._listening)
+        self.relay = await serve(self._settings, self._listening, self._others, self._say)
         self._ready.set()
         await self._stop.wait()
         await self.relay.drain(self._drain_s)

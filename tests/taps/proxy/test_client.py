@@ -287,6 +287,26 @@ def test_a_slow_reader_that_leaves_leaves_bytes_behind(tmp_path: Path, uv: bool)
         assert ended.unsent_bytes > 0 and ended.client_blocked_ns is not None and ended.client_blocked_ns > 0
 
 
+def test_a_client_that_takes_nothing_has_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streamgauge.taps.proxy.client.BLOCKED_S", 0.5)
+    gone = threading.Event()
+
+    def handler(one: socket.socket) -> None:
+        receive_head(one)
+        one.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
+        try:
+            while True:
+                one.sendall(bytes(65536))
+        except OSError:
+            gone.set()
+
+    with exchange_rig(tmp_path, handler) as (relay, _, recorder), relay.connect(receive_buffer=4096) as client:
+        client.sendall(get(b"/x"))
+        assert gone.wait(PATIENCE_S)
+        ended = only(recorder.ended(), Ended)
+        assert ended.ending is Ending.CLIENT and ended.unsent_bytes > 0
+
+
 def test_a_slow_head_is_a_408(tmp_path: Path) -> None:
     with exchange_rig(tmp_path, echoing_path, header_timeout_s=0.3) as (relay, _, _), relay.connect() as client:
         client.sendall(b"GET /x HTTP/1.1\r\nHo")

@@ -35,7 +35,8 @@ def refusal(one: Request, routes: Routes = ROUTES) -> RefusedError:
         (b"/openai/", b"/", b"/"),
         (b"/openai?x=1", b"/?x=1", b"?x=1"),
         (b"/openai//evil.example/x", b"//evil.example/x", b"//evil.example/x"),
-        (b"/openai/../local/x", b"/../local/x", b"/../local/x"),
+        (b"/openai/..local/x/...", b"/..local/x/...", b"/..local/x/..."),
+        (b"/openai/./x?/../y", b"/./x?/../y", b"/./x?/../y"),
         (b"/local/v1/y", b"/base/v1/y", b"/v1/y"),
         (b"/local", b"/base", b""),
         (b"/local?q", b"/base?q", b"?q"),
@@ -66,7 +67,19 @@ def test_an_unknown_name_is_told_the_known_ones(target: bytes) -> None:
 
 @pytest.mark.parametrize(
     "target",
-    [b"http://169.254.169.254/openai/x", b"*", b"openai/x", b"", b"/openai/a b", b"/openai/\x7f", b"/openai/\xc3\xa9"],
+    [
+        *(
+            b"http://169.254.169.254/openai/x",
+            b"*",
+            b"openai/x",
+            b"",
+            b"/openai/a b",
+            b"/openai/\x7f",
+            b"/openai/\xc3\xa9",
+        ),
+        *(b"/openai/../x", b"/openai/..", b"/openai/.%2E/x", b"/openai%2f..%5Cx", b"/openai/..;a/x", b"/openai/a\\b"),
+        b"/openai#",
+    ],
 )
 def test_only_a_plain_path_is_a_target(target: bytes) -> None:
     assert refusal(request(target)).status == 400

@@ -5,8 +5,10 @@ import ssl
 import threading
 import time
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
+import uvloop
 
 from streamgauge.core.segments import Ending
 from streamgauge.taps.messages import Ended, Sent
@@ -223,3 +225,93 @@ def test_an_unknown_authority_is_not_trusted(tmp_path: Path) -> None:
         client.sendall(POST)
         got = receive_all(client)
         assert got.startswith(b"HTTP/1.1 502 ") and b"certificate is not trusted" in got
+
+
+def addresses(*hosts: str, port: int) -> list[tuple[object, ...]]:
+    return [(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (host, port)) for host in hosts]
+
+
+class Resolving(uvloop.Loop):
+    """A loop whose resolver knows one more name, with several addresses."""
+
+    known: ClassVar[list[tuple[object, ...]]] = []
+
+    async def getaddrinfo(self, host: object, port: object, **more: object) -> object:
+        if host == "several.example":
+            return self.known
+        return await super().getaddrinfo(host, port, **more)  # type: ignore[arg-type]
+
+
+def unanswered(port: int) -> tuple[socket.socket, list[socket.socket]]:
+    """An address that answers no connection: its backlog is full."""
+    listening = socket.socket()
+    listening.bind(("127.0.0.2", port))
+    listening.listen(0)
+    fillers = [socket.socket() for _ in range(4)]
+    for one in fillers:
+        one.setblocking(False)
+        one.connect_ex(("127.0.0.2", port))
+    return listening, fillers
+
+
+def test_an_address_that_does_not_answer_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with RawUpstream(answering(OK)) as upstream:
+        listening, fillers = unanswered(upstream.port)
+        found = addresses("127.0.0.2", "127.0.0.1", port=upstream.port)
+        monkeypatch.setattr(Resolving, "known", found)
+        monkeypatch.setattr(uvloop, "new_event_loop", Resolving)
+        settings = settings_for(tmp_path, f"http://several.example:{upstream.port}", connect_timeout_s=1000.0)
+        with RunningRelay(settings) as relay, relay.connect() as client:
+            client.sendall(POST)
+            assert receive(client, len(OK)) == OK
+        for one in (listening, *fillers):
+            one.close()
+
+
+@pytest.mark.parametrize(("last", "status"), [("127.0.0.1", b"200"), ("127.0.0.4", b"502")])
+def test_addresses_that_refuse_are_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last: str, status: bytes
+) -> None:
+    with RawUpstream(answering(OK)) as upstream:
+        monkeypatch.setattr(Resolving, "known", addresses("127.0.0.2", "127.0.0.3", last, port=upstream.port))
+        monkeypatch.setattr(uvloop, "new_event_loop", Resolving)
+        settings = settings_for(tmp_path, f"http://several.example:{upstream.port}")
+        with RunningRelay(settings) as relay, relay.connect() as client:
+            client.sendall(POST)
+            assert receive_head(client).startswith(b"HTTP/1.1 " + status)
+
+
+def test_addresses_that_all_stay_silent_are_a_504(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    listening, fillers = unanswered(port)
+    monkeypatch.setattr(Resolving, "known", addresses("127.0.0.2", "127.0.0.2", port=port))
+    monkeypatch.setattr(uvloop, "new_event_loop", Resolving)
+    settings = settings_for(tmp_path, f"http://several.example:{port}", connect_timeout_s=0.6)
+    with RunningRelay(settings) as relay, relay.connect() as client:
+        client.sendall(POST)
+        assert receive_all(client).startswith(b"HTTP/1.1 504 ")
+    for one in (listening, *fillers):
+        one.close()
+
+
+@pytest.mark.parametrize("hosts", [1, 2])
+def test_small_writes_are_not_held_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hosts: int) -> None:
+    """TCP_NODELAY, however the connection was made."""
+    with RawUpstream(answering(OK)) as upstream:
+        monkeypatch.setattr(Resolving, "known", addresses(*["127.0.0.1"] * hosts, port=upstream.port))
+        monkeypatch.setattr(uvloop, "new_event_loop", Resolving)
+        with (
+            RunningRelay(settings_for(tmp_path, f"http://several.example:{upstream.port}")) as relay,
+            relay.connect() as client,
+        ):
+            client.sendall(POST)
+            assert receive(client, len(OK)) == OK
+
+            def delays() -> list[int]:
+                ends = [one.transport for pool in relay.relay._pools.values() for one in pool._idle]
+                ends += [one.transport for one in relay.relay._clients]
+                sockets = [one.get_extra_info("socket") for one in ends]
+                return [one.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) for one in sockets]
+
+            assert relay.call(delays) == [1, 1]

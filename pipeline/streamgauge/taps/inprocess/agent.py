@@ -61,8 +61,8 @@ class Agent:
             else:
                 self._complain(
                     f"no agent at {self._data_dir}: streams are not captured until one runs there. Start `streamgauge up"
-                    " --agent`, or `streamgauge tap --agent --kafka HOST:PORT`, as this user; or set STREAMGAUGE_KAFKA, and one"
-                    " is started"
+                    " --agent`, or `streamgauge tap --agent --kafka HOST:PORT`, as this user; or set STREAMGAUGE_KAFKA,"
+                    " and one is started"
                 )
         except Exception as error:  # noqa: BLE001 - capture fails open: the application knows nothing of agents
             self._complain(f"no agent can be started ({error}); streams go on, and are not captured")

@@ -27,16 +27,21 @@ _MAX_SETTINGS = 1024 * 1024
 _GC_THRESHOLD = 50_000
 
 
-async def _run(settings: RelaySettings, listening: socket.socket) -> NoReturn:
+async def _run(settings: RelaySettings, listening: socket.socket, others: list[socket.socket]) -> NoReturn:
     """Serves, drains at SIGTERM, and leaves."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, stop.set)
-    relay = await serve(settings, listening)
+    relay = await serve(settings, listening, others, _say)
     os.write(sys.stdout.fileno(), b"ready\n")
     await stop.wait()
     await relay.drain()
     os._exit(_DONE)  # all is handed over; leaving in order would wait for look-ups of names that hang in their threads
+
+
+def _say(sentence: str) -> None:
+    sys.stderr.write(f"relay: {sentence}\n")
+    sys.stderr.flush()
 
 
 def _read_settings(fd: int) -> RelaySettings:
@@ -70,6 +75,7 @@ def main() -> int:
     try:
         settings = _read_settings(stdin)
         listening = socket.socket(fileno=settings.listen_fd)
+        others = [socket.socket(fileno=fd) for fd in settings.other_fds]
     except (msgspec.DecodeError, OSError) as fault:
         sys.stderr.write(f"relay: its settings cannot be used: {fault}\n")
         return _USAGE
@@ -78,7 +84,7 @@ def main() -> int:
     gc.freeze()
     gc.set_threshold(_GC_THRESHOLD)
     try:
-        uvloop.run(_run(settings, listening))
+        uvloop.run(_run(settings, listening, others))
     except ValueError as fault:
         sys.stderr.write(f"relay: its settings cannot be used: {fault}\n")
         return _USAGE

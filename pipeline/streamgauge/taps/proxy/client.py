@@ -26,6 +26,10 @@ TICK_S = 1.0
 # How long and how much a client may go on sending behind an answer that ended its connection (seconds, bytes).
 LINGER_S = 5.0
 LINGER_BYTES = 64 * 1024 * 1024
+# A client that takes no byte for so long has left, whatever its host says (seconds): as long as an upstream may be silent.
+BLOCKED_S = 900.0
+# While draining, an idle client behind TLS gets this long to answer our close_notify (seconds): most look only when they ask.
+CLOSE_NOTIFY_S = 0.5
 # Before a reset is passed on, what came before it gets this long to reach the client (seconds), looked at this often.
 FLUSH_S = 5.0
 FLUSH_STEP_S = 0.002
@@ -35,11 +39,13 @@ _HARD_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER of no time: close() sends RST
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """Seconds."""
+    """Seconds; and bytes of a request's head and body (None: any)."""
 
     header_timeout_s: float
     keep_alive_s: float
     upstream_idle_timeout_s: float
+    max_request_head: int
+    max_request_body: int | None
 
 
 class House(Protocol):
@@ -65,7 +71,7 @@ class Client(asyncio.Protocol):
         self.transport: asyncio.Transport
         self.blocked_ns: int | None = None
         self._relay = relay
-        self._reader = RequestReader()
+        self._reader = RequestReader(relay.limits.max_request_head, relay.limits.max_request_body)
         self._exchange: Exchange | None = None
         self._request: Request | None = None
         self._idle_ns = 0
@@ -74,6 +80,7 @@ class Client(asyncio.Protocol):
         self._linger_due_ns: int | None = None
         self._lingered = 0
         self._unsent_seen = 0  # while blocked: how much waited, when last looked at
+        self._taken_ns = 0  # while blocked: when it was last seen to take something
         self._timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
 
@@ -108,7 +115,7 @@ class Client(asyncio.Protocol):
             self._timer.cancel()
 
     def pause_writing(self) -> None:
-        self.blocked_ns = time.monotonic_ns()
+        self.blocked_ns = self._taken_ns = time.monotonic_ns()
         self._unsent_seen = self.transport.get_write_buffer_size()
         if self._exchange is not None:
             self._exchange.client_blocked()
@@ -157,6 +164,8 @@ class Client(asyncio.Protocol):
         """Goes on with a running exchange, and with nothing else."""
         if self._exchange is None and not self._closing:
             self._close(lingering=False)
+            if not self.transport.can_write_eof():
+                self._loop.call_later(CLOSE_NOTIFY_S, self.transport.abort)
 
     def cut(self) -> None:
         """Ends what is left."""
@@ -226,11 +235,11 @@ class Client(asyncio.Protocol):
             return
         self._closing = True
         self._reader.events.clear()
-        if lingering:
+        if lingering and self.transport.can_write_eof():
             self.transport.write_eof()
             self._linger_due_ns = time.monotonic_ns() + int(LINGER_S * _NS)
             self.settle_reading()
-        else:
+        else:  # TLS lingers by itself: it waits for the client's close_notify, and throws away what else comes
             self.transport.close()
 
     def _throw_away(self, size: int) -> None:
@@ -263,8 +272,8 @@ class Client(asyncio.Protocol):
     def _tick(self) -> None:
         """Looks whether something is overdue, and when to look again."""
         now = time.monotonic_ns()
-        if self.blocked_ns is not None:
-            self._unsent_seen = self.transport.get_write_buffer_size()
+        if self.blocked_ns is not None and self._unsent_seen != (unsent := self.transport.get_write_buffer_size()):
+            self._unsent_seen, self._taken_ns = unsent, now
         due = self._due_ns()
         if due is not None and now >= due:
             self._overdue()
@@ -277,7 +286,9 @@ class Client(asyncio.Protocol):
         if self._closing:
             return self._linger_due_ns
         if self._exchange is not None:
-            silent = self.blocked_ns is None and not self._exchange.over
+            if self.blocked_ns is not None:
+                return self._taken_ns + int(BLOCKED_S * _NS)
+            silent = not self._exchange.over
             return self._exchange.quiet_ns + int(limits.upstream_idle_timeout_s * _NS) if silent else None
         if self._reader.in_head:
             return self._reader.began_ns + int(limits.header_timeout_s * _NS)
@@ -286,6 +297,8 @@ class Client(asyncio.Protocol):
     def _overdue(self) -> None:
         if self._closing:
             self._linger_no_longer()
+        elif self._exchange is not None and self.blocked_ns is not None:
+            self._left()
         elif self._exchange is not None and self._exchange.waits_for_client:
             self._refuse(RefusedError(408, "body_timeout", "The request's body did not come in time."))
         elif self._exchange is not None:

@@ -206,9 +206,10 @@ class Exchange:
         """At once; but half a head waits for its other half, since without it the answer is one of ours."""
         if self._head:
             data, self._head = self._head + data, b""
-        if self._framing.within_head:
-            self._head = data
-            return
+        if half := self._framing.half_head:
+            data, self._head = data[:-half], data[-half:]
+            if not data:
+                return
         self._passed = True
         self._client.transport.write(data)
 
@@ -332,12 +333,12 @@ class Exchange:
 
     def _whole(self, at_ns: int) -> None:
         persistent = self._framing.persistent
+        if self._request.minor == 0:  # the head is all that tells HTTP/1.0 whether a connection lives on
+            persistent = persistent and self._framing.says_keep_alive
         if self._upstream is not None and persistent and self.request_whole and not self._stray:
             one, self._upstream = self._upstream, None
             self._pool.give(one)
         keep = persistent and self.request_whole and self._request.keep_alive
-        if self._request.minor == 0:  # the head is all that tells this client whether its connection lives on
-            keep = keep and self._framing.says_keep_alive
         self._finish(Ending.COMPLETE, at_ns, After.KEEP if keep else After.CLOSE)
 
     def _finish(

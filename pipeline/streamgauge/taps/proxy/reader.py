@@ -6,6 +6,15 @@ import httptools
 
 from streamgauge.taps.proxy.request import MAX_REQUEST_HEAD, RefusedError, Request
 
+# What a chunked body may have between two pieces of content: extensions of chunks, trailers; all of it is thrown away
+# (bytes).
+MAX_BETWEEN = 64 * 1024
+# Offers that a client can do without: some send this one with every first request (RFC 9113, 3.1; Java's HttpClient).
+_IGNORED_UPGRADES = frozenset((b"h2c",))
+
+
+_LENGTH = b"content-length"
+
 
 class Whole:
     """The request is complete."""
@@ -20,11 +29,13 @@ Event = Request | bytes | Whole | RefusedError
 class RequestReader:
     """One connection's requests. `events`: what was read and not taken yet; whoever takes them empties it.
 
-    `in_head`: a request's first byte has come, and its head is not complete; since `began_ns`.
+    `in_head`: a request's first byte has come, and its head is not complete; since `began_ns`. `max_head`, `max_body`:
+    bytes of a request's head, and of its body after transfer framing (None: any).
     """
 
-    def __init__(self) -> None:
+    def __init__(self, max_head: int = MAX_REQUEST_HEAD, max_body: int | None = None) -> None:
         self.events: deque[Event] = deque()
+        self._max_head, self._max_body = max_head, max_body
         self.in_head = False
         self.began_ns = 0
         self._now = 0
@@ -35,6 +46,8 @@ class RequestReader:
         self._upgrade: Request | None = None
         self._refused = False
         self._in_body = False
+        self._body_bytes = 0
+        self._between = 0  # bytes since content came
         self._parser: httptools.HttpRequestParser | None = httptools.HttpRequestParser(self)
 
     def feed(self, at_ns: int, data: bytes) -> None:
@@ -42,10 +55,13 @@ class RequestReader:
         self._now = at_ns
         if self.in_head:
             self._head_bytes += len(data)
+        self._between += len(data)
         while data and not self._refused and self._parser is not None:
             data = self._feed(self._parser, data)
-        if self.in_head and self._head_bytes > MAX_REQUEST_HEAD:
-            self._refuse(431, "headers_too_large", f"A request's head may have {MAX_REQUEST_HEAD} bytes.")
+        if self.in_head and self._head_bytes > self._max_head:
+            self._refuse_head()
+        elif self._in_body and self._between > MAX_BETWEEN:
+            self._refuse(431, "headers_too_large", f"Trailers and chunk extensions may have {MAX_BETWEEN} bytes.")
 
     def close(self) -> None:
         """Nothing more will be read."""
@@ -69,6 +85,12 @@ class RequestReader:
             self._refused, self.in_head = True, False
             self.events.append(RefusedError(status, code, message))
 
+    def _refuse_head(self) -> None:
+        self._refuse(431, "headers_too_large", f"A request's head may have {self._max_head} bytes.")
+
+    def _refuse_body(self) -> None:
+        self._refuse(413, "body_too_large", f"A request's body may have {self._max_body} bytes.")
+
     def _without_upgrade(self) -> bytes:
         """llhttp stops behind the head of a request that would upgrade, without its body. The relay does not upgrade:
         the head without that field is read again, by a parser that knows of none.
@@ -87,7 +109,7 @@ class RequestReader:
     def on_message_begin(self) -> None:
         self.in_head, self._in_body = True, False
         self.began_ns, self._again_ns = self._now if self._again_ns is None else self._again_ns, None
-        self._target, self._headers, self._head_bytes = b"", [], 0
+        self._target, self._headers, self._head_bytes, self._body_bytes = b"", [], 0, 0
 
     def on_url(self, url: bytes) -> None:
         self._target += url
@@ -97,7 +119,7 @@ class RequestReader:
             self._headers.append((name, value))
 
     def on_headers_complete(self) -> None:
-        self.in_head, self._in_body = False, True
+        self.in_head, self._in_body, self._between = False, True, 0
         parser = self._parser
         if parser is None or self._refused:
             return
@@ -111,16 +133,31 @@ class RequestReader:
         if method == b"CONNECT":
             self._refuse(400, "method_refused", "This method is not relayed.")
         elif parser.should_upgrade():
-            self._upgrade = request
-        elif sum(len(name) + len(value) + 4 for name, value in self._headers) + len(self._target) > MAX_REQUEST_HEAD:
-            self._refuse(431, "headers_too_large", f"A request's head may have {MAX_REQUEST_HEAD} bytes.")
+            self._offered(request)
+        elif sum(len(name) + len(value) + 4 for name, value in self._headers) + len(self._target) > self._max_head:
+            self._refuse_head()
+        elif self._max_body is not None and any(int(size) > self._max_body for size in request.values(_LENGTH)):
+            self._refuse_body()
         else:
             self.events.append(request)
 
+    def _offered(self, request: Request) -> None:
+        """A request that would upgrade its connection: what it cannot do without is refused, and not left unsaid."""
+        offers = {offer.strip().lower() for value in request.values(b"upgrade") for offer in value.split(b",")}
+        if offers <= _IGNORED_UPGRADES:
+            self._upgrade = request
+        else:
+            self._refuse(501, "upgrade_refused", "The relay makes no upgrades (WebSocket or other): use HTTP alone.")
+
     def on_body(self, body: bytes) -> None:
+        self._between = 0
+        self._body_bytes += len(body)
+        if self._max_body is not None and self._body_bytes > self._max_body:
+            self._refuse_body()
         if not self._refused:
             self.events.append(body)
 
     def on_message_complete(self) -> None:
+        self._in_body, self._between = False, 0
         if self._upgrade is None and not self._refused:
             self.events.append(WHOLE)

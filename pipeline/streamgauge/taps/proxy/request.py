@@ -13,19 +13,29 @@ import msgspec
 # The head of a request (bytes): as much as nginx (32 KiB) and more; long cookies and traces fit, a flood does not.
 MAX_REQUEST_HEAD = 64 * 1024
 
-# Never passed on. Proxy-Authorization is meant for the first proxy, and a credential; Trailer announces what is not sent.
+# Never passed on. Proxy-Authorization is meant for the first proxy, and a credential; Trailer announces what is not sent;
+# HTTP2-Settings belongs to an upgrade that is not made.
 HOP_BY_HOP = frozenset(
-    (b"connection", b"keep-alive", b"proxy-connection", b"proxy-authorization", b"te", b"trailer", b"upgrade")
+    b"connection keep-alive proxy-connection proxy-authorization te trailer upgrade http2-settings".split()
 )
 # Placed by us; a Connection field that names them does not remove them.
 _OURS = frozenset((b"host", b"content-length", b"transfer-encoding"))
+# Gateways behind us that turn names into variables (CGI, WSGI) take these for the fields that tell a body's end.
+_LOOK_ALIKE = frozenset((b"content_length", b"transfer_encoding"))
+# Digits of a length that can be meant: 18 are an exabyte, and no 64-bit number overflows.
+_LENGTH = re.compile(rb"[0-9]{1,18}")
+_BLANKS = b" \t"
 
 # What llhttp knows besides HTTP's methods belongs to RTSP, ICE and HTTP/2.
 _NOT_OURS = frozenset(
     b"CONNECT PRI SOURCE DESCRIBE ANNOUNCE SETUP PLAY PAUSE TEARDOWN GET_PARAMETER SET_PARAMETER REDIRECT RECORD "
     b"FLUSH".split()
 )
-_TARGET = re.compile(rb"/[\x21-\x7e]*")
+# A path and a query (RFC 9112, 3.2.1). A fragment is none of it, and a backslash is a slash to some: two readings.
+_TARGET = re.compile(rb"/[^\0-\x20\x7f-\xff#?\\]*(?:\?[^\0-\x20\x7f-\xff#]*)?")
+# A step upwards that would leave an upstream's base path, in whatever way somebody behind us may decode it.
+_SLASH = rb"(?:/|%2f|%5c)"
+_CLIMBS = re.compile(_SLASH + rb"(?:\.|%2e){2}(?:" + _SLASH + rb"|;|%3b|\Z)", re.IGNORECASE)
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 Framing = Literal["none", "length", "chunked"]
@@ -133,26 +143,39 @@ def check(request: Request) -> None:
     """Raises RefusedError for what is no request to an origin, or has no single meaning."""
     if request.method in _NOT_OURS:
         raise RefusedError(400, "method_refused", "This method is not relayed.")
-    if not _TARGET.fullmatch(request.target):
-        raise RefusedError(
-            400, "target_refused", "The relay is a reverse proxy: send the path alone, and do not set it as HTTP proxy."
-        )
+    check_target(request.target)
+    if not _LOOK_ALIKE.isdisjoint(request.names):
+        raise RefusedError(400, "ambiguous_framing", "Name fields with '-': Content-Length, Transfer-Encoding.")
     hosts = request.names.count(b"host")
     if hosts > 1 or (not hosts and request.minor):
         raise RefusedError(400, "malformed_request", "A request needs one Host field.")
+
+
+def check_target(target: bytes) -> None:
+    """Raises RefusedError for what is not the path and query of an origin (RFC 9112, 3.2.1), or climbs out of its base."""
+    if target[:1] != b"/":
+        raise RefusedError(
+            400, "target_refused", "The relay is a reverse proxy: send the path alone, and do not set it as HTTP proxy."
+        )
+    if not _TARGET.fullmatch(target):
+        raise RefusedError(
+            400, "target_refused", "A path may not hold a fragment (#), a backslash, or what is no ASCII."
+        )
+    if _CLIMBS.search(target.partition(b"?")[0]):
+        raise RefusedError(400, "target_refused", "A path may not climb with '..': send the path that is meant.")
 
 
 def framing_of(request: Request) -> Framing:
     """How the body's end is told. Raises RefusedError where that can be read in two ways."""
     lengths, transfers = request.values(b"content-length"), request.values(b"transfer-encoding")
     if transfers:
-        if lengths or len(transfers) > 1 or not request.minor or transfers[0].strip().lower() != b"chunked":
+        if lengths or len(transfers) > 1 or not request.minor or transfers[0].strip(_BLANKS).lower() != b"chunked":
             raise RefusedError(400, "ambiguous_framing", "Send Content-Length or Transfer-Encoding: chunked, once.")
         return "chunked"
     if not lengths:
         return "none"
-    if len(lengths) > 1 or not lengths[0].strip().isdigit():
-        raise RefusedError(400, "ambiguous_framing", "Send one Content-Length, a number.")
+    if len(lengths) > 1 or not _LENGTH.fullmatch(lengths[0].strip(_BLANKS)):
+        raise RefusedError(400, "ambiguous_framing", "Send one Content-Length, a number of at most 18 digits.")
     return "length"
 
 
@@ -160,7 +183,7 @@ def write_head(request: Request, route: Route, target: bytes, framing: Framing) 
     """The head for the upstream. Raises RefusedError if a line could be read as two."""
     dropped = HOP_BY_HOP
     if named := request.values(b"connection"):
-        dropped = dropped | ({option.strip().lower() for value in named for option in value.split(b",")} - _OURS)
+        dropped = dropped | ({option.strip(_BLANKS).lower() for value in named for option in value.split(b",")} - _OURS)
     path = route.base + target
     lines = [b"%b %b HTTP/1.%d" % (request.method, path if path[:1] == b"/" else b"/" + path, request.minor)]
     host = b"Host: " + route.authority
@@ -170,6 +193,8 @@ def write_head(request: Request, route: Route, target: bytes, framing: Framing) 
             host = b""
         elif lower == b"transfer-encoding":
             lines.append(name + b": chunked")
+        elif lower == b"content-length":
+            lines.append(b"%b: %d" % (name, int(value)))
         elif lower not in dropped:
             lines.append(name + b": " + value)
     if host:

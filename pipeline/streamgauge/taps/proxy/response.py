@@ -20,6 +20,11 @@ _FOLDED = re.compile(rb"\n[ \t]")
 _FOLD = re.compile(rb"\r?\n[ \t]+")
 # On a head in lower case.
 _FIELD = re.compile(rb"\n(connection|content-length|content-type|transfer-encoding)[ \t]*:([^\n]*)")
+# Line ends go with the last field of a head.
+_BLANKS = b" \t\r"
+# What one client reads as another does not: a CR or NUL amid a line, a folded line, a blank before the colon. The head is
+# passed on as it is, and is the last on its connection.
+_TWO_READINGS = re.compile(rb"\r(?!\n|\Z)|\0|\n[ \t]|\n[^:\n]*[ \t]:")
 # Digits of a length that can be meant: 18 are an exabyte.
 _LENGTH = re.compile(rb"[0-9]{1,18}")
 _LINE_ENDS = (0x0D, 0x0A)
@@ -82,6 +87,7 @@ class ResponseFraming:
         "_head_only",
         "_held",
         "_left",
+        "_plain",
         "_searched",
         "complete",
         "content_type",
@@ -103,6 +109,7 @@ class ResponseFraming:
         self._held = b""
         self._searched = 0
         self._left = 0
+        self._plain = True  # all read the final head alike
         self._chunks: _Chunks | None = None
 
     @property
@@ -111,9 +118,9 @@ class ResponseFraming:
         return self._at is _HEAD
 
     @property
-    def within_head(self) -> bool:
-        """A head has begun and is not complete."""
-        return self._at is _HEAD and bool(self._held)
+    def half_head(self) -> int:
+        """How many of the last bytes are a head's that is not complete."""
+        return len(self._held) if self._at is _HEAD else 0
 
     @property
     def until_eof(self) -> bool:
@@ -221,6 +228,7 @@ class ResponseFraming:
             self._fail(ResponseFault.TOO_LARGE)
         elif status >= 200:
             self.status = status
+            self._plain = not _TWO_READINGS.search(raw)
             lower = raw.lower()
             if _FOLDED.search(lower):
                 lower = _FOLD.sub(b" ", lower)
@@ -234,7 +242,7 @@ class ResponseFraming:
         transfers, lengths = _members(found.get(b"transfer-encoding")), _members(found.get(b"content-length"))
         options = _members(found.get(b"connection"))
         self.says_keep_alive = b"keep-alive" in options
-        self.persistent = b"close" not in options and (modern or self.says_keep_alive)
+        self.persistent = self._plain and b"close" not in options and (modern or self.says_keep_alive)
         if self._head_only or status in (204, 304):
             self._done()
         elif transfers:
@@ -267,4 +275,4 @@ class ResponseFraming:
 
 def _members(values: list[bytes] | None) -> list[bytes]:
     """The members of a list-valued field."""
-    return [member.strip() for value in values or () for member in value.split(b",") if member.strip()]
+    return [stripped for value in values or () for member in value.split(b",") if (stripped := member.strip(_BLANKS))]

@@ -5,7 +5,9 @@ import select
 import socket
 import ssl
 import time
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
+
+from aiohappyeyeballs import start_connection
 
 from streamgauge.taps.proxy.request import Route
 
@@ -16,6 +18,11 @@ POOL_IDLE_S = 4.0
 POOL_SIZE = 256
 # What may wait for a socket that takes nothing (bytes), besides the read at hand: enough to fill the pipe again.
 WRITE_BUFFER_BYTES = 64 * 1024
+
+# An address that does not answer keeps the next one waiting for so long (seconds; RFC 8305, 5: the recommended delay).
+NEXT_ADDRESS_S = 0.25
+# How long a TLS connection that we close waits for the other side's close_notify (seconds): nothing of it is needed.
+TLS_SHUTDOWN_S = 1.0
 
 _CLOSING = select.POLLIN | select.POLLHUP | select.POLLERR
 
@@ -64,7 +71,10 @@ class Upstream(asyncio.Protocol):
         self._over(reset=False)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._over(reset=exc is not None)
+        """An end that was not told by `eof_received` is a reset, or a TLS connection without a close_notify: what came
+        may have been cut off by anybody (RFC 8446, 6.1; RFC 9112, 9.8).
+        """
+        self._over(reset=True)
 
     def pause_writing(self) -> None:
         self._block(True)
@@ -176,28 +186,23 @@ class Pool:
             raise UnreachableError("its name was not found") from None
         except ConnectionRefusedError:
             raise UnreachableError("it refused the connection") from None
-        except (OSError, UnicodeError):  # UnicodeError: a host name that no resolver takes
+        except (
+            OSError,
+            UnicodeError,
+            RuntimeError,
+        ):  # a name that no resolver takes; uvloop, of a socket that went away
             raise UnreachableError("the connection failed") from None
 
     async def _connect(self) -> Upstream:
-        """Each of its addresses in turn; each but the last gets its part of the time."""
+        """Its addresses, by turns of their families, each a little later than the one before; the first that answers."""
         route = self._route
         found = await self._loop.getaddrinfo(route.host, route.port, type=socket.SOCK_STREAM)
-        addresses = list(dict.fromkeys(address[4][0] for address in found))
-        for left in range(len(addresses), 1, -1):
-            try:
-                async with asyncio.timeout(self._timeout_s / left):
-                    return await self._open(str(addresses[-left]))
-            except (TimeoutError, OSError):
-                continue
-        return await self._open(str(addresses[-1]))
+        if len(found) == 1:
+            return await self._open(host=str(found[0][4][0]), port=route.port)
+        return await self._open(sock=await start_connection(found, happy_eyeballs_delay=NEXT_ADDRESS_S))
 
-    async def _open(self, address: str) -> Upstream:
-        _, one = await self._loop.create_connection(
-            lambda: Upstream(self),
-            address,
-            self._route.port,
-            ssl=self._tls,
-            server_hostname=self._route.host if self._tls else None,
-        )
+    async def _open(self, **where: Any) -> Upstream:
+        if self._tls is not None:
+            where |= {"ssl": self._tls, "server_hostname": self._route.host, "ssl_shutdown_timeout": TLS_SHUTDOWN_S}
+        _, one = await self._loop.create_connection(lambda: Upstream(self), **where)
         return one

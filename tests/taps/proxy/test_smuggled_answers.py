@@ -1,0 +1,166 @@
+"""H1 from the other side: what an upstream sends in its answer never becomes another request's answer."""
+
+import socket
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.taps.proxy.rig import (
+    PATIENCE_S,
+    chunked,
+    exchange_rig,
+    receive,
+    receive_all,
+    receive_request,
+)
+
+GET = b"GET /first HTTP/1.1\r\nHost: c\r\n\r\n"
+NEXT = b"GET /next HTTP/1.1\r\nHost: c\r\n\r\n"
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+POISON = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison"
+INTERIM = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"
+REFUSED = None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """`gets`: what the client gets of it, None for a 502 of ours. `alive`: both connections are used again."""
+
+    name: str
+    sent: bytes
+    gets: bytes | None
+    alive: bool = False
+
+
+def head(*fields: bytes, status: bytes = b"200 OK", version: bytes = b"HTTP/1.1") -> bytes:
+    return b"\r\n".join((version + b" " + status, *fields, b"", b""))
+
+
+def whole(name: str, sent: bytes, extra: bytes = b"", *, alive: bool = False) -> Answer:
+    return Answer(name, sent + extra, sent, alive)
+
+
+LENGTH_2 = b"Content-Length: 2"
+CODED = b"Transfer-Encoding: chunked"
+ANSWERS = [
+    whole("an ordinary one", OK, alive=True),
+    whole("chunked", head(CODED) + chunked(b"ok"), alive=True),
+    whole("trailers and extensions", head(CODED) + b"2;a=b\r\nok\r\n0\r\nX: y\r\n\r\n", alive=True),
+    whole("one length twice", head(LENGTH_2, LENGTH_2) + b"ok", alive=True),
+    whole("no body", head(status=b"204 No Content"), alive=True),
+    whole("a 304 with a length", head(b"Content-Length: 9", status=b"304 Not Modified"), alive=True),
+    whole(
+        "a redirect is not followed", head(b"Location: /next", b"Content-Length: 0", status=b"302 Found"), alive=True
+    ),
+    whole("interim answers", INTERIM * 100 + OK, alive=True),
+    whole("bytes behind a length", OK, POISON),
+    whole("bytes behind chunks", head(CODED) + chunked(b"ok"), POISON),
+    whole("bytes behind a 204", head(status=b"204 No Content"), POISON),
+    whole("a body behind a 304", head(LENGTH_2, status=b"304 Not Modified"), b"ok"),
+    whole("a length beside a coding", head(LENGTH_2, CODED) + chunked(b"ok")),
+    whole("a coding beside a length", head(CODED, LENGTH_2) + chunked(b"ok")),
+    whole("a coding in 1.0", head(CODED, version=b"HTTP/1.0") + chunked(b"ok")),
+    whole("a blank before the colon", head(b"Content-Length : 2") + b"ok"),
+    whole("a bare CR in a line", head(b"A: b\rContent-Length: 9", LENGTH_2) + b"ok"),
+    whole("NUL in a line", head(b"A: b\0c", LENGTH_2) + b"ok"),
+    whole("a folded line", head(b"A: b", b" Content-Length: 9", LENGTH_2) + b"ok"),
+    whole("Connection: close", head(b"Connection: close", LENGTH_2) + b"ok"),
+    Answer("two lengths", head(LENGTH_2, b"Content-Length: 3") + b"ok!", None),
+    Answer("a list of lengths", head(b"Content-Length: 2, 3") + b"ok!", None),
+    Answer("length +2", head(b"Content-Length: +2") + b"ok", None),
+    Answer("length beyond 18 digits", head(b"Content-Length: " + b"9" * 19) + b"ok", None),
+    Answer("chunked twice", head(b"Transfer-Encoding: chunked, chunked") + chunked(b"ok"), None),
+    Answer("an upgrade that nobody asked for", head(b"Upgrade: websocket", status=b"101 Switching Protocols"), None),
+    Answer("a head too large", head(b"A: " + b"a" * 300_000), None),
+    Answer("a version of its own", head(LENGTH_2, version=b"HTTP/2.0") + b"ok", None),
+    Answer("no status", b"HTTP/1.1\r\n\r\n", None),
+    Answer("0.9", b"<html>", None),
+]
+
+
+@pytest.mark.parametrize("pieces", [1, 2], ids=["whole", "cut"])
+@pytest.mark.parametrize("answer", ANSWERS, ids=[answer.name for answer in ANSWERS])
+def test_the_next_client_gets_its_own_answer(tmp_path: Path, answer: Answer, pieces: int) -> None:
+    cut = len(answer.sent) // pieces
+
+    def handler(one: socket.socket) -> None:
+        while request := receive_request(one):
+            if request.startswith(b"GET /next "):
+                one.sendall(OK)
+                continue
+            one.sendall(answer.sent[:cut])
+            if pieces > 1:
+                time.sleep(0.02)
+                one.sendall(answer.sent[cut:])
+
+    with exchange_rig(tmp_path, handler) as (relay, upstream, _):
+        with relay.connect() as client:
+            client.sendall(GET)
+            if answer.gets is None:
+                got = receive_all(client)
+                assert got.startswith(b"HTTP/1.1 502 ") and b"upstream_invalid" in got
+            elif answer.alive:
+                assert receive(client, len(answer.gets)) == answer.gets
+                client.sendall(NEXT)
+                assert receive(client, len(OK)) == OK
+            else:
+                assert receive(client, len(answer.gets)) == answer.gets
+                time.sleep(0.05)  # what else it sends is here: it comes before the next request, and is nobody's
+                assert ask_again(client) in (b"", OK)
+        with relay.connect() as client:
+            client.sendall(NEXT)
+            assert receive(client, len(OK)) == OK
+        assert answer.alive == (upstream.connections == 1)
+
+
+def ask_again(client: socket.socket) -> bytes:
+    """The answer to another request on the same connection, or what came before its end."""
+    try:
+        client.sendall(NEXT)
+        return receive(client, len(OK))
+    except ConnectionError:
+        return b""
+
+
+def test_a_body_without_an_end_of_its_own_ends_with_its_connection(tmp_path: Path) -> None:
+    """A coding that is not the last, or none at all: what looks like an answer in it is a body."""
+    for fields in ([b"Transfer-Encoding: chunked, gzip"], []):
+        sent = head(*fields) + b"ok" + POISON
+
+        def handler(one: socket.socket, sent: bytes = sent) -> None:
+            receive_request(one)
+            one.sendall(sent)
+            one.close()
+
+        with exchange_rig(tmp_path, handler) as (relay, upstream, _):
+            for number in (1, 2):
+                with relay.connect() as client:
+                    client.sendall(GET)
+                    assert receive_all(client) == sent
+                assert upstream.connections == number
+
+
+def test_a_flood_of_interim_answers_takes_no_memory_and_ends_with_its_client(tmp_path: Path) -> None:
+    gone = threading.Event()
+
+    def handler(one: socket.socket) -> None:
+        receive_request(one)
+        flood = INTERIM * 1000
+        try:
+            while True:
+                one.sendall(flood)
+        except OSError:
+            gone.set()
+
+    with exchange_rig(tmp_path, handler) as (relay, _, _):
+        client = relay.connect()
+        client.sendall(GET.replace(b"/first", b"/v1/messages"))
+        size = len(INTERIM) * 200_000
+        assert receive(client, size).count(b"\n\r\n") == 200_000
+        held = relay.call(lambda: [len(one._exchange._head) for one in relay.relay._clients if one._exchange])
+        assert held and held[0] < len(INTERIM)
+        client.close()
+        assert gone.wait(PATIENCE_S)

@@ -1,0 +1,130 @@
+"""H1, H2, H3, S2: raw requests through a real relay, and what the upstream saw, byte for byte (raw_requests.py)."""
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+
+import h11
+import pytest
+
+from tests.taps.proxy.raw_requests import CASES, Case, Refused, get, seen
+from tests.taps.proxy.rig import (
+    PATIENCE_S,
+    RawUpstream,
+    RunningRelay,
+    receive,
+    receive_all,
+    settings_for,
+)
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+SENTINEL = get(b"/u0/sentinel")
+
+
+class Recording:
+    """An upstream that keeps every byte it gets, and answers each request that h11 finds complete in them."""
+
+    def __init__(self) -> None:
+        self.talks: list[bytes] = []  # what came on each connection, since `anew`
+        self.requests = 0
+        self._open: set[int] = set()
+        self._changed = threading.Condition()
+
+    def anew(self) -> None:
+        with self._changed:
+            self.talks = [b"" for _ in self.talks]
+            self.requests = 0
+
+    def settled(self) -> list[bytes]:
+        """What came, once all connections but one have ended: that one waits for another request."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: len(self._open) <= 1, PATIENCE_S), self.talks
+            return [talk for talk in self.talks if talk]
+
+    def __call__(self, one: socket.socket) -> None:
+        with self._changed:
+            number = len(self.talks)
+            self.talks.append(b"")
+            self._open.add(number)
+        try:
+            self._talk(number, one)
+        finally:
+            one.close()
+            with self._changed:
+                self._open.discard(number)
+                self._changed.notify_all()
+
+    def _talk(self, number: int, one: socket.socket) -> None:
+        parser = h11.Connection(h11.SERVER)
+        while data := one.recv(65536):
+            with self._changed:
+                self.talks[number] += data
+            parser.receive_data(data)
+            while self._is_whole(parser):
+                one.sendall(OK)
+                parser.send(h11.Response(status_code=200, headers=[("content-length", "0")]))
+                parser.send(h11.EndOfMessage())
+                if parser.states[h11.CLIENT] is not h11.DONE:
+                    return
+                parser.start_next_cycle()
+
+    def _is_whole(self, parser: h11.Connection) -> bool:
+        """Whether a request is. What h11 refuses ends this thread: nobody is answered, and the test fails."""
+        while (event := parser.next_event()) is not h11.NEED_DATA:
+            if isinstance(event, h11.EndOfMessage):
+                self.requests += 1
+                return True
+        return False
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunningRelay, Recording, bytes]]:
+    recording = Recording()
+    with RawUpstream(recording) as upstream:
+        settings = settings_for(tmp_path_factory.mktemp("relay"), upstream.url + "/base", single=False)
+        with RunningRelay(settings) as relay:
+            yield relay, recording, b"127.0.0.1:%d" % upstream.port
+
+
+@pytest.mark.parametrize("pieces", [1, 2], ids=["whole", "cut"])
+@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+def test_raw_requests(case: Case, pieces: int, place: tuple[RunningRelay, Recording, bytes]) -> None:
+    relay, recording, authority = place
+    recording.anew()
+    with relay.connect() as client:
+        client.sendall(case.sent[: len(case.sent) // pieces])
+        if pieces > 1:
+            time.sleep(0.005)
+            client.sendall(case.sent[len(case.sent) // pieces :])
+        judge_answer(client, case)
+    # The next client's own request follows, and nothing that was left of this one.
+    sentinel = seen(b"/base/sentinel").replace(b"HOST", authority)
+    with relay.connect() as client:
+        client.sendall(SENTINEL)
+        assert receive(client, len(OK)) == OK
+    talks = recording.settled()
+    assert talks[-1].endswith(sentinel)
+    talks[-1] = talks[-1].removesuffix(sentinel)
+    judge_talks([talk for talk in talks if talk], case, authority)
+    assert recording.requests == 1 + isinstance(case.want, bytes)
+
+
+def judge_answer(client: socket.socket, case: Case) -> None:
+    if isinstance(case.want, Refused):
+        got = receive_all(client)
+        assert got.startswith(b"HTTP/1.1 %d " % case.want.status), got
+        assert b'"code":"%b"' % case.want.code in got
+    else:
+        assert receive(client, len(OK)) == OK
+
+
+def judge_talks(talks: list[bytes], case: Case, authority: bytes) -> None:
+    if isinstance(case.want, bytes):
+        assert talks == [case.want.replace(b"HOST", authority)]
+    elif talks:  # it began before it was seen to be bad
+        assert len(talks) == 1 and case.want.begun.replace(b"HOST", authority).startswith(talks[0])
+
+
+def test_there_are_many() -> None:
+    assert len(CASES) >= 60 and len({case.name for case in CASES}) == len(CASES)

@@ -1,0 +1,372 @@
+"""TLS on both sides, with real certificates of an authority of the tests' own: who is trusted, what is shown, how it ends."""
+
+import socket
+import ssl
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import trustme
+
+from streamgauge.core.segments import Ending
+from streamgauge.taps.messages import Ended
+from streamgauge.taps.proxy import relay as relay_module
+from streamgauge.taps.proxy.tls import OwnCertificate, upstream_context
+from tests.taps.proxy.pki import Pki, connect, make_pki
+from tests.taps.proxy.rig import (
+    PATIENCE_S,
+    RawRecorder,
+    RawUpstream,
+    RunningRelay,
+    answering,
+    chunked,
+    only,
+    receive,
+    receive_all,
+    receive_head,
+    receive_request,
+    receive_until_reset,
+    settings_for,
+)
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"
+UNFRAMED = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: 1\n\n"
+SSE_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+POST = b"POST /v1/messages HTTP/1.1\r\nHost: c\r\nContent-Length: 2\r\n\r\n{}"
+
+
+@pytest.fixture(scope="module")
+def pki(tmp_path_factory: pytest.TempPathFactory) -> Pki:
+    return make_pki(tmp_path_factory.mktemp("pki"))
+
+
+def tls_upstream(
+    certificate: Path,
+    talk: Callable[[ssl.SSLSocket], None],
+    *,
+    clients: Path | None = None,
+    heard: list[str] | None = None,
+) -> RawUpstream:
+    """An upstream behind TLS. `clients`: whose certificates it asks for; `heard`: faults of handshakes."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    context.set_alpn_protocols(["h2", "http/1.1"])
+    if clients is not None:
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_verify_locations(clients)
+
+    def handler(one: socket.socket) -> None:
+        try:
+            secure = context.wrap_socket(one, server_side=True)
+        except (ssl.SSLError, ConnectionError) as fault:
+            if heard is not None:
+                heard.append(str(fault))
+            return
+        assert secure.selected_alpn_protocol() == "http/1.1"
+        with secure:
+            talk(secure)
+
+    return RawUpstream(handler)
+
+
+# Upstreams.
+
+
+def test_an_upstream_is_verified_by_an_authority_of_ones_own_and_used_again(tmp_path: Path, pki: Pki) -> None:
+    upstream = tls_upstream(pki.server, answering(OK, OK))
+    with upstream, RunningRelay(pki.settings(tmp_path, upstream)) as relay, relay.connect() as client:
+        for _ in range(2):
+            client.sendall(POST)
+            assert receive(client, len(OK)) == OK
+        assert upstream.connections == 1
+
+
+@pytest.mark.parametrize("case", ["unknown authority", "another name"])
+def test_who_is_not_verified_sees_no_byte_of_a_request(tmp_path: Path, pki: Pki, case: str) -> None:
+    heard: list[str] = []
+
+    def talk(secure: ssl.SSLSocket) -> None:
+        assert receive_all(secure) == b""
+
+    upstream = tls_upstream(pki.other if case == "another name" else pki.server, talk, heard=heard)
+    settings = pki.settings(tmp_path, upstream, **({} if case == "another name" else {"upstream_ca": None}))
+    with upstream, RunningRelay(settings) as relay, relay.connect() as client:
+        client.sendall(POST)
+        got = receive_all(client)
+        assert got.startswith(b"HTTP/1.1 502 ") and b"certificate is not trusted, or not for its name" in got
+
+
+def test_a_certificate_of_ours_is_shown_to_who_asks(tmp_path: Path, pki: Pki) -> None:
+    shown: list[object] = []
+
+    def talk(secure: ssl.SSLSocket) -> None:
+        shown.append(secure.getpeercert())
+        answering(OK)(secure)
+
+    upstream = tls_upstream(pki.server, talk, clients=pki.ca)
+    settings = pki.settings(tmp_path, upstream, upstream_certificate=str(pki.client))
+    with upstream, RunningRelay(settings) as relay, relay.connect() as client:
+        client.sendall(POST)
+        assert receive(client, len(OK)) == OK
+    assert shown and "tap@example.com" in str(shown[0])
+
+
+def test_without_it_the_upstream_closes_and_the_client_is_told(tmp_path: Path, pki: Pki) -> None:
+    heard: list[str] = []
+    upstream = tls_upstream(pki.server, answering(OK), clients=pki.ca, heard=heard)
+    with upstream, RunningRelay(pki.settings(tmp_path, upstream)) as relay, relay.connect() as client:
+        client.sendall(POST)
+        assert receive_all(client).startswith(b"HTTP/1.1 502 ")
+    assert heard and "certificate" in heard[0].lower()
+
+
+@pytest.mark.parametrize(
+    ("answer", "close", "ending", "was_reset"),
+    [
+        (UNFRAMED, "notify", Ending.COMPLETE, False),
+        (UNFRAMED, "silent", Ending.RESET, True),  # it may have been cut off by anybody
+        (SSE_HEAD + b"5\r\nhello\r\n", "notify", Ending.RESET, False),
+        (SSE_HEAD + b"5\r\nhello\r\n", "silent", Ending.RESET, True),
+        (SSE_HEAD + chunked(b"hello"), "silent", Ending.COMPLETE, False),
+    ],
+)
+def test_an_end_without_close_notify_is_no_end(
+    tmp_path: Path, pki: Pki, answer: bytes, close: str, ending: Ending, was_reset: bool
+) -> None:
+    def talk(secure: ssl.SSLSocket) -> None:
+        receive_request(secure)
+        secure.sendall(answer)
+        if close == "notify":
+            secure.unwrap().close()
+
+    upstream = tls_upstream(pki.server, talk)
+    with (
+        upstream,
+        RawRecorder(tmp_path / "recorder.sock") as recorder,
+        RunningRelay(pki.settings(tmp_path, upstream)) as relay,
+    ):
+        with relay.connect() as client:
+            client.sendall(POST.replace(b"\r\nHost", b"\r\nConnection: close\r\nHost"))
+            assert receive_until_reset(client) == (answer, was_reset)
+        assert only(recorder.ended(), Ended).ending is ending
+
+
+# Clients.
+
+
+def own(pki: Pki, **more: object) -> dict[str, object]:
+    return {"tls_certificate": str(pki.server), **more}
+
+
+def test_clients_see_the_relays_certificate_and_keep_their_connection(tmp_path: Path, pki: Pki) -> None:
+    with (
+        RawUpstream(answering(OK, OK, OK)) as upstream,
+        RunningRelay(settings_for(tmp_path, upstream.url, **own(pki))) as relay,
+    ):
+        with connect(relay, pki) as client:
+            assert client.selected_alpn_protocol() == "http/1.1"
+            for _ in range(2):
+                client.sendall(POST)
+                assert receive(client, len(OK)) == OK
+        with relay.connect() as plain:
+            plain.sendall(POST)
+            assert b"HTTP" not in receive_until_reset(plain)[0]
+        with pytest.raises(ssl.SSLCertVerificationError):
+            connect(relay, pki, trustme.CA())
+        with connect(relay, pki) as client:  # none of them is in the way of another
+            client.sendall(POST)
+            assert receive(client, len(OK)) == OK
+
+
+@pytest.mark.parametrize("secure", [False, True], ids=["plain", "TLS"])
+def test_a_stream_through_two_tls_connections_is_the_upstreams_bytes(tmp_path: Path, pki: Pki, secure: bool) -> None:
+    answer = SSE_HEAD + chunked(*[b"data: %d\n\n" % number for number in range(2000)])
+    upstream = tls_upstream(pki.server, answering(answer, answer))
+    settings = pki.settings(tmp_path, upstream, **(own(pki) if secure else {}))
+    with upstream, RawRecorder(tmp_path / "recorder.sock") as recorder, RunningRelay(settings) as relay:
+        with connect(relay, pki) if secure else relay.connect() as client:
+            for _ in range(2):
+                client.sendall(POST)
+                assert receive(client, len(answer)) == answer
+        assert all(one.ending is Ending.COMPLETE for one in recorder.ended(2) if isinstance(one, Ended))
+
+
+@pytest.mark.parametrize(("end", "notified"), [("fin", True), ("reset", False)])
+def test_an_end_is_a_close_notify_and_a_break_is_none(tmp_path: Path, pki: Pki, end: str, notified: bool) -> None:
+    with (
+        RawUpstream(answering(UNFRAMED, end=end)) as upstream,
+        RunningRelay(settings_for(tmp_path, upstream.url, **own(pki))) as relay,
+    ):
+        client = connect(relay, pki)
+        client.sendall(POST)
+        assert receive(client, len(UNFRAMED)) == UNFRAMED
+        if notified:
+            assert client.recv(1) == b""
+        else:
+            with pytest.raises((ssl.SSLEOFError, ConnectionResetError)):
+                client.recv(1)
+        client.close()
+
+
+def test_a_refusal_reaches_a_client_that_still_sends(tmp_path: Path, pki: Pki) -> None:
+    with (
+        RawUpstream(answering(OK)) as upstream,
+        RunningRelay(settings_for(tmp_path, upstream.url, max_request_body=10_000, **own(pki))) as relay,
+        connect(relay, pki) as client,
+    ):
+        client.sendall(b"POST /x HTTP/1.1\r\nHost: c\r\nContent-Length: 90000000\r\n\r\n" + bytes(300_000))
+        assert receive_all(client).startswith(b"HTTP/1.1 413 ")
+
+
+def test_a_slow_tls_client_throttles_the_upstream(tmp_path: Path, pki: Pki) -> None:
+    body = bytes(range(256)) * 80_000
+    sent = 0
+
+    def handler(one: socket.socket) -> None:
+        nonlocal sent
+        receive_request(one)
+        one.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body))
+        for start in range(0, len(body), 100_000):
+            one.sendall(body[start : start + 100_000])
+            sent = start
+        receive_all(one)
+
+    with (
+        RawUpstream(handler) as upstream,
+        RunningRelay(settings_for(tmp_path, upstream.url, **own(pki))) as relay,
+        connect(relay, pki) as client,
+    ):
+        client.sendall(POST)
+        receive_head(client)
+        time.sleep(1.0)
+        assert sent < 18_000_000
+        held = relay.call(lambda: [one.transport.get_write_buffer_size() for one in relay.relay._clients])
+        assert 0 < held[0] < 1_000_000
+        assert receive(client, len(body)) == body
+
+
+@pytest.mark.parametrize("how", ["notify", "reset"])
+def test_a_tls_client_that_leaves_cancels_the_upstream(tmp_path: Path, pki: Pki, how: str) -> None:
+    gone = threading.Event()
+
+    def handler(one: socket.socket) -> None:
+        receive_request(one)
+        one.sendall(UNFRAMED)
+        receive_until_reset(one)
+        gone.set()
+
+    with (
+        RawUpstream(handler) as upstream,
+        RawRecorder(tmp_path / "recorder.sock") as recorder,
+        RunningRelay(settings_for(tmp_path, upstream.url, **own(pki))) as relay,
+    ):
+        client = connect(relay, pki)
+        client.sendall(POST)
+        assert receive(client, len(UNFRAMED)) == UNFRAMED
+        if how == "notify":
+            client.settimeout(0.2)
+            with pytest.raises(OSError):
+                client.unwrap()
+        client.close()
+        assert gone.wait(PATIENCE_S)
+        assert only(recorder.ended(), Ended).ending is Ending.CLIENT
+
+
+def test_a_handshake_that_does_not_go_on_ends_and_holds_up_nobody(tmp_path: Path, pki: Pki) -> None:
+    with (
+        RawUpstream(answering(OK)) as upstream,
+        RunningRelay(settings_for(tmp_path, upstream.url, header_timeout_s=0.5, **own(pki))) as relay,
+    ):
+        silent = [relay.connect() for _ in range(50)]
+        for one in silent[:25]:
+            one.sendall(b"\x16\x03\x01\x02")
+        with connect(relay, pki) as client:
+            client.sendall(POST)
+            assert receive(client, len(OK)) == OK
+        for one in silent:
+            receive_until_reset(one)
+            one.close()
+
+
+# Certificates' files.
+
+
+@pytest.fixture
+def quick_look(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(relay_module, "LOOK_S", 0.05)
+    yield
+
+
+def test_a_renewed_certificate_is_taken_and_a_broken_one_is_not(
+    tmp_path: Path, pki: Pki, quick_look: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = tmp_path / "own.pem"
+    place.write_bytes(pki.server.read_bytes())
+    said: list[str] = []
+    with (
+        RawUpstream(answering(OK)) as upstream,
+        RunningRelay(settings_for(tmp_path, upstream.url, tls_certificate=str(place)), say=said.append) as relay,
+    ):
+        first = serial(relay, pki)
+        place.write_bytes(b"half of it")
+        wait_until(lambda: any("stays in use" in one for one in said))
+        assert serial(relay, pki) == first and len(said) == 1
+        renewed = pki.authority.issue_cert("127.0.0.1")
+        (tmp_path / "new.pem").write_bytes(
+            b"".join(blob.bytes() for blob in (renewed.private_key_pem, *renewed.cert_chain_pems))
+        )
+        (tmp_path / "new.pem").replace(place)
+        wait_until(lambda: "its certificate was renewed" in said)
+        assert serial(relay, pki) != first and len(said) == 2
+
+
+def serial(relay: RunningRelay, pki: Pki) -> object:
+    with connect(relay, pki) as client:
+        found = client.getpeercert()
+        return found and found["serialNumber"]
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not holds() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert holds()
+
+
+def test_a_key_of_another_certificate_is_refused_and_the_one_in_use_stays_whole(tmp_path: Path, pki: Pki) -> None:
+    certificate, key = tmp_path / "c.pem", tmp_path / "k.pem"
+    signed, another = pki.authority.issue_cert("127.0.0.1"), pki.authority.issue_cert("127.0.0.1")
+    signed.cert_chain_pems[0].write_to_path(certificate)
+    signed.private_key_pem.write_to_path(key)
+    own_certificate = OwnCertificate(str(certificate), str(key))
+    assert not own_certificate.renew()
+    another.private_key_pem.write_to_path(key)
+    with pytest.raises(ValueError, match="key values mismatch"):
+        own_certificate.renew()
+    assert not own_certificate.renew()  # said once
+    another.cert_chain_pems[0].write_to_path(certificate)
+    assert own_certificate.renew()
+
+
+@pytest.mark.parametrize("content", [None, b"", b"no PEM", "locked"])
+def test_files_that_cannot_be_are_a_sentence(tmp_path: Path, pki: Pki, content: bytes | str | None) -> None:
+    path = tmp_path / "x.pem"
+    if content == "locked":
+        subprocess.run(
+            ["openssl", "pkey", "-in", pki.server, "-aes256", "-passout", "pass:secret", "-out", path],
+            check=True,
+            capture_output=True,
+        )
+        path.write_bytes(path.read_bytes() + pki.server.read_bytes().partition(b"-----END")[2].partition(b"\n")[2])
+    elif isinstance(content, bytes):
+        path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"cannot be used|locked with a password"):
+        OwnCertificate(str(path), None)
+    with pytest.raises(ValueError, match=r"cannot be used|locked with a password"):
+        upstream_context(None, str(path), None)
+    if content != "locked":
+        with pytest.raises(ValueError, match="cannot be used"):
+            upstream_context(str(path), None, None)
