@@ -38,7 +38,7 @@ def in_pieces(blocks: Sequence[bytes], chance: random.Random) -> Iterator[bytes]
     while at < len(blocks):
         size = chance.choice((1, 1, 1, 1, 2, 5, 16))
         piece = b"".join(blocks[at : at + size])
-        cut = chance.randrange(len(piece) + 1) if chance.random() < 0.1 else 0
+        cut = chance.randrange(len(piece) + 1) if chance.random() < 0.3 else 0
         yield from (piece[:cut], piece[cut:]) if cut else (piece,)
         at += size
 
@@ -71,6 +71,23 @@ def test_nearly_all_deltas_are_masked_without_a_look(name: str, monkeypatch: pyt
     one = wire(name, 200)
     written(one.events, one.path or None, known_masks.MAX_TRIES)
     assert len(looked) < 25
+
+
+@pytest.mark.parametrize("ends", [b"\n", b"\r\n"], ids=["LF", "CRLF"])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_burst_that_is_cut_anywhere_is_masked_without_a_look(
+    name: str, ends: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reads of a full socket buffer: each begins and ends inside of an event."""
+    looked = []
+    usual = Masker.event
+    monkeypatch.setattr(Masker, "event", lambda self, event: looked.append(event) or usual(self, event))
+    one = wire(name, 400)
+    whole = b"".join(one.events).replace(b"\n", ends)
+    pieces = [whole[at : at + 7_001] for at in range(0, len(whole), 7_001)]
+    masked = b"".join(written(pieces, one.path or None, known_masks.MAX_TRIES))
+    assert len(looked) < 25 + 2 * len(pieces)
+    assert masked == b"".join(written([whole], one.path or None, 0))
 
 
 @settings(max_examples=400, deadline=None)

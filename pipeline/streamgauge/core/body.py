@@ -94,6 +94,15 @@ class BodyDecoder:
     def complete(self) -> bool:
         return self._framing.complete and not self._broken
 
+    def usual(self, data: bytes) -> bytes | None:
+        """What `feed` would give of the usual read: one whole chunk of a body without coding. None, and nothing is taken, for
+        any other.
+        """
+        framing = self._framing
+        if self._codings or self.fault is not None or not isinstance(framing, Chunked):
+            return None
+        return framing.one_chunk(data)
+
     def feed(self, data: bytes) -> Piece:
         """Takes bytes off the wire. Never raises."""
         if self._broken:

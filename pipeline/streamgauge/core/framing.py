@@ -100,6 +100,14 @@ class Chunked:
         body = parts[0] if len(parts) == 1 else b"".join(parts)
         return body, b"" if self._at is _At.BROKEN else data[at:]
 
+    def one_chunk(self, data: bytes) -> bytes | None:
+        """The body in `data` if that is one whole chunk, as most reads are; else None, and nothing is taken."""
+        size = self._USUAL_SIZE.match(data) if self._at is _At.SIZE and not self._line else None
+        if size is None:
+            return None
+        start, stop = size.end(), size.end() + int(size[1], 16)
+        return data[start:stop] if start < stop == len(data) - 2 and data.endswith(b"\r\n") else None
+
     def end(self) -> None:
         """An end before the last chunk leaves the body incomplete."""
 

@@ -56,19 +56,33 @@ class KnownMasks:
         self._seen: dict[bytes, Masked] = {}
         self._tries = MAX_TRIES
 
-    def mask(self, content: bytes) -> tuple[bytes, bytes]:
-        """The masked events at the beginning of a content that begins with a block, and what is left of it as it is."""
-        for form in self._forms:  # the usual content: one event, nothing but plain text in it
+    def plain(self, content: bytes) -> bytes | None:
+        """What a content of one event becomes that holds nothing but plain text; None for any other."""
+        for form in self._forms:
             plain = form.plain(content)
             if plain is not None:
                 self._tries = MAX_TRIES
-                return plain, b""
+                return plain
+        return None
+
+    def mask(self, content: bytes) -> tuple[bytes, bytes]:
+        """The masked events at the beginning of a content that begins with a block, and what is left of it as it is."""
+        plain = self.plain(content)
+        if plain is not None:
+            return plain, b""
         if not self._forms or len(content) > MAX_CONTENT:
             return b"", content
+        rest = b""
         if b"\r" in content:
-            if not content.endswith(b"\r\n\r\n") or content.count(b"\r") != content.count(b"\r\n"):
+            end = content.rfind(b"\r\n\r\n") + 4
+            if end < 4 or content.count(b"\r", 0, end) != content.count(b"\r\n", 0, end):
                 return b"", content
+            content, rest = content[:end], content[end:]
             content = content.replace(b"\r\n", b"\n")
+        masked, left = self._whole(content)
+        return masked, left + rest
+
+    def _whole(self, content: bytes) -> tuple[bytes, bytes]:
         if content.find(BLANK) + len(BLANK) != len(content):
             return self._several(content)
         for form in self._forms:
@@ -156,10 +170,11 @@ class _Form:
             return 0, b""
         width, count = len(self._frame), len(columns[0])
         parts = self._frame * count
-        for place, (out, column) in enumerate(pair for pair in zip(self._outs, columns, strict=True) if pair[0]):
-            masked = [out(value) for value in column] if out is not None else []
-            if None in masked[:count]:
-                count = masked.index(None)
+        kept = [(out, column) for out, column in zip(self._outs, columns, strict=True) if out is not None]
+        for place, (out, column) in enumerate(kept):
+            masked = _masked(out, column)
+            if None in masked:
+                count = min(count, masked.index(None))
             parts[2 * place + 1 :: width] = [value or b"" for value in masked]
         return count, b"".join(parts[: count * width])
 
@@ -334,6 +349,17 @@ def _put_mark(into: object, path: Path, number: int) -> bool:
 
 
 # --- how values are masked ------------------------------------------------------------------------------------------
+
+
+def _masked(out: _Mask, column: Sequence[bytes]) -> Sequence[bytes | None]:
+    """Many values of one hole."""
+    if out is _same:
+        return column
+    if out is _text:
+        joined = b"".join(column)
+        if joined.isascii() and b"\\" not in joined:  # a byte is a code point
+            return [b"x" * len(value) for value in column]
+    return [out(value) for value in column]
 
 
 def _text(value: bytes) -> bytes | None:

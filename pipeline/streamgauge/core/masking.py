@@ -49,9 +49,16 @@ class Masker:
 
         Only for bytes that begin with a block: nothing is pending before them.
         """
+        if not self._full:
+            return self._known.mask(content)
+        end = content.rfind(b"\n\n") + 2
+        return (content[:end], content[end:]) if is_canonical(content[:end]) else (b"", content)
+
+    def usual(self, content: bytes) -> bytes | None:
+        """What `known` would give of the usual content, one event of plain text; None for any other."""
         if self._full:
-            return (content, b"") if is_canonical(content) else (b"", content)
-        return self._known.mask(content)
+            return content if is_canonical(content) else None
+        return self._known.plain(content)
 
     def learn(self, block: bytes, event: Event, became: Event) -> None:
         """The last event, as it came and as it was masked, is an example. `block`: without its blank line."""

@@ -18,7 +18,7 @@ from streamgauge.core.segments import Ending
 MAX_REQUEST_BODY = 16 * 1024 * 1024
 
 
-class Opened(msgspec.Struct, array_like=True, tag=0, frozen=True):
+class Opened(msgspec.Struct, array_like=True, tag=0, frozen=True, gc=False):
     """A request began. `at_ns` is time zero: the read that brought its first byte. `wall_ns`: UTC, at the same moment.
 
     `target` is the request target as the client sent it, without the upstream's prefix. `headers`: lower-case names, only
@@ -36,14 +36,14 @@ class Opened(msgspec.Struct, array_like=True, tag=0, frozen=True):
     dialect: str | None = None  # what the operator says the stream is (`replay --dialect`)
 
 
-class Asked(msgspec.Struct, array_like=True, tag=1, frozen=True):
+class Asked(msgspec.Struct, array_like=True, tag=1, frozen=True, gc=False):
     """Bytes of the request's body, after transfer framing. Left out beyond MAX_REQUEST_BODY, or if not wanted."""
 
     stream: int
     data: bytes
 
 
-class Sent(msgspec.Struct, array_like=True, tag=2, frozen=True):
+class Sent(msgspec.Struct, array_like=True, tag=2, frozen=True, gc=False):
     """The request's last byte was handed to the upstream's socket.
 
     `body_bytes`: size of the whole body after transfer framing. `whole`: the Asked messages held all of it.
@@ -57,7 +57,7 @@ class Sent(msgspec.Struct, array_like=True, tag=2, frozen=True):
     whole: bool
 
 
-class Arrived(msgspec.Struct, array_like=True, tag=3, frozen=True):
+class Arrived(msgspec.Struct, array_like=True, tag=3, frozen=True, gc=False):
     """One read from the upstream: raw bytes of the response, head and framing included.
 
     Behind an Answered: one piece of the response's body, content-coded as it came, without transfer framing.
@@ -68,14 +68,14 @@ class Arrived(msgspec.Struct, array_like=True, tag=3, frozen=True):
     data: bytes
 
 
-class Dropped(msgspec.Struct, array_like=True, tag=4, frozen=True):
+class Dropped(msgspec.Struct, array_like=True, tag=4, frozen=True, gc=False):
     """Reads of this stream that the tap could not hand over, at this place in the order. Already counted as dropped."""
 
     stream: int
     reads: int
 
 
-class Ended(msgspec.Struct, array_like=True, tag=5, frozen=True):
+class Ended(msgspec.Struct, array_like=True, tag=5, frozen=True, gc=False):
     """The exchange is over. `unsent_bytes`: wire bytes that arrived but were not handed to the client's socket."""
 
     stream: int
@@ -86,7 +86,7 @@ class Ended(msgspec.Struct, array_like=True, tag=5, frozen=True):
     unsent_bytes: int = 0
 
 
-class Answered(msgspec.Struct, array_like=True, tag=6, frozen=True):
+class Answered(msgspec.Struct, array_like=True, tag=6, frozen=True, gc=False):
     """The response's head, where it is not read from the wire. What Arrives behind it is the response's body.
 
     `at_ns`: when the head was there. `status`: None where a recording does not tell. `headers`: lower-case names, only those

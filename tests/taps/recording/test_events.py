@@ -35,13 +35,15 @@ def test_long_events_of_many_streams_share_one_budget() -> None:
     for stream in range(10):
         recorder.handle(opened(stream=stream))
         recorder.handle(Arrived(stream, ZERO, head(SSE) + b"data: "))
+    segments = recorder.segments()
     for _ in range(10):
         for stream in range(10):
             recorder.handle(Arrived(stream, ZERO, b"x" * 100_000))
+        segments += recorder.segments()  # reads wait until then
     for stream in range(10):
         recorder.handle(Arrived(stream, ZERO, b"\n\n" + EVENTS[1]))
         recorder.handle(ended(stream=stream))
-    segments = recorder.segments()
+    segments += recorder.segments()
     lost = [
         sum(s.loss.oversized_events for s in segments if s.loss and s.stream == one) for one in streams_of(segments)
     ]

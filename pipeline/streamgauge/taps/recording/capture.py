@@ -31,6 +31,7 @@ class StreamCapture:
         self._request: RequestReader | None = None
         self._response: Response | None = None
         self._facts: RequestFacts | None = None
+        self._waiting: list[Arrived] = []
         self._reads: list[Read] = []
         self._lost = 0
         self._end: End | None = None
@@ -66,15 +67,32 @@ class StreamCapture:
         if self._response is not None:
             self._response.answered(self._since(answered.at_ns), answered.status, answered.headers)
 
-    def arrived(self, arrived: Arrived) -> bool:
-        """A read of the response. False if it was not taken in: then it is lost."""
-        if self._response is None:
-            self._lost += 1
-            return False
-        read = self._response.read(self._since(arrived.at_ns), arrived.data)
-        self._reads.append(read)
-        self.pending_bytes += len(read.content) + READ_BYTES
-        return True
+    def wait(self, arrived: Arrived) -> None:
+        """A read of the response. It waits, until `settle`. Never raises."""
+        self._waiting.append(arrived)
+        self.pending_bytes += len(arrived.data) + READ_BYTES
+
+    def settle(self) -> int:
+        """Takes in the reads that wait; gives how many could not be: these are lost.
+
+        What it raises is a fault of ours; the reads behind it still wait.
+        """
+        waiting = self._waiting
+        if not waiting:
+            return 0
+        response, before = self._response, len(self._reads)
+        if response is None:
+            self._waiting = []
+            self._lost += len(waiting)
+            return len(waiting)
+        try:
+            response.read_all(waiting, self._zero, self._reads)
+        finally:
+            read = self._reads[before:]
+            self._waiting = waiting[len(read) :]
+            self.pending_bytes += sum([len(one.content) for one in read])
+            self.pending_bytes -= sum([len(one.data) for one in waiting[: len(read)]])
+        return 0
 
     def dropped(self, reads: int) -> None:
         """Reads that never reached us."""
@@ -92,9 +110,9 @@ class StreamCapture:
             self._end = self._ending(ended, self._response, self._response.finish(ended.ending))
             self.pending_bytes += len(self._end.tail) + len(self._end.body or b"")
 
-    def fail(self, *, lost: int) -> None:
+    def fail(self) -> None:
         """A bug of ours: nothing more is read of this stream. At least one read counts as lost, so that it says so."""
-        self._lost += max(lost, 1)
+        self._lost += 0 if self._waiting else 1
         if self._response is not None:
             self._lost += self._response.loss.dropped_reads
             self._response.let_go()

@@ -17,6 +17,24 @@ _ENDS = (b"\n\n", b"\r\n\r\n")
 _SPLIT_BLANK_LINE = 3
 
 
+def _end_of(decoded: bytes, events: int) -> int:
+    """Where the last of so many events ends, if blank lines are seen at a glance; else where the bytes end."""
+    blank = b"\n\n" if b"\r" not in decoded else b"\r\n\r\n"
+    end = 0
+    for _ in range(events):
+        found = decoded.find(blank, end)
+        if found < 0:
+            return len(decoded)
+        end = found + len(blank)
+    return end
+
+
+def _blocks(decoded: bytes) -> list[bytes]:
+    """The blocks that lie whole in bytes which begin with one; none if that cannot be seen at a glance."""
+    lines = decoded.replace(b"\r\n", b"\n")
+    return split_blocks(lines[: lines.rfind(b"\n\n") + 2])
+
+
 class MaskedEvents:
     """One event stream. `oversized`: events over their cap or the budget since this was last set to 0."""
 
@@ -29,16 +47,27 @@ class MaskedEvents:
         self._charged = 0
         self._idle = False  # nothing is pending: what comes begins with a block
 
+    def usual(self, decoded: bytes) -> bytes | None:
+        """What `feed` would give of the usual piece, one event of plain text. None, and nothing is taken, for any other."""
+        return self._masker.usual(decoded) if self._idle else None
+
     def feed(self, decoded: bytes) -> bytes:
         """The events that these bytes complete."""
-        known = b""
         if self._behind_hole is not None:
-            decoded = self._seek(self._behind_hole + decoded)
-        elif self._idle:
-            known, decoded = self._masker.known(decoded)
-            if not decoded:
-                return known
-        return known + self._masked(decoded)
+            return self._masked(self._seek(self._behind_hole + decoded))
+        written: list[bytes] = []
+        step = 1
+        while decoded:
+            if self._idle:
+                known, decoded = self._masker.known(decoded)
+                written.append(known)
+                step = 1 if known else 2 * step
+            if decoded:
+                # What is not known is masked in the ordinary way: a few events, which may make the next ones known.
+                end = _end_of(decoded, step)
+                written.append(self._masked(decoded[:end]))
+                decoded = decoded[end:]
+        return b"".join(written)
 
     def _masked(self, decoded: bytes) -> bytes:
         began_idle, self._idle = self._idle, decoded.endswith(_ENDS)
@@ -48,7 +77,7 @@ class MaskedEvents:
         else:
             self._hold(decoded, begun_anew=bool(events))
         written: list[bytes] = []
-        blocks = split_blocks(decoded.replace(b"\r\n", b"\n")) if began_idle and self._idle else []
+        blocks = _blocks(decoded) if began_idle else []
         for place, event in enumerate(events):
             self.oversized += event.oversized
             became = self._masker.event(event)

@@ -60,19 +60,35 @@ class Recorder:
         return sum(capture.pending_bytes for capture in self._touched.values())
 
     def handle(self, message: Message, source: int = 0) -> None:
-        """Take in one message of the sender `source`. Never raises."""
+        """Take in one message of the sender `source`. Never raises.
+
+        Reads wait for others of their stream until `segments` is asked for, and are looked at together: what one stream
+        needs lies near then.
+        """
         key = (source, message.stream)
         capture = self._open.get(key)
         if capture is None or isinstance(message, Opened):
             self._strange(key, message)
             return
         self._touched[id(capture)] = capture
+        if isinstance(message, Arrived):
+            capture.wait(message)
+            return
+        self._settle(capture)
         try:
             self._tell(capture, message)
         except Exception:  # noqa: BLE001 - capture fails open: a bug costs this stream's record its completeness
-            self._fault(capture, reads=isinstance(message, Arrived))
+            self._fault(capture)
         if isinstance(message, Ended):
             self._close(key, capture)
+
+    def _settle(self, capture: StreamCapture) -> None:
+        """Take in the reads that wait."""
+        try:
+            self.dropped[DropReason.CAPTURE_FAULT] += capture.settle()
+        except Exception:  # noqa: BLE001 - as above
+            self._fault(capture)
+            self.dropped[DropReason.CAPTURE_FAULT] += capture.settle()
 
     def begin_body(self, stream: int, source: int = 0) -> None:
         """This stream, just opened, is a recording: its response has no head, and what arrives is the body."""
@@ -89,6 +105,8 @@ class Recorder:
     def segments(self, now_ns: int | None = None) -> list[Segment]:
         """What there is to be sent since the last call, stream by stream; all of it, whatever the time."""
         touched, self._touched = self._touched, {}
+        for capture in touched.values():
+            self._settle(capture)
         return [segment for capture in touched.values() for segment in capture.take()]
 
     def _begin(self, key: Key, opened: Opened) -> None:
@@ -104,13 +122,10 @@ class Recorder:
         try:
             capture.begin(opened, self._settings, self._budget)
         except Exception:  # noqa: BLE001 - as above
-            self._fault(capture, reads=False)
+            self._fault(capture)
 
-    def _tell(self, capture: StreamCapture, message: Answered | Asked | Sent | Arrived | Dropped | Ended) -> None:
+    def _tell(self, capture: StreamCapture, message: Answered | Asked | Sent | Dropped | Ended) -> None:
         match message:
-            case Arrived():
-                if not capture.arrived(message):
-                    self.dropped[DropReason.CAPTURE_FAULT] += 1
             case Answered():
                 capture.answered(message)
             case Asked():
@@ -140,10 +155,9 @@ class Recorder:
         self.incidents[Incident.DECODE_FAULT] += capture.decode_fault
         self.incidents[Incident.EVENT_CAPPED] += capture.oversized_events
 
-    def _fault(self, capture: StreamCapture, *, reads: bool) -> None:
+    def _fault(self, capture: StreamCapture) -> None:
         self.incidents[Incident.CAPTURE_FAULT] += 1
-        self.dropped[DropReason.CAPTURE_FAULT] += reads
-        capture.fail(lost=int(reads))
+        capture.fail()
 
 
 def new_stream_id(wall_ns: int | None) -> bytes:

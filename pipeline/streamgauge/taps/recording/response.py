@@ -4,12 +4,15 @@ Framing and coding are undone, then the content is either an event stream or gat
 leave a hole: a plain event stream is taken up again behind the next blank line, anything else is lost from there on.
 """
 
+from collections.abc import Sequence
+
 import msgspec
 
 from streamgauge.core.body import BodyDecoder, DecodeFault
 from streamgauge.core.http_head import HeadReader, ResponseHead, body_decoder_for
 from streamgauge.core.masking import Masker
 from streamgauge.core.segments import Ending, Head, Loss, Read
+from streamgauge.taps.messages import Arrived
 from streamgauge.taps.recording.budget import Budget, Gathered
 from streamgauge.taps.recording.events import MaskedEvents
 from streamgauge.taps.recording.response_head import Expected, expected_of, head_facts, is_event_stream, told_head
@@ -63,10 +66,19 @@ class Response:
         self._decoder = BodyDecoder(coding=", ".join(head.all("content-encoding")))
         self._take_head(head, stamp_ns)
 
+    def read_all(self, arrived: Sequence[Arrived], zero_ns: int | None, reads: list[Read]) -> None:
+        """Socket reads, stamped since `zero_ns`; what they become is put into `reads`, one by one."""
+        for one in arrived:
+            at_ns = one.at_ns
+            stamp = None if at_ns is None or zero_ns is None else at_ns - zero_ns if at_ns > zero_ns else 0
+            decoder, events = self._decoder, self._events
+            if events is not None and decoder is not None and not self._lost:
+                reads.append(self._read_events(stamp, one.data, decoder, events))
+            else:
+                reads.append(self.read(stamp, one.data))
+
     def read(self, stamp_ns: int | None, data: bytes) -> Read:
         """One socket read."""
-        if self._events is not None and self._decoder is not None and not self._lost:
-            return self._read_events(stamp_ns, data, self._decoder, self._events)
         size = len(data) if self.on_wire else 0
         if self._decoder is None and not self._lost:
             data = self._read_head(stamp_ns, data)
@@ -80,6 +92,12 @@ class Response:
 
     def _read_events(self, stamp_ns: int | None, data: bytes, decoder: BodyDecoder, events: MaskedEvents) -> Read:
         """The same once it is known that events come: nearly every read."""
+        size = len(data) if self.on_wire else 0
+        body = decoder.usual(data)
+        usual = events.usual(body) if body is not None else None
+        if body is not None and usual is not None:
+            self.body_bytes += len(body)
+            return Read(stamp_ns, size, len(body), usual)
         piece = decoder.feed(data)
         self.body_bytes += piece.body_bytes
         content = events.feed(piece.decoded) if piece.decoded else b""
@@ -87,7 +105,7 @@ class Response:
             self._note_oversized(events)
         if decoder.fault is not None:
             self._note(decoder.fault)
-        return Read(stamp_ns, len(data) if self.on_wire else 0, piece.body_bytes, content)
+        return Read(stamp_ns, size, piece.body_bytes, content)
 
     def dropped(self, reads: int) -> None:
         """So many reads are missing here."""
