@@ -1,5 +1,5 @@
 # What a newcomer needs. Everything installs into .venv in this checkout.
-.PHONY: help demo test check format lock generated fuzz bench-core clean
+.PHONY: help demo test check format lock generated fuzz bench-core bench-inprocess bench-packets bench-tap clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -35,6 +35,16 @@ fuzz: $(INSTALLED)  ## fuzz every part of the core by coverage, SECONDS each (60
 
 bench-core: $(INSTALLED)  ## how fast streams are put together, written into docs/performance.md
 	$(BIN)/python -m bench.core --document docs/performance.md
+
+bench-inprocess: $(INSTALLED)  ## what taps in applications add to a chunk, written into docs/performance.md
+	$(BIN)/python -m bench.inprocess --document docs/performance.md
+
+bench-packets: $(INSTALLED)  ## how fast packets become messages, written into docs/performance.md
+	$(BIN)/python -m bench.packets --document docs/performance.md
+
+bench-tap: $(INSTALLED)  ## what a tap costs beside nginx, haproxy and others, written into docs/performance.md (five minutes)
+	./scripts/install_bench_peers || echo 'who is missing is left out, and the table says so'
+	$(BIN)/python -m bench.tap --document docs/performance.md
 
 LOCK := uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header
 lock:  ## resolve the dependencies again (needs uv): what runs, and that with what tests need

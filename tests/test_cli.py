@@ -102,7 +102,6 @@ def test_version() -> None:
         (("up", "--upstraem", "x"), "unrecognized arguments: --upstraem"),
         (("up", "--up", "http://x"), "unrecognized arguments: --up"),
         (("up", "--capture", "some"), "invalid choice: 'some'"),
-        (("replay",), "FILE|DIR"),
         (("replay", "x", "--dialect", "klingon"), "invalid choice: 'klingon'"),
         (("replay", "x", "--output", "csv"), "invalid choice: 'csv'"),
         (("ledger",), "ACTION"),
@@ -118,14 +117,16 @@ def test_a_slip_is_answered_with_the_usage(arguments: tuple[str, ...], says: str
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("up",), "--upstream NAME=URL is missing"),
         (("tap", "--upstream", "http://x"), "--kafka HOST:PORT is missing"),
-        (("tap", "--kafka", NOBODY), "--upstream NAME=URL is missing"),
+        (("tap",), "--kafka HOST:PORT is missing"),
         (("worker",), "--kafka HOST:PORT is missing"),
+        (("replay",), "Name files or directories, or a broker with --kafka"),
         (("topics", "create"), "--kafka HOST:PORT is missing"),
         (("topics", "describe"), "--kafka HOST:PORT is missing"),
         (("topics", "create", "--kafka", NOBODY, "--partitions", "3"), "power of two"),
         (("topics", "create", "--kafka", NOBODY, "--topic-prefix", "a/b"), "cannot begin a topic's name"),
+        (("up",), "--upstream NAME=URL is missing"),
+        (("tap", "--kafka", NOBODY), "--upstream NAME=URL is missing"),
         (("up", "--upstream", "openai"), "write NAME=URL"),
         (("up", "--upstream", "a=http://x", "--upstream", "a=http://y"), "two upstreams have one name"),
         ((*UP, "--listen", "8080"), "write HOST:PORT"),
@@ -290,7 +291,7 @@ def test_a_recording_that_is_none_has_a_record_all_the_same(junk: Path) -> None:
 
 
 def test_a_directory_without_recordings(tmp_path: Path) -> None:
-    refused_in_one_sentence(USAGE, f"there is no file *.sse in {tmp_path}", "replay", str(tmp_path))
+    refused_in_one_sentence(USAGE, f"there is no recording in {tmp_path}", "replay", str(tmp_path))
 
 
 def test_a_recording_that_cannot_be_read(tmp_path: Path) -> None:

@@ -9,7 +9,16 @@ import pytest
 
 from streamgauge import topics
 from streamgauge.cli import build_parser
-from streamgauge.config import ENV_PREFIX, Address, Settings, Upstream, default_data_dir, load, parse_address
+from streamgauge.config import (
+    ENV_PREFIX,
+    Address,
+    ServerPort,
+    Settings,
+    Upstream,
+    default_data_dir,
+    load,
+    parse_address,
+)
 from streamgauge.errors import UsageFault
 
 
@@ -19,6 +28,10 @@ def local(port: int) -> Address:
 
 def one(name: str) -> tuple[Upstream, ...]:
     return (Upstream(name=name, url=f"http://{name}.example"),)
+
+
+def ports(*given: tuple[str, int]) -> tuple[ServerPort, ...]:
+    return tuple(ServerPort(name=name, port=port) for name, port in given)
 
 
 # Each setting: default; then what is written in the file, the environment and on the command line, and what it means.
@@ -41,10 +54,42 @@ TABLE: dict[str, Ways] = {
     "workers": (1, (2, 2), ("3", 3), ("32", 32)),
     "ledger": (None, ("sqlite:///f", "sqlite:///f"), ("sqlite:///e", "sqlite:///e"), ("sqlite:///a", "sqlite:///a")),
     "spool_bytes": (1024**3, (2**21, 2**21), ("3000000", 3_000_000), ("4000000", 4_000_000)),
+    "spool_policy": (
+        "drop-newest",
+        ("drop-oldest", "drop-oldest"),
+        ("drop-newest", "drop-newest"),
+        ("drop-oldest", "drop-oldest"),
+    ),
+    "spool_age": (259_200.0, (1, 1.0), ("2.5", 2.5), ("3", 3.0)),
     "tenant_header": (None, ("x-f", "x-f"), ("x-e", "x-e"), ("X-Tenant", "X-Tenant")),
     "tenants": (None, ("/f.toml", Path("/f.toml")), ("/e.toml", Path("/e.toml")), ("/a.toml", Path("/a.toml"))),
     "upstream_idle_timeout": (900.0, (1, 1.0), ("2.5", 2.5), ("3", 3.0)),
     "connect_timeout": (10.0, (1, 1.0), ("2.5", 2.5), ("3", 3.0)),
+    "tls_certificate": (
+        None,
+        ("/f.pem", Path("/f.pem")),
+        ("/e.pem", Path("/e.pem")),
+        ("~/a.pem", Path.home() / "a.pem"),
+    ),
+    "tls_key": (None, ("/f.pem", Path("/f.pem")), ("/e.pem", Path("/e.pem")), ("~/a.pem", Path.home() / "a.pem")),
+    "upstream_ca": (None, ("/f.pem", Path("/f.pem")), ("/e.pem", Path("/e.pem")), ("~/a.pem", Path.home() / "a.pem")),
+    "upstream_certificate": (
+        None,
+        ("/f.pem", Path("/f.pem")),
+        ("/e.pem", Path("/e.pem")),
+        ("~/a.pem", Path.home() / "a.pem"),
+    ),
+    "upstream_key": (None, ("/f.pem", Path("/f.pem")), ("/e.pem", Path("/e.pem")), ("~/a.pem", Path.home() / "a.pem")),
+    "max_request_head": (65_536, (4096, 4096), ("5000", 5000), ("1048576", 1_048_576)),
+    "max_request_body": (None, (1, 1), ("2", 2), ("100000000", 100_000_000)),
+    "interface": (None, ("lo", "lo"), ("any", "any"), ("eth0", "eth0")),
+    "server_ports": (
+        (),
+        ([8000, "f=1"], ports(("", 8000), ("f", 1))),
+        ("e=2,3", ports(("e", 2), ("", 3))),
+        (["4", "a=5,6"], ports(("", 4), ("a", 5), ("", 6))),
+    ),
+    "pcap": (None, ("/f.pcap", Path("/f.pcap")), ("/e", Path("/e")), ("~/a", Path.home() / "a")),
     "drain_timeout": (30.0, (1, 1.0), ("2.5", 2.5), ("0", 0.0)),
     "abandon_after": (3600.0, (1, 1.0), ("2.5", 2.5), ("3", 3.0)),
     "stall_seconds": (5.0, (1, 1.0), ("2.5", 2.5), ("3", 3.0)),
@@ -265,3 +310,9 @@ def test_the_ledger_is_in_the_data_directory_unless_named(tmp_path: Path) -> Non
 def test_settings_do_not_change() -> None:
     with pytest.raises(ValueError, match="frozen"):
         load({}).workers = 2
+
+
+def test_limits_of_requests() -> None:
+    for wrong in ({"max_request_head": "100"}, {"max_request_head": "2000000"}, {"max_request_body": "0"}):
+        with pytest.raises(UsageFault, match=r"^--max-request-"):
+            load(wrong)

@@ -119,6 +119,25 @@ def test_without_a_relay_that_is_ready_nothing_is_served(log: Path) -> None:
     )
 
 
+def test_without_relays_the_recorder_is_what_serves(log: Path) -> None:
+    said: list[str] = []
+
+    async def work() -> None:
+        group = Group(child(log, "recorder"), [], said.append)
+        assert not group.serving
+        await group.start()
+        assert group.serving
+        os.kill(pids(log, "recorder")[0], signal.SIGKILL)
+        await until(lambda: not group.serving)
+        await until(lambda: group.serving)
+        await group.stop(5)
+        assert not group.serving
+
+    play(work)
+    assert said == ["the recorder ended by itself (signal 9); it is started again"]
+    assert lines(log, "stopped") == ["recorder stopped"]
+
+
 def test_a_child_that_falls_again_and_again_is_started_again_and_again(log: Path) -> None:
     said: list[str] = []
 

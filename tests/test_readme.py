@@ -18,8 +18,8 @@ DOCUMENTS = [*(ROOT / name for name in NAMES), *sorted(ROOT.glob("docs/**/*.md")
 # Where a path that a document names may begin.
 BEGINNINGS = (ROOT, PACKAGE)
 
-# Variables of ours that are no settings (`cli.py`).
-OTHER_VARIABLES = {"STREAMGAUGE_CONFIG", "STREAMGAUGE_DEBUG"}
+# Variables of ours that are no settings: `cli.py` reads them, or taps in applications do.
+OTHER_VARIABLES = {"STREAMGAUGE_CONFIG", "STREAMGAUGE_DEBUG", "STREAMGAUGE_AGENT", "STREAMGAUGE_TAP_NAME"}
 
 _FENCE = re.compile(r"^```[a-z]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _INLINE = re.compile(r"`([^`\n]+)`")

@@ -37,13 +37,27 @@ examples:
       clients use http://127.0.0.1:8080/openai/v1
   streamgauge up --upstream http://127.0.0.1:8000 --listen 0.0.0.0:8080
       a single upstream without a name: clients use its paths as they are
+  streamgauge up --agent
+      relays nothing: an agent for taps in applications (httpx, ASGI), which find it by its data directory
 metrics: http://127.0.0.1:9464/metrics    records: streamgauge ledger query --output jsonl
 """
 
 _TAP_EPILOG = """\
-example:
+examples:
   streamgauge topics create --kafka broker:9092
   streamgauge tap --upstream openai=https://api.openai.com --kafka broker:9092 --workers 2
+  streamgauge tap --agent --kafka broker:9092
+      relays nothing: an agent for taps in applications (httpx, ASGI), which find it by its data directory
+"""
+
+_PACKETS_EPILOG = """\
+examples:
+  streamgauge up packets --interface lo --port 8000
+      records of what a server on this host answers, without Kafka; it needs the capability CAP_NET_RAW
+  streamgauge tap packets --interface eth0 --port vllm=8000,embed=8001 --kafka broker:9092
+  streamgauge tap packets --pcap capture.pcap --kafka broker:9092
+      (streamgauge replay capture.pcap prints the records, and needs no broker)
+Plain HTTP/1.1 alone is followed: capture where TLS has ended, beside the model's server.
 """
 
 _WORKER_EPILOG = """\
@@ -56,7 +70,11 @@ _REPLAY_EPILOG = """\
 examples:
   streamgauge replay recording.sse
   streamgauge replay recordings/ --output jsonl > records.jsonl
-One record for each file, in the order of the arguments, a directory's files by path.
+  streamgauge replay session.har tests/cassettes/ dump.flow capture.pcap
+  streamgauge replay ~/.local/state/streamgauge/spool.sqlite
+  streamgauge replay --kafka broker:9092
+One record for each raw body and each LLM exchange, in the order of the arguments, a directory's files by path; then those
+of the topic's bundles, from its beginning to its present end. 1: a file is broken; the others are replayed all the same.
 """
 
 _DEMO_EPILOG = """\
@@ -79,7 +97,23 @@ examples:
 """
 
 # What is no setting, and so is not handed to `config.load`.
-_NOT_SETTINGS = {"command", "action", "config", "module", "paths", "dialect", "output", "serve", "limit", "by"}
+_NOT_SETTINGS = {
+    "agent",
+    "child",
+    "command",
+    "action",
+    "config",
+    "module",
+    "paths",
+    "dialect",
+    "output",
+    "serve",
+    "limit",
+    "by",
+}
+
+# A command of two words, the first of which is one as well.
+_PACKETS = "packets"
 
 # argparse gives no public name to what add_subparsers returns.
 _Commands = Any
@@ -102,6 +136,11 @@ class _Parser(argparse.ArgumentParser):
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"formatter_class": argparse.RawDescriptionHelpFormatter, "allow_abbrev": False, **options})
 
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """A command of two words is listed as one: its words are put together."""
+        words = list(sys.argv[1:] if args is None else args)
+        return super().parse_args([" ".join(words[:2]), *words[2:]] if words[1:2] == [_PACKETS] else words, namespace)
+
 
 def _command(commands: _Commands, name: str, module: str, about: str, epilog: str) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = commands.add_parser(
@@ -117,6 +156,9 @@ def _add_up(commands: _Commands) -> None:
     _tap_options(up)
     _ledger_option(up)
     _record_options(up)
+    packets = _add_packets(commands, "up")
+    _ledger_option(packets)
+    _record_options(packets)
 
 
 def _add_tap(commands: _Commands) -> None:
@@ -124,6 +166,24 @@ def _add_tap(commands: _Commands) -> None:
     _tap_options(tap)
     _kafka_options(tap)
     tap.add_argument("--workers", metavar="N", help="relay processes (default: 1)")
+    tap.add_argument(
+        "--child", action="store_true", help="as taps in applications start it: an agent that ends when its stdin does"
+    )
+    _kafka_options(_add_packets(commands, "tap"))
+
+
+def _add_packets(commands: _Commands, command: str) -> argparse.ArgumentParser:
+    """The tap that follows packets: `up packets`, `tap packets`."""
+    about = f"{command}, of packets on a network interface or in a capture file; nothing is relayed"
+    packets = _command(commands, f"{command} {_PACKETS}", "packets", about, _PACKETS_EPILOG)
+    packets.add_argument("--interface", metavar="NAME", help="network interface, as lo or eth0; any: all of them")
+    packets.add_argument(
+        "--port", "--server-ports", dest="server_ports", action="append", metavar="[NAME=]PORT[,...]",
+        help="where the servers listen there",
+    )  # fmt: skip
+    packets.add_argument("--pcap", metavar="FILE", help="a pcap or pcapng file, in place of an interface")
+    _capture_options(packets)
+    return packets
 
 
 def _add_worker(commands: _Commands) -> None:
@@ -138,10 +198,18 @@ def _add_worker(commands: _Commands) -> None:
 
 def _add_replay(commands: _Commands) -> None:
     replay = _command(commands, "replay", "replay", "make records of recorded streams", _REPLAY_EPILOG)
-    replay.add_argument("paths", nargs="+", type=Path, metavar="FILE|DIR", help="raw bodies of event streams")
+    replay.add_argument(
+        "paths",
+        nargs="*",
+        type=Path,
+        metavar="FILE|DIR",
+        help="raw bodies, HAR, cassettes of vcrpy, flows of mitmproxy, packet captures, a tap's spool: the content tells",
+    )
+    _kafka_options(replay)
     replay.add_argument("--dialect", choices=["auto", *BY_NAME], default="auto", help="default: the content tells")
     replay.add_argument("--output", choices=["table", "jsonl"], default="table")
     replay.add_argument("--capture", choices=["masked", "full"], help="default: masked")
+    _record_options(replay)
 
 
 def _add_demo(commands: _Commands) -> None:
@@ -179,17 +247,40 @@ def _tap_options(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=URL",
         help="a provider endpoint, reached under /NAME/...; again for more; URL alone: a single one, without prefix",
     )
+    parser.add_argument(
+        "--agent", action="store_true", help="relay nothing: take what taps in applications capture (httpx, ASGI)"
+    )
     parser.add_argument("--listen", metavar="HOST:PORT", help="where clients connect (default: 127.0.0.1:8080)")
+    parser.add_argument("--connect-timeout", metavar="SECONDS", help="to connect to an upstream (default: 10)")
+    parser.add_argument("--tls-certificate", metavar="FILE", help="listen with TLS: a PEM file, looked at for renewals")
+    parser.add_argument("--tls-key", metavar="FILE", help="its key (default: in the same file)")
+    parser.add_argument("--upstream-ca", metavar="FILE", help="further authorities for https upstreams (PEM)")
+    parser.add_argument(
+        "--upstream-certificate", metavar="FILE", help="shown to https upstreams that ask for one (PEM)"
+    )
+    parser.add_argument("--upstream-key", metavar="FILE", help="its key (default: in the same file)")
+    parser.add_argument("--max-request-head", metavar="BYTES", help="a larger one gets a 431 (default: 64 KiB)")
+    parser.add_argument("--max-request-body", metavar="BYTES", help="a larger one gets a 413 (default: any passes)")
+    _capture_options(parser)
+
+
+def _capture_options(parser: argparse.ArgumentParser) -> None:
+    """Of every tap that stays."""
     _admin_options(parser)
     _data_dir_option(parser)
     parser.add_argument("--capture", choices=["masked", "full"], help="full keeps generated text (default: masked)")
     parser.add_argument("--spool-bytes", metavar="BYTES", help="room for what is not delivered yet (default: 1 GiB)")
+    parser.add_argument(
+        "--spool-policy",
+        metavar="POLICY",
+        help="drop-newest or drop-oldest: whose reads are given up when it is full (default: drop-newest)",
+    )
+    parser.add_argument("--spool-age", metavar="SECONDS", help="how long reads may wait in it (default: 3 days)")
     parser.add_argument("--tenant-header", metavar="NAME", help="request header that names the tenant")
     parser.add_argument("--tenants", metavar="FILE", help="TOML file: credential_id = tenant")
     parser.add_argument(
         "--upstream-idle-timeout", metavar="SECONDS", help="without a byte from the upstream (default: 900)"
     )
-    parser.add_argument("--connect-timeout", metavar="SECONDS", help="to connect to an upstream (default: 10)")
     parser.add_argument("--drain-timeout", metavar="SECONDS", help="for open streams after SIGTERM (default: 30)")
 
 

@@ -26,16 +26,26 @@ from pydantic_settings import (
 from streamgauge.core.assembler import ABANDON_AFTER_S
 from streamgauge.core.timing import STALL_SECONDS
 from streamgauge.errors import UsageFault
+from streamgauge.taps.proxy.request import MAX_REQUEST_HEAD
 
 ENV_PREFIX = "STREAMGAUGE_"
 
 # 1 GiB holds about an hour of 1,000 busy streams, masked and compressed, while a broker is away (bytes).
 SPOOL_BYTES = 1024**3
+# Three days, as long as the segments topic keeps what it has: an outage over a weekend is delivered whole (seconds).
+SPOOL_AGE = 3 * 24 * 3600.0
 
 # A longer wait is a slip of the keyboard; and a number without an end has no place in a timer or in JSON (seconds: a year).
 MAX_SECONDS = 366 * 24 * 3600.0
 # Far more than a disk holds, and within what SQLite counts with (bytes: 1 PiB).
 MAX_SPOOL_BYTES = 1024**5
+
+# A request's head is held in memory, so that there is a limit to its limit; below 4 KiB usual clients would be refused
+# (bytes).
+MIN_REQUEST_HEAD = 4 * 1024
+MAX_REQUEST_HEAD_SETTING = 1024**2
+# A body is passed on as it comes, and takes no memory (bytes: 1 TiB, far more than a prompt).
+MAX_BODY_SETTING = 1024**4
 
 # The name of an upstream is a path segment and a metric's label.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -73,6 +83,23 @@ class Upstream(BaseModel):
 
     name: str
     url: str
+
+
+class ServerPort(BaseModel):
+    """A port of a server that a packet capture follows; its name is the upstream's, empty for none."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    port: int
+
+
+def parse_server_port(text: str) -> ServerPort:
+    """NAME=PORT, or PORT. Raises ValueError."""
+    name, equals, port = text.rpartition("=")
+    if (equals and not _NAME.fullmatch(name)) or not re.fullmatch("[0-9]{1,5}", port) or not 0 < int(port) <= _MAX_PORT:
+        raise ValueError(f"{text!r} is no server's port: write PORT or NAME=PORT, as in 8000 or vllm=8000")
+    return ServerPort(name=name, port=int(port))
 
 
 def parse_address(text: str) -> Address:
@@ -131,12 +158,17 @@ def default_data_dir() -> Path:
     return Path(platformdirs.user_state_dir("streamgauge", appauthor=False))
 
 
+_PEM_FILES = ("tls_certificate", "tls_key", "upstream_ca", "upstream_certificate", "upstream_key")
+
+
 class Settings(BaseSettings):
     """Every setting, with what it means. The name in the environment is STREAMGAUGE_ and the upper-case name."""
 
     model_config = SettingsConfigDict(env_prefix=ENV_PREFIX, frozen=True, extra="forbid", env_ignore_empty=True)
 
-    upstream: Annotated[tuple[Upstream, ...], NoDecode] = Field((), description="provider endpoints, NAME=URL")
+    upstream: Annotated[tuple[Upstream, ...], NoDecode] = Field(
+        (), description="provider endpoints, NAME=URL; none: an agent"
+    )
     listen: Annotated[Address, NoDecode] = Field(
         Address(host="127.0.0.1", port=8080), description="where clients connect"
     )
@@ -152,10 +184,30 @@ class Settings(BaseSettings):
     spool_bytes: int = Field(
         SPOOL_BYTES, ge=1024**2, le=MAX_SPOOL_BYTES, description="room for what is not delivered yet"
     )
+    spool_policy: Literal["drop-newest", "drop-oldest"] = Field(
+        "drop-newest", description="whose reads are given up when the spool is full"
+    )
+    spool_age: Timeout = Field(SPOOL_AGE, description="seconds that reads may wait to be delivered")
     tenant_header: str | None = Field(None, description="request header that names the tenant")
     tenants: Path | None = Field(None, description="TOML file: credential_id = tenant")
     upstream_idle_timeout: Timeout = Field(900.0, description="seconds without a byte from the upstream")
     connect_timeout: Timeout = Field(10.0, description="seconds to connect to an upstream")
+    tls_certificate: Path | None = Field(
+        None, description="PEM file: what clients see; without it they connect plainly"
+    )
+    tls_key: Path | None = Field(None, description="its key, where it is not in the same file")
+    upstream_ca: Path | None = Field(None, description="PEM file: further authorities for https upstreams")
+    upstream_certificate: Path | None = Field(None, description="PEM file: shown to https upstreams that ask for one")
+    upstream_key: Path | None = Field(None, description="its key, where it is not in the same file")
+    max_request_head: int = Field(
+        MAX_REQUEST_HEAD, ge=MIN_REQUEST_HEAD, le=MAX_REQUEST_HEAD_SETTING, description="bytes of a request's head"
+    )
+    max_request_body: int | None = Field(None, ge=1, le=MAX_BODY_SETTING, description="bytes of a request's body")
+    interface: str | None = Field(None, description="network interface that `tap packets` captures on")
+    server_ports: Annotated[tuple[ServerPort, ...], NoDecode] = Field(
+        (), description="servers' ports there, [NAME=]PORT"
+    )
+    pcap: Path | None = Field(None, description="a capture file, in place of an interface")
     drain_timeout: Seconds = Field(30.0, description="seconds that SIGTERM leaves to open streams")
     abandon_after: Timeout = Field(ABANDON_AFTER_S, description="seconds of silence of a tap")
     stall_seconds: Timeout = Field(STALL_SECONDS, description="a longer gap is a stall")
@@ -177,6 +229,15 @@ class Settings(BaseSettings):
         if len(names) > 1 and "" in names:
             raise ValueError("with several upstreams each needs a name, as in --upstream openai=https://api.openai.com")
         return value
+
+    @field_validator("server_ports", mode="before")
+    @classmethod
+    def _server_ports(cls, value: object) -> object:
+        given = [part for one in _items(value) for part in (_items(one) if isinstance(one, str) else [one])]
+        ports = tuple(one if isinstance(one, ServerPort) else parse_server_port(str(one)) for one in given)
+        if len({one.port for one in ports}) != len(ports):
+            raise ValueError("a port is named twice")
+        return ports
 
     @field_validator("admin_host", mode="before")
     @classmethod
@@ -220,7 +281,7 @@ class Settings(BaseSettings):
             raise ValueError(f"{value!r} is no header's name")
         return value
 
-    @field_validator("data_dir", "tenants", mode="before")
+    @field_validator("data_dir", "tenants", *_PEM_FILES, "pcap", mode="before")
     @classmethod
     def _home(cls, value: object) -> object:
         if not isinstance(value, str | Path):
@@ -275,9 +336,15 @@ def load(flags: Mapping[str, object], settings_file: Path | None = None) -> Sett
         raise UsageFault(f"the settings file {settings_file} cannot be read: {error.strerror}") from None
 
 
+# Flags that are not called as their settings are. A setting `port` cannot be: Kubernetes puts STREAMGAUGE_PORT, an URL, into
+# the environment of every container beside a service that is named streamgauge.
+_FLAGS = {"server_ports": "port"}
+
+
 def _sentence(error: Mapping[str, Any]) -> str:
     where = str(error["loc"][0]) if error["loc"] else "settings"
+    flag = _FLAGS.get(where, where.replace("_", "-"))
     if error["type"] == "extra_forbidden":
         return f"{where}: there is no such setting"
     what = str(error["msg"]).removeprefix("Value error, ")
-    return f"--{where.replace('_', '-')} ({ENV_PREFIX}{where.upper()}): {what}"
+    return f"--{flag} ({ENV_PREFIX}{where.upper()}): {what}"

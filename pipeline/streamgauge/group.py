@@ -115,7 +115,7 @@ class Child:
 
 
 class Group:
-    """The recorder and the relays of one tap.
+    """The recorder and the relays of one tap; without relays it is an agent for taps in other processes.
 
     `say` takes a sentence for the operator; `accept_no_more` is called when it is stopped, before anything else.
     """
@@ -151,8 +151,8 @@ class Group:
 
     @property
     def serving(self) -> bool:
-        """Whether a relay accepts requests."""
-        return not self._stopping and any(relay.ready for relay in self._relays)
+        """Whether a relay accepts requests; where there is none, whether the recorder accepts what taps send it."""
+        return not self._stopping and any(child.ready for child in self._relays or (self._recorder,))
 
     @property
     def restarts(self) -> int:

@@ -37,7 +37,9 @@ EDGES: dict[str, set[str]] = {
     "config.py": {"pydantic", "pydantic_settings", "platformdirs"},
     "commands/demo.py": set(),
     "commands/ledger.py": set(),
+    "commands/packets.py": set(),
     "commands/replay.py": set(),
+    "commands/replay_topic.py": set(),
     "commands/tables.py": set(),
     "commands/tap.py": set(),
     "commands/tapping.py": set(),
@@ -57,20 +59,42 @@ EDGES: dict[str, set[str]] = {
     "counters.py": set(),
     "spool.py": set(),
     "spool_file.py": set(),
+    "spool_age.py": set(),
+    "spool_open.py": set(),
     "spool_sql.py": set(),
+    "taps/httpx.py": set(),
+    "taps/httpx_streams.py": set(),
+    "taps/inprocess/capture.py": set(),
+    "taps/inprocess/courier.py": set(),
+    "taps/inprocess/outbox.py": set(),
+    "taps/inprocess/place.py": {"platformdirs"},
+    "taps/inprocess/role.py": set(),
+    "taps/inprocess/sender.py": set(),
+    "taps/inprocess/senders.py": set(),
     "taps/recording/installation_key.py": set(),
+    "taps/asgi.py": set(),
+    "taps/inprocess/agent.py": set(),
+    "taps/packets/privilege.py": set(),
+    "taps/packets/process.py": set(),
+    "taps/packets/ring.py": set(),
     "taps/proxy/__main__.py": {"uvloop"},
     "taps/proxy/capture.py": set(),
     "taps/proxy/client.py": set(),
+    "taps/proxy/deputy.py": set(),
     "taps/proxy/exchange.py": set(),
     "taps/proxy/outbox.py": set(),
     "taps/proxy/reader.py": {"httptools"},
     "taps/proxy/relay.py": set(),
     "taps/proxy/response.py": {"httptools"},
-    "taps/proxy/upstream.py": set(),
+    "taps/proxy/tls.py": set(),
+    "taps/proxy/upstream.py": {"aiohappyeyeballs"},
+    "taps/replay/cassette_yaml.py": {"yaml"},
+    "taps/replay/files.py": set(),
+    "taps/replay/spool_rows.py": set(),
     "taps/recording/recorder.py": set(),
     "taps/recording/process.py": set(),
     # Kafka and Faust.
+    "broker/log_reader.py": {"aiokafka"},
     "broker/producer.py": {"aiokafka"},
     "broker/watch.py": set(),
     "deadletter.py": {"aiokafka"},
@@ -112,6 +136,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "errors.py": ("test_cli.py",),  # exit codes are what it is for
     "commands/demo.py": ("demo/test_command.py",),  # beside the other tests of the demo
     "commands/ledgers.py": ("test_cli.py", "commands/test_ledger.py"),
+    "commands/replay_topic.py": ("integration/test_replay.py",),  # needs a broker
     "commands/tap.py": ("integration/test_chain.py", "test_cli.py"),  # with a broker, or without a part that it needs
     "commands/up.py": ("integration/test_up.py",),
     "commands/worker.py": ("integration/test_chain.py", "test_cli.py"),
@@ -135,11 +160,21 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "metrics/grafana.py": ("dashboards/test_dashboards.py",),
     "metrics/panels.py": ("dashboards/test_dashboards.py",),
     "metrics/series.py": ("metrics/test_prometheus.py",),
+    "spool_open.py": ("test_spool_file.py",),
     "spool_sql.py": ("test_spool.py",),
     "broker/": ("integration/test_shipper.py",),
+    "broker/log_reader.py": ("integration/test_replay.py",),
+    "commands/packets.py": ("integration/test_packets.py",),
+    "taps/packets/exchange.py": ("taps/packets/test_conversation.py",),
+    "taps/packets/process.py": ("integration/test_packets.py",),
+    "taps/__init__.py": ("taps/contract/test_contract.py",),
+    "taps/inprocess/courier.py": ("taps/inprocess/test_sender.py",),
     "taps/recording/capture.py": ("taps/recording/test_recorder.py",),
     "taps/messages.py": ("taps/recording/test_process.py",),
     "taps/proxy/__main__.py": ("taps/proxy/test_process.py",),
+    "taps/replay/contract.py": ("taps/replay/test_files.py",),
+    "taps/replay/json_parts.py": ("taps/replay/test_har.py", "taps/replay/test_cassette.py"),
+    "taps/replay/members.py": ("taps/replay/test_cassette.py", "taps/replay/test_flows.py"),
     "worker/": ("integration/test_worker.py",),  # agents do nothing without Faust and a broker
 }
 
@@ -274,6 +309,25 @@ def test_every_dialect_is_in_the_one_list() -> None:
     files = {path.stem for path in (PACKAGE / "core" / "dialects").glob("*.py")} - {"__init__", "contract"}
     files -= {stem for stem in files if stem.endswith("_tables")}  # what a dialect knows, as data
     assert files == {type(dialect).__module__.split(".")[-1] for dialect in DIALECTS}
+
+
+# What lies beside the taps and is none: what they tell, who listens, and what two of them share.
+BESIDE_TAPS = {"messages", "recording", "inprocess", "httpx_streams"}
+
+
+def test_every_tap_is_in_the_one_list() -> None:
+    from streamgauge.taps import TAPS
+
+    there = {path.stem for path in (PACKAGE / "taps").iterdir() if not path.name.startswith("__")}
+    assert there - BESIDE_TAPS == {tap.module for tap in TAPS}
+    assert there >= BESIDE_TAPS
+
+
+def test_every_tap_stands_to_the_contract() -> None:
+    from streamgauge.taps import TAPS
+    from tests.taps.contract.drivers import DRIVERS
+
+    assert {driver.tap for driver in DRIVERS.values()} == {tap.name for tap in TAPS}
 
 
 def test_every_dialect_has_the_vectors_it_owes() -> None:

@@ -1,4 +1,8 @@
-"""`streamgauge tap`: relay LLM traffic, and ship what it captured to Kafka."""
+"""`streamgauge tap`: relay LLM traffic, and ship what was captured to Kafka.
+
+With --agent, an agent that ships what taps in applications capture. With --child it is one that such a tap has started: it
+ends when its stdin does.
+"""
 
 import argparse
 import asyncio
@@ -7,7 +11,7 @@ import sys
 import time
 from collections.abc import Iterable
 
-from streamgauge.commands.tapping import announce, running_tap, say_stopping, stop_signal
+from streamgauge.commands.tapping import announce, as_told, running_tap, say_stopping, stop_signal
 from streamgauge.config import Settings
 from streamgauge.errors import DONE, UsageFault
 from streamgauge.kafka import Shipper, ShipperSettings
@@ -21,16 +25,18 @@ _FINISH_S = 1.0
 
 def run(settings: Settings, args: argparse.Namespace) -> int:
     """Run until SIGTERM or Ctrl-C. A broker that is away is no reason to end, or not to start."""
-    if not settings.kafka:
+    bootstrap = settings.kafka
+    if not bootstrap:
         raise UsageFault("--kafka HOST:PORT is missing: which broker? (without Kafka: streamgauge up)")
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="streamgauge: %(message)s")
-    return asyncio.run(_run(settings, settings.kafka))
+    settings = as_told(settings, agent=args.agent or args.child)
+    return asyncio.run(_run(settings, bootstrap, args.child))
 
 
-async def _run(settings: Settings, bootstrap: str) -> int:
-    stop = stop_signal()
+async def _run(settings: Settings, bootstrap: str, child: bool) -> int:
+    stop = stop_signal(with_stdin=child)
     metrics = Metrics((Part.TAP,))
-    async with running_tap(settings, metrics, lambda: True) as tap:
+    async with running_tap(settings, metrics, lambda: True, admin_may_wait=child) as tap:
         shipper = Shipper(tap.spool, ShipperSettings(bootstrap, settings.topic_prefix))
         metrics.register(lambda: _connected(shipper))
         shipping = asyncio.create_task(shipper.run())

@@ -1,11 +1,14 @@
-"""What `up` and `tap` have in common: a tap's process group, its spool, its books and its admin port."""
+"""What `up` and `tap` have in common: a tap's process group, its spool, its books and its admin port.
+
+With --agent there is no relay and no port for clients: the tap is an *agent*, whose recorder takes what taps inside of
+applications capture. They find it at DATA_DIR/run/recorder.sock.
+"""
 
 import asyncio
 import contextlib
 import os
 import shutil
 import signal
-import socket
 import sys
 import tempfile
 import tomllib
@@ -17,11 +20,11 @@ import msgspec
 
 from streamgauge.admin import AdminAddressError, AdminServer
 from streamgauge.config import Settings, Upstream
-from streamgauge.counters import Counters
+from streamgauge.counters import Counters, settle_apps
 from streamgauge.datadir import DataDirLock, unusable
 from streamgauge.errors import Unavailable, UsageFault
 from streamgauge.group import Child, Group, streams_drain_s
-from streamgauge.listening import bound_address, listening_socket, not_to_be_had
+from streamgauge.listening import Listening, listening, not_to_be_had
 from streamgauge.metrics import table
 from streamgauge.metrics.prometheus import Metrics, Sample
 from streamgauge.metrics.tap import tap_reads
@@ -33,6 +36,14 @@ from streamgauge.taps.recording.process import RecorderSettings
 _RUNTIME_PREFIX = "streamgauge-"
 _SOCKET = "recorder.sock"
 _MAX_SOCKET_PATH = 103
+# How often an admin port that is taken is tried again (seconds): its owner may be an agent that is about to end.
+ADMIN_RETRY_S = 10.0
+# How often it is looked for applications that are gone (seconds): about as often as metrics are read.
+SETTLE_APPS_S = 10.0
+
+
+# Makes the processes that capture: for the recorder's socket, and a descriptor that each of them must inherit.
+Capturing = Callable[[str, int], list[Child]]
 
 
 @dataclass
@@ -42,8 +53,20 @@ class Tap:
     group: Group
     spool: Spool
     metrics: Metrics
-    address: str
-    admin_address: str
+    address: str | None  # where clients connect; an agent has none
+    admin_address: str | None  # None: it is taken by another, and tried again
+
+
+def as_told(settings: Settings, *, agent: bool) -> Settings:
+    """The settings of a tap that relays, or of an agent, which has no upstreams. Raises UsageFault for one of neither."""
+    if agent:
+        return settings.model_copy(update={"upstream": ()})
+    if not settings.upstream:
+        raise UsageFault(
+            "--upstream NAME=URL is missing: which provider? As in --upstream openai=https://api.openai.com"
+            " (for taps in applications alone: --agent)"
+        )
+    return settings
 
 
 def say(sentence: str) -> None:
@@ -54,29 +77,43 @@ def say(sentence: str) -> None:
 
 
 @contextlib.asynccontextmanager
-async def running_tap(settings: Settings, metrics: Metrics, is_ready: Callable[[], bool]) -> AsyncIterator[Tap]:
+async def running_tap(
+    settings: Settings,
+    metrics: Metrics,
+    is_ready: Callable[[], bool],
+    *,
+    admin_may_wait: bool = False,
+    capturing: Capturing | None = None,
+) -> AsyncIterator[Tap]:
     """Start a tap; when the block ends it has been stopped, or is stopped now. Raises StreamgaugeError.
 
-    `is_ready` is asked beside the relays, by /health/ready.
+    `is_ready` is asked beside the relays (of an agent: its recorder), by /health/ready. `admin_may_wait`: while the admin
+    port is taken, the tap runs without. `capturing`: what captures, where nothing is relayed.
     """
-    if not settings.upstream:
-        raise UsageFault(
-            "--upstream NAME=URL is missing: which provider? As in --upstream openai=https://api.openai.com"
-        )
+    _check_keys(settings)
     tenants = _tenants(settings.tenants)
     async with contextlib.AsyncExitStack() as stack:
         lock = stack.enter_context(await asyncio.to_thread(DataDirLock, settings.data_dir))
-        runtime = stack.enter_context(_runtime_dir(settings.data_dir))
-        listening = stack.enter_context(await asyncio.to_thread(listening_socket, settings.listen, "--listen"))
+        runtime = stack.enter_context(_runtime_dir(settings.data_dir, to_be_found=not settings.upstream))
+        clients = None
+        if settings.upstream:
+            where = settings.listen, "--listen", settings.workers
+            clients = stack.enter_context(await asyncio.to_thread(listening, *where))
         spool = stack.enter_context(contextlib.closing(_spool(settings)))
         metrics.register(tap_reads(settings.data_dir / "counters"))
         metrics.register(_spool_source(spool, settings.spool_bytes))
-        group = _group(settings, tenants, runtime, listening, lock.children_fd)
-        admin = AdminServer(metrics, lambda: group.serving and is_ready(), hosts=settings.admin_host)
-        await started_admin(stack, admin, settings)
+        group = _group(settings, tenants, runtime, clients, lock.children_fd, capturing)
+
+        def admin() -> AdminServer:
+            return AdminServer(metrics, lambda: group.serving and is_ready(), hosts=settings.admin_host)
+
+        start_admin = _admin_or_later if admin_may_wait else _admin_now
+        admin_address = await start_admin(stack, admin, settings)
+        settling = asyncio.create_task(_settle_apps(settings.data_dir / "counters"))
+        stack.push_async_callback(_cancelled, settling)
         stack.push_async_callback(group.stop, settings.drain_timeout)
         await group.start()
-        yield Tap(group, spool, metrics, bound_address(listening), admin.address)
+        yield Tap(group, spool, metrics, clients.address if clients else None, admin_address)
 
 
 async def started_admin(stack: contextlib.AsyncExitStack, admin: AdminServer, settings: Settings) -> None:
@@ -90,10 +127,55 @@ async def started_admin(stack: contextlib.AsyncExitStack, admin: AdminServer, se
     stack.push_async_callback(admin.stop)
 
 
+async def _admin_now(
+    stack: contextlib.AsyncExitStack, make: Callable[[], AdminServer], settings: Settings
+) -> str | None:
+    admin = make()
+    await started_admin(stack, admin, settings)
+    return admin.address
+
+
+async def _admin_or_later(
+    stack: contextlib.AsyncExitStack, make: Callable[[], AdminServer], settings: Settings
+) -> str | None:
+    """The admin port; where it is taken it is opened as soon as it is free, and nothing else waits for that."""
+    try:
+        return await _admin_now(stack, make, settings)
+    except Unavailable as error:
+        say(f"{error}; until then there are no metrics, and capture goes on")
+    trying = asyncio.create_task(_admin_when_free(make, settings))
+
+    stack.push_async_callback(_cancelled, trying)
+    return None
+
+
+async def _admin_when_free(make: Callable[[], AdminServer], settings: Settings) -> None:
+    async with contextlib.AsyncExitStack() as stack:
+        while True:
+            await asyncio.sleep(ADMIN_RETRY_S)
+            with contextlib.suppress(Unavailable):
+                say(f"metrics at http://{await _admin_now(stack, make, settings)}/metrics")
+                await asyncio.Event().wait()
+
+
+async def _settle_apps(counters: Path) -> None:
+    """Applications that capture come and go: what one had that was killed is settled while the tap runs."""
+    while True:
+        await asyncio.sleep(SETTLE_APPS_S)
+        with contextlib.suppress(OSError):  # a disk that fails shows elsewhere
+            await asyncio.to_thread(settle_apps, counters)
+
+
+async def _cancelled(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
 @contextlib.contextmanager
-def _runtime_dir(data_dir: Path) -> Iterator[Path]:
+def _runtime_dir(data_dir: Path, *, to_be_found: bool) -> Iterator[Path]:
     """A directory of our own (0700) with a short path, as a Unix socket needs. DATA_DIR/run leads to it.
 
+    `to_be_found`: others look for it there, so that it cannot do without. Raises Unavailable.
     One that a killed tap left is removed: the data directory is ours by now, and no process of that tap runs.
     """
     link = data_dir / "run"
@@ -109,10 +191,11 @@ def _runtime_dir(data_dir: Path) -> Iterator[Path]:
     try:
         if len(os.fsencode(made / _SOCKET)) > _MAX_SOCKET_PATH:
             raise Unavailable(f"{made} is too long a path for a socket: set TMPDIR to a shorter one")
-        with contextlib.suppress(
-            OSError
-        ):  # without it a kill leaves an empty directory behind, and nothing else is lost
+        try:
             link.symlink_to(made)
+        except OSError as error:  # a relay is told where it is; without the link only a kill leaves a directory behind
+            if to_be_found:
+                raise unusable(data_dir, error) from None
         yield made
     finally:
         shutil.rmtree(made, ignore_errors=True)
@@ -131,23 +214,45 @@ def _spool(settings: Settings) -> Spool:
     return spool
 
 
-def _group(settings: Settings, tenants: dict[str, str], runtime: Path, listening: socket.socket, lock_fd: int) -> Group:
-    recorder_socket = str(runtime / _SOCKET)
+def _group(
+    settings: Settings,
+    tenants: dict[str, str],
+    runtime: Path,
+    clients: Listening | None,
+    lock_fd: int,
+    capturing: Capturing | None,
+) -> Group:
     recorder = RecorderSettings(
-        socket=recorder_socket,
+        socket=str(runtime / _SOCKET),
         data_dir=str(settings.data_dir),
         capture=settings.capture,
         tenant_header=settings.tenant_header,
         tenants=tenants,
         drain_timeout_s=streams_drain_s(settings.drain_timeout),
         spool_max_bytes=settings.spool_bytes,
+        spool_policy=settings.spool_policy,
+        spool_max_age_s=settings.spool_age,
+    )
+    recording = Child(
+        "recorder", "streamgauge.taps.recording.process", lambda: msgspec.json.encode(recorder), [lock_fd]
+    )
+    if clients is None:
+        return Group(recording, capturing(recorder.socket, lock_fd) if capturing else [], say)
+    return Group(
+        recording,
+        _relays(settings, recorder.socket, clients, lock_fd),
+        say,
+        clients.close,  # who comes while we drain is refused at once, and does not wait in the kernel's queue
     )
 
+
+def _relays(settings: Settings, recorder_socket: str, clients: Listening, lock_fd: int) -> list[Child]:
     def relay(index: int) -> Child:
         told = RelaySettings(
             upstreams=[(upstream.name, upstream.url) for upstream in settings.upstream],
             single=_is_single(settings.upstream),
-            listen_fd=listening.fileno(),
+            listen_fd=clients.fd_of(index),
+            other_fds=[fd for fd in clients.fds if fd != clients.fd_of(index)],
             recorder_socket=recorder_socket,
             counters_path=str(settings.data_dir / "counters"),
             role=f"relay-{index}",
@@ -155,17 +260,30 @@ def _group(settings: Settings, tenants: dict[str, str], runtime: Path, listening
             connect_timeout_s=settings.connect_timeout,
             drain_timeout_s=streams_drain_s(settings.drain_timeout),
             tenant_header=settings.tenant_header,
+            max_request_head=settings.max_request_head,
+            max_request_body=settings.max_request_body,
+            tls_certificate=_named(settings.tls_certificate),
+            tls_key=_named(settings.tls_key),
+            upstream_ca=_named(settings.upstream_ca),
+            upstream_certificate=_named(settings.upstream_certificate),
+            upstream_key=_named(settings.upstream_key),
         )
-        return Child(
-            "relay", "streamgauge.taps.proxy", lambda: msgspec.json.encode(told), [listening.fileno(), lock_fd]
-        )
+        return Child("relay", "streamgauge.taps.proxy", lambda: msgspec.json.encode(told), [*clients.fds, lock_fd])
 
-    return Group(
-        Child("recorder", "streamgauge.taps.recording.process", lambda: msgspec.json.encode(recorder), [lock_fd]),
-        [relay(index) for index in range(settings.workers)],
-        say,
-        listening.close,  # who comes while we drain is refused at once, and does not wait in the kernel's queue
-    )
+    return [relay(index) for index in range(settings.workers)]
+
+
+def _check_keys(settings: Settings) -> None:
+    """A key without its certificate: the tap would listen without TLS, or show nothing. Raises UsageFault."""
+    if settings.tls_key is not None and settings.tls_certificate is None:
+        raise UsageFault("--tls-key needs --tls-certificate beside it")
+    if settings.upstream_key is not None and settings.upstream_certificate is None:
+        raise UsageFault("--upstream-key needs --upstream-certificate beside it")
+
+
+def _named(file: Path | None) -> str | None:
+    """As a relay is told of it."""
+    return None if file is None else str(file)
 
 
 def _is_single(upstreams: Iterable[Upstream]) -> bool:
@@ -194,12 +312,26 @@ def _spool_source(spool: Spool, limit: int) -> Callable[[], Iterable[Sample]]:
     return read
 
 
-def stop_signal() -> asyncio.Event:
-    """Set when SIGTERM or SIGINT comes."""
+def stop_signal(*, with_stdin: bool = False) -> asyncio.Event:
+    """Set when SIGTERM or SIGINT comes; `with_stdin`: also when stdin ends, whose other end a parent holds."""
     stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        loop.add_signal_handler(number, stop.set)
+    if with_stdin:
+        _watch_parent(loop, stop)
     return stop
+
+
+def _watch_parent(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
+    stdin = sys.stdin.fileno()
+
+    def readable() -> None:
+        if not os.read(stdin, 4096):
+            loop.remove_reader(stdin)
+            stop.set()
+
+    loop.add_reader(stdin, readable)
 
 
 def say_stopping(command: str, settings: Settings) -> None:
@@ -209,7 +341,13 @@ def say_stopping(command: str, settings: Settings) -> None:
 
 def announce(command: str, tap: Tap, settings: Settings) -> None:
     """Say where everything is."""
+    if not settings.upstream:
+        place = settings.data_dir / "run" / _SOCKET
+        say(f"{command}: an agent for taps in applications, at {place}; nothing is relayed")
+        say(f"{command}: run these as this user, with STREAMGAUGE_DATA_DIR={settings.data_dir} in their environment")
     for upstream in settings.upstream:
         prefix = f"/{upstream.name}" if upstream.name else ""
-        say(f"{command}: http://{tap.address}{prefix} -> {upstream.url}")
-    say(f"{command}: metrics at http://{tap.admin_address}/metrics, data in {settings.data_dir}")
+        scheme = "https" if settings.tls_certificate else "http"
+        say(f"{command}: {scheme}://{tap.address}{prefix} -> {upstream.url}")
+    if tap.admin_address is not None:
+        say(f"{command}: metrics at http://{tap.admin_address}/metrics, data in {settings.data_dir}")

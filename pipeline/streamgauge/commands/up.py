@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable
 import msgspec
 
 from streamgauge.commands.ledgers import opened_ledger
-from streamgauge.commands.tapping import Tap, announce, running_tap, say, say_stopping, stop_signal
+from streamgauge.commands.tapping import Capturing, Tap, announce, as_told, running_tap, say, say_stopping, stop_signal
 from streamgauge.config import Settings
 from streamgauge.core.assembler import Limits
 from streamgauge.core.record import Record
@@ -29,7 +29,7 @@ _FINISH_S = 1.0
 
 def run(settings: Settings, args: argparse.Namespace) -> int:
     """Run until SIGTERM or Ctrl-C."""
-    return asyncio.run(_run(settings))
+    return asyncio.run(_run(as_told(settings, agent=args.agent)))
 
 
 async def _run(settings: Settings) -> int:
@@ -42,16 +42,24 @@ async def _run(settings: Settings) -> int:
 
 
 @contextlib.asynccontextmanager
-async def running_up(settings: Settings, watch: Callable[[list[Record]], None] | None = None) -> AsyncIterator[Tap]:
+async def running_up(
+    settings: Settings,
+    watch: Callable[[list[Record]], None] | None = None,
+    capturing: Capturing | None = None,
+) -> AsyncIterator[Tap]:
     """All of `up`, for as long as the block lasts; then drained and stopped. Raises StreamgaugeError.
 
-    `watch` is shown each record that is new to the ledger, on another thread.
+    `watch` is shown each record that is new to the ledger, on another thread. `capturing`: as for `running_tap`.
     """
     metrics = Metrics((Part.TAP, Part.STREAM, Part.WORKER))
     make_data_dir(settings.data_dir)
     assembling: threading.Thread | None = None
     with opened_ledger(settings) as ledger, contextlib.ExitStack() as files:
-        async with running_tap(settings, metrics, lambda: assembling is not None and assembling.is_alive()) as tap:
+
+        def is_ready() -> bool:
+            return assembling is not None and assembling.is_alive()
+
+        async with running_tap(settings, metrics, is_ready, capturing=capturing) as tap:
             state = files.enter_context(contextlib.closing(_state(settings)))
             loop = _loop(settings, tap, state, Delivery(ledger, metrics, watch))
             assembling = threading.Thread(target=_assemble, args=(loop,), name="assembler")

@@ -98,7 +98,8 @@ class CaptureSettings(msgspec.Struct, frozen=True):
 
 def opening_of(opened: Opened, settings: CaptureSettings) -> Opening:
     """What is known when the request begins."""
-    headers = dict(reversed(opened.headers))  # of several the first counts
+    # Of several the first counts; blanks around a value are none of it (RFC 9110, 5.5).
+    headers = {name: value.strip(" \t") for name, value in reversed(opened.headers)}
     path, _, query = opened.target.partition("?")
     parameters = dict(reversed(parse_qsl(query, keep_blank_values=True)))
     credential_id = _credential_id(headers, parameters, settings.key)

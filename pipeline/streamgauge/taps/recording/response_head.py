@@ -44,7 +44,8 @@ _FIELDS = (*_USUAL_FIELDS, b"id:", b"retry:", b":")
 
 def told_head(status: int | None, headers: list[tuple[str, str]]) -> ResponseHead:
     """A head that was told, not read: without what it says of framing, which is undone. What is no status reads as none."""
-    kept = [(name, value) for name, value in headers[:MAX_FIELDS] if name != "transfer-encoding"]
+    # Blanks around a value are none of it (RFC 9110, 5.5), and a library may hand them on.
+    kept = [(name, value.strip(" \t")) for name, value in headers[:MAX_FIELDS] if name != "transfer-encoding"]
     return ResponseHead(_NO_STATUS if status is None or status not in _STATUSES else status, 1, kept)
 
 

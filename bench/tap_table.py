@@ -1,0 +1,117 @@
+"""What `bench.tap` found, as tables. A ratio is the median of the rounds' ratios; a time the median of the rounds'."""
+
+import statistics
+from collections.abc import Callable, Sequence
+
+from bench.document import table
+from bench.tap_loads import GAP_TIMES, ONE_CORE, PACED, Figure, Found, paced_name
+
+DIRECT = "direct"
+# A machine of which others use more than this is no place for figures: caches and cores are shared.
+BUSY = 0.1
+_PACED = [paced_name(streams) for streams, _ in PACED]
+# What a peer that was not measured so gets.
+_NONE = ""
+
+
+def report(found: Found, peers: Sequence[str]) -> str:
+    """The whole section. `peers`: those that ran, the first of them is what the others are compared with."""
+    reference, ours = peers[0], [name for name in peers if name.startswith("streamgauge")]
+    return "\n\n".join(
+        [
+            f"CPU: what a CPU-second of all its processes carries, {reference} = 1.",
+            table(_cost(found, peers, reference)),
+            "Time: what it adds to the upstream asked directly, in ms.",
+            table(_times(found, peers)),
+            f"Where the CPU of `streamgauge tap` goes, as parts of what {reference} takes for the same load.",
+            table(_parts(found, ours, reference)),
+            *_sentences(found, ours),
+        ]
+    )
+
+
+def _median(found: Found, load: str, peer: str, of: Callable[[Figure], float]) -> float | None:
+    figures = found.figures.get((load, peer))
+    return statistics.median(of(figure) for figure in figures) if figures else None
+
+
+def _ratio(found: Found, load: str, of: tuple[str, Callable[[Figure], float]], to: str) -> float | None:
+    """The median of what `of` says of a peer over what the reference takes in all, in the same round."""
+    peer, take = of
+    pairs = list(zip(found.figures.get((load, peer), []), found.figures.get((load, to), []), strict=False))
+    return statistics.median(take(one) / other.total for one, other in pairs) if pairs else None
+
+
+def ratio(found: Found, load: str, peer: str, reference: str) -> float | None:
+    """What a CPU-second of `peer` carries, as a share of the reference's."""
+    cost = _ratio(found, load, (peer, lambda figure: figure.total), reference)
+    return None if cost is None else 1 / cost
+
+
+def _cell(value: float | None, digits: int = 2) -> str:
+    return _NONE if value is None else f"{value:.{digits}f}"
+
+
+def _cost(found: Found, peers: Sequence[str], reference: str) -> list[list[str]]:
+    loads = ["burst", *_PACED]
+    rows = [
+        ["proxy", "burst, streams", *(f"{name}, events" for name in _PACED), "events a read in a burst", "peak, MiB"]
+    ]
+    for peer in peers:
+        ratios = [_cell(ratio(found, load, peer, reference)) for load in loads]
+        together = _cell(_median(found, "burst", peer, lambda figure: figure.events_a_read), 0)
+        rows.append([peer, *ratios, together, _cell(found.memory.get(peer), 0)])
+    return rows
+
+
+def _added(found: Found, load: str, peer: str, of: Callable[[Figure], float]) -> str:
+    pairs = list(zip(found.figures.get((load, peer), []), found.figures.get((load, DIRECT), []), strict=False))
+    return _cell(statistics.median(of(one) - of(other) for one, other in pairs)) if pairs else _NONE
+
+
+def _times(found: Found, peers: Sequence[str]) -> list[list[str]]:
+    title = [f"event, {name}, {part}" for name in _PACED for part in ("p50", "p99")]
+    rows = [["proxy", "first byte, p50", "first byte, p99", *title]]
+    for peer in peers:
+        first = [_added(found, "sequential", peer, of) for of in (lambda f: f.first_p50, lambda f: f.first_p99)]
+        late = [_added(found, load, peer, of) for load in _PACED for of in (lambda f: f.late_p50, lambda f: f.late_p99)]
+        rows.append([peer, *first, *late])
+    return rows
+
+
+def _parts(found: Found, ours: Sequence[str], reference: str) -> list[list[str]]:
+    loads = ["burst", *_PACED]
+    rows = [["capture", "process", *loads]]
+    for peer in ours:
+        for part in ("relay", "recorder", "shipper"):
+            shares = [_ratio(found, load, (peer, lambda f, part=part: f.cpu[part]), reference) for load in loads]  # type: ignore[misc]
+            rows.append([peer.removeprefix("streamgauge, "), part, *map(_cell, shares)])
+    return rows
+
+
+def _sentences(found: Found, ours: Sequence[str]) -> list[str]:
+    """What else was seen."""
+    said = []
+    streams = _median(found, "burst", DIRECT, lambda figure: figure.a_second)
+    events = _median(found, _PACED[-1], DIRECT, lambda figure: figure.late_p99)
+    if streams is not None and events is not None:
+        said.append(
+            f"The load's own ceiling, client and upstream on their one core without a proxy: {streams:,.0f} streams a second "
+            f"in a burst; at {PACED[-1][0]} paced streams 99 % of the events are read within {events:.2f} ms."
+        )
+    for peer in (DIRECT, *ours):
+        widest = [figure.widest for figure in found.figures.get((paced_name(ONE_CORE), peer), [])]
+        if widest:
+            kept = sum(one <= GAP_TIMES for one in widest)
+            said.append(
+                f"{ONE_CORE} paced streams on one core, {peer}: the widest gap of any stream was "
+                f"{statistics.median(widest):.2f} times its pace in the median round; "
+                f"{kept} of {len(widest)} rounds had none above {GAP_TIMES:g}."
+            )
+    if found.others > BUSY:
+        said.append(f"The machine was not quiet: others used {found.others:.0%} of it. Measure again.")
+    said += [f"Not measured: {peer}: {why}." for peer, why in found.missing.items()]
+    said += [f"Amiss: {what}." for what in found.faults]
+    if ours and not found.faults:
+        said.append("No read was lost: behind each load all that was seen was delivered.")
+    return ["\n".join(f"- {one}" for one in said)]

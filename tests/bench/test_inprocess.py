@@ -1,0 +1,52 @@
+"""The benchmark runs and measures what it says; how fast is for the benchmark itself to say."""
+
+import itertools
+from pathlib import Path
+
+import pytest
+from bench.inprocess import CHUNK, WAYS, Chunks, Pure, Way, main, read, read_async, read_http
+
+from streamgauge.taps.inprocess.capture import StreamCapture
+from tests.taps.inprocess.rig import asking
+
+MARKED = "before\n<!-- inprocess: begin -->\nold\n<!-- inprocess: end -->\nafter\n"
+
+
+class Shelf:
+    """Keeps what is noted."""
+
+    full = False
+
+    def begin(self, capture: StreamCapture) -> int:
+        return 1
+
+    def wake(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.title)
+def test_the_tap_notes_every_chunk(way: Way) -> None:
+    capture = StreamCapture(Shelf(), asking())
+    way.pure(7)
+    way.tapped(7, capture)
+    assert [note[1] for note in capture.notes if isinstance(note, tuple)] == [CHUNK] * 7
+
+
+def test_the_pure_wrapper_hands_on_all_and_httpcore_reads_as_much() -> None:
+    assert list(Pure(Chunks(3))) == list(Chunks(3)) == [CHUNK] * 3
+    read(Pure(Chunks(3)))
+    read_async(Pure(Chunks(3)))
+    read_http(3)
+
+
+def test_it_writes_its_section_and_nothing_else(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "performance.md"
+    path.write_text(MARKED)
+    main(["--chunks=50", "--rounds=3", f"--document={path}"])
+    written = path.read_text()
+    assert written.startswith("before\n<!-- inprocess: begin -->\n| tap ")
+    assert written.endswith("<!-- inprocess: end -->\nafter\n")
+    rows = [line.split("|")[1:-1] for line in written.splitlines() if line.startswith("| ")]
+    assert len(rows) == 1 + len(WAYS)
+    assert all(float(cell) != 0 for row in rows[1:] for cell in itertools.islice(row, 1, 3))
+    assert "httpx" in capsys.readouterr().out

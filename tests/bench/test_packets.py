@@ -1,0 +1,37 @@
+"""The benchmark runs and measures what it says; how fast is for the benchmark itself to say."""
+
+from pathlib import Path
+
+import pytest
+from bench.packets import SHAPES, Shape, Sizes, capture, floor, follow, main, record, rows, seconds_of
+
+TINY = Sizes(packets=60, deltas=6, rounds=1)
+MARKED = "before\n<!-- packets: begin -->\nold\n<!-- packets: end -->\nafter\n"
+
+
+@pytest.mark.parametrize("shape", [Shape("one", 1), Shape("three", 3), Shape("swapped", 2, swapped=True)])
+def test_all_see_the_same_streams(shape: Shape) -> None:
+    file, packets, streams = capture(shape, TINY)
+    assert packets > 10 * streams
+    assert 0 < follow(file) < floor(file)
+    assert record(file) == streams
+    with pytest.raises(SystemExit):
+        seconds_of(record, file[: len(file) // 2], streams)
+
+
+def test_it_measures_each_shape() -> None:
+    head, *measured = rows(TINY)
+    assert len(measured) == len(SHAPES)
+    assert all(len(row) == len(head) for row in measured)
+    assert all(float(cell) > 0 for row in measured for cell in row[2:])
+
+
+def test_it_writes_its_section_and_nothing_else(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "performance.md"
+    path.write_text(MARKED)
+    main(["--packets=60", "--deltas=6", "--rounds=1", f"--document={path}"])
+    written = path.read_text()
+    assert written.startswith("before\n<!-- packets: begin -->\n| packets come ")
+    assert written.endswith("<!-- packets: end -->\nafter\n")
+    assert "old" not in written
+    assert "500 connections" in capsys.readouterr().out

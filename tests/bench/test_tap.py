@@ -1,0 +1,139 @@
+"""The benchmark of taps runs against real proxies and says what is amiss; how fast they are is for itself to say."""
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from bench.load.answer import LLM_PATH, asked, request
+from bench.load.client import BrokenError, burst, paced, sequential
+from bench.measure import Others, cpu_seconds, peak_mib, tree
+from bench.peers.peer import MissingError, Peer
+from bench.peers.streamgauge import faults_of
+from bench.tap import PEERS, UNCAPTURED, put, rounds, running
+from bench.tap_loads import Figure, Found, Load, Sizes
+from bench.tap_table import DIRECT, ratio, report
+
+from streamgauge.counters import Balance
+from tests.integration.provider import provider
+
+TINY = Sizes(bursts=1, seconds=0.1, requests=3, share=0.04)
+PYTHON_PEER = "aiohttp"
+
+
+def test_the_upstream_sends_what_was_asked_for_and_the_client_counts_it() -> None:
+    with running([], Found()) as peers:
+        port = peers[DIRECT].port
+        found = burst(port, concurrent=3, streams=7, events=20)
+        assert (found.streams, found.events) == (7, 140)
+        found = paced(port, concurrent=4, events=5, pace_s=0.01)
+        assert (found.events, len(found.late), len(found.widest)) == (20, 20, 4)
+        assert min(found.late) >= 0
+        assert found.seconds >= 0.04
+        assert len(sequential(port, 3, captured=False).first) == 3
+
+
+def test_what_is_asked_is_read() -> None:
+    head = request(20_000, 7).partition(b"\r\n\r\n")[0]
+    assert asked(head) == (20_000, 7, True)
+    assert LLM_PATH.encode() in head
+    assert asked(request(0, 1, captured=False)) == (0, 1, False)
+
+
+def test_another_answer_is_no_figure() -> None:
+    with provider() as other, pytest.raises((BrokenError, OSError)):
+        burst(int(other.url.rpartition(":")[2]), concurrent=1, streams=1, events=3)
+
+
+@pytest.mark.parametrize("name", [PYTHON_PEER, "nginx", "haproxy"])
+def test_a_proxy_is_measured_under_every_load(name: str) -> None:
+    if name in ("nginx", "haproxy") and not shutil.which(
+        name, path="/usr/bin:/usr/sbin:/usr/local/bin:/usr/local/sbin"
+    ):
+        pytest.skip(f"{name} is not installed: scripts/install_bench_peers")
+    found = Found()
+    with running([name], found) as peers:
+        rounds(peers, TINY, 1, found)
+    assert found.faults == []  # what a busy machine did not carry in time is no fault
+    assert all(figure.total > 0 for figures in found.figures.values() for figure in figures)
+    assert ratio(found, "burst", name, name) == 1
+    assert found.memory[name] > 1
+    text = report(found, [name])
+    assert f"| {name} " in text
+    assert "Amiss" not in text
+
+
+def test_who_is_missing_is_said_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(upstream: int, directory: Path, kafka: str) -> None:
+        raise MissingError("it is not installed")
+
+    monkeypatch.setitem(PEERS, "nginx", missing)
+    found = Found()
+    with running(["nginx"], found) as peers:
+        assert list(peers) == [DIRECT]
+    assert found.missing == {"nginx": "it is not installed"}
+
+
+def test_an_answer_that_is_not_whole_is_told_and_not_counted() -> None:
+    def broken(port: int, captured: bool) -> None:
+        raise BrokenError("half of it")
+
+    found = Found()
+    with running([], found) as peers:
+        load = Load("burst", broken, len)  # type: ignore[arg-type]
+        assert put(load, DIRECT, peers, found) is None
+    assert found.faults == ["direct, burst: half of it"]
+    assert "Amiss: direct, burst: half of it." in report(found, [DIRECT])
+
+
+def test_lost_reads_are_told() -> None:
+    assert faults_of(Balance(seen=5, delivered=5, waiting=0, dropped={})) == []
+    lost = Balance(seen=9, delivered=5, waiting=1, dropped={"recorder_behind": 2})
+    assert faults_of(lost) == ["2 reads dropped: recorder_behind", "1 reads still wait", "the balance is 1 reads off"]
+
+
+def test_a_ratio_is_of_one_round() -> None:
+    found = Found()
+    for ours, theirs in ((2.0, 1.0), (8.0, 2.0), (6.0, 2.0)):
+        found.add("burst", "ours", Figure({"relay": ours / 2, "recorder": ours / 2}, 1, 1))
+        found.add("burst", "theirs", Figure({"proxy": theirs}, 1, 1))
+    assert ratio(found, "burst", "ours", "theirs") == pytest.approx(1 / 3)
+    assert ratio(found, "paced 50", "ours", "theirs") is None
+
+
+def test_a_process_costs_what_it_runs() -> None:
+    with running([], Found()) as peers:
+        (pid,) = peers[DIRECT].pids
+        before = cpu_seconds(pid)
+        burst(peers[DIRECT].port, concurrent=2, streams=4, events=200)
+        assert cpu_seconds(pid) > before
+        assert peak_mib(pid) > 1
+        assert list(tree(pid)) == [pid]
+        assert Peer(1, {pid: "x"}).cpu().keys() == {"x"}
+
+
+def test_a_machine_that_is_not_quiet_is_told() -> None:
+    found = Found(others=0.4)
+    assert "others used 40% of it" in report(found, [DIRECT])
+    assert "others used" not in report(Found(others=0.02), [DIRECT])
+    with running([], found) as peers:
+        others = Others()
+        burst(peers[DIRECT].port, concurrent=2, streams=4, events=200)
+        assert 0 <= others.share() <= 1
+
+
+@pytest.mark.kafka
+def test_ours_ships_every_read_of_every_load(kafka: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KAFKA_BOOTSTRAP", kafka)
+    found = Found()
+    with running(["streamgauge, full"], found) as peers:
+        assert set(peers["streamgauge, full"].pids.values()) == {"relay", "recorder", "shipper"}
+        rounds(peers, TINY, 1, found)
+        names = [name for name in peers if name != DIRECT]
+    assert names == ["streamgauge, full", UNCAPTURED]
+    assert found.faults == []
+    captured, not_captured = (found.figures["burst", name][0].cpu for name in names)
+    assert captured["recorder"] > not_captured["recorder"]
+    text = report(found, names)
+    assert re.search(r"\| full +\| relay ", text)
+    assert "No read was lost" in text

@@ -1,0 +1,124 @@
+"""The clients of the contract: a raw one that h11 reads for, and the libraries with the tap in them."""
+
+import asyncio
+import socket
+from typing import Any, Literal, NamedTuple
+
+import h11
+
+from tests.taps.asking import Asker
+from tests.taps.contract.scenario import Scenario, heard
+from tests.taps.proxy.rig import PATIENCE_S
+
+_BIG = 1024 * 1024
+
+
+class Came(NamedTuple):
+    """What a client got: the status, the body's bytes (still coded), and how it ended for it."""
+
+    status: int | None
+    body: bytes
+    ended: Literal["complete", "broken", "left"]
+
+
+def expected(scenario: Scenario) -> Came:
+    """What each client has to get, through whatever tap."""
+    ended: dict[str, Any] = {"complete": "complete", "client": "left"}
+    return Came(scenario.status, scenario.body, ended.get(scenario.end, "broken"))
+
+
+class RawClient:
+    """One connection, on which scenarios are asked for one after another."""
+
+    def __init__(self, port: int) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", port), PATIENCE_S)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._reader = h11.Connection(h11.CLIENT)
+
+    def __enter__(self) -> "RawClient":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
+    def ask(self, scenario: Scenario) -> Came:
+        """Asks, and reads the answer to its end; a client that is to leave goes when it has all."""
+        if self._reader.our_state is h11.DONE:
+            self._reader.start_next_cycle()
+        self._reader.send(h11.Request(method=scenario.method, target=scenario.path, headers=[("host", "up")]))
+        self._reader.send(h11.EndOfMessage())
+        heard.clear()
+        self._socket.sendall(scenario.request())
+        status, body = None, bytearray()
+        if not scenario.answers:
+            assert heard.wait(PATIENCE_S)
+        while True:
+            if scenario.end == "client" and len(body) >= len(scenario.body):
+                self._socket.close()
+                return Came(status, bytes(body), "left")
+            try:
+                event = self._next()
+            except (h11.RemoteProtocolError, ConnectionError):
+                return Came(status, bytes(body), "broken")
+            if isinstance(event, h11.InformationalResponse):
+                continue
+            if isinstance(event, h11.Response):
+                status = event.status_code
+            elif isinstance(event, h11.Data):
+                body += event.data
+            else:
+                return Came(status, bytes(body), "complete")
+
+    def _next(self) -> Any:
+        while (event := self._reader.next_event()) is h11.NEED_DATA:
+            self._reader.receive_data(self._socket.recv(_BIG))
+        return event
+
+
+def ask_raw(port: int, scenario: Scenario) -> Came:
+    with RawClient(port) as client:
+        return client.ask(scenario)
+
+
+def ask_library(asker: Asker, port: int, scenario: Scenario) -> Came:
+    """By httpx or httpx2, sync or async, as the asker says."""
+    given = {
+        "method": scenario.method,
+        "url": f"http://127.0.0.1:{port}{scenario.path}",
+        "content": scenario.asked,
+        "headers": list(scenario.asked_headers),
+    }
+    leaves_at = len(scenario.body) if scenario.end == "client" else None
+    if asker.kind == "sync":
+        return _ask_sync(asker, given, leaves_at)
+    return asyncio.run(_ask_async(asker, given, leaves_at))
+
+
+def _ask_sync(asker: Asker, given: dict[str, Any], leaves_at: int | None) -> Came:
+    status, body = None, bytearray()
+    with asker.library.Client(transport=asker.transport(), timeout=PATIENCE_S) as client:
+        try:
+            with client.stream(**given) as response:
+                status = response.status_code
+                for chunk in response.iter_raw():
+                    body += chunk
+                    if len(body) == leaves_at:
+                        return Came(status, bytes(body), "left")
+        except asker.library.TransportError:
+            return Came(status, bytes(body), "broken")
+    return Came(status, bytes(body), "complete")
+
+
+async def _ask_async(asker: Asker, given: dict[str, Any], leaves_at: int | None) -> Came:
+    status, body = None, bytearray()
+    async with asker.library.AsyncClient(transport=asker.transport(), timeout=PATIENCE_S) as client:
+        try:
+            async with client.stream(**given) as response:
+                status = response.status_code
+                async for chunk in response.aiter_raw():
+                    body += chunk
+                    if len(body) == leaves_at:
+                        return Came(status, bytes(body), "left")
+        except asker.library.TransportError:
+            return Came(status, bytes(body), "broken")
+    return Came(status, bytes(body), "complete")

@@ -1,0 +1,323 @@
+"""A driver for each way of each tap: it sends scenarios through the real tap, and says what clients got and what was told."""
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import httpx
+import httpx2
+import pytest
+
+from streamgauge.counters import Counters
+from streamgauge.taps.inprocess import senders
+from streamgauge.taps.messages import Ended, Message, Opened
+from streamgauge.taps.packets.process import CAPTURE_BUFFER_BYTES, LiveTap, PacketSettings, tell_file
+from streamgauge.taps.packets.ring import capture_socket
+from streamgauge.taps.proxy.outbox import Outbox
+from streamgauge.taps.replay.contract import Tally
+from streamgauge.taps.replay.files import How, log_of
+from tests.taps.asking import Asker
+from tests.taps.contract.asking import Came, RawClient, ask_library, ask_raw
+from tests.taps.contract.scenario import TENANT_HEADER, UPSTREAM, Scenario
+from tests.taps.contract.serving import asgi_server, play, scenario_of
+from tests.taps.contract.written import INSTANCE, Written, from_bundles, settings, written
+from tests.taps.inprocess.rig import recorder_at
+from tests.taps.packets import wire
+from tests.taps.packets.privileged import WHY_NOT
+from tests.taps.proxy.rig import PATIENCE_S, RawRecorder, RawUpstream, RunningRelay, settings_for
+from tests.taps.replay import recordings
+
+# Scenarios that are under way at once: enough that none waits for another's gaps, few enough for two cores.
+AT_ONCE = 4
+# Bytes of a packet's payload in a capture file: as loopback has them, nearly.
+_PAYLOAD = 32 * 1024
+
+
+class Result(NamedTuple):
+    """`came`: what the client got, None where there is none. `write`: what the tap's telling becomes, masked or full."""
+
+    came: Came | None
+    write: Callable[[str], Written]
+
+
+Results = list[Result]
+Ask = Callable[[Scenario], Came]
+
+
+class Running(NamedTuple):
+    """A tap that runs. `connect`: a client that keeps its connection; None: it has none of its own."""
+
+    ask: Ask
+    recorder: RawRecorder
+    connect: Callable[[], RawClient] | None = None
+
+    def run(self, scenarios: Sequence[Scenario], at_once: int = AT_ONCE) -> Results:
+        """Asks for all of them, several at once, and waits until all are told."""
+        before = len(self.recorder.messages)
+        with ThreadPoolExecutor(at_once) as pool:
+            came = list(pool.map(self.ask, scenarios))
+        told = self.told(before, sum(scenario.told for scenario in scenarios))
+        return [
+            Result(one, partial(written, told.get(place, ())))
+            for place, one in zip(_places(scenarios), came, strict=True)
+        ]
+
+    def told(self, before: int, streams: int) -> dict[tuple[str, int], list[Message]]:
+        """What was told since then, once so many streams have ended: by scenario, and which of its times it is."""
+
+        def ends(messages: list[Message]) -> int:
+            return sum(isinstance(message, Ended) for message in messages[before:])
+
+        try:
+            return by_scenario(self.recorder.wait(lambda messages: ends(messages) >= streams)[before:])
+        except AssertionError:  # without all that was told: prompts are long
+            told = by_scenario(self.recorder.messages[before:])
+            open_ones = [place for place, messages in told.items() if not isinstance(messages[-1], Ended)]
+            raise AssertionError(f"{len(told)} of {streams} told, without an end: {open_ones}") from None
+
+
+def _places(scenarios: Sequence[Scenario]) -> Iterator[tuple[str, int]]:
+    seen: dict[str, int] = {}
+    for scenario in scenarios:
+        seen[scenario.name] = seen.get(scenario.name, -1) + 1
+        yield scenario.name, seen[scenario.name]
+
+
+def by_scenario(messages: Sequence[Message]) -> dict[tuple[str, int], list[Message]]:
+    streams: dict[int, list[Message]] = {}
+    for message in messages:
+        streams.setdefault(message.stream, []).append(message)
+    found: dict[tuple[str, int], list[Message]] = {}
+    seen: dict[str, int] = {}
+    for told in streams.values():
+        assert isinstance(told[0], Opened)
+        name = scenario_of(told[0].target.encode()).name
+        seen[name] = seen.get(name, -1) + 1
+        found[name, seen[name]] = told
+    return found
+
+
+class Driver(NamedTuple):
+    """`tap`: its name in TAPS. `start`: the tap, running; or `recorded`: what it makes of an exchange in a file.
+
+    `breaks`: where the tap makes its messages, and the one that tells of an answer: there a bug of ours is put.
+    `without`: scenarios that cannot be put so.
+    """
+
+    tap: str
+    start: Callable[[Path], contextlib.AbstractContextManager[Running]] | None = None
+    recorded: Callable[[Path, Scenario], Callable[[str], Written]] | None = None
+    breaks: tuple[str, str] | None = None
+    without: frozenset[str] = frozenset()
+    marks: Any = ()
+
+    def run(self, folder: Path, scenarios: Sequence[Scenario]) -> Results:
+        """What comes of the scenarios."""
+        if self.start is not None:
+            with self.start(folder) as running:
+                return running.run(scenarios)
+        assert self.recorded is not None
+        return [Result(None, self.recorded(folder, scenario)) for scenario in scenarios]
+
+
+# --- proxy ------------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _proxy(folder: Path) -> Iterator[Running]:
+    with (
+        RawUpstream(play) as upstream,
+        RawRecorder(folder / "recorder.sock") as recorder,
+        RunningRelay(
+            settings_for(folder, upstream.url, upstreams=[(UPSTREAM, upstream.url)], tenant_header=TENANT_HEADER)
+        ) as relay,
+    ):
+        yield Running(partial(ask_raw, relay.port), recorder, partial(RawClient, relay.port))
+
+
+# --- in processes -----------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _in_process(folder: Path) -> Iterator[RawRecorder]:
+    with recorder_at(folder) as recorder:
+        try:
+            yield recorder
+        finally:
+            senders._end()
+
+
+@contextlib.contextmanager
+def _httpx(library: Any, kind: Any, folder: Path) -> Iterator[Running]:
+    asker = Asker(library, kind, folder, upstream=UPSTREAM, tenant_header=TENANT_HEADER)
+    with RawUpstream(play) as upstream, _in_process(folder) as recorder:
+        yield Running(partial(ask_library, asker, upstream.port), recorder)
+
+
+@contextlib.contextmanager
+def _asgi(folder: Path) -> Iterator[Running]:
+    with _in_process(folder) as recorder, asgi_server(str(folder)) as port:
+        yield Running(partial(ask_raw, port), recorder, partial(RawClient, port))
+
+
+# --- packets ----------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _packets(folder: Path) -> Iterator[Running]:
+    """On loopback, between the client and the upstream."""
+    with RawUpstream(play) as upstream, RawRecorder(folder / "recorder.sock") as recorder:
+        given = PacketSettings(
+            [(upstream.port, UPSTREAM)],
+            str(folder / "recorder.sock"),
+            "",
+            capture_socket().detach(),
+            "lo",
+            tenant_header=TENANT_HEADER,
+        )
+        with _live(given, Counters(folder / "counters", "relay-0")):
+            yield Running(partial(ask_raw, upstream.port), recorder, partial(RawClient, upstream.port))
+
+
+@contextlib.contextmanager
+def _live(given: PacketSettings, counters: Counters) -> Iterator[None]:
+    """The capture in a loop of its own, as its process has it."""
+    ready, stop = threading.Event(), threading.Event()
+
+    async def run() -> None:
+        outbox = Outbox(Path(given.recorder_socket), counters, CAPTURE_BUFFER_BYTES)
+        tap = LiveTap(given, outbox, counters)
+        ready.set()
+        await asyncio.to_thread(stop.wait)
+        await tap.drain(0)
+        await outbox.close()
+
+    thread = threading.Thread(target=asyncio.run, args=(run(),))
+    thread.start()
+    try:
+        assert ready.wait(PATIENCE_S)
+        yield
+    finally:
+        stop.set()
+        thread.join(PATIENCE_S)
+        counters.close()
+
+
+def packets_of(*scenarios: Scenario) -> bytes:
+    """A capture file of one connection, with these exchanges one after another."""
+    line = wire.Line().open()
+    for scenario in scenarios:
+        line.ask(*_cut(scenario.request()))
+        for write in scenario.wire():
+            line.answer(*_cut(write))
+        line.acknowledge()
+        if scenario.end == "client":
+            line.finish(0).finish(1)
+        elif scenario.end == "rst":
+            line.reset()
+        elif scenario.end == "fin" or scenario.framing == "close":
+            line.finish()
+    return wire.pcap(line.sent)
+
+
+def _cut(data: bytes) -> list[bytes]:
+    return [data[at : at + _PAYLOAD] for at in range(0, len(data), _PAYLOAD)]
+
+
+def _pcap(folder: Path, scenario: Scenario) -> Callable[[str], Written]:
+    """As the tap's process reads a file."""
+    place, path = folder / f"{scenario.name}.pcap", folder / "recorder.sock"
+    place.write_bytes(packets_of(scenario))
+    ports: list[tuple[int, str | None]] = [(wire.SERVER[1], UPSTREAM)]
+    given = PacketSettings(ports, str(path), "", pcap=str(place), tenant_header=TENANT_HEADER)
+    counters = Counters(folder / "counters", "relay-0")
+
+    async def tell() -> None:
+        outbox = Outbox(path, counters, CAPTURE_BUFFER_BYTES)
+        assert await tell_file(given, outbox) is None
+        await outbox.close()
+
+    with RawRecorder(path) as recorder:
+        asyncio.run(tell())
+        told = recorder.ended(scenario.told)
+    counters.close()
+    return partial(written, told)
+
+
+# --- replay -----------------------------------------------------------------------------------------------------------
+
+
+def sample(scenario: Scenario) -> recordings.Sample:
+    return recordings.Sample(
+        scenario.body,
+        f"https://{UPSTREAM}{scenario.path}",
+        scenario.method,
+        scenario.asked,
+        scenario.asked_headers,
+        scenario.status,
+        scenario.all_headers,
+    )
+
+
+def _replay(
+    suffix: str, make: Callable[[Scenario], bytes], folder: Path, scenario: Scenario
+) -> Callable[[str], Written]:
+    place = folder / f"{scenario.name}{suffix}"
+    place.write_bytes(make(scenario))
+
+    def write(capture: str) -> Written:
+        log = log_of(place, How(settings(capture), INSTANCE), Tally())
+        return from_bundles(logged.bundle for logged in log)
+
+    return write
+
+
+def _of_sample(writer: Callable[..., bytes]) -> Callable[[Scenario], bytes]:
+    return lambda scenario: writer(sample(scenario))
+
+
+_IN_PROCESS = ("streamgauge.taps.inprocess.capture", "Answered")
+# Recorders undo codings and keep the header: a body that is plain in a recording was coded on the wire.
+_DECODED = frozenset({"not-packed"})
+LIBRARIES = {"httpx": httpx, "httpx2": httpx2}
+DRIVERS: Mapping[str, Driver] = {
+    "proxy": Driver("proxy", _proxy, breaks=("streamgauge.taps.proxy.capture", "Arrived")),
+    **{
+        f"{name}-{kind}": Driver("httpx", partial(_httpx, library, kind), breaks=_IN_PROCESS)
+        for name, library in LIBRARIES.items()
+        for kind in ("sync", "async")
+    },
+    "asgi": Driver("asgi", _asgi, breaks=_IN_PROCESS),
+    "packets": Driver(
+        "packets",
+        _packets,
+        breaks=("streamgauge.taps.packets.exchange", "Arrived"),
+        marks=pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT or "captures packets"),
+    ),
+    "pcap": Driver("packets", recorded=_pcap),
+    "replay-pcap": Driver("replay", recorded=partial(_replay, ".pcap", packets_of)),
+    "har": Driver(
+        "replay",
+        recorded=partial(_replay, ".har", _of_sample(recordings.har)),
+        without=_DECODED | {"packed-request"},  # a HAR has requests as text
+    ),
+    "flows": Driver("replay", recorded=partial(_replay, ".flows", _of_sample(recordings.flows)), without=_DECODED),
+    "cassette": Driver(
+        "replay",
+        recorded=partial(_replay, ".yaml", _of_sample(recordings.cassette_yaml)),
+        # 20 MB of YAML take their parser ten seconds; the tests' writer has each header once.
+        without=_DECODED | {"long-prompt", "ids-twice"},
+    ),
+    "body": Driver(
+        "replay",
+        recorded=partial(_replay, ".sse", lambda scenario: scenario.body),
+        # A body alone is not coded, and has a record whatever it holds.
+        without=_DECODED
+        | {"coded-gzip", "coded-br", "coded-zstd", "packed-twice", "rst-amid-gzip", "no-llm", "models", "head"},
+    ),
+}

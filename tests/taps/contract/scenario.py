@@ -1,0 +1,115 @@
+"""One exchange as data: what is asked, what the upstream answers read by read, how it ends, and what a record says of it."""
+
+import threading
+from typing import Any, Literal
+
+import msgspec
+
+from streamgauge.core.segments import Ending
+from streamgauge.taps.messages import MAX_REQUEST_BODY, REQUEST_HEADERS, Arrived, Asked, Ended, Message, Opened, Sent
+
+# In every generated text and message: found in nothing that a masked capture writes.
+CANARY = "CANARY"
+# In every prompt, key, cookie, unknown header and query value: found in nothing that any capture writes.
+SECRET = "SECRET"
+TENANT_HEADER = "x-tenant"
+UPSTREAM = "up"
+SSE = ("Content-Type", "text/event-stream; charset=utf-8")
+JSON = ("Content-Type", "application/json")
+
+# Set by an upstream that has a request which it will not answer: then its client may leave.
+heard = threading.Event()
+
+# complete: HTTP says that it is whole; fin, rst: the upstream breaks off so; client: the client leaves when it has all reads.
+End = Literal["complete", "fin", "rst", "client"]
+Framing = Literal["chunked", "length", "close"]
+ENDINGS = {"complete": Ending.COMPLETE, "fin": Ending.RESET, "rst": Ending.RESET, "client": Ending.CLIENT}
+
+
+class Scenario(msgspec.Struct, frozen=True, kw_only=True):
+    """`reads`: the body as the upstream writes it, coded, before framing. `told`: whether a tap tells of it at all;
+    `early`: from the request on, and not from the answer's head on. `answers`: a head comes. `gap_s`: between two reads
+    (seconds). On the wire alone: `before` the head, `extension` of each chunk, `trailer` behind the last. `record`: the part
+    of the record that is written down by hand, to the letter; None: there is none.
+    """
+
+    name: str
+    record: dict[str, Any] | None
+    reads: tuple[bytes, ...]
+    target: str = "/v1/chat/completions"
+    method: str = "POST"
+    asked: bytes = b'{"model":"m-1","stream":true,"messages":[{"role":"user","content":"SECRET"}]}'
+    asked_headers: tuple[tuple[str, str], ...] = (("Authorization", f"Bearer {SECRET}"), ("Cookie", SECRET))
+    status: int = 200
+    headers: tuple[tuple[str, str], ...] = (SSE,)
+    framing: Framing = "chunked"
+    end: End = "complete"
+    told: bool = True
+    early: bool = True
+    answers: bool = True
+    before: bytes = b""
+    extension: bytes = b""
+    trailer: bytes = b""
+    gap_s: float = 0.002
+
+    @property
+    def body(self) -> bytes:
+        return b"".join(self.reads)
+
+    @property
+    def path(self) -> str:
+        """The target, and in its query which scenario it is: that is how the upstream knows."""
+        return f"{self.target}{'&' if '?' in self.target else '?'}case={self.name}"
+
+    @property
+    def all_headers(self) -> list[tuple[str, str]]:
+        """The response's, with those of its framing; what breaks off was to be longer."""
+        more: list[tuple[str, str]] = []
+        if self.framing == "length":
+            more = [("Content-Length", str(len(self.body) + (0 if self.end == "complete" else 1000)))]
+        elif self.framing == "chunked":
+            more = [("Transfer-Encoding", "chunked")]
+        return [*self.headers, ("Set-Cookie", SECRET), *more]
+
+    def head(self) -> bytes:
+        lines = [f"HTTP/1.1 {self.status} {SECRET}", *(f"{name}: {value}" for name, value in self.all_headers), "", ""]
+        return self.before + "\r\n".join(lines).encode("latin-1")
+
+    def wire(self) -> list[bytes]:
+        """What the upstream writes, write by write."""
+        if not self.answers:
+            return []
+        if self.method == "HEAD":
+            return [self.head()]
+        if self.framing != "chunked":
+            return [self.head(), *self.reads]
+        chunks = [b"%x%b\r\n%b\r\n" % (len(read), self.extension, read) for read in self.reads]
+        return [self.head(), *chunks, *([b"0\r\n%b\r\n" % self.trailer] if self.end == "complete" else [])]
+
+    def request(self) -> bytes:
+        """What a raw client sends."""
+        sizes = [("Content-Length", str(len(self.asked)))] if self.asked else []
+        lines = [f"{self.method} {self.path} HTTP/1.1", "Host: up"]
+        lines += [f"{name}: {value}" for name, value in (*self.asked_headers, *sizes)]
+        return "\r\n".join([*lines, "", ""]).encode("latin-1") + self.asked
+
+
+# Stamps of the reference: where it begins, and between two of its messages (ns).
+T0, STEP = 7_000_000_000, 1_000_000
+
+
+def reference(scenario: Scenario) -> list[Message]:
+    """What the best of taps would tell: each read of the wire, and all of the request. No tap's code made it."""
+    if not scenario.told:
+        return []
+    wanted = REQUEST_HEADERS | {TENANT_HEADER}
+    headers = [(name.lower(), value) for name, value in scenario.asked_headers if name.lower() in wanted]
+    opened = Opened(1, T0, T0, UPSTREAM, scenario.method, scenario.path, headers, tap="reference")
+    whole = scenario.early and len(scenario.asked) <= MAX_REQUEST_BODY
+    told: list[Message] = [opened, *([Asked(1, scenario.asked)] if whole and scenario.asked else [])]
+    size = len(scenario.asked)
+    told.append(Sent(1, T0 + STEP, T0 + STEP // 2, size, whole or not size))
+    told += [Arrived(1, T0 + STEP * at, read) for at, read in enumerate(scenario.wire(), 2)]
+    end_ns = T0 + STEP * (len(told) + 2)
+    gone_ns = end_ns if scenario.end == "client" else None
+    return [*told, Ended(1, end_ns, ENDINGS[scenario.end], gone_ns, 0)]
