@@ -1,4 +1,4 @@
-"""What tests of the httpx tap share."""
+"""What tests of the taps in applications share."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from streamgauge.taps import asgi
 from streamgauge.taps.inprocess import senders
+from tests.taps.asgi_rig import Notes
 from tests.taps.asking import WAYS, Kind
 from tests.taps.inprocess.rig import recorder_at
 from tests.taps.proxy.rig import RawRecorder
@@ -22,3 +24,10 @@ def recorder(tmp_path: Path) -> Iterator[RawRecorder]:
     with recorder_at(tmp_path) as started:
         yield started
         senders._end()
+
+
+@pytest.fixture
+def notes(monkeypatch: pytest.MonkeyPatch) -> Notes:
+    notes = Notes()
+    monkeypatch.setattr(asgi, "sender_of", lambda data_dir: notes)
+    return notes

@@ -1,111 +1,31 @@
 """The ASGI tap by the messages of its specification: what passes, what is noted, and that no fault of ours is felt."""
 
 import asyncio
-import contextlib
-import copy
-import json
-from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
 
 from streamgauge.core.segments import Ending
 from streamgauge.taps import asgi
-from streamgauge.taps.asgi import Message, Receive, Scope, Send, TapMiddleware
+from streamgauge.taps.asgi import Message, Receive, Scope, Send
 from streamgauge.taps.inprocess.capture import Fault, StreamCapture
 from streamgauge.taps.messages import Answered, Arrived, Asked, Ended, Opened, Sent
-from streamgauge.taps.messages import Message as Told
 from tests.integration.provider import BEGIN, REST
-from tests.vectors.drive import as_json, encoded, in_pieces, record_of, segments_of
-from tests.vectors.load import Vector, differences, vectors
-
-SSE = [(b"Content-Type", b"text/event-stream; charset=utf-8")]
-START: Message = {"type": "http.response.start", "status": 200, "headers": SSE}
-END: Message = {"type": "http.response.body"}
-ASKED: Message = {"type": "http.request", "body": b'{"model":"m","stream":true}', "more_body": False}
-GONE: Message = {"type": "http.disconnect"}
-
-
-class Notes:
-    """Takes what captures note, in the sender's place."""
-
-    full = False
-
-    def __init__(self) -> None:
-        self.captures: list[StreamCapture] = []
-
-    def begin(self, capture: StreamCapture) -> int:
-        self.captures.append(capture)
-        return len(self.captures)
-
-    def wake(self) -> None:
-        return
-
-    def told(self) -> list[Told]:
-        """All of the one stream, as messages."""
-        [capture] = self.captures
-        return [message_of(capture.stream, note) for note in capture.notes if not isinstance(note, Fault)]
-
-
-def message_of(stream: int, note: Any) -> Any:
-    return Arrived(stream, *note) if isinstance(note, tuple) else note
-
-
-@pytest.fixture
-def notes(monkeypatch: pytest.MonkeyPatch) -> Notes:
-    notes = Notes()
-    monkeypatch.setattr(asgi, "sender_of", lambda data_dir: notes)
-    return notes
-
-
-def scope(path: str = "/v1/chat/completions", method: str = "POST", **more: Any) -> Scope:
-    return {"type": "http", "method": method, "path": path, "raw_path": path.encode(), "headers": [], **more}
-
-
-def body(piece: bytes, *, more: bool = True) -> Message:
-    return {"type": "http.response.body", "body": piece, "more_body": more}
-
-
-class Server:
-    """The server's side: hands out these messages, keeps what comes. `refuses`: raised by the send of that number."""
-
-    def __init__(self, *received: Message, refuses: tuple[int, Exception] | None = None) -> None:
-        self.sent: list[Message] = []
-        self._received: Iterator[Message] = iter(received or (ASKED,))
-        self._refuses = refuses
-
-    async def receive(self) -> Message:
-        return next(self._received)
-
-    async def send(self, message: Message) -> None:
-        if self._refuses is not None and self._refuses[0] == len(self.sent):
-            raise self._refuses[1]
-        self.sent.append(message)
-
-
-def answers(*sent: Message, raises: BaseException | None = None, reads: int = 1) -> Any:
-    """An application that reads so many messages, sends these, then returns or raises."""
-
-    async def application(scope: Scope, receive: Receive, send: Send) -> None:
-        for _ in range(reads):
-            await receive()
-        for message in sent:
-            await send(message)
-        if raises is not None:
-            raise raises
-
-    return application
-
-
-def run(application: Any, server: Server, asked: Scope | None = None, **options: Any) -> None:
-    asyncio.run(TapMiddleware(application, **options)(asked or scope(), server.receive, server.send))
-
-
-def ending(notes: Notes) -> Ended:
-    last = notes.told()[-1]
-    assert isinstance(last, Ended)
-    return last
-
+from tests.taps.asgi_rig import (
+    ASKED,
+    END,
+    GONE,
+    SSE,
+    START,
+    ApplicationFault,
+    Notes,
+    Server,
+    answers,
+    body,
+    ending,
+    run,
+    scope,
+)
 
 # --- what passes ----------------------------------------------------------------------------------------------------
 
@@ -285,10 +205,6 @@ def test_other_bytes_than_bytes_are_copied(notes: Notes) -> None:
 # --- how it ends ----------------------------------------------------------------------------------------------------
 
 
-class ApplicationFault(Exception):
-    """Raised by an application of the tests."""
-
-
 @pytest.mark.parametrize("fault", [ApplicationFault(), asyncio.CancelledError()])
 def test_an_exception_of_the_application_passes_and_is_a_break(fault: BaseException, notes: Notes) -> None:
     with pytest.raises(type(fault)) as raised:
@@ -384,60 +300,3 @@ def test_without_an_agent_streams_go_on(tmp_path: Any, monkeypatch: pytest.Monke
     server = Server(ASKED)
     run(answers(START, body(BEGIN), body(REST), END), server, data_dir=tmp_path / "data")
     assert len(server.sent) == 4
-
-
-# --- the same record as through every other tap ---------------------------------------------------------------------
-
-SHOWN = [one for one in vectors() if one.ending in ("complete", "client", "reset")]
-
-
-def through_asgi(vector: Vector, pieces: Iterable[bytes], notes: Notes, coding: str | None = None) -> dict[str, Any]:
-    """The record of a vector that an application sends in these pieces."""
-    asked = b"" if vector.request is None else json.dumps(vector.request).encode()
-    start: Message = {
-        "type": "http.response.start",
-        "status": vector.status,
-        "headers": [(b"content-type", vector.content_type.encode())],
-    }
-    if coding is not None:
-        start["headers"] = [*start["headers"], (b"content-encoding", coding.encode())]
-
-    async def application(scope: Scope, receive: Receive, send: Send) -> None:
-        await receive()
-        for message in (start, *map(body, pieces)):
-            await send(message)
-        if vector.ending == "client":
-            await receive()
-        elif vector.ending == "reset":
-            raise ApplicationFault
-        else:
-            await send(END)
-
-    path, _, query = vector.target.partition("?")
-    headers = [(name.encode(), value.encode("latin-1")) for name, value in vector.headers]
-    given = scope(path, vector.method, query_string=query.encode(), headers=headers)
-    with contextlib.suppress(ApplicationFault):
-        run(application, Server({**ASKED, "body": asked}, GONE), given, upstream="test")
-    return as_json(record_of(segments_of("full", notes.told())))
-
-
-@pytest.mark.parametrize("vector", SHOWN, ids=lambda vector: f"{vector.dialect}/{vector.name}")
-def test_a_vector_gives_the_record_that_it_owes(vector: Vector, notes: Notes) -> None:
-    record = through_asgi(vector, in_pieces(vector.body, vector.name), notes)
-    assert list(differences(vector.record, record)) == []
-    assert record["tap"] == "asgi"
-    assert record["counts"]["bytes"] == len(vector.body)
-    assert record["counts"]["client_bytes"] is None
-
-
-@pytest.mark.parametrize("coding", ["gzip", "br", "zstd"])
-def test_a_coded_answer_is_read(coding: str, notes: Notes) -> None:
-    """A middleware that compresses may stand between the application and the tap."""
-    [vector] = [one for one in SHOWN if (one.dialect, one.name) == ("openai-chat", "happy")]
-    coded = encoded(vector.body, coding)
-    record = through_asgi(vector, in_pieces(coded, coding), notes, coding)
-    assert record["content_encoding"] == coding
-    assert record["counts"].pop("bytes") == len(coded)
-    expected = copy.deepcopy(vector.record)
-    expected["counts"].pop("bytes")
-    assert list(differences(expected, record)) == []

@@ -1,0 +1,94 @@
+"""A server, an application and the notes of a capture, by ASGI's own messages."""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+from streamgauge.taps.asgi import Message, Receive, Scope, Send, TapMiddleware
+from streamgauge.taps.inprocess.capture import Fault, StreamCapture
+from streamgauge.taps.messages import Arrived, Ended
+from streamgauge.taps.messages import Message as Told
+
+SSE = [(b"Content-Type", b"text/event-stream; charset=utf-8")]
+START: Message = {"type": "http.response.start", "status": 200, "headers": SSE}
+END: Message = {"type": "http.response.body"}
+ASKED: Message = {"type": "http.request", "body": b'{"model":"m","stream":true}', "more_body": False}
+GONE: Message = {"type": "http.disconnect"}
+
+
+class Notes:
+    """Takes what captures note, in the sender's place."""
+
+    full = False
+
+    def __init__(self) -> None:
+        self.captures: list[StreamCapture] = []
+
+    def begin(self, capture: StreamCapture) -> int:
+        self.captures.append(capture)
+        return len(self.captures)
+
+    def wake(self) -> None:
+        return
+
+    def told(self) -> list[Told]:
+        """All of the one stream, as messages."""
+        [capture] = self.captures
+        return [message_of(capture.stream, note) for note in capture.notes if not isinstance(note, Fault)]
+
+
+def message_of(stream: int, note: Any) -> Any:
+    return Arrived(stream, *note) if isinstance(note, tuple) else note
+
+
+def scope(path: str = "/v1/chat/completions", method: str = "POST", **more: Any) -> Scope:
+    return {"type": "http", "method": method, "path": path, "raw_path": path.encode(), "headers": [], **more}
+
+
+def body(piece: bytes, *, more: bool = True) -> Message:
+    return {"type": "http.response.body", "body": piece, "more_body": more}
+
+
+class Server:
+    """The server's side: hands out these messages, keeps what comes. `refuses`: raised by the send of that number."""
+
+    def __init__(self, *received: Message, refuses: tuple[int, Exception] | None = None) -> None:
+        self.sent: list[Message] = []
+        self._received: Iterator[Message] = iter(received or (ASKED,))
+        self._refuses = refuses
+
+    async def receive(self) -> Message:
+        return next(self._received)
+
+    async def send(self, message: Message) -> None:
+        if self._refuses is not None and self._refuses[0] == len(self.sent):
+            raise self._refuses[1]
+        self.sent.append(message)
+
+
+def answers(*sent: Message, raises: BaseException | None = None, reads: int = 1) -> Any:
+    """An application that reads so many messages, sends these, then returns or raises."""
+
+    async def application(scope: Scope, receive: Receive, send: Send) -> None:
+        for _ in range(reads):
+            await receive()
+        for message in sent:
+            await send(message)
+        if raises is not None:
+            raise raises
+
+    return application
+
+
+def run(application: Any, server: Server, asked: Scope | None = None, **options: Any) -> None:
+    asyncio.run(TapMiddleware(application, **options)(asked or scope(), server.receive, server.send))
+
+
+def ending(notes: Notes) -> Ended:
+    last = notes.told()[-1]
+    assert isinstance(last, Ended)
+    return last
+
+
+class ApplicationFault(Exception):
+    """Raised by an application of the tests."""
