@@ -97,7 +97,7 @@ examples:
 """
 
 # What is no setting, and so is not handed to `config.load`.
-_NOT_SETTINGS = {
+NOT_SETTINGS = {
     "agent",
     "child",
     "command",
@@ -334,7 +334,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(argv: Sequence[str] | None) -> int:
     args = build_parser().parse_args(argv)
-    flags = {name: value for name, value in vars(args).items() if name not in _NOT_SETTINGS}
+    flags = {name: value for name, value in vars(args).items() if name not in NOT_SETTINGS}
     try:
         settings = load(flags, args.config or _settings_file())
         command = importlib.import_module(f"streamgauge.commands.{args.module}")

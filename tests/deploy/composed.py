@@ -6,16 +6,13 @@ from typing import Any
 
 import yaml
 
-from streamgauge.cli import build_parser
+from streamgauge.cli import NOT_SETTINGS, build_parser
 from streamgauge.config import Settings, load
 
 ROOT = Path(__file__).parents[2]
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 OURS = {name: service for name, service in SERVICES.items() if "build" in service}
-
-# What argparse keeps beside the settings.
-_NOT_SETTINGS = {"command", "action", "config", "module", "paths", "dialect", "output", "serve", "limit", "by"}
 
 
 @dataclass(frozen=True)
@@ -29,7 +26,7 @@ class Parsed:
 def parsed(name: str) -> Parsed:
     """The command of one of our services, by our own parser and settings. Exits, or raises UsageFault, if it is wrong."""
     args = build_parser().parse_args(OURS[name]["command"])
-    flags = {key: value for key, value in vars(args).items() if key not in _NOT_SETTINGS}
+    flags = {key: value for key, value in vars(args).items() if key not in NOT_SETTINGS}
     return Parsed(args.command, load(flags))
 
 

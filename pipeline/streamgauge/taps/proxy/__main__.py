@@ -12,11 +12,13 @@ import signal
 import socket
 import sys
 import threading
+import time
 from typing import NoReturn
 
 import msgspec
 import uvloop
 
+from streamgauge.taps.proxy.outbox import FLUSH_S
 from streamgauge.taps.proxy.relay import RelaySettings, serve
 
 _DONE, _USAGE, _UNAVAILABLE = 0, 2, 3
@@ -25,6 +27,9 @@ _MAX_SETTINGS = 1024 * 1024
 # Objects allocated between two collections: the default of 700 is a collection every few reads, and what a relay makes
 # is freed by counting references.
 _GC_THRESHOLD = 50_000
+
+# When the parent is gone, what was gathered still goes to the recorder, which leaves a moment later (seconds).
+_LAST_FLUSH_S = 2 * FLUSH_S
 
 
 async def _run(settings: RelaySettings, listening: socket.socket, others: list[socket.socket]) -> NoReturn:
@@ -56,6 +61,7 @@ def _leave_with_parent(fd: int) -> None:
     """Waits for the end of the parent. A thread, so that even a loop that hangs does not outlive it."""
     while os.read(fd, 4096):
         continue
+    time.sleep(_LAST_FLUSH_S)
     os._exit(_UNAVAILABLE)
 
 
