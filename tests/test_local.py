@@ -162,7 +162,7 @@ def test_a_spool_that_refuses_is_said_and_tried_again(life: Life, data_dir: Path
     blocker = sqlite3.connect(data_dir / "spool.sqlite", isolation_level=None)
     life.work(0)
     life.spool.take(0, 1)  # opened
-    connection = life.spool._connection
+    connection = life.spool._file._connection
     assert connection is not None
     connection.execute("PRAGMA busy_timeout = 10")
     blocker.execute("BEGIN IMMEDIATE")

@@ -7,6 +7,13 @@ What a failure means is `broker.producer.meaning_of`. A batch that fails for goo
 hole in the producer's sequence numbers: then the shipper goes back to the first row that is not confirmed, takes a new
 producer, and sends what was under way one row at a time, until it is known which one the broker refuses. A bundle that
 is sent twice this way is known by its number and skipped.
+
+    the broker is away, slow, half-open; retriable errors    wait, for as long as it takes; nothing is dropped
+    it denies us, or the topic is missing                    say so once, look again every few seconds; nothing is dropped
+    it refuses a bundle (its size, what it holds)            that bundle is dropped: `refused`
+    it fails over a bundle without a reason, five times      as refused, so that one bundle does not stop all others
+    nothing is confirmed although the broker answers         begin anew: the topic may be another one
+    a bug of ours                                            say so, begin anew; a tap does not end for its shipper
 """
 
 import asyncio
@@ -18,7 +25,8 @@ from typing import Any
 
 from aiokafka.errors import KafkaError, KafkaTimeoutError  # type: ignore[import-untyped]
 
-from streamgauge.broker.producer import Meaning, Message, Producer, meaning_of
+from streamgauge.broker.pace import Pace
+from streamgauge.broker.producer import Meaning, Message, Producer, may_be_the_message, meaning_of
 from streamgauge.broker.watch import Watch
 from streamgauge.counters import DropReason
 from streamgauge.spool import Row, Spool
@@ -43,6 +51,10 @@ _POLL_S = 0.05
 _RETRY_S = 1.0
 # How soon after the broker denied us, which only an operator can change (seconds).
 _DENIED_S = 10.0
+# How often a bundle that fails alone, without a reason that can be put right, is tried: half a minute, by the pauses.
+_TRIES_ALONE = 5
+# After so long without a confirmation from a broker that answers something else is wrong (seconds): three requests.
+_STUCK_S = 30.0
 # How long a drained producer may take to say goodbye (seconds).
 _FAREWELL_S = 2.0
 # Where the spool keeps the partition count that this data directory's instance learnt.
@@ -71,11 +83,16 @@ class Shipper:
         self._producer = Producer(settings.bootstrap, max_message_bytes=MAX_MESSAGE_BYTES, batch_bytes=_BATCH_BYTES)
         self._watch = Watch(settings.bootstrap, self._producer.answers, "what comes is kept in the spool")
         self._partitions: int | None = None
+        self._most_in_flight = min(_IN_FLIGHT_BYTES, spool.most_in_flight)
         self._after = 0  # the last row that was handed over
         self._careful_to = 0  # rows up to this one are sent one at a time
         self._in_flight: dict[int, int] = {}  # row -> bytes
         self._confirmed: list[int] = []
-        self._broken = False
+        self._refused: list[int] = []
+        self._alone = (0, 0)  # the row that failed by itself, and how often
+        self._pace = Pace()
+        self._progress_s = 0.0  # when something was last confirmed, or the first of what is under way was handed over
+        self._broken = self._denied = False
         self._wake = asyncio.Event()
         self._stopping = False
         self._drained = False
@@ -108,7 +125,6 @@ class Shipper:
     async def stop(self, deadline_s: float) -> None:
         """Ship what is left, for at most `deadline_s` seconds; what remains stays in the spool."""
         self._stopping = True
-        self._drained = False  # as seen before; something may have come since
         self._wake.set()
         if self._shipping is not None:
             await asyncio.wait({self._shipping}, timeout=deadline_s)
@@ -116,7 +132,12 @@ class Shipper:
 
     async def _ship_all(self) -> None:
         while not (self._stopping and self._drained):
-            await (self._ship() if await self._is_ready() else self._pause(_RETRY_S))
+            try:
+                await (self._ship() if await self._is_ready() else self._pause(_RETRY_S))
+            except Exception as error:  # noqa: BLE001 - capture fails open: a tap goes on without its shipper
+                self._complain(f"a bug of ours while shipping ({error!r}): what comes is kept in the spool")
+                self._broken = True
+                await self._pause(self._pace.failed())
 
     async def _pause(self, seconds: float) -> None:
         """Until something happens, or the time is up."""
@@ -139,13 +160,15 @@ class Shipper:
             return False
         if not self._producer.started:
             self._watch.seen(await self._producer.start())
-        self.problem = None
+        if not self._denied:
+            self.problem = None
         return self._producer.started
 
     async def _learn_partitions(self) -> int:
         """The count is kept while rows wait that were written under it: a stream must not move to another partition."""
         there = await segments_partitions(self._settings.bootstrap, self._settings.prefix)
-        kept = int(await asyncio.to_thread(self._spool.get, _PARTITIONS) or 0)
+        noted = await asyncio.to_thread(self._spool.get, _PARTITIONS) or b""
+        kept = int(noted) if noted.isdigit() else 0
         waiting = await asyncio.to_thread(self._spool.take, 0, 1)
         if waiting and 0 < kept <= there:
             return kept
@@ -163,16 +186,30 @@ class Shipper:
         """One round: what failed, then what is new, then what is confirmed."""
         if self._broken:
             return await self._start_over()
-        room = _IN_FLIGHT_BYTES - sum(self._in_flight.values())
-        rows = await asyncio.to_thread(self._spool.take, self._after, room) if room > 0 else []
+        room = self._most_in_flight - sum(self._in_flight.values())
+        last = self._stopping  # what came before the stop is seen by this round; by an earlier one perhaps not
+        rows = await asyncio.to_thread(self._spool.take, self._first_after(), room) if room > 0 else []
         for row in rows:
             if not await self._hand_over(row):
                 break
         await self._settle()
+        self._look_for_progress()
         if not rows:
-            self._drained = room > 0 and not (self._in_flight or self._broken or self._confirmed)
+            idle = room > 0 and not (self._in_flight or self._broken or self._confirmed or self._refused)
+            self._drained = last and idle
             if not (self._stopping and self._drained):
                 await self._pause(_POLL_S)
+
+    def _first_after(self) -> int:
+        """Behind which row to go on. With nothing under way from the front: whatever lies there is to be sent."""
+        return self._after if self._in_flight or self._confirmed or self._refused else 0
+
+    def _look_for_progress(self) -> None:
+        now = asyncio.get_running_loop().time()
+        if not self._in_flight or not self._watch.connected:
+            self._progress_s = now
+        elif now - self._progress_s > _STUCK_S:
+            self._broken = True
 
     async def _hand_over(self, row: Row) -> bool:
         """One row to the producer, waiting while its buffer is full. False if the next one must not follow."""
@@ -182,10 +219,13 @@ class Shipper:
             try:
                 future = await self._producer.send(message)
             except KafkaTimeoutError:
+                self._look_for_progress()
                 continue  # the buffer is still full: the broker is slow or away, and the producer keeps what it has
             except KafkaError as error:
                 return await self._on_failure(row, error)
             self._after = row.id
+            if not self._in_flight:
+                self._progress_s = asyncio.get_running_loop().time()
             self._in_flight[row.id] = len(row.value)
             if row.id <= self._careful_to:
                 return await self._confirm_alone(row, future)
@@ -199,6 +239,10 @@ class Shipper:
         else:
             self._confirmed.append(row)
             self._in_flight.pop(row, None)
+            self._pace.worked()
+            if self._denied:
+                self._denied, self.problem = False, None
+            self._progress_s = asyncio.get_running_loop().time()
             if not self._watch.connected:
                 self._watch.seen(True)
         self._wake.set()
@@ -215,15 +259,30 @@ class Shipper:
         self._broken = True
         self._in_flight[row.id] = len(row.value)
         meaning = meaning_of(error)
-        if meaning is Meaning.REFUSED:
-            _LOG.error("the broker refuses a bundle of %d bytes for good: it is dropped and counted", len(row.value))
+        if self._tried_enough(row) if may_be_the_message(error) else meaning is Meaning.REFUSED:
+            _LOG.error(
+                "the broker refuses a bundle of %d bytes for good (%s): it is dropped and counted",
+                len(row.value),
+                type(error).__name__,
+            )
             del self._in_flight[row.id]
             self._after = row.id
-            await asyncio.to_thread(self._spool.discard, [row.id], DropReason.REFUSED)
+            self._refused.append(row.id)
         elif meaning is Meaning.DENIED:
+            self._denied = True
             self._complain(f"the broker denies writing to {self._topic} ({type(error).__name__}): allow it")
             await self._pause(_DENIED_S)
+        else:
+            await self._pause(self._pace.failed())
         return False
+
+    def _tried_enough(self, row: Row) -> bool:
+        """Whether this row, which failed by itself, did so often enough for it to be the row's own fault."""
+        if row.id > self._careful_to:
+            return False
+        failed, times = self._alone
+        self._alone = (row.id, times + 1 if failed == row.id else 1)
+        return self._alone[1] >= _TRIES_ALONE
 
     async def _start_over(self) -> None:
         """A new producer, and back to the first row that is not confirmed."""
@@ -238,7 +297,12 @@ class Shipper:
         self._partitions = None  # it may have been the topic
 
     async def _settle(self) -> None:
-        """What Kafka has leaves the spool. What the disk does not let go of is tried again later."""
+        """What Kafka has, or will never have, leaves the spool. What the disk does not let go of is tried again later."""
         confirmed, self._confirmed = self._confirmed, []
         if confirmed and not await asyncio.to_thread(self._spool.done, confirmed) and self._spool.failure:
             self._confirmed = confirmed + self._confirmed
+        refused, self._refused = self._refused, []
+        if refused:
+            reads = await asyncio.to_thread(self._spool.discard, refused, DropReason.REFUSED)
+            if not reads and self._spool.failure:
+                self._refused = refused + self._refused

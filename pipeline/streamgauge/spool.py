@@ -1,35 +1,52 @@
 """The bounded disk queue between a tap and what comes after: one SQLite file, two processes.
 
 The recorder puts rows in, whoever delivers takes them in order and says when they are done; neither waits for the other
-for longer than a transaction. A process that is killed loses nothing that was put (the file is in WAL mode; only a
-power cut may take the last moments). Nothing here raises for a disk that is full, read-only or broken: `put` says so.
+for longer than a transaction. A process that is killed loses nothing that was put (the file is in WAL mode), a power cut
+what was put after the last `sync`. Nothing here raises for a disk that is full, read-only or broken: `put` says so.
 
-Policy when room is short: what is newest is refused. Rows that are vital (heads, ends, heartbeats, markers) may use a
-reserve that reads may not.
+Room is short: what may not use the reserve is refused. Whoever puts then gives up the reads of rows that wait, the oldest
+or the newest (`give_up_room`), or of what it wanted to put; rows that are vital (heads, ends, heartbeats, markers) stay.
+Rows that were handed out for delivery are never touched.
 """
 
-import sqlite3
-import threading
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
+from sqlite3 import Connection
 from typing import Final
 
 import msgspec
 
-from streamgauge.counters import Balance, Counters, DropReason, Incident, read_balance, settle, settle_recorder
-from streamgauge.spool_file import PAGE_BYTES, DamagedError, checksum, inode, is_damage, is_intact, open_spool, replace
-from streamgauge.spool_sql import Failure, add_waiting, cost_of, failure_of, give_back, pragma_number, used_bytes
+from streamgauge.counters import Balance, Counters, DropReason, read_balance, settle, settle_recorder
+from streamgauge.spool_age import Moment, age_now, moment
+from streamgauge.spool_file import COLUMNS, is_intact, packed, unpacked
+from streamgauge.spool_open import SpoolFile, Work
+from streamgauge.spool_sql import (
+    Failure,
+    Lighter,
+    Order,
+    cost_of,
+    give_back,
+    insert,
+    lighten,
+    pragma_number,
+    purge,
+    remove,
+    told_delivered,
+    totals,
+    used_bytes,
+)
 
 # A broker that is away for half an hour at 500 KB/s of compressed bundles (bytes): a busy tap.
 MAX_BYTES = 1024**3
 # The part of the spool that only vital rows may use: they are a few per cent of what a stream sends.
 RESERVE = 0.05
-# What SQLite's log beside the file may take of it (bytes): it is emptied at half of that; a transaction in flight, or a
-# reader that defers the emptying for a moment, needs the rest.
+# How long reads may wait (seconds): three days, as long as the segments topic keeps them; an outage over a weekend.
+MAX_AGE_S = 3 * 24 * 3600.0
+# What SQLite's log beside the file may take of it (bytes): it is emptied at a quarter of that; a transaction in flight, or
+# a reader that defers the emptying for a moment, needs the rest.
 LOG_BYTES = 16 * 1024**2
-# SQLite's own limit on parameters in one statement is 999 in old builds.
-_IDS_AT_ONCE = 500
+# What deliverers may hold of it at once: more, and in a small spool no row would be left that may lose its reads.
+IN_FLIGHT_PART = 4
 
 
 class NewRow(msgspec.Struct, frozen=True):
@@ -79,92 +96,127 @@ _NOTHING: Final = Waiting(0, 0, 0, 0)
 class Spool:
     """One process's view of the spool. Safe to use from several threads.
 
-    `counters`: where delivered and damaged reads are counted; without it nobody but the file knows of them.
-    Raises nothing for the disk's faults: `put` says so, `take` gives nothing, `done` gives 0 and may be called again.
+    `counters`: where delivered, damaged and given up reads are counted; without it nobody but the file knows of them.
+    `now`: the clock that rows age by. `most_at_once`: what one call of `put` may bring (bytes of `cost_of`), or SQLite's
+    log outgrows its part of the room; a row with reads that is larger is refused. Raises nothing for the disk's faults:
+    `put` says so, `take` gives nothing, `done` gives 0 and may be called again.
     """
 
-    def __init__(self, path: Path, max_bytes: int = MAX_BYTES, counters: Counters | None = None) -> None:
-        self._path = path
+    def __init__(
+        self,
+        path: Path,
+        max_bytes: int = MAX_BYTES,
+        counters: Counters | None = None,
+        now: Callable[[], Moment] = moment,
+    ) -> None:
         self._counters = counters
-        self._log = min(LOG_BYTES, max_bytes // 8)
-        self._most = max_bytes - self._log
+        self._now = now
+        log = min(LOG_BYTES, max_bytes // 8)
+        self.most_at_once = log // 2
+        self._most = max_bytes - log
         self._most_reads = int(self._most * (1 - RESERVE))
-        self._lock = threading.RLock()
-        self._connection: sqlite3.Connection | None = None
-        self._inode: int | None = None
-        self.failure: Failure | None = None  # of the last call; None if it went well
+        self._file = SpoolFile(path, log, counters)
+
+    @property
+    def failure(self) -> Failure | None:
+        """Of the last call; None if it went well."""
+        return self._file.failure
+
+    @property
+    def most_in_flight(self) -> int:
+        """How many bytes of values a deliverer may have taken and not reported done."""
+        return self._most // IN_FLIGHT_PART
 
     def put(self, rows: Sequence[NewRow], meta: dict[str, bytes] | None = None) -> Put:
-        """Put rows at the end, and with them (in the same transaction) entries of `meta`. A few MiB at a time."""
+        """Put rows at the end, and with them (in the same transaction) entries of `meta`."""
         refused: list[int] = []
 
-        def work(connection: sqlite3.Connection) -> None:
+        def work(connection: Connection) -> None:
             refused.clear()
             taken, refused[:] = self._fitting(rows, used_bytes(connection))
-            connection.executemany(
-                "INSERT INTO rows(slot, reads, checksum, value) VALUES (?, ?, ?, ?)",
-                [(row.slot, row.reads, checksum(row.slot, row.reads, row.value), row.value) for row in taken],
-            )
-            add_waiting(connection, 1, [(row.reads, len(row.value)) for row in taken])
-            connection.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", (meta or {}).items())
+            if taken:
+                insert(
+                    connection, [(row.slot, row.reads, row.value) for row in taken], age_now(connection, self._now())
+                )
+            entries = [(key, packed(value)) for key, value in (meta or {}).items()]
+            connection.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", entries)
 
-        failure = self._in_transaction(work)
+        failure = self._file.transact(work)
         return Put(failure=failure) if failure else Put(refused=refused)
 
     def room(self) -> Room:
         """What may still be put; nothing if the disk does not let us look."""
         used: list[int] = []
-        self._run(lambda connection: used.append(used_bytes(connection)))
+        self._file.run(lambda connection: used.append(used_bytes(connection)))
         return Room(self._most_reads - used[-1], self._most - used[-1]) if used else Room(0, 0)
+
+    def give_up_room(self, want: int, lighter: Lighter, *, newest: bool) -> int:
+        """Rows that wait lose their reads, the oldest first or the newest, until `want` bytes of room are won or none is
+        left. Gives the reads, which are dropped by `spool_full`."""
+        order: Order = "DESC" if newest else "ASC"
+        return self._giving_up(DropReason.SPOOL_FULL, lambda c: lighten(c, lighter, order, want=want))
+
+    def give_up_old(self, max_age_s: float, lighter: Lighter) -> int:
+        """Rows that have waited longer than this lose their reads, a few at a time. Gives the reads: `too_old`."""
+        return self._giving_up(
+            DropReason.TOO_OLD,
+            lambda c: lighten(c, lighter, "ASC", put_before=int(age_now(c, self._now()) - max_age_s)),
+        )
 
     def take(self, after: int, max_bytes: int) -> list[Row]:
         """The oldest rows with ids above `after`: at least one if there is one, then up to `max_bytes` of values.
 
-        They stay until `done`. Rows that are not what was put in are removed, and counted as damaged.
+        They stay until `done`, as they are. Rows that are not what was put in are removed, and counted as damaged.
         """
         taken: list[Row] = []
         spoilt: list[int] = []
 
-        def work(connection: sqlite3.Connection) -> None:
+        def look(connection: Connection) -> None:
             taken.clear()
             spoilt.clear()
             size = 0
-            cursor = connection.execute(
-                "SELECT id, slot, reads, checksum, value FROM rows WHERE id > ? ORDER BY id", (after,)
-            )
+            cursor = connection.execute(f"SELECT {COLUMNS} FROM rows WHERE id > ? ORDER BY id", (after,))
             for row in cursor:
                 if not is_intact(row):
                     spoilt.append(row[0])
                     continue
-                if taken and size + len(row[4]) > max_bytes:
+                if taken and size + len(row[5]) > max_bytes:
                     break
-                taken.append(Row(row[0], row[1], row[2], row[4]))
-                size += len(row[4])
+                taken.append(Row(row[0], row[1], row[2], row[5]))
+                size += len(row[5])
             cursor.close()
 
-        self._run(work)
+        def hand_out(connection: Connection) -> None:
+            look(connection)
+            if taken:
+                connection.execute("UPDATE totals SET taken = max(taken, ?)", (taken[-1].id,))
+
+        if self._has_after(after) and self._file.transact(hand_out) is not None:
+            self._file.run(look)  # a disk that takes nothing may still be read from
         if spoilt:
-            self.discard(spoilt, DropReason.SPOOL_DAMAGED)
+            self._giving_up(DropReason.SPOOL_DAMAGED, lambda connection: purge(connection)[0])
         return taken
 
     def done(self, ids: Sequence[int]) -> int:
         """These rows are delivered: remove them and count their reads, in one transaction. Gives the reads."""
-        reads = self._remove(ids, "UPDATE totals SET delivered = delivered + ?")
+        reads = self._remove(ids, delivered=True)
         if reads and self._counters:
             self._counters.delivered(reads)
         return reads
 
     def discard(self, ids: Sequence[int], reason: DropReason) -> int:
         """These rows will never be delivered: remove them, their reads are dropped. Gives the reads."""
-        reads = self._remove(ids, None)
-        if reads and self._counters:
-            self._counters.dropped(reason, reads)
-        return reads
+        return self._dropping(reason, lambda: self._remove(ids, delivered=False))
 
     def get(self, key: str) -> bytes | None:
-        """An entry of the spool's own memory; None if there is none."""
-        found: list[bytes] = []
-        self._run(lambda c: found.extend(row[0] for row in c.execute("SELECT value FROM meta WHERE key=?", (key,))))
+        """An entry of the spool's own memory; None if there is none, or it is not what was kept."""
+        found: list[bytes | None] = []
+
+        def work(connection: Connection) -> None:
+            rows = connection.execute("SELECT value FROM meta WHERE key=?", (key,))
+            found.extend(unpacked(row[0]) for row in rows)
+
+        self._file.run(work)
         return found[-1] if found else None
 
     def set(self, key: str, value: bytes) -> bool:
@@ -175,44 +227,59 @@ class Spool:
         """What lies in the spool."""
         found: list[Waiting] = []
 
-        def work(connection: sqlite3.Connection) -> None:
-            books = connection.execute("SELECT waiting_rows, waiting_reads, waiting_bytes FROM totals").fetchone()
+        def work(connection: Connection) -> None:
+            _, _, rows, reads, size = totals(connection)
             file_bytes = pragma_number(connection, "page_count") * pragma_number(connection, "page_size")
-            found.append(Waiting(books[0], books[1], books[2], file_bytes))
+            found.append(Waiting(rows, reads, size, file_bytes))
 
-        self._run(work)
+        self._file.run(work)
         return found[-1] if found else _NOTHING
+
+    def sync(self) -> None:
+        """What was put before this call outlives a power cut when it returns. It may take as long as a disk likes."""
+        self._file.sync()
 
     def close(self) -> None:
         """Close the file. What was put stays."""
-        with self._lock:
-            if self._connection is not None:
-                self._connection.close()
-                self._connection = None
+        self._file.close()
 
-    def settle_books(self) -> tuple[int, int, bool] | None:
-        """Count again what the totals say. Gives reads delivered, reads waiting, and whether a damaged file was
-        replaced since the books were last settled; None if the disk does not let us look."""
-        found: list[tuple[int, int, bool]] = []
+    def settle_books(self) -> tuple[int | None, int, bool] | None:
+        """Count again what the totals say; what is damaged is dropped. Gives reads delivered (None: that number is damaged),
+        reads waiting, and whether a damaged file was replaced since this was last settled; None if the disk does not let us
+        look."""
+        found: list[tuple[int | None, int, bool]] = []
 
-        def work(connection: sqlite3.Connection) -> None:
-            counted = "SELECT count(*), coalesce(sum(reads), 0), coalesce(sum(length(value)), 0) FROM rows"
-            rows, reads, size = connection.execute(counted).fetchone()
-            books = "UPDATE totals SET waiting_rows=?, waiting_reads=?, waiting_bytes=?"
-            connection.execute(books, (rows, reads, size))
-            damaged = connection.execute("SELECT 1 FROM meta WHERE key='damaged'").fetchone() is not None
-            found.append((connection.execute("SELECT delivered FROM totals").fetchone()[0], reads, damaged))
+        def work(connection: Connection) -> int:
+            lost, waiting = purge(connection)
+            delivered, damaged = told_delivered(connection)
+            found.append((delivered, waiting, damaged))
+            return lost
 
-        return found[-1] if self._in_transaction(work) is None else None
+        self._giving_up(DropReason.SPOOL_DAMAGED, work)
+        return found[-1] if found and self.failure is None else None
 
     def settled(self, delivered: int) -> None:
         """The balance is closed: the delivered total is this."""
 
-        def work(connection: sqlite3.Connection) -> None:
-            connection.execute("UPDATE totals SET delivered=?", (delivered,))
+        def work(connection: Connection) -> None:
+            connection.execute("UPDATE totals SET delivered=?, negative=?", (delivered, -delivered))
             connection.execute("DELETE FROM meta WHERE key='damaged'")
 
-        self._in_transaction(work)
+        self._file.transact(work)
+
+    def settle_restart(self, counters_path: Path) -> None:
+        """See the function of that name. Nobody else gives reads up meanwhile."""
+        try:
+            with self._file.lock:
+                books = self.settle_books()
+                if books is not None:
+                    delivered, waiting, damaged = books
+                    if delivered is None:
+                        delivered = read_balance(counters_path).delivered
+                    reason = DropReason.SPOOL_DAMAGED if damaged else DropReason.CRASH
+                    settle_recorder(counters_path, delivered, waiting, reason=reason)
+        except OSError:
+            return  # no lock: the disk does not let us look
 
     def _fitting(self, rows: Sequence[NewRow], used: int) -> tuple[list[NewRow], list[int]]:
         """The rows that there is room for, and the places of those there is none for."""
@@ -220,87 +287,51 @@ class Spool:
         refused: list[int] = []
         for place, row in enumerate(rows):
             cost = cost_of(row.value)
-            if used + cost > (self._most if row.vital else self._most_reads):
+            too_large = not row.vital and cost > self.most_at_once
+            if too_large or used + cost > (self._most if row.vital else self._most_reads):
                 refused.append(place)
             else:
                 used += cost
                 taken.append(row)
         return taken, refused
 
-    def _remove(self, ids: Sequence[int], and_then: str | None) -> int:
-        removed: list[tuple[int, int]] = []
+    def _has_after(self, after: int) -> bool:
+        found: list[bool] = []
 
-        def work(connection: sqlite3.Connection) -> None:
-            removed.clear()
-            for start in range(0, len(ids), _IDS_AT_ONCE):
-                some = list(ids[start : start + _IDS_AT_ONCE])
-                these = f"FROM rows WHERE id IN ({','.join('?' * len(some))})"
-                removed.extend(connection.execute(f"SELECT reads, length(value) {these}", some))
-                connection.execute(f"DELETE {these}", some)
-            add_waiting(connection, -1, removed)
-            if and_then:
-                connection.execute(and_then, (sum(reads for reads, _ in removed),))
+        def work(connection: Connection) -> None:
+            found.append(bool(connection.execute("SELECT 1 FROM rows WHERE id > ? LIMIT 1", (after,)).fetchall()))
 
-        if self._in_transaction(work) is not None:
+        self._file.run(work)
+        return bool(found and found[-1])
+
+    def _remove(self, ids: Sequence[int], *, delivered: bool) -> int:
+        removed: list[int] = []
+        if self._file.transact(lambda connection: removed.append(remove(connection, ids, delivered=delivered))):
             return 0
-        self._run(give_back)
-        return sum(reads for reads, _ in removed)
+        self._file.run(give_back)
+        return removed[-1]
 
-    def _in_transaction(self, work: Callable[[sqlite3.Connection], None]) -> Failure | None:
-        def whole(connection: sqlite3.Connection) -> None:
-            connection.execute("BEGIN IMMEDIATE")
-            try:
-                work(connection)
-                connection.execute("COMMIT")
-            finally:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
+    def _giving_up(self, reason: DropReason, work: Callable[[Connection], int]) -> int:
+        lost: list[int] = []
 
-        return self._run(whole)
+        def keep(connection: Connection) -> None:
+            lost.append(work(connection))
 
-    def _run(self, work: Callable[[sqlite3.Connection], None]) -> Failure | None:
-        """Do it on the open file. A damaged one is replaced, once, and it is done again."""
-        with self._lock:
-            self.failure = None
-            for attempt in range(2):
-                try:
-                    work(self._open())
-                    return None
-                except (sqlite3.Error, DamagedError, OSError) as error:
-                    damaged = isinstance(error, DamagedError) or (isinstance(error, sqlite3.Error) and is_damage(error))
-                    if not damaged or attempt:
-                        self.failure = failure_of(error)
-                        break
-                    self._replace_file()
-            self.close()
-            return self.failure
+        return self._dropping(reason, lambda: lost[-1] if self._transacted(keep) else 0)
 
-    def _open(self) -> sqlite3.Connection:
-        if self._connection is not None and inode(self._path) != self._inode:
-            self.close()
-        if self._connection is None:
-            self._inode = inode(self._path)
-            self._connection = open_spool(self._path)
-            self._inode = inode(self._path)
-            self._connection.execute(f"PRAGMA wal_autocheckpoint={max(self._log // 2 // PAGE_BYTES, 1)}")
-            self._connection.execute(f"PRAGMA journal_size_limit={self._log}")
-        return self._connection
+    def _transacted(self, work: Work) -> bool:
+        return self._file.transact(work) is None
 
-    def _replace_file(self) -> None:
-        self.close()
-        delivered = self._counters.total_delivered() if self._counters else 0
+    def _dropping(self, reason: DropReason, work: Callable[[], int]) -> int:
+        """Give reads up and count them; under the lock, so that whoever settles sees both or neither."""
         try:
-            books = replace(self._path, self._inode, delivered)
-        except (sqlite3.Error, DamagedError, OSError):
-            return  # the disk refuses the new file as well: the second attempt says how
-        if books is None or self._counters is None:
-            return
-        self._counters.happened(Incident.SPOOL_DAMAGED)
-        waited, carried = books
-        if waited >= 0:
-            self._counters.dropped(DropReason.SPOOL_DAMAGED, max(waited - carried, 0))
-            with suppress(sqlite3.Error, DamagedError, OSError):
-                self._open().execute("DELETE FROM meta WHERE key='damaged'")
+            with self._file.lock:
+                reads = work()
+                if reads and self._counters:
+                    self._counters.dropped(reason, reads)
+                return reads
+        except OSError:
+            return 0
 
 
 def settle_crash(spool: Spool, counters_path: Path) -> Balance:
@@ -315,18 +346,15 @@ def settle_crash(spool: Spool, counters_path: Path) -> Balance:
         return read_balance(counters_path)
     delivered, waiting, damaged = books
     reason = DropReason.SPOOL_DAMAGED if damaged else DropReason.CRASH
-    balance = settle(counters_path, delivered, waiting, reason=reason)
+    balance = settle(counters_path, delivered or 0, waiting, reason=reason)
     spool.settled(balance.delivered)
     return balance
 
 
 def settle_restart(spool: Spool, counters_path: Path) -> None:
     """Close the books of a recorder that died, before the next one begins; relays and delivery go on meanwhile."""
-    books = spool.settle_books()
-    if books is not None:
-        delivered, waiting, damaged = books
-        reason = DropReason.SPOOL_DAMAGED if damaged else DropReason.CRASH
-        settle_recorder(counters_path, delivered, waiting, reason=reason)
+    spool.settle_restart(counters_path)
 
 
-__all__ = ["MAX_BYTES", "Failure", "NewRow", "Put", "Room", "Row", "Spool", "Waiting", "cost_of", "settle_crash"]
+__all__ = ["MAX_AGE_S", "MAX_BYTES", "Failure", "Lighter", "NewRow", "Put", "Room", "Row", "Spool", "Waiting"]
+__all__ += ["cost_of", "settle_crash", "settle_restart"]

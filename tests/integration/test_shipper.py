@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,9 +9,9 @@ from typing import Any
 import pytest
 
 from streamgauge import topics
-from streamgauge.counters import Counters, read_balance
+from streamgauge.counters import read_balance
 from streamgauge.kafka import Shipper, ShipperSettings
-from streamgauge.spool import NewRow, Spool
+from tests.integration.shipping import Heard, Tap, by_slot, in_order, shipping, until
 from tests.kafka_broker.administration import set_config
 from tests.kafka_broker.broker import Broker
 from tests.kafka_broker.fixtures import PARTITIONS, make_topics
@@ -21,70 +20,11 @@ from tests.kafka_broker.reading import read_all, read_until
 pytestmark = pytest.mark.kafka
 
 
-class Tap:
-    """A data directory with its spool and counters, as a tap has them."""
-
-    def __init__(self, directory: Path) -> None:
-        self.path = directory / "counters"
-        self.recorder = Counters(self.path, "recorder")
-        self.delivery = Counters(self.path, "delivery")
-        self.spool = Spool(directory / "spool.sqlite", counters=self.delivery)
-        self.put = 0
-
-    def fill(self, rows: int, size: int = 1000, slots: int = 8) -> None:
-        """Rows whose value begins with their slot and number."""
-        new = []
-        for _ in range(rows):
-            slot = self.put % slots
-            new.append(NewRow(slot, 3, b"%d %d " % (slot, self.put) + b"x" * size))
-            self.put += 1
-        self.recorder.seen(3 * rows)
-        assert self.spool.put(new).failure is None
-
-    def close(self) -> None:
-        self.spool.close()
-        self.recorder.close()
-        self.delivery.close()
-
-
 @pytest.fixture
 def tap(tmp_path: Path) -> Iterator[Tap]:
     tap = Tap(tmp_path)
     yield tap
     tap.close()
-
-
-def by_slot(messages: list[Any]) -> dict[int, list[int]]:
-    """The numbers of the rows that arrived, for each slot in the order of its partition's log."""
-    found: dict[int, list[int]] = defaultdict(list)
-    for message in messages:
-        slot, number, _ = message.value.split(b" ", 2)
-        assert int(slot) % PARTITIONS == message.partition
-        found[int(slot)].append(int(number))
-    return found
-
-
-def in_order(numbers: list[int]) -> bool:
-    """Each for the first time in rising order; a resend may follow behind."""
-    firsts = list(dict.fromkeys(numbers))
-    return firsts == sorted(firsts)
-
-
-async def shipping(shipper: Shipper, meanwhile: Callable[[], Any], deadline_s: float = 30.0) -> None:
-    """Run the shipper, do something meanwhile, and stop it."""
-    running = asyncio.create_task(shipper.run())
-    try:
-        await meanwhile()
-    finally:
-        await shipper.stop(deadline_s)
-        await running
-
-
-async def until(true: Callable[[], bool], timeout_s: float = 60.0) -> None:
-    deadline = asyncio.get_running_loop().time() + timeout_s
-    while not true():
-        assert asyncio.get_running_loop().time() < deadline, "this did not come about in time"
-        await asyncio.sleep(0.05)
 
 
 def test_everything_arrives_once_and_in_order(kafka: str, prefix: str, tap: Tap) -> None:
@@ -103,17 +43,6 @@ def test_everything_arrives_once_and_in_order(kafka: str, prefix: str, tap: Tap)
     assert tap.spool.waiting().rows == 0
     balance = read_balance(tap.path)
     assert (balance.seen, balance.delivered, balance.waiting) == (7500, 7500, 0)
-
-
-class Heard(logging.Handler):
-    """What reaches the root logger: what an operator would read."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.lines: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.lines.append(record.getMessage())
 
 
 @pytest.fixture

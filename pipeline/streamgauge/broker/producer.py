@@ -13,15 +13,22 @@ from typing import Any, NamedTuple
 
 from aiokafka import AIOKafkaProducer  # type: ignore[import-untyped]
 from aiokafka.errors import (  # type: ignore[import-untyped]
+    BrokerNotAvailableError,
     BrokerResponseError,
     ClusterAuthorizationFailedError,
     CorruptRecordException,
+    InvalidProducerEpoch,
+    InvalidProducerIdMapping,
     InvalidTopicError,
     KafkaConnectionError,
     KafkaError,
     MessageSizeTooLargeError,
+    OperationNotAttempted,
+    OutOfOrderSequenceNumber,
     RecordListTooLargeError,
+    ReplicaNotAvailableError,
     TopicAuthorizationFailedError,
+    UnknownProducerId,
 )
 
 # How long the broker may take to answer one request; then the connection counts as dead (milliseconds). Half-open
@@ -64,6 +71,27 @@ def meaning_of(error: BaseException) -> Meaning:
     return Meaning.AGAIN
 
 
+# What a broker says of itself, or of a producer's numbers: a new producer, or another moment, and it takes the message.
+_OF_THE_MOMENT = (
+    BrokerNotAvailableError,
+    ReplicaNotAvailableError,
+    OutOfOrderSequenceNumber,
+    InvalidProducerEpoch,
+    InvalidProducerIdMapping,
+    UnknownProducerId,
+    OperationNotAttempted,
+)
+
+
+def may_be_the_message(error: BaseException) -> bool:
+    """Whether the broker's answer may be about this very message, and may be about something else: a checksum that the way
+    may have spoilt, an error without a reason, one that should not come. To be tried again by itself, and not for ever."""
+    if isinstance(error, CorruptRecordException):
+        return True
+    told = isinstance(error, BrokerResponseError) and not error.retriable
+    return told and not isinstance(error, _OF_THE_MOMENT) and meaning_of(error) is Meaning.AGAIN
+
+
 class Producer:
     """acks=all, idempotent, no compression: bundles are compressed already, records and state are few.
 
@@ -85,19 +113,19 @@ class Producer:
         }
         self.generation = 0
         self._producer: Any = None
+        self._given_up: list[Any] = []  # producers that are still to be let go of
         self._renewing = asyncio.Lock()
 
     async def start(self) -> bool:
         """Connects. False if no broker answers; raises nothing for that, so that it can be tried again and again."""
         producer = AIOKafkaProducer(**self._settings)
+        self._given_up.append(producer)  # until it has started: a cancellation may come at any moment
         try:
             await asyncio.wait_for(producer.start(), REQUEST_TIMEOUT_MS / 1000)
         except (KafkaError, TimeoutError):
-            await _discard(producer)
+            await self._let_go()
             return False
-        except BaseException:
-            await _discard(producer)
-            raise
+        self._given_up.remove(producer)
         self._producer = producer
         return True
 
@@ -127,7 +155,8 @@ class Producer:
             old, self._producer = self._producer, None
             self.generation += 1
             if old is not None:
-                await _discard(old)
+                self._given_up.append(old)
+            await self._let_go()
             return await self.start()
 
     @property
@@ -146,14 +175,20 @@ class Producer:
     async def stop(self, deadline_s: float) -> None:
         """Sends what is buffered and disconnects; after the deadline disconnects only."""
         producer, self._producer = self._producer, None
-        if producer is None:
-            return
-        stopping = asyncio.ensure_future(producer.stop())
-        done, _ = await asyncio.wait({stopping}, timeout=deadline_s)
-        if not done:
-            stopping.cancel()
-            await asyncio.wait({stopping})
-        await _discard(producer)
+        if producer is not None:
+            self._given_up.append(producer)
+            stopping = asyncio.ensure_future(producer.stop())
+            done, _ = await asyncio.wait({stopping}, timeout=deadline_s)
+            if not done:
+                stopping.cancel()
+                await asyncio.wait({stopping})
+        await self._let_go()
+
+    async def _let_go(self) -> None:
+        for producer in list(self._given_up):
+            await _discard(producer)
+            if producer in self._given_up:
+                self._given_up.remove(producer)
 
 
 async def _discard(producer: Any) -> None:
@@ -164,4 +199,8 @@ async def _discard(producer: Any) -> None:
     if sender is not None and not sender.done():
         sender.cancel()
         await asyncio.wait({sender}, timeout=_DISCARD_TIMEOUT_S)
-    producer._message_accumulator.fail_all(KafkaConnectionError("the producer was given up"))
+    accumulator = producer._message_accumulator
+    accumulator.fail_all(KafkaConnectionError("the producer was given up"))
+    for batch in (one for batches in accumulator._batches.values() for one in batches):
+        if batch._drain_waiter.done() and not batch._drain_waiter.cancelled():
+            batch._drain_waiter.exception()  # looked at, or asyncio complains that nobody did

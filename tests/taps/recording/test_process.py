@@ -384,3 +384,21 @@ def test_a_data_directory_or_a_socket_that_is_not_to_be_had_is_said(started: lis
     assert done.returncode == 3
     assert "another recorder runs on" in done.stderr
     assert recording.stop() == 0
+
+
+def test_reads_that_wait_too_long_are_given_up_and_the_stream_keeps_its_record(
+    started: list[Recording], tmp_path: Path
+) -> None:
+    recording = start(started, tmp_path, spool_max_age_s=1.0)
+    with recording.relay() as relay:
+        recording.tell(relay, *WHOLE)
+        deadline = time.monotonic() + PATIENCE_S
+        while recording.balance().dropped["too_old"] < 7:  # they may lie in two bundles
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+    assert recording.stop() == 0
+    balance = recording.balance()
+    assert (balance.seen, balance.waiting, balance.dropped["too_old"]) == (7, 0, 7)
+    (record,) = records(recording.bundles())
+    assert (record.status_code, record.integrity.complete, record.integrity.dropped_reads) == (200, False, 7)
+    assert record.usage.output_tokens is None

@@ -1,28 +1,34 @@
 """Bundles into the spool, in order, whatever the disk does: what is full or fails costs reads, and is counted.
 
-Where there is no room for a bundle's reads they are dropped, and the bundle without them goes on: heads, ends,
-heartbeats, and the losses that tell of the drop. While the disk refuses everything, bundles wait here, and when that
-gets too much they wait without their reads.
+Where there is no room for a bundle's reads, reads are dropped: by policy those of the oldest bundles that wait in the
+spool, or its own. A bundle without its reads stays in its place: heads, ends, heartbeats, and the losses that tell of the
+drop. Where there is no room even for these, bundles in the spool lose their reads whatever the policy: the oldest, or the
+newest. While the disk refuses everything, bundles wait here, and when that gets too much they wait without their reads.
 
 The spool also remembers which instances ran on this data directory and did not say farewell, with the slots they used.
 """
 
 from collections import deque
 from collections.abc import Sequence
+from typing import Literal
 
 import msgspec
 
-from streamgauge.bundles import encode_bundle
+from streamgauge.bundles import UnreadableBundle, decode_bundle, encode_bundle
 from streamgauge.core.segments import Bundle
 from streamgauge.counters import Counters, DropReason, Incident
-from streamgauge.spool import NewRow, Spool, cost_of
+from streamgauge.spool import MAX_AGE_S, NewRow, Room, Spool, cost_of
 from streamgauge.taps.recording.bundler import reads_of, without_reads
 
 # Bundles that wait for a disk that refuses everything (bytes): half of it for any, all of it for those without reads,
 # which are some hundred thousand heads and ends.
 MAX_WAITING_BYTES = 16 * 1024 * 1024
-# Rows of one transaction (bytes): see Spool.put.
+# Rows of one transaction (bytes): a disk's moment. Small spools take less at once.
 _AT_ONCE_BYTES = 4 * 1024 * 1024
+# When room has to be made, so much is made at once (bytes): some ten bundles, ten milliseconds' work.
+_ROOM_BYTES = 256 * 1024
+
+Policy = Literal["drop-newest", "drop-oldest"]
 
 _INSTANCES = "instances"
 _DECODER = msgspec.msgpack.Decoder(dict[bytes, list[int]])
@@ -45,9 +51,19 @@ class _Item(msgspec.Struct, frozen=True):
 class Outbox:
     """One instance's way into the spool. Raises nothing for the disk's faults."""
 
-    def __init__(self, instance: bytes, spool: Spool, counters: Counters) -> None:
+    def __init__(
+        self,
+        instance: bytes,
+        spool: Spool,
+        counters: Counters,
+        policy: Policy = "drop-newest",
+        max_age_s: float = MAX_AGE_S,
+    ) -> None:
         self._instance = instance
+        self._policy: Policy = policy
+        self._max_age_s = max_age_s
         self._spool, self._counters = spool, counters
+        self._at_once = min(_AT_ONCE_BYTES, spool.most_at_once)
         self._waiting: deque[_Item] = deque()
         self._waiting_bytes = 0
         self._told: dict[bytes, list[int]] | None = None
@@ -62,11 +78,15 @@ class Outbox:
         running = {self._instance: list(slots)}
         for bundle in bundles:
             self._append(_item(bundle))
-            if self._waiting_bytes >= _AT_ONCE_BYTES:
+            if self._waiting_bytes >= self._at_once:
                 self._put(running, last={})
         self._put(running, last={} if farewell else running)
         while self._waiting and self._put(running, last={} if farewell else running):
             pass
+
+    def give_up_old(self) -> bool:
+        """Reads that have waited in the spool for too long are dropped, of a few bundles. Whether there may be more."""
+        return self._spool.give_up_old(self._max_age_s, _light) > 0
 
     def _append(self, item: _Item) -> None:
         if item.row.reads and self._waiting_bytes + item.cost > MAX_WAITING_BYTES // 2:
@@ -93,21 +113,39 @@ class Outbox:
         return bool(fitting)
 
     def _fitting(self) -> list[NewRow]:
-        """Rows from the front that there is room for; those in front lose their reads if there is none for these."""
+        """Rows from the front that there is room for, or room is made for; or that lose their reads for lack of it."""
         room = self._spool.room()
         rows: list[NewRow] = []
         used = 0
         for place in range(len(self._waiting)):
             item = self._waiting[place]
-            if item.row.reads and used + item.cost > room.reads and self._spool.failure is None:
+            room = self._with_room(room, item, used)
+            too_large = item.cost > min(room.reads - used, self._spool.most_at_once)
+            if item.row.reads and too_large and self._spool.failure is None:
                 self._waiting_bytes -= item.cost
                 item = self._waiting[place] = self._lighter(item)
                 self._waiting_bytes += item.cost
-            if used + item.cost > (room.reads if item.row.reads else room.vital) or used > _AT_ONCE_BYTES:
+                room = self._with_room(room, item, used)
+            if used + item.cost > (room.reads if item.row.reads else room.vital):
+                break
+            if rows and used + item.cost > self._at_once:
                 break
             rows.append(item.row)
             used += item.cost
         return rows
+
+    def _with_room(self, room: Room, item: _Item, used: int) -> Room:
+        """The room, after some was made for this item if it needs that and may have it."""
+        if item.row.reads and self._policy == "drop-newest":
+            return room
+        while self._spool.failure is None:
+            short = used + item.cost - (room.reads if item.row.reads else room.vital)
+            newest = self._policy == "drop-newest"  # then no more than is needed, or new reads would take the rest
+            want = short if newest else max(short, _ROOM_BYTES)
+            if short <= 0 or not self._spool.give_up_room(want, _light, newest=newest):
+                break
+            room = self._spool.room()
+        return room
 
     def _lighter(self, item: _Item) -> _Item:
         """The bundle without its reads, which are dropped."""
@@ -119,3 +157,11 @@ class Outbox:
 def _item(bundle: Bundle) -> _Item:
     reads, value = reads_of(bundle), encode_bundle(bundle)
     return _Item(bundle, NewRow(bundle.slot, reads, value, vital=not reads), cost_of(value))
+
+
+def _light(value: bytes) -> bytes | None:
+    """A bundle in the spool without its reads; None if it is none that can be read here."""
+    try:
+        return encode_bundle(without_reads(decode_bundle(value)))
+    except UnreadableBundle:
+        return None

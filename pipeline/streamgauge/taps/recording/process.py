@@ -3,7 +3,8 @@
 `python -m streamgauge.taps.recording.process`. One life is one tap instance. The parent writes one line of JSON
 (RecorderSettings) to stdin and keeps it open: its end says that the parent died. `ready` is said on stdout.
 
-    SIGTERM            go on until every relay has disconnected, or the drain deadline; then farewell, exit 0
+    SIGTERM            go on until every relay has disconnected, or no stream is open any more (taps in applications stay
+                       connected), or the drain deadline; then take what is on its way, farewell, exit 0
     the parent died    farewell at once
     a relay is gone    what it left open ends there, cut
     SIGKILL            the next instance on this data directory declares this one dead
@@ -12,6 +13,7 @@ Exit codes: 0 done, 2 wrong settings, 3 the data directory or the socket is not 
 """
 
 import asyncio
+import contextlib
 import fcntl
 import os
 import signal
@@ -28,11 +30,11 @@ import msgspec
 from streamgauge import __version__
 from streamgauge.core.segments import BUNDLE_NS
 from streamgauge.counters import Counters, Incident
-from streamgauge.spool import MAX_BYTES, Spool, settle_restart
+from streamgauge.spool import MAX_AGE_S, MAX_BYTES, Spool, settle_restart
 from streamgauge.taps.messages import decode_batch
 from streamgauge.taps.recording.bundler import HEARTBEAT_NS, Bundler
 from streamgauge.taps.recording.installation_key import UnusableKeyError, installation_key
-from streamgauge.taps.recording.outbox import Outbox, unfinished_instances
+from streamgauge.taps.recording.outbox import Outbox, Policy, unfinished_instances
 from streamgauge.taps.recording.recorder import Recorder
 from streamgauge.taps.recording.request import CaptureSettings
 
@@ -42,6 +44,14 @@ MAX_BATCH_BYTES = 64 * 1024 * 1024
 FLUSH_BYTES = 1024 * 1024
 # How long the last rows are offered to a disk that does not take them (s).
 LAST_WORDS_S = 2.0
+# How often what was put is forced to the disk, and what waits is looked at for its age (s): a power cut costs what came
+# since, and a disk is not kept busy for it.
+UPKEEP_S = 5.0
+
+# How long connections that the kernel holds may take to be let in (s): some turns of the loop.
+LET_IN_S = 0.05
+# How long what the sockets hold may take to be read when connections are hung up (s): they hold some 200 KiB each.
+HANG_UP_S = 0.5
 
 _LENGTH_BYTES = 4
 
@@ -57,21 +67,28 @@ class RecorderSettings(msgspec.Struct, frozen=True):
     heartbeat_s: float = HEARTBEAT_NS / 1e9
     drain_timeout_s: float = 30.0
     spool_max_bytes: int = MAX_BYTES
+    spool_policy: Policy = "drop-newest"
+    spool_max_age_s: float = MAX_AGE_S
 
 
 class RecorderProcess:
     """Everything between the relays' messages and the spool."""
 
     def __init__(self, settings: RecorderSettings, key: bytes, spool: Spool, counters: Counters) -> None:
-        self._counters = counters
+        self._counters, self._spool = counters, spool
         self._recorder = Recorder(
             CaptureSettings(settings.capture, __version__, key, settings.tenant_header, settings.tenants)
         )
         instance, now = uuid.uuid4().bytes, time.monotonic_ns()
         dead = unfinished_instances(spool)
         self._bundler = Bundler(instance, now, dead, round(settings.heartbeat_s * 1e9))
-        self._outbox = Outbox(instance, spool, counters)
+        self._outbox = Outbox(instance, spool, counters, settings.spool_policy, settings.spool_max_age_s)
         self._flushed_ns = now
+
+    @property
+    def open_streams(self) -> int:
+        """Streams that have not ended."""
+        return self._recorder.open_streams
 
     def batch(self, source: int, body: bytes) -> None:
         """A batch of one relay. Raises msgspec.DecodeError if it is none."""
@@ -95,6 +112,12 @@ class RecorderProcess:
         self._outbox.send(self._bundler.take(now), self._bundler.slots)
         self._flushed_ns = now
         self._count()
+
+    async def upkeep(self) -> None:
+        """What was put is forced to the disk, on a thread: it may take its time. Then what is too old is given up."""
+        await asyncio.to_thread(self._spool.sync)
+        while self._outbox.give_up_old():
+            await asyncio.sleep(BUNDLE_NS / 1e9)
 
     async def farewell(self) -> None:
         """The last bundles. Offered for a moment to a disk that does not take them."""
@@ -140,6 +163,12 @@ class Batches(asyncio.Protocol):
                 self._refuse()
                 return
         del self._buffer[:start]
+
+    def hang_up(self) -> None:
+        """Read what has been sent, and no more: the other side finds out at its next send, and keeps what it has."""
+        if self.transport is not None:
+            with contextlib.suppress(OSError):  # it has hung up itself
+                self.transport.get_extra_info("socket").shutdown(socket.SHUT_RD)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._process.gone(self._source)
@@ -187,14 +216,22 @@ async def serve(
     loop.add_signal_handler(signal.SIGTERM, draining.set)
     _watch_parent(loop, orphaned)
     server = await loop.create_unix_server(connected, sock=listening)
-    ticking = asyncio.ensure_future(_tick(process))
+    ticking, keeping = asyncio.ensure_future(_tick(process)), asyncio.ensure_future(_upkeep(process))
     said_ready()
     try:
-        await _first(draining.wait(), orphaned.wait(), ticking)
-        await _first(idle.wait(), orphaned.wait(), ticking, asyncio.sleep(settings.drain_timeout_s))
+        await _first(draining.wait(), orphaned.wait(), ticking, keeping)
+        drained = asyncio.ensure_future(_all_ended(process))
+        await _first(idle.wait(), drained, orphaned.wait(), ticking, asyncio.sleep(settings.drain_timeout_s))
+        drained.cancel()
     finally:
         ticking.cancel()
+        keeping.cancel()
+        _take_away(settings.socket)  # nobody comes any more; who came just now is still let in
+        await asyncio.sleep(LET_IN_S)
         server.close()
+        for connection in connections:
+            connection.hang_up()
+        await _first(idle.wait(), asyncio.sleep(HANG_UP_S))
         for connection in list(connections):
             if connection.transport is not None:
                 connection.transport.abort()
@@ -206,6 +243,17 @@ async def _tick(process: RecorderProcess) -> None:
     while True:
         await asyncio.sleep(BUNDLE_NS / 1e9)
         process.flush()
+
+
+async def _all_ended(process: RecorderProcess) -> None:
+    while process.open_streams:  # noqa: ASYNC110 - asked while it drains, and never else
+        await asyncio.sleep(BUNDLE_NS / 1e9)
+
+
+async def _upkeep(process: RecorderProcess) -> None:
+    while True:
+        await asyncio.sleep(UPKEEP_S)
+        await process.upkeep()
 
 
 async def _first(*awaitables: Awaitable[object]) -> None:
@@ -253,10 +301,14 @@ def _run(settings: RecorderSettings) -> int:
 
 
 def _listen(path: Path) -> socket.socket:
-    path.unlink(missing_ok=True)  # of a recorder that was killed: the lock says that it is gone
+    _take_away(path)  # of a recorder that was killed: the lock says that it is gone
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(str(path))
     return listening
+
+
+def _take_away(path: str | Path) -> None:
+    Path(path).unlink(missing_ok=True)
 
 
 def _say_ready() -> None:

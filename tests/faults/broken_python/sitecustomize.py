@@ -1,0 +1,53 @@
+"""Imported by every Python that is started with this folder on its path: breaks on command what a test wants broken.
+
+FAULT_CAPTURE=relay|recorder and FAULT_MARK: an exception in capture, at each read that holds the mark.
+FAULT_CLOCK=FILE: the wall clock is off by the seconds that the file says.
+"""
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+
+class Broken(Exception):
+    """A bug that nobody thought of."""
+
+
+def break_recorder(mark: bytes) -> None:
+    from streamgauge.taps.recording.response import Response
+
+    read_all = Response.read_all
+
+    def breaks(self: Any, arrived: Any, *rest: Any) -> None:
+        if any(mark in one.data for one in arrived):
+            raise Broken
+        read_all(self, arrived, *rest)
+
+    Response.read_all = breaks  # type: ignore
+
+
+def break_relay(mark: bytes) -> None:
+    from streamgauge.taps.proxy.outbox import Outbox
+
+    put = Outbox.put
+
+    def breaks(self: Any, message: Any, size: int) -> None:
+        if mark in getattr(message, "data", b""):
+            raise Broken
+        put(self, message, size)
+
+    Outbox.put = breaks  # type: ignore
+
+
+def break_clock(file: Path) -> None:
+    real_time, real_time_ns = time.time, time.time_ns
+    time.time = lambda: real_time() + int(file.read_text() or 0)
+    time.time_ns = lambda: real_time_ns() + int(file.read_text() or 0) * 1_000_000_000
+
+
+if "FAULT_MARK" in os.environ:
+    breaking = {"relay": break_relay, "recorder": break_recorder}[os.environ["FAULT_CAPTURE"]]
+    breaking(os.environ["FAULT_MARK"].encode())
+if "FAULT_CLOCK" in os.environ:
+    break_clock(Path(os.environ["FAULT_CLOCK"]))

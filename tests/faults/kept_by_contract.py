@@ -1,0 +1,159 @@
+"""What a masked capture keeps, by contract: the list of places in which a canary is found again, to the last one.
+
+A place is the path to it in an event (`[]` for any item; at the end `'` for a word and `#` for a number). Words are kept only
+where they look as a code, an id, a model or a tool's name does, as canaries do; texts with blanks are kept nowhere. No key
+that a dialect does not know, no text, no prompt and no credential is here; of an error its type and code, and its message
+only where that is one word and so may be a code. Whoever adds a place to a dialect adds it here, and says by that that it
+holds no secret.
+"""
+
+# Of requests and answers. Ids, models and codes; sizes that were asked for.
+EXCHANGES = {
+    "body max_completion_tokens #",
+    "body max_tokens #",
+    "body model",
+    "body n #",
+    "body service_tier",
+    "error 400 code",
+    "error 400 type",
+    "error 429 code",
+    "error 429 type",
+    "error 500 code",
+    "error 500 type",
+    "line event name",
+    "line id",
+    "request header last-event-id",
+    "response header anthropic-organization-id",
+    "response header apim-request-id",
+    "response header openai-organization",
+    "response header openai-project",
+    "response header request-id",
+    "response header x-generation-id",
+    "response header x-request-id",
+}
+
+# Of events, by dialect.
+EVENTS = {
+    "anthropic-completions": """
+        error.type.' id.' log_id.' model.' stop_reason.' type.'
+    """,
+    "anthropic-messages": """
+        content_block.id.' content_block.name.' content_block.tool_use_id.' content_block.type.' delta.stop_reason.'
+        delta.type.' error.code.' error.request_id.' error.type.' index.# message.id.' message.model.' message.role.'
+        message.type.' message.usage.cache_creation.ephemeral_1h_input_tokens.#
+        message.usage.cache_creation.ephemeral_5m_input_tokens.# message.usage.cache_creation_input_tokens.#
+        message.usage.cache_read_input_tokens.# message.usage.input_tokens.# message.usage.output_tokens.#
+        message.usage.service_tier.' request_id.' type.' usage.cache_creation_input_tokens.#
+        usage.cache_read_input_tokens.# usage.input_tokens.# usage.iterations.[].cache_creation_input_tokens.#
+        usage.iterations.[].cache_read_input_tokens.# usage.iterations.[].input_tokens.# usage.iterations.[].model.'
+        usage.iterations.[].output_tokens.# usage.iterations.[].type.' usage.output_tokens.#
+        usage.output_tokens_details.thinking_tokens.# usage.server_tool_use.web_search_requests.#
+    """,
+    "cohere-v2": """
+        delta.error.' delta.finish_reason.' delta.message.content.type.' delta.message.role.'
+        delta.message.tool_calls.function.name.' delta.message.tool_calls.id.' delta.message.tool_calls.type.'
+        delta.usage.billed_units.input_tokens.# delta.usage.billed_units.output_tokens.# delta.usage.cached_tokens.#
+        delta.usage.tokens.input_tokens.# delta.usage.tokens.output_tokens.# error.type.' id.' index.# type.'
+    """,
+    "gemini": """
+        [].error.code.# [].error.status.' candidates.[].content.parts.[].functionCall.id.'
+        candidates.[].content.parts.[].functionCall.name.# candidates.[].content.parts.[].functionCall.name.'
+        candidates.[].content.parts.[].toolCall.id.' candidates.[].content.parts.[].toolCall.toolType.'
+        candidates.[].finishReason.' candidates.[].index.# error.code.# error.status.' modelVersion.'
+        promptFeedback.blockReason.' response.candidates.[].finishReason.' response.candidates.[].index.#
+        response.modelVersion.' response.responseId.' response.usageMetadata.candidatesTokenCount.#
+        response.usageMetadata.promptTokenCount.# response.usageMetadata.promptTokensDetails.[].modality.'
+        response.usageMetadata.promptTokensDetails.[].tokenCount.# response.usageMetadata.thoughtsTokenCount.#
+        response.usageMetadata.totalTokenCount.# responseId.# responseId.'
+        usageMetadata.cacheTokensDetails.[].modality.' usageMetadata.cacheTokensDetails.[].tokenCount.#
+        usageMetadata.cachedContentTokenCount.# usageMetadata.candidatesTokenCount.#
+        usageMetadata.candidatesTokensDetails.[].modality.' usageMetadata.candidatesTokensDetails.[].tokenCount.#
+        usageMetadata.promptTokenCount.# usageMetadata.promptTokensDetails.[].modality.'
+        usageMetadata.promptTokensDetails.[].tokenCount.# usageMetadata.serviceTier.'
+        usageMetadata.thoughtsTokenCount.# usageMetadata.toolUsePromptTokenCount.#
+        usageMetadata.toolUsePromptTokensDetails.[].modality.'
+        usageMetadata.toolUsePromptTokensDetails.[].tokenCount.# usageMetadata.totalTokenCount.#
+        usageMetadata.trafficType.'
+    """,
+    "gemini-interactions": """
+        content.type.' delta.content.type.' delta.type.# delta.type.' error.code.' event_id.' event_type.' index.#
+        interaction.id.' interaction.model.' interaction.object.' interaction.service_tier.' interaction.status.'
+        interaction.usage.input_tokens_by_modality.[].modality.'
+        interaction.usage.input_tokens_by_modality.[].tokens.#
+        interaction.usage.output_tokens_by_modality.[].modality.'
+        interaction.usage.output_tokens_by_modality.[].tokens.# interaction.usage.total_cached_tokens.#
+        interaction.usage.total_input_tokens.# interaction.usage.total_output_tokens.#
+        interaction.usage.total_thought_tokens.# interaction.usage.total_tokens.#
+        interaction.usage.total_tool_use_tokens.# interaction_id.# interaction_id.' status.# status.' step.id.'
+        step.name.' step.type.' usage.input_tokens_by_modality.[].modality.'
+        usage.input_tokens_by_modality.[].tokens.# usage.total_cached_tokens.# usage.total_input_tokens.#
+        usage.total_output_tokens.# usage.total_thought_tokens.# usage.total_tokens.# usage.total_tool_use_tokens.#
+    """,
+    "llama-cpp-native": """
+        error.code.# error.type.' index.# model.' stop_type.' timings.cache_n.# timings.predicted_ms.#
+        timings.predicted_n.# timings.prompt_ms.# timings.prompt_n.# tokens_cached.# tokens_evaluated.#
+        tokens_predicted.#
+    """,
+    "openai-chat": """
+        choices.[].delta.audio.expires_at.# choices.[].delta.audio.id.' choices.[].delta.content.[].thinking.[].type.'
+        choices.[].delta.content.[].type.' choices.[].delta.function_call.name.' choices.[].delta.images.[].type.'
+        choices.[].delta.name.' choices.[].delta.reasoning_details.[].index.#
+        choices.[].delta.reasoning_details.[].type.' choices.[].delta.role.'
+        choices.[].delta.tool_calls.[].custom.name.' choices.[].delta.tool_calls.[].function.name.#
+        choices.[].delta.tool_calls.[].function.name.' choices.[].delta.tool_calls.[].id.'
+        choices.[].delta.tool_calls.[].index.# choices.[].delta.tool_calls.[].type.'
+        choices.[].delta.tool_calls.function.name.' choices.[].delta.tool_calls.id.'
+        choices.[].delta.tool_calls.index.# choices.[].delta.tool_calls.type.' choices.[].delta.tool_use_id.'
+        choices.[].delta.type.' choices.[].finish_reason.# choices.[].finish_reason.' choices.[].index.#
+        choices.[].message.role.' code.# created.# error.# error.' error.code.# error.code.' error.status_code.#
+        error.type.# error.type.' id.' latency_checkpoint.engine_ttft_ms.# latency_checkpoint.pre_inference_ms.#
+        latency_checkpoint.service_ttft_ms.# latency_checkpoint.total_duration_ms.#
+        latency_checkpoint.user_visible_ttft_ms.# model.# model.' model_id.' object.'
+        perf_metrics.server-processing-time.' perf_metrics.server-time-to-first-token.' sansa.routed_model.'
+        sansa.routing_latency_ms.# service_tier.' sla_metrics.ttft_ms.# status_code.# system_fingerprint.'
+        time_info.queue_time.# time_info.total_time.# timings.predicted_ms.# timings.prompt_ms.# type.'
+        usage.cache_creation_input_tokens.# usage.cached_tokens.# usage.completion_time.# usage.completion_tokens.#
+        usage.completion_tokens_details.accepted_prediction_tokens.# usage.completion_tokens_details.audio_tokens.#
+        usage.completion_tokens_details.image_tokens.# usage.completion_tokens_details.reasoning_tokens.#
+        usage.completion_tokens_details.rejected_prediction_tokens.# usage.cost.# usage.cost.input_tokens_cost.#
+        usage.cost.output_tokens_cost.# usage.cost.request_cost.# usage.cost.total_cost.# usage.input_tokens.#
+        usage.market_cost.# usage.num_sources_used.# usage.output_tokens.# usage.prompt_cache_hit_tokens.#
+        usage.prompt_cache_miss_tokens.# usage.prompt_time.# usage.prompt_tokens.#
+        usage.prompt_tokens_details.audio_tokens.# usage.prompt_tokens_details.cache_write_tokens.#
+        usage.prompt_tokens_details.cached_tokens.# usage.prompt_tokens_details.image_tokens.#
+        usage.prompt_tokens_details.text_tokens.# usage.queue_time.# usage.reasoning_tokens.#
+        usage.time_per_output_token_ms.# usage.time_to_first_token_ms.# usage.tokens_per_second.# usage.total_time.#
+        usage.total_tokens.# x_groq.error.' x_groq.id.' x_groq.usage.completion_time.#
+        x_groq.usage.completion_tokens.# x_groq.usage.prompt_time.# x_groq.usage.prompt_tokens.#
+        x_groq.usage.queue_time.# x_groq.usage.total_time.# x_groq.usage.total_tokens.#
+    """,
+    "openai-completions": """
+        choices.[].finish_reason.' choices.[].index.# created.# error.type.' id.' model.' object.' type.'
+        usage.completion_tokens.# usage.prompt_tokens.# usage.total_tokens.#
+    """,
+    "openai-responses": """
+        code.' content_index.# error.code.' error.type.' item.call_id.' item.content.[].type.' item.id.' item.name.'
+        item.role.' item.status.' item.summary.[].type.' item.type.' item_id.' output_index.# part.type.'
+        response.created_at.# response.error.code.' response.id.' response.incomplete_details.reason.'
+        response.model.' response.object.' response.output.[].call_id.' response.output.[].content.[].type.'
+        response.output.[].id.' response.output.[].name.' response.output.[].role.' response.output.[].status.'
+        response.output.[].type.' response.service_tier.' response.status.' response.usage.cost.#
+        response.usage.cost_details.upstream_inference_input_cost.#
+        response.usage.cost_details.upstream_inference_output_cost.# response.usage.cost_in_usd_ticks.#
+        response.usage.input_tokens.# response.usage.input_tokens_details.cache_write_tokens.#
+        response.usage.input_tokens_details.cached_tokens.# response.usage.num_server_side_tools_used.#
+        response.usage.num_sources_used.# response.usage.output_tokens.#
+        response.usage.output_tokens_details.reasoning_tokens.# response.usage.total_tokens.# sequence_number.#
+        summary_index.# type.'
+    """,
+    "replicate": """
+        reason.'
+    """,
+    "tgi-native": """
+        details.finish_reason.' details.generated_tokens.# details.input_length.# error.' error_type.'
+    """,
+    "watsonx": """
+        errors.[].code.' model_id.# model_id.' results.[].generated_token_count.# results.[].input_token_count.#
+        results.[].stop_reason.' status_code.# trace.'
+    """,
+}

@@ -1,0 +1,108 @@
+"""A real `streamgauge tap` with a fault behind it: what it holds, what it says, and what arrives."""
+
+import asyncio
+import contextlib
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from streamgauge.bundles import decode_bundle
+from streamgauge.core.assembler import Assembler
+from streamgauge.core.record import Record
+from streamgauge.topics import Topics
+from tests.faults.traffic import TEXT_BYTES, Traffic, provider
+from tests.kafka_broker.reading import read_all
+from tests.processes import children
+from tests.running import Running, start_tap, wait_for
+
+PARTITIONS = 4
+# What all processes of a tap may take more after a fault than before it (bytes): its buffers, many times.
+MEMORY_BYTES = 96 * 1024 * 1024
+
+
+@dataclass
+class Rig:
+    """A tap under traffic."""
+
+    tap: Running
+    traffic: Traffic
+    prefix: str
+
+    def books(self) -> dict[str, float]:
+        """The balance as the tap exports it, checked: seen, delivered, waiting, and dropped by reason."""
+        page = self.tap.metrics()
+        found = {name: page[f"streamgauge_tap_reads_{name}_total"] for name in ("seen", "delivered")}
+        found["waiting"] = page["streamgauge_tap_reads_waiting"]
+        dropped = {
+            name.split('"')[1]: value
+            for name, value in page.items()
+            if name.startswith("streamgauge_tap_reads_dropped_total") and value
+        }
+        assert found["seen"] == found["delivered"] + found["waiting"] + sum(dropped.values())
+        return {**found, **dropped}
+
+    def all_delivered(self) -> bool:
+        books = self.books()
+        return books["waiting"] == 0 and books["seen"] > 0
+
+    def memory(self) -> int:
+        """What the tap's processes hold in memory (bytes)."""
+        return sum(_resident(pid) for pid in (self.tap.process.pid, *children(self.tap.process.pid)))
+
+    async def deliver_all(self) -> None:
+        await asyncio.to_thread(wait_for, self.all_delivered, "empty spool", 120)
+
+
+@contextlib.asynccontextmanager
+async def tap_rig(
+    folder: Path,
+    bootstrap: str,
+    prefix: str = "streamgauge",
+    *options: str,
+    text_bytes: int = TEXT_BYTES,
+    environment: Mapping[str, str] = {},
+) -> AsyncIterator[Rig]:
+    """A tap before a provider, that ships to `bootstrap`; at its end it leaves in order."""
+    async with provider(text_bytes) as url:
+        flags = ["--kafka", bootstrap, "--topic-prefix", prefix, *options]
+        context = start_tap("tap", {"p": url}, folder / "data", *flags, environment=environment)
+        tap = await asyncio.to_thread(context.__enter__)
+        try:
+            yield Rig(tap, Traffic(url, f"{tap.url}/p"), prefix)
+            if tap.process.poll() is None:
+                assert await asyncio.to_thread(tap.stop) == 0, tap.log
+        finally:
+            await asyncio.to_thread(context.__exit__, None, None, None)
+
+
+async def records_on(bootstrap: str, prefix: str) -> list[Record]:
+    """The records that the segments topic holds, by the assembler: each partition in offset order."""
+    return assembled(await read_all(bootstrap, Topics(prefix).segments))
+
+
+def assembled(messages: list[Any]) -> list[Record]:
+    by_partition: dict[int, list[Any]] = defaultdict(list)
+    for message in messages:
+        by_partition[message.partition].append(message)
+    records = []
+    for log in by_partition.values():
+        assembler = Assembler()
+        for message in log:
+            records += assembler.apply(message.offset, 0, decode_bundle(message.value))
+    return records
+
+
+def assert_whole(records: list[Record], streams: int) -> None:
+    """One whole record a stream: nothing is missing, nothing came in another order, nothing twice."""
+    assert len({record.stream_id for record in records}) == len(records) == streams
+    assert Counter((record.outcome, record.integrity.complete) for record in records) == {("completed", True): streams}
+
+
+def _resident(pid: int) -> int:
+    try:
+        fields = Path(f"/proc/{pid}/statm").read_text().split()
+    except OSError:  # it has ended, or this is no Linux
+        return 0
+    return int(fields[1]) * 4096

@@ -1,0 +1,40 @@
+"""A disk of a few MiB (tmpfs) that a test may fill, enlarge and make read-only. Only root may mount; others skip."""
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+
+class SmallDisk:
+    """A mounted file system at `path`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def resize(self, size: str) -> None:
+        self._remount(f"size={size}")
+
+    def read_only(self) -> None:
+        """Nobody may have a file there open for writing."""
+        self._remount("ro")
+
+    def writable(self) -> None:
+        self._remount("rw")
+
+    def _remount(self, option: str) -> None:
+        subprocess.run(["mount", "-o", f"remount,{option}", str(self.path)], check=True, capture_output=True)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[SmallDisk]:
+    path = tmp_path / "disk"
+    path.mkdir()
+    try:
+        mount = ["mount", "-t", "tmpfs", "-o", "size=2m,mode=700", "spool-test", str(path)]
+        subprocess.run(mount, check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError) as why:
+        pytest.skip(f"no file system can be mounted here: {why}")
+    yield SmallDisk(path)
+    subprocess.run(["umount", "--lazy", str(path)], check=True, capture_output=True)

@@ -1,0 +1,197 @@
+"""S1: a canary in every place of a request and of an answer, through a real tap, Kafka, a worker and the ledger.
+
+With masking on none is found in the spool's file and log, counters, topics, dead letters, ledger, metrics or logs, but for
+those in the places that are kept by contract: they stand in kept_by_contract.py, to the last one.
+"""
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import msgspec
+import pytest
+import zstandard
+
+from streamgauge.bundles import decode_bundle, encode_bundle
+from streamgauge.core.segments import FORMAT_VERSION, Read
+from streamgauge.spool import NewRow, Spool
+from streamgauge.topics import Topics
+from tests.faults.canaries import Stream, found_in, streams, word
+from tests.faults.canary_requests import JSON, Exchange, exchanges
+from tests.faults.kept_by_contract import EVENTS, EXCHANGES
+from tests.kafka_broker.reading import read_all, write_all
+from tests.running import command, start, start_tap, wait_for, wait_until_ready
+from tests.streams import bundles_of, chat_event, chat_segments
+
+# Exchanges of events' places are numbered from here on, those of all others from there on; one more is nobody's.
+FIRST_EVENT, FIRST_EXCHANGE, POISON = 1, 50_000, 99_999
+AT_ONCE = 50
+
+Case = Stream | Exchange
+
+
+def cases() -> dict[int, Case]:
+    made: list[Case] = [*streams(FIRST_EVENT), *exchanges(FIRST_EXCHANGE)]
+    return {case.number: case for case in made}
+
+
+def answer_of(case: Case) -> bytes:
+    """The answer as it goes over the wire."""
+    if isinstance(case, Stream):
+        line, headers, body = "HTTP/1.1 200 OK", [("content-type", case.content_type)], case.body
+    else:
+        line, headers, body = case.status_line, case.response_headers, case.answer
+    head = "".join(f"{name}: {value}\r\n" for name, value in [*headers, ("content-length", str(len(body)))])
+    return f"{line}\r\n{head}connection: close\r\n\r\n".encode() + body
+
+
+def request_of(case: Case) -> bytes:
+    """The request. `x-case` tells the provider which answer is meant; it is no place of a canary."""
+    target, headers, body = case.target, [], b'{"stream":true}'
+    if isinstance(case, Exchange):
+        headers, body = case.headers, case.body
+    told = [("host", "x"), ("x-case", str(case.number)), JSON, *headers, ("content-length", str(len(body)))]
+    head = "".join(f"{name}: {value}\r\n" for name, value in told)
+    return f"POST /p{target} HTTP/1.1\r\n{head}connection: close\r\n\r\n".encode() + body
+
+
+@asynccontextmanager
+async def provider(known: dict[int, Case]) -> AsyncIterator[str]:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).lower()
+        told = dict(line.split(b": ", 1) for line in head.split(b"\r\n")[1:] if b": " in line)
+        await reader.readexactly(int(told[b"content-length"]))
+        writer.write(answer_of(known[int(told[b"x-case"])]))
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        host, port = server.sockets[0].getsockname()
+        yield f"http://{host}:{port}"
+
+
+async def ask_all(url: str, known: dict[int, Case]) -> None:
+    """All exchanges through the tap; each client gets its canary, or the answer that holds it."""
+    address, room = urlsplit(url), asyncio.Semaphore(AT_ONCE)
+
+    async def ask(case: Case) -> None:
+        async with room:
+            reader, writer = await asyncio.open_connection(address.hostname, address.port)
+            writer.write(request_of(case))
+            got = await reader.read()
+            writer.close()
+            assert got.endswith(answer_of(case).partition(b"\r\n\r\n")[2]), case.place
+
+    await asyncio.gather(*map(ask, known.values()))
+
+
+def contents(bundle: bytes) -> Iterator[bytes]:
+    """A bundle's bytes, and what they say when they are inflated."""
+    yield bundle
+    if bundle[:2] == b"SG" and bundle[2] == FORMAT_VERSION:
+        yield zstandard.ZstdDecompressor().decompress(bundle[3:])
+
+
+def on_disk(folder: Path) -> Iterator[bytes]:
+    """Every file, as it is, and each bundle of a spool among them."""
+    for path in folder.rglob("*"):
+        if path.is_file():
+            yield path.read_bytes()
+        if path.name == "spool.sqlite":
+            with closing(sqlite3.connect(path)) as spool:
+                for (value,) in spool.execute("SELECT value FROM rows"):
+                    yield from contents(value)
+
+
+def found(places: Iterator[bytes]) -> set[int]:
+    return {number for content in places for number in found_in(content)}
+
+
+def places_of(numbers: set[int], known: dict[int, Case]) -> tuple[dict[str, set[str]], set[str]]:
+    """The places of events, by dialect, and all others."""
+    events: dict[str, set[str]] = {}
+    others: set[str] = set()
+    for case in (known[number] for number in numbers):
+        if isinstance(case, Stream):
+            events.setdefault(case.dialect, set()).add(case.place)
+        else:
+            others.add(case.place)
+    return events, others
+
+
+@pytest.mark.kafka
+@pytest.mark.timeout(300)
+def test_s1_no_canary_is_found_but_where_the_contract_keeps_it(kafka: str, prefix: str, tmp_path: Path) -> None:
+    known = cases()
+
+    async def run() -> set[int]:
+        async with provider(known) as url:
+            spooled = await asyncio.to_thread(through_tap, {"p": url}, tmp_path, known)
+        return spooled | await asyncio.to_thread(through_kafka, kafka, prefix, tmp_path, len(known))
+
+    everywhere = asyncio.run(run())
+    events, others = places_of(everywhere, known)
+    assert others == EXCHANGES
+    assert {dialect: sorted(places) for dialect, places in events.items()} == {
+        dialect: sorted(places.split()) for dialect, places in EVENTS.items()
+    }
+
+
+def through_tap(upstreams: dict[str, str], folder: Path, known: dict[int, Case]) -> set[int]:
+    """With no broker: all of it lies in the spool, its file or its log."""
+    with start_tap("tap", upstreams, folder / "tap", "--kafka", "127.0.0.1:1") as tap:
+        asyncio.run(ask_all(tap.url, known))
+        wait_for(lambda: tap.metrics()["streamgauge_tap_reads_waiting"] >= len(known), "all reads in the spool")
+        while_it_runs = [*on_disk(folder), tap.get("/metrics")[1].encode(), tap.log.encode()]
+        assert tap.stop() == 0
+    return found(iter([*while_it_runs, *on_disk(folder), tap.log.encode()]))
+
+
+def through_kafka(bootstrap: str, prefix: str, folder: Path, count: int) -> set[int]:
+    """On into the topics and the ledger; and a message that is no bundle into the dead letters."""
+    names = Topics(prefix)
+    ledger = f"sqlite:///{folder / 'ledger.sqlite'}"
+    flags = ["--kafka", bootstrap, "--topic-prefix", prefix]
+    with start("worker", [*flags, "--admin", "127.0.0.1:0", "--ledger", ledger], folder / "worker") as worker:
+        wait_until_ready(worker)
+        with start_tap("tap", {"p": "http://127.0.0.1:1"}, folder / "tap", *flags) as tap:
+            wait_for(lambda: tap.metrics()["streamgauge_tap_reads_waiting"] == 0, "empty spool")
+            asyncio.run(write_all(bootstrap, names.segments, [(0, word(POISON).encode())]))
+            # Streams that are no LLM's have none; these are some of those that a canary made unreadable.
+            records = wait_for(lambda: (got := query(ledger)).count(b"\n") > 0.9 * count and got, "records")
+            wait_for(lambda: asyncio.run(read_all(bootstrap, names.deadletter)), "dead letter")
+            pages = [one.get("/metrics")[1].encode() for one in (tap, worker)]
+            assert tap.stop() == 0
+        assert worker.stop() == 0
+    logs = [one.log.encode() for one in (tap, worker)]
+    return found(iter([*on_topics(bootstrap, names), records, *pages, *logs, *on_disk(folder)]))
+
+
+def query(ledger: str) -> bytes:
+    return command("ledger", "query", "--ledger", ledger, "--output", "jsonl").stdout.encode()
+
+
+def on_topics(bootstrap: str, names: Topics) -> Iterator[bytes]:
+    for name in names.names:
+        for message in asyncio.run(read_all(bootstrap, name)):
+            if message.value == word(POISON).encode():
+                continue  # what somebody else wrote into the topic stands in the dead letter as it was
+            told = [message.key or b"", *(value for _, value in message.headers)]
+            yield from (*told, *contents(message.value or b"--"))
+
+
+def test_a_canary_that_lies_there_is_found(tmp_path: Path) -> None:
+    """The search itself: it finds what is in a file, in a log, and deep in a bundle."""
+    (bundle,) = bundles_of([chat_segments(1)[0]])
+    event = chat_event(content=word(17))
+    bundle.segments[0] = msgspec.structs.replace(bundle.segments[0], reads=[Read(1, 1, 1, event)])
+    value = encode_bundle(bundle)
+    assert decode_bundle(value).segments[0].reads[0].content == event
+    spool = Spool(tmp_path / "spool.sqlite")
+    spool.put([NewRow(1, 1, value)], {"x": word(18).encode()})
+    assert found(on_disk(tmp_path)) == {17, 18}
+    spool.close()

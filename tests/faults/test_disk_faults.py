@@ -1,0 +1,154 @@
+"""K6: the spool is full, the disk is full or read-only, the file is damaged or deleted under a tap that works.
+
+Traffic goes on untouched; what is lost is counted by its reason; every stream has its record, and says if it is incomplete.
+"""
+
+import asyncio
+import os
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from streamgauge.counters import Counters, DropReason, read_incidents
+from streamgauge.spool import NewRow, Spool
+from tests.faults.mock_kafka import MockCluster, mock_cluster
+from tests.faults.rig import PARTITIONS, Rig, assert_whole, records_on, tap_rig
+from tests.faults.small_disk import SmallDisk, small_disk
+
+__all__ = ["small_disk"]
+PREFIX = "streamgauge"
+# Text an event that fills the smallest spool within seconds, where it is captured (bytes).
+LARGE = 4000
+
+
+@pytest.fixture
+def broker() -> Iterator[MockCluster]:
+    with mock_cluster() as cluster:
+        cluster.create_topic(f"{PREFIX}.segments", PARTITIONS)
+        cluster.down()
+        yield cluster
+
+
+async def judge(rig: Rig, broker: MockCluster, reason: str) -> int:
+    """The broker comes back: all that was kept arrives. Gives the reads that were dropped, all by `reason`."""
+    broker.up()
+    await rig.deliver_all()
+    rig.traffic.judge()
+    dropped = {name: reads for name, reads in rig.books().items() if name not in ("seen", "delivered", "waiting")}
+    assert set(dropped) <= {reason}
+    records = await records_on(broker.bootstrap, PREFIX)
+    assert len({record.stream_id for record in records}) == len(records) == len(rig.traffic.pairs)
+    assert {record.outcome for record in records if record.integrity.complete} <= {"completed"}
+    lost = sum(record.integrity.dropped_reads for record in records)
+    assert lost == sum(dropped.values()), "what is dropped stands on the records"
+    return int(lost)
+
+
+@pytest.mark.parametrize("policy", ["drop-newest", "drop-oldest"])
+def test_k6_spool_full(broker: MockCluster, tmp_path: Path, policy: str) -> None:
+    options = ["--spool-bytes", str(1024**2), "--spool-policy", policy, "--capture", "full"]
+
+    async def run() -> None:
+        async with tap_rig(tmp_path, broker.bootstrap, PREFIX, *options, text_bytes=LARGE) as rig:
+            await rig.traffic.run_until(lambda: rig.books().get("spool_full", 0) > 500, most_s=60)
+            size = sum(file.stat().st_size for file in (tmp_path / "data").glob("spool.sqlite*"))
+            assert size <= 1024**2 + 64 * 1024
+            streams = len(rig.traffic.pairs)
+            assert await judge(rig, broker, "spool_full") > 500
+            records = await records_on(broker.bootstrap, PREFIX)
+            order = sorted(records, key=lambda record: record.stream_id)  # UUIDv7: by their beginnings
+            first, last = order[: streams // 4], order[-streams // 4 :]
+            kept, given_up = (first, last) if policy == "drop-newest" else (last, first)
+            assert sum(one.integrity.complete for one in kept) > sum(one.integrity.complete for one in given_up)
+
+    asyncio.run(run())
+
+
+def test_k6_disk_full(broker: MockCluster, small_disk: SmallDisk) -> None:
+    """Another program fills the disk; later there is room again."""
+
+    async def run() -> None:
+        async with tap_rig(small_disk.path, broker.bootstrap, PREFIX) as rig:
+            await rig.traffic.run_until(lambda: rig.books()["waiting"] > 0)
+            other = small_disk.path / "other"
+            with open(other, "wb", buffering=0) as file:  # noqa: ASYNC230, PTH123 - the test's own, and done at once
+                try:
+                    while True:
+                        file.write(os.urandom(4096))
+                except OSError:
+                    pass
+            await rig.traffic.run_for(4)
+            assert rig.tap.get("/health/ready")[0] == 200
+            other.unlink()
+            await rig.traffic.run_for(2)
+            await judge(rig, broker, "spool_failed")
+
+    asyncio.run(run())
+
+
+def test_k6_file_deleted_under_a_tap(broker: MockCluster, tmp_path: Path) -> None:
+    async def run() -> None:
+        async with tap_rig(tmp_path, broker.bootstrap) as rig:
+            for _ in range(2):
+                await rig.traffic.run_until(lambda: rig.books()["waiting"] > 0)
+                await asyncio.sleep(0.5)
+                for file in (tmp_path / "data").glob("spool.sqlite*"):
+                    file.unlink()
+            await rig.traffic.run_for(1)
+            assert await judge(rig, broker, "none") == 0
+            assert_whole(await records_on(broker.bootstrap, PREFIX), len(rig.traffic.pairs))
+        assert read_incidents(tmp_path / "data" / "counters")["spool_deleted"] >= 1
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_k6_file_damaged_under_a_tap(broker: MockCluster, tmp_path: Path, seed: int) -> None:
+    """Pages are overwritten while both processes have the file open. The tap goes on, and the balance closes."""
+    chance = random.Random(seed)
+
+    async def run() -> None:
+        async with tap_rig(tmp_path, broker.bootstrap, PREFIX, "--capture", "full", text_bytes=LARGE) as rig:
+            file = tmp_path / "data" / "spool.sqlite"
+            await rig.traffic.run_until(lambda: file.stat().st_size > 40 * 4096)
+            with open(file, "r+b") as opened:  # noqa: ASYNC230, PTH123 - as above
+                for _ in range(4):
+                    opened.seek(4096 * chance.randrange(1, 40) + chance.randrange(4000))
+                    opened.write(os.urandom(64))
+            await rig.traffic.run_for(1)
+            broker.up()
+            await rig.deliver_all()
+            rig.traffic.judge()
+            assert set(rig.books()) <= {"seen", "delivered", "waiting", "spool_damaged"}
+            before = rig.books()["delivered"]
+            await rig.traffic.run_for(1)
+            await rig.deliver_all()
+            assert rig.books()["delivered"] > before
+            records = await records_on(broker.bootstrap, PREFIX)
+            assert len({record.stream_id for record in records}) == len(records)
+            assert sum(record.integrity.complete for record in records) > 0
+            assert rig.tap.process.poll() is None
+
+    asyncio.run(run())
+
+
+def test_k6_read_only_and_writable_again(small_disk: SmallDisk, tmp_path: Path) -> None:
+    """What lies on a disk that is read-only for a while is there when it no longer is; what came meanwhile is told of."""
+    path, books = small_disk.path / "spool.sqlite", tmp_path / "counters"
+    values = [b"%04d" % number for number in range(50)]
+    with Counters(books, "recorder") as counters:
+        spool = Spool(path, counters=counters)
+        assert spool.put([NewRow(1, 1, value) for value in values]).failure is None
+        spool.close()
+        small_disk.read_only()
+        assert str(spool.put([NewRow(1, 1, b"refused")]).failure) in ("read_only", "broken")
+        spool.discard([1], DropReason.REFUSED)
+        spool.close()
+        small_disk.writable()
+        assert [row.value for row in spool.take(0, 1_000_000)] == values
+        assert spool.put([NewRow(1, 1, b"again")]).failure is None
+        spool.close()
+    assert read_incidents(books)["spool_damaged"] == 0
+    assert not list(small_disk.path.glob("*.damaged-*"))

@@ -1,0 +1,266 @@
+"""T1 to T3 and C1: a process of the tap is killed, asked to end, or has a bug; the wall clock steps.
+
+The loss window of a kill, as docs/reliability.md states it: what a relay gathers for 5 ms, and the recorder for 100 ms.
+"""
+
+import asyncio
+import contextlib
+import http.client
+import os
+import random
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from streamgauge.core.record import Record
+from streamgauge.counters import read_balance, read_incidents
+from streamgauge.spool import Spool
+from tests.faults.mock_kafka import MockCluster, mock_cluster
+from tests.faults.rig import PARTITIONS, Rig, assert_whole, records_on, tap_rig
+from tests.faults.traffic import EVENTS, PACE_S, PAIRS, ask
+from tests.integration.provider import BEGIN, REST, Provider, provider
+from tests.processes import children, runs
+from tests.running import PATIENCE_S, Running, start_tap, wait_for
+
+PREFIX = "streamgauge"
+BROKEN_PYTHON = str(Path(__file__).parent / "broken_python")
+# What a busy machine may add to the stated window of about 0.1 s (seconds).
+WINDOW_S = 1.0
+
+
+@pytest.fixture
+def broker() -> Iterator[MockCluster]:
+    with mock_cluster() as cluster:
+        cluster.create_topic(f"{PREFIX}.segments", PARTITIONS)
+        yield cluster
+
+
+@pytest.fixture
+def small() -> Iterator[Provider]:
+    with provider() as started:
+        yield started
+
+
+def part(tap: Running, module: str) -> int:
+    """The process of a tap that runs this module."""
+    return int(
+        wait_for(
+            lambda: next((pid for pid, line in children(tap.process.pid).items() if module in line), 0), f"a {module}"
+        )
+    )
+
+
+def victims(tap: Running, who: str) -> list[int]:
+    parts = {"relay": "taps.proxy", "recorder": "taps.recording.process"}
+    if who in parts:
+        return [part(tap, parts[who])]
+    return [tap.process.pid] if who == "parent" else [*children(tap.process.pid), tap.process.pid]
+
+
+def books_of(tap: Running) -> dict[str, float]:
+    return Rig(tap, None, PREFIX).books()  # type: ignore[arg-type]
+
+
+def opened(tap: Running) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
+    """A stream that has begun: its first events are read."""
+    address = urlsplit(tap.url)
+    assert address.hostname
+    connection = http.client.HTTPConnection(address.hostname, address.port, timeout=PATIENCE_S)
+    connection.request("POST", "/small/v1/chat/completions", b'{"model":"small-1","stream":true}')
+    answer = connection.getresponse()
+    assert answer.read(len(BEGIN)) == BEGIN
+    return connection, answer
+
+
+def recorded(broker: MockCluster) -> list[Record]:
+    return asyncio.run(records_on(broker.bootstrap, PREFIX))
+
+
+@pytest.mark.parametrize("who", ["recorder", "relay", "parent", "all"])
+def test_t1_sigkill_mid_stream(broker: MockCluster, small: Provider, tmp_path: Path, who: str) -> None:
+    """What was delivered before stays; the stream that was cut ends as abandoned, its usage null and not 0."""
+    small.go_on.clear()
+    options = ["--kafka", broker.bootstrap]
+    with start_tap("tap", {"small": small.url}, tmp_path / "data", *options) as tap:
+        connection, answer = opened(tap)
+        wait_for(lambda: (books := books_of(tap))["delivered"] == books["seen"] > 0, "delivered beginning")
+        before = books_of(tap)["delivered"]
+        end_with_it = children(tap.process.pid) if who in ("parent", "all") else {}
+        for pid in victims(tap, who):
+            os.kill(pid, signal.SIGKILL)
+        wait_for(lambda: not any(map(runs, end_with_it)), "end of all that the tap has started")
+        small.go_on.set()
+        if who == "recorder":
+            assert answer.read() == REST  # the stream has nothing to do with it
+            wait_for(lambda: books_of(tap)["waiting"] == 0, "settled balance")
+        else:
+            with pytest.raises((http.client.IncompleteRead, ConnectionResetError)):
+                answer.read()
+        connection.close()
+        if who in ("parent", "all"):
+            tap.process.wait(PATIENCE_S)
+    with start_tap("tap", {"small": small.url}, tmp_path / "data", *options) as again:
+        wait_for(lambda: books_of(again)["waiting"] == 0, "settled balance")
+        wait_for(lambda: len(recorded(broker)) == 1, f"record after {books_of(again)}", 20)
+        books = books_of(again)
+        connection, answer = opened(again)
+        assert answer.read() == REST
+        connection.close()
+        assert again.stop() == 0
+    assert books["delivered"] >= before
+    assert set(books) <= {"seen", "delivered", "waiting", "crash", "recorder_gone"}
+    cut, whole = sorted(recorded(broker), key=lambda record: record.stream_id)
+    assert (cut.outcome, cut.usage.output_tokens, cut.usage.source) == ("abandoned", None, "absent")
+    assert cut.timing.first_token_s is not None
+    assert (whole.outcome, whole.integrity.complete) == ("completed", True)
+
+
+def test_t1_the_loss_window_of_the_recorder(broker: MockCluster, tmp_path: Path) -> None:
+    """Killed under traffic three times: what was in flight is at most what came in the stated window."""
+
+    async def run() -> None:
+        async with tap_rig(tmp_path, broker.bootstrap, PREFIX) as rig:
+            for round_ in range(3):
+                await rig.traffic.run_until(lambda: rig.books()["waiting"] < PAIRS * EVENTS)  # it has caught up
+                running = asyncio.create_task(rig.traffic.run_for(1))
+                await asyncio.sleep(0.4 + 0.03 * round_)
+                os.kill(await asyncio.to_thread(part, rig.tap, "taps.recording.process"), signal.SIGKILL)
+                await running
+            await rig.traffic.run_for(2)
+            await rig.deliver_all()
+            rig.traffic.judge()
+            books = rig.books()
+            assert set(books) <= {"seen", "delivered", "waiting", "crash", "recorder_gone", "recorder_behind"}
+            assert books.get("crash", 0) <= 3 * PAIRS * WINDOW_S / PACE_S
+            records = await records_on(broker.bootstrap, PREFIX)
+            assert len({record.stream_id for record in records}) == len(records)
+            whole = [record for record in records if record.integrity.complete and record.outcome == "completed"]
+            assert len(whole) >= len(rig.traffic.pairs) - 3 * PAIRS
+
+    asyncio.run(run())
+
+
+def test_t1_any_process_at_any_moment(broker: MockCluster, tmp_path: Path) -> None:
+    """Killed a dozen times, one or all, with the broker coming and going: the balance is closed at every look, and at the
+    end nothing waits, no stream has two records, and every read that is not delivered has its reason."""
+    chance = random.Random(5)
+
+    async def life(seconds: float, *, last: bool) -> None:
+        async with tap_rig(tmp_path, broker.bootstrap, PREFIX) as rig:
+            ends = time.monotonic() + seconds
+            asking = asyncio.create_task(keep_asking(rig, ends))
+            while time.monotonic() < ends:
+                await asyncio.sleep(chance.uniform(0.2, 0.9))
+                broker.down() if chance.random() < 0.4 else broker.up()
+                with contextlib.suppress(ProcessLookupError, AssertionError):
+                    os.kill(victims(rig.tap, chance.choice(["recorder", "relay"]))[0], signal.SIGKILL)
+                await asyncio.to_thread(rig.books)
+            await asking
+            broker.up()
+            if last:
+                await rig.deliver_all()
+            else:
+                for pid in victims(rig.tap, "all"):
+                    os.kill(pid, signal.SIGKILL)
+                await asyncio.to_thread(rig.tap.process.wait)
+
+    async def keep_asking(rig: Rig, ends: float) -> None:
+        while time.monotonic() < ends:
+            asked = [ask(rig.traffic.tapped, number) for number in range(PAIRS)]
+            await asyncio.gather(*asked, return_exceptions=True)
+            await asyncio.sleep(0.05)
+
+    for place in range(3):
+        asyncio.run(life(5, last=place == 2))
+    balance = read_balance(tmp_path / "data" / "counters")
+    dropped = {reason for reason, reads in balance.dropped.items() if reads}
+    assert dropped <= {"crash", "recorder_gone", "recorder_behind"}
+    assert balance.waiting == 0
+    assert balance.delivered > 0
+    records = recorded(broker)
+    assert len({record.stream_id for record in records}) == len(records)
+    assert sum(record.counts.reads for record in records) <= balance.delivered
+
+
+@pytest.mark.parametrize("there", [True, False], ids=["broker there", "broker away"])
+def test_t2_sigterm_under_traffic(broker: MockCluster, tmp_path: Path, there: bool) -> None:
+    """Open streams end, all is shipped if it can be, and the tap leaves with 0. What could not be shipped is later."""
+
+    async def run() -> None:
+        async with tap_rig(tmp_path, broker.bootstrap, PREFIX, "--drain-timeout", "10") as rig:
+            await rig.traffic.run_until(lambda: rig.books()["delivered"] > 0)
+            if not there:
+                broker.down()
+            running = asyncio.create_task(rig.traffic.run_for(0))
+            await asyncio.sleep(EVENTS * PACE_S / 2)
+            assert await asyncio.to_thread(rig.tap.stop) == 0, rig.tap.log
+            await running
+            rig.traffic.judge()
+        streams = len(rig.traffic.pairs)
+        waiting = Spool(tmp_path / "data" / "spool.sqlite").waiting().rows
+        assert (waiting == 0) is there
+        if not there:
+            broker.up()
+            async with tap_rig(tmp_path, broker.bootstrap, PREFIX) as again:
+                await again.deliver_all()
+        balance = read_balance(tmp_path / "data" / "counters")
+        assert (balance.waiting, sum(balance.dropped.values())) == (0, 0)
+        assert_whole(await records_on(broker.bootstrap, PREFIX), streams)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("where", ["relay", "recorder"])
+def test_t3_exception_inside_capture(broker: MockCluster, tmp_path: Path, where: str) -> None:
+    """A bug in the capture of one stream: its client and all other streams see nothing of it."""
+
+    async def run() -> None:
+        environment = {"PYTHONPATH": BROKEN_PYTHON, "FAULT_CAPTURE": where, "FAULT_MARK": "text 1 3 "}
+        async with tap_rig(tmp_path, broker.bootstrap, PREFIX, environment=environment) as rig:
+            await rig.traffic.run_for(1)
+            await rig.deliver_all()
+            rig.traffic.judge()
+            assert rig.books()["capture_fault"] > 0
+            records = await records_on(broker.bootstrap, PREFIX)
+            assert len({record.stream_id for record in records}) == len(records) == len(rig.traffic.pairs)
+            assert sum(not record.integrity.complete for record in records) == 1
+        assert read_incidents(tmp_path / "data" / "counters")["capture_fault"] == 1
+
+    asyncio.run(run())
+
+
+def test_c1_the_wall_clock_steps_an_hour_either_way(broker: MockCluster, tmp_path: Path) -> None:
+    """Durations come from the monotonic clock, and nothing gets too old by a step."""
+    off = tmp_path / "off"
+    off.write_text("0")
+
+    async def run() -> None:
+        environment = {"PYTHONPATH": BROKEN_PYTHON, "FAULT_CLOCK": str(off)}
+        options = ["--spool-age", "600"]
+        async with tap_rig(tmp_path, broker.bootstrap, PREFIX, *options, environment=environment) as rig:
+            for step in ("3600", "-3600", "31622400", "0"):
+                running = asyncio.create_task(rig.traffic.run_for(1))
+                await asyncio.sleep(0.3)
+                off.write_text(step)
+                await running
+            broker.down()
+            await rig.traffic.run_until(lambda: rig.books()["waiting"] > 0)
+            off.write_text("31622400")
+            await rig.traffic.run_for(6)  # longer than the recorder's upkeep, which looks for what is too old
+            broker.up()
+            await rig.deliver_all()
+            rig.traffic.judge()
+            records = await records_on(broker.bootstrap, PREFIX)
+            assert_whole(records, len(rig.traffic.pairs))
+            assert set(rig.books()) == {"seen", "delivered", "waiting"}
+            for record in records:
+                assert record.timing.end_s is not None
+                assert record.timing.first_byte_s is not None
+                assert 0 <= record.timing.first_byte_s <= record.timing.end_s < 60
+            assert len({record.started_at[:13] for record in records if record.started_at}) >= 3
+
+    asyncio.run(run())

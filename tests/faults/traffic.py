@@ -1,0 +1,163 @@
+"""Streams in pairs, one straight from a provider and one through a tap at the same time, and how they compare.
+
+The provider sends the same bytes to both, at one pace. So what a tap adds to a stream is seen beside what the machine does.
+"""
+
+import asyncio
+import contextlib
+import random
+import statistics
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+# A stream: so many events, so far apart (seconds), with so much text (bytes).
+EVENTS = 30
+PACE_S = 0.02
+TEXT_BYTES = 80
+# How many pairs run at a time.
+PAIRS = 4
+PATH = "/v1/chat/completions"
+# What a tap may add to the median stream's first byte and longest gap (seconds). Faults here last seconds, and whoever
+# waited for one would show them; the machine may be shared by others.
+BOUND_S = 0.5
+
+
+def events(number: int, size: int) -> list[bytes]:
+    """The events of one stream, ready to be sent; each with `size` bytes of text that does not compress well."""
+    chance = random.Random(number)
+
+    def chunk(**choice: Any) -> bytes:
+        said = {
+            "id": f"c-{number}",
+            "object": "chat.completion.chunk",
+            "model": "m-1",
+            "choices": [{"index": 0, **choice}],
+        }
+        return b"data: " + msgspec.json.encode(said) + b"\n\n"
+
+    texts = [
+        chunk(delta={"content": f"text {number} {place} {chance.randbytes(size // 2).hex()}"})
+        for place in range(EVENTS)
+    ]
+    usage = {"prompt_tokens": 3, "completion_tokens": EVENTS, "total_tokens": EVENTS + 3}
+    last = chunk(delta={}, finish_reason="stop") + b"data: " + msgspec.json.encode({"choices": [], "usage": usage})
+    return [*texts, last + b"\n\n", b"data: [DONE]\n\n"]
+
+
+def chunks_of(number: int, size: int = TEXT_BYTES) -> bytes:
+    """The body of one stream's answer, as it is framed."""
+    return b"".join(map(_chunk, events(number, size))) + _LAST_CHUNK
+
+
+_LAST_CHUNK = b"0\r\n\r\n"
+
+
+def _chunk(event: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(event), event)
+
+
+async def _answer(size: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+        head = await reader.readuntil(b"\r\n\r\n")
+        length = int(head.lower().split(b"content-length:")[1].split(b"\r\n")[0])
+        number = msgspec.json.decode(await reader.readexactly(length))["user_number"]
+        writer.write(
+            b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n"
+        )
+        for event in events(number, size):
+            writer.write(_chunk(event))
+            await writer.drain()
+            await asyncio.sleep(PACE_S)
+        writer.write(_LAST_CHUNK)
+        await writer.drain()
+    writer.close()
+
+
+@contextlib.asynccontextmanager
+async def provider(size: int = TEXT_BYTES) -> AsyncIterator[str]:
+    """A provider's URL. `size`: of each event's text (bytes)."""
+    server = await asyncio.start_server(partial(_answer, size), "127.0.0.1", 0)
+    async with server:
+        host, port = server.sockets[0].getsockname()
+        yield f"http://{host}:{port}"
+
+
+@dataclass
+class Got:
+    """What a client got: the bytes, when the first came, and the longest wait between two reads (seconds)."""
+
+    data: bytes = b""
+    first_s: float = 0.0
+    gap_s: float = 0.0
+
+
+async def ask(url: str, number: int) -> Got:
+    """One request and its whole answer."""
+    address = urlsplit(url)
+    reader, writer = await asyncio.open_connection(address.hostname, address.port)
+    got = Got()
+    body = msgspec.json.encode({"model": "m-1", "stream": True, "user_number": number, "messages": []})
+    head = f"POST {address.path}{PATH} HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}\r\n\r\n"
+    last = began = time.monotonic()
+    try:
+        writer.write(head.encode() + body)
+        while data := await reader.read(65_536):
+            now = time.monotonic()
+            if got.data:
+                got.gap_s = max(got.gap_s, now - last)
+            else:
+                got.first_s = now - began
+            got.data, last = got.data + data, now
+    finally:
+        writer.close()
+    return got
+
+
+@dataclass
+class Traffic:
+    """All pairs so far, as (straight, through the tap)."""
+
+    direct: str
+    tapped: str
+    pairs: list[tuple[Got, Got]] = field(default_factory=list)
+
+    async def run_until(self, enough: Callable[[], bool], *, most_s: float = 90.0) -> None:
+        """Pairs of streams, PAIRS at a time, until `enough()`; at least one round."""
+        deadline = time.monotonic() + most_s
+        while True:
+            round_ = [self._pair(len(self.pairs) + place) for place in range(PAIRS)]
+            self.pairs += await asyncio.gather(*round_)
+            if await asyncio.to_thread(enough):
+                return
+            assert time.monotonic() < deadline, "this did not come about in time"
+
+    async def run_for(self, seconds: float) -> None:
+        ends = time.monotonic() + seconds
+        await self.run_until(lambda: time.monotonic() >= ends)
+
+    async def _pair(self, number: int) -> tuple[Got, Got]:
+        direct, tapped = await asyncio.gather(ask(self.direct, number), ask(self.tapped, number))
+        return direct, tapped
+
+    def judge(self) -> None:
+        """Every byte is the provider's; first bytes and gaps are the provider's within BOUND_S."""
+        for direct, tapped in self.pairs:
+            assert _body(tapped.data) == _body(direct.data)
+            assert tapped.data.endswith(_LAST_CHUNK)
+        for measure in ("first_s", "gap_s"):
+            straight = statistics.median(getattr(direct, measure) for direct, _ in self.pairs)
+            through = statistics.median(getattr(tapped, measure) for _, tapped in self.pairs)
+            assert through - straight < BOUND_S, (
+                f"{measure}: {through:.3f} s through the tap, {straight:.3f} s straight"
+            )
+
+
+def _body(answer: bytes) -> bytes:
+    """The answer's body as it was framed."""
+    return answer.partition(b"\r\n\r\n")[2]
