@@ -67,7 +67,8 @@ async def _run(
 ) -> None:
     began = time.monotonic()
     ends = began + result.seconds
-    outages = asyncio.create_task(_outages(broker, result, up_s, down_s))
+    over = asyncio.Event()
+    outages = asyncio.create_task(_outages(broker, result, up_s, down_s, over))
     load = [asyncio.create_task(_load(rig, ends, result, worker)) for worker in range(STREAMS)]
     watch = Watch(rig.tap.process.pid)
     while time.monotonic() < ends:
@@ -76,11 +77,8 @@ async def _run(
         books = await asyncio.to_thread(rig.books)  # says so if the balance is open
         result.most_waiting = max(result.most_waiting, int(books["waiting"]))
     await asyncio.gather(*load)
-    outages.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await outages
-    await asyncio.to_thread(broker.kill)
-    await asyncio.to_thread(broker.start)
+    over.set()
+    await outages  # behind the last one the broker is up
     await rig.deliver_all()
     books = rig.books()
     result.reads = int(books["seen"])
@@ -100,14 +98,18 @@ async def _load(rig: Rig, ends: float, result: Result, worker: int) -> None:
         number += STREAMS
 
 
-async def _outages(broker: Broker, result: Result, up_s: tuple[float, float], down_s: tuple[float, float]) -> None:
+async def _outages(
+    broker: Broker, result: Result, up_s: tuple[float, float], down_s: tuple[float, float], over: asyncio.Event
+) -> None:
     chance = random.Random(1)
-    while True:
-        await asyncio.sleep(chance.uniform(*up_s))
+    while not over.is_set():
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(over.wait(), chance.uniform(*up_s))
+            return
         await asyncio.to_thread(broker.kill)
         result.outages += 1
         await asyncio.sleep(chance.uniform(*down_s))
-        await asyncio.shield(asyncio.to_thread(broker.start))
+        await asyncio.to_thread(broker.start)
 
 
 def _judge(result: Result, records: list[Record]) -> None:

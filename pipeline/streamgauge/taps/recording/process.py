@@ -116,7 +116,7 @@ class RecorderProcess:
     async def upkeep(self) -> None:
         """What was put is forced to the disk, on a thread: it may take its time. Then what is too old is given up."""
         await asyncio.to_thread(self._spool.sync)
-        while self._outbox.give_up_old():
+        while self._outbox.give_up_old():  # noqa: ASYNC110 - a step of it each time, until nothing is old
             await asyncio.sleep(BUNDLE_NS / 1e9)
 
     async def farewell(self) -> None:
