@@ -8,6 +8,9 @@ from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.structs import TopicPartition
 
+# A change that a broker has confirmed reaches its partitions a moment later (seconds).
+APPLIED_S = 1.0
+
 
 @asynccontextmanager
 async def admin(bootstrap: str) -> AsyncIterator[AIOKafkaAdminClient]:
@@ -41,3 +44,4 @@ async def set_config(bootstrap: str, name: str, **config: str) -> None:
     keys = {key.replace("_", "."): value for key, value in config.items()}
     async with admin(bootstrap) as client:
         await client.alter_configs([ConfigResource(ConfigResourceType.TOPIC, name, keys)])
+    await asyncio.sleep(APPLIED_S)

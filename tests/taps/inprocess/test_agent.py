@@ -139,7 +139,7 @@ APPLICATION = textwrap.dedent(
     away(Path(sys.argv[1]))
     if sys.argv[2] == "forks":
         os.fork()
-    print(os.getpid(), flush=True)
+    os.write(1, b"%d\\n" % os.getpid())
     sys.stdin.read()
     leave(60)
     """
