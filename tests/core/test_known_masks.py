@@ -125,6 +125,12 @@ def test_values_are_masked_by_their_place() -> None:
     assert masked.endswith(b'"content":"xxx"}}],"masked_2":"masked","masked_3":0}\n\n')
 
 
+def test_a_wrong_escape_in_what_is_masked_makes_the_event_no_json() -> None:
+    blocks = [CHUNK % (b"ab" * n, b"key-%d" % n, n) for n in range(1, 12)]
+    for wrong in (rb"\3", rb"\u12", rb"a\ "):
+        same([*blocks, CHUNK % (b"c", wrong, 5), *blocks], "/chat/completions", 0)
+
+
 def test_what_cannot_be_learnt_is_tried_only_so_often(monkeypatch: pytest.MonkeyPatch) -> None:
     tried = []
     monkeypatch.setattr(known_masks, "_learn", lambda one, other: tried.append(one))

@@ -319,7 +319,8 @@ def _first_fitting(spec: Spec | None, value: object) -> Spec | None:
 def _hole(kept: object, *, quoted: bool) -> tuple[Hole, _Mask | None] | None:
     """The hole that a value leaves, and how the value is masked; None if it may mean something."""
     if kept is _GONE:
-        return (Hole.TEXT if quoted else Hole.NUMBER), None
+        # Without escapes: what is gone is not looked at, and a wrong escape makes the whole event no JSON.
+        return (Hole.STRING if quoted else Hole.NUMBER), None
     if quoted:
         return (
             (Hole.TEXT, _text)
