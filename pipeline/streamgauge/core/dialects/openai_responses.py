@@ -187,7 +187,7 @@ def _read_delta(kind: str, data: Data, sink: Sink) -> None:
     elif kind in _ARGUMENTS:
         index, item = whole_number(data.get("output_index")) or 0, _ARGUMENTS[kind]
         sink.tool(0, index, None, client=item in _CLIENT_CALLS, json=item in _JSON_CALLS)
-        sink.arguments(0, index, delta)
+        sink.arguments(0, index, delta if isinstance(delta, str) else None)  # a text by contract
 
 
 def _read_item(index: int, item: object, sink: Sink) -> None:
