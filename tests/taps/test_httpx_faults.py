@@ -111,7 +111,7 @@ def test_a_cancelled_task(library: Any, how: str, tmp_path: Path, recorder: RawR
         some = asyncio.Event()
         if how == "timeout":
             with pytest.raises(TimeoutError):
-                await asyncio.wait_for(read(), 0.3)
+                await asyncio.wait_for(read(), 1.0)
             return got
         task = asyncio.create_task(read())
         await some.wait()
@@ -132,7 +132,7 @@ def test_a_task_that_is_cancelled_before_the_head(library: Any, tmp_path: Path, 
     async def run(url: str) -> None:
         async with library.AsyncClient(transport=AsyncTapTransport(data_dir=tmp_path)) as client:
             with pytest.raises(TimeoutError):
-                await asyncio.wait_for(client.post(url + CHAT, content=BODY), 0.2)
+                await asyncio.wait_for(client.post(url + CHAT, content=BODY), 1.0)
 
     with RawUpstream(pausing()) as upstream:
         asyncio.run(run(upstream.url))

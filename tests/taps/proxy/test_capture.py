@@ -12,9 +12,10 @@ from streamgauge.counters import Counters, Incident, read_balance, read_incident
 from streamgauge.taps import messages as wire
 from streamgauge.taps.messages import Arrived, Asked, Dropped, Ended, Message, Opened, Sent
 from streamgauge.taps.proxy.capture import StreamCapture
-from streamgauge.taps.proxy.outbox import Outbox
+from streamgauge.taps.proxy.outbox import FLUSH_S, Outbox
 from streamgauge.taps.proxy.request import Request, Routes
 from tests.taps.proxy.rig import (
+    PATIENCE_S,
     RawRecorder,
     RawUpstream,
     RunningRelay,
@@ -106,7 +107,7 @@ def test_any_other_path_only_if_it_is_an_event_stream(tmp_path: Path) -> None:
             client.sendall(post(b"/v1/models", b"secret"))
             assert receive(client, len(answer)) == answer
         messages = recorder.ended()
-        time.sleep(0.1)
+        time.sleep(3 * FLUSH_S)
         assert recorder.messages == messages
     assert kinds(messages) == ["Opened", "Sent", "Arrived", "Ended"]
     assert arrived(messages) == SSE
@@ -214,7 +215,9 @@ def test_a_message_that_cannot_be_written_costs_its_batch(tmp_path: Path, monkey
     with exchange_rig(tmp_path, answering(SSE, SSE)) as (relay, _, recorder), relay.connect() as client:
         client.sendall(post(b"/v1/messages", b"{}"))
         assert receive(client, len(SSE)) == SSE
-        time.sleep(0.1)
+        deadline = time.monotonic() + PATIENCE_S
+        while not read_balance(tmp_path / "counters").dropped["capture_fault"] and time.monotonic() < deadline:
+            time.sleep(0.02)
         broken = False
         assert read_balance(tmp_path / "counters").dropped["capture_fault"] > 0
         client.sendall(post(b"/v1/messages", b"{}"))
@@ -242,7 +245,7 @@ def test_nothing_is_told_of_what_reached_no_upstream(tmp_path: Path) -> None:
         with relay.connect() as client:
             client.sendall(post(b"/nobody/v1/messages", b"{}"))
             assert receive_all(client).startswith(b"HTTP/1.1 404 ")
-        time.sleep(0.1)
+        time.sleep(3 * FLUSH_S)
         assert recorder.messages == []
 
 

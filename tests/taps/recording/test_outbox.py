@@ -11,7 +11,7 @@ from streamgauge.bundles import decode_bundle
 from streamgauge.core.segments import Bundle, End, Ending, Opening, Read, Segment
 from streamgauge.counters import Counters, read_balance, read_incidents
 from streamgauge.spool import NewRow, Spool
-from streamgauge.spool_age import Moment
+from streamgauge.spool.age import Moment
 from streamgauge.taps.recording import outbox
 from streamgauge.taps.recording.bundler import reads_of
 from streamgauge.taps.recording.outbox import Outbox, unfinished_instances

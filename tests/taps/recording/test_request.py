@@ -288,3 +288,4 @@ def test_what_names_no_position_is_no_leg(method: str, target: str, headers: lis
 def test_a_path_that_is_no_llms_is_not_kept() -> None:
     assert opening("/secret/path?x=1").path is None
     assert opening("/secret/v1/messages?x=1").path == "/messages"
+    assert opening("/v1/chat/completions/?x=1").path == "/chat/completions"

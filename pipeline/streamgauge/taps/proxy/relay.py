@@ -157,7 +157,8 @@ class Relay:
 
     async def _all_gone(self, within_s: float) -> None:
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._empty.wait(), within_s)
+            async with asyncio.timeout(within_s):
+                await self._empty.wait()
 
 
 def _say_nothing(_: str) -> None:

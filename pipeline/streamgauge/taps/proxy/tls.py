@@ -6,6 +6,8 @@ Contexts are those of `ssl.create_default_context`: TLS 1.2 or newer, and upstre
 import ssl
 from pathlib import Path
 
+from streamgauge.certificates import State, load_certificate, reading_authorities, state_of
+
 # How often it is looked whether a certificate's file has changed (seconds): renewals come days before the end.
 LOOK_S = 10.0
 
@@ -19,12 +21,10 @@ def upstream_context(authorities: str | None, certificate: str | None, key: str 
     context = ssl.create_default_context()
     context.set_alpn_protocols(_HTTP_1)
     if authorities is not None:
-        try:
+        with reading_authorities(authorities):
             context.load_verify_locations(cafile=authorities)
-        except (ssl.SSLError, OSError) as fault:
-            raise ValueError(f"the authorities in {authorities} cannot be used: {_why(fault)}") from None
     if certificate is not None:
-        _load(context, certificate, key)
+        load_certificate(context, certificate, key)
     return context
 
 
@@ -45,41 +45,14 @@ class OwnCertificate:
             return False
         self._seen = seen
         self._new()  # half a renewal would spoil the context that is in use
-        _load(self.context, self._certificate, self._key)
+        load_certificate(self.context, self._certificate, self._key)
         return True
 
     def _new(self) -> ssl.SSLContext:
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         context.set_alpn_protocols(_HTTP_1)
-        _load(context, self._certificate, self._key)
+        load_certificate(context, self._certificate, self._key)
         return context
 
-    def _look(self) -> list[tuple[int, int, int] | None]:
-        return [_state(Path(name)) for name in (self._certificate, self._key) if name is not None]
-
-
-def _state(path: Path) -> tuple[int, int, int] | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
-
-
-def _load(context: ssl.SSLContext, certificate: str, key: str | None) -> None:
-    try:
-        context.load_cert_chain(certificate, key, password=_no_password)
-    except (ssl.SSLError, OSError) as fault:
-        files = certificate if key is None else f"{certificate} with the key {key}"
-        raise ValueError(f"the certificate {files} cannot be used: {_why(fault)}") from None
-
-
-def _no_password() -> str:
-    """OpenSSL would ask the terminal."""
-    raise ValueError("a certificate's key is locked with a password: give one that is not")
-
-
-def _why(fault: OSError) -> str:
-    if isinstance(fault, ssl.SSLError):
-        return (fault.reason or "no PEM of that kind").lower().replace("_", " ")
-    return fault.strerror or str(fault)
+    def _look(self) -> list[State | None]:
+        return [state_of(Path(name)) for name in (self._certificate, self._key) if name is not None]

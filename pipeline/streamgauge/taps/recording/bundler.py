@@ -12,9 +12,9 @@ import msgspec
 
 from streamgauge.core.segments import BUNDLE_BYTES, BUNDLE_NS, SLOTS, Bundle, Loss, Segment
 
-# What a slot carries before another one is taken (bytes of segments a second): ten full bundles a second are worth a
-# second partition's worker, and keep bundles full, since each is closed by its size well before its age.
-SLOT_BYTES_PER_S = 10 * BUNDLE_BYTES
+# What a slot carries before another one is taken (bytes of segments a second): a small part of what a worker reads of a
+# partition, and enough that bundles are closed by their size before their age.
+SLOT_BYTES_PER_S = 6 * BUNDLE_BYTES
 # A quiet slot's sign of life (ns).
 HEARTBEAT_NS = 5_000_000_000
 # How long the rate is averaged (ns).
@@ -38,7 +38,10 @@ class _Slot:
 
 
 class Bundler:
-    """One instance's bundles. `dead`: earlier instances, by their 16 bytes, with the slots that they used."""
+    """One instance's bundles. `dead`: earlier instances, by their 16 bytes, with the slots that they used.
+
+    `bundle_bytes`: at which size a bundle is closed.
+    """
 
     def __init__(
         self,
@@ -46,8 +49,10 @@ class Bundler:
         now_ns: int,
         dead: Mapping[bytes, Iterable[int]] | None = None,
         heartbeat_ns: int = HEARTBEAT_NS,
+        bundle_bytes: int = BUNDLE_BYTES,
     ) -> None:
         self.instance = instance
+        self._bundle_bytes = bundle_bytes
         self._heartbeat_ns = heartbeat_ns
         died: dict[int, list[bytes]] = {}
         for gone, slots in sorted((dead or {}).items()):
@@ -80,7 +85,7 @@ class Bundler:
             slot = self._slots[self._place(segment, now_ns)]
             size = size_of(segment)
             self._rate_bytes += size
-            if slot.segments and slot.size + size > BUNDLE_BYTES:
+            if slot.segments and slot.size + size > self._bundle_bytes:
                 self._close(slot, now_ns)
             if not slot.segments:
                 slot.since_ns = now_ns if since_ns is None else since_ns
@@ -91,7 +96,7 @@ class Bundler:
         """Bundles that are to be sent: full ones, old ones, and heartbeats."""
         self._measure(now_ns)
         for slot in self._slots.values():
-            full = slot.size >= BUNDLE_BYTES or (slot.segments and now_ns - slot.since_ns >= BUNDLE_NS)
+            full = slot.size >= self._bundle_bytes or (slot.segments and now_ns - slot.since_ns >= BUNDLE_NS)
             quiet = slot.sent_ns is None or now_ns - slot.sent_ns >= self._heartbeat_ns
             if full or (quiet and not slot.segments):
                 self._close(slot, now_ns)

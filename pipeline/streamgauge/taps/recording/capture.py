@@ -150,9 +150,9 @@ class StreamCapture:
 
     # --- segments ---------------------------------------------------------------------------------------------------
 
-    def take(self) -> Iterator[Segment]:
-        """What there is since the last time, as segments of about a bundle's size at most; none if there is nothing."""
-        runs = list(_runs(self._reads)) if self.pending_bytes > BUNDLE_BYTES else [self._reads] if self._reads else []
+    def take(self, most: int = BUNDLE_BYTES) -> Iterator[Segment]:
+        """What there is since the last time, as segments of about `most` bytes at most; none if there is nothing."""
+        runs = list(_runs(self._reads, most)) if self.pending_bytes > most else [self._reads] if self._reads else []
         head, loss = None, self._take_loss()
         if self._response is not None:
             head, self._response.head = self._response.head, None
@@ -179,13 +179,13 @@ class StreamCapture:
         return None if loss == Loss() else loss
 
 
-def _runs(reads: list[Read]) -> Iterator[list[Read]]:
-    """The reads cut where about a bundle's size is reached."""
+def _runs(reads: list[Read], most: int) -> Iterator[list[Read]]:
+    """The reads cut where about `most` bytes are reached."""
     run: list[Read] = []
     size = 0
     for read in reads:
         cost = READ_BYTES + len(read.content)
-        if run and size + cost > BUNDLE_BYTES:
+        if run and size + cost > most:
             yield run
             run, size = [], 0
         run.append(read)

@@ -1,6 +1,7 @@
 """The content of an event stream: decoded bytes in, the masked events that they complete out, as canonical SSE."""
 
 import re
+from collections.abc import Sequence
 
 from streamgauge.core.masking import Masker
 from streamgauge.core.sse import MAX_EVENT_BYTES, SseDecoder, split_blocks, write_event
@@ -50,6 +51,10 @@ class MaskedEvents:
     def usual(self, decoded: bytes) -> bytes | None:
         """What `feed` would give of the usual piece, one event of plain text. None, and nothing is taken, for any other."""
         return self._masker.usual(decoded) if self._idle else None
+
+    def usual_each(self, pieces: Sequence[bytes]) -> list[bytes]:
+        """The same of many pieces: what the first ones give, up to one that is not usual."""
+        return self._masker.usual_each(pieces) if self._idle else []
 
     def feed(self, decoded: bytes) -> bytes:
         """The events that these bytes complete."""

@@ -9,7 +9,7 @@ The spool also remembers which instances ran on this data directory and did not 
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 import msgspec
@@ -25,7 +25,7 @@ from streamgauge.taps.recording.bundler import reads_of, without_reads
 MAX_WAITING_BYTES = 16 * 1024 * 1024
 # Rows of one transaction (bytes): a disk's moment. Small spools take less at once.
 _AT_ONCE_BYTES = 4 * 1024 * 1024
-# When room has to be made, so much is made at once (bytes): some ten bundles, ten milliseconds' work.
+# When room has to be made, so much is made at once (bytes): a few bundles, ten milliseconds' work.
 _ROOM_BYTES = 256 * 1024
 
 Policy = Literal["drop-newest", "drop-oldest"]
@@ -73,7 +73,7 @@ class Outbox:
         """Whether everything that was sent lies in the spool."""
         return not self._waiting
 
-    def send(self, bundles: Sequence[Bundle], slots: Sequence[int], *, farewell: bool = False) -> None:
+    def send(self, bundles: Iterable[Bundle], slots: Sequence[int], *, farewell: bool = False) -> None:
         """Put bundles behind what was sent before. `slots`: all that the instance has used so far."""
         running = {self._instance: list(slots)}
         for bundle in bundles:

@@ -7,10 +7,10 @@ either in a segment or counted in `dropped`.
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import assert_never
 
-from streamgauge.core.segments import Ending, Segment
+from streamgauge.core.segments import BUNDLE_BYTES, Ending, Segment
 from streamgauge.counters import DropReason, Incident
 from streamgauge.taps.messages import Answered, Arrived, Asked, Dropped, Ended, Message, Opened, Sent
 from streamgauge.taps.recording.budget import Budget
@@ -38,12 +38,14 @@ class Recorder:
         *,
         max_open_streams: int = MAX_OPEN_STREAMS,
         max_held_bytes: int = MAX_HELD_BYTES,
+        segment_bytes: int = BUNDLE_BYTES,
     ) -> None:
         self.dropped: Counter[DropReason] = Counter()
         self.incidents: Counter[Incident] = Counter()
         self._settings = settings
         self._new_id = new_id or new_stream_id
         self._max_open = max_open_streams
+        self._segment_bytes = segment_bytes
         self._budget = Budget(max_held_bytes)
         self._open: dict[Key, StreamCapture] = {}
         self._refused: set[Key] = set()
@@ -102,12 +104,16 @@ class Recorder:
             self.handle(Ended(stream, at_ns, Ending.CUT), sender)
         self._refused = {key for key in self._refused if key[0] != source}
 
-    def segments(self, now_ns: int | None = None) -> list[Segment]:
-        """What there is to be sent since the last call, stream by stream; all of it, whatever the time."""
+    def segments(self) -> list[Segment]:
+        """What there is to be sent since the last call, stream by stream."""
+        return list(self.each_segment())
+
+    def each_segment(self) -> Iterator[Segment]:
+        """The same, made one by one: to be taken to the end."""
         touched, self._touched = self._touched, {}
         for capture in touched.values():
             self._settle(capture)
-        return [segment for capture in touched.values() for segment in capture.take()]
+            yield from capture.take(self._segment_bytes)
 
     def _begin(self, key: Key, opened: Opened) -> None:
         before = self._open.get(key)

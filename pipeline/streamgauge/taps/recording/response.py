@@ -20,6 +20,8 @@ from streamgauge.taps.recording.response_head import Expected, expected_of, head
 # A response that is no event stream is looked into up to this size (bytes, decoded): the largest answers, images in
 # base64 included, are below it; one request may ask for no more.
 MAX_RESPONSE_BODY = 16 * 1024 * 1024
+# So many reads are looked at together.
+AT_ONCE = 64
 
 
 class Finished(msgspec.Struct, frozen=True):
@@ -68,14 +70,47 @@ class Response:
 
     def read_all(self, arrived: Sequence[Arrived], zero_ns: int | None, reads: list[Read]) -> None:
         """Socket reads, stamped since `zero_ns`; what they become is put into `reads`, one by one."""
-        for one in arrived:
-            at_ns = one.at_ns
-            stamp = None if at_ns is None or zero_ns is None else at_ns - zero_ns if at_ns > zero_ns else 0
+        at, alone, step = 0, 0, 1
+        while at < len(arrived):
             decoder, events = self._decoder, self._events
-            if events is not None and decoder is not None and not self._lost:
-                reads.append(self._read_events(stamp, one.data, decoder, events))
+            one = arrived[at]
+            if events is None or decoder is None or self._lost:
+                reads.append(self.read(_since(one, zero_ns), one.data))
+            elif alone or at + 1 == len(arrived):
+                reads.append(self._read_events(_since(one, zero_ns), one.data, decoder, events))
+                alone = max(alone - 1, 0)
             else:
-                reads.append(self.read(stamp, one.data))
+                some = arrived[at : at + AT_ONCE]
+                count = self._read_usual(some, zero_ns, reads, decoder, events)
+                at += count
+                # Where few are usual, more are read one by one each time, so that looking in vain costs little.
+                step = 1 if 2 * count >= len(some) else min(2 * step, AT_ONCE)
+                alone = step if count < len(some) else 0
+                continue
+            at += 1
+
+    def _read_usual(
+        self,
+        arrived: Sequence[Arrived],
+        zero_ns: int | None,
+        reads: list[Read],
+        decoder: BodyDecoder,
+        events: MaskedEvents,
+    ) -> int:
+        """Takes the reads up to the first that is not usual, all at one time; gives how many."""
+        bodies = decoder.usual_each([one.data for one in arrived])
+        contents = events.usual_each(bodies) if bodies else bodies
+        reads += [
+            Read(
+                None if one.at_ns is None or zero_ns is None else one.at_ns - zero_ns if one.at_ns > zero_ns else 0,
+                len(one.data) if self.on_wire else 0,
+                len(body),
+                content,
+            )
+            for one, body, content in zip(arrived, bodies, contents, strict=False)
+        ]
+        self.body_bytes += sum(map(len, bodies[: len(contents)]))
+        return len(contents)
 
     def read(self, stamp_ns: int | None, data: bytes) -> Read:
         """One socket read."""
@@ -231,3 +266,8 @@ class Response:
         if fault is not None and self.fault is None:
             self.fault = fault
             self.loss = msgspec.structs.replace(self.loss, decode_error=fault.value)
+
+
+def _since(arrived: Arrived, zero_ns: int | None) -> int | None:
+    """When a read came, since `zero_ns`."""
+    return None if arrived.at_ns is None or zero_ns is None else max(arrived.at_ns - zero_ns, 0)

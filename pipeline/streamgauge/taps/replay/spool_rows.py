@@ -7,10 +7,10 @@ from pathlib import Path
 from urllib.parse import quote
 
 from streamgauge.bundles import UnreadableBundle, decode_bundle
-from streamgauge.spool_file import BUSY_S, COLUMNS, Stored, is_intact
+from streamgauge.spool.file import BUSY_S, COLUMNS, Stored, is_intact
 from streamgauge.taps.replay.contract import BrokenRecording, Log, Logged, Tally
 
-# Rows read in one transaction: while it lasts the tap cannot empty its log. At about 48 KiB a row a few MiB.
+# Rows read in one transaction: while it lasts the tap cannot empty its log. At 192 KiB a row or less a few MiB.
 _ROWS_AT_ONCE = 64
 _ROWS = f"SELECT {COLUMNS} FROM rows WHERE id > ? AND id <= ? ORDER BY id LIMIT ?"
 

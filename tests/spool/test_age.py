@@ -6,7 +6,7 @@ import pytest
 
 from streamgauge.counters import Counters, read_balance
 from streamgauge.spool import NewRow, Spool
-from streamgauge.spool_age import NOTE_S, Moment, moment
+from streamgauge.spool.age import NOTE_S, Moment, moment
 
 YEAR_S = 366 * 86_400
 LIMIT_S = 3600.0

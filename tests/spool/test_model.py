@@ -18,8 +18,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from streamgauge.counters import Counters, DropReason, read_balance
 from streamgauge.spool import NewRow, Spool, cost_of, settle_crash, settle_restart
-from streamgauge.spool_age import Moment
-from streamgauge.spool_sql import LIGHTEN_ROWS
+from streamgauge.spool.age import Moment
+from streamgauge.spool.sql import LIGHTEN_ROWS
 
 MIB = 1024 * 1024
 MOST = MIB

@@ -13,7 +13,7 @@ import pytest
 
 from streamgauge.counters import Counters, read_balance, read_incidents
 from streamgauge.spool import NewRow, Spool, settle_crash
-from streamgauge.spool_file import DAMAGED_KEPT
+from streamgauge.spool.file import DAMAGED_KEPT
 
 MIB = 1024 * 1024
 

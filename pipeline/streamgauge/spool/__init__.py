@@ -1,0 +1,42 @@
+"""Where bundles rest until they are delivered. To use it, `Spool`; whoever changes it finds here what lies where.
+
+| file | what it knows |
+|---|---|
+| spool.py | rows put, taken, done and given up; what may be dropped, and its books |
+| age.py | how long a row has waited, whatever the clocks do |
+| opening.py | the file under two processes: opened, replaced, found damaged, written again |
+| file.py | the format: pages, columns, checksums, what can be rescued of a damaged file |
+| sql.py | the statements |
+"""
+
+from streamgauge.spool.spool import (
+    MAX_AGE_S,
+    MAX_BYTES,
+    RESERVE,
+    NewRow,
+    Put,
+    Room,
+    Row,
+    Spool,
+    Waiting,
+    settle_crash,
+    settle_restart,
+)
+from streamgauge.spool.sql import Failure, Lighter, cost_of
+
+__all__ = [
+    "MAX_AGE_S",
+    "MAX_BYTES",
+    "RESERVE",
+    "Failure",
+    "Lighter",
+    "NewRow",
+    "Put",
+    "Room",
+    "Row",
+    "Spool",
+    "Waiting",
+    "cost_of",
+    "settle_crash",
+    "settle_restart",
+]

@@ -1,0 +1,303 @@
+"""The spool's file: made, opened, and when it is damaged or deleted replaced by one with what can be read of it.
+
+Two processes have it open. Whoever makes or replaces it holds a lock file meanwhile, and the old file's write lock if that
+can be had; whoever has the old one open sees by its inode that it was replaced.
+"""
+
+import fcntl
+import os
+import sqlite3
+import threading
+import time
+import zlib
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from types import TracebackType
+
+# How long one process waits for the other's transaction (s): they are short, a checkpoint on a slow disk the longest.
+BUSY_S = 5.0
+# Damaged files that are kept for whoever wants to look: each may be as large as the spool.
+DAMAGED_KEPT = 1
+# SQLite's page size.
+PAGE_BYTES = 4096
+
+_APPLICATION = 0x53475350  # "SGSP" in the file's header
+_LAYOUT = 2
+_CRC_BYTES = 4
+# Of SQLite's file format: the header; the two bytes of it that say that a log is used; what all spools have in common
+# (magic, page size, versions, fractions; schema format, cache, last root, encoding, numbers of ours, reserved); its size.
+_HEADER_BYTES = 100
+_VERSIONS = slice(18, 20)
+_WAL_VERSIONS = b"\2\2"
+_SAME = (slice(0, 24), slice(44, 92))
+_PAGES = slice(28, 32)
+_FEW_BYTES = 8
+
+# `checksum` goes over all of a row: SQLite itself does not notice a flipped byte in a value, or in an id. `put_s` is
+# the age clock's (age.py). `taken`: the last row that was handed out for delivery. `negative` is -delivered.
+_SCHEMA = """
+CREATE TABLE rows(id INTEGER PRIMARY KEY AUTOINCREMENT, slot INTEGER NOT NULL, reads INTEGER NOT NULL,
+                  put_s INTEGER NOT NULL, checksum INTEGER NOT NULL, value BLOB NOT NULL);
+CREATE INDEX with_reads ON rows(id) WHERE reads > 0;
+CREATE TABLE meta(key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE totals(one INTEGER PRIMARY KEY CHECK (one = 1), delivered INTEGER NOT NULL, negative INTEGER NOT NULL,
+                    waiting_rows INTEGER NOT NULL, waiting_reads INTEGER NOT NULL, waiting_bytes INTEGER NOT NULL,
+                    taken INTEGER NOT NULL);
+INSERT INTO totals VALUES (1, 0, 0, 0, 0, 0, 0);
+"""
+COLUMNS = "id, slot, reads, put_s, checksum, value"
+
+Stored = tuple[int, int, int, int, int, bytes]  # COLUMNS
+
+
+class DamagedError(Exception):
+    """The file is there and is no spool of ours that can be read."""
+
+
+def checksum(row: int, slot: int, reads: int, put_s: int, value: bytes) -> int:
+    """What a row's checksum must be."""
+    return zlib.crc32(value, zlib.crc32(b"%d %d %d %d" % (row, slot, reads, put_s)))
+
+
+def packed(value: bytes) -> bytes:
+    """An entry of the spool's own memory as it is stored, with its checksum."""
+    return zlib.crc32(value).to_bytes(_CRC_BYTES) + value
+
+
+def unpacked(stored: object) -> bytes | None:
+    """The entry; None if it is not what was stored."""
+    if not isinstance(stored, bytes) or stored[:_CRC_BYTES] != zlib.crc32(stored[_CRC_BYTES:]).to_bytes(_CRC_BYTES):
+        return None
+    return stored[_CRC_BYTES:]
+
+
+def inode(path: Path) -> int | None:
+    """Which file is at this path; None if there is none."""
+    try:
+        return path.stat().st_ino
+    except FileNotFoundError:
+        return None
+
+
+# SQLITE_ERROR and SQLITE_MISMATCH: our statements are right for our tables; so these are not, or the header lies.
+_DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_MISMATCH}
+
+
+def is_damage(error: Exception, path: Path) -> bool:
+    """Whether the file, and not the disk or the moment, is at fault. No connection to it may be open in this process."""
+    if isinstance(error, DamagedError):
+        return True
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code == sqlite3.SQLITE_READONLY:
+        return _header(path)[_VERSIONS] not in (b"", _WAL_VERSIONS)
+    return code in _DAMAGE
+
+
+def _header(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(_HEADER_BYTES)
+    except OSError:
+        return b""
+
+
+def _mend_header(path: Path, sound: Path) -> None:
+    """Give a damaged spool the header of a sound one, in all that is the same for every spool: one byte there hides all.
+
+    https://www.sqlite.org/fileformat2.html#the_database_header
+    """
+    with path.open("r+b") as file:
+        header, sound_header = bytearray(file.read(_HEADER_BYTES)), _header(sound)
+        differs = sum(old != new for part in _SAME for old, new in zip(header[part], sound_header[part], strict=False))
+        if len(header) < _HEADER_BYTES or differs > _FEW_BYTES:
+            return  # it never was one
+        for part in _SAME:
+            header[part] = sound_header[part]
+        header[_PAGES] = (os.fstat(file.fileno()).st_size // PAGE_BYTES).to_bytes(4)
+        file.seek(0)
+        file.write(header)
+
+
+def open_spool(path: Path) -> sqlite3.Connection:
+    """A connection to the spool at this path, made if missing; with the lock held.
+
+    Raises DamagedError, sqlite3.Error or OSError.
+    """
+    if not path.exists() or path.stat().st_size == 0:
+        made = _build(path)
+        _swap_in(made, path)
+    return _connect(path)
+
+
+def replace(path: Path, damaged_inode: int | None, delivered: int) -> tuple[int, int] | None:
+    """Put a damaged file aside and begin a new one with what can be read of it; with the lock held. Row ids stay.
+
+    `delivered`: the reads delivered so far. Gives the reads that waited by the old file's own books (-1 where these
+    cannot be read) and the reads carried over; None if somebody else replaced the file already.
+    """
+    if inode(path) != damaged_inode:
+        return None
+    made = _build(path)
+    _mend_header(path, made)
+    with closing(_raw(path)) as old:
+        books = _carry_over(old, made, delivered, damaged=True)
+        _put_aside(path)
+        _swap_in(made, path)
+    return books
+
+
+def rescue(path: Path, old: sqlite3.Connection, delivered: int) -> tuple[int, int]:
+    """The file was deleted while `old` has it open: a new one with what is read of it. As `replace` otherwise."""
+    made = _build(path)
+    books = _carry_over(old, made, delivered, damaged=False)
+    _swap_in(made, path)
+    return books
+
+
+def _raw(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
+    # One flipped bit makes a value a text, which it then need not be.
+    connection.text_factory = lambda text: text.decode(errors="replace")
+    return connection
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    connection = _raw(path)
+    try:
+        connection.execute("PRAGMA synchronous=NORMAL")
+        connection.execute("PRAGMA cell_size_check=ON")
+        # Some builds overwrite what is deleted with zeros: twice the writing, for what is masked. Free pages are used again.
+        connection.execute("PRAGMA secure_delete=FAST").fetchall()
+        layout = connection.execute("PRAGMA user_version").fetchone()[0]
+        ours = connection.execute("PRAGMA application_id").fetchone()[0] == _APPLICATION
+        if not ours or layout != _LAYOUT or connection.execute("SELECT one FROM totals").fetchone() is None:
+            raise DamagedError(f"{path} is not a spool of this version")
+    except sqlite3.Error as error:
+        connection.close()
+        if is_damage(error, path):
+            raise DamagedError(f"{path} cannot be read as a spool") from error
+        raise
+    except DamagedError:
+        connection.close()
+        raise
+    return connection
+
+
+def _build(path: Path) -> Path:
+    """A new, empty spool under another name: nobody finds half of one."""
+    made = path.with_name(f"{path.name}.new")
+    _remove(made)
+    os.close(os.open(made, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    with closing(sqlite3.connect(made, isolation_level=None)) as connection:
+        connection.execute(f"PRAGMA page_size={PAGE_BYTES}")
+        connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
+        connection.executescript(_SCHEMA)
+        # Ids go on from the wall clock's microseconds: an id of an earlier file is never given again.
+        connection.execute("INSERT INTO sqlite_sequence VALUES ('rows', ?)", (time.time_ns() // 1000,))
+        connection.execute(f"PRAGMA application_id={_APPLICATION}")
+        connection.execute(f"PRAGMA user_version={_LAYOUT}")
+        connection.execute("PRAGMA journal_mode=WAL")
+    return made
+
+
+def _swap_in(made: Path, path: Path) -> None:
+    for companion in _companions(path):
+        companion.unlink(missing_ok=True)
+    made.replace(path)
+
+
+def _put_aside(path: Path) -> None:
+    kept = sorted(path.parent.glob(f"{path.name}.damaged-*[0-9]"), key=_number)
+    aside = path.with_name(f"{path.name}.damaged-{_number(kept[-1]) + 1 if kept else 1}")
+    for old in kept[: len(kept) + 1 - DAMAGED_KEPT]:
+        _remove(old)
+    for now, then in zip((path, *_companions(path)), (aside, *_companions(aside)), strict=True):
+        with suppress(FileNotFoundError):
+            now.rename(then)
+
+
+def _carry_over(old: sqlite3.Connection, made: Path, delivered: int, *, damaged: bool) -> tuple[int, int]:
+    """Copy what is intact: rows, meta, the delivered total. What cannot be read stays behind.
+
+    The old file's write lock is kept until the caller has swapped the files and closes it: who waits for it then sees so.
+    """
+    with suppress(sqlite3.Error):
+        old.execute("BEGIN IMMEDIATE")
+    waited, carried, taken = -1, [0, 0, 0], 0
+    with closing(_connect(made)) as new:
+        new.execute("BEGIN IMMEDIATE")
+        with suppress(sqlite3.Error, TypeError):
+            waited, delivered_then, taken = old.execute("SELECT waiting_reads, delivered, taken FROM totals").fetchone()
+            delivered = max(delivered, delivered_then)
+        with suppress(sqlite3.Error):
+            new.executemany("INSERT INTO meta VALUES (?, ?)", old.execute("SELECT key, value FROM meta"))
+        for row in _intact(old):
+            new.execute("INSERT OR IGNORE INTO rows VALUES (?, ?, ?, ?, ?, ?)", row)
+            carried = [carried[0] + 1, carried[1] + row[2], carried[2] + len(row[5])]
+        new.execute("UPDATE totals SET delivered=?, negative=?", (delivered, -delivered))
+        new.execute("UPDATE totals SET waiting_rows=?, waiting_reads=?, waiting_bytes=?, taken=?", (*carried, taken))
+        if damaged:
+            new.execute("INSERT OR REPLACE INTO meta VALUES ('damaged', x'01')")
+        new.execute("COMMIT")
+    return waited, carried[1]
+
+
+def _intact(old: sqlite3.Connection) -> Iterator[Stored]:
+    """Rows from the front up to the damage, then from the back down to it."""
+    seen: set[int] = set()
+    for order in ("ASC", "DESC"):
+        with suppress(sqlite3.Error):
+            for row in old.execute(f"SELECT {COLUMNS} FROM rows ORDER BY id {order}"):
+                if row[0] in seen:
+                    break
+                seen.add(row[0])
+                if is_intact(row):
+                    yield row
+
+
+def is_intact(row: Stored) -> bool:
+    """Whether a row is what was put in."""
+    number, slot, reads, put_s, stated, value = row
+    typed = isinstance(slot, int) and isinstance(reads, int) and isinstance(put_s, int) and isinstance(value, bytes)
+    return typed and checksum(number, slot, reads, put_s, value) == stated
+
+
+def _companions(path: Path) -> tuple[Path, Path]:
+    return path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm")
+
+
+def _remove(path: Path) -> None:
+    for file in (path, *_companions(path), path.with_name(f"{path.name}-journal")):
+        file.unlink(missing_ok=True)
+
+
+def _number(path: Path) -> int:
+    return int(path.name.rsplit("-", 1)[1])
+
+
+class FileLock:
+    """A lock over processes and threads, by a file beside the spool. Who holds it may take it again. Raises OSError."""
+
+    def __init__(self, spool: Path) -> None:
+        self._path = spool.with_name(f"{spool.name}.lock")
+        self._threads = threading.RLock()
+        self._depth = 0
+        self._file = -1
+
+    def __enter__(self) -> None:
+        self._threads.acquire()
+        try:
+            if not self._depth:
+                self._file = os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600)
+                fcntl.flock(self._file, fcntl.LOCK_EX)
+        except OSError:
+            self._threads.release()
+            raise
+        self._depth += 1
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._depth -= 1
+        if not self._depth:
+            os.close(self._file)
+        self._threads.release()

@@ -1,0 +1,221 @@
+"""What the spool does to its file, statement by statement: books, room, space given back, and what went wrong."""
+
+import errno
+import sqlite3
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from typing import Literal, cast
+
+from streamgauge.spool.file import COLUMNS, PAGE_BYTES, DamagedError, checksum, is_intact
+
+# A row's cost beside its value (bytes): its columns and its place in the tree, and the end of its last page that stays
+# unused: on average less than half a page, and less than the value itself.
+ROW_BYTES = 100
+PAGE_END_BYTES = PAGE_BYTES // 2
+# Free pages given back at a time while rows remain (1 MiB: each is looked up in the list of free ones), and from how
+# many free ones on (4 MiB: less is used again at once).
+VACUUM_PAGES = 256
+VACUUM_FROM_PAGES = 1024
+# Rows that lose their reads in one transaction: each is decoded and encoded again, about a millisecond.
+LIGHTEN_ROWS = 64
+# SQLite's own limit on parameters in one statement is 999 in old builds.
+_IDS_AT_ONCE = 500
+
+Order = Literal["ASC", "DESC"]
+
+# Gives a row's value without its reads; None for a value that it cannot read.
+Lighter = Callable[[bytes], bytes | None]
+
+
+class Failure(StrEnum):
+    """Why the disk did not take something."""
+
+    DISK_FULL = "disk_full"
+    READ_ONLY = "read_only"
+    BUSY = "busy"
+    BROKEN = "broken"
+
+
+def cost_of(value: bytes) -> int:
+    """What a row with this value takes of the room, in bytes."""
+    return len(value) + ROW_BYTES + min(len(value), PAGE_END_BYTES)
+
+
+def insert(connection: sqlite3.Connection, rows: Sequence[tuple[int, int, bytes]], put_s: int) -> None:
+    """Put rows, as (slot, reads, value), at the end, and into the books."""
+    last = connection.execute("SELECT seq FROM sqlite_sequence WHERE name='rows'").fetchone()
+    if last is None:
+        raise DamagedError("the last id is gone")
+    new = [
+        (place, slot, reads, put_s, checksum(place, slot, reads, put_s, value), value)
+        for place, (slot, reads, value) in enumerate(rows, last[0] + 1)
+    ]
+    connection.executemany(f"INSERT INTO rows({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)", new)
+    add_waiting(connection, 1, [(reads, len(value)) for _, reads, value in rows])
+
+
+def add_waiting(connection: sqlite3.Connection, sign: int, rows: Sequence[tuple[int, int]]) -> None:
+    """Enter rows, as (reads, bytes), into the books; `sign` -1 takes them out."""
+    connection.execute(
+        "UPDATE totals SET waiting_rows = waiting_rows + ?, waiting_reads = waiting_reads + ?,"
+        " waiting_bytes = waiting_bytes + ?",
+        (sign * len(rows), sign * sum(reads for reads, _ in rows), sign * sum(size for _, size in rows)),
+    )
+
+
+def remove(connection: sqlite3.Connection, ids: Sequence[int], *, delivered: bool) -> int:
+    """Take rows out, and out of the books. Gives their reads.
+
+    Raises DamagedError for a row that is there and cannot be found: it would be given again and again.
+    """
+    removed: list[tuple[int, int]] = []
+    for start in range(0, len(ids), _IDS_AT_ONCE):
+        some = list(ids[start : start + _IDS_AT_ONCE])
+        these = f"FROM rows WHERE id IN ({','.join('?' * len(some))})"
+        found = connection.execute(f"SELECT reads, length(value) {these}", some).fetchall()
+        deleted = connection.execute(f"DELETE {these}", some).rowcount
+        if deleted < len(some) and set(some) & {row[0] for row in connection.execute("SELECT +id FROM rows")}:
+            raise DamagedError("a row is not where it should be")
+        removed += found
+    add_waiting(connection, -1, removed)
+    reads = sum(reads for reads, _ in removed)
+    if delivered:
+        connection.execute("UPDATE totals SET delivered = delivered + ?, negative = negative - ?", (reads, reads))
+    return reads
+
+
+def lighten(
+    connection: sqlite3.Connection,
+    lighter: Lighter,
+    order: Order,
+    *,
+    want: int | None = None,
+    put_before: int | None = None,
+) -> int:
+    """Rows that wait and were not handed out lose their reads, and stay in their place. Gives the reads.
+
+    `want`: until so many bytes of room are won. `put_before`: only those put before that age (seconds). A row that is not
+    what was put in is left to whoever takes it.
+    """
+    freed = lost = 0
+    for place in _with_reads(connection, order):
+        if want is not None and freed >= want:
+            break
+        row = connection.execute(f"SELECT {COLUMNS} FROM rows WHERE id=?", (place,)).fetchone()
+        if row is None:
+            raise DamagedError("a row is not where it should be")
+        _, slot, reads, put_s, _, value = row
+        if put_before is not None and put_s >= put_before:
+            break
+        lighter_value = lighter(value) if is_intact(row) else None
+        if lighter_value is None:
+            continue
+        # Not an update: only where a row is removed are pages merged, and light rows would keep a page each.
+        connection.execute("DELETE FROM rows WHERE id=?", (place,))
+        light = (place, slot, 0, put_s, checksum(place, slot, 0, put_s, lighter_value), lighter_value)
+        connection.execute(f"INSERT INTO rows({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)", light)
+        add_waiting(connection, -1, [(reads, len(value))])
+        add_waiting(connection, 1, [(0, len(lighter_value))])
+        freed += cost_of(value) - cost_of(lighter_value)
+        lost += reads
+    return lost
+
+
+def _with_reads(connection: sqlite3.Connection, order: Order) -> list[int]:
+    """The next rows that may lose their reads."""
+    statement = (
+        "SELECT id FROM rows INDEXED BY with_reads WHERE reads > 0 AND id > (SELECT taken FROM totals)"
+        f" ORDER BY id {order} LIMIT {LIGHTEN_ROWS}"
+    )
+    return [row[0] for row in connection.execute(statement)]
+
+
+def totals(connection: sqlite3.Connection) -> tuple[int, int, int, int, int]:
+    """The books: delivered, its negative, rows, reads and bytes that wait. Raises DamagedError."""
+    books = connection.execute(
+        "SELECT delivered, negative, waiting_rows, waiting_reads, waiting_bytes FROM totals"
+    ).fetchone()
+    if books is None or not all(isinstance(number, int) for number in books):
+        raise DamagedError("the books cannot be read")
+    return cast("tuple[int, int, int, int, int]", books)
+
+
+def purge(connection: sqlite3.Connection) -> tuple[int, int]:
+    """Remove every row that is not what was put in, and count again what the totals say of those that wait.
+
+    Gives the reads that are lost by it, by the books as they were (what a damaged row says of itself is no number to count
+    with), and those that wait. It reads the whole file.
+    """
+    _, _, _, waited, _ = totals(connection)
+    spoilt: list[int] = []
+    rows = reads = size = last = 0
+    for row in connection.execute(f"SELECT {COLUMNS} FROM rows ORDER BY id"):
+        if is_intact(row):
+            rows, reads, size, last = rows + 1, reads + row[2], size + len(row[5]), row[0]
+        else:
+            spoilt.append(row[0])
+    for place in spoilt:
+        if not connection.execute("DELETE FROM rows WHERE id=?", (place,)).rowcount:
+            raise DamagedError("a row is not where it should be")
+    connection.execute(
+        "UPDATE totals SET waiting_rows=?, waiting_reads=?, waiting_bytes=?, taken=min(taken, ?)",
+        (rows, reads, size, last),
+    )
+    return max(waited - reads, 0), reads
+
+
+def told_delivered(connection: sqlite3.Connection) -> tuple[int | None, bool]:
+    """Reads delivered by the books (None: that number is damaged), and whether a damaged file was replaced."""
+    delivered, negative, *_ = totals(connection)
+    damaged = connection.execute("SELECT 1 FROM meta WHERE key='damaged'").fetchone() is not None
+    return delivered if delivered == -negative else None, damaged
+
+
+def give_back(connection: sqlite3.Connection) -> None:
+    """Give free pages back to the disk: all when the spool is empty, some when most of the file is free."""
+    free = pragma_number(connection, "freelist_count")
+    if free < VACUUM_FROM_PAGES:
+        return
+    empty = connection.execute("SELECT 1 FROM rows LIMIT 1").fetchone() is None
+    if empty:
+        connection.execute("VACUUM")  # copies what is left: next to nothing
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    elif free * 2 > pragma_number(connection, "page_count"):
+        # A page is freed at each step of this statement; `execute` would stop after the first.
+        connection.executescript(f"PRAGMA incremental_vacuum({VACUUM_PAGES})")
+
+
+def used_bytes(connection: sqlite3.Connection) -> int:
+    """What the file holds, without its free pages. Raises DamagedError where its header cannot be true."""
+    pages, free = pragma_number(connection, "page_count"), pragma_number(connection, "freelist_count")
+    if not 0 <= free < pages:
+        raise DamagedError("more pages are free than there are")
+    return (pages - free) * PAGE_BYTES
+
+
+def pragma_number(connection: sqlite3.Connection, pragma: str) -> int:
+    """The value of a pragma that is a number."""
+    return int(connection.execute(f"PRAGMA {pragma}").fetchone()[0])
+
+
+_FAILURES = {
+    sqlite3.SQLITE_FULL: Failure.DISK_FULL,
+    sqlite3.SQLITE_READONLY: Failure.READ_ONLY,
+    sqlite3.SQLITE_BUSY: Failure.BUSY,
+    sqlite3.SQLITE_LOCKED: Failure.BUSY,
+}
+
+
+_SYSTEM_FAILURES = {
+    errno.ENOSPC: Failure.DISK_FULL,
+    errno.EDQUOT: Failure.DISK_FULL,
+    errno.EROFS: Failure.READ_ONLY,
+    errno.EACCES: Failure.READ_ONLY,
+}
+
+
+def failure_of(error: Exception) -> Failure:
+    """What went wrong, of an error of SQLite's or of the system's."""
+    if isinstance(error, OSError):
+        return _SYSTEM_FAILURES.get(error.errno or 0, Failure.BROKEN)
+    return _FAILURES.get(getattr(error, "sqlite_errorcode", 0) & 0xFF, Failure.BROKEN)

@@ -1,0 +1,92 @@
+"""Reads of a stream are looked at together: what they become is what they become one by one."""
+
+import pytest
+from bench.wires import wire
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streamgauge.core.dialects import DIALECTS
+from streamgauge.core.segments import End, Loss, Read
+from streamgauge.taps.messages import Answered, Message
+from streamgauge.taps.recording import response
+from streamgauge.taps.recording.recorder import Recorder
+from tests.core.altered import damage
+from tests.taps import talk
+
+NAMES = [dialect.name for dialect in DIALECTS]
+HEAD = talk.head(talk.SSE, ("transfer-encoding", "chunked"))
+LAST = b"0\r\n\r\n"
+
+
+def chunk(data: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+def reads_of(messages: list[Message], capture: str, every: int) -> tuple[list[Read], Loss, End]:
+    got = talk.recorded(messages, Recorder(talk.settings(capture)), every=every)
+    return got.reads, got.loss, got.end
+
+
+def exchange(path: str, *reads: bytes) -> list[Message]:
+    return [talk.opened(path), talk.sent(), *talk.arrivals(*reads), talk.ended()]
+
+
+def same(path: str, reads: list[bytes], capture: str, every: int) -> None:
+    messages = exchange(path, *reads)
+    assert reads_of(messages, capture, every) == reads_of(messages, capture, 1)
+
+
+@pytest.mark.parametrize("capture", ["masked", "full"])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_stream_of_each_dialect(name: str, capture: str) -> None:
+    one = wire(name, 150)
+    for every in (2, 10, 64, 1000):
+        same(one.path, [HEAD, *map(chunk, one.events), LAST], capture, every)
+
+
+@st.composite
+def ways(draw: st.DrawFn) -> tuple[str, list[bytes]]:
+    """A stream's path and reads: damaged here and there, and not always an event a chunk, or a chunk a read."""
+    one = wire(draw(st.sampled_from(NAMES)), 60)
+    events = damage(draw, one.events) if draw(st.booleans()) else list(one.events)
+    reads = [HEAD]
+    while events:
+        event = events.pop(0)
+        way = draw(st.sampled_from(("usual",) * 12 + ("two events", "cut event", "cut chunk", "two chunks", "upper")))
+        half = len(event) // 2
+        if way == "two events" and events:
+            reads.append(chunk(event + events.pop(0)))
+        elif way == "cut event" and half:
+            reads += [chunk(event[:half]), chunk(event[half:])]
+        elif way == "cut chunk":
+            reads += [chunk(event)[:half], chunk(event)[half:]]
+        elif way == "two chunks" and events:
+            reads.append(chunk(event) + chunk(events.pop(0)))
+        elif way == "upper":
+            reads.append(b"%X\r\n%b\r\n" % (len(event), event))
+        else:
+            reads.append(chunk(event))
+    return one.path, [*reads, LAST]
+
+
+@settings(max_examples=200, deadline=None)
+@given(ways(), st.sampled_from(["masked", "full"]), st.sampled_from([2, 7, 1000]))
+def test_whatever_lies_between(way: tuple[str, list[bytes]], capture: str, every: int) -> None:
+    same(*way, capture, every)
+
+
+def test_a_body_that_comes_without_framing() -> None:
+    one = wire("openai-chat", 50)
+    answered = Answered(1, talk.ZERO + 50, 200, [talk.SSE])
+    messages = [talk.opened(), talk.sent(), answered, *talk.arrivals(*one.events), talk.ended()]
+    assert reads_of(messages, "masked", 1000) == reads_of(messages, "masked", 1)
+
+
+@pytest.mark.parametrize("capture", ["masked", "full"])
+def test_the_usual_reads_are_not_looked_at_one_by_one(capture: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked = []
+    usual = response.Response._read_events
+    monkeypatch.setattr(response.Response, "_read_events", lambda self, *read: looked.append(1) or usual(self, *read))
+    one = wire("openai-chat", 400)
+    reads_of(exchange(one.path, HEAD, *map(chunk, one.events), LAST), capture, 50)
+    assert len(looked) < 60
