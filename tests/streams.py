@@ -3,6 +3,8 @@
 import random
 from uuid import UUID
 
+from streamgauge.core.assembler import TICK_INSTANCE, Assembler
+from streamgauge.core.record import Record
 from streamgauge.core.segments import Bundle, End, Ending, Head, Opening, Read, RequestFacts, Segment
 
 MS = 1_000_000
@@ -71,3 +73,13 @@ def interleaved(streams: int, seed: int = 0, tokens: int = 5) -> list[Segment]:
         mixed.append(queue.pop(0))
         queues = [one for one in queues if one]
     return mixed
+
+
+def quiet_hours(assembler: Assembler, offset: int, since_ms: int, until_ms: int) -> list[Record]:
+    """Nothing comes but a worker's ticks, one a minute and one at `until_ms`; gives what that finished.
+
+    They lie at the offsets from `offset` on, one for each minute that has begun.
+    """
+    times = [*range(since_ms + 60_000, until_ms, 60_000), until_ms]
+    tick = Bundle(TICK_INSTANCE, 0, 0, 0)
+    return [one for at, log_ms in enumerate(times, offset) for one in assembler.apply(at, log_ms, tick)]

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from streamgauge.core import assembler as assembling
 from streamgauge.core.assembler import (
     BUCKETS,
+    MAX_WAITING_BYTES,
     PRODUCERS,
     TICK_INSTANCE,
     WAIT_NS,
@@ -17,8 +18,8 @@ from streamgauge.core.assembler import (
     offset_of,
 )
 from streamgauge.core.record import Record, encode_record
-from streamgauge.core.segments import Bundle, Segment
-from tests.streams import INSTANCE, MS, bundles_of, chat_segments, interleaved, opening, stream_id
+from streamgauge.core.segments import Bundle, Read, Segment
+from tests.streams import INSTANCE, MS, bundles_of, chat_segments, interleaved, opening, quiet_hours, stream_id
 
 SECOND_MS = 1_000
 ABANDON_MS = 3_600 * SECOND_MS
@@ -129,6 +130,28 @@ def test_a_missing_segment_is_waited_for_and_then_missing() -> None:
     assert assembler.counts["late_segments"] == 1
 
 
+def test_what_waits_in_a_bucket_is_bounded_and_the_largest_goes_on_first() -> None:
+    """Two streams of one bucket whose beginnings are missing: one with little, one with more than may wait."""
+    event = b'data: {"choices":[{"index":0,"delta":{"content":"' + b"x" * 100_000 + b'"}}]}\n\n'
+    small, large = (Segment(bytes(14) + bytes((name, 0)), 1, reads=[Read(1, 1, 1, event)]) for name in (1, 2))
+    assembler = Assembler()
+    assert assembler.apply(0, 0, Bundle(INSTANCE, 0, 1, 0, [small])) == []  # number 0 is missing: a gap
+    assert len(assembler.dump(0)) > 100_000
+    for number in range(1, 41):
+        segment = msgspec.structs.replace(large, number=2 * number)  # each has one missing before it
+        assert assembler.apply(number, number, Bundle(INSTANCE, 0, number + 1, 0, [segment])) == []
+        assert len(assembler.dump(0)) < MAX_WAITING_BYTES + 10_000
+    again = Assembler()
+    for key in (0, PRODUCERS):
+        again.load(key, assembler.dump(key))
+    for one in (assembler, again):
+        farewell = one.apply(50, 50, Bundle(INSTANCE, 0, 42, 0, farewell=True))
+        assert [(record.integrity.missing_segments, record.counts.token_events) for record in farewell] == [
+            (1, 1),
+            (41, 40),
+        ]
+
+
 def test_a_missing_segment_is_given_up_after_its_taps_own_time() -> None:
     segments = chat_segments(1, tokens=5, cut=3)
     bundles = bundles_of(segments, per_bundle=1)
@@ -174,21 +197,44 @@ def test_a_successor_declares_the_dead() -> None:
 def test_silence_by_the_logs_time_abandons_and_a_tick_lets_it_pass() -> None:
     assembler = Assembler()
     open_stream(assembler)
-    tick = Bundle(TICK_INSTANCE, 0, 0, 0)
-    assert assembler.apply(1, ABANDON_MS - 1, tick) == []
-    [record] = assembler.apply(2, ABANDON_MS, tick)
+    assert quiet_hours(assembler, 1, 0, ABANDON_MS - 1) == []
+    [record] = assembler.apply(100, ABANDON_MS, Bundle(TICK_INSTANCE, 0, 0, 0))
     assert record.outcome == "abandoned"
     late = Segment(stream_id(1), 1)
-    assert assembler.apply(3, ABANDON_MS, Bundle(INSTANCE, 0, 1, 0, [late])) == []
+    assert assembler.apply(101, ABANDON_MS, Bundle(INSTANCE, 0, 1, 0, [late])) == []
     assert assembler.counts["late_segments"] == 1
+
+
+def test_nobody_is_given_up_for_the_time_in_which_nobody_could_write() -> None:
+    """The broker was away for longer than --abandon-after: whose spool comes first must not end what others tell of."""
+    assembler = Assembler()
+    segments = chat_segments(1)
+    first, *rest = bundles_of(segments, per_bundle=1)
+    assert assembler.apply(0, 0, first) == []
+    back_ms = 3 * ABANDON_MS
+    assert assembler.apply(1, back_ms, Bundle(b"o" * 16, 0, 0, 0)) == []
+    records = [one for at, bundle in enumerate(rest, 2) for one in assembler.apply(at, back_ms + at, bundle)]
+    assert [(record.outcome, record.integrity.complete) for record in records] == [("completed", True)]
+
+
+def test_a_log_whose_time_jumps_gives_nobody_up_and_goes_on_as_before() -> None:
+    """A broker's clock that was a year ahead for one message."""
+    assembler = Assembler()
+    open_stream(assembler)
+    tick, year_ms = Bundle(TICK_INSTANCE, 0, 0, 0), 365 * 24 * ABANDON_MS
+    assert assembler.apply(1, year_ms, tick) == []
+    assert assembler.apply(2, 1_000, tick) == []
+    [record] = quiet_hours(assembler, 3, 1_000, ABANDON_MS)
+    assert record.outcome == "abandoned"
 
 
 def test_a_heartbeat_keeps_a_stream_and_another_taps_clock_touches_nothing() -> None:
     assembler = Assembler()
     open_stream(assembler)
     wild = Bundle(b"w" * 16, 0, 0, 2**62)
-    assert assembler.apply(1, ABANDON_MS - 1, Bundle(INSTANCE, 0, 1, 0)) == []
-    assert assembler.apply(2, ABANDON_MS + 1, wild) == []
+    assert quiet_hours(assembler, 1, 0, ABANDON_MS - 1) == []
+    assert assembler.apply(100, ABANDON_MS - 1, Bundle(INSTANCE, 0, 1, 0)) == []
+    assert assembler.apply(101, ABANDON_MS + 1, wild) == []
     assert assembler.open_streams == 1
 
 

@@ -133,7 +133,7 @@ def test_a_wrong_escape_in_what_is_masked_makes_the_event_no_json() -> None:
 
 def test_what_cannot_be_learnt_is_tried_only_so_often(monkeypatch: pytest.MonkeyPatch) -> None:
     tried = []
-    monkeypatch.setattr(known_masks, "_learn", lambda one, other: tried.append(one))
+    monkeypatch.setattr(known_masks, "learn_mask", lambda one, other: tried.append(one))
     blocks = [CHUNK % (b"a" * n, b"b", n) for n in range(1, 200)]
     written(blocks, "/chat/completions", known_masks.MAX_TRIES)
     assert len(tried) == known_masks.MAX_TRIES

@@ -9,6 +9,7 @@ from streamgauge.core.sse import (
     MAX_RETRY_DIGITS,
     Event,
     SseDecoder,
+    are_canonical,
     is_canonical,
     read_events,
     split_blocks,
@@ -86,7 +87,20 @@ def test_what_is_canonical_is_written_as_it_stands(content: bytes) -> None:
         assert b"".join(write_event(event) for event in SseDecoder().feed(content)) == content
 
 
+@given(
+    st.lists(STREAMS | st.builds(write_event, MADE) | st.sampled_from([b"data: a\n\n", b"data: b\n\n\n"]), max_size=5)
+)
+@example([b"data: a\n", b"\ndata: b\n\n"])
+@example([b"data: a\n\n\n\n", b"data: b"])
+@example([b"data: a\n\n", b"event: b\ndata: c\n\n"])
+def test_many_are_canonical_if_each_is(contents: list[bytes]) -> None:
+    if are_canonical(contents):
+        assert all(is_canonical(content) for content in contents)
+
+
 def test_the_usual_events_are_canonical_at_a_glance() -> None:
+    assert are_canonical([b"data: a\n\n", b"data: b\n\n"])
+    assert are_canonical([b"event: a\ndata: b\n\n", b"event: c\ndata: d\n\n"])
     assert is_canonical(b"data: a\n\ndata: b\n\n")
     assert is_canonical("event: a\ndata: ü\n\nevent: c\ndata: d\n\n".encode())
 

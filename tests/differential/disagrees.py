@@ -260,6 +260,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Row((CHAT_STREAM,), "openai-chat", "fuzz-numbers-as-texts", "calls", _ODD_TYPES),
     Row(RESPONSES, "openai-responses", "fuzz-item-type", "calls", _ODD_TYPES),
+    Row(RESPONSES, "openai-responses", "fuzz-argument-delta-no-text", "arguments", _ODD_TYPES),
     Row(
         (CHAT_CREATE,),
         "openai-chat",

@@ -11,7 +11,7 @@ import msgspec
 import zstandard
 
 from streamgauge.bundles import UnreadableBundle, decode_bundle
-from streamgauge.core.assembler import PRODUCERS, TICK_INSTANCE, Assembler
+from streamgauge.core.assembler import PRODUCERS, TICK_INSTANCE, Assembler, Limits
 from streamgauge.core.record import Record
 from streamgauge.core.segments import Bundle, Segment
 from streamgauge.records import Record as RecordRead
@@ -26,9 +26,8 @@ SLOTS = (0, 5)
 # Log time between two messages (ms), and the tap's own clock (ns): up to beyond what the assembler waits for.
 LOG_STEPS_MS = (0, 1, 1_000, 60_000, 3_700_000)
 TAP_STEPS_NS = (0, 1, 1_000_000_000, 31_000_000_000)
-# An instance that has been silent for twice the time after which it is given up is forgotten (ms): a bundle that it sends
-# again after that is read again, and the ledger gets the same record once more.
-FORGOTTEN_MS = 7_200_000
+# One pause of the log counts for two minutes at most (`producers.MAX_PAUSE_MS`): here a long one is enough to be given up.
+LIMITS = Limits(abandon_after_s=100.0)
 # Far behind every deadline (ms).
 THE_END_MS = 10**12
 MAX_STREAMS = 8
@@ -88,7 +87,6 @@ def drawn_log(drawn: Drawn) -> Log:
     while drawn.more and len(log) < MAX_STEPS:
         tap = drawn.one_of(taps)
         now += drawn.one_of(LOG_STEPS_MS) if drawn.number(3) == 0 else 1
-        recent = [bundle for at, bundle in log if now - at < FORGOTTEN_MS]
         match drawn.number(9):
             case 0 | 1:
                 tap.begin(drawn)
@@ -96,8 +94,8 @@ def drawn_log(drawn: Drawn) -> Log:
                 held.append(tap.bundle(drawn))  # it is late, or never comes
             case 3 if held:
                 log.append((now, held.pop(drawn.number(len(held) - 1))))
-            case 4 if recent:
-                log.append((now, drawn.one_of(recent)))  # a resend
+            case 4 if log:
+                log.append((now, drawn.one_of(log)[1]))  # a resend
             case 5:
                 log.append((now, Bundle(TICK_INSTANCE, 0, 0, 0)))
             case 6 if drawn.number(3) == 0:
@@ -114,7 +112,7 @@ def check_log(data: bytes) -> None:
     drawn = Drawn(data)
     seed = drawn.byte()
     log = drawn_log(drawn)
-    assembler = Assembler()
+    assembler = Assembler(LIMITS)
     expected = [record for at, (now, bundle) in enumerate(log) for record in assembler.apply(at, now, bundle)]
     assert assembler.open_streams == 0
     by_id = {record.stream_id: msgspec.json.encode(record) for record in expected}
@@ -128,7 +126,7 @@ def _with_crashes(log: Log, drawn: Drawn) -> Iterator[tuple[str, bytes]]:
     """The records of a worker that dies now and then, at any step of a checkpoint, and reads the log again from the last."""
     kept: dict[int, bytes] = {}
     known: dict[str, bytes] = {}
-    assembler, acknowledged, at = Assembler(), 0, 0
+    assembler, acknowledged, at = Assembler(LIMITS), 0, 0
     lives = drawn.number(6)
     while at < len(log):
         for record in assembler.apply(at, *log[at]):
@@ -143,7 +141,7 @@ def _with_crashes(log: Log, drawn: Drawn) -> Iterator[tuple[str, bytes]]:
             kept |= {key: assembler.dump(key) for key in durable}
             acknowledged = at if PRODUCERS in durable and not dies else acknowledged
             if dies:
-                lives, at, assembler = lives - 1, acknowledged, restarted(kept)
+                lives, at, assembler = lives - 1, acknowledged, restarted(kept, LIMITS)
 
 
 _BUNDLE = msgspec.msgpack.Encoder()
@@ -156,7 +154,7 @@ def check_bundle(data: bytes) -> None:
 
 def check_messages(messages: Sequence[bytes]) -> None:
     """What a topic may hold: it is no bundle, or nothing raises, the state can be written, and every record is one."""
-    assembler, found = Assembler(), list[Record]()
+    assembler, found = Assembler(LIMITS), list[Record]()
     for at, message in enumerate(messages):
         try:
             bundle = decode_bundle(message)

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from streamgauge.bundles import decode_bundle, encode_bundle
-from streamgauge.core.assembler import PRODUCERS, Assembler, bucket_of
+from streamgauge.core.assembler import PRODUCERS, Assembler, Limits, bucket_of
 from streamgauge.core.dialects import BY_NAME, dialect_of_endpoint, endpoint_of
 from streamgauge.core.record import Record
 from streamgauge.core.segments import Bundle, Segment
@@ -113,9 +113,9 @@ def assembled(found: list[Segment], *, restarts: bool = False) -> Json | None:
     return as_json(records[0]) if records else None
 
 
-def restarted(kept: dict[int, bytes]) -> Assembler:
+def restarted(kept: dict[int, bytes], limits: Limits | None = None) -> Assembler:
     """A new assembler with what another one persisted."""
-    assembler = Assembler()
+    assembler = Assembler(limits)
     for key in sorted(kept, key=lambda key: key == PRODUCERS):
         assembler.load(key, kept[key])
     return assembler

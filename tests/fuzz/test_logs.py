@@ -20,7 +20,7 @@ from streamgauge.core.segments import (
     Segment,
 )
 from tests.fuzz.drawing import fuzzed
-from tests.fuzz.logs import INSTANCES, THE_END_MS, check_log, check_messages
+from tests.fuzz.logs import INSTANCES, LIMITS, THE_END_MS, check_log, check_messages
 from tests.fuzz.mutations import DONORS
 
 # The wire's integers are those of MessagePack: 64 bits, with or without a sign.
@@ -99,7 +99,7 @@ def stream(number: int) -> bytes:
 
 def applied(*bundles: Bundle) -> list[str]:
     """The ids of the records of these messages and of all time after them."""
-    assembler, last = Assembler(), Bundle(TICK_INSTANCE, 0, 0, 0)
+    assembler, last = Assembler(LIMITS), Bundle(TICK_INSTANCE, 0, 0, 0)
     log = [*((at, bundle) for at, bundle in enumerate(bundles)), (THE_END_MS, last)]
     return [one.stream_id for at, (now, bundle) in enumerate(log) for one in assembler.apply(at, now, bundle)]
 
@@ -126,11 +126,11 @@ def test_that_an_instance_came_back_is_known_when_its_log_is_read_again() -> Non
         (silence_ms, Bundle(TAP, 0, 3, 0, [Segment(stream(2), 1, reads=[Read(1, 1, 1, TOKEN)])])),
         (THE_END_MS, Bundle(TICK_INSTANCE, 0, 0, 0)),
     ]
-    whole, dying = Assembler(), Assembler()
+    whole, dying = Assembler(LIMITS), Assembler(LIMITS)
     expected = [record for at, (now, bundle) in enumerate(log) for record in whole.apply(at, now, bundle)]
     for at, (now, bundle) in enumerate(log[:3]):
         dying.apply(at, now, bundle)
-    second = Assembler()
+    second = Assembler(LIMITS)
     second.load(1, dying.dump(1))
     records = [record for at, (now, bundle) in enumerate(log) for record in second.apply(at, now, bundle)]
     assert {one.stream_id for one in records} == {one.stream_id for one in expected}

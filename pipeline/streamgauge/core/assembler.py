@@ -20,7 +20,8 @@ from streamgauge.core.producers import Producers
 from streamgauge.core.record import Record
 from streamgauge.core.segments import Bundle, Segment
 from streamgauge.core.state import StreamState
-from streamgauge.core.stream import Stream
+from streamgauge.core.state_format import opened, sealed
+from streamgauge.core.stream import Stream, shared
 from streamgauge.core.summary import is_ignored, record_of
 from streamgauge.core.timing import STALL_SECONDS
 
@@ -43,6 +44,13 @@ MAX_OPEN_STREAMS = 100_000
 # A whole answer that waits for a missing segment lies in the persisted state: a larger one is given up (bytes). Of recorded
 # answers the largest has 300 KB.
 MAX_WAITING_BODY = 512 * 1024
+
+# What may wait for missing segments in one bucket (bytes of content): it lies in the persisted state, which has to fit a
+# message of 8 MiB beside all that is open there.
+MAX_WAITING_BYTES = 1024 * 1024
+
+# A read's numbers beside its content (bytes, about).
+_READ_BYTES = 16
 
 # Streams that were closed although segments were missing or no end had come: those may still come, and must not open a
 # stream again. The latest ones of each bucket: a late bundle comes within the producers' window or not at all.
@@ -90,6 +98,9 @@ class Assembler:
         self._held_reads = self._held_bundles = 0
         self._finished: list[Record] = []
         self._offset = self._loaded_offset = -1
+        self._is_loaded = False  # since the last load nothing above it was applied
+        # No instance that is not given up has been silent since before this time: so long nobody need be looked for.
+        self._none_silent_before_ms = 0
         self.counts: Counter[str] = Counter()
 
     # --- the log ----------------------------------------------------------------------------------------------------
@@ -99,9 +110,12 @@ class Assembler:
         if offset <= self._producers.applied_offset:
             return []  # buckets are made durable before producers: what this message did to them is in them
         self._offset = offset
+        now_ms = self._producers.pass_time(log_ms)
         fresh = _ALL if offset > self._loaded_offset else self._fresh(offset)
-        self._expire(log_ms, fresh)
-        if bundle.instance != TICK_INSTANCE and self._is_new(bundle, log_ms):
+        if self._is_loaded and offset > self._loaded_offset:
+            self._adopt(now_ms)
+        self._expire(now_ms, fresh)
+        if bundle.instance != TICK_INSTANCE and self._is_new(bundle, now_ms):
             self._segments(bundle, fresh)
             self._hold_back(bundle)
             if self._waiting:
@@ -110,6 +124,10 @@ class Assembler:
                 self._endings(bundle, fresh)
         self._producers.applied_offset = offset
         self._changed.add(PRODUCERS)
+        return self.take_finished()
+
+    def take_finished(self) -> list[Record]:
+        """What was finished and not given yet: where `apply` failed, the records of the streams that it closed before."""
         finished, self._finished = self._finished, []
         return finished
 
@@ -117,9 +135,18 @@ class Assembler:
         """Buckets that do not know this message: after a replay began, those whose state was loaded may."""
         return frozenset(key for key, bucket in enumerate(self._buckets) if offset > bucket.applied_offset)
 
-    def _is_new(self, bundle: Bundle, log_ms: int) -> bool:
+    def _adopt(self, now_ms: int) -> None:
+        """All that was loaded has been caught up with. Where the log was cut off, streams may be open of an instance that
+        nothing in it speaks of any more: they would never be given up."""
+        self._is_loaded = False
+        instances = {state.instance for bucket in self._buckets for state in bucket.streams.values()}
+        if self._producers.adopt(sorted(instances), now_ms):
+            self._none_silent_before_ms = 0
+
+    def _is_new(self, bundle: Bundle, now_ms: int) -> bool:
         self.counts["bundles"] += 1
-        if self._producers.see(bundle.instance, bundle.slot, bundle.number, log_ms):
+        self._none_silent_before_ms = min(self._none_silent_before_ms, now_ms)
+        if self._producers.see(bundle.instance, bundle.slot, bundle.number, now_ms):
             return True
         self.counts["duplicate_bundles"] += 1
         return False
@@ -191,6 +218,18 @@ class Assembler:
         self._waiting.add(state.stream)
         if len(state.waiting) > WAIT_SEGMENTS:
             self._skip_missing(key, state)
+        self._bound_waiting(key)
+
+    def _bound_waiting(self, key: int) -> None:
+        """Where too much waits in a bucket, the stream of which most waits goes on without what is missing."""
+        streams = self._buckets[key].streams
+        here = sorted(stream for stream in self._waiting if bucket_of(stream) == key)
+        sizes = {stream: sum(map(_content_of, streams[stream].waiting.values())) for stream in here}
+        while sum(sizes.values()) > MAX_WAITING_BYTES:
+            largest = max(sizes, key=sizes.__getitem__)
+            self._skip_missing(key, streams[largest])
+            rest = streams[largest].waiting if largest in self._waiting else {}
+            sizes[largest] = sum(map(_content_of, rest.values()))
 
     def _skip_missing(self, key: int, state: StreamState) -> None:
         """What is missing is missing: go on with what waits."""
@@ -245,14 +284,18 @@ class Assembler:
         gone = {*bundle.dead, bundle.instance} if bundle.farewell else {*bundle.dead}
         self._abandon(fresh, lambda state: state.instance in gone and state.slot == bundle.slot)
 
-    def _expire(self, log_ms: int, fresh: frozenset[int]) -> None:
-        """Give up instances that have been silent for too long by the log's time."""
-        limit_ms = round(self._limits.abandon_after_s * 1000)
-        silent = self._producers.silent(log_ms - limit_ms)
-        if silent:
+    def _expire(self, now_ms: int, fresh: frozenset[int]) -> None:
+        """Give up instances that have been silent for too long by the log's time, and those that are too many."""
+        since_ms = now_ms - round(self._limits.abandon_after_s * 1000)
+        if since_ms >= self._none_silent_before_ms:
+            silent = self._producers.silent(since_ms)
             self._abandon(fresh, lambda state: state.instance in silent)
-            self._producers.give_up(silent, forget_before_ms=log_ms - 2 * limit_ms)
-            self._changed.add(PRODUCERS)
+            self._producers.give_up(silent)
+            oldest = self._producers.oldest_ms()
+            self._none_silent_before_ms = now_ms if oldest is None else oldest
+        if crowd := self._producers.crowded_out():
+            self._abandon(fresh, lambda state: state.instance in crowd)
+            self._producers.forget(crowd)
 
     def _abandon(self, fresh: frozenset[int], is_gone: Callable[[StreamState], bool]) -> None:
         for key in sorted(fresh):
@@ -300,18 +343,26 @@ class Assembler:
         for stream in self._buckets[key].streams if key != PRODUCERS else ():
             if stream in self._streams:
                 self._streams[stream].settle()
-        return _ENCODER.encode(self._producers if key == PRODUCERS else self._buckets[key])
+        return sealed(_ENCODER.encode(self._producers if key == PRODUCERS else self._buckets[key]))
 
     def load(self, key: int, value: bytes) -> None:
-        """Take over a key's dumped state. Raises msgspec.DecodeError for what is none."""
-        if key == PRODUCERS:
-            self._producers = _PRODUCERS.decode(value)
-            return
-        bucket = _BUCKET.decode(value)
+        """Take over a key's dumped state. Raises msgspec.DecodeError for what is none, NewerStateError among them."""
+        content = opened(value)
+        try:
+            if key == PRODUCERS:
+                self._producers = _PRODUCERS.decode(content)
+                self._none_silent_before_ms = 0
+                return
+            bucket = _BUCKET.decode(content)
+        except (UnicodeDecodeError, RecursionError) as error:  # msgspec's own, of damaged text and of nesting
+            raise msgspec.DecodeError(str(error)) from error
         for stream in self._buckets[key].streams:
             self._streams.pop(stream, None)  # it read the state that is replaced
             self._waiting.discard(stream)
+        for state in bucket.streams.values():
+            state.opening = state.opening and shared(state.opening)
         self._buckets[key] = bucket
+        self._is_loaded = True
         self._loaded_offset = max(self._loaded_offset, bucket.applied_offset)
         self._waiting |= {stream for stream, state in self._buckets[key].streams.items() if state.waiting}
 
@@ -321,8 +372,8 @@ class Assembler:
 
 
 def offset_of(value: bytes) -> int:
-    """The applied offset inside a dumped value. Raises msgspec.DecodeError for what is none."""
-    fields = msgspec.msgpack.decode(value, type=list[msgspec.Raw])
+    """The applied offset inside a dumped value. Raises msgspec.DecodeError for what is none, NewerStateError among them."""
+    fields = msgspec.msgpack.decode(opened(value), type=list[msgspec.Raw])
     return msgspec.msgpack.decode(fields[0], type=int)
 
 
@@ -337,3 +388,10 @@ def _without_large_body(segment: Segment) -> Segment:
     if end is None or end.body is None or len(end.body) <= MAX_WAITING_BODY:
         return segment
     return msgspec.structs.replace(segment, end=msgspec.structs.replace(end, body=None, body_capped=True))
+
+
+def _content_of(segment: Segment) -> int:
+    """About the bytes that a segment takes while it waits."""
+    end = segment.end
+    rest = 0 if end is None else len(end.tail) + len(end.body or b"")
+    return rest + sum([_READ_BYTES + len(read.content) for read in segment.reads])

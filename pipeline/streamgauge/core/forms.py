@@ -212,8 +212,7 @@ def same(one: bytes, other: bytes) -> int:
 
 def are_insides(texts: Sequence[bytes]) -> bool:
     """Whether each of these may stand between a string's quotes, and is not empty."""
-    plain = b"".join(texts)
-    if plain.isascii() and is_plain(plain):
+    if is_plain(b"".join(texts)):
         return b"" not in texts
     return _are_insides(SEPARATOR.join(texts)) is not None and not any(SEPARATOR in text for text in texts)
 

@@ -1,6 +1,7 @@
 """Transfer framing (RFC 9112): which bytes of a connection are a body's, and where it ends."""
 
 import re
+from collections.abc import Sequence
 from enum import Enum, auto
 from typing import Protocol
 
@@ -64,6 +65,7 @@ class Chunked:
 
     _SIZE = re.compile(rb"0*([0-9a-fA-F]{1,15})[ \t]*(?:;.*)?", re.DOTALL)
     _USUAL_SIZE = re.compile(rb"([0-9a-fA-F]{1,8})\r\n")
+    _BETWEEN = re.compile(rb"\r\n([0-9a-fA-F]{1,8})\r\n")
 
     def __init__(self) -> None:
         self._at = _At.SIZE
@@ -108,12 +110,34 @@ class Chunked:
         start, stop = size.end(), size.end() + int(size[1], 16)
         return data[start:stop] if start < stop == len(data) - 2 and data.endswith(b"\r\n") else None
 
+    def one_chunk_each(self, reads: Sequence[bytes]) -> list[bytes]:
+        """The same of many reads: the bodies of the first ones, up to one that is something else."""
+        if self._at is not _At.SIZE or self._line:
+            return []
+        sizes, bodies = self._cut(b"".join(reads))
+        pairs = zip(reads, sizes, bodies, strict=False)
+        whole = [0 < int(size, 16) == len(body) == len(read) - len(size) - 4 for read, size, body in pairs]
+        return bodies[: whole.index(False)] if False in whole else bodies
+
     def end(self) -> None:
         """An end before the last chunk leaves the body incomplete."""
 
+    def _cut(self, data: bytes) -> tuple[list[bytes], list[bytes]]:
+        """Bytes that begin with a chunk cut wherever a size line may stand: what may be sizes, and what may be bodies."""
+        begin, *parts = self._BETWEEN.split(b"\r\n" + data)
+        if begin or not data.endswith(b"\r\n"):
+            del parts[-2:]
+        else:
+            parts[-1] = parts[-1][:-2]
+        return ([], []) if begin else (parts[::2], parts[1::2])
+
     def _whole_chunks(self, data: bytes, parts: list[bytes]) -> int:
         """Takes the chunks that lie whole at the beginning, as most do; gives the place behind them."""
-        at = 0
+        sizes, bodies = self._cut(data)
+        whole = [0 < int(size, 16) == len(body) for size, body in zip(sizes, bodies, strict=True)]
+        count = whole.index(False) if False in whole else len(whole)
+        parts += bodies[:count]
+        at = sum(map(len, sizes[:count])) + sum(map(len, parts)) + 4 * count
         while size := self._USUAL_SIZE.match(data, at):
             start = size.end()
             stop = start + int(size[1], 16)

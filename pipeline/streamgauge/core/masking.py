@@ -5,7 +5,7 @@ equals one from a full capture in all but `arguments_valid`. With full capture e
 shows of them goes through the same filters (`labels.py`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -22,9 +22,10 @@ from streamgauge.core.dialects import (
 from streamgauge.core.dialects.contract import KEEP_ERRORS
 from streamgauge.core.json_text import UNPARSED, parse
 from streamgauge.core.keep import Spec, encoded, filtered
-from streamgauge.core.known_masks import KnownMasks, Masked
+from streamgauge.core.known_masks import KnownMasks
 from streamgauge.core.labels import label_code, label_id
-from streamgauge.core.sse import HALF_EVENT, Event, is_canonical, write_tail
+from streamgauge.core.mask_learning import Masked
+from streamgauge.core.sse import HALF_EVENT, Event, are_canonical, is_canonical, write_tail
 
 # What is kept of an event that no dialect claims: enough to see an error, or that it is no LLM's, nothing else.
 _KEEP_UNKNOWN: Mapping[str, Spec] = KEEP_ERRORS
@@ -59,6 +60,12 @@ class Masker:
         if self._full:
             return content if is_canonical(content) else None
         return self._known.plain(content)
+
+    def usual_each(self, contents: Sequence[bytes]) -> list[bytes]:
+        """The same of many contents: what the first ones become, up to one that has to be looked at by itself."""
+        if not self._full:
+            return self._known.each(contents)
+        return list(contents) if are_canonical(contents) else []
 
     def learn(self, block: bytes, event: Event, became: Event) -> None:
         """The last event, as it came and as it was masked, is an example. `block`: without its blank line."""

@@ -169,6 +169,21 @@ class Record(msgspec.Struct):
 _ENCODER = msgspec.json.Encoder()
 
 
+class _Versioned(msgspec.Struct):
+    schema_version: int
+
+
+_VERSION = msgspec.json.Decoder(_Versioned)
+
+
 def encode_record(record: Record) -> bytes:
     """The record as UTF-8 JSON: equal records give equal bytes."""
     return _ENCODER.encode(record)
+
+
+def version_of(record: bytes) -> int | None:
+    """The schema version that a record's JSON names; None for what names none."""
+    try:
+        return _VERSION.decode(record).schema_version
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None

@@ -326,6 +326,16 @@ def is_canonical(content: bytes) -> bool:
     return usual and _utf8(content) is content
 
 
+def are_canonical(contents: Sequence[bytes]) -> bool:
+    """Whether each of these is that."""
+    joined = b"".join(contents)
+    if {content[-2:] for content in contents} != {b"\n\n"}:
+        return False
+    if joined.count(b"\n") != 2 * len(contents) or {content[:6] for content in contents} != {b"data: "}:
+        return is_canonical(joined)
+    return b"\r" not in joined and len(joined) <= MAX_EVENT_BYTES and _utf8(joined) is joined
+
+
 def split_blocks(content: bytes) -> list[bytes]:
     """Whole blocks, each without its blank line; none if they may be cut otherwise than there."""
     return [] if b"\r" in content or not content.endswith(b"\n\n") else _BLANK.split(content)[:-1]

@@ -3,6 +3,8 @@
 import re
 from collections.abc import Sequence
 
+import msgspec
+
 from streamgauge.core.dialects import (
     BY_NAME,
     DONE,
@@ -21,7 +23,7 @@ from streamgauge.core.json_text import UNPARSED, parse
 from streamgauge.core.labels import label_id, whole_number
 from streamgauge.core.outcome import FIRST_ERROR_STATUS
 from streamgauge.core.reading import Reading
-from streamgauge.core.segments import End, Loss, Read, Segment
+from streamgauge.core.segments import End, Loss, Opening, Read, Segment
 from streamgauge.core.sse import Event, SseDecoder, read_events, split_blocks
 from streamgauge.core.state import StreamState
 from streamgauge.core.steady import Steady
@@ -35,6 +37,22 @@ _POSITION = re.compile(r"[0-9]{1,18}(?::[0-9]{1,18})*")
 
 # Reads of one stream that wait to be looked at together: what is done once for several of them is hardly felt then.
 MAX_WAITING_READS = 256
+
+
+# What streams of one tap have in common, and so many of its words: then it begins anew.
+_OF_MANY = ("tap", "tap_version", "capture", "upstream", "path", "tenant", "credential_id")
+_MOST_WORDS = 1_024
+_words: dict[str | None, str | None] = {}
+
+
+def shared(opening: Opening) -> Opening:
+    """The same, with one copy of each word that many streams have: an open stream is to take little memory."""
+    if len(_words) >= _MOST_WORDS:
+        _words.clear()
+    words = [getattr(opening, name) for name in _OF_MANY]
+    return msgspec.structs.replace(
+        opening, **{name: _words.setdefault(word, word) for name, word in zip(_OF_MANY, words, strict=True)}
+    )
 
 
 class Stream:
@@ -58,7 +76,7 @@ class Stream:
         state.counts.segments += 1
         if segment.opening is not None:
             self.settle()
-            state.opening = segment.opening
+            state.opening = shared(segment.opening)
         if segment.request is not None:
             state.request = segment.request
         if segment.head is not None:
@@ -82,6 +100,7 @@ class Stream:
         if self._waiting:
             reads, self._waiting = self._waiting, []
             self._reads(reads)
+            self._reading = None  # made in a microsecond, and thousands of open streams need none meanwhile
 
     def _lose(self, loss: Loss) -> None:
         known = self.state.loss

@@ -74,8 +74,11 @@ _ENDPOINTS: tuple[tuple[re.Pattern[str], str, frozenset[str]], ...] = tuple(
 
 
 def endpoint_of(method: str, target: str) -> str | None:
-    """The template of an LLM endpoint for a request's method and target; None if it is none."""
-    path = target.partition("?")[0]
+    """The template of an LLM endpoint for a request's method and target; None if it is none.
+
+    With a slash at the end it is the same endpoint: many servers take both.
+    """
+    path = target.partition("?")[0].removesuffix("/")
     for pattern, template, methods in _ENDPOINTS:
         if method in methods and pattern.search(path):
             return template
