@@ -9,7 +9,7 @@ import pytest
 
 from streamgauge.cli import build_parser
 from streamgauge.config import ENV_PREFIX, Settings
-from streamgauge.errors import BUG, DONE, FOUND, UNAVAILABLE, USAGE
+from streamgauge.errors import BUG, DONE, FOUND, STUCK, UNAVAILABLE, USAGE
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "pipeline" / "streamgauge"
@@ -20,6 +20,8 @@ BEGINNINGS = (ROOT, PACKAGE)
 
 # Variables of ours that are no settings: `cli.py` reads them, or taps in applications do.
 OTHER_VARIABLES = {"STREAMGAUGE_CONFIG", "STREAMGAUGE_DEBUG", "STREAMGAUGE_AGENT", "STREAMGAUGE_TAP_NAME"}
+OTHER_VARIABLES |= {"STREAMGAUGE_KAFKA_PASSWORD"}  # a secret, and so no setting
+OTHER_VARIABLES |= {"STREAMGAUGE_SIMULATION_SEED"}  # of a test
 
 _FENCE = re.compile(r"^```[a-z]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _INLINE = re.compile(r"`([^`\n]+)`")
@@ -131,7 +133,7 @@ def test_the_readme_has_every_exit_code() -> None:
     said = re.sub(r"\s+", " ", (ROOT / "README.md").read_text())
     codes = re.search(r"Exit codes: (.*?)\. ", said)
     assert codes
-    assert [int(code) for code in re.findall(r"\b\d+\b", codes[1])] == [DONE, FOUND, USAGE, UNAVAILABLE, BUG]
+    assert [int(code) for code in re.findall(r"\b\d+\b", codes[1])] == [DONE, FOUND, USAGE, UNAVAILABLE, BUG, STUCK]
 
 
 def test_the_makefile_runs_what_is_there() -> None:

@@ -78,7 +78,7 @@ class AdminServer:
         if request.method not in {hdrs.METH_GET, hdrs.METH_HEAD}:
             return _text(404, "not found\n")
         if check is not None:
-            return _text(200, "ok\n") if check() else _text(503, "not ready\n")
+            return _text(200, "ok\n") if check() else _text(503, f"not {request.path.removeprefix('/health/')}\n")
         if request.path == "/metrics":
             page = self._metrics.page(",".join(request.headers.getall(hdrs.ACCEPT, [])))
             return web.Response(body=page.body, headers={**_ALWAYS, hdrs.CONTENT_TYPE: page.content_type})

@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from streamgauge import __version__
+from streamgauge import __version__, cli_deadletter
+from streamgauge.cli_kafka import kafka_options
 from streamgauge.config import load
 from streamgauge.core.dialects import BY_NAME
 from streamgauge.errors import BUG, DONE, UNAVAILABLE, USAGE, StreamgaugeError
@@ -28,7 +29,7 @@ examples:
   streamgauge demo
 
 Every option is also STREAMGAUGE_<NAME> in the environment and a key of the settings file (--config, TOML).
-Exit codes: 0 done, 1 found what it looks for, 2 wrong usage, 3 a part it needs is not to be had, 70 a bug of ours.
+Exit codes: 0 done, 1 found what it looks for, 2 wrong usage, 3 a part it needs is not to be had, 70 a bug of ours, 75 stuck.
 """
 
 _UP_EPILOG = """\
@@ -110,7 +111,7 @@ NOT_SETTINGS = {
     "serve",
     "limit",
     "by",
-}
+} | cli_deadletter.NOT_SETTINGS
 
 # A command of two words, the first of which is one as well.
 _PACKETS = "packets"
@@ -125,7 +126,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="streamgauge", description=about, epilog=_EPILOG)
     parser.add_argument("--version", action="version", version=f"streamgauge {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for add in (_add_up, _add_tap, _add_worker, _add_replay, _add_demo, _add_ledger, _add_topics):
+    for add in (_add_up, _add_tap, _add_worker, _add_replay, _add_demo, _add_ledger, _add_topics, _add_deadletter):
         add(commands)
     return parser
 
@@ -164,12 +165,12 @@ def _add_up(commands: _Commands) -> None:
 def _add_tap(commands: _Commands) -> None:
     tap = _command(commands, "tap", "tap", "relay LLM traffic and ship what it captured to Kafka", _TAP_EPILOG)
     _tap_options(tap)
-    _kafka_options(tap)
+    kafka_options(tap)
     tap.add_argument("--workers", metavar="N", help="relay processes (default: 1)")
     tap.add_argument(
         "--child", action="store_true", help="as taps in applications start it: an agent that ends when its stdin does"
     )
-    _kafka_options(_add_packets(commands, "tap"))
+    kafka_options(_add_packets(commands, "tap"))
 
 
 def _add_packets(commands: _Commands, command: str) -> argparse.ArgumentParser:
@@ -188,12 +189,15 @@ def _add_packets(commands: _Commands, command: str) -> argparse.ArgumentParser:
 
 def _add_worker(commands: _Commands) -> None:
     worker = _command(commands, "worker", "worker", "make records of what taps shipped to Kafka", _WORKER_EPILOG)
-    _kafka_options(worker)
+    kafka_options(worker)
     _admin_options(worker)
     _data_dir_option(worker)
     _ledger_option(worker)
     _record_options(worker)
     worker.add_argument("--drain-timeout", metavar="SECONDS", help="to hand over after SIGTERM (default: 30)")
+    worker.add_argument(
+        "--on-stop", metavar="leave|stay", help="in the group, to come back within 10 s (default: leave)"
+    )
 
 
 def _add_replay(commands: _Commands) -> None:
@@ -205,7 +209,7 @@ def _add_replay(commands: _Commands) -> None:
         metavar="FILE|DIR",
         help="raw bodies, HAR, cassettes of vcrpy, flows of mitmproxy, packet captures, a tap's spool: the content tells",
     )
-    _kafka_options(replay)
+    kafka_options(replay)
     replay.add_argument("--dialect", choices=["auto", *BY_NAME], default="auto", help="default: the content tells")
     replay.add_argument("--output", choices=["table", "jsonl"], default="table")
     replay.add_argument("--capture", choices=["masked", "full"], help="default: masked")
@@ -235,9 +239,23 @@ def _add_topics(commands: _Commands) -> None:
     topics = commands.add_parser("topics", help="create or describe topics", epilog=_TOPICS_EPILOG)
     actions = topics.add_subparsers(dest="action", metavar="ACTION", required=True)
     create = _command(actions, "create", "topics", "create the topics; where they are there, compare", _TOPICS_EPILOG)
-    _kafka_options(create)
+    kafka_options(create)
     create.add_argument("--partitions", metavar="N", help="a power of two up to 64 (default: 8)")
-    _kafka_options(_command(actions, "describe", "topics", "show the topics as they are", _TOPICS_EPILOG))
+    kafka_options(_command(actions, "describe", "topics", "show the topics as they are", _TOPICS_EPILOG))
+
+
+def _add_deadletter(commands: _Commands) -> None:
+    epilog = cli_deadletter.EPILOG
+    letters = commands.add_parser("deadletter", help="look at what workers could not read", epilog=epilog)
+    actions = letters.add_subparsers(dest="action", metavar="ACTION", required=True)
+    for name, about, add in (
+        ("list", "list dead letters, oldest first", cli_deadletter.list_options),
+        ("show", "show one dead letter: where from, why, and what is in it", cli_deadletter.show_options),
+        ("retry", "send dead letters back to where they came from", cli_deadletter.retry_options),
+    ):
+        action = _command(actions, name, "deadletter", about, epilog)
+        add(action)
+        kafka_options(action)
 
 
 def _tap_options(parser: argparse.ArgumentParser) -> None:
@@ -287,11 +305,6 @@ def _capture_options(parser: argparse.ArgumentParser) -> None:
 def _record_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--abandon-after", metavar="SECONDS", help="of a tap's silence (default: 3600)")
     parser.add_argument("--stall-seconds", metavar="SECONDS", help="a longer gap is a stall (default: 5)")
-
-
-def _kafka_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--kafka", metavar="HOST:PORT[,...]", help="bootstrap brokers")
-    parser.add_argument("--topic-prefix", metavar="NAME", help="first word of the topics' names (default: streamgauge)")
 
 
 def _admin_options(parser: argparse.ArgumentParser, default: str = "127.0.0.1:9464") -> None:

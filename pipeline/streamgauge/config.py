@@ -159,6 +159,7 @@ def default_data_dir() -> Path:
 
 
 _PEM_FILES = ("tls_certificate", "tls_key", "upstream_ca", "upstream_certificate", "upstream_key")
+_KAFKA_FILES = ("kafka_ca", "kafka_certificate", "kafka_key", "kafka_password_file")
 
 
 class Settings(BaseSettings):
@@ -177,6 +178,17 @@ class Settings(BaseSettings):
     data_dir: Path = Field(default_factory=default_data_dir, description="spool, ledger, keys")
     capture: Literal["masked", "full"] = Field("masked", description="full keeps generated text")
     kafka: str | None = Field(None, description="bootstrap brokers, HOST:PORT[,...]")
+    kafka_security: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] | None = Field(
+        None, description="how brokers are met; none: in plain text, without a log-in"
+    )
+    kafka_ca: Path | None = Field(None, description="PEM file: authorities for brokers, in place of the system's")
+    kafka_certificate: Path | None = Field(None, description="PEM file: shown to brokers")
+    kafka_key: Path | None = Field(None, description="its key, where it is not in the same file")
+    kafka_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = Field(
+        None, description="how to log in; none: SCRAM-SHA-512"
+    )
+    kafka_username: str | None = Field(None, description="who logs in")
+    kafka_password_file: Path | None = Field(None, description="file with the password, read at each connection")
     topic_prefix: str = Field("streamgauge", description="first word of every topic's name")
     partitions: int | None = Field(None, ge=1, le=64, description="for `topics create`: a power of two up to 64")
     workers: int = Field(1, ge=1, le=32, description="relay processes of a tap")
@@ -209,6 +221,9 @@ class Settings(BaseSettings):
     )
     pcap: Path | None = Field(None, description="a capture file, in place of an interface")
     drain_timeout: Seconds = Field(30.0, description="seconds that SIGTERM leaves to open streams")
+    on_stop: Literal["leave", "stay"] = Field(
+        "leave", description="a worker's place in its group: given up at once, or kept for 10 s to come back"
+    )
     abandon_after: Timeout = Field(ABANDON_AFTER_S, description="seconds of silence of a tap")
     stall_seconds: Timeout = Field(STALL_SECONDS, description="a longer gap is a stall")
 
@@ -260,6 +275,11 @@ class Settings(BaseSettings):
                 raise ValueError(f"{broker!r} is no broker: write HOST:PORT[,HOST:PORT...]")
         return ",".join(brokers)
 
+    @field_validator("kafka_security", "kafka_mechanism", mode="before")
+    @classmethod
+    def _upper(cls, value: object) -> object:
+        return value.strip().upper() if isinstance(value, str) else value
+
     @field_validator("topic_prefix")
     @classmethod
     def _prefix(cls, value: str) -> str:
@@ -281,7 +301,7 @@ class Settings(BaseSettings):
             raise ValueError(f"{value!r} is no header's name")
         return value
 
-    @field_validator("data_dir", "tenants", *_PEM_FILES, "pcap", mode="before")
+    @field_validator("data_dir", "tenants", *_PEM_FILES, *_KAFKA_FILES, "pcap", mode="before")
     @classmethod
     def _home(cls, value: object) -> object:
         if not isinstance(value, str | Path):

@@ -9,6 +9,7 @@ producer, and sends what was under way one row at a time, until it is known whic
 is sent twice this way is known by its number and skipped.
 
     the broker is away, slow, half-open; retriable errors    wait, for as long as it takes; nothing is dropped
+    it refuses our TLS or log-in                             say so once, look again, ever less often; nothing is dropped
     it denies us, or the topic is missing                    say so once, look again every few seconds; nothing is dropped
     it refuses a bundle (its size, what it holds)            that bundle is dropped: `refused`
     it fails over a bundle without a reason, five times      as refused, so that one bundle does not stop all others
@@ -27,12 +28,14 @@ from aiokafka.errors import KafkaError, KafkaTimeoutError  # type: ignore[import
 
 from streamgauge.broker.pace import Pace
 from streamgauge.broker.producer import Meaning, Message, Producer, may_be_the_message, meaning_of
+from streamgauge.broker.security import Brokers, brokers_at
 from streamgauge.broker.watch import Watch
 from streamgauge.counters import DropReason
 from streamgauge.spool import Row, Spool
 from streamgauge.topics import (
     DEFAULT_PREFIX,
     MAX_MESSAGE_BYTES,
+    BrokerRefusesError,
     BrokerUnreachableError,
     Topics,
     TopicsError,
@@ -46,7 +49,7 @@ _IN_FLIGHT_BYTES = 8 * 1024 * 1024
 # One produce request carries about five bundles for a partition (bytes): aiokafka's cost is mostly a request's.
 _BATCH_BYTES = 256 * 1024
 # How often an empty spool is asked for more (seconds): a small part of what a record may take to the ledger.
-_POLL_S = 0.05
+_POLL_S = 0.2
 # How soon a broker that was away is tried again (seconds).
 _RETRY_S = 1.0
 # How soon after the broker denied us, which only an operator can change (seconds).
@@ -63,9 +66,9 @@ _PARTITIONS = "partitions"
 
 @dataclass(frozen=True)
 class ShipperSettings:
-    """Where to ship to."""
+    """Where to ship to; an address alone means plain text."""
 
-    bootstrap: str
+    bootstrap: Brokers | str
     prefix: str = DEFAULT_PREFIX
 
 
@@ -78,11 +81,15 @@ class Shipper:
 
     def __init__(self, spool: Spool, settings: ShipperSettings) -> None:
         self._spool = spool
-        self._settings = settings
+        self._brokers = brokers_at(settings.bootstrap)
+        self._prefix = settings.prefix
         self._topic = Topics(settings.prefix).segments
-        self._producer = Producer(settings.bootstrap, max_message_bytes=MAX_MESSAGE_BYTES, batch_bytes=_BATCH_BYTES)
-        self._watch = Watch(settings.bootstrap, self._producer.answers, "what comes is kept in the spool")
+        self._producer = Producer(self._brokers, max_message_bytes=MAX_MESSAGE_BYTES, batch_bytes=_BATCH_BYTES)
+        self._watch = Watch(
+            self._brokers, self._producer.answers, "what comes is kept in the spool", self._producer.refusal
+        )
         self._partitions: int | None = None
+        self._counts_by_it = False  # streams may be open that were sent under this count
         self._most_in_flight = min(_IN_FLIGHT_BYTES, spool.most_in_flight)
         self._after = 0  # the last row that was handed over
         self._careful_to = 0  # rows up to this one are sent one at a time
@@ -97,7 +104,11 @@ class Shipper:
         self._stopping = False
         self._drained = False
         self._shipping: asyncio.Task[None] | None = None
-        self.problem: str | None = None
+        self._complaint: str | None = None
+
+    @property
+    def problem(self) -> str | None:
+        return self._complaint or self._watch.problem
 
     @property
     def connected(self) -> bool:
@@ -133,7 +144,7 @@ class Shipper:
     async def _ship_all(self) -> None:
         while not (self._stopping and self._drained):
             try:
-                await (self._ship() if await self._is_ready() else self._pause(_RETRY_S))
+                await (self._ship() if await self._is_ready() else self._pause(self._retry_s()))
             except Exception as error:  # noqa: BLE001 - capture fails open: a tap goes on without its shipper
                 self._complain(f"a bug of ours while shipping ({error!r}): what comes is kept in the spool")
                 self._broken = True
@@ -142,7 +153,8 @@ class Shipper:
     async def _pause(self, seconds: float) -> None:
         """Until something happens, or the time is up."""
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._wake.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._wake.wait()
         self._wake.clear()
 
     # --- the way to the broker --------------------------------------------------------------------------------------
@@ -152,33 +164,43 @@ class Shipper:
         try:
             if self._partitions is None:
                 self._partitions = await self._learn_partitions()
-        except BrokerUnreachableError:
-            self._watch.seen(False)
+        except BrokerUnreachableError as error:
+            self._watch.seen(False, error.why)
+            return False
+        except BrokerRefusesError as error:
+            self._watch.seen(False, str(error))
             return False
         except TopicsError as error:
+            self._watch.seen(True)  # it answers, and that is what it says
             self._complain(str(error))
             return False
         if not self._producer.started:
             self._watch.seen(await self._producer.start())
         if not self._denied:
-            self.problem = None
+            self._complaint = None
         return self._producer.started
 
+    def _retry_s(self) -> float:
+        """A broker that refuses our log-in may lock us out if it is stormed."""
+        return self._pace.failed() if self._watch.problem else _RETRY_S
+
     async def _learn_partitions(self) -> int:
-        """The count is kept while rows wait that were written under it: a stream must not move to another partition."""
-        there = await segments_partitions(self._settings.bootstrap, self._settings.prefix)
+        """The count is kept for an instance's life, and while rows wait: a stream must not move to another partition."""
+        there = await segments_partitions(self._brokers, self._prefix)
         noted = await asyncio.to_thread(self._spool.get, _PARTITIONS) or b""
         kept = int(noted) if noted.isdigit() else 0
         waiting = await asyncio.to_thread(self._spool.take, 0, 1)
-        if waiting and 0 < kept <= there:
+        if (waiting or self._counts_by_it) and 0 < kept <= there:
+            self._counts_by_it = True
             return kept
         await asyncio.to_thread(self._spool.set, _PARTITIONS, str(there).encode())
+        self._counts_by_it = True
         return there
 
     def _complain(self, problem: str) -> None:
-        if problem != self.problem:
+        if problem != self._complaint:
             _LOG.error("%s", problem)
-        self.problem = problem
+        self._complaint = problem
 
     # --- shipping ---------------------------------------------------------------------------------------------------
 
@@ -241,7 +263,7 @@ class Shipper:
             self._in_flight.pop(row, None)
             self._pace.worked()
             if self._denied:
-                self._denied, self.problem = False, None
+                self._denied, self._complaint = False, None
             self._progress_s = asyncio.get_running_loop().time()
             if not self._watch.connected:
                 self._watch.seen(True)

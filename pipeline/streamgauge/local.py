@@ -30,7 +30,7 @@ BATCH_BYTES = 4 * 1024 * 1024
 # The state's file in the data directory.
 STATE_FILE = "state.sqlite"
 
-# Rows that are no bundles are kept for whoever wants to look, the newest (bytes): a row is some 48 KiB, at most 8 MiB.
+# Rows that are no bundles are kept for whoever wants to look, the newest (bytes): a row is at most 192 KiB, rarely 8 MiB.
 DEADLETTER_BYTES = 64 * 1024 * 1024
 
 _SCHEMA = """
@@ -212,7 +212,7 @@ class LocalLoop:
             return []
         except Exception as error:  # noqa: BLE001 - a row that a bug of ours fails over must not stop all others
             self._bury(row, stage, type(error).__name__)
-            return []
+            return self._assembler.take_finished()
         self._counts.add_counts(self._assembler.counts)
         self._assembler.counts.clear()
         return records

@@ -9,28 +9,68 @@
 """
 
 import re
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic  # type: ignore[import-untyped]
-from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType  # type: ignore[import-untyped]
-from aiokafka.errors import KafkaConnectionError, KafkaError, for_code  # type: ignore[import-untyped]
+from aiokafka.errors import for_code  # type: ignore[import-untyped]
 
-from streamgauge.broker.watch import damp
+from streamgauge.broker.administrator import (
+    Kind,
+    Operation,
+    Right,
+    TopicSeen,
+    administrator,
+    configs_of,
+    denied,
+    may_with_group,
+    seen_topics,
+)
+from streamgauge.broker.faults import (
+    BrokerRefusesError,
+    BrokerUnreachableError,
+    TopicsDeniedError,
+    TopicsError,
+    TopicsMissingError,
+    TopicsUnfitError,
+)
+from streamgauge.broker.security import Brokers, brokers_at
 from streamgauge.core.segments import SLOTS
+
+__all__ = [
+    "DEFAULT_PARTITIONS",
+    "DEFAULT_PREFIX",
+    "MAX_DEADLETTER_BYTES",
+    "MAX_MESSAGE_BYTES",
+    "BrokerRefusesError",
+    "BrokerUnreachableError",
+    "Created",
+    "Job",
+    "Topic",
+    "Topics",
+    "TopicsDeniedError",
+    "TopicsError",
+    "TopicsMissingError",
+    "TopicsUnfitError",
+    "check",
+    "create",
+    "describe",
+    "segments_partitions",
+]
 
 DEFAULT_PREFIX = "streamgauge"
 DEFAULT_PARTITIONS = 8
 
-# A bundle is closed at about 48 KiB, but one body that is no event stream may be 16 MiB before compression (bytes).
+# A bundle is closed at about 192 KiB, but one body that is no event stream may be 16 MiB before compression (bytes).
 MAX_MESSAGE_BYTES = 8 * 1024 * 1024
 # A dead letter is a whole message and its headers (bytes).
 MAX_DEADLETTER_BYTES = MAX_MESSAGE_BYTES + 64 * 1024
 # A bucket of 1,000 open streams at their limit of 4 KiB; one segment of the changelog holds several (bytes).
 MAX_STATE_BYTES = 8 * 1024 * 1024
 
+_TIMES = "message.timestamp.type"
 _DAY_MS = 24 * 3600 * 1000
 # Bundles are needed until a worker has read them: three days bridge a weekend without workers.
 SEGMENTS_RETENTION_MS = 3 * _DAY_MS
@@ -47,31 +87,10 @@ STATE_SEGMENT_BYTES = 32 * 1024 * 1024
 # Copies of a partition where the cluster has as many brokers.
 _REPLICAS = 3
 
-# How long one request of an administrator may take before the broker counts as away (milliseconds).
-_REQUEST_TIMEOUT_MS = 10_000
-
 _PREFIX_FORM = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
+# What the protocol calls it.
 _TOPIC_EXISTS = 36
-
-
-class TopicsError(Exception):
-    """Something about the broker or its topics that the operator can put right: one sentence that says how."""
-
-
-class BrokerUnreachableError(TopicsError):
-    """Nobody answers at the bootstrap address, or not as a Kafka broker does."""
-
-
-class TopicsMissingError(TopicsError):
-    """Topics that are needed are not there."""
-
-
-class TopicsUnfitError(TopicsError):
-    """A topic is there but cannot serve: wrong partition count, or times that are the producers' own."""
-
-
-class TopicsDeniedError(TopicsError):
-    """The broker refuses what was asked."""
+_DENIED = (29, 31)  # TOPIC_ and CLUSTER_AUTHORIZATION_FAILED
 
 
 @dataclass(frozen=True)
@@ -113,32 +132,39 @@ class Topics:
     def names(self) -> tuple[str, ...]:
         return (self.segments, self.records, self.state, self.deadletter)
 
+    def rights(self, job: "Job") -> list[Right]:
+        """The least that this part may do with our topics, and the workers' group, on a cluster with an authorizer."""
+        return [
+            Right(operation, kind, f"{self.prefix}.{what}" if kind is Kind.TOPIC else self.prefix)
+            for operation, kind, what in _RIGHTS[job]
+        ]
+
     def wanted(self, partitions: int) -> list[Topic]:
         """The four topics for this partition count. Raises TopicsUnfitError unless it is a power of two up to 64."""
         check_partitions(self.segments, partitions)
         size = str(MAX_MESSAGE_BYTES)
-        delete = {"cleanup.policy": "delete"}
+        # A batch that a producer compressed is inflated by the broker, and its real size is what counts: else 8 MiB could be
+        # 8 GiB in the memory of whoever reads it. Ours are not compressed: bundles are by themselves.
+        delete = {"cleanup.policy": "delete", "compression.type": "uncompressed"}
+        # The log's own time is what streams expire by: no tap's clock touches another tap's streams. And where the broker
+        # writes the time it refuses nobody's: Kafka 4 takes no message that is an hour ahead by its own clock.
+        times = {_TIMES: "LogAppendTime"}
         return [
             Topic(
                 self.segments,
                 partitions,
-                # The log's own time is what streams expire by: no tap's clock touches another tap's streams.
-                delete
-                | {
-                    "message.timestamp.type": "LogAppendTime",
-                    "retention.ms": str(SEGMENTS_RETENTION_MS),
-                    "max.message.bytes": size,
-                },
+                delete | times | {"retention.ms": str(SEGMENTS_RETENTION_MS), "max.message.bytes": size},
             ),
             Topic(
                 self.records,
                 partitions,
-                delete | {"retention.ms": str(RECORDS_RETENTION_MS), "max.message.bytes": size},
+                delete | times | {"retention.ms": str(RECORDS_RETENTION_MS), "max.message.bytes": size},
             ),
             Topic(
                 self.state,
                 partitions,
-                {
+                times
+                | {
                     "cleanup.policy": "compact",
                     "min.compaction.lag.ms": str(STATE_MIN_COMPACTION_LAG_MS),
                     "segment.bytes": str(STATE_SEGMENT_BYTES),
@@ -148,9 +174,51 @@ class Topics:
             Topic(
                 self.deadletter,
                 1,
-                delete | {"retention.ms": str(DEADLETTER_RETENTION_MS), "max.message.bytes": str(MAX_DEADLETTER_BYTES)},
+                delete
+                | times
+                | {"retention.ms": str(DEADLETTER_RETENTION_MS), "max.message.bytes": str(MAX_DEADLETTER_BYTES)},
             ),
         ]
+
+
+class Job(StrEnum):
+    """Who asks a broker for something."""
+
+    TAP = "tap"
+    WORKER = "worker"
+    CREATE = "topics create"
+    DESCRIBE = "topics describe"
+    REPLAY = "replay --kafka"
+    DEADLETTER = "deadletter list, show"
+    RETRY = "deadletter retry"
+
+
+# A right to read or write a topic, or to read a group, brings that to describe it; one to write to any topic brings that to
+# an idempotent producer (KIP-679, Kafka 2.8). https://kafka.apache.org/documentation/#operations_resources_and_protocols
+_OURS = ("segments", "records", "state", "deadletter")
+_SEE = (Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS)
+_RIGHTS: Mapping[Job, Sequence[tuple[Operation, Kind, str]]] = {
+    Job.TAP: [(Operation.WRITE, Kind.TOPIC, "segments")],
+    Job.WORKER: [
+        (Operation.READ, Kind.TOPIC, "segments"),
+        (Operation.WRITE, Kind.TOPIC, "segments"),  # ticks, which let the log's time pass
+        (Operation.READ, Kind.TOPIC, "records"),  # into the ledger
+        (Operation.WRITE, Kind.TOPIC, "records"),
+        (Operation.READ, Kind.TOPIC, "state"),
+        (Operation.WRITE, Kind.TOPIC, "state"),
+        (Operation.WRITE, Kind.TOPIC, "deadletter"),
+        (Operation.READ, Kind.GROUP, ""),
+    ],
+    Job.CREATE: [(operation, Kind.TOPIC, name) for name in _OURS for operation in (Operation.CREATE, *_SEE)],
+    Job.DESCRIBE: [(operation, Kind.TOPIC, name) for name in _OURS for operation in _SEE],
+    Job.REPLAY: [(Operation.READ, Kind.TOPIC, "segments")],
+    Job.DEADLETTER: [(Operation.READ, Kind.TOPIC, "deadletter")],
+    Job.RETRY: [
+        (Operation.READ, Kind.TOPIC, "deadletter"),
+        (Operation.WRITE, Kind.TOPIC, "segments"),
+        (Operation.WRITE, Kind.TOPIC, "records"),
+    ],
+}
 
 
 @dataclass(frozen=True)
@@ -169,14 +237,14 @@ def check_partitions(topic: str, partitions: int) -> None:
         )
 
 
-async def create(bootstrap: str, partitions: int | None = None, prefix: str = DEFAULT_PREFIX) -> Created:
+async def create(brokers: Brokers | str, partitions: int | None = None, prefix: str = DEFAULT_PREFIX) -> Created:
     """Make the topics that are missing and compare those that are there; changes nothing that exists.
 
     `partitions` None: those of the segments topic if it is there, else DEFAULT_PARTITIONS. Raises TopicsError.
     """
-    topics = Topics(prefix)
-    async with _admin(bootstrap) as admin:
-        found = await _found(admin, topics)
+    topics, brokers = Topics(prefix), brokers_at(brokers)
+    async with administrator(brokers) as admin:
+        found = await _found(admin, brokers, topics, Job.CREATE)
         if partitions is None:
             partitions = found[topics.segments].partitions if topics.segments in found else DEFAULT_PARTITIONS
         result = Created()
@@ -185,97 +253,85 @@ async def create(bootstrap: str, partitions: int | None = None, prefix: str = DE
             if wanted.name in found:
                 result.differences.extend(_differences(wanted, found[wanted.name]))
         if missing:
-            result.created.extend(await _make(admin, missing))
+            result.created.extend(await _make(admin, brokers, missing))
     return result
 
 
-async def describe(bootstrap: str, prefix: str = DEFAULT_PREFIX) -> list[Topic]:
+async def describe(brokers: Brokers | str, prefix: str = DEFAULT_PREFIX) -> list[Topic]:
     """The topics of this prefix that are there, as they are. Raises TopicsError."""
-    topics = Topics(prefix)
-    async with _admin(bootstrap) as admin:
-        found = await _found(admin, topics)
+    topics, brokers = Topics(prefix), brokers_at(brokers)
+    async with administrator(brokers) as admin:
+        found = await _found(admin, brokers, topics, Job.DESCRIBE)
     return [found[name] for name in topics.names if name in found]
 
 
-async def check(bootstrap: str, prefix: str = DEFAULT_PREFIX) -> int:
-    """The partition count, if everything that a worker needs is there and fits. Raises TopicsError."""
-    topics = Topics(prefix)
-    async with _admin(bootstrap) as admin:
-        found = await _found(admin, topics)
-    if missing := [name for name in topics.names if name not in found]:
-        raise TopicsMissingError(
-            f"{_listed(missing)} not there (or not for us to see): run `streamgauge topics create` first"
-        )
-    segments, state = found[topics.segments], found[topics.state]
-    check_partitions(segments.name, segments.partitions)
-    if state.partitions != segments.partitions:
+async def check(brokers: Brokers | str, prefix: str = DEFAULT_PREFIX) -> int:
+    """The partition count, if everything that a worker needs is there, fits, and is allowed. Raises TopicsError."""
+    topics, brokers = Topics(prefix), brokers_at(brokers)
+    async with administrator(brokers) as admin:
+        rights = topics.rights(Job.WORKER)
+        seen, refused = await seen_topics(admin, topics.names)
+        group = await may_with_group(admin, prefix)
+        _demand(brokers, rights, seen, refused, group)
+        _all_there(topics.names, seen)
+        configs = await configs_of(admin, topics.names, {_TIMES})
+    check_partitions(topics.segments, seen[topics.segments].partitions)
+    if seen[topics.state].partitions != seen[topics.segments].partitions:
         raise TopicsUnfitError(
-            f"topics {segments.name} and {state.name} have {segments.partitions} and {state.partitions} partitions, "
-            "and must have the same number: add partitions to the smaller one"
+            f"topics {topics.segments} and {topics.state} have {seen[topics.segments].partitions} and "
+            f"{seen[topics.state].partitions} partitions, and must have the same number: add partitions to the smaller one"
         )
-    if segments.config.get("message.timestamp.type", "LogAppendTime") != "LogAppendTime":
-        raise TopicsUnfitError(f"topic {segments.name} needs message.timestamp.type=LogAppendTime: alter it")
-    return segments.partitions
+    # Whoever may not see the configuration is not told what is wrong with it.
+    if configs.get(topics.segments, {}).get(_TIMES, "LogAppendTime") != "LogAppendTime":
+        raise TopicsUnfitError(f"topic {topics.segments} needs message.timestamp.type=LogAppendTime: alter it")
+    return seen[topics.segments].partitions
 
 
-async def segments_partitions(bootstrap: str, prefix: str = DEFAULT_PREFIX) -> int:
+async def segments_partitions(brokers: Brokers | str, prefix: str = DEFAULT_PREFIX, job: Job = Job.TAP) -> int:
     """How many partitions the segments topic has: what a tap needs to know. Raises TopicsError."""
-    name = Topics(prefix).segments
-    async with _admin(bootstrap) as admin:
-        found = await _partitions(admin, [name])
-    if name not in found:
-        raise TopicsMissingError(
-            f"topic {name} is not there (or not for us to see): run `streamgauge topics create` first"
-        )
-    check_partitions(name, found[name])
-    return found[name]
+    topics, brokers = Topics(prefix), brokers_at(brokers)
+    name = topics.segments
+    async with administrator(brokers) as admin:
+        seen, refused = await seen_topics(admin, [name])
+        _demand(brokers, topics.rights(job), seen, refused, None)
+    _all_there([name], seen)
+    check_partitions(name, seen[name].partitions)
+    return seen[name].partitions
 
 
-@asynccontextmanager
-async def _admin(bootstrap: str) -> AsyncIterator[AIOKafkaAdminClient]:
-    """An administrator's client; whatever aiokafka raises leaves as a TopicsError, and what it logs is damped."""
-    damp()
-    client = AIOKafkaAdminClient(bootstrap_servers=bootstrap, request_timeout_ms=_REQUEST_TIMEOUT_MS)
-    try:
-        await client.start()
-        yield client
-    except KafkaConnectionError as error:
-        raise BrokerUnreachableError(
-            f"no Kafka broker answers at {bootstrap}: is it up, and is the address right?"
-        ) from error
-    except KafkaError as error:
-        raise TopicsDeniedError(f"the broker at {bootstrap} refuses: {type(error).__name__}") from error
-    finally:
-        await client.close()
+def _demand(
+    brokers: Brokers,
+    rights: Sequence[Right],
+    seen: Mapping[str, TopicSeen],
+    refused: Sequence[str],
+    group: frozenset[int] | None,
+) -> None:
+    """Raises TopicsDeniedError where the broker says that we may not do something that we will do."""
+
+    def is_missing(right: Right) -> bool:
+        if right.kind is Kind.GROUP:
+            return group is not None and right.operation not in group
+        may = seen[right.name].may if right.name in seen else None
+        return right.name in refused or (may is not None and right.operation not in may)
+
+    if missing := [right for right in rights if is_missing(right)]:
+        raise denied(brokers.login.username if brokers.login else None, missing)
 
 
-async def _partitions(admin: AIOKafkaAdminClient, names: list[str]) -> dict[str, int]:
-    """Partition counts of those that exist. Asks for all topics: asking for one by name could create it."""
-    return {
-        topic["topic"]: len(topic["partitions"])
-        for topic in await admin.describe_topics()
-        if topic["topic"] in names and not topic["error_code"]
-    }
+def _all_there(names: Sequence[str], seen: Mapping[str, TopicSeen]) -> None:
+    if missing := [name for name in names if name not in seen]:
+        raise TopicsMissingError(f"{_listed(missing)} not there: run `streamgauge topics create` first")
 
 
-async def _found(admin: AIOKafkaAdminClient, topics: Topics) -> dict[str, Topic]:
-    counts = await _partitions(admin, list(topics.names))
-    configs = await _configs(admin, list(counts))
-    return {name: Topic(name, count, configs.get(name, {})) for name, count in counts.items()}
-
-
-async def _configs(admin: AIOKafkaAdminClient, names: list[str]) -> dict[str, dict[str, str]]:
-    """The configuration of each topic, of the keys that matter here; none for a topic whose configuration is denied."""
-    if not names:
-        return {}
+async def _found(admin: AIOKafkaAdminClient, brokers: Brokers, topics: Topics, job: Job) -> dict[str, Topic]:
+    """Our topics that are there, with the configuration that matters here. Raises TopicsDeniedError."""
+    seen, refused = await seen_topics(admin, topics.names)
+    # To create is asked of those alone that are missing, and of these the broker tells nothing.
+    rights = [right for right in topics.rights(job) if right.operation is not Operation.CREATE]
+    _demand(brokers, rights, seen, refused, None)
     keys = {key for topic in Topics().wanted(1) for key in topic.config}
-    answers = await admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, name) for name in names])
-    found: dict[str, dict[str, str]] = {}
-    for answer in answers:
-        for code, _message, _kind, name, entries in answer.resources:
-            if not code:
-                found[name] = {entry[0]: entry[1] for entry in entries if entry[0] in keys}
-    return found
+    configs = await configs_of(admin, list(seen), keys)
+    return {name: Topic(name, topic.partitions, configs.get(name, {})) for name, topic in seen.items()}
 
 
 def _differences(wanted: Topic, found: Topic) -> list[str]:
@@ -290,14 +346,16 @@ def _differences(wanted: Topic, found: Topic) -> list[str]:
     return differences
 
 
-async def _make(admin: AIOKafkaAdminClient, missing: list[Topic]) -> list[str]:
-    brokers = len((await admin.describe_cluster())["brokers"])
+async def _make(admin: AIOKafkaAdminClient, brokers: Brokers, missing: list[Topic]) -> list[str]:
+    count = len((await admin.describe_cluster())["brokers"])
     new = [
-        NewTopic(topic.name, topic.partitions, min(_REPLICAS, brokers), topic_configs=dict(topic.config))
+        NewTopic(topic.name, topic.partitions, min(_REPLICAS, count), topic_configs=dict(topic.config))
         for topic in missing
     ]
     answer: Any = await admin.create_topics(new)
     for name, code, *_ in answer.topic_errors:
+        if code in _DENIED:
+            raise denied(brokers.login.username if brokers.login else None, [Right(Operation.CREATE, Kind.TOPIC, name)])
         if code and code != _TOPIC_EXISTS:  # somebody else may create them at the same moment
             raise TopicsDeniedError(f"topic {name} could not be created: {for_code(code).__name__}")
     return [topic.name for topic in missing]

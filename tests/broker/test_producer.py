@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from aiokafka.errors import (
     CorruptRecordException,
+    InvalidTimestampError,
     KafkaError,
     MessageSizeTooLargeError,
     NotEnoughReplicasError,
@@ -34,6 +35,7 @@ from tests.kafka_broker.reading import read_all
         (KafkaError("who knows"), Meaning.AGAIN),
         (MessageSizeTooLargeError(), Meaning.REFUSED),
         (TopicAuthorizationFailedError("t"), Meaning.DENIED),
+        (InvalidTimestampError(), Meaning.DENIED),
     ],
 )
 def test_what_errors_mean(error: Exception, meaning: Meaning) -> None:

@@ -55,6 +55,14 @@ def test_other_complaints_come_once_with_their_number(heard: Heard) -> None:
     assert heard.lines[0] == "faust.somewhere: odd thing 49 (50 times)"
 
 
+def test_who_was_silenced_before_is_heard_again(heard: Heard) -> None:
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
+    watch = Watch("127.0.0.1:9", there, "it is waited for")
+    logging.getLogger("aiokafka.client").error("odd")
+    watch.seen(True)
+    assert heard.lines == ["aiokafka.client: odd"]
+
+
 def test_information_is_not_passed_on(heard: Heard) -> None:
     watch = Watch("127.0.0.1:9", there, "it is waited for")
     logging.getLogger("aiokafka.consumer").info("joined a group")
@@ -87,3 +95,43 @@ def test_it_asks_when_there_is_a_reason_to(heard: Heard) -> None:
         "the broker at 127.0.0.1:9 does not answer",
         "the broker at 127.0.0.1:9 answers again",
     ]
+
+
+def test_what_is_to_be_put_right_is_said_once_for_each_trouble(heard: Heard) -> None:
+    watch = Watch("127.0.0.1:9", there, "it is waited for")
+    for _ in range(5):
+        watch.seen(False, "the certificate has expired: renew it")
+        watch.seen(False, "the password is wrong: give another")
+        assert watch.problem == "the password is wrong: give another"
+        watch.seen(False)
+    watch.seen(True)
+    assert watch.problem is None
+    watch.seen(False, "the certificate has expired: renew it")
+    assert heard.lines == [
+        "the certificate has expired: renew it; it is waited for",
+        "the password is wrong: give another; it is waited for",
+        "the broker at 127.0.0.1:9 answers again",
+        "the certificate has expired: renew it; it is waited for",
+    ]
+
+
+def test_it_looks_for_the_reason_when_the_broker_goes_and_not_at_every_question(heard: Heard) -> None:
+    looked: list[bool] = []
+
+    async def away() -> bool:
+        return False
+
+    async def refusal() -> str:
+        looked.append(True)
+        return "the password is wrong: give another"
+
+    async def run() -> None:
+        watch = Watch("127.0.0.1:9", away, "it is waited for", refusal)
+        running = asyncio.create_task(watch.run())
+        await asyncio.sleep(2.5)
+        assert watch.problem == "the password is wrong: give another"
+        running.cancel()
+
+    asyncio.run(run())
+    assert len(looked) == 1
+    assert heard.lines == ["the password is wrong: give another; it is waited for"]

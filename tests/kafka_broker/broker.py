@@ -4,35 +4,24 @@ Everything that a broker writes lies in its directory, which also keeps its port
 `start` goes on with the same address and the same data.
 """
 
-import base64
-import random
 import signal
-import socket
-import struct
 import subprocess
 import time
-import uuid
+from collections.abc import Mapping
 from pathlib import Path
 
-from tests.kafka_broker.jars import class_path, java
-
-_HOST = "127.0.0.1"
-
-# Below Linux's ephemeral ports (32768 and up): while the broker is down no client's own socket can sit on its port.
-_PORTS = range(20_000, 32_000)
+from tests.kafka_broker import addresses
+from tests.kafka_broker.jars import KAFKA_4
+from tests.kafka_broker.prepared import prepared
 
 # Usual are 4 s, and 10 s after a kill; a machine that runs other tests at the same time gets room (seconds).
 _START_TIMEOUT_S = 90
 _STOP_TIMEOUT_S = 30
 
-# A short-lived broker spends its time in compilation: one compiler, the simplest collector, little memory.
-_JVM = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
-
 _SETTINGS = {
     "process.roles": "broker,controller",
     "node.id": "1",
     "controller.listener.names": "CONTROLLER",
-    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
     "auto.create.topics.enable": "false",  # a topic that nobody created must show
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.replication.factor": "1",
@@ -50,38 +39,51 @@ _SETTINGS = {
 
 
 class Broker:
-    """A broker in `directory`. `bootstrap` is its address, valid from the constructor on."""
+    """A broker in `directory`, of the version that `pom` names. `bootstrap` is its address, valid from the constructor on.
 
-    def __init__(self, directory: Path, settings: dict[str, str] | None = None) -> None:
+    `listeners`: further ones, name -> security protocol; `addresses` has where each is.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        settings: dict[str, str] | None = None,
+        pom: Path = KAFKA_4,
+        listeners: Mapping[str, str] = {},
+    ) -> None:
         self._directory = directory
+        self._pom = pom
         self._process: subprocess.Popen[bytes] | None = None
-        port, controller = random.sample([port for port in random.sample(_PORTS, 200) if _is_free(port)], 2)
-        self.bootstrap = f"{_HOST}:{port}"
+        free = addresses.free()
+        self.bootstrap, controller = next(free), next(free)
+        self.addresses = {name: next(free) for name in listeners}
+        more = "".join(f",{name}://{address}" for name, address in self.addresses.items())
+        protocols = "".join(f",{name}:{protocol}" for name, protocol in listeners.items())
         self._settings = _SETTINGS | {
             "log.dirs": str(directory / "data"),
-            "listeners": f"PLAINTEXT://{_HOST}:{port},CONTROLLER://{_HOST}:{controller}",
-            "advertised.listeners": f"PLAINTEXT://{_HOST}:{port}",
-            "controller.quorum.bootstrap.servers": f"{_HOST}:{controller}",
+            "listeners": f"PLAINTEXT://{self.bootstrap}{more},CONTROLLER://{controller}",
+            "advertised.listeners": f"PLAINTEXT://{self.bootstrap}{more}",
+            "listener.security.protocol.map": f"PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT{protocols}",
+            "controller.quorum.voters": f"1@{controller}",
         }
         self._settings |= settings or {}
 
     def start(self) -> None:
         """Returns when the broker serves requests. Raises NoBrokerError where Java or its jars are missing."""
-        command = [java(), *_JVM, "-cp", class_path()]
+        first = prepared(self._pom)
         properties = self._directory / "server.properties"
         if not properties.exists():
             self._directory.mkdir(parents=True, exist_ok=True)
             properties.write_text("".join(f"{name}={value}\n" for name, value in self._settings.items()))
-            storage = ["kafka.tools.StorageTool", "format", "--standalone", "-t", _cluster_id(), "-c", str(properties)]
-            subprocess.run([*command, *storage], check=True, capture_output=True, timeout=_START_TIMEOUT_S)
+            first.format(self._directory / "data")
         with (self._directory / "broker.log").open("ab") as log:
-            self._process = subprocess.Popen([*command, "kafka.Kafka", str(properties)], stdout=log, stderr=log)
+            self._process = subprocess.Popen([*first.command, "kafka.Kafka", str(properties)], stdout=log, stderr=log)
         self._wait_until_it_serves()
 
     def _wait_until_it_serves(self) -> None:
         assert self._process is not None
         deadline = time.monotonic() + _START_TIMEOUT_S
-        while not serves(self.bootstrap):
+        while not addresses.serves(self.bootstrap):
             if self._process.poll() is not None or time.monotonic() > deadline:
                 self.kill()
                 log = (self._directory / "broker.log").read_text(errors="replace")
@@ -106,28 +108,3 @@ class Broker:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-
-
-def _cluster_id() -> str:
-    """A UUID in Kafka's spelling, which may begin with a dash: as an argument that would be taken for an option."""
-    return "s" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        return probe.connect_ex((_HOST, port)) != 0
-
-
-def serves(address: str) -> bool:
-    """Whether a broker at `address` lists itself when asked for metadata (Metadata v1, of no topics)."""
-    host, port = address.split(":")
-    body = struct.pack(">hhih2si", 3, 1, 7, 2, b"sg", 0)
-    try:
-        with socket.create_connection((host, int(port)), timeout=2) as connection:
-            connection.settimeout(2)
-            connection.sendall(struct.pack(">i", len(body)) + body)
-            answer = connection.recv(12, socket.MSG_WAITALL)
-    except OSError:
-        return False
-    return len(answer) == 12 and struct.unpack(">iii", answer)[2] > 0

@@ -11,6 +11,7 @@ from streamgauge import topics
 from tests.kafka_broker.broker import Broker
 from tests.kafka_broker.choice import session_broker
 from tests.kafka_broker.jars import NoBrokerError
+from tests.kafka_broker.secured import Secured
 
 # Enough for two workers to share, few enough to be quick to recover.
 PARTITIONS = 4
@@ -24,6 +25,18 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             yield address
     except NoBrokerError as why:
         pytest.skip(f"no Kafka: {why}")
+
+
+@pytest.fixture(scope="session")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    """The session's broker with TLS, log-ins and an authorizer."""
+    broker = Secured(tmp_path_factory.mktemp("secured"))
+    try:
+        yield broker.start()
+    except NoBrokerError as why:
+        pytest.skip(f"no Kafka: {why}")
+    finally:
+        broker.broker.stop()
 
 
 @pytest.fixture

@@ -1,4 +1,7 @@
-"""The jars of an Apache Kafka broker, resolved once by Maven and remembered."""
+"""The jars of an Apache Kafka broker, resolved once by Maven and remembered: of the newest version, and of an older one.
+
+3.9 is the last of its line, and what many run that have not gone on to 4; both run without ZooKeeper.
+"""
 
 import fcntl
 import os
@@ -7,8 +10,9 @@ import subprocess
 from hashlib import sha256
 from pathlib import Path
 
-POM = Path(__file__).with_name("pom.xml")
-_CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "streamgauge-tests"
+KAFKA_4 = Path(__file__).with_name("pom.xml")
+KAFKA_3_9 = Path(__file__).with_name("pom-3.9.xml")
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "streamgauge-tests"
 
 # Maven downloads about 50 MB the first time; on a slow line that takes minutes (seconds).
 _RESOLVE_TIMEOUT_S = 600
@@ -27,22 +31,22 @@ def java() -> str:
     return found
 
 
-def class_path() -> str:
-    """What belongs behind `java -cp`. Raises NoBrokerError."""
-    _CACHE.mkdir(parents=True, exist_ok=True)
-    known = _CACHE / f"kafka-classpath-{sha256(POM.read_bytes()).hexdigest()[:16]}"
-    with (_CACHE / "maven.lock").open("w") as lock:  # two sessions must not fill one local repository at once
+def class_path(pom: Path = KAFKA_4) -> str:
+    """What belongs behind `java -cp` for the broker that `pom` names. Raises NoBrokerError."""
+    CACHE.mkdir(parents=True, exist_ok=True)
+    known = CACHE / f"kafka-classpath-{sha256(pom.read_bytes()).hexdigest()[:16]}"
+    with (CACHE / "maven.lock").open("w") as lock:  # two sessions must not fill one local repository at once
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not known.exists() or not all(Path(jar).exists() for jar in known.read_text().split(os.pathsep)):
-            _resolve(known)
+            _resolve(pom, known)
     return known.read_text()
 
 
-def _resolve(output: Path) -> None:
+def _resolve(pom: Path, output: Path) -> None:
     maven = shutil.which("mvn")
     if maven is None:
         raise NoBrokerError("no mvn here: install Apache Maven, or Docker, or set KAFKA_BOOTSTRAP to a running broker")
-    command = [maven, "-q", "-B", "-f", str(POM), "dependency:build-classpath", f"-Dmdep.outputFile={output}"]
+    command = [maven, "-q", "-B", "-f", str(pom), "dependency:build-classpath", f"-Dmdep.outputFile={output}"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=_RESOLVE_TIMEOUT_S, check=False)
     if done.returncode != 0:
         raise NoBrokerError(f"Maven could not get Kafka's jars: {done.stdout.strip()[-800:]}")

@@ -6,15 +6,16 @@ from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
+# Within this time a topic that there is has its partitions in the broker's answer (seconds).
+_NAMED_S = 30.0
+
 
 async def read_all(bootstrap: str, topic: str) -> list[Any]:
     """Every message of a topic up to its present end, partition by partition in offset order."""
     consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest", enable_auto_commit=False)
     await consumer.start()
     try:
-        consumer._client.add_topic(topic)
-        await consumer._client.force_metadata_update()
-        partitions = [TopicPartition(topic, number) for number in sorted(consumer.partitions_for_topic(topic))]
+        partitions = [TopicPartition(topic, number) for number in sorted(await _partitions(consumer, topic))]
         consumer.assign(partitions)
         await consumer.seek_to_beginning(*partitions)
         ends = await consumer.end_offsets(partitions)
@@ -25,6 +26,16 @@ async def read_all(bootstrap: str, topic: str) -> list[Any]:
     finally:
         await consumer.stop()
     return [message for partition in partitions for message in found[partition]]
+
+
+async def _partitions(consumer: Any, topic: str) -> set[int]:
+    """A broker that got no processor for its session's time names no brokers and no topics, until its next heartbeat."""
+    consumer._client.add_topic(topic)
+    async with asyncio.timeout(_NAMED_S):
+        while not (found := consumer.partitions_for_topic(topic)):
+            await consumer._client.force_metadata_update()
+            await asyncio.sleep(0.02)
+    return set(found)
 
 
 async def read_until(

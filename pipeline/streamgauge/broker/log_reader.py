@@ -8,7 +8,9 @@ from aiokafka import AIOKafkaConsumer  # type: ignore[import-untyped]
 from aiokafka.errors import KafkaError  # type: ignore[import-untyped]
 from aiokafka.structs import TopicPartition  # type: ignore[import-untyped]
 
+from streamgauge.broker.header_names import forgive_header_names
 from streamgauge.broker.producer import REQUEST_TIMEOUT_MS
+from streamgauge.broker.security import Brokers, brokers_at
 
 # How long nothing may come although the log has more, until the broker counts as gone (seconds): three requests that fail.
 PATIENCE_S = 3 * REQUEST_TIMEOUT_MS / 1000
@@ -29,28 +31,30 @@ class Read(NamedTuple):
     value: bytes | None
 
 
-def read_partition(bootstrap: str, topic: str, partition: int) -> Iterator[Read]:
+def read_partition(at: Brokers | str, topic: str, partition: int) -> Iterator[Read]:
     """All messages of a partition, from its beginning to where it ends at the start. Raises LogUnreadableError."""
+    brokers = brokers_at(at)
     with asyncio.Runner() as loop:
-        reader = _Partition(bootstrap, TopicPartition(topic, partition))
+        reader = _Partition(brokers, TopicPartition(topic, partition))
         try:
             loop.run(reader.start())
             while messages := loop.run(reader.next()):
                 yield from messages
         except KafkaError as error:
-            raise LogUnreadableError(f"the broker at {bootstrap} does not answer ({type(error).__name__})") from error
+            raise LogUnreadableError(f"the broker at {brokers} does not answer ({type(error).__name__})") from error
         finally:
             loop.run(reader.stop())
 
 
 class _Partition:
-    def __init__(self, bootstrap: str, place: TopicPartition) -> None:
-        self._bootstrap, self._place, self._end = bootstrap, place, 0
+    def __init__(self, brokers: Brokers, place: TopicPartition) -> None:
+        self._brokers, self._place, self._end = brokers, place, 0
         self._consumer: Any = None
 
     async def start(self) -> None:
+        forgive_header_names()
         self._consumer = AIOKafkaConsumer(
-            bootstrap_servers=self._bootstrap,
+            **self._brokers.options(),
             enable_auto_commit=False,
             auto_offset_reset="earliest",
             request_timeout_ms=REQUEST_TIMEOUT_MS,
@@ -72,7 +76,7 @@ class _Partition:
             if messages := [_read(one) for one in found.get(self._place, ()) if one.offset < self._end]:
                 return messages
             if asyncio.get_running_loop().time() > deadline:
-                raise LogUnreadableError(f"the broker at {self._bootstrap} gives no more of {self._place.topic}")
+                raise LogUnreadableError(f"the broker at {self._brokers} gives no more of {self._place.topic}")
         return []
 
 

@@ -19,6 +19,7 @@ from aiokafka.errors import (  # type: ignore[import-untyped]
     CorruptRecordException,
     InvalidProducerEpoch,
     InvalidProducerIdMapping,
+    InvalidTimestampError,
     InvalidTopicError,
     KafkaConnectionError,
     KafkaError,
@@ -30,6 +31,9 @@ from aiokafka.errors import (  # type: ignore[import-untyped]
     TopicAuthorizationFailedError,
     UnknownProducerId,
 )
+
+from streamgauge.broker.refusal import refusal_of
+from streamgauge.broker.security import Brokers, brokers_at
 
 # How long the broker may take to answer one request; then the connection counts as dead (milliseconds). Half-open
 # connections are noticed within this time.
@@ -58,7 +62,12 @@ class Meaning(Enum):
 
 
 _REFUSED = (MessageSizeTooLargeError, RecordListTooLargeError, CorruptRecordException)
-_DENIED = (TopicAuthorizationFailedError, ClusterAuthorizationFailedError, InvalidTopicError)
+_DENIED = (
+    TopicAuthorizationFailedError,
+    ClusterAuthorizationFailedError,
+    InvalidTopicError,
+    InvalidTimestampError,  # our clock, or a topic that takes it for the message's time
+)
 _INVALID_RECORD = 87  # the broker's word for a record that fits no rule of its topic; aiokafka has no class for it
 
 
@@ -98,9 +107,9 @@ class Producer:
     `generation` counts the producers that were used up: tell `renew` the one that failed.
     """
 
-    def __init__(self, bootstrap: str, *, max_message_bytes: int, batch_bytes: int, linger_ms: int = 0) -> None:
+    def __init__(self, at: Brokers | str, *, max_message_bytes: int, batch_bytes: int, linger_ms: int = 0) -> None:
+        self._brokers = brokers_at(at)
         self._settings: dict[str, Any] = {
-            "bootstrap_servers": bootstrap,
             "client_id": "streamgauge",
             "acks": "all",
             "enable_idempotence": True,
@@ -118,10 +127,11 @@ class Producer:
 
     async def start(self) -> bool:
         """Connects. False if no broker answers; raises nothing for that, so that it can be tried again and again."""
-        producer = AIOKafkaProducer(**self._settings)
+        producer = AIOKafkaProducer(**self._brokers.options(), **self._settings)
         self._given_up.append(producer)  # until it has started: a cancellation may come at any moment
         try:
-            await asyncio.wait_for(producer.start(), REQUEST_TIMEOUT_MS / 1000)
+            async with asyncio.timeout(REQUEST_TIMEOUT_MS / 1000):
+                await producer.start()
         except (KafkaError, TimeoutError):
             await self._let_go()
             return False
@@ -169,8 +179,14 @@ class Producer:
         if producer is None:
             return None
         with contextlib.suppress(TimeoutError, KafkaError):
-            return bool(await asyncio.wait_for(producer.client.force_metadata_update(), REQUEST_TIMEOUT_MS / 1000))
+            async with asyncio.timeout(REQUEST_TIMEOUT_MS / 1000):
+                return bool(await producer.client.force_metadata_update())
         return False
+
+    async def refusal(self) -> str | None:
+        """What an operator has to put right for the broker to have us, as one sentence; None if nothing is known."""
+        found = await refusal_of(self._brokers)
+        return found.sentence if found is not None else None
 
     async def stop(self, deadline_s: float) -> None:
         """Sends what is buffered and disconnects; after the deadline disconnects only."""

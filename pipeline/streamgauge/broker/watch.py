@@ -9,6 +9,8 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 
+from streamgauge.broker.security import Brokers
+
 _LOG = logging.getLogger("streamgauge.broker")
 
 # How often one kind of complaint is passed on (seconds): often enough to be seen, too seldom to fill a disk.
@@ -17,6 +19,8 @@ _REPEAT_S = 60.0
 _KINDS = 256
 # How often the broker is asked whether it is there, while there is a reason to doubt it (seconds).
 _ASK_EVERY_S = 1.0
+# How often it is looked why it does not answer (seconds).
+_LOOK_EVERY_S = 5.0
 # How much of a library's sentence is kept (characters).
 _MAX_TEXT = 400
 
@@ -78,7 +82,7 @@ def damp() -> Damper:
         if _DAMPER not in logger.handlers:
             logger.handlers = [_DAMPER]
             logger.propagate = False
-            logger.setLevel(logging.WARNING)
+        logger.setLevel(logging.WARNING)  # a command that only asks a broker something silences them for its process
     return _DAMPER
 
 
@@ -86,15 +90,26 @@ class Watch:
     """Knows whether the broker is there, and says so when that changes. Run `run` as a task.
 
     `answers` asks the broker (None: cannot tell); `meanwhile` is what happens while it is away, for the sentence.
+    `refusal` looks for the reason why it does not. `problem`: what an operator has to put right, None if nothing is known.
     """
 
-    def __init__(self, bootstrap: str, answers: Callable[[], Awaitable[bool | None]], meanwhile: str) -> None:
-        self._bootstrap = bootstrap
+    def __init__(
+        self,
+        at: Brokers | str,
+        answers: Callable[[], Awaitable[bool | None]],
+        meanwhile: str,
+        refusal: Callable[[], Awaitable[str | None]] | None = None,
+    ) -> None:
+        self._brokers = at
         self._answers = answers
         self._meanwhile = meanwhile
+        self._refusal = refusal
         self._damper = damp()
         self.connected = False
+        self.problem: str | None = None
         self._announced = False
+        self._said: set[str] = set()  # at most a sentence a broker and kind of trouble
+        self._looked_at = -_LOOK_EVERY_S
 
     async def run(self) -> None:
         """Until it is cancelled."""
@@ -102,18 +117,34 @@ class Watch:
             if self._damper.doubt() or not self.connected:
                 there = await self._answers()
                 if there is not None:
-                    self.seen(there)
+                    self.seen(there, None if there else await self._look())
             await asyncio.sleep(_ASK_EVERY_S)
 
-    def seen(self, there: bool) -> None:
-        """The broker was just seen to answer, or not to."""
-        if not there and (self.connected or not self._announced):
+    async def _look(self) -> str | None:
+        """Why the broker does not answer. A look is a log-in: a broker that refuses us is not to be stormed with them."""
+        now = time.monotonic()
+        if self._refusal is not None and now - self._looked_at >= _LOOK_EVERY_S:
+            self._looked_at = now
+            self.problem = await self._refusal()
+        return self.problem
+
+    def seen(self, there: bool, problem: str | None = None) -> None:
+        """The broker was just seen to answer, or not to; `problem`: why not, where that is known."""
+        if not there and problem is not None:
+            if problem not in self._said:
+                _LOG.error("%s; %s", problem, self._meanwhile)
+            self._announced = True
+            self._said.add(problem)
+        elif not there and (self.connected or not self._announced):
             reason = self._damper.reason
-            _LOG.warning("the broker at %s does not answer (%s); %s", self._bootstrap, reason, self._meanwhile)
+            _LOG.warning("the broker at %s does not answer (%s); %s", self._brokers, reason, self._meanwhile)
             self._announced = True
         elif there and not self.connected and self._announced:
-            _LOG.warning("the broker at %s answers again", self._bootstrap)
-        self.connected = there
+            _LOG.warning("the broker at %s answers again", self._brokers)
+        if there:
+            self._said.clear()
+            self._looked_at, problem = -_LOOK_EVERY_S, None
+        self.connected, self.problem = there, problem
         if there:
             for line in self._damper.take(time.monotonic()):
                 _LOG.warning("%s", line)

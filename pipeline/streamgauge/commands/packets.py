@@ -15,15 +15,16 @@ from collections.abc import Iterator
 
 import msgspec
 
+from streamgauge.commands.brokers import brokers_of
+from streamgauge.commands.tap import broker_samples
 from streamgauge.commands.tapping import Tap, running_tap, say, say_stopping, stop_signal
 from streamgauge.commands.up import running_up
 from streamgauge.config import Settings
 from streamgauge.errors import DONE, FOUND, Unavailable, UsageFault
 from streamgauge.group import Child, streams_drain_s
 from streamgauge.kafka import Shipper, ShipperSettings
-from streamgauge.metrics import table
 from streamgauge.metrics.declare import Part
-from streamgauge.metrics.prometheus import Metrics, Sample
+from streamgauge.metrics.prometheus import Metrics
 from streamgauge.taps.packets.capture_filter import MAX_PORTS
 from streamgauge.taps.packets.privilege import give_up_net_raw
 from streamgauge.taps.packets.process import PacketSettings
@@ -148,11 +149,12 @@ async def _up(settings: Settings, source: _Source) -> int:
 
 
 async def _tap(settings: Settings, source: _Source) -> int:
+    brokers = brokers_of(settings)
     stop = stop_signal()
     metrics = Metrics((Part.TAP,))
     async with running_tap(settings, metrics, lambda: True, capturing=source.capturing) as tap:
-        shipper = Shipper(tap.spool, ShipperSettings(str(settings.kafka), settings.topic_prefix))
-        metrics.register(lambda: [Sample(table.BROKER_CONNECTED.name, int(shipper.connected), {})])
+        shipper = Shipper(tap.spool, ShipperSettings(brokers, settings.topic_prefix))
+        metrics.register(lambda: broker_samples(shipper))
         shipping = asyncio.create_task(shipper.run())
         _announce("tap packets", tap, settings)
         source.watch(stop)

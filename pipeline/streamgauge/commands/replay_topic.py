@@ -5,12 +5,14 @@ import logging
 from collections.abc import Callable, Iterator
 
 from streamgauge.broker.log_reader import LogUnreadableError, read_partition
+from streamgauge.broker.security import Brokers
 from streamgauge.bundles import UnreadableBundle, decode_bundle
+from streamgauge.commands.brokers import brokers_of
 from streamgauge.config import Settings
 from streamgauge.core.record import Record
 from streamgauge.errors import Unavailable
 from streamgauge.taps.replay.contract import Log, Logged, Tally
-from streamgauge.topics import Topics, TopicsError, segments_partitions
+from streamgauge.topics import Job, Topics, TopicsError, segments_partitions
 
 # What makes records of a log that has a name, and says what there is to say of it.
 Assemble = Callable[[str, Log, Tally], Iterator[Record]]
@@ -21,20 +23,20 @@ def records_of_topic(settings: Settings, assemble: Assemble) -> Iterator[Record]
 
     Raises Unavailable.
     """
-    assert settings.kafka is not None
+    brokers = brokers_of(settings)
     # aiokafka's own words on a broker that is away come beside our one sentence, and say nothing more.
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     topic = Topics(settings.topic_prefix).segments
     try:
-        for partition in range(asyncio.run(segments_partitions(settings.kafka, settings.topic_prefix))):
+        for partition in range(asyncio.run(segments_partitions(brokers, settings.topic_prefix, Job.REPLAY))):
             tally = Tally()
-            yield from assemble(f"{topic}/{partition}", _log(settings.kafka, topic, partition, tally), tally)
+            yield from assemble(f"{topic}/{partition}", _log(brokers, topic, partition, tally), tally)
     except (TopicsError, LogUnreadableError) as error:
         raise Unavailable(str(error)) from None
 
 
-def _log(bootstrap: str, topic: str, partition: int, tally: Tally) -> Log:
-    for message in read_partition(bootstrap, topic, partition):
+def _log(brokers: Brokers, topic: str, partition: int, tally: Tally) -> Log:
+    for message in read_partition(brokers, topic, partition):
         try:
             bundle = decode_bundle(message.value)
         except UnreadableBundle:

@@ -11,6 +11,8 @@ import sys
 import time
 from collections.abc import Iterable
 
+from streamgauge.broker.security import Brokers
+from streamgauge.commands.brokers import brokers_of
 from streamgauge.commands.tapping import announce, as_told, running_tap, say_stopping, stop_signal
 from streamgauge.config import Settings
 from streamgauge.errors import DONE, UsageFault
@@ -25,20 +27,19 @@ _FINISH_S = 1.0
 
 def run(settings: Settings, args: argparse.Namespace) -> int:
     """Run until SIGTERM or Ctrl-C. A broker that is away is no reason to end, or not to start."""
-    bootstrap = settings.kafka
-    if not bootstrap:
+    if not settings.kafka:
         raise UsageFault("--kafka HOST:PORT is missing: which broker? (without Kafka: streamgauge up)")
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="streamgauge: %(message)s")
     settings = as_told(settings, agent=args.agent or args.child)
-    return asyncio.run(_run(settings, bootstrap, args.child))
+    return asyncio.run(_run(settings, brokers_of(settings), args.child))
 
 
-async def _run(settings: Settings, bootstrap: str, child: bool) -> int:
+async def _run(settings: Settings, brokers: Brokers, child: bool) -> int:
     stop = stop_signal(with_stdin=child)
     metrics = Metrics((Part.TAP,))
     async with running_tap(settings, metrics, lambda: True, admin_may_wait=child) as tap:
-        shipper = Shipper(tap.spool, ShipperSettings(bootstrap, settings.topic_prefix))
-        metrics.register(lambda: _connected(shipper))
+        shipper = Shipper(tap.spool, ShipperSettings(brokers, settings.topic_prefix))
+        metrics.register(lambda: broker_samples(shipper))
         shipping = asyncio.create_task(shipper.run())
         announce("tap", tap, settings)
         await asyncio.wait({asyncio.create_task(stop.wait()), shipping}, return_when=asyncio.FIRST_COMPLETED)
@@ -51,5 +52,7 @@ async def _run(settings: Settings, bootstrap: str, child: bool) -> int:
     return DONE
 
 
-def _connected(shipper: Shipper) -> Iterable[Sample]:
+def broker_samples(shipper: Shipper) -> Iterable[Sample]:
+    """What a tap's shipper says of its broker, for the page of metrics."""
     yield Sample(table.BROKER_CONNECTED.name, int(shipper.connected), {})
+    yield Sample(table.BROKER_PROBLEM.name, int(shipper.problem is not None), {})

@@ -5,28 +5,29 @@ import asyncio
 import logging
 import sys
 
+from streamgauge.broker.security import Brokers
+from streamgauge.commands.brokers import brokers_of
 from streamgauge.commands.tables import print_table
 from streamgauge.config import Settings
-from streamgauge.errors import DONE, FOUND, Unavailable, UsageFault
+from streamgauge.errors import DONE, FOUND, Unavailable
 from streamgauge.topics import TopicsError, create, describe
 
 
 def run(settings: Settings, args: argparse.Namespace) -> int:
     """Creating again changes nothing: 0 where what is there agrees, 1 where it differs."""
-    if not settings.kafka:
-        raise UsageFault("--kafka HOST:PORT is missing: which broker?")
+    brokers = brokers_of(settings)
     # aiokafka's own words on a broker that is away come beside our one sentence, and say nothing more.
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     try:
         if args.action == "describe":
-            return _describe(settings.kafka, settings.topic_prefix)
-        return _create(settings.kafka, settings.partitions, settings.topic_prefix)
+            return _describe(brokers, settings.topic_prefix)
+        return _create(brokers, settings.partitions, settings.topic_prefix)
     except TopicsError as error:
         raise Unavailable(str(error)) from None
 
 
-def _create(bootstrap: str, partitions: int | None, prefix: str) -> int:
-    made = asyncio.run(create(bootstrap, partitions, prefix))
+def _create(brokers: Brokers, partitions: int | None, prefix: str) -> int:
+    made = asyncio.run(create(brokers, partitions, prefix))
     for name in made.created:
         sys.stdout.write(f"created {name}\n")
     for difference in made.differences:
@@ -36,8 +37,8 @@ def _create(bootstrap: str, partitions: int | None, prefix: str) -> int:
     return FOUND if made.differences else DONE
 
 
-def _describe(bootstrap: str, prefix: str) -> int:
-    topics = asyncio.run(describe(bootstrap, prefix))
+def _describe(brokers: Brokers, prefix: str) -> int:
+    topics = asyncio.run(describe(brokers, prefix))
     if not topics:
         sys.stderr.write(f"no topic of {prefix} is there: run `streamgauge topics create`\n")
         return FOUND

@@ -5,11 +5,11 @@ import contextlib
 from collections.abc import AsyncIterator, Sequence
 
 from streamgauge.admin import AdminServer
+from streamgauge.commands.brokers import brokers_of
 from streamgauge.commands.ledgers import opened_ledger
 from streamgauge.commands.tapping import say, started_admin
 from streamgauge.config import Settings
 from streamgauge.datadir import make_data_dir
-from streamgauge.errors import UsageFault
 from streamgauge.ledger import Inserted, Ledger, LedgerRow, UnreadableRecordError
 from streamgauge.metrics.declare import Part
 from streamgauge.metrics.prometheus import Metrics
@@ -19,15 +19,14 @@ from streamgauge.worker.settings import Stored, WorkerSettings
 
 def run(settings: Settings, args: argparse.Namespace) -> int:
     """Run until SIGTERM or Ctrl-C, or until the worker has a reason to end: it says which."""
-    if not settings.kafka:
-        raise UsageFault("--kafka HOST:PORT is missing: which broker?")
     told = WorkerSettings(
-        bootstrap=settings.kafka,
+        bootstrap=brokers_of(settings),
         data_dir=settings.data_dir,
         prefix=settings.topic_prefix,
         abandon_after_s=settings.abandon_after,
         stall_s=settings.stall_seconds,
         drain_timeout_s=settings.drain_timeout,
+        leave_group=settings.on_stop == "leave",
     )
     make_data_dir(settings.data_dir)
     metrics = Metrics((Part.STREAM, Part.WORKER))
@@ -35,7 +34,7 @@ def run(settings: Settings, args: argparse.Namespace) -> int:
     @contextlib.asynccontextmanager
     async def admin_port(worker: Worker) -> AsyncIterator[None]:
         async with contextlib.AsyncExitStack() as stack:
-            admin = AdminServer(metrics, lambda: worker.ready, hosts=settings.admin_host)
+            admin = AdminServer(metrics, lambda: worker.ready, live=lambda: worker.live, hosts=settings.admin_host)
             await started_admin(stack, admin, settings)
             say(f"worker: metrics at http://{admin.address}/metrics, data in {settings.data_dir}")
             yield

@@ -1,0 +1,46 @@
+"""PEM files in a TLS context. What is wrong with one is a sentence; `state_of` tells a later version of it from the last."""
+
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+State = tuple[int, int, int]
+
+
+def state_of(path: Path) -> State | None:
+    """What differs between one version of a file and the next; None where there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+@contextmanager
+def reading_authorities(file: Path | str | None) -> Iterator[None]:
+    """Where authorities are read from a file. Raises ValueError for what goes wrong meanwhile."""
+    try:
+        yield
+    except (ssl.SSLError, OSError) as fault:
+        raise ValueError(f"the authorities in {file} cannot be used: {_why(fault)}") from None
+
+
+def load_certificate(context: ssl.SSLContext, certificate: Path | str, key: Path | str | None) -> None:
+    """Show this certificate. `key` None: it lies in the same file. Raises ValueError."""
+    try:
+        context.load_cert_chain(certificate, key, password=_no_password)
+    except (ssl.SSLError, OSError) as fault:
+        files = str(certificate) if key is None else f"{certificate} with the key {key}"
+        raise ValueError(f"the certificate {files} cannot be used: {_why(fault)}") from None
+
+
+def _no_password() -> str:
+    """OpenSSL would ask the terminal."""
+    raise ValueError("a certificate's key is locked with a password: give one that is not")
+
+
+def _why(fault: OSError) -> str:
+    if isinstance(fault, ssl.SSLError):
+        return (fault.reason or "no PEM of that kind").lower().replace("_", " ")
+    return fault.strerror or str(fault)
