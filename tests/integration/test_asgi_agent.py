@@ -1,11 +1,9 @@
 """A server that starts its own agent, since STREAMGAUGE_KAFKA is set: with a broker, without, and with several workers."""
 
 import asyncio
-import contextlib
 import os
 import re
 import signal
-import sqlite3
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +15,8 @@ import pytest
 from streamgauge.bundles import decode_bundle
 from streamgauge.core.assembler import Assembler
 from streamgauge.counters import read_balance
+from streamgauge.taps.replay.contract import Tally
+from streamgauge.taps.replay.spool_rows import logged
 from streamgauge.topics import Topics
 from tests.commands.test_agent import agent
 from tests.commands.test_tap import NOBODY
@@ -122,13 +122,13 @@ async def records_in(kafka: str, prefix: str) -> list[Any]:
 def test_of_several_workers_one_has_the_agent_and_another_takes_over(tmp_path: Path, data_dir: Path) -> None:
     with server(tmp_path, environment(data_dir, NOBODY), "--workers", "2") as running:
         ask(running, 8)
-        wait_for_rows(data_dir)
+        wait_for_ended(data_dir, 8)
         [first] = agents(running.process.pid)
         owner = next(pid for pid in children(running.process.pid) if first in children(pid))
         os.kill(owner, signal.SIGKILL)
         wait_for(lambda: not runs(first), "the end of its agent")
         ask(running, 8)
-        wait_for_rows(data_dir)
+        wait_for_ended(data_dir, 16)
         assert agents(running.process.pid) not in ([], [first])
         running.stop()
     balance = read_balance(data_dir / "counters")
@@ -136,14 +136,13 @@ def test_of_several_workers_one_has_the_agent_and_another_takes_over(tmp_path: P
     assert outcomes(data_dir, 16) == ["completed"] * 16
 
 
-def wait_for_rows(data_dir: Path) -> None:
-    """Until all reads that were seen lie in the spool."""
+def wait_for_ended(data_dir: Path, count: int) -> None:
+    """Until all of so many streams lie in the spool, to their ends."""
 
-    def kept() -> bool:
+    def ended() -> int:
         if not (data_dir / "spool.sqlite").exists():
-            return False
-        with contextlib.closing(sqlite3.connect(f"file:{data_dir}/spool.sqlite?mode=ro", uri=True)) as spool:
-            [(reads,)] = spool.execute("SELECT sum(reads) FROM rows").fetchall()
-        return bool(reads) and reads == read_balance(data_dir / "counters").seen
+            return 0
+        log = logged(data_dir / "spool.sqlite", Tally())
+        return sum(segment.end is not None for _, _, bundle in log for segment in bundle.segments)
 
-    wait_for(kept, "reads in the spool")
+    wait_for(lambda: ended() == count, f"{count} streams in the spool")

@@ -17,14 +17,14 @@ _STOP_S = 60
 class WorkerProcess:
     """A running worker. `log`: what it wrote to stderr; `metrics`: what it printed at its end."""
 
-    def __init__(self, directory: Path, **settings: Any) -> None:
+    def __init__(self, directory: Path, module: str = "tests.integration.worker_process", **settings: Any) -> None:
         settings.setdefault("data_dir", str(directory / "data"))
         directory.mkdir(parents=True, exist_ok=True)
         self._stderr = directory / f"worker-{time.monotonic_ns()}.err"
         self._stdout = self._stderr.with_suffix(".out")
         with self._stderr.open("wb") as errors, self._stdout.open("wb") as output:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "tests.integration.worker_process", json.dumps(settings)],
+                [sys.executable, "-m", module, json.dumps(settings)],
                 stdout=output,
                 stderr=errors,
             )

@@ -189,6 +189,9 @@ class Connection:
         return self._watch.done() and (self._watch.exception() is not None or not self._watch.result())
 
     async def write(self, data: bytes) -> None:
+        """Raises ConnectionError where the other side is gone: uvloop raises something else to who writes all the same."""
+        if self._writer.is_closing():
+            raise ConnectionResetError("the client has closed the connection")
         self._writer.write(data)
         await self._writer.drain()
 

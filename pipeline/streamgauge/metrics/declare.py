@@ -51,6 +51,7 @@ LABELS: Mapping[str, Label] = {
     "kind": Label("what is counted", 16),
     "source": Label("where usage comes from: final, partial, estimated, absent", 6),
     "reason": Label("why", 24),
+    "cause": Label("why a worker ended itself: loop, commit, group, stop", 6),
     "streaming": Label("whether the answer was an event stream: true, false, unknown", 4),
     "result": Label("what came of it", 6),
     "stage": Label("the step at which a message could not be read", 8),

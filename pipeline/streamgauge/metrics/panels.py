@@ -233,9 +233,13 @@ _CAPTURE = Row(
         ),
         Panel(
             "Broker connected",
-            "1 or 0, by tap.",
+            "1 or 0, by tap and worker; and whether a tap waits for something to be put right: its log says what.",
             "short",
-            (("min by (instance) (streamgauge_broker_connected)", "{{instance}}"),),
+            (
+                ("min by (instance) (streamgauge_broker_connected)", "{{instance}}"),
+                ("max by (instance) (streamgauge_broker_problem)", "{{instance}} has a problem"),
+                ("min by (instance) (streamgauge_worker_broker_connected)", "{{instance}}, a worker"),
+            ),
         ),
         Panel(
             "Incomplete records",
@@ -299,9 +303,12 @@ _WORKERS = Row(
         ),
         Panel(
             "Dead letters",
-            "Messages that could not be read.",
+            "Messages that could not be read; waiting: the dead letter topic takes none, and their partitions stand.",
             "short",
-            ((_rate("dead_letters_total", "stage, error_class"), "{{stage}} {{error_class}}"),),
+            (
+                (_rate("dead_letters_total", "stage, error_class"), "{{stage}} {{error_class}}"),
+                ("sum by (instance) (streamgauge_dead_letters_waiting)", "waiting {{instance}}"),
+            ),
         ),
         Panel(
             "Gaps in the log",
@@ -310,6 +317,17 @@ _WORKERS = Row(
             (
                 ("sum by (instance) (increase(streamgauge_log_gaps_total[1h]))", "gaps {{instance}}"),
                 ("sum by (instance) (increase(streamgauge_log_gap_messages_total[1h]))", "messages {{instance}}"),
+            ),
+        ),
+        Panel(
+            "Stuck workers",
+            "That ended themselves, by cause; whoever supervises them starts them again.",
+            "short",
+            (
+                (
+                    "sum by (instance, cause) (increase(streamgauge_worker_stuck_exits_total[1h]))",
+                    "{{instance}} {{cause}}",
+                ),
             ),
         ),
         Panel(

@@ -155,6 +155,13 @@ BROKER_CONNECTED = _gauge(
     Part.TAP, "broker_connected", "1 if the broker took the last message or answers, else 0.", "bool"
 )
 
+BROKER_PROBLEM = _gauge(
+    Part.TAP,
+    "broker_problem",
+    "1 while the tap waits for somebody to put something right about its broker: TLS, log-in, rights, topics; else 0.",
+    "bool",
+)
+
 # What assemblers say. `counted_as` is the key among `Assembler.counts`.
 OPEN_STREAMS = _gauge(Part.WORKER, "open_streams", "Streams that have begun and not ended.", "streams")
 IGNORED = _counter(
@@ -181,6 +188,12 @@ DEAD_LETTERS = _counter(
     "error_class",
     page=20_000,
 )
+DEAD_LETTERS_WAITING = _gauge(
+    Part.WORKER,
+    "dead_letters_waiting",
+    "Messages that cannot be read and wait, with their partitions, because the dead letter topic takes nothing.",
+    "messages",
+)
 LOG_GAPS = _counter(
     Part.WORKER, "log_gaps", "Times that the log began above the next offset needed.", counted_as="log_gaps"
 )
@@ -195,6 +208,13 @@ WORKER_LAG = _gauge(
 )
 WORKER_PARTITIONS = _gauge(
     Part.WORKER, "worker_partitions", "Partitions that this worker holds, their state recovered.", "partitions"
+)
+WORKER_BROKER = _gauge(Part.WORKER, "worker_broker_connected", "1 if the broker answers this worker, else 0.", "bool")
+STUCK_EXITS = _counter(
+    Part.WORKER,
+    "worker_stuck_exits",
+    "Times that this worker found itself stuck and ended, earlier lives included, by cause.",
+    "cause",
 )
 LEDGER_ROWS = _counter(
     Part.WORKER,
@@ -216,9 +236,10 @@ TABLE: tuple[Metric, ...] = (
     USAGE_TOKENS, USAGE_SOURCES, USAGE_ANOMALIES, WITHOUT_TOKEN, BURSTS, STALLS, RESUMED,
     TOKEN_EVENTS, UNREAD_EVENTS, BODY_BYTES, INCOMPLETE, INCOMPLETE_REASONS,
     READS_SEEN, READS_DELIVERED, READS_DROPPED, READS_WAITING, TAP_INCIDENTS,
-    SPOOL_BYTES, SPOOL_LIMIT, SPOOL_ROWS, BROKER_CONNECTED,
+    SPOOL_BYTES, SPOOL_LIMIT, SPOOL_ROWS, BROKER_CONNECTED, BROKER_PROBLEM,
     OPEN_STREAMS, IGNORED, BUNDLES, DUPLICATE_BUNDLES, DUPLICATE_SEGMENTS, LATE_SEGMENTS,
-    DEAD_LETTERS, LOG_GAPS, LOG_GAP_MESSAGES, WORKER_LAG, WORKER_PARTITIONS, LEDGER_ROWS,
+    DEAD_LETTERS, DEAD_LETTERS_WAITING, LOG_GAPS, LOG_GAP_MESSAGES, WORKER_LAG, WORKER_PARTITIONS, WORKER_BROKER, STUCK_EXITS,
+    LEDGER_ROWS,
     LABELS_CUT, SOURCE_FAILURES, BUILD_INFO,
 )  # fmt: skip
 

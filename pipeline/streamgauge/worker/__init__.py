@@ -4,11 +4,17 @@ run.py           a worker's life; `run_worker`
 app.py           the Faust app: two agents and a table
 assignment.py    partitions given, recovered, taken away, drained
 partition.py     one partition: apply in order, checkpoint
+recognition.py   whether the topics are those that the state speaks of
 outbox.py        what a partition sends, and when all of it is durable
 acknowledging.py offsets, committed once in a while
 store.py         the table's store, which keeps the newest entry
 storing.py       from the records topic to where records rest
+health.py        when a worker is stuck, judged from what is found
+checkup.py       what is found: the broker's word on what is done and what waits
+watchdog.py      the thread that looks, and ends a stuck worker
+exits.py         how often it did, kept for the next life
 slots.py         who a worker is to its group
+transport.py     Faust's transport, without a task for what needs no waiting, or a pause where there is room
 seams.py         what is used of Faust beyond its public face
 settings.py faults.py
 """

@@ -4,15 +4,20 @@ from collections.abc import Callable
 from typing import Any
 
 import faust
+from faust.auth import Credentials, SASLCredentials, SSLCredentials
 from faust.types import TopicT
 
+from streamgauge.broker.header_names import forgive_header_names
+from streamgauge.broker.security import Brokers
 from streamgauge.worker.settings import WorkerSettings
 from streamgauge.worker.store import StateTable
+from streamgauge.worker.transport import transport_of
 
-# A worker that is killed and does not come back gives its partitions to others after this (seconds). Faust's default of
-# 60 is longer than workers that come and go every few seconds ever live.
-_SESSION_TIMEOUT_S = 10.0
-_HEARTBEAT_S = 3.0
+# Heartbeats of one session. By a heartbeat's answer a member learns that another one has left: this is how long that takes.
+_BEATS = 10
+# How long a consumer may fetch nothing until aiokafka takes it out of the group (seconds): for ever. A worker that has no
+# partition fetches nothing, and one that was taken out so never joins again. Whether work is done the watchdog knows better.
+_IDLE_S = 366 * 24 * 3600.0
 # A broker that is slow, not dead, gets this (seconds): more than the session, as Faust demands.
 _REQUEST_TIMEOUT_S = 30.0
 # Messages between Faust's fetcher and an agent, which hands them on at once: bundles are big.
@@ -28,17 +33,20 @@ def create_app(
 
     `records` None: the records topic is not read. `instance_id`: a static member of the group, None for a dynamic one.
     """
+    forgive_header_names()
     app = faust.App(
         settings.prefix,
-        broker=";".join(f"kafka://{address.strip()}" for address in settings.bootstrap.split(",")),
+        broker=";".join(f"kafka://{address.strip()}" for address in settings.brokers.bootstrap.split(",")),
+        broker_credentials=_credentials(settings.brokers),
         store="memory://",
         datadir=str(settings.data_dir / "faust"),
         autodiscover=False,
         web_enabled=False,
         consumer_group_instance_id=instance_id,
         consumer_auto_offset_reset="earliest",
-        broker_session_timeout=_SESSION_TIMEOUT_S,
-        broker_heartbeat_interval=_HEARTBEAT_S,
+        broker_session_timeout=settings.session_timeout_s,
+        broker_heartbeat_interval=settings.session_timeout_s / _BEATS,
+        broker_max_poll_interval=_IDLE_S,
         broker_request_timeout=_REQUEST_TIMEOUT_S,
         stream_buffer_maxsize=_BUFFER,
         # The default waits at shutdown for messages that are held until their checkpoint.
@@ -47,6 +55,7 @@ def create_app(
         topic_disable_leader=True,
         table_standby_replicas=0,
     )
+    app.transport = transport_of(app)
     app.tables.add(
         StateTable(
             app,
@@ -72,6 +81,19 @@ def create_app(
                 receive(event.message)
 
     return app
+
+
+def _credentials(brokers: Brokers) -> Credentials | None:
+    """How brokers are met, in Faust's words, which hands it on to aiokafka."""
+    if brokers.login is None:
+        return None if brokers.context is None else SSLCredentials(brokers.context)
+    password: Any = brokers.login.password  # a Password, which each connection reads anew
+    return SASLCredentials(
+        username=brokers.login.username,
+        password=password,
+        ssl_context=brokers.context,
+        mechanism=brokers.login.mechanism.value,
+    )
 
 
 def _topic(app: faust.App, name: str) -> TopicT:

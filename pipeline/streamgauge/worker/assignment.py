@@ -1,23 +1,26 @@
 """The partitions of the segments topic that this worker holds: given, recovered, taken away, drained."""
 
 import asyncio
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import faust
 
 from streamgauge.broker.producer import Message, Producer
-from streamgauge.core.assembler import Assembler, Limits
+from streamgauge.core.assembler import PRODUCERS, Assembler, Limits, offset_of
 from streamgauge.deadletter import Stage, letter
 from streamgauge.metrics import table
 from streamgauge.worker.acknowledging import Acknowledger
-from streamgauge.worker.faults import BugError, LogMadeAnewError, WorkerError
+from streamgauge.worker.dead_letters import DeadLetters
+from streamgauge.worker.faults import BugError, LogMadeAnewError, NewerStateFoundError, WorkerError
 from streamgauge.worker.log import Log
 from streamgauge.worker.outbox import Outbox
 from streamgauge.worker.partition import Partition, Surroundings
 from streamgauge.worker.place import Reading, starts
+from streamgauge.worker.recognition import Recognition
 from streamgauge.worker.seams import Consumer
 from streamgauge.worker.settings import WorkerMetrics, WorkerSettings
-from streamgauge.worker.store import StateTable
+from streamgauge.worker.store import NewestStore, StateTable
 
 
 class Assignment:
@@ -29,27 +32,61 @@ class Assignment:
         self._metrics = metrics
         self._fail = fail
         self._partitions: dict[int, Partition] = {}
-        self._recovered = False
+        self._recovered = self._draining = False
 
-    def connect(self, app: faust.App, state: StateTable, log: Log) -> Acknowledger:
-        """Take part in the app's rebalances; gives what commits offsets, to be run beside."""
-        self._app, self._state = app, state
-        self._consumer = Consumer(app, self._settings.topics.segments)
-        self._reading = Reading(self._consumer, log)
-        self._acknowledger = Acknowledger(self._consumer)
+    def connect(
+        self,
+        app: faust.App,
+        state: StateTable,
+        log: Log,
+        dead_letters: DeadLetters,
+        recognition: Callable[[Consumer], Recognition] | None = None,
+    ) -> Acknowledger:
+        """Take part in the app's rebalances; gives what commits offsets, to be run beside.
+
+        `recognition`: who looks whether the partitions are those that their state speaks of.
+        """
+        self._app, self._state, self._dead_letters = app, state, dead_letters
+        self.consumer = Consumer(app, self._settings.topics.segments)
+        self._reading = Reading(self.consumer, log)
+        self._acknowledger = Acknowledger(self.consumer)
+        self._recognition = recognition(self.consumer) if recognition else None
         app.on_partitions_revoked.connect(self.on_revoked)
         state.on_recover(self.on_recovered)
         return self._acknowledger
 
     @property
     def ready(self) -> bool:
-        """Whether the partitions are given and their state is recovered."""
-        return self._recovered and not self._app.rebalancing
+        """Whether the partitions are given and their state is recovered, and it takes messages."""
+        return self.settled and not self._draining
+
+    # --- what a checkup asks ----------------------------------------------------------------------------------------
+
+    @property
+    def topic(self) -> str:
+        return self.consumer.topic
+
+    @property
+    def settled(self) -> bool:
+        return self._recovered and not self._app.rebalancing and self.consumer.is_member
+
+    def moves(self) -> tuple[int, ...]:
+        return self.consumer.rebalance, 0 if self._recovered else self.consumer.recovered_offsets
+
+    def unread(self) -> int:
+        """How many messages wait to be read, as last heard."""
+        return sum(partition.unread for partition in self._partitions.values())
+
+    def tries(self) -> dict[int, int]:
+        """Of each partition that it holds: how often something was tried again."""
+        return {number: partition.tries for number, partition in self._partitions.items()}
+
+    # --- partitions come and go -------------------------------------------------------------------------------------
 
     def receive(self, message: Any) -> None:
         """A message of the segments topic. One of a partition that was taken away is dropped: its owner reads it."""
         partition = self._partitions.get(message.partition)
-        if partition is not None and message.generation_id == self._consumer.generation:
+        if partition is not None and message.generation_id == self.consumer.generation:
             partition.put(message)
 
     async def on_revoked(self, _app: Any, /, *_revoked: Any, **_: Any) -> None:
@@ -69,19 +106,32 @@ class Assignment:
             self._fail(BugError(f"recovery: {error!r}"))
 
     async def _load(self) -> None:
-        rebalance = self._consumer.rebalance
+        rebalance = self.consumer.rebalance
         found = await starts(self._reading)
-        if rebalance != self._consumer.rebalance:
+        if rebalance != self.consumer.rebalance:
             return  # the next one is under way
-        for number, (committed, begins, ends) in found.items():
-            partition = self._recover(number, committed, begins, ends)
-            self._partitions[number] = partition
+        partitions = {number: self._recover(number, *place) for number, place in found.items()}
+        if not await self._are_ours(found) or rebalance != self.consumer.rebalance:
+            return
+        self._partitions.update(partitions)
+        for partition in partitions.values():
             partition.start()
         self._recovered = True
 
+    async def _are_ours(self, found: Mapping[int, tuple[int, int, int]]) -> bool:
+        """Whether these are the logs that the state speaks of. Raises WorkerError if they are not."""
+        if self._recognition is None:
+            return True
+        entries = {number: self._state.data.entries(number).values() for number in found}  # type: ignore[attr-defined]
+        spoken = {number: max(map(offset_of, values), default=None) for number, values in entries.items()}
+        return await self._recognition.check(found, spoken)
+
     def _recover(self, number: int, committed: int, begins: int, ends: int) -> Partition:
         assembler = Assembler(Limits(abandon_after_s=self._settings.abandon_after_s, stall_s=self._settings.stall_s))
-        entries = self._state.data.entries(number)  # type: ignore[attr-defined]
+        store: NewestStore = self._state.data  # type: ignore[assignment]
+        if number in store.newer:
+            raise NewerStateFoundError(f"{self._settings.topics.state}/{number}: {store.newer[number]}")
+        entries = store.entries(number)
         for entry, value in entries.items():
             assembler.load(entry, value)
         applied = max((assembler.applied_offset(entry) for entry in entries), default=-1)
@@ -96,8 +146,9 @@ class Assignment:
         partition = Partition(
             number, assembler, outbox, self._surroundings(), next_offset=next_offset, known=list(entries)
         )
-        if begins > committed:
-            partition.lost(begins - committed)
+        due = max(committed, 1 + assembler.applied_offset(PRODUCERS))  # what lies below has done all that it does
+        if begins > due:
+            partition.lost(begins - due)
         return partition
 
     def _instead(self, message: Message) -> Message | None:
@@ -113,6 +164,7 @@ class Assignment:
         return Surroundings(
             self._settings.topics,
             self._reading,
+            self._dead_letters,
             self._metrics,
             self._acknowledger.done,
             self._fail,
@@ -122,6 +174,7 @@ class Assignment:
 
     async def drain(self) -> None:
         """Apply what is there, make it durable, acknowledge it."""
+        self._draining = True
         await asyncio.gather(*(partition.finish() for partition in self._partitions.values()))
         await self._acknowledger.flush()
         self._partitions = {}

@@ -1,18 +1,41 @@
 """Why a worker ends by itself. Each is one sentence, and an exit code of the command line's contract."""
 
+from streamgauge.errors import STUCK, UNAVAILABLE
+
 
 class WorkerError(Exception):
     """The worker cannot go on; what is confirmed stays, what is not will be read again."""
 
-    exit_code = 3
+    exit_code = UNAVAILABLE
+    # Whether the worker leaves its group, as if told to stop. A static member that comes back within the session is given
+    # what it had: of topics that are not the same any more that is nothing, or too little (KIP-814).
+    leaves = False
 
 
 class LogMadeAnewError(WorkerError):
-    """The segments topic ends below what was already applied: it is not the log that the state speaks of."""
+    """The segments topic is not the log that the state speaks of."""
+
+    leaves = True
+
+
+class StateMadeAnewError(WorkerError):
+    """Messages are acknowledged, and there is no state that knows of them: open streams are lost."""
+
+    leaves = True
+
+
+class TopicsChangedError(WorkerError):
+    """A topic is gone, or has another number of partitions than when the worker began."""
+
+    leaves = True
 
 
 class WriteDeniedError(WorkerError):
     """The broker takes no records, state or dead letters from us."""
+
+
+class NewerStateFoundError(WorkerError):
+    """The state was written by a later version: going on without it would make other records, and overwrite it."""
 
 
 class StateRefusedError(WorkerError):
@@ -25,6 +48,12 @@ class FaustCrashedError(WorkerError):
 
 class SlotsTakenError(WorkerError):
     """More workers on one data directory than there are slots."""
+
+
+class StuckError(WorkerError):
+    """The watchdog found the worker stuck. To be started again."""
+
+    exit_code = STUCK
 
 
 class BugError(WorkerError):

@@ -5,7 +5,7 @@ second, and a takeover asks several.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer  # type: ignore[import-untyped]
@@ -13,6 +13,8 @@ from aiokafka.admin import AIOKafkaAdminClient  # type: ignore[import-untyped]
 from aiokafka.structs import TopicPartition  # type: ignore[import-untyped]
 
 from streamgauge.broker.producer import REQUEST_TIMEOUT_MS
+from streamgauge.broker.security import Brokers
+from streamgauge.broker.topic_ids import Identity, identities
 
 # How long a look at one message of a partition may take (seconds).
 _LOOK_TIMEOUT_S = 30.0
@@ -21,8 +23,8 @@ _LOOK_TIMEOUT_S = 30.0
 class Log:
     """Ask after `start`. Every question raises KafkaError where the broker does not answer."""
 
-    def __init__(self, bootstrap: str, group: str) -> None:
-        self._bootstrap = bootstrap
+    def __init__(self, brokers: Brokers, group: str) -> None:
+        self._brokers = brokers
         self._group = group
         self._asking: Any = None
         self._admin: Any = None
@@ -30,9 +32,9 @@ class Log:
     async def start(self) -> None:
         """Connect. Raises KafkaError."""
         self._asking = AIOKafkaConsumer(
-            bootstrap_servers=self._bootstrap, enable_auto_commit=False, request_timeout_ms=REQUEST_TIMEOUT_MS
+            **self._brokers.options(), enable_auto_commit=False, request_timeout_ms=REQUEST_TIMEOUT_MS
         )
-        self._admin = AIOKafkaAdminClient(bootstrap_servers=self._bootstrap, request_timeout_ms=REQUEST_TIMEOUT_MS)
+        self._admin = AIOKafkaAdminClient(**self._brokers.options(), request_timeout_ms=REQUEST_TIMEOUT_MS)
         await self._asking.start()
         await self._admin.start()
 
@@ -46,6 +48,15 @@ class Log:
         """The next offset to be read of each partition, by the group's memory; nothing where it has none."""
         found = await self._admin.list_consumer_group_offsets(self._group)
         return {place.partition: at.offset for place, at in found.items() if place.topic == topic and at.offset >= 0}
+
+    async def notes(self, topic: str) -> dict[int, str]:
+        """What was noted beside each offset that the group has committed; nothing where it has none."""
+        found = await self._admin.list_consumer_group_offsets(self._group)
+        return {place.partition: at.metadata for place, at in found.items() if place.topic == topic and at.offset >= 0}
+
+    async def identities(self, topics: Sequence[str]) -> dict[str, Identity]:
+        """Which topics these are now, by the broker's ids; without those that are not there."""
+        return await identities(self._admin, topics)
 
     async def begins(self, topic: str, partitions: Iterable[int]) -> dict[int, int]:
         """Where each partition's log begins."""
@@ -61,13 +72,14 @@ class Log:
         """Whether the log holds a message from `start` to below `end`. Offsets without one are legal."""
         place = TopicPartition(topic, partition)
         reader = AIOKafkaConsumer(
-            bootstrap_servers=self._bootstrap, enable_auto_commit=False, request_timeout_ms=REQUEST_TIMEOUT_MS
+            **self._brokers.options(), enable_auto_commit=False, request_timeout_ms=REQUEST_TIMEOUT_MS
         )
         await reader.start()
         try:
             reader.assign([place])
             reader.seek(place, start)
-            first = await asyncio.wait_for(reader.getone(place), _LOOK_TIMEOUT_S)
+            async with asyncio.timeout(_LOOK_TIMEOUT_S):
+                first = await reader.getone(place)
             return bool(first.offset < end)
         finally:
             await reader.stop()

@@ -6,35 +6,48 @@ from typing import Any
 
 from aiokafka.errors import KafkaError, KafkaTimeoutError  # type: ignore[import-untyped]
 
+from streamgauge.broker.pace import Pace
 from streamgauge.broker.producer import Meaning, Message, Producer, meaning_of
 from streamgauge.worker.faults import StateRefusedError, WriteDeniedError
 
 # How soon a broker that was away is tried again (seconds).
 _RETRY_S = 1.0
+# After so long without one confirmation a new producer sends it all again (seconds): three requests that fail.
+_UNCONFIRMED_S = 30.0
+# A send that waits for longer than this until there is room waits for a slow broker (seconds).
+_SLOW_S = 1.0
 
 
 class Outbox:
     """Sends and remembers until it is confirmed; sends again what failed, for as long as it takes.
 
     `instead` gives what is sent in place of a message that the broker refuses for good, None if there is nothing.
+    `tries` grows while something is tried again, or goes through slowly: who waits for the broker by rule is told from who
+    hangs by it.
     """
 
     def __init__(self, producer: Producer, instead: Callable[[Message], Message | None]) -> None:
         self._producer = producer
         self._instead = instead
+        self._pace = Pace()
+        self.tries = 0
         self._pending: list[tuple[Message, int, asyncio.Future[Any]]] = []
 
     async def send(self, message: Message) -> None:
         """Hand a message over, waiting while there is no room or no broker. Raises WorkerError."""
         while True:
             generation = self._producer.generation
+            began = asyncio.get_running_loop().time()
             try:
                 future = await self._producer.send(message)
             except KafkaTimeoutError:
+                self.tries += 1
                 continue  # the producer's buffer is still full: it keeps what it has
             except KafkaError as error:
                 message = await self._after(error, message, generation)
                 continue
+            if asyncio.get_running_loop().time() - began > _SLOW_S:
+                self.tries += 1
             future.add_done_callback(_note)
             self._pending.append((message, generation, future))
             return
@@ -42,14 +55,26 @@ class Outbox:
     async def confirmed(self) -> None:
         """Returns when all that was sent is durable. Raises WorkerError."""
         while self._pending:
-            waiting = {future for _, _, future in self._pending if not future.done()}
-            if waiting:
-                await asyncio.wait(waiting)
+            await self._wait()
             settled, self._pending = self._pending, []
-            for message, generation, future in settled:
-                error = KafkaError("cut off") if future.cancelled() else future.exception()
-                if error is not None:
-                    await self.send(await self._after(error, message, generation))
+            failed = [(message, generation, error) for message, generation, error in map(_outcome, settled) if error]
+            if not failed:
+                self._pace.worked()
+            for message, generation, error in failed:
+                await self.send(await self._after(error, message, generation))
+
+    async def _wait(self) -> None:
+        """Until each send has succeeded or failed.
+
+        A producer that confirms nothing for too long is replaced, if the broker answers: what is away it waits for itself.
+        """
+        waiting = {future for _, _, future in self._pending if not future.done()}
+        while waiting:
+            generation = self._producer.generation
+            done, waiting = await asyncio.wait(waiting, timeout=_UNCONFIRMED_S)
+            self.tries += bool(waiting)
+            if not done and await self._producer.answers():
+                await self._producer.renew(generation)
 
     async def settle(self, timeout_s: float) -> None:
         """Wait for what is in flight, for at most `timeout_s`, and forget it."""
@@ -66,10 +91,13 @@ class Outbox:
             case Meaning.DENIED:
                 raise WriteDeniedError(f"the broker denies writing to {message.topic}: {type(error).__name__}")
             case Meaning.AGAIN:
-                pass
+                # Only the first that fails with a producer waits: the others failed for the same reason.
+                if generation == self._producer.generation:
+                    await asyncio.sleep(self._pace.failed())
+        self.tries += 1
         while not await self._producer.renew(generation):
+            self.tries += 1
             await asyncio.sleep(_RETRY_S)
-            generation = self._producer.generation
         return message
 
     def _replacement(self, message: Message, error: BaseException) -> Message:
@@ -79,6 +107,14 @@ class Outbox:
                 f"the broker refuses {len(message.value or b'')} bytes for {message.topic}: {type(error).__name__}"
             )
         return other
+
+
+def _outcome(
+    sent: tuple[Message, int, "asyncio.Future[Any]"],
+) -> tuple[Message, int, BaseException | None]:
+    """What was sent, by which producer, and why it failed; None if it is durable."""
+    message, generation, future = sent
+    return message, generation, KafkaError("cut off") if future.cancelled() else future.exception()
 
 
 def _note(future: "asyncio.Future[Any]") -> None:

@@ -13,6 +13,7 @@ So a crash anywhere replays only what is skipped, or gives the same record once 
 
 import asyncio
 import contextlib
+import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,14 +24,18 @@ from streamgauge.bundles import UnreadableBundle, decode_bundle, encode_bundle
 from streamgauge.core.assembler import PRODUCERS, TICK_INSTANCE, Assembler
 from streamgauge.core.record import Record, encode_record
 from streamgauge.core.segments import Bundle
-from streamgauge.deadletter import Stage, letter
+from streamgauge.deadletter import Stage
 from streamgauge.metrics import table
 from streamgauge.topics import Topics
+from streamgauge.worker.dead_letters import DeadLetters
 from streamgauge.worker.faults import BugError, WorkerError
 from streamgauge.worker.outbox import Outbox
 from streamgauge.worker.place import Place, Reading
 from streamgauge.worker.settings import WorkerMetrics
 from streamgauge.worker.store import key_of
+from streamgauge.worker.weight import weight_of
+
+_LOG = logging.getLogger("streamgauge.worker")
 
 # Messages that wait to be applied (bytes): above the first no more are fetched, until it is below the second.
 _FULL_BYTES = 4 * 1024 * 1024
@@ -42,8 +47,12 @@ _MAX_TIMES = 10
 _MAX_HELD = 5_000
 # Every entry is written again within 30 s (`store.py`): looked after at two thirds of that (seconds).
 _REWRITE_S = 20.0
-# At most so many dead letters a second and partition: a flood of poison must not drown the good partitions.
-_DEAD_LETTERS_PER_S = 200
+# While a letter waits for its topic, this often is looked whether state is to be written, or it is time to go (seconds).
+_WAITING_S = 1.0
+# How long a partition applies messages before others have their turn, and how long it lets them gather when the first one
+# has come (seconds): its streams then lie in the processor's caches, and no heartbeat or answer is late by it.
+_TURN_S = 0.01
+_GATHER_S = 0.005
 # How long sends in flight are waited for when a partition is taken away (seconds): well within a rebalance.
 _SETTLE_S = 5.0
 # How often lag is looked at (seconds).
@@ -56,6 +65,7 @@ class Surroundings:
 
     topics: Topics
     reading: Reading
+    dead_letters: DeadLetters
     metrics: WorkerMetrics
     acknowledge: Callable[[int, int], None]  # partition, the offset behind the last one that is done
     fail: Callable[[WorkerError], None]
@@ -93,9 +103,11 @@ class Partition:
         self._read_bytes = 0
         self._state_bytes = 0
         self._finishing = False
+        self._letter_tries = 0
         self._wake = asyncio.Event()
         now = asyncio.get_running_loop().time()
-        self._written_at = dict.fromkeys(known, now)
+        # Nobody knows how old an entry is that was taken over: owners that die one after another must not let it grow old.
+        self._written_at = dict.fromkeys(known, float("-inf"))
         self._checkpoint_at = self._message_at = now
         self._reported_at = 0.0
         self._task: asyncio.Task[None] | None = None
@@ -108,7 +120,7 @@ class Partition:
         if self._finishing:
             return
         self._queue.append(message)
-        self._queued_bytes += len(message.value or b"")
+        self._queued_bytes += weight_of(message)
         self._wake.set()
         if self._queued_bytes > _FULL_BYTES and not self._held_back:
             self._held_back = True
@@ -133,6 +145,8 @@ class Partition:
     async def _run(self) -> None:
         try:
             await self._work()
+        except _LeftUndone:
+            pass
         except WorkerError as error:
             self._around.fail(error)
         except Exception as error:  # noqa: BLE001 - a bug here must end the worker with its reason, not leave a zombie
@@ -141,8 +155,7 @@ class Partition:
     async def _work(self) -> None:
         while not (self._finishing and not self._queue):
             if self._queue:
-                await self._take(self._dequeue())
-                await asyncio.sleep(0)
+                await self._turn()
             else:
                 await self._wait(self._around.checkpoint_s / 4)
                 await self._place.nudge()
@@ -152,9 +165,18 @@ class Partition:
             self._report()
         await self._checkpoint()
 
+    async def _turn(self) -> None:
+        """Apply what waits, one message after the other, and then let others have their turn."""
+        ends = asyncio.get_running_loop().time() + _TURN_S
+        while self._queue and self._held < _MAX_HELD:
+            await self._take(self._dequeue())
+            if asyncio.get_running_loop().time() > ends:
+                break
+        await asyncio.sleep(0)
+
     def _dequeue(self) -> Any:
         message = self._queue.popleft()
-        self._queued_bytes -= len(message.value or b"")
+        self._queued_bytes -= weight_of(message)
         if self._held_back and self._queued_bytes < _LOW_BYTES:
             self._held_back = False
             self._around.reading.consumer.go_on(self._number)
@@ -163,7 +185,9 @@ class Partition:
     async def _wait(self, seconds: float) -> None:
         self._wake.clear()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._wake.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._wake.wait()
+            await asyncio.sleep(_GATHER_S)
 
     # --- applying ---------------------------------------------------------------------------------------------------
 
@@ -181,25 +205,41 @@ class Partition:
         message.value = None  # held for its offset only
 
     async def _apply(self, message: Any) -> list[Record]:
+        began = asyncio.get_running_loop().time()
         try:
             bundle = decode_bundle(message.value)
         except UnreadableBundle as error:
-            await self._bury(message, Stage.DECODE, error.error_class)
+            await self._bury(message, Stage.DECODE, error.error_class, began)
             return []
         try:
             records = self._assembler.apply(message.offset, round(message.timestamp * 1000), bundle)
         except Exception as error:  # noqa: BLE001 - a bundle that a bug of ours fails over must not stop its partition
-            await self._bury(message, Stage.ASSEMBLE, type(error).__name__)
-            return []
+            await self._bury(message, Stage.ASSEMBLE, type(error).__name__, began)
+            return self._assembler.take_finished()
         return records
 
-    async def _bury(self, message: Any, stage: Stage, error_class: str) -> None:
-        await self._outbox.send(letter(self._around.topics, message, message.value, stage, error_class))
-        self._around.metrics.add(table.DEAD_LETTERS.name, stage=stage.value, error_class=error_class)
-        await asyncio.sleep(1 / _DEAD_LETTERS_PER_S)
+    async def _bury(self, message: Any, stage: Stage, error_class: str, began: float) -> None:
+        """Returns when the letter is durable. What lies before the message is made durable meanwhile, and stays written
+        anew, or an older entry of a zombie could become the last one."""
+        spent_s = asyncio.get_running_loop().time() - began
+        burying = asyncio.ensure_future(self._around.dead_letters.bury(message, stage, error_class, spent_s))
+        try:
+            while not (await asyncio.wait({burying}, timeout=_WAITING_S))[0]:
+                self._letter_tries = self._around.dead_letters.tries
+                # What the assembler failed over may lie in its state by half, which must not outlive the letter.
+                if stage is Stage.DECODE:
+                    await self._checkpoint(message.offset)
+                if self._finishing:
+                    raise _LeftUndone
+                self._report()
+            burying.result()
+        finally:
+            burying.cancel()
 
     def lost(self, messages: int) -> None:
         """The log's beginning was deleted before it was read: say how much, and let open streams say it too."""
+        topic = f"{self._around.topics.segments}/{self._number}"
+        _LOG.error("%d messages of %s were deleted before they were read: open streams are incomplete", messages, topic)
         self._around.metrics.add(table.LOG_GAP_MESSAGES.name, messages)
         self._assembler.mark_gap()
 
@@ -207,8 +247,10 @@ class Partition:
 
     def _is_due(self) -> bool:
         since = asyncio.get_running_loop().time() - self._checkpoint_at
+        if self._held >= _MAX_HELD:
+            return True
         if since < self._around.checkpoint_s:
-            return self._held >= _MAX_HELD
+            return False
         if not self._held:
             return bool(self._stale()) or bool(self._assembler.changed())
         cheap = self._state_bytes <= _STATE_SHARE * self._read_bytes
@@ -218,13 +260,19 @@ class Partition:
         before = asyncio.get_running_loop().time() - _REWRITE_S
         return {entry for entry, at in self._written_at.items() if at < before}
 
-    async def _checkpoint(self) -> None:
-        done, records = self._place.next_offset, self._records
+    async def _checkpoint(self, before: int | None = None) -> None:
+        """`before`: the message that is being dealt with, which is not done."""
+        done, records = self._place.next_offset if before is None else before, self._records
         await self._outbox.confirmed()
-        entries = self._stale() | set(self._assembler.changed())
-        self._state_bytes = await self._write(sorted(entries - {PRODUCERS}))
+        changed = set(self._assembler.changed())
+        entries = self._stale() | changed
+        if done > self._acknowledged and PRODUCERS not in self._written_at:
+            entries.add(PRODUCERS)  # what is acknowledged has state, also where all of it was poison (`recognition.py`)
+        sizes = await self._write(sorted(entries - {PRODUCERS}))
         if PRODUCERS in entries:
-            self._state_bytes += await self._write([PRODUCERS])
+            sizes |= await self._write([PRODUCERS])
+        # What is only written again has its own pace: after a takeover it must not hold the next checkpoint up.
+        self._state_bytes = sum(size for entry, size in sizes.items() if entry in changed)
         if done > self._acknowledged:
             self._around.acknowledge(self._number, done)
         self._acknowledged, self._records = done, []
@@ -235,19 +283,19 @@ class Partition:
         self._around.metrics.add_counts(self._assembler.counts)
         self._assembler.counts.clear()
 
-    async def _write(self, entries: list[int]) -> int:
-        """Write entries of the state; gives their bytes when all are confirmed."""
-        size = 0
+    async def _write(self, entries: list[int]) -> dict[int, int]:
+        """Write entries of the state; gives the bytes of each when all are confirmed."""
+        sizes: dict[int, int] = {}
         for entry in entries:
             value = self._assembler.dump(entry)
-            size += len(value)
+            sizes[entry] = len(value)
             await self._outbox.send(
                 Message(self._around.topics.state, value, key_of(self._number, entry), self._number)
             )
         await self._outbox.confirmed()
         now = asyncio.get_running_loop().time()
         self._written_at.update(dict.fromkeys(entries, now))
-        return size
+        return sizes
 
     # --- time and numbers -------------------------------------------------------------------------------------------
 
@@ -261,6 +309,17 @@ class Partition:
         await self._outbox.send(Message(self._around.topics.segments, tick, partition=self._number))
 
     @property
+    def tries(self) -> int:
+        """How often something that failed was tried again."""
+        return self._outbox.tries + self._letter_tries
+
+    @property
+    def unread(self) -> int:
+        """Messages that wait to be read, as last heard."""
+        end = self._around.reading.consumer.end(self._number)
+        return max(0, end - self._place.next_offset) if end is not None else 0
+
+    @property
     def open_streams(self) -> int:
         return self._assembler.open_streams
 
@@ -272,3 +331,7 @@ class Partition:
             if end is not None:
                 lag = max(0, end - self._acknowledged)
                 self._around.metrics.set(table.WORKER_LAG.name, lag, partition=self._number)
+
+
+class _LeftUndone(Exception):
+    """It is time to go while a letter waits: its message is left to whoever reads on."""

@@ -9,6 +9,7 @@ where it does not fit, or does not come, reading is set back to what is due.
     above, and the log begins above what is due      deleted before it was read: counted
     above, and the log has messages in between       lost on the way: back to what is due
     above, and it has none                           legal: a transaction's markers
+    nothing, and the log begins above what is due    deleted before it was read: counted
     nothing, though the log goes on                  lost on the way: back to what is due
 """
 
@@ -52,8 +53,11 @@ async def starts(reading: Reading) -> dict[int, tuple[int, int, int]]:
         except KafkaError:
             await asyncio.sleep(_RETRY_S)
             continue
-        if rebalance == consumer.rebalance:
+        # A worker that was stopped meanwhile may not know yet that another one has its partitions, and commits for them:
+        # what was recovered here would then not fit what is committed.
+        if await consumer.is_current() and rebalance == consumer.rebalance:
             return {number: (committed.get(number, 0), begins[number], ends[number]) for number in sorted(numbers)}
+        await asyncio.sleep(_RETRY_S)
     return {}
 
 
@@ -83,14 +87,19 @@ class Place:
 
     async def _explain(self, offset: int) -> None:
         """A message came that is not due yet: make it due, or go back."""
-        begins = (await self._log.begins(self._topic, [self._partition]))[self._partition]
-        if begins > self.next_offset:
-            self._lost(min(begins, offset) - self.next_offset)
-            self.next_offset = min(begins, offset)
+        await self._see_beginning(offset)
         if offset > self.next_offset and await self._log.holds(self._topic, self._partition, self.next_offset, offset):
             await self._go_back()
         else:
             self.next_offset = offset
+
+    async def _see_beginning(self, offset: int | None = None) -> None:
+        """What was deleted before it was read is lost; not what lies at `offset` and above, for that has come."""
+        begins = (await self._log.begins(self._topic, [self._partition]))[self._partition]
+        begins = begins if offset is None else min(begins, offset)
+        if begins > self.next_offset:
+            self._lost(begins - self.next_offset)
+            self.next_offset = begins
 
     async def nudge(self) -> None:
         """Call this while nothing waits to be taken. Raises LogMadeAnewError."""
@@ -101,6 +110,8 @@ class Place:
             with contextlib.suppress(KafkaError):
                 await self._check_end()
         elif end is not None and end > self.next_offset:
+            with contextlib.suppress(KafkaError):
+                await self._see_beginning()
             await self._go_back()
         self._quiet_since = asyncio.get_running_loop().time()
 

@@ -6,26 +6,39 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from typing import Any, cast
 
 import faust
 import msgspec
 import uvloop
-from aiokafka.errors import KafkaError  # type: ignore[import-untyped]
+from aiokafka.errors import (  # type: ignore[import-untyped]
+    GroupAuthorizationFailedError,
+    KafkaError,
+    TopicAuthorizationFailedError,
+)
 
+from streamgauge.broker.administrator import Kind, Operation, Right, denied
 from streamgauge.broker.producer import Producer
 from streamgauge.broker.watch import Watch
+from streamgauge.metrics import table
 from streamgauge.metrics.prometheus import Metrics
 from streamgauge.topics import MAX_DEADLETTER_BYTES, BrokerUnreachableError, TopicsError, check
 from streamgauge.worker.app import create_app
 from streamgauge.worker.assignment import Assignment
-from streamgauge.worker.faults import FaustCrashedError, WorkerError
+from streamgauge.worker.checkup import Checkup
+from streamgauge.worker.dead_letters import DeadLetters
+from streamgauge.worker.exits import Exits
+from streamgauge.worker.faults import BugError, FaustCrashedError, WorkerError
 from streamgauge.worker.log import Log
+from streamgauge.worker.recognition import Recognition, TopicsWatch
+from streamgauge.worker.seams import Consumer
 from streamgauge.worker.settings import RecordStore, WorkerMetrics, WorkerSettings
 from streamgauge.worker.slots import Slot
 from streamgauge.worker.store import StateTable
 from streamgauge.worker.storing import Storing
+from streamgauge.worker.watchdog import Watchdog
 
 _LOG = logging.getLogger("streamgauge.worker")
 
@@ -37,10 +50,15 @@ _LOOK_S = 0.5
 _BATCH_BYTES = 256 * 1024
 # How long Faust may take to let go of its consumer at the end (seconds).
 _STOP_TIMEOUT_S = 10.0
+# How long all may take that comes behind the drain (seconds): sends in flight, Faust, the producer, and some room.
+_END_S = 45.0
 
 
 class Worker:
-    """One worker; `run` it once. `ready`: it has its partitions and their state."""
+    """One worker; `run` it once. `ready`: it has its partitions and their state, and works. `live`: it is not stuck.
+
+    Its watchdog looks only once it is started, as `run_worker` does: it ends the whole process.
+    """
 
     def __init__(
         self, settings: WorkerSettings, store: RecordStore | None = None, metrics: WorkerMetrics | None = None
@@ -50,17 +68,26 @@ class Worker:
         self._metrics = metrics or Metrics()
         self._fault: WorkerError | None = None
         self._assignment: Assignment | None = None
-        self.hung = False  # a thread of Faust's did not end: leave by os._exit
+        self.watchdog = Watchdog(settings.stuck_s, settings.blocked_s)
+        self.watchdog.fail = self._fail
+        self.hung = False  # a thread did not end: leave by os._exit
 
     @property
     def ready(self) -> bool:
-        return self._assignment is not None and self._assignment.ready
+        return self.live and self._fault is None and self._assignment is not None and self._assignment.ready
+
+    @property
+    def live(self) -> bool:
+        return self.watchdog.stuck is None
 
     async def run(self, stop: asyncio.Event) -> int:
         """Works until `stop` is set; gives the exit code. 0: stopped, all applied is durable and acknowledged."""
         stopping = asyncio.create_task(stop.wait())
+        stopping.add_done_callback(lambda _: self.watchdog.ending(self._settings.drain_timeout_s + _END_S))
+        self.watchdog.watch("the event loop", asyncio.get_running_loop())
         try:
             with Slot(self._settings.data_dir) as slot:
+                self.watchdog.note = Exits(slot.exits, self._metrics).note
                 if not await self._until(stopping, self._wait_for_topics()):
                     await self._work(slot.instance_id, stopping)
         except WorkerError as error:
@@ -77,6 +104,7 @@ class Worker:
         if self._fault is None:
             self._fault = fault
             _LOG.error("%s", fault)
+            self.watchdog.ending(_END_S)
 
     async def _until(self, stopping: "asyncio.Task[bool]", work: Coroutine[Any, Any, Any]) -> bool:
         """Do some work unless it is time to stop; whether it is."""
@@ -89,14 +117,15 @@ class Worker:
         return stopping.done()
 
     async def _wait_for_topics(self) -> None:
-        watch = Watch(self._settings.bootstrap, _never, "waiting for it")
+        watch = Watch(self._settings.brokers, _never, "waiting for it")
         while True:
             try:
-                await check(self._settings.bootstrap, self._settings.prefix)
-            except BrokerUnreachableError:
+                await check(self._settings.brokers, self._settings.prefix)
+            except BrokerUnreachableError as error:
                 if not self._settings.wait_for_broker:
                     raise
-                watch.seen(False)
+                watch.seen(False, error.why)
+                self._metrics.set(table.WORKER_BROKER.name, 0)
                 await asyncio.sleep(_RETRY_S)
             else:
                 watch.seen(True)
@@ -105,67 +134,105 @@ class Worker:
     # --- with all that is needed there ------------------------------------------------------------------------------
 
     async def _work(self, instance_id: str, stopping: "asyncio.Task[bool]") -> None:
-        producer = Producer(self._settings.bootstrap, max_message_bytes=MAX_DEADLETTER_BYTES, batch_bytes=_BATCH_BYTES)
-        log = Log(self._settings.bootstrap, self._settings.prefix)
-        watch = Watch(self._settings.bootstrap, producer.answers, "the worker waits for it")
+        producer = Producer(self._settings.brokers, max_message_bytes=MAX_DEADLETTER_BYTES, batch_bytes=_BATCH_BYTES)
+        other = Producer(self._settings.brokers, max_message_bytes=MAX_DEADLETTER_BYTES, batch_bytes=_BATCH_BYTES)
+        dead_letters = DeadLetters(other, self._settings.topics, self._metrics)
+        log = Log(self._settings.brokers, self._settings.prefix)
+        watch = Watch(self._settings.brokers, producer.answers, "the worker waits for it", producer.refusal)
         try:
             if await self._until(stopping, _connect(producer)):
                 return
             watch.seen(True)
             await log.start()
-            await self._run_faust(instance_id, stopping, producer, log, watch)
+            await self._run_faust(instance_id, stopping, producer, dead_letters, log, watch)
         except KafkaError as error:
             self._fail(FaustCrashedError(f"the broker went away at the start: {error!r}"))
         finally:
             await producer.stop(_STOP_TIMEOUT_S)
+            await other.stop(0)  # each letter was confirmed, or its message is read again
             await log.stop()
 
     async def _run_faust(
-        self, instance_id: str, stopping: "asyncio.Task[bool]", producer: Producer, log: Log, watch: Watch
+        self,
+        instance_id: str,
+        stopping: "asyncio.Task[bool]",
+        producer: Producer,
+        dead_letters: DeadLetters,
+        log: Log,
+        watch: Watch,
     ) -> None:
         assignment = self._assignment = Assignment(self._settings, producer, self._metrics, self._fail)
         storing = Storing(self._settings, self._store, self._metrics, self._fail) if self._store else None
         app = create_app(self._settings, assignment.receive, storing.receive if storing else None, instance_id)
         state = cast(StateTable, app.tables["state"])
-        jobs = [assignment.connect(app, state, log).run(), watch.run()]
+        topics = self._settings.topics
+        recognition = partial(Recognition, log, topics)
+        jobs = [assignment.connect(app, state, log, dead_letters, recognition).run(), watch.run()]
+        jobs.append(TopicsWatch(log, topics, self._metrics, assignment.unread, self._fail).run())
         if storing:
-            jobs += [storing.connect(app, state, log, producer).run(), storing.run()]
+            jobs += [storing.connect(app, state, log, dead_letters).run(), storing.run()]
+        jobs.append(Checkup(log, [assignment, storing] if storing else [assignment], self.watchdog.found).run())
         tasks = [asyncio.ensure_future(job) for job in jobs]
         starting = asyncio.ensure_future(app.start())
+        starting.add_done_callback(lambda _: self.watchdog.watch("the consumer's event loop", assignment.consumer.loop))
         try:
-            while not (stopping.done() or self._fault or self._has_crashed(app, starting)):
+            while not (stopping.done() or self._fault or self._has_crashed(app, starting, assignment.consumer)):
                 assignment.report()
+                self._metrics.set(table.WORKER_BROKER.name, int(watch.connected))
+                self._look_after(tasks)
                 await asyncio.wait({stopping}, timeout=_LOOK_S)
             await self._drain(assignment, storing)
         finally:
             await self._stop_faust(app, starting)
             for task in tasks:
                 await _cancelled(task)
-            if storing:
-                storing.close()
+            if storing and storing.close():
+                self.hung = True
 
-    def _has_crashed(self, app: faust.App, starting: "asyncio.Future[Any]") -> bool:
+    def _look_after(self, tasks: "Sequence[asyncio.Future[None]]") -> None:
+        """A part that runs beside and has failed must not leave the others alone."""
+        for task in tasks:
+            if task.done() and not task.cancelled() and (error := task.exception()) is not None:
+                self._fail(BugError(f"a part of the worker failed: {error!r}"))
+
+    def _has_crashed(self, app: faust.App, starting: "asyncio.Future[Any]", consumer: Consumer) -> bool:
         reason: BaseException | None = app.crash_reason if app.crashed else None
+        reason = reason or consumer.gave_up
         if starting.done() and not starting.cancelled():
             reason = reason or starting.exception()
         if reason is None:
             return False
-        self._fail(FaustCrashedError(f"the consumer gave up: {reason!r}"))
+        said = self._right_taken_away(reason)
+        self._fail(FaustCrashedError(f"the consumer gave up: {said or repr(reason)}"))
         return True
+
+    def _right_taken_away(self, reason: BaseException) -> str | None:
+        """A right that was there at the start and no more, as a sentence."""
+        match reason:
+            case TopicAuthorizationFailedError(args=(str() as name,)):
+                right = Right(Operation.READ, Kind.TOPIC, name)
+            case GroupAuthorizationFailedError(args=(str() as name,)):
+                right = Right(Operation.READ, Kind.GROUP, name)
+            case _:
+                return None
+        login = self._settings.brokers.login
+        return str(denied(login.username if login else None, [right]))
 
     async def _drain(self, assignment: Assignment, storing: Storing | None) -> None:
         """Make durable what is applied, if nothing is wrong; what is not acknowledged is read again."""
         if self._fault is not None:
             return
-        work = asyncio.gather(assignment.drain(), storing.drain() if storing else asyncio.sleep(0))
         try:
-            await asyncio.wait_for(work, self._settings.drain_timeout_s)
+            async with asyncio.timeout(self._settings.drain_timeout_s):
+                await asyncio.gather(assignment.drain(), storing.drain() if storing else asyncio.sleep(0))
         except TimeoutError:
             _LOG.warning("the drain timeout has passed; the next worker goes on from the last checkpoint")
 
     async def _stop_faust(self, app: faust.App, starting: "asyncio.Future[Any]") -> None:
         if self._assignment is not None:
             await self._assignment.on_revoked(app)
+            if self._settings.leave_group and (self._fault is None or self._fault.leaves):
+                self._assignment.consumer.leave_for_good()
         done, _ = await asyncio.wait({asyncio.ensure_future(app.stop())}, timeout=_STOP_TIMEOUT_S)
         self.hung = not done
         await _cancelled(starting)
@@ -187,8 +254,9 @@ async def _never() -> None:
 
 async def _cancelled(task: "asyncio.Future[Any]") -> None:
     task.cancel()
-    with contextlib.suppress(asyncio.CancelledError, KafkaError, OSError):
-        await task
+    await asyncio.wait({task})
+    if not task.cancelled():
+        task.exception()  # looked at, or asyncio complains that nobody did
 
 
 # --- the process ----------------------------------------------------------------------------------------------------
@@ -208,11 +276,15 @@ def run_worker(
     # Faust's consumer has a loop of its own in its thread: the policy reaches that one, too.
     asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
     worker = Worker(settings, store, metrics)
-    code = asyncio.run(_run_until_signal(worker, beside))
-    if worker.hung:
-        logging.shutdown()
-        os._exit(code)  # a thread that waits for a broker would keep the process for ever
-    return code
+    worker.watchdog.start()
+    try:
+        code = asyncio.run(_run_until_signal(worker, beside))
+        if worker.hung:
+            logging.shutdown()
+            os._exit(code)  # a thread that waits for a broker or a disk would keep the process for ever
+        return code
+    finally:
+        worker.watchdog.stop()
 
 
 async def _run_until_signal(worker: Worker, beside: Beside | None) -> int:

@@ -5,6 +5,7 @@ slips through a rebalance is skipped by its stream and acknowledged, and an offs
 its successor. So the topics are declared without acks, and a checkpoint commits the offset that it makes durable.
 """
 
+import asyncio
 import contextlib
 from collections.abc import Mapping
 from typing import Any
@@ -13,7 +14,7 @@ import faust
 from aiokafka import AIOKafkaConsumer  # type: ignore[import-untyped]
 from aiokafka.errors import IllegalStateError, KafkaError  # type: ignore[import-untyped]
 from aiokafka.structs import OffsetAndMetadata, TopicPartition  # type: ignore[import-untyped]
-from faust.types import TP
+from faust.types import TP, AppT
 
 
 class Consumer:
@@ -22,6 +23,7 @@ class Consumer:
     def __init__(self, app: faust.App, topic: str) -> None:
         self._app = app
         self.topic = topic
+        self.mark = ""  # noted beside each offset that is committed
 
     def _tp(self, partition: int) -> TP:
         return TP(self.topic, partition)
@@ -70,7 +72,7 @@ class Consumer:
         """
         ours = self.assigned()
         wanted = {
-            TopicPartition(self.topic, partition): OffsetAndMetadata(offset, "")
+            TopicPartition(self.topic, partition): OffsetAndMetadata(offset, self.mark)
             for partition, offset in offsets.items()
             if partition in ours
         }
@@ -83,9 +85,76 @@ class Consumer:
             return False
         return True
 
+    def leave_for_good(self) -> None:
+        """Say goodbye to the group when the consumer stops, so that others take over at once.
+
+        aiokafka says it for dynamic members only. The broker knows a static one by its member id as well
+        (`leave-group` in Kafka's GroupMetadataManager), and a successor with our instance id has another member id.
+        """
+        with contextlib.suppress(AttributeError):  # it never joined
+            self._coordinator._group_instance_id = None
+
+    @property
+    def is_member(self) -> bool:
+        """Whether aiokafka still cares for the membership."""
+        with contextlib.suppress(AttributeError):
+            return self.gave_up is None and not self._coordinator._coordination_task.done()
+        return False
+
+    @property
+    def gave_up(self) -> BaseException | None:
+        """Why aiokafka does not care for the membership any more.
+
+        It tells whoever waits for messages at that moment, and then waits until its error is fetched. Faust waits for
+        messages, but not while it has some to hand on, and it never fetches the error: then nobody has heard.
+        """
+        with contextlib.suppress(AttributeError):  # it never joined
+            task = self._coordinator._coordination_task
+            ended = task.exception() if task.done() and not task.cancelled() else None
+            unheard: BaseException | None = self._coordinator._pending_exception or ended
+            return unheard
+        return None
+
+    async def is_current(self) -> bool:
+        """Whether the group still knows us in the generation that gave us our partitions. It is asked now."""
+        thread = self._inner._thread
+        coordinator = thread._ensure_consumer()._coordinator
+        try:
+            known = await thread.call_thread(coordinator._do_heartbeat)
+        except KafkaError:
+            return False
+        return bool(known) and coordinator.generation == self.generation
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The loop that aiokafka's consumer turns on, in a thread of its own."""
+        loop: asyncio.AbstractEventLoop = self._inner._thread.thread_loop
+        return loop
+
+    @property
+    def recovered_offsets(self) -> int:
+        """Grows while the changelog is read."""
+        recovery: Any = self._app.tables.recovery  # type: ignore[attr-defined]
+        return sum(offset or 0 for offset in recovery.active_offsets.values())
+
+    @property
+    def _coordinator(self) -> Any:
+        return self._inner._thread._consumer._coordinator
+
     @property
     def _inner(self) -> Any:
         return self._app.consumer
+
+
+def recovery_is_whole(app: AppT) -> bool:
+    """Whether the changelog was read to its end when Faust says that the table is recovered.
+
+    Faust says it as well when a rebalance, or the worker's end, breaks off the reading: `Recovery._restart_recovery` swallows
+    what should tell (RebalanceAgain, ServiceStopped) while it waits for the end of the changelog.
+    """
+    recovery: Any = app.tables.recovery  # type: ignore[attr-defined]
+    is_broken_off = recovery.signal_recovery_start.is_set() or recovery.should_stop
+    return not is_broken_off and not recovery.need_recovery()
 
 
 async def _seek(consumer: AIOKafkaConsumer, tp: TP, offset: int) -> None:

@@ -5,18 +5,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from streamgauge.broker.security import Brokers, brokers_at
 from streamgauge.core.assembler import ABANDON_AFTER_S
 from streamgauge.core.record import Record
 from streamgauge.core.timing import STALL_SECONDS
 from streamgauge.topics import DEFAULT_PREFIX, Topics
+from streamgauge.worker.health import BLOCKED_S, STUCK_S
 
 
 @dataclass(frozen=True)
 class WorkerSettings:
     """One worker. Durations are seconds."""
 
-    # The brokers to begin with, HOST:PORT separated by commas.
-    bootstrap: str
+    # The brokers to begin with, and how they are met; an address alone means plain text.
+    bootstrap: Brokers | str
     # Where the worker keeps its identity; several workers may share it.
     data_dir: Path
     # Topics and group are named by it.
@@ -33,6 +35,18 @@ class WorkerSettings:
     wait_for_broker: bool = True
     # How often a message lets time pass where streams are open and nothing comes.
     tick_s: float = 60.0
+    # How long a worker that is gone keeps its partitions. Faust's default of 60 is longer than workers that come and go
+    # every few seconds ever live.
+    session_timeout_s: float = 10.0
+    # Leave the group when told to stop, so that others take over at once; or stay in it for the session, and come back.
+    leave_group: bool = True
+    # How long an offset may stay although messages wait, and an event loop may be blocked, until the worker ends itself.
+    stuck_s: float = STUCK_S
+    blocked_s: float = BLOCKED_S
+
+    @property
+    def brokers(self) -> Brokers:
+        return brokers_at(self.bootstrap)
 
     @property
     def topics(self) -> Topics:

@@ -34,6 +34,7 @@ class Slot:
                 os.close(handle)
                 continue
             self.number = number
+            self.exits = directory / f"{number}.exits"  # what `exits.py` keeps
             self._handle = handle
             break
         else:

@@ -17,6 +17,8 @@ from faust.types import TP, EventT
 from faust.types.stores import StoreT
 
 from streamgauge.core.assembler import PRODUCERS, offset_of
+from streamgauge.core.state_format import NewerStateError
+from streamgauge.worker.seams import recovery_is_whole
 
 # Faust's services say when they start and stop, under the module that defines them: that belongs to Faust's own log.
 _FAUST_LOG = logging.getLogger("faust.streamgauge")
@@ -41,6 +43,7 @@ class NewestStore(MemoryStore[bytes, bytes]):
         super().__post_init__()
         self._speaks_to: dict[bytes, int] = {}
         self.unreadable = 0  # entries that nobody of ours wrote
+        self.newer: dict[int, str] = {}  # partitions with state of a later version, and what it says
 
     def apply_changelog_batch(
         self, batch: Iterable[EventT[Any]], to_key: Callable[[Any], Any], to_value: Callable[[Any], Any]
@@ -53,6 +56,10 @@ class NewestStore(MemoryStore[bytes, bytes]):
         """One entry; kept if it is ours and not older than what is there."""
         try:
             offset = offset_of(value or b"")
+        except NewerStateError as error:
+            if key in _keys(partition):
+                self.newer[partition] = str(error)
+            return
         except (msgspec.DecodeError, RecursionError, IndexError, ValueError):
             self.unreadable += 1
             return
@@ -79,6 +86,11 @@ class StateTable(faust.Table[bytes, bytes]):
     """A table whose store is a NewestStore."""
 
     logger = _FAUST_LOG
+
+    async def on_recovery_completed(self, active_tps: set[TP], standby_tps: set[TP]) -> None:
+        """Tell who waits for the state, once it is whole. If the reading was broken off, the next one tells."""
+        if recovery_is_whole(self.app):
+            await super().on_recovery_completed(active_tps, standby_tps)
 
     def _new_store(self) -> StoreT[bytes, bytes]:
         return NewestStore(

@@ -9,17 +9,18 @@ from typing import Any
 
 import faust
 
-from streamgauge.broker.producer import Producer
-from streamgauge.deadletter import Stage, letter
+from streamgauge.core.record import SCHEMA_VERSION, version_of
+from streamgauge.deadletter import Stage
 from streamgauge.metrics import table
 from streamgauge.worker.acknowledging import Acknowledger
+from streamgauge.worker.dead_letters import DeadLetters
 from streamgauge.worker.faults import BugError, WorkerError
 from streamgauge.worker.log import Log
-from streamgauge.worker.outbox import Outbox
 from streamgauge.worker.place import Place, Reading, starts
 from streamgauge.worker.seams import Consumer
 from streamgauge.worker.settings import RecordStore, Stored, WorkerMetrics, WorkerSettings
 from streamgauge.worker.store import StateTable
+from streamgauge.worker.weight import weight_of
 
 _LOG = logging.getLogger("streamgauge.worker")
 
@@ -31,6 +32,8 @@ _GATHER_S = 0.05
 _NUDGE_S = 1.0
 # Records that wait for the store: above the first no more are fetched, until there are fewer than the second.
 _FULL, _LOW = 5_000, 1_000
+# The same in bytes: a record has some KiB, and a forged one as much as its topic takes.
+_FULL_BYTES, _LOW_BYTES = 64 * 1024 * 1024, 16 * 1024 * 1024
 # How soon a store that failed is tried again (seconds).
 _RETRY_S = 1.0
 
@@ -44,21 +47,23 @@ class Storing:
         self._metrics = metrics
         self._fail = fail
         self._queue: deque[Any] = deque()
+        self._queued_bytes = 0
         self._places: dict[int, Place] = {}
         self._held_back: set[int] = set()
         self._wake = asyncio.Event()
         self._thread = ThreadPoolExecutor(1, "records")
-        self._failing = False
+        self._failing = self._storing = self._settled = self._burying = False
+        self._tries = 0
         self._finishing = False
         self._idle = asyncio.Event()
         self._idle.set()
 
-    def connect(self, app: faust.App, state: StateTable, log: Log, producer: Producer) -> Acknowledger:
+    def connect(self, app: faust.App, state: StateTable, log: Log, dead_letters: DeadLetters) -> Acknowledger:
         """Take part in the app's rebalances; gives what commits offsets, to be run beside."""
         self._consumer = Consumer(app, self._settings.topics.records)
         self._reading = Reading(self._consumer, log)
         self._acknowledger = Acknowledger(self._consumer)
-        self._outbox = Outbox(producer, lambda message: None)
+        self._dead_letters = dead_letters
         app.on_partitions_revoked.connect(self.on_revoked)
         state.on_recover(self.on_recovered)
         return self._acknowledger
@@ -66,7 +71,9 @@ class Storing:
     async def on_revoked(self, _app: Any, /, *_revoked: Any, **_: Any) -> None:
         """What is not stored yet is read again by whoever has the partition; what is stored twice is known."""
         self._queue.clear()
+        self._queued_bytes = 0
         self._places.clear()
+        self._settled = False
         self._held_back.clear()
         self._acknowledger.forget()
 
@@ -86,6 +93,26 @@ class Storing:
             if begins > committed:
                 self._lost(begins - committed)
             self._places[number] = Place(self._reading, number, max(committed, begins), self._lost)
+        self._settled = True
+
+    # --- what a checkup asks ----------------------------------------------------------------------------------------
+
+    @property
+    def topic(self) -> str:
+        return self._consumer.topic
+
+    @property
+    def settled(self) -> bool:
+        return self._settled
+
+    def moves(self) -> tuple[int, ...]:
+        return ()
+
+    def tries(self) -> dict[int, int]:
+        """Of each partition that it holds: how often something was tried again."""
+        return dict.fromkeys(self._places, self._tries + (self._dead_letters.tries if self._burying else 0))
+
+    # --- records come -----------------------------------------------------------------------------------------------
 
     def _lost(self, records: int) -> None:
         _LOG.error("%d records were deleted from %s before they were stored", records, self._consumer.topic)
@@ -97,9 +124,10 @@ class Storing:
         if self._finishing or not is_ours:
             return  # whoever has the partition reads it
         self._queue.append(message)
+        self._queued_bytes += weight_of(message)
         self._idle.clear()
         self._wake.set()
-        if len(self._queue) > _FULL:
+        if len(self._queue) > _FULL or self._queued_bytes > _FULL_BYTES:
             self._held_back.add(message.partition)
             self._consumer.hold_back(message.partition)
 
@@ -121,8 +149,10 @@ class Storing:
         await self._idle.wait()
         await self._acknowledger.flush()
 
-    def close(self) -> None:
+    def close(self) -> bool:
+        """Let go of the thread; whether a store that does not answer holds it."""
         self._thread.shutdown(wait=False, cancel_futures=True)
+        return self._storing
 
     async def _gather(self) -> list[Any]:
         """The next batch: messages that are due, in the order of their partitions' logs."""
@@ -130,7 +160,8 @@ class Storing:
             self._idle.set()
             self._wake.clear()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), _NUDGE_S)
+                async with asyncio.timeout(_NUDGE_S):
+                    await self._wake.wait()
         if not self._queue:
             for place in list(self._places.values()):
                 await place.nudge()
@@ -140,6 +171,7 @@ class Storing:
         batch: list[Any] = []
         while self._queue and len(batch) < _BATCH:
             message = self._queue.popleft()
+            self._queued_bytes -= weight_of(message)
             due = self._places.get(message.partition)
             if due is not None and await due.admits(message.offset):
                 batch.append(message)
@@ -149,13 +181,12 @@ class Storing:
         stored = await self._insert([message.value or b"" for message in batch])
         for index in stored.unreadable:
             await self._bury(batch[index])
-        await self._outbox.confirmed()
         for message in batch:
             if message.generation_id == self._consumer.generation:
                 self._acknowledger.done(message.partition, message.offset + 1)
         for result, count in (("new", stored.new), ("same", stored.same), ("different", stored.different)):
             self._metrics.add(table.LEDGER_ROWS.name, count, result=result)
-        if self._held_back and len(self._queue) < _LOW:
+        if self._held_back and len(self._queue) < _LOW and self._queued_bytes < _LOW_BYTES:
             for partition in self._held_back:
                 self._consumer.go_on(partition)
             self._held_back.clear()
@@ -164,11 +195,12 @@ class Storing:
         """Until it succeeds: meanwhile records wait in Kafka."""
         while True:
             try:
-                stored = await asyncio.get_running_loop().run_in_executor(self._thread, self._store.insert, records)
+                stored = await asyncio.get_running_loop().run_in_executor(self._thread, self._insert_now, records)
             except Exception as error:  # noqa: BLE001 - whatever is wrong with the ledger, the records are safe in Kafka
                 if not self._failing:
                     _LOG.error("records cannot be stored, trying again: %s", error)
                 self._failing = True
+                self._tries += 1
                 await asyncio.sleep(_RETRY_S)
                 continue
             if self._failing:
@@ -176,7 +208,19 @@ class Storing:
             self._failing = False
             return stored
 
+    def _insert_now(self, records: list[bytes]) -> Stored:
+        """In the thread."""
+        self._storing = True
+        try:
+            return self._store.insert(records)
+        finally:
+            self._storing = False
+
     async def _bury(self, message: Any) -> None:
-        error_class = "unreadable"
-        await self._outbox.send(letter(self._settings.topics, message, message.value, Stage.LEDGER, error_class))
-        self._metrics.add(table.DEAD_LETTERS.name, stage=Stage.LEDGER.value, error_class=error_class)
+        version = version_of(message.value or b"")
+        error_class = "unreadable" if version in (None, SCHEMA_VERSION) else "version"
+        self._burying = True
+        try:
+            await self._dead_letters.bury(message, Stage.LEDGER, error_class)
+        finally:
+            self._burying = False

@@ -1,0 +1,86 @@
+"""A look at the worker's own work, by the broker's word: what is committed, and what there is to be done.
+
+Faust's consumer is not asked: if it is stuck it believes that there is nothing more.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from aiokafka.errors import KafkaError  # type: ignore[import-untyped]
+
+from streamgauge.worker.health import Found, Spot, Standing
+from streamgauge.worker.log import Log
+
+# How often it is looked (seconds), and how long the broker may take to answer: one request and a second try.
+_EVERY_S = 5.0
+_ANSWER_S = 20.0
+# Looks that find a partition unchanged, until it is asked whether there is a message at all.
+_DOUBT_AFTER = 4
+
+
+class Part(Protocol):
+    """One topic's partitions, as the worker holds them."""
+
+    @property
+    def topic(self) -> str: ...
+    @property
+    def settled(self) -> bool: ...
+    def moves(self) -> tuple[int, ...]: ...
+    def tries(self) -> Mapping[int, int]: ...
+
+
+class Checkup:
+    """Looks at `parts`, and tells `report` what it found."""
+
+    def __init__(self, log: Log, parts: Sequence[Part], report: Callable[[Found], None]) -> None:
+        self._log = log
+        self._parts = parts
+        self._report = report
+        self._seen: dict[Spot, tuple[range, int]] = {}  # what waits, and at how many looks it was the same
+        self._empty: dict[Spot, range] = {}  # what waits, and holds no message
+
+    async def run(self) -> None:
+        """Until it is cancelled."""
+        while True:
+            self._report(await self.look())
+            await asyncio.sleep(_EVERY_S)
+
+    async def look(self) -> Found:
+        """One look."""
+        try:
+            async with asyncio.timeout(_ANSWER_S):
+                standings = [await self._standings(part) for part in self._parts]
+            found = {spot: standing for one in standings for spot, standing in one.items()}
+            found = {spot: await self._certain(spot, standing) for spot, standing in found.items()}
+        except (KafkaError, TimeoutError):
+            return Found(broker_answers=False)
+        settled = all(part.settled for part in self._parts)
+        moves = tuple(move for part in self._parts for move in part.moves())
+        return Found(broker_answers=True, settled=settled, moves=moves, standings=found)
+
+    async def _standings(self, part: Part) -> dict[Spot, Standing]:
+        tries = part.tries()
+        committed = await self._log.committed(part.topic)
+        begins = await self._log.begins(part.topic, tries)
+        ends = await self._log.ends(part.topic, tries)
+        return {
+            Spot(part.topic, number): Standing(max(committed.get(number, 0), begins[number]), ends[number], count)
+            for number, count in tries.items()
+        }
+
+    async def _certain(self, spot: Spot, standing: Standing) -> Standing:
+        """Offsets without a message (a transaction's markers) are legal, and nobody commits them: they are nothing to do."""
+        span = range(standing.committed, standing.end)
+        before, times = self._seen.get(spot, (span, 0))
+        times = times + 1 if span and span == before else 0
+        if times == _DOUBT_AFTER and not await self._holds(spot, span):
+            self._empty[spot] = span
+        self._seen[spot] = (span, times)
+        return standing._replace(committed=standing.end) if span == self._empty.get(spot) else standing
+
+    async def _holds(self, spot: Spot, span: range) -> bool:
+        try:
+            return await self._log.holds(spot.topic, spot.partition, span.start, span.stop)
+        except TimeoutError:
+            return False

@@ -1,0 +1,108 @@
+"""Faust's aiokafka transport, with a consumer that makes no tasks for what needs no waiting.
+
+For each message Faust waits for its delivery, or for a rebalance, whichever is first: four asyncio tasks, and half of what
+a message costs. But nearly always the delivery has nothing to wait for: a stream's queue has room, and it is done at its
+first step. So that step is taken before anything is made of it.
+
+And its client has one request at a time under way to a broker, for the partitions of which it holds nothing. Faust lets the
+broker keep that request for 1.5 s if none of these has a message, and a partition whose messages were all taken meanwhile
+waits for as long. Here the broker may keep it for a tenth of a second.
+
+Where more messages come at once than a stream's queue takes, Faust fetches no more until there is room. If that is so of all
+partitions, it looks for room once a second, which may be longer than what is in the queue lasts. Here it looks more often.
+"""
+
+import asyncio
+from collections.abc import Coroutine, Generator
+from typing import Any
+
+import faust
+from faust.transport.drivers import aiokafka as driver
+from mode.services import Service, WaitResults
+
+# How long a broker may hold its answer back while none of the partitions that it is asked for has a message (milliseconds).
+_FETCH_WAIT_MS = 100
+# How often it is looked whether a partition may be fetched again (seconds), and how many times before Faust has its turn.
+_LOOK_S = 0.01
+_LOOKS = 100
+
+
+class _Begun:
+    """A coroutine whose first step was taken, and gave `waits_for`: await it for the rest."""
+
+    def __init__(self, coroutine: Coroutine[Any, Any, Any], waits_for: Any) -> None:
+        self._coroutine, self._waits_for = coroutine, waits_for
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        waits_for = self._waits_for
+        try:
+            while True:
+                try:
+                    given = yield waits_for
+                except BaseException as error:  # noqa: BLE001 - a cancellation above all: it is the coroutine's
+                    waits_for = self._coroutine.throw(error)
+                else:
+                    waits_for = self._coroutine.send(given)
+        except StopIteration as done:
+            return done.value
+
+
+async def _rest(coroutine: Coroutine[Any, Any, Any], waits_for: Any) -> Any:
+    return await _Begun(coroutine, waits_for)
+
+
+class Eager(Service):
+    """A service whose `wait_first` takes the first step of its first coroutine by itself."""
+
+    async def wait_first(self, *coros: Any, timeout: Any = None) -> WaitResults:  # noqa: ASYNC109 - mode's own signature
+        """As mode's: waits for the first of these that is done, or until the service stops, and cancels the others."""
+        first, others = coros[0], coros[1:]
+        if not asyncio.iscoroutine(first) or self.should_stop:
+            return await super().wait_first(*coros, timeout=timeout)
+        try:
+            waits_for = first.send(None)
+        except BaseException as ended:
+            for other in others:
+                if asyncio.iscoroutine(other):
+                    other.close()
+            if isinstance(ended, StopIteration):
+                return WaitResults([first], [ended.value], False)
+            raise
+        return await super().wait_first(_rest(first, waits_for), *others, timeout=timeout)
+
+
+class _Thread(driver.AIOKafkaConsumerThread):
+    """Faust's thread, whose client asks a broker for so long only."""
+
+    def _create_worker_consumer(self, transport: driver.Transport) -> Any:
+        client: Any = super()._create_worker_consumer(transport)
+        client._fetch_max_wait_ms = _FETCH_WAIT_MS
+        return client
+
+
+class Consumer(Eager, driver.Consumer):
+    """Faust's consumer, which delivers each message by `wait_first`."""
+
+    async def _wait_next_records(self, timeout: float) -> Any:  # noqa: ASYNC109 - Faust's own signature
+        """As Faust's, but that it looks more often whether a partition may be fetched again."""
+        looks = 0
+        while self.flow_active and not self._get_active_partitions():
+            if looks == _LOOKS:
+                return {}, set()
+            looks += 1
+            await asyncio.sleep(_LOOK_S)
+        return await super()._wait_next_records(timeout)
+
+    def _new_consumer_thread(self) -> driver.AIOKafkaConsumerThread:
+        return _Thread(self, loop=self.loop, beacon=self.beacon)
+
+
+class Transport(driver.Transport):
+    """The transport that has it. Give it to `app.transport`."""
+
+    Consumer = Consumer
+
+
+def transport_of(app: faust.App) -> Transport:
+    """The transport for an app, by its settings."""
+    return Transport(app.conf.broker_consumer, app)

@@ -1,0 +1,148 @@
+"""Clients that ask all the time, through taps that may die, and write down what they know to be true.
+
+The truth comes from what was asked and what was read: a scenario says what its provider sends, and a stream counts only once
+its answer has come to its end. Nothing here is taken from what Streamgauge says.
+"""
+
+import asyncio
+import json
+import random
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+from streamgauge.demo.scenario import Scenario
+from tests.chaos.upstream import PLAYED
+from tests.demo.raw import request_bytes
+
+# What a kill of a whole tap may cost is under way for less than a second (docs/reliability.md); on a machine that is busy
+# with other things it may take longer to be written (seconds).
+LOSS_WINDOW_S = 5.0
+# How soon a tap that is away is asked again (seconds).
+_RETRY_S = 0.2
+# A stream that takes longer than this hangs (seconds): the longest here lasts half of a minute.
+_PATIENCE_S = 180.0
+_READ_BYTES = 65_536
+
+
+@dataclass
+class Asked:
+    """One stream, by whoever asked for it. Times are Unix seconds; `truth`: what its record must say.
+
+    `ended_at`: its last byte. `over_at`: its connection's end, where it has one; a stream that stalls has a long way to it.
+    """
+
+    trace_id: str
+    source: str
+    began_at: float
+    truth: dict[str, Any]
+    ended_at: float | None = None
+    over_at: float | None = None
+
+    def line(self, killed: Sequence["Killed"], phases: Sequence[tuple[str, float]]) -> dict[str, Any]:
+        """Its line of the truth file. `phases`: name and beginning; a stream belongs to the one in which it ended."""
+        ended = self.ended_at or self.began_at
+        phase = next(name for name, at in reversed(phases) if at <= ended)
+        times = {"phase": phase, "began_at": self.began_at, "ended_at": self.ended_at}
+        return {"trace_id": self.trace_id, **self.truth, **times, "doubt": self._doubt(killed, self.over_at or ended)}
+
+    def _doubt(self, killed: Sequence["Killed"], over: float) -> str | None:
+        under = [
+            kill
+            for kill in killed
+            if kill.source == self.source and self.began_at <= kill.until and kill.since <= over + LOSS_WINDOW_S
+        ]
+        if not under:
+            return None
+        return "new" if under[0].since < self.began_at + LOSS_WINDOW_S else "open"
+
+
+class Killed(NamedTuple):
+    """A tap that was killed: all of its processes are gone some time between the two moments (Unix seconds)."""
+
+    source: str
+    since: float
+    until: float
+
+
+@dataclass
+class Truth:
+    """All that was asked, and which taps died."""
+
+    phases: list[tuple[str, float]] = field(default_factory=list)
+    streams: list[Asked] = field(default_factory=list)
+    killed: list[Killed] = field(default_factory=list)
+
+    def enter(self, phase: str) -> None:
+        """What ends from now on belongs to this phase. Called before the first stream."""
+        self.phases.append((phase, time.time()))
+
+    def begin(self, source: str, truth: dict[str, Any]) -> Asked:
+        """A stream that begins now."""
+        asked = Asked(uuid.uuid4().hex, source, time.time(), truth)
+        self.streams.append(asked)
+        return asked
+
+    def write(self, path: Path) -> None:
+        """The truth file, one line a stream."""
+        path.write_text("".join(json.dumps(one.line(self.killed, self.phases)) + "\n" for one in self.streams))
+
+
+def truth_of(scenario: Scenario) -> dict[str, Any]:
+    """What the record of a scenario must say."""
+    expected, usage = scenario.expected, scenario.expected.usage
+    return {
+        "outcome": expected.outcome,
+        "finish_reason": expected.finish,
+        "token_events": expected.content.token_events,
+        "input_tokens": usage.input,
+        "output_tokens": usage.output,
+        "total_tokens": usage.total,
+        "usage_source": usage.source,
+    }
+
+
+async def ask_on(source: str, url: Callable[[], str], truth: Truth, seed: int, over: asyncio.Event) -> None:
+    """One stream after another through the tap `source`, that is at `url()`, until it is over."""
+    chance = random.Random(seed)
+    while not over.is_set():
+        scenario = chance.choice(PLAYED)
+        address = urlsplit(url())
+        try:
+            reader, writer = await asyncio.open_connection(address.hostname, address.port)
+        except OSError:  # the tap is away: no stream began
+            await asyncio.sleep(_RETRY_S)
+            continue
+        asked = truth.begin(source, truth_of(scenario))
+        try:
+            async with asyncio.timeout(_PATIENCE_S):
+                await _ask(reader, writer, scenario, asked)
+        finally:
+            writer.close()
+
+
+async def _ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, scenario: Scenario, asked: Asked) -> None:
+    head, body = request_bytes(scenario, f"/{scenario.upstream}")
+    trace = f"\r\ntraceparent: 00-{asked.trace_id}-{asked.trace_id[:16]}-01\r\n\r\n"
+    writer.write(head.removesuffix(b"\r\n\r\n") + trace.encode() + body)
+    leaves_after = _events(b"".join(piece.data for piece in scenario.answer.pieces)) if scenario.leave_after else None
+    got = b""
+    try:
+        while data := await reader.read(_READ_BYTES):
+            asked.ended_at = time.time()
+            got += data
+            if leaves_after is not None and _events(got) >= leaves_after:
+                break
+    except ConnectionError:  # planned, or the tap's death: its time tells which
+        pass
+    asked.over_at = time.time()
+    asked.ended_at = asked.ended_at or asked.over_at
+
+
+def _events(data: bytes) -> int:
+    """How many events have come, about: whole when all have."""
+    return data.count(b"\n\n")

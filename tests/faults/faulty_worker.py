@@ -1,0 +1,143 @@
+"""`python -m tests.faults.faulty_worker JSON`: a worker with a fault of ours inside, `fault` in the JSON.
+
+Bugs that hang are not to be had on command. So one is put where it would be: everything else is the real worker.
+"""
+
+import asyncio
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from aiokafka.consumer.group_coordinator import GroupCoordinator
+from aiokafka.consumer.subscription_state import SubscriptionState
+from aiokafka.errors import GroupAuthorizationFailedError
+from aiokafka.producer.message_accumulator import BatchBuilder
+
+from streamgauge.commands.worker import LedgerStore
+from streamgauge.worker.acknowledging import Acknowledger
+from streamgauge.worker.assignment import Assignment
+from streamgauge.worker.partition import Partition
+from tests.integration import worker_process
+
+# Longer than any test waits (seconds).
+_FOR_EVER = 600
+# How long a worker works before its fault comes, where that matters (seconds): Faust is done with its rebalance by then.
+_WORKS_S = 5.0
+
+
+def block_the_loop() -> None:
+    """Some call that does not come back, in the middle of the work: the thread of Faust's consumer goes on with its
+    heartbeats, so the group does not notice."""
+    Partition.put = lambda self, message: time.sleep(_FOR_EVER)  # type: ignore[method-assign]
+
+
+def hang_the_ledger() -> None:
+    """A disk that does not answer."""
+    LedgerStore.insert = lambda self, records: threading.Event().wait(_FOR_EVER)  # type: ignore
+
+
+def hang_checkpoints() -> None:
+    """A wait for something that nobody does."""
+
+    async def hang(*_: Any) -> None:
+        await asyncio.sleep(_FOR_EVER)
+
+    Partition._checkpoint = hang  # type: ignore
+
+
+def commit_nothing() -> None:
+    """Everything is applied and durable, and its offset is not committed."""
+
+    async def run(self: Acknowledger) -> None:
+        await asyncio.sleep(_FOR_EVER)
+
+    Acknowledger.run = run  # type: ignore[method-assign]
+
+
+def lose_the_recovery() -> None:
+    """What Faust calls when the state is there does nothing."""
+
+    async def nothing(self: Assignment) -> None:
+        return
+
+    Assignment._load = nothing  # type: ignore[method-assign]
+
+
+def block_the_consumer() -> None:
+    """The thread of Faust's consumer does not come back from a call: no heartbeats, no messages, and the worker's own
+    loop turns on."""
+    load = Assignment._load
+
+    async def load_and_block(self: Assignment) -> None:
+        await load(self)
+        loop = self.consumer.loop
+        loop.call_soon_threadsafe(loop.call_later, _WORKS_S, time.sleep, _FOR_EVER)
+
+    Assignment._load = load_and_block  # type: ignore[method-assign]
+
+
+def break_the_coordination() -> None:
+    """A bug in aiokafka's own background task, some time after it has joined: as seen on a busy machine."""
+    beat = GroupCoordinator._maybe_do_autocommit
+    began = time.monotonic()
+
+    async def fail(self: GroupCoordinator, assignment: Any) -> Any:
+        if time.monotonic() - began > _WORKS_S:
+            raise AssertionError("Did we not perform bootstrap?")
+        await beat(self, assignment)
+        return 0.5  # until it is called again (seconds)
+
+    GroupCoordinator._maybe_do_autocommit = fail
+
+
+def deny_the_group_unheard() -> None:
+    """The right to be in the group is taken away at a moment when Faust does not wait for messages."""
+    beat = GroupCoordinator._do_heartbeat
+    began = time.monotonic()
+
+    async def denied(self: GroupCoordinator) -> Any:
+        if time.monotonic() - began > _WORKS_S:
+            raise GroupAuthorizationFailedError(self.group_id)
+        return await beat(self)
+
+    GroupCoordinator._do_heartbeat = denied
+    SubscriptionState.abort_waiters = lambda self, error: None
+
+
+def two_hours_ahead() -> None:
+    """The machine's clock is wrong; Kafka 4 takes no message whose own time is more than an hour ahead of the broker's."""
+    now, now_ns = time.time, time.time_ns
+    time.time = lambda: now() + 7_200
+    time.time_ns = lambda: now_ns() + 7_200_000_000_000
+    append = BatchBuilder.append
+
+    def append_by_this_clock(self: BatchBuilder, *, timestamp: int | None, **given: Any) -> Any:
+        """aiokafka's own stamp is a C call's."""
+        return append(self, timestamp=timestamp or round(time.time() * 1000), **given)
+
+    BatchBuilder.append = append_by_this_clock
+
+
+FAULTS: dict[str, Callable[[], None]] = {
+    fault.__name__: fault
+    for fault in (
+        block_the_loop,
+        block_the_consumer,
+        hang_the_ledger,
+        hang_checkpoints,
+        commit_nothing,
+        lose_the_recovery,
+        break_the_coordination,
+        deny_the_group_unheard,
+        two_hours_ahead,
+    )
+}
+
+if __name__ == "__main__":
+    told = json.loads(sys.argv[1])
+    FAULTS[told.pop("fault")]()
+    sys.argv[1] = json.dumps(told)
+    sys.exit(worker_process.main())

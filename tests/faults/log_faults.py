@@ -1,0 +1,123 @@
+"""What tests of a faulty log share: logs in one partition, workers that read or refuse them, topics that are made anew."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+from aiokafka.admin import NewPartitions
+from aiokafka.errors import GroupCoordinatorNotAvailableError
+from confluent_kafka.admin import AdminClient
+
+from streamgauge import topics
+from streamgauge.bundles import decode_bundle, encode_bundle
+from streamgauge.core.assembler import Assembler
+from streamgauge.core.record import encode_record
+from streamgauge.core.segments import Bundle
+from tests.integration.synthetic import SyntheticTap
+from tests.integration.test_worker import write
+from tests.integration.workers import WorkerProcess, worker
+from tests.kafka_broker.administration import admin, delete_topic
+from tests.kafka_broker.fixtures import PARTITIONS
+from tests.running import wait_for
+
+# What a worker ends with that has to wait for an operator.
+EXIT = 3
+# What Faust writes of a thread that did nothing for three seconds: true where the whole process was stopped.
+STOOD_STILL = "Thread keepalive is not responding"
+
+
+def settings_of(kafka: str, prefix: str) -> dict[str, Any]:
+    return {"bootstrap": kafka, "prefix": prefix, "checkpoint_s": 0.2}
+
+
+def one_partition(seed: int, streams: int = 30) -> list[tuple[int, bytes]]:
+    """Streams of one tap in partition 0, in some twenty messages."""
+    return list(SyntheticTap(seed, slots=(0,)).bundles(streams, segments=6, a_bundle=10))
+
+
+def with_farewell(messages: list[tuple[int, bytes]]) -> list[tuple[int, bytes]]:
+    """And then the tap ends: what it left open has its record."""
+    last = decode_bundle(messages[-1][1])
+    farewell = Bundle(last.instance, last.slot, last.number + 1, last.tap_ns, farewell=True)
+    return [*messages, (messages[-1][0], encode_bundle(farewell))]
+
+
+def with_gap(messages: list[tuple[int, bytes]], read: int, begins: int) -> dict[str, bytes]:
+    """The records that a worker must come to which had read so many messages when the log began further on."""
+    assembler = Assembler()
+    found = []
+    for offset, (_, value) in enumerate(messages):
+        if offset == read:
+            assembler.mark_gap()
+        if not read <= offset < begins:
+            found += assembler.apply(offset, 0, decode_bundle(value))
+    return {record.stream_id: encode_record(record) for record in found}
+
+
+def incomplete(records: dict[str, bytes]) -> set[str]:
+    return {stream for stream, record in records.items() if b'"complete":false' in record}
+
+
+def wait_until_committed(kafka: str, prefix: str, offset: int, partition: int = 0) -> None:
+    async def committed() -> int:
+        async with admin(kafka) as client:
+            try:
+                found = await client.list_consumer_group_offsets(prefix)
+            except GroupCoordinatorNotAvailableError:  # a broker makes it at the first question
+                return -1
+        places = {(place.topic, place.partition): at.offset for place, at in found.items()}
+        return places.get((f"{prefix}.segments", partition), -1)
+
+    wait_for(lambda: asyncio.run(committed()) >= offset, f"commit of {offset}")
+
+
+def read_some(kafka: str, prefix: str, folder: Path, messages: list[tuple[int, bytes]]) -> None:
+    """A worker reads them and ends."""
+    write(kafka, prefix, messages)
+    with worker(folder, **settings_of(kafka, prefix)) as process:
+        wait_until_committed(kafka, prefix, len(messages))
+        assert process.stop() == 0
+
+
+def make_anew(kafka: str, prefix: str, name: str, partitions: int = PARTITIONS) -> None:
+    """Delete a topic and make it again, empty."""
+    asyncio.run(delete_topic(kafka, f"{prefix}.{name}"))
+    wait_for(lambda: f"{prefix}.{name}" in asyncio.run(topics.create(kafka, partitions, prefix)).created, "topic", 30)
+
+
+def errors(process: WorkerProcess) -> list[str]:
+    """The sentences that a worker wrote as errors, but for Faust's about a process that was stopped."""
+    lines = [json.loads(line) for line in process.log.splitlines() if line.startswith("{")]
+    return [line["message"] for line in lines if line["level"] == "error" and STOOD_STILL not in line["message"]]
+
+
+def refuses(kafka: str, prefix: str, folder: Path, *words: str) -> None:
+    """A worker that is started now ends with one sentence, which says this."""
+    with worker(folder, **settings_of(kafka, prefix)) as process:
+        assert process.process.wait(60) == EXIT, process.log
+        [sentence] = errors(process)
+        assert all(word in sentence for word in words), sentence
+
+
+def forget_state(kafka: str, prefix: str) -> None:
+    """What the sentence says, if the prefix is to stay: no state, no offsets."""
+    make_anew(kafka, prefix, "state")
+    forget_offsets(kafka, prefix)
+
+
+def forget_offsets(kafka: str, prefix: str) -> None:
+    """As `kafka-consumer-groups --delete` does; the members that are gone have to lapse first."""
+    client = AdminClient({"bootstrap.servers": kafka})
+
+    def deleted() -> bool:
+        failed = client.delete_consumer_groups([prefix])[prefix].exception(timeout=10)
+        assert failed is None or "NON_EMPTY_GROUP" in str(failed), failed
+        return failed is None
+
+    wait_for(deleted, "group without members")
+
+
+async def add_partitions(bootstrap: str, count: int, *names: str) -> None:
+    async with admin(bootstrap) as client:
+        await client.create_partitions({name: NewPartitions(total_count=count) for name in names})

@@ -1,0 +1,241 @@
+"""K7: what the broker does not allow, or does not have. Each right that is missing is named, by who needs it; so is a topic.
+
+The least rights are a table (`Topics.rights`), which the guide shows: here it is held against a real authorizer.
+"""
+
+import asyncio
+import itertools
+import re
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamgauge import deadletter, topics
+from streamgauge.broker.administrator import Kind, Operation, Right
+from streamgauge.broker.security import Brokers, Login, Password, TlsFiles
+from streamgauge.topics import Job, Topics
+from tests.faults.doors import SECRET, scram_door, tap_by, worker_by
+from tests.faults.rig import assert_whole, records_on
+from tests.integration.synthetic import SyntheticTap, assembled, distinct
+from tests.kafka_broker.administration import delete_topic
+from tests.kafka_broker.fixtures import make_topics
+from tests.kafka_broker.reading import read_all, write_all
+from tests.kafka_broker.secured import Secured
+from tests.running import wait_for
+
+GUIDE = Path(__file__).parent.parent.parent / "docs" / "guides" / "kafka-security.md"
+# What a change of rights may take until every thread of the broker knows it (seconds).
+APPLIED_S = 10.0
+
+
+@pytest.fixture
+def secure_prefix(secured: Secured) -> str:
+    """Topics of its own, made by the administrator."""
+    return make_topics(secured.bootstrap)
+
+
+async def read_letters(brokers: Brokers, prefix: str) -> None:
+    assert [one async for one in deadletter.read(brokers, Topics(prefix))] == []
+
+
+ASK: dict[Job, Callable[[Brokers, str], Awaitable[object]]] = {
+    Job.TAP: topics.segments_partitions,
+    Job.WORKER: topics.check,
+    Job.DESCRIBE: topics.describe,
+    Job.REPLAY: lambda brokers, prefix: topics.segments_partitions(brokers, prefix, Job.REPLAY),
+    Job.DEADLETTER: read_letters,
+}
+
+
+def outcome(ask: Callable[[Brokers, str], Awaitable[object]], brokers: Brokers, prefix: str) -> str:
+    """What comes of asking: nothing, or a sentence."""
+
+    async def asked() -> None:
+        await ask(brokers, prefix)
+
+    try:
+        asyncio.run(asked())
+    except topics.TopicsError as error:
+        return str(error)
+    return ""
+
+
+def brokers_for(secured: Secured, user: str) -> Brokers:
+    return Brokers(secured.address["SCRAM"], TlsFiles(secured.files.ca), Login(user, Password(SECRET)))
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("job", ASK)
+def test_k7_each_right_that_is_missing_is_named(secured: Secured, secure_prefix: str, job: Job) -> None:
+    """With exactly these rights nothing is said; without any one of them, that one is."""
+    user = secured.user(SECRET)
+    brokers, rights = brokers_for(secured, user), Topics(secure_prefix).rights(job)
+    secured.allow(user, rights)
+    wait_for(lambda: outcome(ASK[job], brokers, secure_prefix) == "", "all rights", APPLIED_S)
+    for right in rights:
+        secured.deny(user, right)
+        said = wait_for(lambda: outcome(ASK[job], brokers, secure_prefix), f"a word on {right}", APPLIED_S)
+        assert right.name in said
+        if job is not Job.DEADLETTER:  # it reads, and does not ask before
+            named = re.findall(rf"(\w+) on {right.kind} {re.escape(right.name)}\b", said)
+            assert right.operation.spelt in named
+            assert said.endswith(f"grant it to User:{user}, as with kafka-acls --add")
+        others = {one.name for one in rights} - {right.name}
+        assert not any(re.search(rf"{re.escape(one)}[,: ]", said) for one in others), said
+        secured.allow(user, [right])
+        wait_for(lambda: outcome(ASK[job], brokers, secure_prefix) == "", "all rights again", APPLIED_S)
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("job", [Job.CREATE, Job.RETRY])
+def test_k7_each_right_to_write_or_create_is_needed(
+    secured: Secured, secure_prefix: str, tmp_path: Path, job: Job
+) -> None:
+    """What can be seen only by doing it."""
+    user = secured.user(SECRET)
+    brokers = brokers_for(secured, user)
+    rights = Topics(secure_prefix).rights(job)
+    secured.allow(user, rights)
+
+    async def do(right: Right) -> None:
+        if job is Job.CREATE:
+            await delete_topic(secured.bootstrap, right.name)
+            await topics.create(brokers, None, secure_prefix)
+        else:
+            letter = deadletter.DeadLetter(
+                0, 0, None, None, right.name, 0, 0, None, None, b"key", b"nothing that can be read"
+            )
+            await deadletter.retry(brokers, Topics(secure_prefix), [letter])
+
+    doing = [right for right in rights if right.operation in (Operation.CREATE, Operation.WRITE)]
+    for right in doing:
+        wait_for(lambda one=right: outcome(lambda *_: do(one), brokers, secure_prefix) == "", "all rights", APPLIED_S)
+        secured.deny(user, right)
+        said = wait_for(lambda one=right: outcome(lambda *_: do(one), brokers, secure_prefix), "a word", APPLIED_S)
+        assert right.name in said
+        if job is Job.CREATE:
+            assert f"Create on topic {right.name}: grant it to User:{user}" in said
+        secured.allow(user, [right])
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("what", ["denied", "missing"])
+def test_k7_a_tap_says_what_is_denied_or_missing_and_goes_on_when_it_is_there(
+    secured: Secured, tmp_path: Path, what: str
+) -> None:
+    prefix = f"k7-{what}-{tmp_path.name[-6:].replace('_', '-')}"
+    user = secured.user(SECRET)
+    rights = Topics(prefix).rights(Job.TAP)
+    if what == "denied":
+        asyncio.run(topics.create(secured.bootstrap, 4, prefix))
+    else:
+        secured.allow(user, rights)
+    says = {
+        "denied": f"denies us Write on topic {prefix}.segments: grant it to User:{user}",
+        "missing": f"topic {prefix}.segments is not there: run `streamgauge topics create`",
+    }[what]
+
+    async def run() -> None:
+        async with tap_by(scram_door(secured, tmp_path / "files", user), tmp_path, prefix) as rig:
+            await rig.traffic.run_until(lambda: says in rig.tap.log)
+            await rig.traffic.run_for(3)
+            assert rig.tap.metrics()["streamgauge_broker_problem"] == 1
+            assert rig.tap.metrics()["streamgauge_broker_connected"] == 1
+            assert rig.tap.log.count(says) == 1
+            assert rig.tap.get("/health/ready")[0] == 200
+            if what == "denied":
+                secured.allow(user, rights)
+            else:
+                await topics.create(secured.bootstrap, 4, prefix)
+            await rig.deliver_all()
+            assert rig.tap.metrics()["streamgauge_broker_problem"] == 0
+            rig.traffic.judge()
+            assert "Traceback" not in rig.tap.log
+            assert_whole(await records_on(secured.bootstrap, prefix), len(rig.traffic.pairs))
+
+    asyncio.run(run())
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("place", [0, 4, 7], ids=["to read segments", "to read state", "the group's"])
+def test_k7_a_worker_without_a_right_does_not_start(
+    secured: Secured, secure_prefix: str, tmp_path: Path, place: int
+) -> None:
+    """Faust alone would wait in silence without the group's right, and run on without a topic that is denied."""
+    user = secured.user(SECRET)
+    rights = Topics(secure_prefix).rights(Job.WORKER)
+    secured.allow(user, [right for right in rights if right is not rights[place]])
+    # All others are known to the broker when the last one that is asked for is.
+    wait_for(
+        lambda: (
+            str(rights[place]) in (said := outcome(topics.check, brokers_for(secured, user), secure_prefix))
+            and said.count(" on ") == 1
+        ),
+        "all but one right",
+        APPLIED_S,
+    )
+    with worker_by(scram_door(secured, tmp_path / "files", user), tmp_path / "worker", secure_prefix) as worker:
+        assert worker.process.wait(60) == 3
+        assert worker.log.count(f"the broker denies us {rights[place]}: grant it to User:{user}") == 1
+        assert "Traceback" not in worker.log
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("place", [0, 3, 7], ids=["to read segments", "to write records", "the group's"])
+def test_k7_a_worker_whose_right_is_taken_away_ends_and_the_next_one_goes_on(
+    secured: Secured, secure_prefix: str, tmp_path: Path, place: int
+) -> None:
+    """With one sentence; nothing is lost or counted twice once the right is back."""
+    user, names = secured.user(SECRET), Topics(secure_prefix)
+    rights = names.rights(Job.WORKER)
+    secured.allow(user, rights)
+    wait_for(lambda: outcome(topics.check, brokers_for(secured, user), secure_prefix) == "", "all rights", APPLIED_S)
+    door = scram_door(secured, tmp_path / "files", user)
+
+    seeds = itertools.count()
+
+    def write() -> None:
+        asyncio.run(write_all(secured.bootstrap, names.segments, list(SyntheticTap(next(seeds)).bundles(20))))
+
+    def has_ended() -> bool:
+        write()  # it may take a second until the broker's authorizer knows
+        return worker.process.poll() is not None
+
+    def records() -> list[Any]:
+        return asyncio.run(read_all(secured.bootstrap, names.records))
+
+    write()
+    with worker_by(door, tmp_path / "worker", secure_prefix) as worker:
+        wait_for(lambda: len(records()) == 20, "the first records")
+        secured.deny(user, rights[place])
+        wait_for(has_ended, "the worker's end")
+        assert worker.process.wait() == 3
+        said = [line for line in worker.log.splitlines() if '"part":"streamgauge.worker"' in line]
+        assert len(said) == 1
+        assert "denies" in said[0]
+        assert rights[place].name in said[0]
+        assert "Traceback" not in worker.log
+    secured.allow(user, rights)
+    wait_for(lambda: outcome(topics.check, brokers_for(secured, user), secure_prefix) == "", "all rights", APPLIED_S)
+    expected = assembled(asyncio.run(read_all(secured.bootstrap, names.segments)))
+    with worker_by(door, tmp_path / "worker", secure_prefix) as worker:
+        wait_for(lambda: distinct(records()).keys() == expected.keys(), "all records")
+        assert worker.stop() == 0
+    assert distinct(records()) == {stream: {record} for stream, record in expected.items()}
+
+
+def test_the_guide_shows_the_rights_as_they_are() -> None:
+    """One row a job: its name, and its rights, topics without their prefix."""
+    shown: dict[str, set[str]] = {}
+    for name, cell in re.findall(r"^\| `([^`]+)` \| ((?:\w+ on .*?)) \|$", GUIDE.read_text(), re.MULTILINE):
+        shown[name] = set(cell.split("; "))
+    assert shown == {
+        job.value: {f"{right.operation.spelt} on {_place(right)}" for right in Topics("PREFIX").rights(job)}
+        for job in Job
+    }
+
+
+def _place(right: Right) -> str:
+    return f"`{right.name}`" if right.kind is Kind.TOPIC else f"group `{right.name}`"

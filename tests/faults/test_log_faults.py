@@ -1,0 +1,267 @@
+"""F7 and F8: the log itself is at fault. Topics made anew, beginnings deleted, taps with wrong clocks.
+
+What can be gone on from is gone on from, and what is lost is counted and told on the records. What would lose streams unsaid,
+or give one a second record, ends the worker with one sentence, and ends it again however often it is started.
+"""
+
+import asyncio
+import json
+import signal
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from streamgauge.bundles import decode_bundle
+from tests.faults.log_faults import (
+    EXIT,
+    errors,
+    forget_offsets,
+    forget_state,
+    incomplete,
+    make_anew,
+    one_partition,
+    read_some,
+    refuses,
+    settings_of,
+    wait_until_committed,
+    with_farewell,
+    with_gap,
+)
+from tests.faults.test_tap_faults import BROKEN_PYTHON
+from tests.integration.provider import Provider, provider
+from tests.integration.synthetic import SyntheticTap, assembled, distinct
+from tests.integration.test_worker import log_of, records_of, same, write
+from tests.integration.workers import WorkerProcess, worker
+from tests.kafka_broker.administration import delete_beginning, delete_topic
+from tests.kafka_broker.fixtures import make_topics
+from tests.running import Running, start_tap, wait_for
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
+
+GAP = "streamgauge_log_gap_messages_total"
+# A fetch that waits at the broker for something new has been answered by then (seconds): the session is longer.
+FETCH_OVER_S = 3.0
+YEAR_S = 365 * 24 * 3600
+
+
+def deleted_while_stopped(
+    process: WorkerProcess, kafka: str, prefix: str, messages: list[tuple[int, bytes]], before: int
+) -> None:
+    """A worker that stands still while these are written and the beginning of them deleted."""
+    process.process.send_signal(signal.SIGSTOP)
+    time.sleep(FETCH_OVER_S)
+    write(kafka, prefix, messages)
+    asyncio.run(delete_beginning(kafka, f"{prefix}.segments", 0, before))
+    process.process.send_signal(signal.SIGCONT)
+
+
+# --- the beginning is deleted before it was read --------------------------------------------------------------------
+
+
+def test_f7_a_beginning_deleted_between_two_runs(kafka: str, prefix: str, tmp_path: Path) -> None:
+    messages = one_partition(1)
+    read_some(kafka, prefix, tmp_path, messages[:3])
+    write(kafka, prefix, messages[3:])
+    asyncio.run(delete_beginning(kafka, f"{prefix}.segments", 0, 7))
+    expected = with_gap(messages, 3, 7)
+    with worker(tmp_path, **settings_of(kafka, prefix)) as process:
+        found = records_of(kafka, prefix, len(expected))
+        assert process.stop() == 0
+        assert process.metric(GAP) == 4
+        assert [f"4 messages of {prefix}.segments/0 were deleted" in line for line in errors(process)] == [True]
+    assert same(found, expected)
+    lacking = {segment.stream for _, value in messages[3:7] for segment in decode_bundle(value).segments}
+    assert {str(UUID(bytes=stream)) for stream in lacking} & set(expected) <= incomplete(expected) < set(expected)
+
+
+def test_f7_a_beginning_deleted_under_a_worker(kafka: str, prefix: str, tmp_path: Path) -> None:
+    messages = one_partition(2)
+    expected = with_gap(messages, 3, 7)
+    with worker(tmp_path, **settings_of(kafka, prefix)) as process:
+        process.wait_ready()
+        write(kafka, prefix, messages[:3])
+        wait_until_committed(kafka, prefix, 3)
+        deleted_while_stopped(process, kafka, prefix, messages[3:], 7)
+        found = records_of(kafka, prefix, len(expected))
+        assert process.stop() == 0
+        assert process.metric(GAP) == 4
+        assert len(errors(process)) == 1
+    assert same(found, expected)
+
+
+def test_f7_all_is_deleted_and_nothing_follows(kafka: str, prefix: str, tmp_path: Path) -> None:
+    """Nothing comes that would show the gap, no tick either: it is seen all the same, and told on what follows later."""
+    messages = one_partition(3)
+    expected = with_gap(messages, 3, 9)
+    with worker(tmp_path, **settings_of(kafka, prefix), tick_s=600.0) as process:
+        process.wait_ready()
+        write(kafka, prefix, messages[:3])
+        wait_until_committed(kafka, prefix, 3)
+        deleted_while_stopped(process, kafka, prefix, messages[3:9], 9)
+        wait_for(lambda: errors(process), "sentence")
+        wait_until_committed(kafka, prefix, 9)
+        write(kafka, prefix, messages[9:])
+        found = records_of(kafka, prefix, len(expected))
+        assert process.stop() == 0
+        assert process.metric(GAP) == 6
+    assert same(found, expected)
+
+
+# --- topics are made anew -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("read", [15, 8], ids=["shorter", "longer"])
+def test_f7_segments_made_anew_between_two_runs(kafka: str, prefix: str, tmp_path: Path, read: int) -> None:
+    """The tap goes on in the new log, also to where that is longer, so that every offset that was applied is there."""
+    messages = with_farewell(one_partition(4))
+    read_some(kafka, prefix, tmp_path, messages[:read])
+    before = distinct(log_of(kafka, f"{prefix}.records"))
+    make_anew(kafka, prefix, "segments")
+    write(kafka, prefix, messages[read:])
+    for _ in range(2):
+        refuses(kafka, prefix, tmp_path, f"{prefix}.segments/0", "made anew", "another prefix")
+    assert distinct(log_of(kafka, f"{prefix}.records")) == before
+    forget_state(kafka, prefix)
+    expected = assembled(log_of(kafka, f"{prefix}.segments"))
+    with worker(tmp_path, **settings_of(kafka, prefix)) as process:
+        wait_until_committed(kafka, prefix, len(messages) - read)
+        found = records_of(kafka, prefix, len(before) + len(expected))
+        assert process.stop() == 0
+    assert found == before | {stream: {record} for stream, record in expected.items()}
+    assert not set(before) & set(expected)
+    begun = {str(UUID(bytes=one.stream)) for _, value in messages[:read] for one in decode_bundle(value).segments}
+    assert set(expected) & begun == incomplete(expected) != set()
+
+
+def test_f7_segments_made_anew_under_a_worker(kafka: str, prefix: str, tmp_path: Path) -> None:
+    messages = one_partition(6)
+    with worker(tmp_path, **settings_of(kafka, prefix)) as process:
+        process.wait_ready()
+        write(kafka, prefix, messages)
+        wait_until_committed(kafka, prefix, len(messages))
+        make_anew(kafka, prefix, "segments")
+        write(kafka, prefix, one_partition(7, 60))
+        assert process.process.wait(60) == EXIT, process.log
+        [sentence] = errors(process)
+        assert "made anew" in sentence
+    refuses(kafka, prefix, tmp_path, f"{prefix}.segments/0", "made anew")
+
+
+def test_f7_segments_deleted_and_not_made_again(kafka: str, prefix: str, tmp_path: Path) -> None:
+    with worker(tmp_path, **settings_of(kafka, prefix)) as process:
+        process.wait_ready()
+        write(kafka, prefix, one_partition(8))
+        wait_until_committed(kafka, prefix, 1)
+        asyncio.run(delete_topic(kafka, f"{prefix}.segments"))
+        assert process.process.wait(90) == EXIT, process.log
+        [sentence] = errors(process)
+        assert f"topic {prefix}.segments is gone" in sentence
+
+
+def test_f7_state_made_anew_between_two_runs(kafka: str, prefix: str, tmp_path: Path) -> None:
+    """Streams that were open are lost with it. While the log is whole, it gives the same records once more."""
+    messages = one_partition(9)
+    read_some(kafka, prefix, tmp_path, messages[:8])
+    make_anew(kafka, prefix, "state")
+    write(kafka, prefix, messages[8:])
+    refuses(kafka, prefix, tmp_path, f"{prefix}.state holds nothing of partition 0", "8 messages", "offsets")
+    forget_offsets(kafka, prefix)
+    with worker(tmp_path, **settings_of(kafka, prefix)) as process:
+        found = records_of(kafka, prefix, 30)
+        assert process.stop() == 0
+    assert same(found, assembled(log_of(kafka, f"{prefix}.segments")))
+    assert len(found) == 30
+
+
+@pytest.mark.parametrize("name", ["state", "records"])
+def test_f7_state_or_records_made_anew_under_a_worker(kafka: str, prefix: str, tmp_path: Path, name: str) -> None:
+    ledger = f"sqlite:////{tmp_path / 'ledger.sqlite'}"
+    with worker(tmp_path, **settings_of(kafka, prefix), ledger=ledger) as process:
+        process.wait_ready()
+        write(kafka, prefix, one_partition(10))
+        wait_until_committed(kafka, prefix, 1)
+        make_anew(kafka, prefix, name)
+        assert process.process.wait(60) == EXIT, process.log
+        [sentence] = errors(process)
+        assert f"{prefix}.{name} " in sentence
+        assert "made anew" in sentence
+
+
+def test_f7_poison_alone_leaves_state_behind(kafka: str, prefix: str, tmp_path: Path) -> None:
+    """What is acknowledged has state, or the next worker would take the state topic for a new one."""
+    read_some(kafka, prefix, tmp_path, [(0, b"poison"), (0, b"more of it")])
+    tap = SyntheticTap(11, slots=(0,))
+    write(kafka, prefix, list(tap.bundles(5)))
+    with worker(tmp_path, **settings_of(kafka, prefix)) as process:
+        assert len(records_of(kafka, prefix, 5)) == 5
+        assert process.stop() == 0
+
+
+# --- clocks ---------------------------------------------------------------------------------------------------------
+
+
+def test_f8_a_tap_whose_clock_is_a_year_off(kafka: str, tmp_path: Path) -> None:
+    """Three taps in one partition: one ahead, one behind, one right. Their streams are open while all of them send."""
+    prefix = make_topics(kafka, 1)
+    settings = settings_of(kafka, prefix) | {"tick_s": 1.0}
+    with provider() as upstream, worker(tmp_path, **settings) as process:
+        process.wait_ready()
+        upstream.go_on.clear()
+        asyncio.run(three_taps(upstream, kafka, prefix, tmp_path))
+        found = records_of(kafka, prefix, 6)
+        assert process.stop() == 0
+    assert {len(versions) for versions in found.values()} == {1}
+    records = [json.loads(record) for versions in found.values() for record in versions]
+    assert [(one["outcome"], one["integrity"]["complete"]) for one in records] == [("completed", True)] * 6
+    years = sorted(int(one["started_at"][:4]) for one in records)
+    assert years[0] == years[1] < years[2] == years[3] < years[4] == years[5]
+    assert len({one["tap_instance"] for one in records}) == 3
+
+
+async def three_taps(upstream: Provider, kafka: str, prefix: str, folder: Path) -> None:
+    """Each has an open stream while the others' messages are read; each begins another when all have sent."""
+    opened = []
+    try:
+        for seconds in (0, YEAR_S, -YEAR_S):
+            opened.append(await asyncio.to_thread(tap_with_clock, upstream.url, kafka, prefix, folder, seconds))
+        taps = [tap for _, tap in opened]
+        asking = [asyncio.create_task(ask(tap)) for tap in taps]
+        await asyncio.to_thread(wait_for, lambda: instances(log_of(kafka, f"{prefix}.segments")) == 3, "all taps")
+        await asyncio.sleep(3)  # each tap goes on to say that it lives, and the worker lets time pass
+        assert distinct(await asyncio.to_thread(log_of, kafka, f"{prefix}.records")) == {}
+        asking += [asyncio.create_task(ask(tap)) for tap in taps]
+        upstream.go_on.set()
+        await asyncio.gather(*asking)
+        for tap in taps:
+            assert await asyncio.to_thread(tap.stop) == 0, tap.log
+    finally:
+        for context, _ in opened:
+            await asyncio.to_thread(context.__exit__, None, None, None)
+
+
+def tap_with_clock(url: str, kafka: str, prefix: str, folder: Path, seconds: int) -> tuple[Any, Running]:
+    off = folder / f"off-{seconds}"
+    off.write_text(str(seconds))
+    environment = {"PYTHONPATH": BROKEN_PYTHON, "FAULT_CLOCK": str(off)}
+    flags = ["--kafka", kafka, "--topic-prefix", prefix]
+    context = start_tap("tap", url, folder / f"tap-{seconds}", *flags, environment=environment)
+    return context, context.__enter__()
+
+
+def instances(messages: Iterable[Any]) -> int:
+    """How many taps have sent segments."""
+    bundles = [decode_bundle(message.value) for message in messages]
+    return len({bundle.instance for bundle in bundles if bundle.segments})
+
+
+async def ask(tap: Running) -> None:
+    host, port = tap.url.removeprefix("http://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    body = b'{"model":"small-1","stream":true,"messages":[]}'
+    writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % len(body) + body)
+    await reader.readuntil(b"0\r\n\r\n")
+    writer.close()

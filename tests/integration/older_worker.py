@@ -1,0 +1,11 @@
+"""`python -m tests.integration.older_worker JSON`: a worker of before the bundles' present format."""
+
+import sys
+
+from streamgauge import bundles
+from streamgauge.core.segments import FORMAT_VERSION
+from tests.integration.worker_process import main
+
+if __name__ == "__main__":
+    bundles.FORMAT_VERSION = FORMAT_VERSION - 1
+    sys.exit(main())

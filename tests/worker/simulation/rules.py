@@ -1,0 +1,212 @@
+"""Each rule of the worker, the one place that holds it, and how to switch it off there: then the simulation must see it.
+
+A rule that nothing misses would be no rule, and a simulation that misses nothing would be none.
+
+| rule | where it is switched off |
+|---|---|
+| 1 apply, 2 checkpoint, 3 zombies, 4 endings, 6 loss, 7 metrics | RULES, below |
+| 5 the ledger keeps the first record | `test_rules.py`: `ledger.sqlite._INSERT` |
+| 8 static members, a short session | `test_members.py`: `slots.Slot`, `WorkerSettings.session_timeout_s` |
+| 9 the shipper keeps order, and drops in the open | integration/test_shipper.py, spool/test_spool.py, spool/test_model.py |
+| 10 without a broker: record, state, the spool's rows | `test_rules.py`: `LocalLoop.checkpoint` |
+"""
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from unittest.mock import patch
+
+from streamgauge import topics
+from streamgauge.core import assembler
+from streamgauge.core.assembler import BUCKETS, Assembler
+from streamgauge.core.producers import Producers
+from streamgauge.core.record import Record
+from streamgauge.core.state import StreamState
+from streamgauge.worker.assignment import Assignment
+from streamgauge.worker.outbox import Outbox
+from streamgauge.worker.partition import Partition
+from streamgauge.worker.place import Place
+from streamgauge.worker.store import NewestStore
+from tests.worker.simulation.faults import Faults
+from tests.worker.simulation.taps import Network
+
+Off = Callable[[], contextlib.AbstractContextManager[object]]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """`place` holds the rule; `off` switches it off there; `seeds` are schedules that show it,
+    with the faults that the seed draws or with these."""
+
+    name: str
+    place: str
+    off: Off
+    seeds: tuple[int, ...] = ()
+    faults: Faults | None = None
+
+
+async def _nothing(*_: object, **__: object) -> None:
+    return None
+
+
+def _take_the_last(self: NewestStore, partition: int, key: bytes, value: bytes) -> None:
+    self.data[key] = value
+    self._key_partition[key] = partition
+
+
+_see = Producers.see
+
+
+def _see_all_as_new(self: Producers, instance: bytes, slot: int, number: int, log_ms: int) -> bool:
+    _see(self, instance, slot, number, log_ms)
+    return True
+
+
+_close = Assembler._close
+
+
+def _close_and_forget(self: Assembler, key: int, state: StreamState, *, remember: bool) -> None:
+    _close(self, key, state, remember=False)
+
+
+@contextlib.contextmanager
+def _late_ones_open() -> Any:
+    """Nothing is remembered of what was closed, nor of who was given up."""
+    with patch.object(Assembler, "_close", _close_and_forget), patch.object(Producers, "give_up", _nothing_of):
+        yield
+
+
+def _nothing_of(*_: object) -> None:
+    return None
+
+
+_take = Partition._take
+
+
+async def _take_and_observe(self: Partition, message: Any) -> None:
+    known: list[Record] = list(self._records)
+    await _take(self, message)
+    for record in self._records[len(known) :]:
+        self._around.metrics.observe(record)
+
+
+_recover = Assignment._recover
+
+
+def _recover_from_any_log(self: Assignment, number: int, committed: int, begins: int, ends: int) -> Partition:
+    return _recover(self, number, committed, begins, 1 << 60)
+
+
+@contextlib.contextmanager
+def _any_log_will_do() -> Any:
+    with patch.object(Assignment, "_recover", _recover_from_any_log), patch.object(Place, "_check_end", _nothing):
+        yield
+
+
+# Crashes between any two sends, where bundles are missing, so that what comes may open a stream.
+_CRASHES = Faults(Network(reordered=0.4, lost=0.1), workers=2, kills=6, trouble=0.05, checkpoint_s=0.6)
+# Nothing but a log that is cut off.
+_CUT = Faults(cut=True, checkpoint_s=0.6)
+# Workers that sleep, wake with old entries, and are followed by workers that die; the same where sleeps are long,
+# cleaners quick, and streams send little for long.
+_ZOMBIES = Faults(workers=2, freezes=2, kills=3, compactions=3, checkpoint_s=0.6)
+_SLOW = Faults(workers=2, freezes=2, kills=3, compactions=6, checkpoint_s=0.6, slow=True)
+
+
+RULES = (
+    Rule(
+        "1: a bucket skips what lies at or below its offset",
+        "Assembler._fresh",
+        lambda: patch.object(Assembler, "_fresh", lambda self, offset: frozenset(range(BUCKETS))),
+        (8, 9, 21, 23),
+        faults=_CRASHES,
+    ),
+    Rule(
+        "1: a bundle that was seen is a resend, and skipped",
+        "Producers.see",
+        lambda: patch.object(Producers, "see", _see_all_as_new),
+        (3, 4, 8),
+    ),
+    Rule(
+        "1: what is ahead of something missing waits",
+        "assembler.WAIT_SEGMENTS",
+        lambda: patch.object(assembler, "WAIT_SEGMENTS", 0),
+        (9, 10, 16),
+    ),
+    Rule(
+        "2: no step of a checkpoint before the one before it is confirmed",
+        "Outbox.confirmed",
+        lambda: patch.object(Outbox, "confirmed", _nothing),
+        (2, 3, 5),
+    ),
+    Rule(
+        "3: of each key the entry that speaks furthest counts, not the last",
+        "NewestStore.take",
+        lambda: patch.object(NewestStore, "take", _take_the_last),
+        (5, 10, 20),
+        faults=_ZOMBIES,
+    ),
+    Rule(
+        "3: every entry is written again before the cleaner may come",
+        "Partition._stale",
+        lambda: patch.object(Partition, "_stale", lambda self: set()),
+        (75, 88, 135),
+        faults=_SLOW,
+    ),
+    Rule(
+        "3: the cleaner leaves what is new",
+        "topics.STATE_MIN_COMPACTION_LAG_MS",
+        lambda: patch.object(topics, "STATE_MIN_COMPACTION_LAG_MS", 0),
+        (10, 50),
+        faults=_ZOMBIES,
+    ),
+    Rule(
+        "3: a log that ends below what is applied was made anew",
+        "Assignment._recover, Place._check_end",
+        _any_log_will_do,
+        (3, 12, 13),
+        faults=Faults(workers=2, kills=3, anew=True),
+    ),
+    Rule(
+        "4: who is silent by the log's time is given up",
+        "Producers.silent",
+        lambda: patch.object(Producers, "silent", lambda self, since_ms: set()),
+        (8, 15),
+    ),
+    Rule(
+        "4: a farewell and a successor end what is open",
+        "Assembler._endings",
+        lambda: patch.object(Assembler, "_endings", _nothing_of),
+        (68, 87),
+    ),
+    Rule(
+        "4: where no message comes, one of ours lets time pass",
+        "Partition._let_time_pass",
+        lambda: patch.object(Partition, "_let_time_pass", _nothing),
+        (19, 24),
+    ),
+    Rule(
+        "4: what comes after the end opens nothing", "Assembler._close, Producers.give_up", _late_ones_open, (6, 9, 10)
+    ),
+    Rule(
+        "6: what the log lost is told, and marked",
+        "Partition.lost",
+        lambda: patch.object(Partition, "lost", _nothing_of),
+        (56, 58, 62),
+        faults=_CUT,
+    ),
+    Rule(
+        "6: what was open then says so",
+        "Assembler.mark_gap",
+        lambda: patch.object(Assembler, "mark_gap", _nothing_of),
+        (58, 71),
+        faults=_CUT,
+    ),
+    Rule(
+        "7: metrics are observed when a checkpoint is confirmed",
+        "Partition._checkpoint",
+        lambda: patch.object(Partition, "_take", _take_and_observe),
+        (2, 4, 5),
+    ),
+)

@@ -1,0 +1,32 @@
+"""A bundle that a bug of ours fails over stops no partition, and costs no record of a stream that it had ended already."""
+
+from unittest.mock import patch
+
+import pytest
+
+from streamgauge.core.assembler import Assembler
+from streamgauge.core.segments import Bundle
+from streamgauge.metrics import table
+from tests.worker.simulation.faults import Faults
+from tests.worker.simulation.oracle import Bug
+from tests.worker.simulation.schedule import Schedule
+from tests.worker.simulation.verdict import wrong
+
+_hold_back = Assembler._hold_back
+
+
+def fails_now_and_then(self: Assembler, bundle: Bundle) -> None:
+    """Behind the segments, so that streams have ended."""
+    if bundle.number % 3 == 2 and bundle.segments:
+        raise Bug
+    _hold_back(self, bundle)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_bug_of_ours_costs_a_letter_and_no_record(seed: int) -> None:
+    with patch.object(Assembler, "_hold_back", fails_now_and_then):
+        schedule = Schedule(seed, Faults(workers=2, kills=5, checkpoint_s=0.6))
+        schedule.run()
+        found = wrong(schedule)
+    assert found == []
+    assert schedule.counted(f"{table.DEAD_LETTERS.name}:assemble") > 0

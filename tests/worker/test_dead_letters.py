@@ -1,0 +1,118 @@
+"""Letters are confirmed one by one; a topic that takes none is waited for, and said once. With librdkafka's mock cluster."""
+
+import asyncio
+import logging
+from collections import Counter
+from typing import Any, NamedTuple
+
+import pytest
+
+from streamgauge.broker.producer import Producer
+from streamgauge.deadletter import CUT_BYTES, Stage
+from streamgauge.metrics import table
+from streamgauge.metrics.prometheus import Metrics
+from streamgauge.topics import MAX_DEADLETTER_BYTES, Topics
+from streamgauge.worker.dead_letters import DeadLetters
+from tests.faults.mock_kafka import MESSAGE_TOO_LARGE, TOPIC_AUTHORIZATION_FAILED, MockCluster, mock_cluster
+from tests.kafka_broker.reading import read_all
+
+NAMES = Topics("house")
+
+
+class Poison(NamedTuple):
+    value: bytes | None
+    offset: int = 0
+    topic: str = NAMES.segments
+    partition: int = 0
+    key: bytes | None = None
+
+
+def page(metrics: Metrics) -> Counter[str]:
+    """Dead letters by class, and those that wait."""
+    lines = [line for line in metrics.render().decode().splitlines() if not line.startswith("#")]
+    named = {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines}
+    found = Counter[str]()
+    for name, value in named.items():
+        if name.startswith(table.DEAD_LETTERS.name):
+            found["buried"] += int(value)
+    found["waiting"] = int(named.get(table.DEAD_LETTERS_WAITING.name, 0))
+    return found
+
+
+async def buried(cluster: MockCluster, *poison: Poison, metrics: Metrics) -> list[Any]:
+    """All of them at once, as partitions do; gives the letters."""
+    producer = Producer(cluster.bootstrap, max_message_bytes=MAX_DEADLETTER_BYTES, batch_bytes=1024)
+    letters = DeadLetters(producer, NAMES, metrics)
+    try:
+        async with asyncio.timeout(60):
+            burying = [asyncio.ensure_future(letters.bury(one, Stage.DECODE, "frame")) for one in poison]
+            await asyncio.sleep(0)
+            while not all(one.done() for one in burying):
+                assert letters.waiting <= len(poison)
+                if letters.waiting:
+                    assert page(metrics)["waiting"] == letters.waiting
+                await asyncio.sleep(0.05)
+            for one in burying:
+                one.result()
+    finally:
+        await producer.stop(1)
+    assert letters.waiting == 0
+    return await read_all(cluster.bootstrap, NAMES.deadletter)
+
+
+def test_each_is_durable_when_bury_returns() -> None:
+    metrics = Metrics()
+    with mock_cluster() as cluster:
+        cluster.create_topic(NAMES.deadletter, 1)
+        poison = [Poison(b"poison %d" % number, number) for number in range(20)]
+        letters = asyncio.run(buried(cluster, *poison, metrics=metrics))
+    assert [one.value for one in letters] == [one.value for one in poison]
+    assert page(metrics) == {"buried": 20, "waiting": 0}
+
+
+def test_what_is_denied_waits_and_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    metrics = Metrics()
+    with mock_cluster() as cluster, caplog.at_level(logging.WARNING, "streamgauge.worker"):
+        cluster.create_topic(NAMES.deadletter, 1)
+        cluster.fail_produce([TOPIC_AUTHORIZATION_FAILED] * 2)
+        letters = asyncio.run(buried(cluster, Poison(b"one"), Poison(b"two"), metrics=metrics))
+    assert sorted(one.value for one in letters) == [b"one", b"two"]
+    said = [record.getMessage() for record in caplog.records if record.name == "streamgauge.worker"]
+    assert len(said) == 2
+    assert said[0].startswith(
+        "house.deadletter takes no dead letter (the broker denies it, TopicAuthorizationFailedError: allow"
+    )
+    assert said[1] == "house.deadletter takes dead letters again"
+
+
+def test_what_the_broker_finds_too_large_goes_as_its_beginning() -> None:
+    metrics = Metrics()
+    with mock_cluster() as cluster:
+        cluster.create_topic(NAMES.deadletter, 1)
+        cluster.fail_produce([MESSAGE_TOO_LARGE])
+        (letter,) = asyncio.run(buried(cluster, Poison(b"v" * 100_000), metrics=metrics))
+    assert letter.value == b"v" * CUT_BYTES
+    assert dict(letter.headers)["value_bytes"] == b"100000"
+
+
+def test_one_that_is_given_up_leaves_the_way_free() -> None:
+    """A partition that is taken away while its letter waits."""
+
+    async def run(cluster: MockCluster) -> list[Any]:
+        producer = Producer(cluster.bootstrap, max_message_bytes=MAX_DEADLETTER_BYTES, batch_bytes=1024)
+        letters = DeadLetters(producer, NAMES, Metrics())
+        cluster.fail_produce([TOPIC_AUTHORIZATION_FAILED])
+        first = asyncio.ensure_future(letters.bury(Poison(b"one"), Stage.DECODE, "frame"))
+        while not letters.waiting:
+            await asyncio.wait({first}, timeout=0.02)
+        first.cancel()
+        await asyncio.wait({first})
+        assert letters.waiting == 0
+        async with asyncio.timeout(60):
+            await letters.bury(Poison(b"two"), Stage.DECODE, "frame")
+        await producer.stop(1)
+        return await read_all(cluster.bootstrap, NAMES.deadletter)
+
+    with mock_cluster() as cluster:
+        cluster.create_topic(NAMES.deadletter, 1)
+        assert [one.value for one in asyncio.run(run(cluster))] == [b"two"]
