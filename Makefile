@@ -1,5 +1,5 @@
 # What a newcomer needs. Everything installs into .venv in this checkout.
-.PHONY: help demo test check format lock generated fuzz bench-core bench-inprocess bench-packets bench-tap soak clean
+.PHONY: help demo test check format lock generated fuzz bench-core bench-inprocess bench-packets bench-tap bench-worker soak chaos clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -14,7 +14,7 @@ demo: $(INSTALLED)  ## play simulated providers through the real tap, print what
 
 test: check  ## everything: format, lint, types, and all tests, with a real Kafka of their own
 	./scripts/install_test_parts || echo 'what needs it is skipped, and says so'
-	$(BIN)/pytest -n auto --maxprocesses 4 --dist loadfile
+	./scripts/run_tests
 
 check: $(INSTALLED)  ## format, lint and strict types
 	$(BIN)/ruff format --check .
@@ -42,14 +42,21 @@ bench-inprocess: $(INSTALLED)  ## what taps in applications add to a chunk, writ
 bench-packets: $(INSTALLED)  ## how fast packets become messages, written into docs/performance.md
 	$(BIN)/python -m bench.packets --document docs/performance.md
 
-bench-tap: $(INSTALLED)  ## what a tap costs beside nginx, haproxy and others, written into docs/performance.md (five minutes)
+bench-tap: $(INSTALLED)  ## what a tap costs beside nginx, haproxy and others, written into docs/performance.md (a quarter of an hour)
 	./scripts/install_bench_peers || echo 'who is missing is left out, and the table says so'
 	$(BIN)/python -m bench.tap --document docs/performance.md
+
+bench-worker: $(INSTALLED)  ## what a worker carries beside a bare loop, written into docs/performance.md (a quarter of an hour)
+	$(BIN)/python -m bench.worker --document docs/performance.md
 
 MINUTES ?= 10
 soak: $(INSTALLED)  ## a tap under load for MINUTES (10) while its broker is killed and comes back
 	./scripts/install_test_parts
 	$(BIN)/python -m bench.soak --minutes $(MINUTES)
+
+chaos: MINUTES := 5
+chaos: $(INSTALLED)  ## workers, taps and the broker killed under traffic, MINUTES (5) each; a verifier judges every stream
+	$(BIN)/python -m tests.chaos.run --minutes $(MINUTES)
 
 LOCK := uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header
 lock:  ## resolve the dependencies again (needs uv): what runs, and that with what tests need

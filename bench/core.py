@@ -42,7 +42,7 @@ MEMORY_LIMIT = 100 * 1024 * 1024 // 10_000
 class Shape:
     """How a stream comes: the deltas that it has, as a share of the others', events a read, reads a segment.
 
-    Ten reads a segment is what a stream of 100 events a second leaves in a bundle of 100 ms; a burst leaves forty, and many
+    Ten reads a segment is what a stream of 40 events a second leaves in a bundle of 250 ms; a burst leaves forty, and many
     busy streams, whose bundles are full sooner, leave one. Paced streams bring one event a read, buffered and fast ones
     several. What a stream costs once, from its first events to its record, weighs most on short ones.
     """

@@ -11,6 +11,8 @@ from tests.processes import children
 # CPUCLOCK_SCHED of a process, in a clock id made of a pid (the kernel's include/linux/posix-timers_types.h): what all its
 # threads ran, those that ended too, in ns. /proc/PID/stat has ticks of 10 ms.
 _CPUCLOCK_SCHED = 2
+# What this process may use: looked at before it takes a core for itself.
+_MINE = sorted(os.sched_getaffinity(0))
 
 
 def tree(pid: int) -> dict[int, str]:
@@ -61,7 +63,7 @@ def peak_mib(pid: int) -> float:
 
 def cores() -> tuple[set[int], set[int]]:
     """Which cores are for the load, and which one for what is measured; all for both if there is one alone."""
-    mine = sorted(os.sched_getaffinity(0))
+    mine = _MINE
     return (set(mine[:-1]), {mine[-1]}) if len(mine) > 1 else (set(mine), set(mine))
 
 

@@ -54,7 +54,7 @@ class Sizes:
     """
 
     bursts: int = 2
-    seconds: float = 2.0
+    seconds: float = 6.0
     requests: int = 400
     share: float = 1.0
 

@@ -1,10 +1,15 @@
 """What all tests share."""
 
 import pytest
+from hypothesis import settings
 
 from streamgauge.core.assembler import Assembler
 from streamgauge.core.record import Record
 from tests.streams import bundles_of, chat_segments
+
+# No test is timed: machines are shared. What the environment chose beside that (in CI the same examples each time) stays.
+settings.register_profile("untimed", settings.default, deadline=None)
+settings.load_profile("untimed")
 
 pytest_plugins = ["tests.kafka_broker.fixtures"]
 

@@ -61,7 +61,7 @@ def test_reads_are_in_balance_at_every_scrape(tmp_path: Path) -> None:
         book = books(rig.running.metrics())
         assert book == {"seen_total": book["delivered_total"], "delivered_total": book["delivered_total"],
                         "dropped_total": 0, "waiting": 0}  # fmt: skip
-        assert book["seen_total"] >= 400 * 30
+        assert book["seen_total"] >= 400  # of 30 events each: on a busy machine one read brings many
 
     judged(tmp_path, work)
 

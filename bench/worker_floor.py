@@ -1,0 +1,38 @@
+"""The floor: a bare loop around aiokafka that reads bundles and puts streams together, and does nothing else.
+
+No group, no state, no records written, nothing acknowledged: a crash loses all. It decodes and assembles by the same
+functions as the worker, on uvloop. Prints how many records it has made, each time when there are more.
+
+    python -m bench.worker_floor BOOTSTRAP TOPIC PARTITIONS
+"""
+
+import sys
+
+import uvloop
+from aiokafka import AIOKafkaConsumer, TopicPartition
+
+from streamgauge.bundles import decode_bundle
+from streamgauge.core.assembler import Assembler
+
+
+async def read(bootstrap: str, topic: str, partitions: int) -> None:
+    """Until it is killed."""
+    consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, enable_auto_commit=False, auto_offset_reset="earliest")
+    await consumer.start()
+    places = [TopicPartition(topic, number) for number in range(partitions)]
+    consumer.assign(places)
+    assemblers = [Assembler() for _ in places]
+    made = 0
+    print("ready", flush=True)
+    while True:
+        before = made
+        for place, messages in (await consumer.getmany(timeout_ms=1_000)).items():
+            assembler = assemblers[place.partition]
+            for message in messages:
+                made += len(assembler.apply(message.offset, message.timestamp, decode_bundle(message.value)))
+        if made > before:
+            print(made, flush=True)
+
+
+if __name__ == "__main__":
+    uvloop.run(read(sys.argv[1], sys.argv[2], int(sys.argv[3])))

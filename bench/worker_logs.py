@@ -1,0 +1,187 @@
+"""What a worker reads in its benchmark: streams of several taps, put into bundles by the taps' own bundler.
+
+Contents are what a tap makes of a provider's bytes: canonical events, masked or not. The bundler's clock is a number
+here, so a log of a minute is made in a moment.
+"""
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import msgspec
+
+from bench.core import contents
+from bench.wires import Wire, wire
+from streamgauge.bundles import encode_bundle
+from streamgauge.core.segments import (
+    BUNDLE_NS,
+    Bundle,
+    End,
+    Ending,
+    Head,
+    Opening,
+    Read,
+    RequestFacts,
+    Segment,
+)
+from streamgauge.taps.recording.bundler import Bundler
+
+PARTITIONS = 8
+# Tap instances side by side, one a partition: an instance that is not very busy writes to one slot.
+TAPS = 8
+# At 40 events a second a stream leaves ten reads in the 250 ms between two looks of its recorder.
+READS_A_SEGMENT = 10
+_READ_NS = BUNDLE_NS // READS_A_SEGMENT
+CHAT = "openai-chat"
+
+
+@dataclass(frozen=True)
+class Load:
+    """`streams`: of each tap, side by side. `alone`: each event is a message by itself.
+
+    `learnable` False: streams with full capture, and in each of their events a member of its own value that nobody knows,
+    so that no two deltas share their bytes, and each one is decoded.
+    """
+
+    name: str
+    streams: int
+    deltas: int
+    dialects: tuple[str, ...] = (CHAT,)
+    alone: bool = False
+    learnable: bool = True
+
+    def part(self, share: float) -> "Load":
+        """The same with shorter streams, for a quick run."""
+        return replace(self, deltas=max(3, round(self.deltas * share)))
+
+
+class Message(NamedTuple):
+    """One message of the segments topic."""
+
+    partition: int
+    value: bytes
+
+
+class Log(NamedTuple):
+    """What one load writes, and what has to come of it: a record for each of `ids`."""
+
+    messages: list[Message]
+    ids: frozenset[str]
+    events: int
+
+
+def made(load: Load, seed: int) -> Log:
+    """The log of one load; another seed, or another name, gives other streams of other taps."""
+    chance = random.Random(f"{load.name} {seed}")
+    wires = [_wire(load, dialect) for dialect in load.dialects]
+    kinds = [segments_of(wires[number % len(wires)], load, chance) for number in range(load.streams)]
+    ids: list[bytes] = []
+    logs = [list(_tap(load, kinds, place, chance, ids)) for place in range(TAPS)]
+    messages = [message for tick in zip(*logs, strict=True) for run in tick for message in run]
+    events = sum(len(wires[place % len(wires)].events) for place in range(load.streams)) * TAPS
+    return Log(messages, frozenset(map(_text, ids)), events)
+
+
+def _wire(load: Load, dialect: str) -> Wire:
+    one = wire(dialect, load.deltas)
+    if load.learnable:
+        return one
+    return replace(
+        one, events=[event.replace(b'{"', b'{"took":%d,"' % place, 1) for place, event in enumerate(one.events, 1_000)]
+    )
+
+
+def segments_of(one: Wire, load: Load, chance: random.Random) -> list[Segment]:
+    """A stream's segments; the id is for whoever has one. Its reads come at a pace, and not quite."""
+    reads = [
+        Read(_READ_NS * place + chance.randrange(_READ_NS), len(content) + 20, len(content), content)
+        for place, content in enumerate(contents(one, 1, masked=load.learnable), 1)
+    ]
+    size = 1 if load.alone else READS_A_SEGMENT
+    cut = [reads[at : at + size] for at in range(0, len(reads), size)]
+    last = len(cut) - 1
+    return [_segment(one, load, place, run, is_last=place == last) for place, run in enumerate(cut)]
+
+
+def _segment(one: Wire, load: Load, place: int, reads: list[Read], *, is_last: bool) -> Segment:
+    stream, end = bytes(16), None
+    if is_last:
+        end = End(Ending.COMPLETE, (reads[-1].stamp_ns or 0) + 1, client_bytes=1_000)
+    if place:
+        return Segment(stream, place, reads=reads, end=end)
+    opening = Opening(
+        "proxy", "1", "masked" if load.learnable else "full", "sim", one.path or None, 1_714_521_600 * 10**9
+    )
+    head = Head(200, 1, event_stream=True, provider_request_id="req_0123456789")
+    return Segment(stream, 0, opening, RequestFacts(500, "gpt-4.1-mini", stream=True), head, reads, end=end)
+
+
+def _tap(
+    load: Load, kinds: Sequence[list[Segment]], place: int, chance: random.Random, ids: list[bytes]
+) -> Iterator[list[Message]]:
+    """One tap's messages, a list for each tick of its recorder."""
+    instance = chance.randbytes(15) + bytes((place,))  # its first slot is the place
+    streams = [(chance.randbytes(16), kind) for kind in kinds]
+    ids += [stream for stream, _ in streams]
+    bundler = Bundler(instance, 0)
+    now, number = 0, 0
+    for tick in range(max(map(len, kinds))):
+        now = tick * BUNDLE_NS
+        segments = [msgspec.structs.replace(kind[tick], stream=stream) for stream, kind in streams if tick < len(kind)]
+        if load.alone:
+            bundles = [Bundle(instance, place, number + at, now, [segment]) for at, segment in enumerate(segments)]
+            number += len(bundles)
+        else:
+            bundler.add(segments, now, since_ns=now - BUNDLE_NS)
+            bundles = bundler.take(now)
+        yield _messages(bundles)
+    yield [] if load.alone else _messages(bundler.farewell(now))
+
+
+def _messages(bundles: Sequence[Bundle]) -> list[Message]:
+    return [Message(bundle.slot % PARTITIONS, encode_bundle(bundle)) for bundle in bundles]
+
+
+def _text(stream: bytes) -> str:
+    """A stream's id as its record has it."""
+    digits = stream.hex()
+    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+
+
+class OpenStreams:
+    """So many streams that go on and on: `next` gives the log of their next segments, `end` that of their last ones."""
+
+    def __init__(self, streams: int, seed: int, reads: int = 4) -> None:
+        chance = random.Random(seed)
+        self._load = Load("open", streams, 40 * reads)
+        self._one = wire(CHAT, self._load.deltas)
+        self._contents = contents(self._one, 1, masked=True)
+        self._streams = [chance.randbytes(16) for _ in range(streams)]
+        self._bundlers = [Bundler(chance.randbytes(15) + bytes((place,)), 0) for place in range(TAPS)]
+        self._reads = reads
+        self._next = 0
+
+    @property
+    def ids(self) -> frozenset[str]:
+        return frozenset(map(_text, self._streams))
+
+    def next(self) -> Log:
+        """The next segment of each stream: the same of all, but for their ids."""
+        first = self._next * self._reads
+        return self._log(self._contents[first : first + self._reads], is_last=False)
+
+    def end(self) -> Log:
+        """The last segment of each stream."""
+        return self._log(self._contents[-3:], is_last=True)
+
+    def _log(self, given: Sequence[bytes], *, is_last: bool) -> Log:
+        start = self._next * BUNDLE_NS
+        reads = [Read(start + at * _READ_NS, len(one) + 20, len(one), one) for at, one in enumerate(given, 1)]
+        segment = _segment(self._one, self._load, self._next, reads, is_last=is_last)
+        self._next += 1
+        messages = []
+        for place, bundler in enumerate(self._bundlers):
+            bundler.add((msgspec.structs.replace(segment, stream=one) for one in self._streams[place::TAPS]), start)
+            messages += _messages(bundler.take(start + BUNDLE_NS))
+        return Log(messages, self.ids, len(self._streams) * len(reads))

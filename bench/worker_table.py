@@ -1,0 +1,139 @@
+"""What `bench.worker` found, as tables and sentences. A ratio is the median of the rounds' ratios."""
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from operator import attrgetter
+
+from bench.document import table
+from bench.worker_logs import Load
+from bench.worker_readers import Figure
+from bench.worker_recovery import Recovery
+
+# Who reads, in the tables' order.
+FLOOR, WORKER, LEDGER = "bare loop", "worker", "worker, ledger"
+# One that is free to use all cores, and a pair that is compared with it.
+ONE, PAIR = "one worker", "two workers"
+# What the design asks for. A crash is over within the session timeout and ten seconds more; 10,000 open streams take so
+# much memory (MiB); a record is there so soon behind its stream's terminal (seconds, p99); two workers carry so much more.
+RECOVERY_S, MEMORY_MIB, LATENCY_S, SCALE = 20.0, 100.0, 2.0, 1.8
+# A recovery's memory: before the kill, after it, and as all streams have ended.
+_PEAKS = attrgetter("peak_mib"), attrgetter("ready_mib"), attrgetter("ended_mib")
+# A machine of which others use more than this is no place for figures: caches and cores are shared.
+BUSY = 0.1
+
+
+@dataclass
+class Found:
+    """What a run found; figures by load and reader, round by round."""
+
+    loads: list[Load]
+    messages: dict[str, float] = field(default_factory=dict)  # events a message
+    figures: dict[tuple[str, str], list[Figure]] = field(default_factory=dict)
+    recoveries: list[Recovery] = field(default_factory=list)
+    latencies: list[float] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+    others: float = 0.0  # what part of the machine was somebody else's
+
+    def add(self, load: str, reader: str, figure: Figure) -> None:
+        self.figures.setdefault((load, reader), []).append(figure)
+
+
+def report(found: Found) -> str:
+    """The whole section."""
+    parts = [
+        f"Events a CPU-second: {FLOOR} = 1.00 in each line.",
+        table(_speed(found)),
+        f"Two workers beside one (aim {SCALE}), on a log that lies there whole: free to use all cores, which the broker "
+        "shares, and with half a core each, so that the broker has one.",
+        table(_scale(found)),
+        "Killed with streams open, and started again.",
+        table(_recovery(found)),
+        _sentences(found),
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def ratio(found: Found, of: tuple[str, str], to: tuple[str, str]) -> float | None:
+    """What a CPU-second of one (load, reader) carries, as a share of another's in the same round."""
+    pairs = list(zip(found.figures.get(of, []), found.figures.get(to, []), strict=False))
+    if not pairs:
+        return None
+    return statistics.median((one.events / one.cpu_s) / (other.events / other.cpu_s) for one, other in pairs)
+
+
+def faster(found: Found, load: str) -> float | None:
+    """How much sooner two workers are done with a load than one."""
+    pairs = zip(found.figures.get((load, ONE), []), found.figures.get((load, PAIR), []), strict=False)
+    times = [(one.seconds, two.seconds) for one, two in pairs]
+    ratios = [one / two for one, two in times if one and two]
+    return statistics.median(ratios) if ratios else None
+
+
+def _cell(value: float | None, digits: int = 2) -> str:
+    return "" if value is None else f"{value:.{digits}f}"
+
+
+def _speed(found: Found) -> list[list[str]]:
+    rows = [["load", "events a message", "its bare loop, first line = 1.00", FLOOR, WORKER, LEDGER]]
+    first = (found.loads[0].name, FLOOR)
+    for load in found.loads:
+        bare = (load.name, FLOOR)
+        shares = [ratio(found, (load.name, reader), bare) for reader in (FLOOR, WORKER, LEDGER)]
+        rows.append(
+            [
+                load.name,
+                _cell(found.messages.get(load.name), 0),
+                _cell(ratio(found, bare, first)),
+                *map(_cell, shares),
+            ]
+        )
+    return rows
+
+
+def _scale(found: Found) -> list[list[str]]:
+    rows = [["load", "events a second, one worker = 1.00", "events a CPU-second, one worker = 1.00"]]
+    for load in [name for name, reader in found.figures if reader == PAIR]:
+        rows.append([load, _cell(faster(found, load)), _cell(ratio(found, (load, PAIR), (load, ONE)))])
+    return rows
+
+
+def _recovery(found: Found) -> list[list[str]]:
+    head = ["open streams", "changelog, entries", f"ready, of {RECOVERY_S:.0f} s", "nothing open = 1.00", "CPU, same"]
+    rows = [[*head, f"memory, of {MEMORY_MIB:.0f} MiB", "after the restart", "all ended at once"]]
+    if not found.recoveries:
+        return rows
+    none = found.recoveries[0]
+    for one in found.recoveries:
+        rows.append(
+            [
+                f"{one.streams:,}",
+                f"{one.entries:,}",
+                _cell(one.ready_s / RECOVERY_S),
+                _cell(one.ready_s / none.ready_s),
+                _cell(one.cpu_s / none.cpu_s),
+                *(_cell((of(one) - of(none)) / MEMORY_MIB) if one.streams else "" for of in _PEAKS),
+            ]
+        )
+    return rows
+
+
+def _sentences(found: Found) -> str:
+    said = []
+    if found.latencies:
+        p50, p99 = (_rank(found.latencies, part) for part in (0.5, 0.99))
+        said.append(
+            f"From the terminal on the wire to the record in its topic, {len(found.latencies):,} streams through tap, "
+            f"broker and worker: p50 is {p50 / LATENCY_S:.2f} and p99 {p99 / LATENCY_S:.2f} of {LATENCY_S:.0f} s."
+        )
+    if found.others > BUSY:
+        said.append(f"The machine was not quiet: others used {found.others:.0%} of it. Measure again.")
+    said += [f"Amiss: {what}." for what in found.faults]
+    if not found.faults:
+        said.append("Every stream of every load became one whole record, those that were open at a SIGKILL too.")
+    return "\n".join(f"- {one}" for one in said)
+
+
+def _rank(ordered: Sequence[float], part: float) -> float:
+    """Nearest rank."""
+    return ordered[min(len(ordered) - 1, int(len(ordered) * part))]

@@ -1,0 +1,105 @@
+"""A record that is not what its stream was is found, whatever of it differs."""
+
+from typing import Any
+
+import pytest
+from bench.soak_load import TOKEN, Stream, chunks, text
+from bench.soak_records import MOST_TOLD, findings_of
+from msgspec.structs import replace
+
+from streamgauge.core.record import Error, Record
+
+# One of each outcome, as `soak_load` numbers them.
+WHOLE, ERROR, LEFT, BROKEN, TRUNCATED = 0, 1, 3, 5, 8
+
+
+def asked(number: int) -> Stream:
+    """A stream whose client got all that was sent."""
+    one = Stream(number)
+    return Stream(number, one.events, one.events)
+
+
+def record_of(a_record: Record, one: Stream, tokens: int | None = None) -> Record:
+    """What a tap should say of a stream."""
+    tokens = one.got if tokens is None else tokens
+    input_tokens, output_tokens, source = one.usage
+    chars = sum(len(text(one, place)) for place in range(tokens))
+    return replace(
+        a_record,
+        stream_id=f"id-{one.number}",
+        response_id=one.name,
+        outcome=one.outcome,
+        error=Error(*one.error) if one.error else None,
+        finish_reason="stop" if one.outcome == "completed" else None,
+        usage=replace(a_record.usage, input_tokens=input_tokens, output_tokens=output_tokens, source=source),
+        counts=replace(a_record.counts, token_events=tokens, text_chars=chars),
+    )
+
+
+@pytest.mark.parametrize("number", [WHOLE, ERROR, LEFT, BROKEN, TRUNCATED])
+def test_what_is_right_is_no_finding(a_record: Record, number: int) -> None:
+    one = asked(number)
+    assert findings_of([record_of(a_record, one)], [one]) == []
+
+
+@pytest.mark.parametrize("number", [WHOLE, ERROR, LEFT, BROKEN, TRUNCATED])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"outcome": "abandoned"},
+        {"error": Error("in_stream", "other")},
+        {"finish_reason": "length"},
+        {"status_code": 500},
+        {"response_id": "soak-999"},
+    ],
+)
+def test_a_difference_is_found(a_record: Record, number: int, change: dict[str, Any]) -> None:
+    one = asked(number)
+    assert findings_of([replace(record_of(a_record, one), **change)], [one])
+
+
+def test_numbers_that_differ_are_found(a_record: Record) -> None:
+    one = asked(WHOLE)
+    right = record_of(a_record, one)
+    usage, counts, integrity = right.usage, right.counts, right.integrity
+    for wrong in (
+        replace(right, usage=replace(usage, output_tokens=one.events + 1)),
+        replace(right, usage=replace(usage, source="partial")),
+        replace(right, counts=replace(counts, token_events=one.got - 1)),
+        replace(right, counts=replace(counts, text_chars=counts.text_chars + 1)),
+        replace(right, integrity=replace(integrity, complete=False, reasons=["missing_segments"])),
+    ):
+        assert len(findings_of([wrong], [one])) == 1
+
+
+def test_a_stream_that_was_cut_may_have_had_more_on_its_way(a_record: Record) -> None:
+    one = Stream(LEFT, sent=9, got=6)
+    for tokens in (6, 7, 9):
+        assert findings_of([record_of(a_record, one, tokens)], [one]) == []
+    for tokens in (5, 10):
+        assert len(findings_of([record_of(a_record, one, tokens)], [one])) == 1
+
+
+def test_streams_and_records_are_one_to_one(a_record: Record) -> None:
+    one, other = asked(0), asked(2)
+    right = record_of(a_record, one)
+    assert findings_of([right], [one, other]) == ["soak-2 has 0 records"]
+    assert len(findings_of([right, replace(right, stream_id="id-7")], [one])) == 1
+    assert len(findings_of([right, right], [one])) == 2
+    assert len(findings_of([], [asked(number) for number in range(100)])) == MOST_TOLD + 1
+    one.fault = "soak-0: its client got other bytes"
+    assert findings_of([right], [one]) == [one.fault]
+
+
+def test_of_twenty_streams_eight_are_not_whole() -> None:
+    kinds = [Stream(number).outcome for number in range(20)]
+    assert {name: kinds.count(name) for name in kinds} == {
+        "completed": 12,
+        "stream_error": 2,
+        "client_abort": 2,
+        "upstream_reset": 2,
+        "truncated": 2,
+    }
+    for number in range(20):
+        one = Stream(number)
+        assert b"".join(chunks(one)).count(TOKEN) == one.events > 0
