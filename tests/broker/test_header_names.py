@@ -26,12 +26,12 @@ def batch(names: list[bytes], codec: int = 0) -> bytes:
         batch_size=99_999,
     )
     for offset, name in enumerate(names):
-        made = builder.append(offset, None, b"key", b"value", [("~" * len(name), b"told")])
+        made = builder.append(offset, 0, b"key", b"value", [("~" * len(name), b"told")])
         assert made is not None
     content = bytearray(builder.build())
     if not codec:
         for name in names:
-            place = content.find(b"~" * len(name))
+            place = content.find(b"~" * len(name), content.find(b"value"))
             content[place : place + len(name)] = name
         crc = calc_crc32c(bytes(content[DefaultRecordBase.ATTRIBUTES_OFFSET :]))
         struct.pack_into(">I", content, DefaultRecordBase.CRC_OFFSET, crc)

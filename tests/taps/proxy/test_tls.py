@@ -311,7 +311,8 @@ def test_a_renewed_certificate_is_taken_and_a_broken_one_is_not(
         RunningRelay(settings_for(tmp_path, upstream.url, tls_certificate=str(place)), say=said.append) as relay,
     ):
         first = serial(relay, pki)
-        place.write_bytes(b"half of it")
+        (tmp_path / "half.pem").write_bytes(b"half of it")
+        (tmp_path / "half.pem").replace(place)  # at once: a file that is still being written is another broken one
         wait_until(lambda: any("stays in use" in one for one in said))
         assert serial(relay, pki) == first and len(said) == 1
         renewed = pki.authority.issue_cert("127.0.0.1")
