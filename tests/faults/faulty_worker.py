@@ -11,10 +11,12 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from aiokafka.consumer.fetcher import Fetcher
 from aiokafka.consumer.group_coordinator import GroupCoordinator
 from aiokafka.consumer.subscription_state import SubscriptionState
 from aiokafka.errors import GroupAuthorizationFailedError
 from aiokafka.producer.message_accumulator import BatchBuilder
+from faust.tables.recovery import Recovery
 
 from streamgauge.commands.worker import LedgerStore
 from streamgauge.worker.acknowledging import Acknowledger
@@ -26,6 +28,8 @@ from tests.integration import worker_process
 _FOR_EVER = 600
 # How long a worker works before its fault comes, where that matters (seconds): Faust is done with its rebalance by then.
 _WORKS_S = 5.0
+# How late messages are taken (seconds): later than a rebalance takes.
+_LATE_S = 3.0
 
 
 def block_the_loop() -> None:
@@ -107,6 +111,23 @@ def deny_the_group_unheard() -> None:
     SubscriptionState.abort_waiters = lambda self, error: None
 
 
+def take_messages_late() -> None:
+    """Who was asked for messages before a rebalance takes them when reading was set back, and has not gone on yet: as
+    seen on a busy machine."""
+    take, set_back = Fetcher.fetched_records, Recovery._seek_offsets
+
+    async def take_late(self: Fetcher, *given: Any, **more: Any) -> Any:
+        await asyncio.sleep(_LATE_S)
+        return await take(self, *given, **more)
+
+    async def set_back_and_pause(self: Recovery, *given: Any) -> None:
+        await set_back(self, *given)
+        await asyncio.sleep(2 * _LATE_S)
+
+    Fetcher.fetched_records = take_late
+    Recovery._seek_offsets = set_back_and_pause  # type: ignore[method-assign]
+
+
 def two_hours_ahead() -> None:
     """The machine's clock is wrong; Kafka 4 takes no message whose own time is more than an hour ahead of the broker's."""
     now, now_ns = time.time, time.time_ns
@@ -132,6 +153,7 @@ FAULTS: dict[str, Callable[[], None]] = {
         lose_the_recovery,
         break_the_coordination,
         deny_the_group_unheard,
+        take_messages_late,
         two_hours_ahead,
     )
 }

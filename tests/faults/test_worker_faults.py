@@ -111,6 +111,23 @@ def test_i7_a_worker_that_its_group_has_lost_ends(
         assert next_life.stop() == 0
 
 
+def test_i7_who_waits_for_messages_takes_nothing_from_a_recovery(kafka: str, prefix: str, tmp_path: Path) -> None:
+    """What Faust's consumer waited for before a rebalance it drops behind it; a changelog was dropped, and waited for."""
+    tap = SyntheticTap(28)
+    settings: dict[str, Any] = {"bootstrap": kafka, "prefix": prefix, "checkpoint_s": 0.2}
+    with worker(tmp_path, module="tests.faults.faulty_worker", fault="take_messages_late", **settings) as waits:
+        waits.wait_ready()
+        write(kafka, prefix, list(tap.bundles(30)))
+        assert_all_once(kafka, prefix, 30)
+        with worker(tmp_path, **settings) as passing:
+            passing.wait_ready()
+            assert passing.stop() == 0
+        write(kafka, prefix, list(tap.bundles(30)))
+        assert_all_once(kafka, prefix, 60)
+        assert waits.stop() == 0, waits.log
+        assert "No event received" not in waits.log
+
+
 def test_c1_a_worker_whose_clock_is_hours_ahead_works(kafka: str, prefix: str, tmp_path: Path) -> None:
     write(kafka, prefix, list(SyntheticTap(23).bundles(20)))
     with worker(

@@ -205,3 +205,47 @@ def test_a_broker_may_not_keep_a_request_for_long() -> None:
         await client.stop()
 
     asyncio.run(run())
+
+
+def moving() -> tuple[Any, list[str]]:
+    """One of which a thread moves the places: what it does, in order. A taking lasts until there is something else to do."""
+    consumer, done = of_an_app(), list[str]()
+    consumer.resume_flow()
+
+    async def getmany(active_partitions: set[TP], timeout: float) -> dict[TP, list[str]]:  # noqa: ASYNC109
+        done.append(f"takes from {len(active_partitions)}")
+        await asyncio.sleep(min(timeout, 0.5))
+        done.append(f"took from {len(active_partitions)}")
+        return {}
+
+    async def seek_wait(partitions: dict[TP, int]) -> None:
+        done.append("sets back")
+
+    async def seek_to_committed() -> dict[TP, int]:
+        done.append("sets back")
+        return {}
+
+    consumer._thread.getmany = getmany
+    consumer._thread.seek_wait = seek_wait
+    consumer._thread.seek_to_committed = seek_to_committed
+    return consumer, done
+
+
+@pytest.mark.parametrize(
+    "sets_back", [lambda consumer: consumer.seek_wait({PLACE: 0}), lambda consumer: consumer.perform_seek()]
+)
+def test_who_sets_reading_back_waits_for_who_takes(sets_back: Callable[[Any], Awaitable[None]]) -> None:
+    """And who takes next takes from what there is then; a set that a rebalance empties means nothing, and not all."""
+
+    async def run() -> None:
+        consumer, done = moving()
+        partitions = {PLACE}
+        takes = asyncio.ensure_future(consumer._getmany(partitions, 1.0))
+        await asyncio.sleep(0.01)
+        partitions.clear()
+        next_one = asyncio.ensure_future(consumer._getmany(partitions, 1.0))
+        await asyncio.gather(sets_back(consumer), takes, next_one)
+        assert done == ["takes from 1", "took from 1", "sets back"]
+        assert next_one.result() == {}
+
+    asyncio.run(run())

@@ -10,14 +10,21 @@ waits for as long. Here the broker may keep it for a tenth of a second.
 
 Where more messages come at once than a stream's queue takes, Faust fetches no more until there is room. If that is so of all
 partitions, it looks for room once a second, which may be longer than what is in the queue lasts. Here it looks more often.
+
+And it may set reading back while its thread still waits for messages. The one who waits then takes what comes behind the
+new place, and drops it, for it was asked before the rebalance: a recovery waits for its changelog for ever. Two things
+make that likely. A rebalance holds up the one who waits until it is over; and it empties the set of partitions to take from,
+which Faust shares with aiokafka, to which an empty set means all. Here taking and setting back have turns, and the set is
+a copy.
 """
 
 import asyncio
-from collections.abc import Coroutine, Generator
+from collections.abc import Coroutine, Generator, Mapping
 from typing import Any
 
 import faust
 from faust.transport.drivers import aiokafka as driver
+from faust.types import TP
 from mode.services import Service, WaitResults
 
 # How long a broker may hold its answer back while none of the partitions that it is asked for has a message (milliseconds).
@@ -25,6 +32,8 @@ _FETCH_WAIT_MS = 100
 # How often it is looked whether a partition may be fetched again (seconds), and how many times before Faust has its turn.
 _LOOK_S = 0.01
 _LOOKS = 100
+# How long one taking waits for messages (seconds), and so at most who wants to set reading back.
+_TAKE_S = 0.25
 
 
 class _Begun:
@@ -82,6 +91,24 @@ class _Thread(driver.AIOKafkaConsumerThread):
 
 class Consumer(Eager, driver.Consumer):
     """Faust's consumer, which delivers each message by `wait_first`."""
+
+    def __init__(self, *given: Any, **more: Any) -> None:
+        super().__init__(*given, **more)
+        self._turn = asyncio.Lock()  # of who moves the places at which partitions are read; first come, first served
+
+    async def _getmany(self, active_partitions: set[TP] | None, timeout: float) -> Any:  # noqa: ASYNC109
+        async with self._turn:
+            if not active_partitions:
+                return {}  # a rebalance has begun meanwhile
+            return await super()._getmany(set(active_partitions), min(timeout, _TAKE_S))
+
+    async def seek_wait(self, partitions: Mapping[TP, int]) -> None:
+        async with self._turn:
+            await super().seek_wait(partitions)
+
+    async def perform_seek(self) -> None:
+        async with self._turn:
+            await super().perform_seek()
 
     async def _wait_next_records(self, timeout: float) -> Any:  # noqa: ASYNC109 - Faust's own signature
         """As Faust's, but that it looks more often whether a partition may be fetched again."""
