@@ -71,6 +71,7 @@ class Exchange:
         self._head = b""  # the half of a head that came
         self._passed = False  # something of an answer went to the client
         self._stray = False  # the upstream sent more than its answer
+        self._untold: list[bytes] | None = []  # of the request's body; None once the telling has begun
         self._capture: StreamCapture | None = None
         self._early: list[tuple[int, bytes]] | None = None  # reads before it is known whether they are captured
         self._early_bytes = 0
@@ -79,13 +80,8 @@ class Exchange:
         self._blocked_ns = 0
 
     def begin(self, outbox: Outbox, tenant_header: str | None) -> None:
-        """Asks the upstream; the head waits for `flush`."""
+        """Asks the upstream; the head waits for `flush`, and the telling until that is done: the upstream works meanwhile."""
         self._outbox, self._tenant_header = outbox, tenant_header
-        method, target = self._request.method, self._outgoing.target
-        if endpoint_of(method.decode("latin-1"), target.decode("latin-1")) is None:
-            self._early = []
-        else:
-            self._open_capture()
         one = self._pool.take()
         if one is None:
             self._connect()
@@ -121,7 +117,9 @@ class Exchange:
             self._put(b"%x\r\n%b\r\n" % (len(data), data))
         else:
             self._put(data)
-        if self._capture is not None:
+        if self._untold is not None:
+            self._untold.append(data)
+        elif self._capture is not None:
             self._capture.asked(data)
 
     def ask_no_more(self) -> None:
@@ -135,13 +133,14 @@ class Exchange:
 
     def flush(self) -> None:
         """What one read of the client brought goes to the upstream in one piece."""
-        if self._upstream is None:
-            return
-        if self._pending:
-            data = self._pending[0] if len(self._pending) == 1 else b"".join(self._pending)
-            self._pending, self._pending_bytes = [], 0
-            self._upstream.transport.write(data)
-        self._tell_sent()
+        if self._upstream is not None:
+            if self._pending:
+                data = self._pending[0] if len(self._pending) == 1 else b"".join(self._pending)
+                self._pending, self._pending_bytes = [], 0
+                self._upstream.transport.write(data)
+            self._tell_sent()
+        if self._untold is not None:
+            self._tell_begun()
 
     def client_left(self, unsent_bytes: int) -> None:
         """The client's connection has ended."""
@@ -311,6 +310,19 @@ class Exchange:
         self._client.answer(refused)
         self._finish(ending, at_ns, After.ANSWERED)
 
+    def _tell_begun(self) -> None:
+        """Tells of the request what is there of it. A path that is no LLM's waits for the answer's head."""
+        untold, self._untold = self._untold or [], None
+        if endpoint_of(self._request.method.decode("latin-1"), self._outgoing.target.decode("latin-1")) is None:
+            self._early = []
+            return
+        self._open_capture()
+        assert self._capture is not None
+        for piece in untold:
+            self._capture.asked(piece)
+        if self._told is not None:
+            self._capture.sent(*self._told)
+
     def _open_capture(self) -> None:
         self._capture = StreamCapture(self._outbox)
         self._capture.opened(self._request, self._outgoing, self._tenant_header)
@@ -345,6 +357,8 @@ class Exchange:
         self, ending: Ending, at_ns: int, after: After, *, gone_ns: int | None = None, unsent_bytes: int = 0
     ) -> None:
         self.over = True
+        if self._untold is not None:
+            self._tell_begun()
         if self._connecting is not None:
             self._connecting.cancel()
         if self._upstream is not None:
