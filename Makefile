@@ -1,4 +1,5 @@
-# What a newcomer needs. Everything installs into .venv in this checkout.
+# What a newcomer needs. Everything installs into .venv in this checkout; but for the proxies and Prometheus that tests and
+# benchmarks meet, which come from Debian's packages where make runs as root.
 .PHONY: help demo test check format lock generated fuzz bench-core bench-inprocess bench-packets bench-tap bench-worker soak chaos clean
 
 PYTHON ?= python3

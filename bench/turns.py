@@ -2,7 +2,7 @@
 
 What is measured then does not share its cores with the broker, on a machine that has no core more for it.
 
-    python -m bench.turns PID...        until SIGTERM; then all go on
+    python -m bench.turns PID...        says "ready" as it begins; until SIGTERM, then all go on
 """
 
 import contextlib
@@ -29,6 +29,7 @@ def main() -> None:
     pids = [int(pid) for pid in sys.argv[1:]]
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     try:
+        print("ready", flush=True)
         take_turns(pids)
     finally:
         for pid in pids:

@@ -1,6 +1,7 @@
 """What the worker's benchmark does with Kafka itself: it writes logs, reads along the records, asks what is committed."""
 
 import asyncio
+import hashlib
 import time
 import uuid
 from collections.abc import Callable, Sequence
@@ -28,22 +29,28 @@ class AmissError(Exception):
     """What came is not what had to come."""
 
 
+class _Integrity(msgspec.Struct):
+    complete: bool
+
+
 class _Said(msgspec.Struct):
     """What is looked at of a record."""
 
     stream_id: str
     outcome: str
+    integrity: _Integrity
     provider_request_id: str | None = None
 
 
 class Arrived:
-    """One record as it came: which stream, when by the topic (ms) and when here (monotonic seconds)."""
+    """One record as it came: which stream, whether it is all there, when by the topic (ms) and here (monotonic seconds)."""
 
-    __slots__ = ("at_s", "outcome", "request_id", "stream", "topic_ms")
+    __slots__ = ("at_s", "request_id", "stream", "topic_ms", "whole")
 
     def __init__(self, message: Any, at_s: float) -> None:
         said = _RECORD.decode(message.value)
-        self.stream, self.outcome, self.request_id = said.stream_id, said.outcome, said.provider_request_id
+        self.stream, self.request_id = said.stream_id, said.provider_request_id
+        self.whole = said.outcome == "completed" and said.integrity.complete
         self.topic_ms, self.at_s = int(message.timestamp), at_s
 
 
@@ -51,29 +58,48 @@ _RECORD = msgspec.json.Decoder(_Said)
 
 
 class Records:
-    """Reads the records topic of one prefix from its present end on."""
+    """Reads the records topic of one prefix from its present end on.
+
+    The same record once more, byte for byte, is legal behind a crash (decision 4), and passed over.
+    """
 
     def __init__(self, consumer: Any) -> None:
         self._consumer = consumer
+        self._known: dict[str, bytes] = {}  # each stream's record, as a digest
 
     async def next(self) -> list[Arrived]:
-        """What has come since; waits a moment for it."""
+        """First records that have come since; waits a moment. Raises AmissError if a stream has two that differ."""
         found = await self._consumer.getmany(timeout_ms=200)
-        now = time.monotonic()
-        return [Arrived(message, now) for messages in found.values() for message in messages]
+        now, first = time.monotonic(), []
+        for message in (one for messages in found.values() for one in messages):
+            record, digest = Arrived(message, now), hashlib.sha256(message.value).digest()
+            if record.stream not in self._known:
+                first.append(record)
+            if self._known.setdefault(record.stream, digest) != digest:
+                raise AmissError(f"stream {record.stream} has two records that differ")
+        return first
+
+    async def no_more(self) -> None:
+        """Reads what is in the topic by now. Raises AmissError if there is a record that was not to come."""
+        ends = await self._consumer.end_offsets(self._consumer.assignment())
+        deadline = time.monotonic() + PATIENCE_S
+        while [place for place, end in ends.items() if await self._consumer.position(place) < end]:
+            if more := await self.next():
+                raise AmissError(f"{len(more)} records more than there are streams")
+            if time.monotonic() > deadline:
+                raise AmissError("the records topic cannot be read to its end")
 
     async def until(self, ids: frozenset[str]) -> list[Arrived]:
-        """The records of these streams. Raises AmissError unless each comes, each once, whole, and no other."""
+        """The records of these streams. Raises AmissError unless each comes, each whole, and no other."""
         arrived: list[Arrived] = []
         deadline = time.monotonic() + PATIENCE_S
         while len(arrived) < len(ids) and time.monotonic() < deadline:
             arrived += await self.next()
         if sorted(one.stream for one in arrived) != sorted(ids):
-            raise AmissError(
-                f"{len(arrived)} records of {len(ids)} streams, {len({a.stream for a in arrived})} distinct"
-            )
-        if broken := [one for one in arrived if one.outcome != "completed"]:
-            raise AmissError(f"{len(broken)} of {len(ids)} records are not of completed streams")
+            known = sum(one.stream in ids for one in arrived)
+            raise AmissError(f"{known} records of {len(ids)} streams, {len(arrived) - known} of others")
+        if broken := [one for one in arrived if not one.whole]:
+            raise AmissError(f"{len(broken)} of {len(ids)} records are not whole")
         return arrived
 
 

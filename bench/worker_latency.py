@@ -82,13 +82,17 @@ async def latencies(kafka: Kafka, directory: Path, pace: Pace) -> list[float]:
     async with server, _chain(kafka.bootstrap, prefix, directory, server.sockets[0].getsockname()[1]) as address:
         asking = asyncio.gather(*(_client(address, place, pace) for place in range(pace.clients)))
         found: dict[str, float] = {}
+        broken = 0
         deadline = time.monotonic() + PATIENCE_S
         while len(found) < pace.clients * pace.streams and time.monotonic() < deadline:
             for one in await records.next():
                 found[one.request_id or ""] = one.at_s
+                broken += not one.whole
         await asking
     if found.keys() != upstream.ended.keys():
         raise AmissError(f"{len(found)} records of {len(upstream.ended)} streams")
+    if broken:
+        raise AmissError(f"{broken} of {len(found)} records are not whole")
     return sorted(found[number] - at for number, at in upstream.ended.items())
 
 

@@ -29,11 +29,15 @@ _TRIES = 40
 
 @dataclass(frozen=True)
 class Figure:
-    """What one load cost one reader. `seconds`: from the first message in the log to the last record; None: not told."""
+    """What one load cost one reader. `seconds`: from the first message in the log to the last record; None: not told.
+
+    `number`: of the round. Only figures of one round are compared.
+    """
 
     cpu_s: float
     events: int
     seconds: float | None = None
+    number: int = 0
 
 
 @dataclass
@@ -67,25 +71,33 @@ async def put_behind(log: Log, reader: Reader, kafka: Kafka) -> Figure:
 
 async def put_by_turns(log: Log, reader: Reader, kafka: Kafka) -> Figure:
     """The same, read by processes that have half a core each. Raises AmissError."""
-    return await _put_behind(log, reader, kafka, _by_turns(reader.pids))
+    return await _put_behind(log, reader, kafka, taking_turns(reader.pids))
 
 
 async def _put_behind(log: Log, reader: Reader, kafka: Kafka, going: AbstractContextManager[None]) -> Figure:
     before = sum(reader.cpu())
-    with _stopped(reader.pids):
-        await kafka.write(reader.prefix, log)
-    began_ms = time.time() * 1_000
-    with going:
+    with contextlib.ExitStack() as stack:
+        with _stopped(reader.pids):
+            await kafka.write(reader.prefix, log)
+            stack.enter_context(going)
+        began_ms = time.time() * 1_000
         ended_ms = await reader.done(log)
     seconds = None if ended_ms is None else (ended_ms - began_ms) / 1_000
     return Figure(sum(reader.cpu()) - before, log.events, seconds)
 
 
 @contextlib.contextmanager
-def _by_turns(pids: Sequence[int]) -> Iterator[None]:
-    with subprocess.Popen([sys.executable, "-m", "bench.turns", *map(str, pids)]) as turns:
+def taking_turns(pids: Sequence[int]) -> Iterator[None]:
+    """They have begun when it is entered. Raises AmissError unless they do so to the end."""
+    command = [sys.executable, "-m", "bench.turns", *map(str, pids)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as turns:
         try:
+            assert turns.stdout is not None
+            if not turns.stdout.readline():
+                raise AmissError("they do not begin to take turns")
             yield
+            if turns.poll() is not None:
+                raise AmissError("they did not take turns to the end")
         finally:
             turns.terminate()
 
@@ -157,6 +169,7 @@ async def workers(
             await kafka.until_committed(prefix, topics.segments)
             if ledger:
                 await kafka.until_committed(prefix, topics.records)
+            await records.no_more()
             return max(one.topic_ms for one in arrived)
 
         reader = Reader(prefix, [one.process.pid for one in running], done)

@@ -2,6 +2,9 @@
 
 Each stream gets some segments first, and each time all of it is made durable, so the changelog holds several states of
 each. Behind the restart every stream is ended: all must become whole records, or the figures are none.
+
+It is started on the same data directory, so it is the same static member of its group and has its partitions back at once.
+Nothing waits for the session: where another worker takes over instead, its 10 s come first.
 """
 
 import contextlib
@@ -56,7 +59,11 @@ async def recover(kafka: Kafka, directory: Path, streams: int, rounds: int) -> R
         if streams:
             await kafka.write(prefix, opened.end())
             await records.until(opened.ids)
-        return Recovery(streams, ready, cpu, entries, peak, memory, peak_mib(pid))
+        found = Recovery(streams, ready, cpu, entries, peak, memory, peak_mib(pid))
+        if streams:
+            await kafka.until_committed(prefix, topics.segments)
+            await records.no_more()
+        return found
 
 
 def _started(stack: contextlib.ExitStack, directory: Path, settings: dict[str, str]) -> WorkerProcess:

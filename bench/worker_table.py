@@ -14,6 +14,9 @@ from bench.worker_recovery import Recovery
 FLOOR, WORKER, LEDGER = "bare loop", "worker", "worker, ledger"
 # One that is free to use all cores, and a pair that is compared with it.
 ONE, PAIR = "one worker", "two workers"
+# Their load where they are free has a name of its own; its line is titled like the first load's, of which it is more.
+FREE = "busy taps, one and two"
+_TITLES = {FREE: "bundles of busy taps"}
 # What the design asks for. A crash is over within the session timeout and ten seconds more; 10,000 open streams take so
 # much memory (MiB); a record is there so soon behind its stream's terminal (seconds, p99); two workers carry so much more.
 RECOVERY_S, MEMORY_MIB, LATENCY_S, SCALE = 20.0, 100.0, 2.0, 1.8
@@ -56,7 +59,7 @@ def report(found: Found) -> str:
 
 def ratio(found: Found, of: tuple[str, str], to: tuple[str, str]) -> float | None:
     """What a CPU-second of one (load, reader) carries, as a share of another's in the same round."""
-    pairs = list(zip(found.figures.get(of, []), found.figures.get(to, []), strict=False))
+    pairs = _pairs(found, of, to)
     if not pairs:
         return None
     return statistics.median((one.events / one.cpu_s) / (other.events / other.cpu_s) for one, other in pairs)
@@ -64,10 +67,15 @@ def ratio(found: Found, of: tuple[str, str], to: tuple[str, str]) -> float | Non
 
 def faster(found: Found, load: str) -> float | None:
     """How much sooner two workers are done with a load than one."""
-    pairs = zip(found.figures.get((load, ONE), []), found.figures.get((load, PAIR), []), strict=False)
-    times = [(one.seconds, two.seconds) for one, two in pairs]
+    times = [(one.seconds, two.seconds) for one, two in _pairs(found, (load, ONE), (load, PAIR))]
     ratios = [one / two for one, two in times if one and two]
     return statistics.median(ratios) if ratios else None
+
+
+def _pairs(found: Found, of: tuple[str, str], to: tuple[str, str]) -> list[tuple[Figure, Figure]]:
+    """Two figures of each round in which neither is amiss."""
+    others = {other.number: other for other in found.figures.get(to, [])}
+    return [(one, others[one.number]) for one in found.figures.get(of, []) if one.number in others]
 
 
 def _cell(value: float | None, digits: int = 2) -> str:
@@ -94,25 +102,25 @@ def _speed(found: Found) -> list[list[str]]:
 def _scale(found: Found) -> list[list[str]]:
     rows = [["load", "events a second, one worker = 1.00", "events a CPU-second, one worker = 1.00"]]
     for load in [name for name, reader in found.figures if reader == PAIR]:
-        rows.append([load, _cell(faster(found, load)), _cell(ratio(found, (load, PAIR), (load, ONE)))])
+        rows.append(
+            [_TITLES.get(load, load), _cell(faster(found, load)), _cell(ratio(found, (load, PAIR), (load, ONE)))]
+        )
     return rows
 
 
 def _recovery(found: Found) -> list[list[str]]:
     head = ["open streams", "changelog, entries", f"ready, of {RECOVERY_S:.0f} s", "nothing open = 1.00", "CPU, same"]
     rows = [[*head, f"memory, of {MEMORY_MIB:.0f} MiB", "after the restart", "all ended at once"]]
-    if not found.recoveries:
-        return rows
-    none = found.recoveries[0]
+    none = next((one for one in found.recoveries if not one.streams), None)
     for one in found.recoveries:
         rows.append(
             [
                 f"{one.streams:,}",
                 f"{one.entries:,}",
                 _cell(one.ready_s / RECOVERY_S),
-                _cell(one.ready_s / none.ready_s),
-                _cell(one.cpu_s / none.cpu_s),
-                *(_cell((of(one) - of(none)) / MEMORY_MIB) if one.streams else "" for of in _PEAKS),
+                _cell(none and one.ready_s / none.ready_s),
+                _cell(none and one.cpu_s / none.cpu_s),
+                *(_cell(none and (of(one) - of(none)) / MEMORY_MIB) if one.streams else "" for of in _PEAKS),
             ]
         )
     return rows
@@ -129,7 +137,7 @@ def _sentences(found: Found) -> str:
     if found.others > BUSY:
         said.append(f"The machine was not quiet: others used {found.others:.0%} of it. Measure again.")
     said += [f"Amiss: {what}." for what in found.faults]
-    if not found.faults:
+    if not found.faults and found.figures and any(one.streams for one in found.recoveries):
         said.append("Every stream of every load became one whole record, those that were open at a SIGKILL too.")
     return "\n".join(f"- {one}" for one in said)
 

@@ -1,17 +1,22 @@
 """Dead letters: the whole message and its story, cut where it is too large; read to the end; sent back to where it was."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pytest
 
 import streamgauge
 from streamgauge import deadletter
+from streamgauge.broker.faults import BrokerUnreachableError
 from streamgauge.broker.producer import Message
 from streamgauge.core.segments import FORMAT_VERSION
 from streamgauge.deadletter import DeadLetter, NotRetriableError, Sender, Stage, letter, message_of, shortened
 from streamgauge.topics import Topics, TopicsMissingError
+from tests.dead_letters import send_back
 from tests.kafka_broker.administration import delete_beginning, delete_topic
+from tests.kafka_broker.broker import Broker
+from tests.kafka_broker.fixtures import make_topics
 from tests.kafka_broker.reading import read_all
 
 NAMES = Topics("house")
@@ -120,9 +125,27 @@ def test_what_is_sent_back_is_the_message(kafka: str, prefix: str) -> None:
         DeadLetter(0, 0, "decode", "frame", topics.segments, 2, 5, None, None, None, b"one"),
         DeadLetter(1, 0, "decode", "frame", topics.segments, 2, 6, None, None, b"key", None),
     ]
-    assert asyncio.run(deadletter.retry(kafka, topics, letters)) == 2
+    asyncio.run(send_back(kafka, topics, letters))
     back: list[Any] = asyncio.run(read_all(kafka, topics.segments))
     assert [(one.partition, one.key, one.value) for one in back] == [(2, None, b"one"), (2, b"key", None)]
+
+
+@pytest.mark.kafka
+def test_a_broker_that_goes_away_meanwhile_is_not_waited_for_for_ever(
+    own_broker: Callable[..., Broker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = own_broker()
+    topics = Topics(make_topics(broker.bootstrap))
+    monkeypatch.setattr(deadletter, "CONFIRM_S", 2.0)
+
+    async def run() -> None:
+        async with Sender(broker.bootstrap) as sender:
+            await sender.send(Message(topics.segments, b"one", None, 0))
+            broker.kill()
+            await sender.send(Message(topics.segments, b"two", None, 0))
+
+    with pytest.raises(BrokerUnreachableError, match="no Kafka broker answers"):
+        asyncio.run(run())
 
 
 @pytest.mark.kafka

@@ -2,11 +2,15 @@
 
 import asyncio
 import uuid
+from collections.abc import Callable
 
 import pytest
 
 from streamgauge import topics
+from streamgauge.broker import administrator as administration
+from streamgauge.broker.security import brokers_at
 from tests.kafka_broker.administration import delete_topic
+from tests.kafka_broker.broker import Broker
 
 pytestmark = pytest.mark.kafka
 
@@ -52,6 +56,25 @@ def test_a_broker_that_is_not_there_is_one_sentence() -> None:
     for call in (topics.create("127.0.0.1:1"), topics.check("127.0.0.1:1"), topics.describe("127.0.0.1:1")):
         with pytest.raises(topics.BrokerUnreachableError, match=r"^no Kafka broker answers at 127\.0\.0\.1:1: .*\?$"):
             asyncio.run(call)
+
+
+def test_nor_is_one_that_hangs_while_it_is_asked(
+    own_broker: Callable[..., Broker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker waits for a broker that is away; one that refuses ends it."""
+    broker = own_broker()
+    monkeypatch.setattr(administration, "_REQUEST_TIMEOUT_MS", 2_000)
+
+    async def ask() -> None:
+        async with administration.administrator(brokers_at(broker.bootstrap)) as client:
+            broker.freeze()
+            await client.list_topics()
+
+    try:
+        with pytest.raises(topics.BrokerUnreachableError, match=r"^no Kafka broker answers at "):
+            asyncio.run(ask())
+    finally:
+        broker.kill()
 
 
 @pytest.mark.parametrize("partitions", [0, 3, 6, 128, -8])

@@ -12,13 +12,15 @@ from tests.running import start_tap
 from bench.measure import tree
 from bench.peers.peer import Peer
 from streamgauge import topics
+from streamgauge.core.segments import BUNDLE_NS
 from streamgauge.counters import Balance, read_balance
+from streamgauge.taps.proxy.outbox import FLUSH_S
 
 _PARTITIONS = 8
 # How long the capture may take to be behind nothing: far more than it needs, and a fault if it is not enough (seconds).
 _SETTLE_S = 60.0
-# Behind the last read come the ends; they count for nothing, and go within a bundle's time (seconds).
-_ENDS_S = 0.15
+# Behind the last read come the ends; they count for nothing, and go within the relay's time and a bundle's (seconds).
+_ENDS_S = FLUSH_S + BUNDLE_NS / 1e9 + 0.1
 # By a word of its command line.
 _PARTS = {"taps.proxy": "relay", "taps.recording": "recorder"}
 

@@ -12,13 +12,13 @@ number, a record by its stream id.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, TopicPartition  # type: ignore[import-untyped]
-from aiokafka.errors import KafkaConnectionError, KafkaError  # type: ignore[import-untyped]
+from aiokafka.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError  # type: ignore[import-untyped]
 
 import streamgauge
 from streamgauge.broker.administrator import unreachable
@@ -46,6 +46,8 @@ CUT_BYTES = 4 * 1024
 _PATIENCE_S = 3 * REQUEST_TIMEOUT_MS / 1000
 # How long one look for letters waits, and how many it takes: a letter may have 8 MiB.
 _LOOK_MS = 1_000
+# How long one that is sent back may wait for its broker's word (seconds).
+CONFIRM_S = 3 * REQUEST_TIMEOUT_MS / 1000
 _AT_ONCE = 16
 
 
@@ -151,15 +153,6 @@ async def _messages(consumer: Any, place: TopicPartition, start: int) -> AsyncIt
             raise KafkaConnectionError("nothing comes any more")
 
 
-async def retry(bootstrap: Brokers | str, topics: Topics, letters: Sequence[DeadLetter]) -> int:
-    """Send messages back to where they came from; gives how many. Raises NotRetriableError before any is sent."""
-    messages = [message_of(topics, one) for one in letters]
-    async with Sender(bootstrap) as sender:
-        for message in messages:
-            await sender.send(message)
-    return len(messages)
-
-
 class Sender:
     """Sends messages one at a time, each durable before the next: those of a partition keep their order.
 
@@ -181,7 +174,11 @@ class Sender:
     async def send(self, message: Message) -> None:
         """Returns when the broker has it."""
         try:
-            await (await self._producer.send(message))
+            # aiokafka lets an idempotent message wait for its broker for ever.
+            async with asyncio.timeout(CONFIRM_S):
+                await (await self._producer.send(message))
+        except (TimeoutError, KafkaTimeoutError, KafkaConnectionError) as error:
+            raise await unreachable(brokers_at(self._bootstrap)) from error
         except KafkaError as error:
             raise TopicsDeniedError(f"{message.topic} refused a message: {type(error).__name__}") from error
 

@@ -1,13 +1,18 @@
 """Processes that take turns: each stands half of the time, and goes on when it is over."""
 
 import contextlib
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from bench.worker_kafka import AmissError
+from bench.worker_readers import taking_turns
 
+from tests.processes import children
 from tests.running import wait_for
 
 
@@ -29,7 +34,10 @@ def asleep() -> Iterator["subprocess.Popen[bytes]"]:
 def test_they_go_by_turns_and_on_at_the_end(count: int) -> None:
     with contextlib.ExitStack() as stack:
         processes = [stack.enter_context(asleep()) for _ in range(count)]
-        with subprocess.Popen([sys.executable, "-m", "bench.turns", *(str(one.pid) for one in processes)]) as turns:
+        command = [sys.executable, "-m", "bench.turns", *(str(one.pid) for one in processes)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as turns:
+            assert turns.stdout is not None
+            assert turns.stdout.readline() == b"ready\n"
             for one in processes:
                 wait_for(lambda one=one: stands(one), "its pause")  # type: ignore[misc]
                 wait_for(lambda one=one: not stands(one), "its turn")  # type: ignore[misc]
@@ -39,7 +47,29 @@ def test_they_go_by_turns_and_on_at_the_end(count: int) -> None:
 
 def test_it_ends_with_those_that_it_drives() -> None:
     with asleep() as process:
-        turns = subprocess.Popen([sys.executable, "-m", "bench.turns", str(process.pid)], stderr=subprocess.DEVNULL)
+        turns = subprocess.Popen(
+            [sys.executable, "-m", "bench.turns", str(process.pid)],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
         process.kill()
         process.wait()
         assert turns.wait(30) != 0
+
+
+def driving() -> list[int]:
+    return [pid for pid, line in children(os.getpid()).items() if "bench.turns" in line]
+
+
+def test_who_relies_on_turns_knows_that_they_are_taken() -> None:
+    with asleep() as process, taking_turns([process.pid]):
+        wait_for(lambda: stands(process), "its pause")
+    with asleep() as process, pytest.raises(AmissError, match="to the end"), taking_turns([process.pid]):
+        os.kill(driving()[0], signal.SIGTERM)
+        wait_for(lambda: not driving(), "the end of the turns")
+
+
+def test_turns_that_do_not_begin_are_no_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with pytest.raises(AmissError, match="do not begin"), taking_turns([]):
+        pass

@@ -1,16 +1,18 @@
 """The benchmark of workers runs against a real broker and says what is amiss; how fast they are is for itself to say."""
 
 import asyncio
+import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from bench.worker import LOADS, main
-from bench.worker_kafka import AmissError, Kafka
+from bench.worker_kafka import AmissError, Kafka, Records
 from bench.worker_logs import PARTITIONS, TAPS, Load, Log, OpenStreams, made
 from bench.worker_readers import Figure, amiss, floor, put
 from bench.worker_recovery import Recovery
-from bench.worker_table import FLOOR, LEDGER, ONE, PAIR, WORKER, Found, faster, ratio, report
+from bench.worker_table import FLOOR, FREE, LEDGER, ONE, PAIR, WORKER, Found, faster, ratio, report
 
 from streamgauge.bundles import decode_bundle
 from streamgauge.core.assembler import Assembler
@@ -18,6 +20,15 @@ from streamgauge.core.record import Record
 
 MARKED = "before\n<!-- worker: begin -->\nold\n<!-- worker: end -->\nafter\n"
 SMALL = [load.part(0.05) for load in LOADS]
+WHOLE = "Every stream of every load became one whole record"
+NONE = Recovery(0, 2.0, 1.0, 0, 80.0, 70.0, 70.0)
+OPEN = Recovery(10_000, 3.0, 1.5, 900, 130.0, 120.0, 150.0)
+
+
+def cells_of(text: str, title: str) -> list[str]:
+    """What stands in the first line of a table that is titled so, behind its title."""
+    lines = ([cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines())
+    return next(cells[1:] for cells in lines if cells[:1] == [title])
 
 
 def assembled(log: Log) -> tuple[list[Record], dict[int, Assembler]]:
@@ -78,38 +89,109 @@ def test_open_streams_go_on_and_end() -> None:
 
 def test_a_ratio_is_of_one_round() -> None:
     found = Found(SMALL)
-    for ours, theirs in ((2.0, 1.0), (8.0, 2.0), (6.0, 2.0)):
-        found.add("a", WORKER, Figure(ours, 100))
-        found.add("b", FLOOR, Figure(theirs, 100))
+    for number, (ours, theirs) in enumerate(((2.0, 1.0), (8.0, 2.0), (6.0, 2.0)), 1):
+        found.add("a", WORKER, Figure(ours, 100, number=number))
+        found.add("b", FLOOR, Figure(theirs, 100, number=number))
+    found.add("a", WORKER, Figure(1.0, 100, number=4))  # the other of rounds 4 and 5 is amiss
+    found.add("b", FLOOR, Figure(10.0, 100, number=5))
     assert ratio(found, ("a", WORKER), ("b", FLOOR)) == pytest.approx(1 / 3)
     assert ratio(found, ("a", LEDGER), ("b", FLOOR)) is None
     assert faster(found, "a") is None
-    found.add("a", ONE, Figure(1, 100, seconds=3.0))
-    found.add("a", PAIR, Figure(1, 100, seconds=2.0))
+    found.add("a", ONE, Figure(1, 100, seconds=9.0, number=1))
+    found.add("a", ONE, Figure(1, 100, seconds=3.0, number=2))
+    found.add("a", PAIR, Figure(1, 100, seconds=2.0, number=2))
     assert faster(found, "a") == pytest.approx(1.5)
+
+
+def test_two_workers_and_the_first_load_have_a_line_each() -> None:
+    """Its title is the same; what a message holds is of the one that stands in the first table."""
+    assert FREE not in [load.name for load in LOADS]
+    found = Found(SMALL, messages={LOADS[0].name: 400.0, FREE: 900.0})
+    found.add(FREE, ONE, Figure(1, 100, seconds=3.0))
+    found.add(FREE, PAIR, Figure(1, 100, seconds=2.0))
+    text = report(found)
+    assert cells_of(text, LOADS[0].name)[0] == "400"
+    assert cells_of(text[text.index("Two workers") :], LOADS[0].name) == ["1.50", "1.00"]
 
 
 def test_what_is_amiss_is_told_and_the_rest_goes_on() -> None:
     found = Found(SMALL, others=0.4)
     with amiss("worker, a load", found.faults.append):
         raise AmissError("9 records of 10 streams")
-    found.recoveries = [
-        Recovery(0, 2.0, 1.0, 0, 80.0, 70.0, 70.0),
-        Recovery(10_000, 3.0, 1.5, 900, 130.0, 120.0, 150.0),
-    ]
+    found.add("a load", FLOOR, Figure(1, 100))
+    found.recoveries = [OPEN, NONE]
     found.latencies = [0.1] * 98 + [0.4, 1.0]
     text = report(found)
     assert "- Amiss: worker, a load: 9 records of 10 streams." in text
-    assert "every stream" not in text.lower()
+    assert WHOLE not in text
     assert "others used 40% of it" in text
-    assert [*map(str.strip, text[text.index("| 10,000") :].splitlines()[0].split("|")[5:9])] == [
-        "1.50",
-        "0.50",
-        "0.50",
-        "0.80",
-    ]
+    assert cells_of(text, "10,000")[2:] == ["1.50", "1.50", "0.50", "0.50", "0.80"]
     assert "p50 is 0.05 and p99 0.50 of 2 s" in text
-    assert "Every stream of every load became one whole record" in report(Found(SMALL))
+
+
+def test_records_are_called_whole_where_there_are_figures_of_them() -> None:
+    figures = {("a load", FLOOR): [Figure(1, 100)]}
+    assert WHOLE in report(Found(SMALL, figures=figures, recoveries=[NONE, OPEN]))
+    assert WHOLE not in report(Found(SMALL))
+    assert WHOLE not in report(Found(SMALL, figures=figures, recoveries=[NONE]))
+    assert WHOLE not in report(Found(SMALL, recoveries=[NONE, OPEN]))
+
+
+def test_a_recovery_is_compared_with_one_that_had_nothing_open() -> None:
+    text = report(Found(SMALL, recoveries=[OPEN]))
+    assert cells_of(text, "10,000")[1:] == ["0.15", "", "", "", "", ""]
+
+
+class Topic:
+    """A records topic with one partition that is read message by message, as a consumer does it."""
+
+    def __init__(self, *values: bytes) -> None:
+        self._values, self._read = list(values), 0
+
+    async def getmany(self, timeout_ms: int) -> dict[int, list[SimpleNamespace]]:
+        await asyncio.sleep(0)
+        read, self._read = self._values[self._read : self._read + 1], self._read + 1
+        return {0: [SimpleNamespace(value=value, timestamp=1_000) for value in read]}
+
+    def assignment(self) -> set[int]:
+        return {0}
+
+    async def position(self, partition: int) -> int:
+        return min(self._read, len(self._values))
+
+    async def end_offsets(self, partitions: set[int]) -> dict[int, int]:
+        return {0: len(self._values)}
+
+
+def record(stream: str, *, complete: bool = True, model: str = "m") -> bytes:
+    said = {"stream_id": stream, "outcome": "completed", "model": model, "integrity": {"complete": complete}}
+    return json.dumps(said).encode()
+
+
+@pytest.mark.parametrize(
+    ("topic", "amiss"),
+    [
+        ((record("a"), record("b")), None),
+        ((record("a"), record("a"), record("b"), record("a")), None),  # legal behind a crash
+        ((record("a"), record("b", complete=False)), "1 of 2 records are not whole"),
+        ((record("a"), record("b"), record("a", model="n")), "stream a has two records that differ"),
+        ((record("a"), record("a", model="n"), record("b")), "stream a has two records that differ"),
+        ((record("a"), record("b"), record("c")), "1 records more"),
+        ((record("a"), record("c")), "1 records of 2 streams, 1 of others"),
+    ],
+)
+def test_each_stream_has_one_whole_record_and_no_other(topic: tuple[bytes, ...], amiss: str | None) -> None:
+    async def read() -> list[str]:
+        records = Records(Topic(*topic))
+        arrived = await records.until(frozenset("ab"))
+        await records.no_more()
+        return [one.stream for one in arrived]
+
+    if amiss is None:
+        assert asyncio.run(read()) == ["a", "b"]
+    else:
+        with pytest.raises(AmissError, match=amiss):
+            asyncio.run(read())
 
 
 @pytest.mark.kafka
@@ -139,13 +221,12 @@ def test_it_measures_everything_and_writes_its_section(
     assert written.startswith("before\n<!-- worker: begin -->\nEvents a CPU-second")
     assert written.endswith("<!-- worker: end -->\nafter\n")
     assert "Amiss" not in written, written
-    rows = {cells[0]: cells[1:] for line in written.splitlines() if (cells := _cells(line))}
     for load in LOADS:
-        assert all(float(cell) > 0 for cell in rows[load.name]), written
-    assert float(rows["100"][0].replace(",", "")) > 0
+        assert all(float(cell) > 0 for cell in cells_of(written, load.name)), written
+    pairs = written[written.index("Two workers beside one") :]
+    for title in ("bundles of busy taps", "the same, half a core each"):
+        assert all(float(cell) > 0 for cell in cells_of(pairs, title)), written
+    assert float(cells_of(written, "100")[0].replace(",", "")) > 0
+    assert WHOLE in written
     assert "p99" in written
     assert capsys.readouterr().out
-
-
-def _cells(line: str) -> list[str]:
-    return [cell.strip() for cell in line.split("|")[1:-1]]

@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -298,11 +298,20 @@ class Chaos:
             for one in self._fleet.left
             if one.code != UNAVAILABLE or MADE_ANEW in one.said
         ]
-        most = self._plan.takeover_s * max(1.0, result.start_s / USUAL_START_S)
-        for phase in TAKEOVER_PHASES:
-            slowest = result.verdict["latency"].get(phase, {}).get("max_s", 0.0)
-            if slowest > most:
-                findings.append(f"{phase}: a record came {slowest:.1f} s behind its stream's end")
+        findings += late(self._plan, result.start_s, result.verdict["latency"])
+
+
+def late(plan: Plan, start_s: float, latency: Mapping[str, Mapping[str, float]]) -> list[str]:
+    """The findings on phases in which a takeover is to be soon over. A phase that was planned has to have measured one."""
+    most = plan.takeover_s * max(1.0, start_s / USUAL_START_S)
+    findings = []
+    for phase in TAKEOVER_PHASES:
+        measured = latency.get(phase)
+        if measured and measured["max_s"] > most:
+            findings.append(f"{phase}: a record came {measured['max_s']:.1f} s behind its stream's end")
+        if getattr(plan, f"{phase}_s") and not measured:
+            findings.append(f"{phase}: of no stream it is known how late its record came")
+    return findings
 
 
 async def _until(holds: Callable[[], Awaitable[bool]]) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.run import Chaos, Plan
+from tests.chaos.run import TAKEOVER_S, USUAL_START_S, Chaos, Plan, late
 from tests.kafka_broker.jars import NoBrokerError
 
 # Three workers killed in rotation and two taps beside them, a worker stopped for longer than its session, those who took its
@@ -23,6 +23,19 @@ SHORT = Plan(
     down_s=2,
     takeover_s=60,
 )
+
+
+def test_a_phase_that_was_planned_has_to_tell_how_late_records_came() -> None:
+    plan = Plan(away_s=0)
+    soon = {phase: {"count": 9, "max_s": TAKEOVER_S} for phase in ("calm", "kills", "stopped", "brokers")}
+    assert late(plan, USUAL_START_S, soon) == []
+    assert late(plan, USUAL_START_S, soon | {"kills": {}}) == [
+        "kills: of no stream it is known how late its record came"
+    ]
+    slow = soon | {"calm": {"count": 9, "max_s": 1.5 * TAKEOVER_S}}
+    assert late(plan, USUAL_START_S, slow) == ["calm: a record came 30.0 s behind its stream's end"]
+    assert late(plan, 2 * USUAL_START_S, slow) == []
+    assert len(late(Plan(), USUAL_START_S, {})) == 4
 
 
 @pytest.mark.kafka

@@ -171,9 +171,11 @@ def test_no_topic_and_no_broker_are_one_sentence(kafka: str) -> None:
     missing = deadletter(kafka, "nobody-made-these", "list")
     assert (missing.returncode, missing.stdout) == (3, "")
     assert "run `streamgauge topics create` first" in missing.stderr
-    away = deadletter("127.0.0.1:1", "any", "list")
-    assert (away.returncode, away.stdout) == (3, "")
-    assert "no Kafka broker answers at 127.0.0.1:1" in away.stderr
+    for job in (("list",), ("retry", "12")):
+        away = deadletter("127.0.0.1:1", "any", *job)
+        assert (away.returncode, away.stdout) == (3, "")
+        assert "no Kafka broker answers at 127.0.0.1:1" in away.stderr
+        assert len(away.stderr.splitlines()) == 1
     unsaid = command("deadletter", "list")
     assert unsaid.returncode == 2
     assert "--kafka" in unsaid.stderr

@@ -19,6 +19,7 @@ from aiokafka.producer.message_accumulator import BatchBuilder
 from faust.tables.recovery import Recovery
 
 from streamgauge.commands.worker import LedgerStore
+from streamgauge.worker import transport
 from streamgauge.worker.acknowledging import Acknowledger
 from streamgauge.worker.assignment import Assignment
 from streamgauge.worker.partition import Partition
@@ -28,7 +29,7 @@ from tests.integration import worker_process
 _FOR_EVER = 600
 # How long a worker works before its fault comes, where that matters (seconds): Faust is done with its rebalance by then.
 _WORKS_S = 5.0
-# How late messages are taken (seconds): later than a rebalance takes.
+# How late messages are taken (seconds): later than a rebalance takes, and than the worker would let them be.
 _LATE_S = 3.0
 
 
@@ -124,6 +125,7 @@ def take_messages_late() -> None:
         await set_back(self, *given)
         await asyncio.sleep(2 * _LATE_S)
 
+    transport._TAKE_S = _FOR_EVER
     Fetcher.fetched_records = take_late
     Recovery._seek_offsets = set_back_and_pause  # type: ignore[method-assign]
 

@@ -16,6 +16,7 @@ from streamgauge import deadletter, topics
 from streamgauge.broker.administrator import Kind, Operation, Right
 from streamgauge.broker.security import Brokers, Login, Password, TlsFiles
 from streamgauge.topics import Job, Topics
+from tests.dead_letters import send_back
 from tests.faults.doors import SECRET, scram_door, tap_by, worker_by
 from tests.faults.rig import assert_whole, records_on
 from tests.integration.synthetic import SyntheticTap, assembled, distinct
@@ -107,7 +108,7 @@ def test_k7_each_right_to_write_or_create_is_needed(
             letter = deadletter.DeadLetter(
                 0, 0, None, None, right.name, 0, 0, None, None, b"key", b"nothing that can be read"
             )
-            await deadletter.retry(brokers, Topics(secure_prefix), [letter])
+            await send_back(brokers, Topics(secure_prefix), [letter])
 
     doing = [right for right in rights if right.operation in (Operation.CREATE, Operation.WRITE)]
     for right in doing:

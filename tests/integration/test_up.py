@@ -14,8 +14,6 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from streamgauge.taps.replay.contract import Tally
-from streamgauge.taps.replay.spool_rows import logged
 from tests.integration.provider import BEGIN, REST, Provider, provider
 from tests.processes import children, runs
 from tests.running import PATIENCE_S, Running, command, start_up, wait_for
@@ -84,12 +82,6 @@ def balance(up: Running) -> dict[str, float]:
     dropped = sum(value for name, value in page.items() if name.startswith("streamgauge_tap_reads_dropped_total"))
     assert page["streamgauge_tap_reads_seen_total"] == page["streamgauge_tap_reads_delivered_total"] + dropped
     return page
-
-
-def ends_in_spool(data_dir: Path) -> int:
-    """How many streams' ends are safe there: what is younger than a bundle is lost with the processes."""
-    rows = logged(data_dir / "spool.sqlite", Tally())
-    return sum(segment.end is not None for row in rows for segment in row.bundle.segments)
 
 
 def child_of(up: Running, module: str) -> int:

@@ -15,9 +15,10 @@ import pytest
 from streamgauge import deadletter, topics
 from streamgauge.core.assembler import Limits
 from streamgauge.worker.store import key_of
+from tests.dead_letters import send_back
 from tests.integration.synthetic import SyntheticTap, assembled, distinct
 from tests.integration.workers import worker
-from tests.kafka_broker.administration import delete_beginning, delete_topic
+from tests.kafka_broker.administration import delete_beginning, delete_topic, set_config
 from tests.kafka_broker.broker import Broker
 from tests.kafka_broker.fixtures import PARTITIONS, make_topics
 from tests.kafka_broker.reading import read_all, read_until, write_all
@@ -226,6 +227,27 @@ def test_a_flood_of_poison_spares_the_other_partitions(kafka: str, prefix: str, 
     assert [letter.value for letter in letters] == [b"poison %d" % number for number in range(1000)]
 
 
+def test_a_record_that_its_topic_refuses_waits_for_the_dead_letters(kafka: str, prefix: str, tmp_path: Path) -> None:
+    """Its partition waits with it, where the dead letter topic is away, and the worker does not end."""
+    names = topics.Topics(prefix)
+    asyncio.run(set_config(kafka, names.records, **{"max.message.bytes": "300"}))
+    with worker(tmp_path, bootstrap=kafka, prefix=prefix) as process:
+        process.wait_ready()
+        asyncio.run(delete_topic(kafka, names.deadletter))
+        write(kafka, prefix, list(SyntheticTap(15, slots=(0,)).bundles(3)))
+        time.sleep(5)
+        assert process.process.poll() is None, process.log
+        assert log_of(kafka, names.records) == []
+        assert process.metric('streamgauge_dead_letters_total{error_class="refused",stage="record"}') == 0
+        asyncio.run(topics.create(kafka, PARTITIONS, prefix))
+        letters = asyncio.run(read_until(kafka, names.deadletter, lambda all_: len(all_) >= 3))
+        assert process.stop() == 0
+        assert process.metric('streamgauge_dead_letters_total{error_class="refused",stage="record"}') == 3
+    expected = assembled(log_of(kafka, names.segments))
+    assert {letter.value for letter in letters} == set(expected.values())
+    assert {(one.stage, one.source_topic) for one in asyncio.run(collect(kafka, prefix))} == {("record", names.records)}
+
+
 async def collect(bootstrap: str, prefix: str) -> list[deadletter.DeadLetter]:
     return [letter async for letter in deadletter.read(bootstrap, topics.Topics(prefix))]
 
@@ -238,7 +260,7 @@ def test_a_dead_letter_that_is_brought_back_counts_once(kafka: str, prefix: str,
         deadletter.DeadLetter(0, 0, "decode", "version", names.segments, 0, 9, None, None, None, value)
         for _, value in good
     ]
-    assert asyncio.run(deadletter.retry(kafka, names, letters + letters)) == 2 * len(good)
+    asyncio.run(send_back(kafka, names, letters + letters))
     with worker(tmp_path, bootstrap=kafka, prefix=prefix) as process:
         found = records_of(kafka, prefix, 5)
         assert process.stop() == 0
@@ -246,7 +268,7 @@ def test_a_dead_letter_that_is_brought_back_counts_once(kafka: str, prefix: str,
     assert len(found) == 5
     foreign = deadletter.DeadLetter(3, 0, None, None, "payroll", 0, 0, None, None, None, b"x")
     with pytest.raises(deadletter.NotRetriableError, match="dead letter 3"):
-        asyncio.run(deadletter.retry(kafka, names, [foreign]))
+        asyncio.run(send_back(kafka, names, [foreign]))
 
 
 def test_old_state_written_late_does_not_win(kafka: str, prefix: str, tmp_path: Path) -> None:

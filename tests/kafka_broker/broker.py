@@ -94,6 +94,11 @@ class Broker:
         """SIGKILL: no flush, no farewell."""
         self._end(signal.SIGKILL)
 
+    def freeze(self) -> None:
+        """SIGSTOP: its connections stay, and nothing answers. For as long as this broker lives."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
     def stop(self) -> None:
         """A clean shutdown, or a kill if it takes too long."""
         self._end(signal.SIGTERM)

@@ -2,11 +2,14 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from unittest.mock import patch
 
 import pytest
 
 from streamgauge.broker.pace import FIRST_S
 from streamgauge.broker.producer import Message, Producer
+from streamgauge.worker import outbox as waiting
+from streamgauge.worker.faults import StateRefusedError
 from streamgauge.worker.outbox import Outbox
 from tests.faults.mock_kafka import POLICY_VIOLATION, PRODUCE, UNKNOWN, MockCluster, mock_cluster
 from tests.running import wait_for
@@ -14,12 +17,16 @@ from tests.running import wait_for
 _TOPIC = "records"
 
 
+async def nowhere(message: Message) -> bool:
+    return False
+
+
 def with_outbox(test: Callable[[MockCluster, Outbox], Awaitable[None]]) -> None:
     async def run(cluster: MockCluster) -> None:
         producer = Producer(cluster.bootstrap, max_message_bytes=100_000, batch_bytes=16_384)
         assert await producer.start()
         try:
-            await test(cluster, Outbox(producer, lambda message: None))
+            await test(cluster, Outbox(producer, nowhere))
         finally:
             await producer.stop(0)
 
@@ -92,4 +99,40 @@ def test_a_producer_that_confirms_nothing_is_replaced(monkeypatch: pytest.Monkey
         await confirming
 
     monkeypatch.setattr("streamgauge.worker.outbox._UNCONFIRMED_S", 1.0)
+    with_outbox(test)
+
+
+def test_what_is_refused_for_good_rests_elsewhere_and_is_not_waited_for() -> None:
+    """While there is no room for it elsewhere either, `tries` says that it waits by rule."""
+
+    async def test(cluster: MockCluster, outbox: Outbox) -> None:
+        room, moved = asyncio.Event(), list[Message]()
+
+        async def elsewhere(message: Message) -> bool:
+            await room.wait()
+            moved.append(message)
+            return True
+
+        outbox._instead = elsewhere
+        large = Message(_TOPIC, bytes(200_000), b"key")
+        await outbox.send(Message(_TOPIC, b"one", b"key"))
+        sending = asyncio.ensure_future(outbox.send(large))
+        await asyncio.sleep(0.5)
+        assert not sending.done()
+        with patch.object(waiting, "_WAITING_S", 0.05):
+            await asyncio.sleep(5.5)
+            assert outbox.tries >= 1
+        room.set()
+        await sending
+        await outbox.confirmed()
+        assert moved == [large]
+
+    with_outbox(test)
+
+
+def test_what_is_refused_for_good_and_has_no_other_place_ends_the_worker() -> None:
+    async def test(cluster: MockCluster, outbox: Outbox) -> None:
+        with pytest.raises(StateRefusedError, match="refuses 200000 bytes for records"):
+            await outbox.send(Message(_TOPIC, bytes(200_000), b"key"))
+
     with_outbox(test)

@@ -51,4 +51,3 @@ def test_nothing_that_is_not_ours_is_kept_or_raises(key: bytes | None, value: by
     store.take(0, key_of(0, 3), None)
     store.take(0, key_of(0, 3), b"\x80\x04\x95cos\nsystem\n.")
     assert store.entries(0) == {}
-    assert store.unreadable == 5

@@ -36,6 +36,7 @@ async def main():
         dog.stop()
     elif sys.argv[1] == "linger":
         dog.ending(2.0)
+        dog.ending(600.0)  # told again: the earlier end counts
         threading.Thread(target=time.sleep, args=(600,)).start()
 
 log_lines_to_stderr()

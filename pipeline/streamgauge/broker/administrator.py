@@ -19,8 +19,10 @@ from aiokafka.errors import (  # type: ignore[import-untyped]
     IncompatibleBrokerVersion,
     KafkaConnectionError,
     KafkaError,
+    KafkaTimeoutError,
     NodeNotReadyError,
     NotCoordinatorForGroupError,
+    RequestTimedOutError,
 )
 from aiokafka.protocol.api import Request, RequestStruct, Response  # type: ignore[import-untyped]
 from aiokafka.protocol.types import Array, Boolean, Bytes, Int16, Int32, Schema, String  # type: ignore[import-untyped]
@@ -42,6 +44,7 @@ _COORDINATOR_MOVES = (
     GroupLoadInProgressError,
     NotCoordinatorForGroupError,
     NodeNotReadyError,
+    RequestTimedOutError,
 )
 _NOT_TOLD = -(2**31)  # authorized operations that were not asked for, or that the broker does not tell
 
@@ -196,7 +199,7 @@ async def administrator(brokers: Brokers) -> AsyncIterator[AIOKafkaAdminClient]:
     try:
         await client.start()
         yield client
-    except (KafkaConnectionError, NodeNotReadyError) as error:
+    except (KafkaConnectionError, NodeNotReadyError, RequestTimedOutError, KafkaTimeoutError, TimeoutError) as error:
         raise await unreachable(brokers) from error
     except KafkaError as error:
         raise TopicsDeniedError(f"the broker at {brokers} refuses: {type(error).__name__}") from error

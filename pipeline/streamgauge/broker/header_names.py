@@ -1,4 +1,4 @@
-"""Messages whose headers have names that are no UTF-8: brokers take them, and aiokafka (0.12 to 0.14) fails over them.
+"""Messages whose headers have names that are no UTF-8: brokers take them, and aiokafka (0.13 to 0.14) fails over them.
 
 It fails in the middle of fetching, again at each try: one such message would end every worker that gets its partition, and
 nobody could skip it. So a batch over which its decoder fails is read once more, by aiokafka's own decoder in Python, which

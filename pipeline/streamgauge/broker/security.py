@@ -22,7 +22,7 @@ _LOG = logging.getLogger("streamgauge.broker")
 
 # A password's file is read whole, and by mistake it may be any file (bytes): passwords are far shorter.
 _MAX_PASSWORD = 4096
-# Under this name aiokafka's client keeps the password, and looks it up for each connection that it opens (0.12 to 0.14).
+# Under this name aiokafka's client keeps the password, and looks it up for each connection that it opens (0.13 to 0.14).
 _WHERE = "_sasl_plain_password"
 
 

@@ -153,15 +153,16 @@ class _Desk:
 
     async def retry(self, wanted: Wanted, *, dry: bool) -> int:
         """Send them back in the order in which they came, and say so. What still cannot be read is left."""
-        tally = _Tally()
+        tally, whole = _Tally(), False
         try:
             if dry:
                 await self._send(wanted, tally, None)
             else:
                 async with Sender(self._brokers) as sender:
                     await self._send(wanted, tally, sender)
+            whole = True
         finally:
-            self._say(tally, wanted, dry=dry)
+            self._say(tally, wanted, dry=dry, whole=whole)
         missing = (wanted.numbers or frozenset()) - tally.seen
         return FOUND if tally.left or missing else DONE
 
@@ -178,17 +179,18 @@ class _Desk:
                 await sender.send(message)
             tally.sent[message.topic, -1 if message.partition is None else message.partition] += 1
 
-    def _say(self, tally: _Tally, wanted: Wanted, *, dry: bool) -> None:
+    def _say(self, tally: _Tally, wanted: Wanted, *, dry: bool, whole: bool) -> None:
+        """`whole`: all letters were looked at; else what stands here is what was done until it failed."""
         did = "would send" if dry else "sent"
         for (topic, partition), count in sorted(tally.sent.items()):
             where = topic if partition < 0 else f"{topic}, partition {partition}"
             sys.stdout.write(f"{did} {_messages(count)} back to {where}\n")
-        if not tally.sent:
+        if whole and not tally.sent:
             sys.stdout.write(f"{did} nothing back\n")
         for reason, count in tally.left.items():
             named = ", ".join(map(str, tally.first_left[reason])) + (", ..." if count > _NAMED else "")
             sys.stderr.write(f"streamgauge deadletter: {_messages(count)} left (letter {named}): {reason}\n")
-        for number in sorted((wanted.numbers or frozenset()) - tally.seen):
+        for number in sorted((wanted.numbers or frozenset()) - tally.seen) if whole else ():
             sys.stderr.write(f"streamgauge deadletter: there is no letter {number} in {self._topics.deadletter}\n")
 
 

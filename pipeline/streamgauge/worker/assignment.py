@@ -2,13 +2,13 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import faust
 
 from streamgauge.broker.producer import Message, Producer
 from streamgauge.core.assembler import PRODUCERS, Assembler, Limits, offset_of
-from streamgauge.deadletter import Stage, letter
+from streamgauge.deadletter import Stage
 from streamgauge.metrics import table
 from streamgauge.worker.acknowledging import Acknowledger
 from streamgauge.worker.dead_letters import DeadLetters
@@ -92,6 +92,9 @@ class Assignment:
     async def on_revoked(self, _app: Any, /, *_revoked: Any, **_: Any) -> None:
         """A rebalance begins. Kafka's classic protocol takes all partitions away, also those that come back."""
         self._recovered = False
+        await self._let_go()
+
+    async def _let_go(self) -> None:
         gone, self._partitions = self._partitions, {}
         self._acknowledger.forget()
         await asyncio.gather(*(partition.drop() for partition in gone.values()))
@@ -106,14 +109,15 @@ class Assignment:
             self._fail(BugError(f"recovery: {error!r}"))
 
     async def _load(self) -> None:
-        rebalance = self.consumer.rebalance
+        await self._let_go()
+        holding = self.consumer.holding
         found = await starts(self._reading)
-        if rebalance != self.consumer.rebalance:
-            return  # the next one is under way
+        if holding is None or holding != self.consumer.holding:
+            return  # the next rebalance is under way
         partitions = {number: self._recover(number, *place) for number, place in found.items()}
-        if not await self._are_ours(found) or rebalance != self.consumer.rebalance:
+        if not await self._are_ours(found) or holding != self.consumer.holding:
             return
-        self._partitions.update(partitions)
+        self._partitions = partitions
         for partition in partitions.values():
             partition.start()
         self._recovered = True
@@ -151,14 +155,12 @@ class Assignment:
             partition.lost(begins - due)
         return partition
 
-    def _instead(self, message: Message) -> Message | None:
+    async def _instead(self, message: Message) -> bool:
         """A record that the records topic refuses goes to the dead letters; nothing stands for anything else."""
-        topics = self._settings.topics
-        if message.topic != topics.records:
-            return None
-        self._metrics.add(table.DEAD_LETTERS.name, stage=Stage.RECORD.value, error_class="refused")
-        source = _Source(topics.records, message.key)
-        return letter(topics, source, message.value, Stage.RECORD, "refused")
+        if message.topic != self._settings.topics.records:
+            return False
+        await self._dead_letters.bury(_Refused(message.topic, message.key, message.value), Stage.RECORD, "refused")
+        return True
 
     def _surroundings(self) -> Surroundings:
         return Surroundings(
@@ -186,10 +188,11 @@ class Assignment:
         self._metrics.set(table.WORKER_PARTITIONS.name, len(partitions) if self.ready else 0)
 
 
-class _Source:
+class _Refused(NamedTuple):
     """A record that never had a place in a log."""
 
-    partition = offset = -1
-
-    def __init__(self, topic: str, key: bytes | None) -> None:
-        self.topic, self.key = topic, key
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    partition: int = -1
+    offset: int = -1

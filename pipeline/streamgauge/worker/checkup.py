@@ -52,7 +52,9 @@ class Checkup:
             async with asyncio.timeout(_ANSWER_S):
                 standings = [await self._standings(part) for part in self._parts]
             found = {spot: standing for one in standings for spot, standing in one.items()}
-            found = {spot: await self._certain(spot, standing) for spot, standing in found.items()}
+            # Beside each other: each may take its time, and who waits for this look has less than that for all of them.
+            certain = await asyncio.gather(*(self._certain(*one) for one in found.items()))
+            found = dict(zip(found, certain, strict=True))
         except (KafkaError, TimeoutError):
             return Found(broker_answers=False)
         settled = all(part.settled for part in self._parts)

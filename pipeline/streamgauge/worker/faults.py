@@ -31,7 +31,7 @@ class TopicsChangedError(WorkerError):
 
 
 class WriteDeniedError(WorkerError):
-    """The broker takes no records, state or dead letters from us."""
+    """The broker takes no records or state from us."""
 
 
 class NewerStateFoundError(WorkerError):

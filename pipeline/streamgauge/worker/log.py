@@ -10,6 +10,8 @@ from typing import Any
 
 from aiokafka import AIOKafkaConsumer  # type: ignore[import-untyped]
 from aiokafka.admin import AIOKafkaAdminClient  # type: ignore[import-untyped]
+from aiokafka.errors import for_code  # type: ignore[import-untyped]
+from aiokafka.protocol.commit import OffsetFetchRequest  # type: ignore[import-untyped]
 from aiokafka.structs import TopicPartition  # type: ignore[import-untyped]
 
 from streamgauge.broker.producer import REQUEST_TIMEOUT_MS
@@ -46,13 +48,26 @@ class Log:
 
     async def committed(self, topic: str) -> dict[int, int]:
         """The next offset to be read of each partition, by the group's memory; nothing where it has none."""
-        found = await self._admin.list_consumer_group_offsets(self._group)
-        return {place.partition: at.offset for place, at in found.items() if place.topic == topic and at.offset >= 0}
+        return {number: offset for number, (offset, _) in (await self._offsets(topic)).items()}
 
     async def notes(self, topic: str) -> dict[int, str]:
         """What was noted beside each offset that the group has committed; nothing where it has none."""
-        found = await self._admin.list_consumer_group_offsets(self._group)
-        return {place.partition: at.metadata for place, at in found.items() if place.topic == topic and at.offset >= 0}
+        return {number: note for number, (_, note) in (await self._offsets(topic)).items()}
+
+    async def _offsets(self, topic: str) -> dict[int, tuple[int, str]]:
+        """Asked without aiokafka's `list_consumer_group_offsets`, which takes a coordinator that has not loaded its group
+        yet, or that is none any more, for one that knows of no offset.
+        """
+        request = OffsetFetchRequest(self._group, None)
+        answer = await self._admin._send_request(request, await self._admin.find_coordinator(self._group))
+        found = {}
+        _raise(answer.error_code, self._group)
+        for name, partitions in answer.topics:
+            for number, offset, note, code in partitions:
+                _raise(code, self._group)
+                if name == topic and offset >= 0:
+                    found[number] = (offset, note)
+        return found
 
     async def identities(self, topics: Sequence[str]) -> dict[str, Identity]:
         """Which topics these are now, by the broker's ids; without those that are not there."""
@@ -83,3 +98,8 @@ class Log:
             return bool(first.offset < end)
         finally:
             await reader.stop()
+
+
+def _raise(code: int, group: str) -> None:
+    if code:
+        raise for_code(code)(f"offsets of group {group}")

@@ -1,7 +1,7 @@
 """What one partition sends, and the moment when all of it is durable. No step of a checkpoint begins before that."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from aiokafka.errors import KafkaError, KafkaTimeoutError  # type: ignore[import-untyped]
@@ -16,17 +16,19 @@ _RETRY_S = 1.0
 _UNCONFIRMED_S = 30.0
 # A send that waits for longer than this until there is room waits for a slow broker (seconds).
 _SLOW_S = 1.0
+# What waits for room elsewhere says so as often (seconds).
+_WAITING_S = 5.0
 
 
 class Outbox:
     """Sends and remembers until it is confirmed; sends again what failed, for as long as it takes.
 
-    `instead` gives what is sent in place of a message that the broker refuses for good, None if there is nothing.
+    `instead` puts a message that the broker refuses for good elsewhere, durably; False if there is no such place for it.
     `tries` grows while something is tried again, or goes through slowly: who waits for the broker by rule is told from who
     hangs by it.
     """
 
-    def __init__(self, producer: Producer, instead: Callable[[Message], Message | None]) -> None:
+    def __init__(self, producer: Producer, instead: Callable[[Message], Awaitable[bool]]) -> None:
         self._producer = producer
         self._instead = instead
         self._pace = Pace()
@@ -35,8 +37,9 @@ class Outbox:
 
     async def send(self, message: Message) -> None:
         """Hand a message over, waiting while there is no room or no broker. Raises WorkerError."""
-        while True:
-            generation = self._producer.generation
+        rest: Message | None = message
+        while rest is not None:
+            message, generation = rest, self._producer.generation
             began = asyncio.get_running_loop().time()
             try:
                 future = await self._producer.send(message)
@@ -44,7 +47,7 @@ class Outbox:
                 self.tries += 1
                 continue  # the producer's buffer is still full: it keeps what it has
             except KafkaError as error:
-                message = await self._after(error, message, generation)
+                rest = await self._after(error, message, generation)
                 continue
             if asyncio.get_running_loop().time() - began > _SLOW_S:
                 self.tries += 1
@@ -61,7 +64,9 @@ class Outbox:
             if not failed:
                 self._pace.worked()
             for message, generation, error in failed:
-                await self.send(await self._after(error, message, generation))
+                rest = await self._after(error, message, generation)
+                if rest is not None:
+                    await self.send(rest)
 
     async def _wait(self) -> None:
         """Until each send has succeeded or failed.
@@ -83,11 +88,13 @@ class Outbox:
         if waiting:
             await asyncio.wait(waiting, timeout=timeout_s)
 
-    async def _after(self, error: BaseException, message: Message, generation: int) -> Message:
-        """What to send next after a failure: mostly the same again, with a new producer."""
+    async def _after(self, error: BaseException, message: Message, generation: int) -> Message | None:
+        """What to send next after a failure: mostly the same again, with a new producer; None if it rests elsewhere."""
+        rest: Message | None = message
         match meaning_of(error):
             case Meaning.REFUSED:
-                message = self._replacement(message, error)
+                await self._put_elsewhere(message, error)
+                rest = None
             case Meaning.DENIED:
                 raise WriteDeniedError(f"the broker denies writing to {message.topic}: {type(error).__name__}")
             case Meaning.AGAIN:
@@ -98,15 +105,18 @@ class Outbox:
         while not await self._producer.renew(generation):
             self.tries += 1
             await asyncio.sleep(_RETRY_S)
-        return message
+        return rest
 
-    def _replacement(self, message: Message, error: BaseException) -> Message:
-        other = self._instead(message)
-        if other is None:
-            raise StateRefusedError(
-                f"the broker refuses {len(message.value or b'')} bytes for {message.topic}: {type(error).__name__}"
-            )
-        return other
+    async def _put_elsewhere(self, message: Message, error: BaseException) -> None:
+        moving = asyncio.ensure_future(self._instead(message))
+        try:
+            while not (await asyncio.wait({moving}, timeout=_WAITING_S))[0]:
+                self.tries += 1  # it waits for its topic
+            if not moving.result():
+                size = len(message.value or b"")
+                raise StateRefusedError(f"the broker refuses {size} bytes for {message.topic}: {type(error).__name__}")
+        finally:
+            moving.cancel()
 
 
 def _outcome(

@@ -219,8 +219,8 @@ class Partition:
         return records
 
     async def _bury(self, message: Any, stage: Stage, error_class: str, began: float) -> None:
-        """Returns when the letter is durable. What lies before the message is made durable meanwhile, and stays written
-        anew, or an older entry of a zombie could become the last one."""
+        """Returns when the letter is durable. What lies before a message that cannot be read is made durable meanwhile,
+        and stays written anew, or an older entry of a zombie could become the last one."""
         spent_s = asyncio.get_running_loop().time() - began
         burying = asyncio.ensure_future(self._around.dead_letters.bury(message, stage, error_class, spent_s))
         try:

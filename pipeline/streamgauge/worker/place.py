@@ -43,8 +43,8 @@ async def starts(reading: Reading) -> dict[int, tuple[int, int, int]]:
     Asks until the broker answers. Empty if there is none, or the next rebalance has begun meanwhile.
     """
     consumer, log = reading
-    rebalance = consumer.rebalance
-    while rebalance == consumer.rebalance:
+    holding = consumer.holding
+    while holding is not None and holding == consumer.holding:
         numbers = consumer.assigned()
         try:
             committed = await log.committed(consumer.topic)
@@ -55,7 +55,7 @@ async def starts(reading: Reading) -> dict[int, tuple[int, int, int]]:
             continue
         # A worker that was stopped meanwhile may not know yet that another one has its partitions, and commits for them:
         # what was recovered here would then not fit what is committed.
-        if await consumer.is_current() and rebalance == consumer.rebalance:
+        if await consumer.is_current() and holding == consumer.holding:
             return {number: (committed.get(number, 0), begins[number], ends[number]) for number in sorted(numbers)}
         await asyncio.sleep(_RETRY_S)
     return {}

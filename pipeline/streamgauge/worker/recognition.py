@@ -37,12 +37,12 @@ _NO_ID = "no id"
 
 
 class Committing(Protocol):
-    """What is needed of the consumer. `mark` is noted beside each offset that is committed."""
+    """What is needed of the consumer. `mark` is noted beside each offset that is committed; `holding`: see seams.py."""
 
     mark: str
 
     @property
-    def rebalance(self) -> int: ...
+    def holding(self) -> object: ...
     async def commit(self, offsets: Mapping[int, int]) -> bool: ...
 
 
@@ -59,8 +59,8 @@ class Recognition:
 
         True: all is well. False: the next rebalance has begun. Raises WorkerError. Asks until the broker answers.
         """
-        rebalance = self._consumer.rebalance
-        while rebalance == self._consumer.rebalance:
+        holding = self._consumer.holding
+        while holding is not None and holding == self._consumer.holding:
             try:
                 notes = await self._log.notes(self._topics.segments)
                 there = (await self._log.identities([self._topics.segments])).get(self._topics.segments)
@@ -144,7 +144,7 @@ class TopicsWatch:
                 raise TopicsChangedError(
                     f"topic {name} is gone: see whether it can be brought back. {self._lost(name)}"
                 )
-            if now is not None and before is not None and now.id != before.id:
+            if now is not None and before is not None and now.id and before.id and now.id != before.id:
                 raise LogMadeAnewError(f"topic {name} was made anew while the worker ran. {self._lost(name)}")
             if now is not None and before is not None and now.partitions != before.partitions:
                 raise TopicsChangedError(

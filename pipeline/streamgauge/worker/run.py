@@ -81,7 +81,11 @@ class Worker:
         return self.watchdog.stuck is None
 
     async def run(self, stop: asyncio.Event) -> int:
-        """Works until `stop` is set; gives the exit code. 0: stopped, all applied is durable and acknowledged."""
+        """Works until `stop` is set; gives the exit code.
+
+        0: stopped. All that was applied is durable and acknowledged, unless the drain timeout or the broker stood against
+        that: then it is read again.
+        """
         stopping = asyncio.create_task(stop.wait())
         stopping.add_done_callback(lambda _: self.watchdog.ending(self._settings.drain_timeout_s + _END_S))
         self.watchdog.watch("the event loop", asyncio.get_running_loop())

@@ -24,6 +24,16 @@ class Consumer:
         self._app = app
         self.topic = topic
         self.mark = ""  # noted beside each offset that is committed
+        self._is_given, self._given_times = False, 0
+        self._taken_generation: int | None = None
+        app.on_partitions_revoked.connect(self._taken)
+        app.on_partitions_assigned.connect(self._given)
+
+    async def _taken(self, _app: Any, /, *_partitions: Any, **_: Any) -> None:
+        self._is_given, self._taken_generation = False, self.generation
+
+    async def _given(self, _app: Any, /, *_partitions: Any, **_: Any) -> None:
+        self._is_given, self._given_times = True, self._given_times + 1
 
     def _tp(self, partition: int) -> TP:
         return TP(self.topic, partition)
@@ -37,6 +47,16 @@ class Consumer:
     def rebalance(self) -> int:
         """How many rebalances have begun."""
         return int(self._app.rebalancing_count)
+
+    @property
+    def holding(self) -> tuple[int, int, int] | None:
+        """Which gift of partitions holds: another one is another value. None from a rebalance's beginning to the next gift.
+
+        A recovery may end in between: Faust breaks it off only when partitions are given again.
+        """
+        if not self._is_given and self.generation == self._taken_generation:
+            return None
+        return self.generation, self._given_times, self.rebalance
 
     def assigned(self) -> set[int]:
         """The partitions that are ours."""
@@ -62,8 +82,9 @@ class Consumer:
         tp = self._tp(partition)
         thread = self._inner._thread
         if partition in self.assigned():
-            await thread.call_thread(_seek, thread._ensure_consumer(), tp, offset)
-            self._inner._read_offset[tp] = offset or None  # what is below it, Faust drops
+            async with self._inner.turn:
+                await thread.call_thread(_seek, thread._ensure_consumer(), tp, offset)
+                self._inner._read_offset[tp] = offset or None  # what is below it, Faust drops
 
     async def commit(self, offsets: Mapping[int, int]) -> bool:
         """Commit the next offset to be read of each partition. False if the group has moved on, or the broker is away.

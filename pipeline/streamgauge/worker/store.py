@@ -42,7 +42,6 @@ class NewestStore(MemoryStore[bytes, bytes]):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._speaks_to: dict[bytes, int] = {}
-        self.unreadable = 0  # entries that nobody of ours wrote
         self.newer: dict[int, str] = {}  # partitions with state of a later version, and what it says
 
     def apply_changelog_batch(
@@ -61,10 +60,8 @@ class NewestStore(MemoryStore[bytes, bytes]):
                 self.newer[partition] = str(error)
             return
         except (msgspec.DecodeError, RecursionError, IndexError, ValueError):
-            self.unreadable += 1
             return
         if key is None or value is None or key not in _keys(partition):
-            self.unreadable += 1
             return
         if offset >= self._speaks_to.get(key, -1):
             self._speaks_to[key] = offset

@@ -85,9 +85,9 @@ class Storing:
             self._fail(BugError(f"records topic: {error!r}"))
 
     async def _find_places(self) -> None:
-        rebalance = self._consumer.rebalance
+        holding = self._consumer.holding
         found = await starts(self._reading)
-        if rebalance != self._consumer.rebalance:
+        if holding is None or holding != self._consumer.holding:
             return  # the next one is under way
         for number, (committed, begins, _) in found.items():
             if begins > committed:

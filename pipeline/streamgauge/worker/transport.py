@@ -32,7 +32,7 @@ _FETCH_WAIT_MS = 100
 # How often it is looked whether a partition may be fetched again (seconds), and how many times before Faust has its turn.
 _LOOK_S = 0.01
 _LOOKS = 100
-# How long one taking waits for messages (seconds), and so at most who wants to set reading back.
+# How long one taking waits for messages (seconds); who wants to set reading back waits for twice that at most.
 _TAKE_S = 0.25
 
 
@@ -88,26 +88,34 @@ class _Thread(driver.AIOKafkaConsumerThread):
         client._fetch_max_wait_ms = _FETCH_WAIT_MS
         return client
 
+    async def _fetch_records(self, *given: Any, **more: Any) -> Any:
+        """As Faust's, but that it waits no longer where a rebalance begins meanwhile, whose end aiokafka waits for."""
+        try:
+            async with asyncio.timeout(2 * _TAKE_S):
+                return await super()._fetch_records(*given, **more)
+        except TimeoutError:  # nothing was taken: what there is, is taken and given back in one step
+            return {}
+
 
 class Consumer(Eager, driver.Consumer):
     """Faust's consumer, which delivers each message by `wait_first`."""
 
     def __init__(self, *given: Any, **more: Any) -> None:
         super().__init__(*given, **more)
-        self._turn = asyncio.Lock()  # of who moves the places at which partitions are read; first come, first served
+        self.turn = asyncio.Lock()  # of who moves the places at which partitions are read; first come, first served
 
     async def _getmany(self, active_partitions: set[TP] | None, timeout: float) -> Any:  # noqa: ASYNC109
-        async with self._turn:
+        async with self.turn:
             if not active_partitions:
                 return {}  # a rebalance has begun meanwhile
             return await super()._getmany(set(active_partitions), min(timeout, _TAKE_S))
 
     async def seek_wait(self, partitions: Mapping[TP, int]) -> None:
-        async with self._turn:
+        async with self.turn:
             await super().seek_wait(partitions)
 
     async def perform_seek(self) -> None:
-        async with self._turn:
+        async with self.turn:
             await super().perform_seek()
 
     async def _wait_next_records(self, timeout: float) -> Any:  # noqa: ASYNC109 - Faust's own signature

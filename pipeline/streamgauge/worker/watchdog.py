@@ -67,8 +67,11 @@ class Watchdog:
         self._found = found
 
     def ending(self, within_s: float) -> None:
-        """The worker was told to end: no checkup comes any more, and the process has to be gone in time."""
-        self._left_s = within_s
+        """The worker was told to end: no checkup comes any more, and the process has to be gone in time.
+
+        Told twice, the earlier end counts.
+        """
+        self._left_s = within_s if self._left_s is None else min(within_s, self._left_s)
 
     # --- in the thread ----------------------------------------------------------------------------------------------
 

@@ -119,7 +119,7 @@ RULES = (
         "1: a bucket skips what lies at or below its offset",
         "Assembler._fresh",
         lambda: patch.object(Assembler, "_fresh", lambda self, offset: frozenset(range(BUCKETS))),
-        (8, 9, 21, 23),
+        (24, 26, 32, 62),
         faults=_CRASHES,
     ),
     Rule(
@@ -144,28 +144,28 @@ RULES = (
         "3: of each key the entry that speaks furthest counts, not the last",
         "NewestStore.take",
         lambda: patch.object(NewestStore, "take", _take_the_last),
-        (5, 10, 20),
+        (2, 3, 19),
         faults=_ZOMBIES,
     ),
     Rule(
         "3: every entry is written again before the cleaner may come",
         "Partition._stale",
         lambda: patch.object(Partition, "_stale", lambda self: set()),
-        (75, 88, 135),
+        (122, 186),
         faults=_SLOW,
     ),
     Rule(
         "3: the cleaner leaves what is new",
         "topics.STATE_MIN_COMPACTION_LAG_MS",
         lambda: patch.object(topics, "STATE_MIN_COMPACTION_LAG_MS", 0),
-        (10, 50),
+        (19, 21, 132),
         faults=_ZOMBIES,
     ),
     Rule(
         "3: a log that ends below what is applied was made anew",
         "Assignment._recover, Place._check_end",
         _any_log_will_do,
-        (3, 12, 13),
+        (3, 5, 14),
         faults=Faults(workers=2, kills=3, anew=True),
     ),
     Rule(
@@ -178,13 +178,13 @@ RULES = (
         "4: a farewell and a successor end what is open",
         "Assembler._endings",
         lambda: patch.object(Assembler, "_endings", _nothing_of),
-        (68, 87),
+        (14, 19, 24),
     ),
     Rule(
         "4: where no message comes, one of ours lets time pass",
         "Partition._let_time_pass",
         lambda: patch.object(Partition, "_let_time_pass", _nothing),
-        (19, 24),
+        (4, 7, 31),
     ),
     Rule(
         "4: what comes after the end opens nothing", "Assembler._close, Producers.give_up", _late_ones_open, (6, 9, 10)

@@ -80,7 +80,7 @@ class Exchange:
         self._blocked_ns = 0
 
     def begin(self, outbox: Outbox, tenant_header: str | None) -> None:
-        """Asks the upstream; the head waits for `flush`, and the telling until that is done: the upstream works meanwhile."""
+        """Asks the upstream. The head waits for `flush`; and the telling for the head, so that it does not hold that up."""
         self._outbox, self._tenant_header = outbox, tenant_header
         one = self._pool.take()
         if one is None:

@@ -1,0 +1,14 @@
+"""Dead letters, brought back as the command does it."""
+
+from collections.abc import Sequence
+
+from streamgauge.broker.security import Brokers
+from streamgauge.deadletter import DeadLetter, Sender, message_of
+from streamgauge.topics import Topics
+
+
+async def send_back(brokers: Brokers | str, topics: Topics, letters: Sequence[DeadLetter]) -> None:
+    """To where they came from, each durable before the next."""
+    async with Sender(brokers) as sender:
+        for one in letters:
+            await sender.send(message_of(topics, one))

@@ -1,0 +1,54 @@
+"""What the group's coordinator says of its offsets is an answer only where it says that it is one."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from aiokafka.errors import (  # type: ignore[import-untyped]
+    CoordinatorLoadInProgressError,
+    GroupAuthorizationFailedError,
+    KafkaError,
+    NotCoordinatorError,
+)
+from aiokafka.protocol.commit import OffsetFetchResponse_v3  # type: ignore[import-untyped]
+
+from streamgauge.broker.security import brokers_at
+from streamgauge.worker.log import Log
+
+
+class Coordinator:
+    """Answers with what it is given. aiokafka's own question of this kind takes the first three for an empty group."""
+
+    def __init__(self, answer: Any) -> None:
+        self._answer = answer
+
+    async def find_coordinator(self, group: str) -> int:
+        return 1
+
+    async def _send_request(self, request: Any, node: int) -> Any:
+        return self._answer
+
+
+def asked(topics: list[Any], code: int = 0) -> Log:
+    log = Log(brokers_at("127.0.0.1:1"), "group")
+    log._admin = Coordinator(OffsetFetchResponse_v3(0, topics, code))
+    return log
+
+
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [(14, CoordinatorLoadInProgressError), (16, NotCoordinatorError), (30, GroupAuthorizationFailedError)],
+)
+def test_a_coordinator_that_does_not_know_is_no_empty_group(code: int, error: type[KafkaError]) -> None:
+    for log in (asked([], code), asked([("topic", [(0, -1, "", code)])])):
+        with pytest.raises(error):
+            asyncio.run(log.committed("topic"))
+        with pytest.raises(error):
+            asyncio.run(log.notes("topic"))
+
+
+def test_offsets_and_notes_are_those_of_the_topic_that_has_some() -> None:
+    log = asked([("topic", [(0, 7, "id", 0), (1, -1, "", 0), (2, 0, "", 0)]), ("other", [(3, 9, "", 0)])])
+    assert asyncio.run(log.committed("topic")) == {0: 7, 2: 0}
+    assert asyncio.run(log.notes("topic")) == {0: "id", 2: ""}
+    assert asyncio.run(asked([]).committed("topic")) == {}

@@ -1,0 +1,31 @@
+"""Which gift of partitions holds, by Faust's own signals."""
+
+import asyncio
+from pathlib import Path
+
+from streamgauge.worker import WorkerSettings, create_app
+from streamgauge.worker.seams import Consumer
+
+
+def test_between_a_revocation_and_the_next_gift_nothing_holds() -> None:
+    """A recovery that ends there belongs to partitions that were taken away: Faust does not break it off before."""
+
+    async def run() -> None:
+        app = create_app(WorkerSettings("127.0.0.1:1", Path("unused")), lambda message: None, None)
+        consumer = Consumer(app, "segments")
+        held = []
+        for generation in (1, 2, 2):  # a group that is made anew may count from its beginning
+            app.rebalancing_count += 1
+            await app.on_partitions_revoked.send(set())
+            assert consumer.holding is None
+            app.consumer_generation_id = generation
+            await app.on_partitions_assigned.send(set())
+            held.append(consumer.holding)
+            assert consumer.holding == held[-1]
+        assert None not in held
+        assert len(set(held)) == 3
+        before = consumer.holding
+        app.rebalancing_count += 1  # the next one begins, in the consumer's thread
+        assert consumer.holding != before
+
+    asyncio.run(run())
