@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from streamgauge.core import assembler as assembling
 from streamgauge.core.assembler import (
     BUCKETS,
-    MAX_WAITING_BYTES,
     PRODUCERS,
     TICK_INSTANCE,
     WAIT_NS,
@@ -19,6 +18,7 @@ from streamgauge.core.assembler import (
 )
 from streamgauge.core.record import Record, encode_record
 from streamgauge.core.segments import Bundle, Read, Segment
+from streamgauge.core.waiting import MAX_WAITING_BYTES
 from tests.streams import INSTANCE, MS, bundles_of, chat_segments, interleaved, opening, quiet_hours, stream_id
 
 SECOND_MS = 1_000

@@ -69,6 +69,13 @@ def test_state_of_a_later_format_is_refused_by_name() -> None:
 
 @pytest.mark.parametrize("damage", [b"", b"junk", b"SGS", b"SG\x01", b"\x93", b"SGS\x01\xc1"])
 def test_what_is_no_state_is_damage_and_not_a_version(damage: bytes) -> None:
-    with pytest.raises(msgspec.DecodeError) as found:
-        Assembler().load(0, damage)
-    assert not isinstance(found.value, NewerStateError)
+    for refuse in (lambda: Assembler().load(0, damage), lambda: offset_of(damage)):
+        with pytest.raises(msgspec.DecodeError) as found:
+            refuse()
+        assert not isinstance(found.value, NewerStateError)
+
+
+@pytest.mark.parametrize("none", [b"\x90", b"SGS\x01\x90", b"SGS\x01\x91\xa1\xff", b"SGS\x01" + b"\x91" * 100_000])
+def test_an_entry_without_its_offset_is_damage(none: bytes) -> None:
+    with pytest.raises(msgspec.DecodeError):
+        offset_of(none)

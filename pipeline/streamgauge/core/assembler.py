@@ -18,12 +18,14 @@ import msgspec
 
 from streamgauge.core.producers import Producers
 from streamgauge.core.record import Record
+from streamgauge.core.room import MAX_BUCKET_BYTES, growth_of, growth_of_next, room_made
 from streamgauge.core.segments import Bundle, Segment
 from streamgauge.core.state import StreamState
 from streamgauge.core.state_format import opened, sealed
 from streamgauge.core.stream import Stream, shared
 from streamgauge.core.summary import is_ignored, record_of
 from streamgauge.core.timing import STALL_SECONDS
+from streamgauge.core.waiting import MAX_WAITING_BYTES, Waiting, without_large_body
 
 BUCKETS = 64
 PRODUCERS = BUCKETS
@@ -40,17 +42,6 @@ ABANDON_AFTER_S = 3_600.0
 # Open streams of one partition (a 64th of it in each bucket). At 1 KiB each this is 100 MiB; the oldest stream of a full
 # bucket is closed to make room, and its record says so.
 MAX_OPEN_STREAMS = 100_000
-
-# A whole answer that waits for a missing segment lies in the persisted state: a larger one is given up (bytes). Of recorded
-# answers the largest has 300 KB.
-MAX_WAITING_BODY = 512 * 1024
-
-# What may wait for missing segments in one bucket (bytes of content): it lies in the persisted state, which has to fit a
-# message of 8 MiB beside all that is open there.
-MAX_WAITING_BYTES = 1024 * 1024
-
-# A read's numbers beside its content (bytes, about).
-_READ_BYTES = 16
 
 # Streams that were closed although segments were missing or no end had come: those may still come, and must not open a
 # stream again. The latest ones of each bucket: a late bundle comes within the producers' window or not at all.
@@ -72,11 +63,15 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 class Bucket(msgspec.Struct, array_like=True):
-    """Open streams by id, oldest first; `closed`: ids of streams that were closed with segments missing."""
+    """Open streams by id, oldest first; `closed`: ids of streams that were closed with segments missing.
+
+    `size`: as many bytes as it may have by now, told by what segments brought; less than none where nobody counted.
+    """
 
     applied_offset: int = -1
     streams: dict[bytes, StreamState] = {}
     closed: list[bytes] = []
+    size: int = -1
 
 
 _ENCODER = msgspec.msgpack.Encoder()
@@ -90,10 +85,10 @@ class Assembler:
     def __init__(self, limits: Limits | None = None) -> None:
         self._limits = limits or Limits()
         self._stall_ns = round(self._limits.stall_s * 1e9)
-        self._buckets = [Bucket() for _ in range(BUCKETS)]
+        self._buckets = [Bucket(size=0) for _ in range(BUCKETS)]
         self._producers = Producers()
         self._changed: set[int] = set()
-        self._waiting: set[bytes] = set()
+        self._waiting = Waiting(BUCKETS)
         self._streams: dict[bytes, Stream] = {}  # readers of the open streams that were read of late
         self._held_reads = self._held_bundles = 0
         self._finished: list[Record] = []
@@ -166,11 +161,14 @@ class Assembler:
             if reader is not None and segment.number == reader.state.next_segment and not reader.state.waiting:
                 bucket.applied_offset = self._offset
                 self._changed.add(key)
+                bucket.size += growth_of_next(segment, len(bucket.streams))
                 reader.apply(segment)
                 if reader.state.end is not None:
                     self._close(key, reader.state, remember=bool(reader.state.loss.missing_segments))
             else:
                 self._segment(key, bundle, segment)
+            if bucket.size > MAX_BUCKET_BYTES:
+                self._make_room(key)
 
     def _hold_back(self, bundle: Bundle) -> None:
         """Let its reads wait for others of their streams, unless too much waits."""
@@ -192,6 +190,8 @@ class Assembler:
         elif segment.number != state.next_segment:
             self.counts["duplicate_segments"] += 1
         else:
+            # Whether there is a reader is chance, so it is counted as in `_segments`.
+            self._buckets[key].size += growth_of_next(segment, len(self._buckets[key].streams))
             self._reader(state).apply(segment)
             self._go_on(key, state)
 
@@ -210,26 +210,27 @@ class Assembler:
         bucket.streams[segment.stream] = state
         return state
 
+    def _make_room(self, key: int) -> None:
+        """Where a bucket may be too large to be persisted, look how large it is, and close what takes most if need be."""
+        self._settle(key)
+        bucket = self._buckets[key]
+        bucket.size, gone = room_made(bucket.streams.values())
+        for state in gone:
+            state.loss.state_limit = True
+            self._give_up(key, state)
+
     def _hold(self, key: int, state: StreamState, segment: Segment, tap_ns: int) -> None:
         """Keep a segment that came ahead of a missing one."""
         if not state.waiting:
             state.waiting_since_ns = tap_ns
-        state.waiting[segment.number] = _without_large_body(segment)
-        self._waiting.add(state.stream)
+        state.waiting[segment.number] = held = without_large_body(segment)
+        self._waiting.add(key, state.stream, held)
+        self._buckets[key].size += growth_of(held)
         if len(state.waiting) > WAIT_SEGMENTS:
             self._skip_missing(key, state)
-        self._bound_waiting(key)
-
-    def _bound_waiting(self, key: int) -> None:
-        """Where too much waits in a bucket, the stream of which most waits goes on without what is missing."""
-        streams = self._buckets[key].streams
-        here = sorted(stream for stream in self._waiting if bucket_of(stream) == key)
-        sizes = {stream: sum(map(_content_of, streams[stream].waiting.values())) for stream in here}
-        while sum(sizes.values()) > MAX_WAITING_BYTES:
-            largest = max(sizes, key=sizes.__getitem__)
-            self._skip_missing(key, streams[largest])
-            rest = streams[largest].waiting if largest in self._waiting else {}
-            sizes[largest] = sum(map(_content_of, rest.values()))
+        # Where too much waits in a bucket, the stream of which most waits goes on without what is missing.
+        while self._waiting.total(key) > MAX_WAITING_BYTES:
+            self._skip_missing(key, self._buckets[key].streams[self._waiting.largest(key)])
 
     def _skip_missing(self, key: int, state: StreamState) -> None:
         """What is missing is missing: go on with what waits."""
@@ -247,9 +248,10 @@ class Assembler:
     def _go_on(self, key: int, state: StreamState) -> None:
         """Apply what waited for the segment that has come; close the stream if its end is there."""
         while (segment := state.waiting.pop(state.next_segment, None)) is not None:
+            self._waiting.remove(key, state.stream, segment)
             self._reader(state).apply(segment)
         if not state.waiting:
-            self._waiting.discard(state.stream)
+            self._waiting.drop(key, state.stream)
         if state.end is not None:
             self._close(key, state, remember=bool(state.loss.missing_segments or state.waiting))
 
@@ -259,7 +261,7 @@ class Assembler:
         reader = self._streams.pop(state.stream, None)
         if reader is not None:
             reader.settle()
-        self._waiting.discard(state.stream)
+        self._waiting.drop(key, state.stream)
         if remember:
             bucket.closed = [*bucket.closed[1 - MAX_REMEMBERED :], state.stream]
         if is_ignored(state):
@@ -271,7 +273,7 @@ class Assembler:
 
     def _overdue(self, bundle: Bundle, fresh: frozenset[int]) -> None:
         """Go on with streams of this instance that have waited too long for a missing segment."""
-        for stream in sorted(self._waiting):
+        for stream in self._waiting.streams():
             key = bucket_of(stream)
             state = self._buckets[key].streams[stream]
             late = bundle.tap_ns - state.waiting_since_ns > WAIT_NS
@@ -340,10 +342,15 @@ class Assembler:
     def dump(self, key: int) -> bytes:
         """A key's state as bytes; it counts as unchanged from now on."""
         self._changed.discard(key)
-        for stream in self._buckets[key].streams if key != PRODUCERS else ():
+        if key != PRODUCERS:
+            self._settle(key)
+        return sealed(_ENCODER.encode(self._producers if key == PRODUCERS else self._buckets[key]))
+
+    def _settle(self, key: int) -> None:
+        """Let the state of a bucket say all that was applied."""
+        for stream in self._buckets[key].streams:
             if stream in self._streams:
                 self._streams[stream].settle()
-        return sealed(_ENCODER.encode(self._producers if key == PRODUCERS else self._buckets[key]))
 
     def load(self, key: int, value: bytes) -> None:
         """Take over a key's dumped state. Raises msgspec.DecodeError for what is none, NewerStateError among them."""
@@ -358,13 +365,15 @@ class Assembler:
             raise msgspec.DecodeError(str(error)) from error
         for stream in self._buckets[key].streams:
             self._streams.pop(stream, None)  # it read the state that is replaced
-            self._waiting.discard(stream)
         for state in bucket.streams.values():
             state.opening = state.opening and shared(state.opening)
+        if bucket.size < 0:
+            bucket.size = len(content)
         self._buckets[key] = bucket
         self._is_loaded = True
         self._loaded_offset = max(self._loaded_offset, bucket.applied_offset)
-        self._waiting |= {stream for stream, state in self._buckets[key].streams.items() if state.waiting}
+        waiting = {stream: state.waiting.values() for stream, state in bucket.streams.items() if state.waiting}
+        self._waiting.replace(key, waiting)
 
     def applied_offset(self, key: int) -> int:
         """The offset up to which a key's state speaks; -1 for none."""
@@ -373,25 +382,15 @@ class Assembler:
 
 def offset_of(value: bytes) -> int:
     """The applied offset inside a dumped value. Raises msgspec.DecodeError for what is none, NewerStateError among them."""
-    fields = msgspec.msgpack.decode(opened(value), type=list[msgspec.Raw])
-    return msgspec.msgpack.decode(fields[0], type=int)
+    try:
+        fields = msgspec.msgpack.decode(opened(value), type=list[msgspec.Raw])
+        if not fields:
+            raise msgspec.DecodeError("an entry of the state without its offset")
+        return msgspec.msgpack.decode(fields[0], type=int)
+    except (UnicodeDecodeError, RecursionError) as error:  # msgspec's own, of damaged text and of nesting
+        raise msgspec.DecodeError(str(error)) from error
 
 
 def bucket_of(stream: bytes) -> int:
     """The bucket of a stream id: bits of its random part."""
     return stream[-1] % BUCKETS
-
-
-def _without_large_body(segment: Segment) -> Segment:
-    """A segment as it may wait: without an answer that is too large, which its record will say."""
-    end = segment.end
-    if end is None or end.body is None or len(end.body) <= MAX_WAITING_BODY:
-        return segment
-    return msgspec.structs.replace(segment, end=msgspec.structs.replace(end, body=None, body_capped=True))
-
-
-def _content_of(segment: Segment) -> int:
-    """About the bytes that a segment takes while it waits."""
-    end = segment.end
-    rest = 0 if end is None else len(end.tail) + len(end.body or b"")
-    return rest + sum([_READ_BYTES + len(read.content) for read in segment.reads])

@@ -33,8 +33,8 @@ MAX_DEAD = 100_000
 # Integers of the wire: sums of them must fit the state's 64 bits. Nanoseconds of 100 days; sizes far beyond any.
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 Wall = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
-# Words that lie in the state of a stream until it ends (characters): a recorder keeps 256 of the longest, and whoever
-# forges more must not fill the state.
+# Words that lie in the state of a stream until it ends (characters): a recorder keeps 256 of the longest. Whoever forges more
+# has some 300 KB in one stream; what all of them take is bounded by `room.MAX_BUCKET_BYTES`.
 Word = Annotated[str, msgspec.Meta(max_length=4096)]
 
 
