@@ -81,7 +81,8 @@ def test_a_tap_goes_on_when_nobody_reads_what_it_says(tmp_path: Path) -> None:
     listening.close()
     arguments = [*UP, "--listen", "127.0.0.1:0", "--admin", admin, "--data-dir", str(tmp_path)]
     os.close(reader)
-    process = subprocess.Popen([sys.executable, "-m", "streamgauge", *arguments], stderr=writer)
+    buffered = {**os.environ, "PYTHONUNBUFFERED": ""}  # as it is where nobody has set it
+    process = subprocess.Popen([sys.executable, "-m", "streamgauge", *arguments], stderr=writer, env=buffered)
     os.close(writer)
     try:
         host, _, port = admin.partition(":")

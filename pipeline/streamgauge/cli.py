@@ -330,19 +330,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except SystemExit as left:  # argparse has said what it had to say
-        return _flushed(left.code if isinstance(left.code, int) else USAGE)
+        return left.code if isinstance(left.code, int) else USAGE
     except KeyboardInterrupt:
-        return _flushed(DONE)
+        return DONE
     except BrokenPipeError:  # whoever read our output has read enough
-        return _quiet(DONE)
+        return DONE
     except OSError as error:
         _trace(error)
         sys.stderr.write(f"streamgauge: the system refuses: {error}\n")
-        return _quiet(UNAVAILABLE)
+        return UNAVAILABLE
     except Exception as error:  # noqa: BLE001 - the last line of defence: a bug of ours still ends in one sentence
         return _report_bug(error)
     finally:
         signal.signal(signal.SIGTERM, before)
+        _settle()
 
 
 def _run(argv: Sequence[str] | None) -> int:
@@ -366,18 +367,13 @@ def _stop(number: int, frame: object) -> None:
     raise KeyboardInterrupt
 
 
-def _flushed(code: int) -> int:
-    try:
-        sys.stdout.flush()
-    except OSError:
-        return _quiet(code)
-    return code
-
-
-def _quiet(code: int) -> int:
-    """Nothing more goes to stdout: not what is still buffered either, when Python ends."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return code
+def _settle() -> None:
+    """What is still buffered for somebody who does not read any more must not fail when Python ends (code 120)."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _settings_file() -> Path | None:
