@@ -1,5 +1,8 @@
 """Forms: what events of one form say, many at a time, up to one of another form."""
 
+import json
+from itertools import takewhile
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -52,6 +55,27 @@ def shortened(read: Form, blocks: list[bytes]) -> Run | None:
 def test_escapes_and_characters_are_decoded() -> None:
     assert PLAIN([plain(r"a\n"), plain("é"), plain(r"é\"")]) == Run(3, None, 'a\néé"')
     assert PLAIN([plain("a"), b'data: {"d":"\xc3"}\n\n']) == Run(1, None, "a")
+
+
+NUMBERED = Values([b'data: {"n":', b',"d":"', b'"}\n\n'], [(Hole.NUMBER, ()), (Hole.TEXT, ())])
+NUMBERS = st.one_of(st.integers().map(str), st.floats().map(repr), st.text("019.eE+-", max_size=6))
+
+
+@given(st.lists(st.tuples(NUMBERS, st.sampled_from(["a", "bc", r"\n", "é", "", "\\", "\1"])), min_size=1, max_size=12))
+def test_numbers_and_texts_are_what_json_has(values: list[tuple[str, str]]) -> None:
+    blocks = [b'data: {"n":%b,"d":"%b"}\n\n' % (number.encode(), text.encode()) for number, text in values]
+    fitting = list(takewhile(is_delta, blocks))
+    text = "".join(json.loads(block[6:])["d"] for block in fitting)
+    assert shortened(NUMBERED.read, blocks) == (Run(len(fitting), None, text) if fitting else None)
+    assert [NUMBERED.one(block) is not None for block in blocks] == [is_delta(block) for block in blocks]
+
+
+def is_delta(block: bytes) -> bool:
+    """Whether its JSON can be decoded, its number as well, and its text is not empty."""
+    try:
+        return json.loads(block[6:], parse_constant=int)["d"] != ""
+    except ValueError:
+        return False
 
 
 def test_a_copy_says_the_same_or_the_event_is_of_another_form() -> None:

@@ -15,6 +15,7 @@ import msgspec
 Path = tuple[str | int, ...]
 
 _LIST = msgspec.json.Decoder(list[str])
+_NUMBERS = msgspec.json.Decoder(list[float])
 
 
 class Hole(Enum):
@@ -45,10 +46,11 @@ _TOLD = (Hole.ID, Hole.SEQUENCE, Hole.USAGE)
 
 # What may stand in a hole, without a way back (possessive), so that no input takes long. A count is below 2**53 without a
 # look at its size. What a text's escapes mean, and whether it is UTF-8, is seen when it is decoded.
-_INSIDE = rb'(?:[^"\\\x00-\x1f]++|\\[^\x00-\x1f])++'
+_INSIDE = rb'[^"\\\x00-\x1f]*+(?:\\[^\x00-\x1f][^"\\\x00-\x1f]*+)*+'
+_SOME = rb'(?=[^"\\\x00-\x1f]|\\[^\x00-\x1f])' + _INSIDE
 _PATTERNS = {
-    Hole.TEXT: b"(" + _INSIDE + b")",
-    Hole.COPY: b"(" + _INSIDE + b")",
+    Hole.TEXT: b"(" + _SOME + b")",
+    Hole.COPY: b"(" + _SOME + b")",
     Hole.STRING: rb'([^"\\\x00-\x1f]++)',
     Hole.LINE: rb"([^\r\n\x00]++)",
     Hole.ID: rb'([^"\\\x00-\x1f]++)',
@@ -56,8 +58,15 @@ _PATTERNS = {
     Hole.SEQUENCE: rb"(0|[1-9][0-9]{0,14})",
     Hole.USAGE: rb"(0|[1-9][0-9]{0,14})",
 }
+# The same, sooner found, of what has to be looked at behind that: a number may be none, a text be empty.
+_LOOSE = {
+    **_PATTERNS,
+    Hole.TEXT: b"(" + _INSIDE + b")",
+    Hole.COPY: b"(" + _INSIDE + b")",
+    Hole.NUMBER: rb"([0-9.eE+-]++)",
+}
 split_at_blanks = re.compile(BLANK).split  # takes half as long as that of bytes
-_are_insides = re.compile(_INSIDE + rb"(?:\x00" + _INSIDE + rb")*+").fullmatch
+_are_insides = re.compile(_SOME + rb"(?:\x00" + _SOME + rb")*+").fullmatch
 is_plain = re.compile(rb'[^"\\\x00-\x1f]++').fullmatch
 
 
@@ -122,17 +131,19 @@ class Values:
         self._is_raw = kinds[self._text_at] is Hole.LINE
         self._copies = [place for place, kind in enumerate(kinds) if kind is Hole.COPY]
         self._told = [(place, kind, path) for place, (kind, path) in enumerate(holes) if kind in _TOLD]
+        self._texts_at = [place for place, kind in enumerate(kinds) if kind in (Hole.TEXT, Hole.COPY)]
+        self._numbers_at = [place for place, kind in enumerate(kinds) if kind is Hole.NUMBER]
         self._width = len(self._frame)
-        self._values = _cutter(literals[0][:4], tuple(kinds), tuple([len(literal) for literal in self._frame[::2]]))
+        self._form = literals[0][:4], tuple(kinds), tuple([len(literal) for literal in self._frame[::2]])
+        self._loose = _cutter(*self._form, loose=True)
 
     def columns(self, blocks: Sequence[bytes]) -> list[Sequence[bytes]]:
         """For each hole what stands there, one a block, up to one of another form; no column if the first is."""
         joined = SEPARATOR.join((*blocks, b""))
-        values = self._values(joined)
-        columns: list[Sequence[bytes]] = [values] if self._width == 3 else list(zip(*values, strict=True))
-        rebuilt = self._rebuilt(columns, len(values))
+        columns = self._cut(joined)
+        rebuilt = self._rebuilt(columns)
         if rebuilt == joined:
-            return columns if len(values) == len(blocks) else []
+            return columns if columns and len(columns[0]) == len(blocks) else []
         if joined.count(SEPARATOR) == len(blocks):
             fitting = joined.count(SEPARATOR, 0, same(rebuilt, joined))
             return [column[:fitting] for column in columns]
@@ -141,19 +152,33 @@ class Values:
     def one(self, block: bytes) -> Sequence[bytes] | None:
         """What stands in the holes of one event; None if it is of another form."""
         joined = block + SEPARATOR
-        found = self._values(joined)
-        if len(found) != 1:
-            return None
-        values: Sequence[bytes] = found if self._width == 3 else found[0]
-        return values if self._rebuilt([[value] for value in values], 1) == joined else None
+        columns = self._cut(joined)
+        fits = columns and len(columns[0]) == 1 and self._rebuilt(columns) == joined
+        return [value for (value,) in columns] if fits else None
 
     def read(self, blocks: Sequence[bytes]) -> Run | None:
         """What events say, one a block, up to one of another form; None if the first is."""
         columns = self.columns(blocks)
         return _longest(len(columns[0]), lambda count: self._said(columns, count)) if columns else None
 
-    def _rebuilt(self, columns: Sequence[Sequence[bytes]], count: int) -> bytes:
-        parts = self._frame * count
+    def _cut(self, joined: bytes) -> list[Sequence[bytes]]:
+        """What stands where the holes are of events of this form: a column for each hole, none if there is no such event."""
+        columns = self._columns(self._loose(joined))
+        if columns and not self._hold(columns):
+            return self._columns(_cutter(*self._form)(joined))
+        return columns
+
+    def _columns(self, values: list[Any]) -> list[Sequence[bytes]]:
+        return [values] if values and self._width == 3 else list(zip(*values, strict=True))
+
+    def _hold(self, columns: Sequence[Sequence[bytes]]) -> bool:
+        """Whether what was found loosely is what it has to be."""
+        return all(_are_numbers(columns[at]) for at in self._numbers_at) and not any(
+            b"" in columns[at] for at in self._texts_at
+        )
+
+    def _rebuilt(self, columns: Sequence[Sequence[bytes]]) -> bytes:
+        parts = self._frame * (len(columns[0]) if columns else 0)
         for place, column in enumerate(columns):
             parts[2 * place + 1 :: self._width] = column
         return b"".join(parts)
@@ -179,12 +204,16 @@ class Values:
 
 
 @lru_cache(MAX_CUTTERS)
-def _cutter(begin: bytes, kinds: Sequence[Hole], gaps: Sequence[int]) -> Callable[[bytes], list[Any]]:
+def _cutter(
+    begin: bytes, kinds: Sequence[Hole], gaps: Sequence[int], *, loose: bool = False
+) -> Callable[[bytes], list[Any]]:
     """Finds the values of such holes with gaps of so many bytes before, between and behind them.
 
-    `begin`: how an event begins. It spares a look at each byte of those that do not fit.
+    `begin`: how an event begins. It spares a look at each byte of those that do not fit. `loose`: numbers and texts have to
+    be looked at.
     """
-    inner = (part for kind, gap in zip(kinds, gaps[1:], strict=True) for part in (_PATTERNS[kind], b".{%d}" % gap))
+    patterns = _LOOSE if loose else _PATTERNS
+    inner = (part for kind, gap in zip(kinds, gaps[1:], strict=True) for part in (patterns[kind], b".{%d}" % gap))
     return re.compile(b"".join((begin, b".{%d}" % (gaps[0] - len(begin)), *inner)), re.DOTALL).findall
 
 
@@ -215,6 +244,13 @@ def are_insides(texts: Sequence[bytes]) -> bool:
     if is_plain(b"".join(texts)):
         return b"" not in texts
     return _are_insides(SEPARATOR.join(texts)) is not None and not any(SEPARATOR in text for text in texts)
+
+
+def _are_numbers(values: Sequence[bytes]) -> bool:
+    try:
+        return len(_NUMBERS.decode(b"[" + b",".join(values) + b"]")) == len(values)
+    except msgspec.DecodeError:
+        return False
 
 
 def _decoded(texts: Sequence[bytes], *, raw: bool = False) -> str | None:
