@@ -80,9 +80,9 @@ def contents(one: Wire, events: int, *, masked: bool) -> list[bytes]:
 
 
 def segments(number: int, one: Wire, reads: Sequence[bytes], reads_a_segment: int = 10) -> list[Segment]:
-    """One stream's segments, a read each 10 ms."""
-    stream = number.to_bytes(16)
-    stamped = [Read((number + place) * 10 * MS, len(read), len(read), read) for place, read in enumerate(reads)]
+    """One stream's segments with ids of its own, a read each 10 ms."""
+    stream, own = number.to_bytes(16), [one.of_stream(read, number) for read in reads]
+    stamped = [Read((number + place) * 10 * MS, len(read), len(read), read) for place, read in enumerate(own)]
     cut = [stamped[at : at + reads_a_segment] for at in range(0, len(stamped), reads_a_segment)]
     opening = Opening("bench", "0", "full", upstream="sim", path=one.path or None)
     first = Segment(stream, 0, opening=opening, head=Head(200, 0, event_stream=True), reads=cut[0])

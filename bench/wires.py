@@ -15,11 +15,18 @@ _SEED = 20_240_501
 
 @dataclass(frozen=True)
 class Wire:
-    """One stream's events, each with its blank line."""
+    """One stream's events, each with its blank line. `ids`: what each stream of a provider has of its own in its events."""
 
     dialect: str
     path: str
     events: list[bytes]
+    ids: tuple[bytes, ...] = ()
+
+    def of_stream(self, content: bytes, number: int) -> bytes:
+        """A content of this stream as another one has it: with its own ids, as long as these."""
+        for one in self.ids:
+            content = content.replace(one, b"%0*d" % (len(one), number % 10 ** len(one)))
+        return content
 
 
 def _event(value: object, name: str = "", event_id: str = "") -> bytes:
@@ -192,23 +199,23 @@ def _anthropic_completions(texts: list[str]) -> list[bytes]:
     return [*(event(text) for text in texts), event("", "stop_sequence")]
 
 
-_MAKERS: dict[str, tuple[str, Callable[[list[str]], list[bytes]]]] = {
-    "openai-chat": ("/chat/completions", _chat),
-    "openai-completions": ("/completions", _completions),
-    "openai-responses": ("/responses", _responses),
-    "anthropic-messages": ("/messages", _anthropic),
-    "anthropic-completions": ("", _anthropic_completions),
-    "gemini": (":streamGenerateContent", _gemini),
-    "gemini-interactions": ("/interactions", _interactions),
-    "cohere-v2": ("/v2/chat", _cohere),
-    "watsonx": ("", _watsonx),
-    "tgi-native": ("/generate_stream", _tgi),
-    "llama-cpp-native": ("/completion", _llama_cpp),
-    "replicate": ("", _replicate),
+_MAKERS: dict[str, tuple[str, Callable[[list[str]], list[bytes]], tuple[bytes, ...]]] = {
+    "openai-chat": ("/chat/completions", _chat, (b"9xKq2",)),
+    "openai-completions": ("/completions", _completions, (b"7iA",)),
+    "openai-responses": ("/responses", _responses, (b"68a0c2d7f2b48191a7d0", b"68a0c2d6")),
+    "anthropic-messages": ("/messages", _anthropic, (b"01Xq",)),
+    "anthropic-completions": ("", _anthropic_completions, (b"01a",)),
+    "gemini": (":streamGenerateContent", _gemini, (b"a1b2",)),
+    "gemini-interactions": ("/interactions", _interactions, (b"v1_abc",)),
+    "cohere-v2": ("/v2/chat", _cohere, (b"29f14a5a",)),
+    "watsonx": ("", _watsonx, ()),
+    "tgi-native": ("/generate_stream", _tgi, ()),
+    "llama-cpp-native": ("/completion", _llama_cpp, ()),
+    "replicate": ("", _replicate, (b"1714521",)),
 }
 
 
 def wire(dialect: str, deltas: int) -> Wire:
     """A stream of a dialect with so many deltas. Raises KeyError for a dialect that has none yet."""
-    path, make = _MAKERS[dialect]
-    return Wire(dialect, path, make(_texts(deltas)))
+    path, make, ids = _MAKERS[dialect]
+    return Wire(dialect, path, make(_texts(deltas)), ids)

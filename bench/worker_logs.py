@@ -75,7 +75,8 @@ def made(load: Load, seed: int) -> Log:
     """The log of one load; another seed, or another name, gives other streams of other taps."""
     chance = random.Random(f"{load.name} {seed}")
     wires = [_wire(load, dialect) for dialect in load.dialects]
-    kinds = [segments_of(wires[number % len(wires)], load, chance) for number in range(load.streams)]
+    chosen = [wires[number % len(wires)] for number in range(load.streams)]
+    kinds = [(one, segments_of(one, load, chance)) for one in chosen]
     ids: list[bytes] = []
     logs = [list(_tap(load, kinds, place, chance, ids)) for place in range(TAPS)]
     messages = [message for tick in zip(*logs, strict=True) for run in tick for message in run]
@@ -118,17 +119,22 @@ def _segment(one: Wire, load: Load, place: int, reads: list[Read], *, is_last: b
 
 
 def _tap(
-    load: Load, kinds: Sequence[list[Segment]], place: int, chance: random.Random, ids: list[bytes]
+    load: Load, kinds: Sequence[tuple[Wire, list[Segment]]], place: int, chance: random.Random, ids: list[bytes]
 ) -> Iterator[list[Message]]:
     """One tap's messages, a list for each tick of its recorder."""
     instance = chance.randbytes(15) + bytes((place,))  # its first slot is the place
-    streams = [(chance.randbytes(16), kind) for kind in kinds]
-    ids += [stream for stream, _ in streams]
+    streams = [(chance.randbytes(16), *kind) for kind in kinds]
+    first = len(ids)
+    ids += [stream for stream, *_ in streams]
     bundler = Bundler(instance, 0)
     now, number = 0, 0
-    for tick in range(max(map(len, kinds))):
+    for tick in range(max(len(kind) for _, kind in kinds)):
         now = tick * BUNDLE_NS
-        segments = [msgspec.structs.replace(kind[tick], stream=stream) for stream, kind in streams if tick < len(kind)]
+        segments = [
+            _of_stream(one, kind[tick], stream, of_all)
+            for of_all, (stream, one, kind) in enumerate(streams, first)
+            if tick < len(kind)
+        ]
         if load.alone:
             bundles = [Bundle(instance, place, number + at, now, [segment]) for at, segment in enumerate(segments)]
             number += len(bundles)
@@ -137,6 +143,12 @@ def _tap(
             bundles = bundler.take(now)
         yield _messages(bundles)
     yield [] if load.alone else _messages(bundler.farewell(now))
+
+
+def _of_stream(one: Wire, segment: Segment, stream: bytes, number: int) -> Segment:
+    """A segment as this stream has it, which is the so-manyth of all."""
+    reads = [msgspec.structs.replace(read, content=one.of_stream(read.content, number)) for read in segment.reads]
+    return msgspec.structs.replace(segment, stream=stream, reads=reads)
 
 
 def _messages(bundles: Sequence[Bundle]) -> list[Message]:

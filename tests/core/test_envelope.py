@@ -19,6 +19,16 @@ def test_several_events_a_read_are_told_apart() -> None:
     assert envelope.run([b'data: {"d":"x"}\n\ndata: {"d":"yz"}\n\n', b'data: {"d":"u"}\n\n']) == Run(2, [2, 1], "xyzu")
 
 
+def test_a_read_that_is_not_all_of_it_is_not_taken() -> None:
+    envelope = learnt(delta("a"), delta("b"))
+    good, other = b'data: {"d":"x"}\n\n', b'data: {"e":"x"}\n\n'
+    assert envelope.run([2 * good, 3 * good, good + other, good]) == Run(2, [2, 3], "x" * 5)
+    assert envelope.run([good + other, 2 * good]) is None
+    broken = b'data: {"d":"\xc3"}\n\n'  # of this form, and no text: what is before it is taken at least by half
+    taken = envelope.run([2 * good, good + broken, 2 * good])
+    assert taken == Run(1, [2], "xx")
+
+
 def test_it_goes_up_to_the_first_that_does_not_fit() -> None:
     envelope = learnt(delta("a"), delta("b"))
     good, other = b'data: {"d":"x"}\n\n', b'data: {"e":"x"}\n\n'

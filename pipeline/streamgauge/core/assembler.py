@@ -147,10 +147,10 @@ class Assembler:
         return False
 
     def _segments(self, bundle: Bundle, fresh: frozenset[int]) -> None:
-        if any(segment.number == 0 for segment in bundle.segments):
+        if 0 in [segment.number for segment in bundle.segments]:
             # Also where no bucket is fresh: when the log is read again it must be judged as the first time.
             self._producers.revive(bundle.instance)
-        buckets, readers = self._buckets, self._streams
+        buckets, readers, changed = self._buckets, self._streams, self._changed
         for segment in bundle.segments:
             stream = segment.stream
             key = stream[-1] % BUCKETS
@@ -158,13 +158,16 @@ class Assembler:
                 continue
             bucket, reader = buckets[key], readers.get(stream)
             # Nearly always: the next segment of a stream that is being read.
-            if reader is not None and segment.number == reader.state.next_segment and not reader.state.waiting:
+            if reader is not None and segment.number == (state := reader.state).next_segment and not state.waiting:
                 bucket.applied_offset = self._offset
-                self._changed.add(key)
+                changed.add(key)
                 bucket.size += growth_of_next(segment, len(bucket.streams))
-                reader.apply(segment)
-                if reader.state.end is not None:
-                    self._close(key, reader.state, remember=bool(reader.state.loss.missing_segments))
+                if segment.opening is segment.request is segment.head is segment.loss is segment.end is None:
+                    reader.more(segment.reads)
+                else:
+                    reader.apply(segment)
+                    if state.end is not None:
+                        self._close(key, state, remember=bool(state.loss.missing_segments))
             else:
                 self._segment(key, bundle, segment)
             if bucket.size > MAX_BUCKET_BYTES:

@@ -74,7 +74,7 @@ class Envelope:
         """What reads' contents say, each of whole events, up to one that is not all of this envelope; None if none is."""
         first = contents[0]
         if first.find(BLANK) + len(BLANK) == len(first):
-            return self._read(contents)
+            return self._read(contents, ())
         return self._several(contents)
 
     def _several(self, contents: Sequence[bytes]) -> Run | None:
@@ -86,17 +86,18 @@ class Envelope:
         whole = next((at for at, part in enumerate(parts) if part.pop() or not part), len(parts))
         events = [len(part) for part in parts[:whole]]
         blocks = list(chain.from_iterable(parts[:whole]))
-        found = self.blocks(blocks) if blocks else None
-        if found is not None and found.reads < len(blocks):
-            # Reads that are not all of this envelope are not taken: what they said is cut off.
-            events = events[: bisect.bisect_right(list(accumulate(events)), found.reads)]
+        ends = list(accumulate(events))  # reads that are not all of this envelope are not taken
+        found = self.blocks(blocks, ends) if blocks else None
+        if found is not None and found.reads not in ends:
+            events = events[: bisect.bisect_right(ends, found.reads)]
             found = self.blocks(blocks[: sum(events)]) if events else None
         if found is not None:
-            found.reads, found.events = len(events), events
+            reads = bisect.bisect_right(ends, found.reads)
+            found.reads, found.events = reads, events[:reads]
         return found
 
-    def blocks(self, blocks: Sequence[bytes]) -> Run | None:
-        """What events say that were split at their blank lines, up to one of another form; None if the first is."""
+    def blocks(self, blocks: Sequence[bytes], ends: Sequence[int] = ()) -> Run | None:
+        """What events say that were split at their blank lines, as a `Form` does."""
         if self._read_bare is None:
             self._read_bare = self._form([*self._literals[:-1], self._literals[-1].removesuffix(BLANK)])
-        return self._read_bare(blocks)
+        return self._read_bare(blocks, ends)

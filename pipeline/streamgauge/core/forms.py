@@ -4,6 +4,7 @@ A form is fast because it looks at many events as one run of bytes: it cuts out 
 between its literals again, and only if that gives the very bytes they are of this form.
 """
 
+import bisect
 import re
 from collections.abc import Callable, Sequence
 from enum import Enum
@@ -81,8 +82,9 @@ class Run(msgspec.Struct, gc=False):
     usage: list[tuple[Path, int]] = []
 
 
-# Says what events say, one a block, up to one of another form; None if the first is.
-Form = Callable[[Sequence[bytes]], Run | None]
+# Says what events say, one a block, up to one of another form; None if the first is. Where `ends` are given, it stops at
+# one of these numbers of events, if what comes before it is text.
+Form = Callable[[Sequence[bytes], Sequence[int]], Run | None]
 
 
 class Texts:
@@ -104,9 +106,11 @@ class Texts:
         text = block[self._inside]
         return [text] if self._before + text + self._after == block else None
 
-    def read(self, blocks: Sequence[bytes]) -> Run | None:
-        """What events say, one a block, up to one of another form; None if the first is."""
+    def read(self, blocks: Sequence[bytes], ends: Sequence[int] = ()) -> Run | None:
+        """See `Form`."""
         texts = self.columns(blocks)[0]
+        if ends:
+            texts = texts[: _last_end(ends, len(texts))]
         plain = b"".join(texts)
         if plain.isascii() and is_plain(plain) and b"" not in texts:
             return Run(len(texts), None, plain.decode())
@@ -156,10 +160,11 @@ class Values:
         fits = columns and len(columns[0]) == 1 and self._rebuilt(columns) == joined
         return [value for (value,) in columns] if fits else None
 
-    def read(self, blocks: Sequence[bytes]) -> Run | None:
-        """What events say, one a block, up to one of another form; None if the first is."""
+    def read(self, blocks: Sequence[bytes], ends: Sequence[int] = ()) -> Run | None:
+        """See `Form`."""
         columns = self.columns(blocks)
-        return _longest(len(columns[0]), lambda count: self._said(columns, count)) if columns else None
+        count = len(columns[0]) if columns else 0
+        return _longest(_last_end(ends, count) if ends else count, lambda count: self._said(columns, count))
 
     def _cut(self, joined: bytes) -> list[Sequence[bytes]]:
         """What stands where the holes are of events of this form: a column for each hole, none if there is no such event."""
@@ -215,6 +220,12 @@ def _cutter(
     patterns = _LOOSE if loose else _PATTERNS
     inner = (part for kind, gap in zip(kinds, gaps[1:], strict=True) for part in (patterns[kind], b".{%d}" % gap))
     return re.compile(b"".join((begin, b".{%d}" % (gaps[0] - len(begin)), *inner)), re.DOTALL).findall
+
+
+def _last_end(ends: Sequence[int], count: int) -> int:
+    """The last of these ascending numbers that is at most `count`; 0 if none is."""
+    at = bisect.bisect_right(ends, count)
+    return ends[at - 1] if at else 0
 
 
 def _longest(count: int, said: Callable[[int], Run | None]) -> Run | None:

@@ -10,8 +10,9 @@ from streamgauge.core.dialects import Dialect
 from streamgauge.core.envelope import EVENT_ID, Delta, Envelope
 from streamgauge.core.forms import Run
 from streamgauge.core.json_check import feed
+from streamgauge.core.known_envelopes import envelope_of
 from streamgauge.core.labels import label_id, whole_number
-from streamgauge.core.learning import VOLATILE, learn, path_to, says_the_same
+from streamgauge.core.learning import VOLATILE, path_to, says_the_same
 from streamgauge.core.reading import REASONING, REFUSAL, TEXT, TOOL, Reading
 from streamgauge.core.segments import Read
 from streamgauge.core.sse import Event
@@ -138,7 +139,7 @@ class Steady:
     def _learn(self, before: Delta, delta: Delta, dialect: Dialect) -> None:
         self._credit -= LEARNING_COST
         self._seen = [delta, *(one for one in self._seen if one is not before)]
-        envelope = learn(before, delta, dialect.usage, VOLATILE | dialect.volatile)
+        envelope = envelope_of(before, delta, dialect.name, dialect.usage, VOLATILE | dialect.volatile)
         if envelope is not None:
             others = [one for one in self._envelopes if one.delta.sign != delta.sign]
             self._envelopes = [envelope, *others[: MAX_ENVELOPES - 1]]

@@ -90,6 +90,15 @@ class Stream:
         elif len(self._waiting) >= MAX_WAITING_READS:
             self.settle()
 
+    def more(self, reads: Sequence[Read]) -> None:
+        """The same for a segment that has nothing but these reads."""
+        state = self.state
+        state.next_segment += 1
+        state.counts.segments += 1
+        self._waiting += reads
+        if len(self._waiting) >= MAX_WAITING_READS:
+            self.settle()
+
     @property
     def waiting_reads(self) -> int:
         """Reads that were applied and are not yet in the state."""

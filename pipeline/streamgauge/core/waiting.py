@@ -8,18 +8,17 @@ from itertools import chain
 
 import msgspec
 
-from streamgauge.core.segments import Head, Loss, Opening, RequestFacts, Segment
+from streamgauge.core.segments import Segment
 
 # A whole answer that waits for a missing segment lies in the persisted state: a larger one is given up (bytes). Of recorded
 # answers the largest has 300 KB.
 MAX_WAITING_BODY = 512 * 1024
 
-# What may wait for missing segments in one bucket (bytes of content and words): it lies in the persisted state, which has to
+# What may wait for missing segments in one bucket (bytes): it lies in the persisted state, which has to
 # fit a message of 8 MiB beside all that is open there.
 MAX_WAITING_BYTES = 1024 * 1024
 
-# A read's numbers beside its content (bytes, about).
-_READ_BYTES = 16
+_ENCODER = msgspec.msgpack.Encoder()
 
 
 class Waiting:
@@ -76,13 +75,5 @@ def without_large_body(segment: Segment) -> Segment:
 
 
 def size_of(segment: Segment) -> int:
-    """About the bytes that a segment takes while it waits: its content, and the words that a stream's first one has."""
-    parts, end = (segment.opening, segment.request, segment.head, segment.loss), segment.end
-    rest = sum([_words_of(part) for part in parts if part is not None])
-    if end is not None:
-        rest += len(end.tail) + len(end.body or b"")
-    return rest + sum([_READ_BYTES + len(read.content) for read in segment.reads])
-
-
-def _words_of(part: Opening | RequestFacts | Head | Loss) -> int:
-    return sum([len(value.encode()) for value in msgspec.structs.astuple(part) if isinstance(value, str)])
+    """The bytes that a segment takes while it waits."""
+    return len(_ENCODER.encode(segment))
