@@ -52,6 +52,9 @@ MAX_REMEMBERED = 64
 MAX_HELD_READS = 50_000
 MAX_HELD_BUNDLES = 64
 
+# What a segment has beside reads: mostly nothing.
+_NO_PARTS = (None,) * 5
+
 # The instance of a message that only lets time pass.
 TICK_INSTANCE = bytes(16)
 
@@ -162,7 +165,8 @@ class Assembler:
                 bucket.applied_offset = self._offset
                 changed.add(key)
                 bucket.size += growth_of_next(segment, len(bucket.streams))
-                if segment.opening is segment.request is segment.head is segment.loss is segment.end is None:
+                parts = segment.opening, segment.request, segment.head, segment.loss, segment.end
+                if parts == _NO_PARTS:
                     reader.more(segment.reads)
                 else:
                     reader.apply(segment)

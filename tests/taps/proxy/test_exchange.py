@@ -56,6 +56,24 @@ def test_a_body_that_ends_with_the_connection_ends_the_clients(tmp_path: Path, u
         assert only(recorder.ended(), Ended).ending is Ending.COMPLETE
 
 
+def test_a_request_that_waits_for_its_answer_is_told_meanwhile(tmp_path: Path) -> None:
+    told = threading.Event()
+
+    def handler(one: socket.socket) -> None:
+        for _ in range(2):
+            receive_request(one)
+            assert told.wait(10)
+            one.sendall(CHUNKED)
+
+    with exchange_rig(tmp_path, handler) as (relay, _, recorder), relay.connect() as client:
+        for number in (1, 2):
+            told.clear()
+            client.sendall(STREAM)
+            recorder.wait(lambda some, number=number: sum(isinstance(one, Sent) for one in some) == number)  # type: ignore[misc]
+            told.set()
+            assert receive(client, len(CHUNKED)) == CHUNKED
+
+
 def test_every_split_of_the_upstreams_bytes(tmp_path: Path) -> None:
     answer = b"HTTP/1.1 103 Early\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunked(
         b"ab\r\n\r\nc", b"d"

@@ -79,7 +79,8 @@ class Outbox:
 
     def _hold(self, size: int) -> None:
         self.held += size
-        self.full = self.held > self._capacity
+        # What gathers is not counted yet: with one batch more, and one read, the reserve is still there.
+        self.full = self.held > self._capacity - BATCH_BYTES
         self.overfull = self.held > self._capacity + self._capacity // RESERVE
 
     def _flush(self) -> None:
