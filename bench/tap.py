@@ -1,4 +1,5 @@
-"""What a tap costs beside the proxies that others run: nginx, haproxy, aiohttp's and httpx's, and ours as users run it.
+"""What a tap costs beside the proxies that others run: nginx, haproxy, aiohttp's and httpx's, and ours as users run it; and
+beside a relay that only moves bytes.
 
 All are started in front of one upstream and stay; each load is put on one after the other, by turns, round after round.
 Where there are two cores, load and broker have one and what is measured the other: all of ours, three processes, share
@@ -54,6 +55,7 @@ def _python(name: str) -> Callable[[int, Path, str], AbstractContextManager[Peer
 PEERS: dict[str, Callable[[int, Path, str], AbstractContextManager[Peer]]] = {
     "nginx": lambda upstream, directory, kafka: nginx(upstream, directory),
     "haproxy": lambda upstream, directory, kafka: haproxy(upstream, directory),
+    "uvloop, bytes alone": _python("bare_relay"),
     "aiohttp": _python("aiohttp_proxy"),
     "httpx + uvicorn": _python("httpx_proxy"),
     "streamgauge, full": lambda upstream, directory, kafka: tap(upstream, directory, kafka, "full"),
@@ -147,13 +149,14 @@ def rounds(peers: dict[str, Peer], sizes: Sizes, count: int, found: Found) -> No
         longest, began_round = now() - began_round, now()
         if number and began_round - begun + longest > BUDGET_S:
             break
-        for load in loads(sizes):
+        all_loads = loads(sizes)
+        for turn, load in enumerate(all_loads, number * len(all_loads)):
             for name in names[number % len(names) :] + names[: number % len(names)]:
                 if f"{name}, {load.name}" in found.missing:
                     continue
                 figure = put(load, name, peers, found)
                 if figure is not None:
-                    found.add(load.name, name, figure)
+                    found.add(load.name, name, figure, turn)
                     print(_line(number, load.name, name, figure), flush=True)
     found.others = others.share()
     for name, peer in peers.items():

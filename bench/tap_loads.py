@@ -3,7 +3,7 @@
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from bench.load.client import Result, burst, paced, sequential
 from bench.peers.peer import Peer
@@ -30,7 +30,11 @@ class Load:
 
 @dataclass(frozen=True)
 class Figure:
-    """One load on one peer, once. CPU seconds by part for each unit of the load; times in ms; `widest` in paces."""
+    """One load on one peer, once. CPU seconds by part for each unit of the load; times in ms; `widest` in paces.
+
+    `turn`: of the load in the whole run, another for each round and place in the round. Only figures of one turn are
+    compared.
+    """
 
     cpu: dict[str, float]
     events_a_read: float
@@ -40,6 +44,7 @@ class Figure:
     first_p50: float = 0.0
     first_p99: float = 0.0
     widest: float = 0.0
+    turn: int = 0
 
     @property
     def total(self) -> float:
@@ -125,8 +130,8 @@ class Found:
     faults: list[str] = field(default_factory=list)
     others: float = 0.0  # what part of the machine was somebody else's
 
-    def add(self, load: str, peer: str, figure: Figure) -> None:
-        self.figures.setdefault((load, peer), []).append(figure)
+    def add(self, load: str, peer: str, figure: Figure, turn: int) -> None:
+        self.figures.setdefault((load, peer), []).append(replace(figure, turn=turn))
 
     def lack(self, what: str, why: str) -> None:
         """Somebody is not here, or not for this load."""

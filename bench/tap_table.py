@@ -35,10 +35,16 @@ def _median(found: Found, load: str, peer: str, of: Callable[[Figure], float]) -
     return statistics.median(of(figure) for figure in figures) if figures else None
 
 
+def _pairs(found: Found, load: str, peer: str, to: str) -> list[tuple[Figure, Figure]]:
+    """Two peers' figures of each turn of a load in which both have one."""
+    others = {other.turn: other for other in found.figures.get((load, to), [])}
+    return [(one, others[one.turn]) for one in found.figures.get((load, peer), []) if one.turn in others]
+
+
 def _ratio(found: Found, load: str, of: tuple[str, Callable[[Figure], float]], to: str) -> float | None:
-    """The median of what `of` says of a peer over what the reference takes in all, in the same round."""
+    """The median of what `of` says of a peer over what the reference takes in all, in the same turn."""
     peer, take = of
-    pairs = list(zip(found.figures.get((load, peer), []), found.figures.get((load, to), []), strict=False))
+    pairs = _pairs(found, load, peer, to)
     return statistics.median(take(one) / other.total for one, other in pairs) if pairs else None
 
 
@@ -65,7 +71,7 @@ def _cost(found: Found, peers: Sequence[str], reference: str) -> list[list[str]]
 
 
 def _added(found: Found, load: str, peer: str, of: Callable[[Figure], float]) -> str:
-    pairs = list(zip(found.figures.get((load, peer), []), found.figures.get((load, DIRECT), []), strict=False))
+    pairs = _pairs(found, load, peer, DIRECT)
     return _cell(statistics.median(of(one) - of(other) for one, other in pairs)) if pairs else _NONE
 
 

@@ -30,7 +30,7 @@ from bench.worker_latency import Pace, latencies
 from bench.worker_logs import CHAT, Load, Log, made
 from bench.worker_readers import Figure, Reader, amiss, floor, put, put_behind, put_by_turns, workers
 from bench.worker_recovery import recover
-from bench.worker_table import FLOOR, FREE, LEDGER, ONE, PAIR, WORKER, Found, report
+from bench.worker_table import BARE_PAIR, FLOOR, FREE, LEDGER, ONE, PAIR, WORKER, Found, report
 
 BUSY_TAPS = Load("bundles of busy taps", streams=100, deltas=400)
 LOADS = (
@@ -75,19 +75,18 @@ async def speed(kafka: Kafka, directory: Path, sizes: Sizes, found: Found) -> No
         },
         cores()[1],
     ) as readers:
-        others = Others()
         await _rounds(kafka, readers, [load.part(sizes.share) for load in LOADS], sizes, found)
-        found.others = others.share()
 
 
 async def scale(kafka: Kafka, directory: Path, sizes: Sizes, found: Found) -> None:
-    """One worker and two: free to use all cores, the broker's and the load's too; and with half a core each, so that the
-    broker has one.
+    """One worker and two, one bare loop and two: free to use all cores, the broker's and the load's too; and with half a core
+    each, so that the broker has one.
     """
     wanted = {
         name: workers(kafka, directory / name, count, checkpoint_s=sizes.checkpoint_s)
         for name, count in ((ONE, 1), (PAIR, 2))
     }
+    wanted |= {FLOOR: floor(kafka), BARE_PAIR: floor(kafka, 2)}
     async with _readers(wanted, set().union(*cores())) as readers:
         await _rounds(kafka, readers, [_SCALE.part(sizes.share)], sizes, found, put_behind)
         await _rounds(kafka, readers, [_HALVES.part(sizes.share)], sizes, found, put_by_turns)
@@ -113,7 +112,7 @@ async def _rounds(
     put: Callable[[Log, Reader, Kafka], Awaitable[Figure]] = put,
 ) -> None:
     """All loads on all readers; who is first changes from round to round. Round 0 warms up and does not count."""
-    begun, names = time.monotonic(), list(readers)
+    begun, names, others = time.monotonic(), list(readers), Others()
     for number in range(0 if sizes.warm else 1, sizes.rounds + 1):
         began = time.monotonic()
         for place, load in enumerate(loads):
@@ -125,10 +124,11 @@ async def _rounds(
                     if number:
                         found.add(load.name, name, replace(figure, number=number))
                     said = f"{figure.events / figure.cpu_s:,.0f} events a CPU-second"
-                    print(f"{number} {load.name:<27} {name:<15} {said}, in {figure.seconds or 0:.2f} s", flush=True)
+                    print(f"{number} {load.name:<27} {name:<15} {said}, in {figure.seconds:.2f} s", flush=True)
         now = time.monotonic()
         if now - begun + (now - began) > sizes.budget_s * len(loads) / (len(loads) + 1):
             break
+    found.others = max(found.others, others.share())
 
 
 async def measured(bootstrap: str, directory: Path, sizes: Sizes) -> Found:

@@ -3,10 +3,11 @@
 No group, no state, no records written, nothing acknowledged: a crash loses all. It decodes and assembles by the same
 functions as the worker, on uvloop. Prints how many records it has made, each time when there are more.
 
-    python -m bench.worker_floor BOOTSTRAP TOPIC PARTITIONS
+    python -m bench.worker_floor BOOTSTRAP TOPIC PARTITION...
 """
 
 import sys
+from collections.abc import Sequence
 
 import uvloop
 from aiokafka import AIOKafkaConsumer, TopicPartition
@@ -15,13 +16,13 @@ from streamgauge.bundles import decode_bundle
 from streamgauge.core.assembler import Assembler
 
 
-async def read(bootstrap: str, topic: str, partitions: int) -> None:
+async def read(bootstrap: str, topic: str, partitions: Sequence[int]) -> None:
     """Until it is killed."""
     consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, enable_auto_commit=False, auto_offset_reset="earliest")
     await consumer.start()
-    places = [TopicPartition(topic, number) for number in range(partitions)]
+    places = [TopicPartition(topic, number) for number in partitions]
     consumer.assign(places)
-    assemblers = [Assembler() for _ in places]
+    assemblers = {number: Assembler() for number in partitions}
     made = 0
     print("ready", flush=True)
     while True:
@@ -35,4 +36,4 @@ async def read(bootstrap: str, topic: str, partitions: int) -> None:
 
 
 if __name__ == "__main__":
-    uvloop.run(read(sys.argv[1], sys.argv[2], int(sys.argv[3])))
+    uvloop.run(read(sys.argv[1], sys.argv[2], [int(partition) for partition in sys.argv[3:]]))

@@ -1,7 +1,6 @@
 """What the worker's benchmark does with Kafka itself: it writes logs, reads along the records, asks what is committed."""
 
 import asyncio
-import hashlib
 import time
 import uuid
 from collections.abc import Callable, Sequence
@@ -60,24 +59,24 @@ _RECORD = msgspec.json.Decoder(_Said)
 class Records:
     """Reads the records topic of one prefix from its present end on.
 
-    The same record once more, byte for byte, is legal behind a crash (decision 4), and passed over.
+    The same record once more, byte for byte, is legal behind a crash (decision 4). Here nobody dies with a record on its
+    way, so who writes one again has lost its place in the group, and has worked twice.
     """
 
     def __init__(self, consumer: Any) -> None:
         self._consumer = consumer
-        self._known: dict[str, bytes] = {}  # each stream's record, as a digest
+        self._known: set[str] = set()
 
     async def next(self) -> list[Arrived]:
-        """First records that have come since; waits a moment. Raises AmissError if a stream has two that differ."""
+        """Records that have come since; waits a moment. Raises AmissError if a stream has two."""
         found = await self._consumer.getmany(timeout_ms=200)
-        now, first = time.monotonic(), []
-        for message in (one for messages in found.values() for one in messages):
-            record, digest = Arrived(message, now), hashlib.sha256(message.value).digest()
-            if record.stream not in self._known:
-                first.append(record)
-            if self._known.setdefault(record.stream, digest) != digest:
-                raise AmissError(f"stream {record.stream} has two records that differ")
-        return first
+        now = time.monotonic()
+        arrived = [Arrived(message, now) for messages in found.values() for message in messages]
+        for record in arrived:
+            if record.stream in self._known:
+                raise AmissError(f"stream {record.stream} has two records")
+            self._known.add(record.stream)
+        return arrived
 
     async def no_more(self) -> None:
         """Reads what is in the topic by now. Raises AmissError if there is a record that was not to come."""

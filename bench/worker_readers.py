@@ -15,38 +15,41 @@ from typing import Any
 
 from tests.integration.workers import worker
 
+from bench import worker_kafka
 from bench.measure import cpu_seconds
-from bench.worker_kafka import PATIENCE_S, AmissError, Kafka
+from bench.worker_kafka import AmissError, Kafka
 from bench.worker_logs import PARTITIONS, Load, Log, made
 from streamgauge.topics import Topics
 
 # A pair shares its partitions when the one that does less does at least this part of what the other does: the halves of
 # eight partitions are not quite alike.
 _SHARED = 0.5
+# Readers that stand for longer than this may have lost their places in their group: its session is 10 s (seconds).
+_STANDS_S = 8.0
 # How often it is looked whether it does, each time with a small load of its own.
 _TRIES = 40
 
 
 @dataclass(frozen=True)
 class Figure:
-    """What one load cost one reader. `seconds`: from the first message in the log to the last record; None: not told.
+    """What one load cost one reader. `seconds`: from the first message in the log to the last record.
 
     `number`: of the round. Only figures of one round are compared.
     """
 
     cpu_s: float
     events: int
-    seconds: float | None = None
+    seconds: float
     number: int = 0
 
 
 @dataclass
 class Reader:
-    """`done` returns when a log written under `prefix` is done with to the end; gives the last record's time (ms)."""
+    """`done` returns when a log written under `prefix` is done with to the end; gives when its last record was made (ms)."""
 
     prefix: str
     pids: list[int]
-    done: Callable[[Log], Awaitable[int | None]]
+    done: Callable[[Log], Awaitable[float]]
 
     def cpu(self) -> list[float]:
         return [cpu_seconds(pid) for pid in self.pids]
@@ -57,8 +60,7 @@ async def put(log: Log, reader: Reader, kafka: Kafka) -> Figure:
     before = sum(reader.cpu())
     began_ms = await kafka.write(reader.prefix, log)
     ended_ms = await reader.done(log)
-    seconds = None if ended_ms is None else (ended_ms - began_ms) / 1_000
-    return Figure(sum(reader.cpu()) - before, log.events, seconds)
+    return Figure(sum(reader.cpu()) - before, log.events, (ended_ms - began_ms) / 1_000)
 
 
 async def put_behind(log: Log, reader: Reader, kafka: Kafka) -> Figure:
@@ -75,15 +77,27 @@ async def put_by_turns(log: Log, reader: Reader, kafka: Kafka) -> Figure:
 
 
 async def _put_behind(log: Log, reader: Reader, kafka: Kafka, going: AbstractContextManager[None]) -> Figure:
-    before = sum(reader.cpu())
+    before = reader.cpu()
     with contextlib.ExitStack() as stack:
+        stood_s = time.monotonic()
         with _stopped(reader.pids):
             await kafka.write(reader.prefix, log)
             stack.enter_context(going)
+        stood_s = time.monotonic() - stood_s
         began_ms = time.time() * 1_000
         ended_ms = await reader.done(log)
-    seconds = None if ended_ms is None else (ended_ms - began_ms) / 1_000
-    return Figure(sum(reader.cpu()) - before, log.events, seconds)
+    if stood_s > _STANDS_S:
+        raise AmissError(f"the log took {stood_s:.1f} s to be written: its readers stood for too long")
+    used = shared(before, reader.cpu())
+    return Figure(sum(used), log.events, (ended_ms - began_ms) / 1_000)
+
+
+def shared(before: Sequence[float], after: Sequence[float]) -> list[float]:
+    """What each has done meanwhile (CPU seconds). Raises AmissError if one left it to the other."""
+    used = [now - then for then, now in zip(before, after, strict=True)]
+    if min(used) < _SHARED * max(used):
+        raise AmissError(f"the work was not shared: CPU seconds {', '.join(f'{one:.1f}' for one in used)}")
+    return used
 
 
 @contextlib.contextmanager
@@ -114,39 +128,59 @@ def _stopped(pids: Sequence[int]) -> Iterator[None]:
 
 
 @contextlib.asynccontextmanager
-async def floor(kafka: Kafka) -> AsyncIterator[Reader]:
-    """The bare loop."""
+async def floor(kafka: Kafka, count: int = 1) -> AsyncIterator[Reader]:
+    """The bare loop, or so many that share the partitions."""
     prefix = await kafka.make_topics()
-    command = ["-m", "bench.worker_floor", kafka.bootstrap, Topics(prefix).segments, str(PARTITIONS)]
-    process = await asyncio.create_subprocess_exec(sys.executable, *command, stdout=subprocess.PIPE)
-    expected = 0
+    command = ["-m", "bench.worker_floor", kafka.bootstrap, Topics(prefix).segments]
+    said: asyncio.Queue[tuple[int, int]] = asyncio.Queue()
+    made_by, expected = [0] * count, 0
 
-    async def done(log: Log) -> None:
+    async def done(log: Log) -> float:
         nonlocal expected
         expected += len(log.ids)
-        while (made_so_far := int(await _line(process))) < expected:
-            continue
-        if made_so_far > expected:
-            raise AmissError(f"the bare loop made {made_so_far} records of {expected}")
+        while sum(made_by) < expected:
+            place, made_by[place] = await _next(said)
+        if sum(made_by) > expected:
+            raise AmissError(f"the bare loop made {sum(made_by)} records of {expected}")
+        return time.time() * 1_000
 
-    try:
-        await _line(process)
-        yield Reader(prefix, [process.pid], done)
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
+    async with contextlib.AsyncExitStack() as stack:
+        pids = []
+        for place in range(count):
+            partitions = map(str, range(PARTITIONS)[place::count])
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, *command, *partitions, stdout=subprocess.PIPE
+            )
+            stack.push_async_callback(_ended, process)
+            listening = asyncio.create_task(_listen(process, place, said))
+            stack.callback(listening.cancel)
+            await _next(said)
+            pids.append(process.pid)
+        yield Reader(prefix, pids, done)
 
 
-async def _line(process: asyncio.subprocess.Process) -> str:
+async def _listen(process: asyncio.subprocess.Process, place: int, said: "asyncio.Queue[tuple[int, int]]") -> None:
+    """What it says, with its place: how many records it has made so far; less than none at its end."""
     assert process.stdout is not None
+    while line := await process.stdout.readline():
+        await said.put((place, 0 if line == b"ready\n" else int(line)))
+    await said.put((place, -1))
+
+
+async def _next(said: "asyncio.Queue[tuple[int, int]]") -> tuple[int, int]:
     try:
-        line = await asyncio.wait_for(process.stdout.readline(), PATIENCE_S)
+        place, number = await asyncio.wait_for(said.get(), worker_kafka.PATIENCE_S)
     except TimeoutError as late:
         raise AmissError("the bare loop does not go on") from late
-    if not line:
+    if number < 0:
         raise AmissError("the bare loop has ended")
-    return line.decode()
+    return place, number
+
+
+async def _ended(process: asyncio.subprocess.Process) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        process.kill()
+    await process.wait()
 
 
 @contextlib.asynccontextmanager
@@ -184,8 +218,8 @@ async def _share(reader: Reader, kafka: Kafka) -> None:
     for seed in range(_TRIES):
         before = reader.cpu()
         await put(made(load, -1 - seed), reader, kafka)
-        used = [after - one for one, after in zip(before, reader.cpu(), strict=True)]
-        if min(used) >= _SHARED * max(used):
+        with contextlib.suppress(AmissError):
+            shared(before, reader.cpu())
             return
         time.sleep(0.2)  # noqa: ASYNC251 - nothing else is to go on
     raise AmissError(f"{len(reader.pids)} workers do not share the partitions")
@@ -196,5 +230,5 @@ def amiss(what: str, say: Callable[[str], None]) -> Iterator[None]:
     """What goes wrong within is said, and the rest goes on."""
     try:
         yield
-    except (AmissError, AssertionError, OSError) as why:
+    except Exception as why:  # noqa: BLE001 - whatever it is: what was measured before is worth a table
         say(f"{what}: {(str(why).strip().splitlines() or [type(why).__name__])[-1]}")

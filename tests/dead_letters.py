@@ -1,4 +1,4 @@
-"""Dead letters, brought back as the command does it."""
+"""Dead letters, brought back with the parts that `streamgauge deadletter retry` is made of."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,10 @@ from streamgauge.topics import Topics
 
 
 async def send_back(brokers: Brokers | str, topics: Topics, letters: Sequence[DeadLetter]) -> None:
-    """To where they came from, each durable before the next."""
+    """To where they came from, each durable before the next.
+
+    Raises NotRetriableError at the first that cannot be sent; the command leaves such a letter, says so, and goes on.
+    """
     async with Sender(brokers) as sender:
         for one in letters:
             await sender.send(message_of(topics, one))

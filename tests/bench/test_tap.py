@@ -1,12 +1,16 @@
 """The benchmark of taps runs against real proxies and says what is amiss; how fast they are is for itself to say."""
 
+import os
 import re
 import shutil
+import time
 from pathlib import Path
 
+import bench.measure
+import bench.tap
 import pytest
 from bench.load.answer import LLM_PATH, asked, request
-from bench.load.client import BrokenError, burst, paced, sequential
+from bench.load.client import BrokenError, Result, burst, paced, sequential
 from bench.measure import Others, cpu_seconds, peak_mib, tree
 from bench.peers.peer import MissingError, Peer
 from bench.peers.streamgauge import faults_of
@@ -93,12 +97,35 @@ def test_lost_reads_are_told() -> None:
 
 
 def test_a_ratio_is_of_one_round() -> None:
+    """Each peer may miss one: what is left is of the same turns all the same."""
     found = Found()
-    for ours, theirs in ((2.0, 1.0), (8.0, 2.0), (6.0, 2.0)):
-        found.add("burst", "ours", Figure({"relay": ours / 2, "recorder": ours / 2}, 1, 1))
-        found.add("burst", "theirs", Figure({"proxy": theirs}, 1, 1))
-    assert ratio(found, "burst", "ours", "theirs") == pytest.approx(1 / 3)
+    for turn, (ours, theirs) in enumerate(((2.0, None), (8.0, 1.0), (None, 2.0), (9.0, 3.0), (40.0, 10.0))):
+        if ours is not None:
+            found.add("burst", "ours", Figure({"relay": ours / 2, "recorder": ours / 2}, 1, 1, first_p50=ours), turn)
+        if theirs is not None:
+            found.add("burst", "theirs", Figure({"proxy": theirs}, 1, 1), turn)
+            found.add("sequential", DIRECT, Figure({"upstream": 1.0}, 1, 1, first_p50=theirs), turn)
+        if ours is not None:
+            found.add("sequential", "ours", Figure({"relay": 1.0}, 1, 1, first_p50=ours), turn)
+    assert ratio(found, "burst", "ours", "theirs") == pytest.approx(1 / 4)
     assert ratio(found, "paced 50", "ours", "theirs") is None
+    times = report(found, ["ours"]).partition("\nTime: ")[2].partition("\nWhere ")[0]
+    assert re.search(r"\| ours +\| +7\.00 ", times)
+
+
+def test_each_load_of_each_round_has_a_turn_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A load that did not go well takes no other's turn."""
+    tried = iter(range(6))
+
+    def put_four(*_: object) -> Figure | None:
+        return None if next(tried) in (1, 3) else Figure({}, 1, 1)
+
+    bursts = [Load("burst", lambda port, captured: Result(), len)] * 3  # type: ignore[arg-type]
+    monkeypatch.setattr(bench.tap, "loads", lambda sizes: bursts if sizes is TINY else [])
+    monkeypatch.setattr(bench.tap, "put", put_four)
+    found = Found()
+    rounds({DIRECT: Peer(1, {os.getpid(): "upstream"})}, TINY, 2, found)
+    assert [figure.turn for figure in found.figures["burst", DIRECT]] == [0, 2, 4, 5]
 
 
 def test_a_process_costs_what_it_runs() -> None:
@@ -116,10 +143,31 @@ def test_a_machine_that_is_not_quiet_is_told() -> None:
     found = Found(others=0.4)
     assert "others used 40% of it" in report(found, [DIRECT])
     assert "others used" not in report(Found(others=0.02), [DIRECT])
-    with running([], found) as peers:
-        others = Others()
-        burst(peers[DIRECT].port, concurrent=2, streams=4, events=200)
-        assert 0 <= others.share() <= 1
+
+
+def test_what_others_use_is_what_is_not_our_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 10 s on 2 cores these processes took 12 CPU seconds, and somebody else 5."""
+    spent = {"machine": 1000.0, "own": 70.0, "clock": 300.0}
+    monkeypatch.setattr(bench.measure, "busy_seconds", lambda: spent["machine"])
+    monkeypatch.setattr(Others, "_own", staticmethod(lambda: spent["own"]))
+    monkeypatch.setattr(time, "monotonic", lambda: spent["clock"])
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    others = Others()
+    assert others.share() == 0  # no time has passed
+    spent |= {"machine": 1012.0, "own": 82.0, "clock": 310.0}
+    assert others.share() == 0
+    spent["machine"] += 5
+    assert others.share() == pytest.approx(0.25)
+
+
+def test_our_own_is_what_descendants_use_too() -> None:
+    with running([], Found()) as peers:
+        (pid,) = peers[DIRECT].pids
+        began = Others._own()
+        mine, theirs = cpu_seconds(os.getpid()), cpu_seconds(pid)
+        burst(peers[DIRECT].port, concurrent=2, streams=20, events=1000)
+        mine, theirs = cpu_seconds(os.getpid()) - mine, cpu_seconds(pid) - theirs
+        assert Others._own() - began >= mine + theirs > mine
 
 
 @pytest.mark.kafka

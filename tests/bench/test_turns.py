@@ -5,10 +5,12 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from bench.turns import take_turns
 from bench.worker_kafka import AmissError
 from bench.worker_readers import taking_turns
 
@@ -45,16 +47,42 @@ def test_they_go_by_turns_and_on_at_the_end(count: int) -> None:
         assert not any(map(stands, processes))
 
 
+def test_one_stands_while_the_other_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pids that are nobody's: what is sent is only noted."""
+    sent: list[tuple[str, int] | str] = []
+
+    def pause(_: float) -> None:
+        sent.append("pause")
+        if sent.count("pause") == 3:
+            raise InterruptedError
+
+    monkeypatch.setattr(os, "kill", lambda pid, number: sent.append((signal.Signals(number).name, pid)))
+    monkeypatch.setattr(time, "sleep", pause)
+    with pytest.raises(InterruptedError):
+        take_turns([1, 2])
+    one, other = [("SIGCONT", 1), ("SIGSTOP", 2), "pause"], [("SIGSTOP", 1), ("SIGCONT", 2), "pause"]
+    assert sent == [*one, *other, *one]
+
+
 def test_it_ends_with_those_that_it_drives() -> None:
     with asleep() as process:
         turns = subprocess.Popen(
             [sys.executable, "-m", "bench.turns", str(process.pid)],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
         )
-        process.kill()
-        process.wait()
-        assert turns.wait(30) != 0
+        try:
+            assert turns.stdout is not None
+            assert turns.stdout.readline() == b"ready\n"
+            wait_for(lambda: stands(process), "its pause")
+            process.kill()
+            process.wait()
+            _, said = turns.communicate(timeout=30)
+            assert turns.returncode == 1
+            assert said.splitlines()[-1].startswith(b"ProcessLookupError")
+        finally:
+            turns.kill()
+            turns.communicate()
 
 
 def driving() -> list[int]:

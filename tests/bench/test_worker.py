@@ -7,13 +7,15 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from aiokafka.errors import KafkaTimeoutError
 from bench.worker import LOADS, main
 from bench.worker_kafka import AmissError, Kafka, Records
 from bench.worker_logs import PARTITIONS, TAPS, Load, Log, OpenStreams, made
-from bench.worker_readers import Figure, amiss, floor, put
+from bench.worker_readers import Figure, amiss, floor, put, shared
 from bench.worker_recovery import Recovery
-from bench.worker_table import FLOOR, FREE, LEDGER, ONE, PAIR, WORKER, Found, faster, ratio, report
+from bench.worker_table import BARE_PAIR, FLOOR, FREE, LEDGER, ONE, PAIR, WORKER, Found, faster, ratio, report
 
+from bench import worker_kafka
 from streamgauge.bundles import decode_bundle
 from streamgauge.core.assembler import Assembler
 from streamgauge.core.record import Record
@@ -90,10 +92,10 @@ def test_open_streams_go_on_and_end() -> None:
 def test_a_ratio_is_of_one_round() -> None:
     found = Found(SMALL)
     for number, (ours, theirs) in enumerate(((2.0, 1.0), (8.0, 2.0), (6.0, 2.0)), 1):
-        found.add("a", WORKER, Figure(ours, 100, number=number))
-        found.add("b", FLOOR, Figure(theirs, 100, number=number))
-    found.add("a", WORKER, Figure(1.0, 100, number=4))  # the other of rounds 4 and 5 is amiss
-    found.add("b", FLOOR, Figure(10.0, 100, number=5))
+        found.add("a", WORKER, Figure(ours, 100, 1.0, number))
+        found.add("b", FLOOR, Figure(theirs, 100, 1.0, number))
+    found.add("a", WORKER, Figure(1.0, 100, 1.0, 4))  # the other of rounds 4 and 5 is amiss
+    found.add("b", FLOOR, Figure(10.0, 100, 1.0, 5))
     assert ratio(found, ("a", WORKER), ("b", FLOOR)) == pytest.approx(1 / 3)
     assert ratio(found, ("a", LEDGER), ("b", FLOOR)) is None
     assert faster(found, "a") is None
@@ -111,14 +113,43 @@ def test_two_workers_and_the_first_load_have_a_line_each() -> None:
     found.add(FREE, PAIR, Figure(1, 100, seconds=2.0))
     text = report(found)
     assert cells_of(text, LOADS[0].name)[0] == "400"
-    assert cells_of(text[text.index("Two workers") :], LOADS[0].name) == ["1.50", "1.00"]
+    assert cells_of(text[text.index("Two workers") :], LOADS[0].name) == ["1.50", "1.00", "", ""]
+    found.add(FREE, FLOOR, Figure(1, 100, seconds=3.2))
+    found.add(FREE, BARE_PAIR, Figure(2, 100, seconds=2.0))
+    text = report(found)
+    assert cells_of(text[text.index("Two workers") :], LOADS[0].name) == ["1.50", "1.00", "1.60", "0.50"]
+
+
+def test_few_rounds_are_called_few() -> None:
+    found = Found(SMALL)
+    for number in range(2):
+        found.add("a load", FLOOR, Figure(1, 100, 1.0, number))
+    assert "the median of 2 to 2 rounds" in report(found)
+    assert "too few" in report(found)
+    found.add("a load", FLOOR, Figure(1, 100, 1.0, 3))
+    assert "too few" not in report(found)
+
+
+def test_work_that_one_left_to_the_other_is_not_shared() -> None:
+    assert shared([1.0, 2.0], [4.0, 4.0]) == [3.0, 2.0]
+    assert shared([1.0], [4.0]) == [3.0]
+    with pytest.raises(AmissError, match=r"not shared: CPU seconds 3\.0, 0\.5"):
+        shared([1.0, 2.0], [4.0, 2.5])
+
+
+def test_whatever_goes_wrong_leaves_what_was_measured() -> None:
+    said: list[str] = []
+    for fault in (KafkaTimeoutError(), EOFError("half a line"), ValueError("no number"), OSError("gone")):
+        with amiss("a part", said.append):
+            raise fault
+    assert said == ["a part: KafkaTimeoutError", "a part: half a line", "a part: no number", "a part: gone"]
 
 
 def test_what_is_amiss_is_told_and_the_rest_goes_on() -> None:
     found = Found(SMALL, others=0.4)
     with amiss("worker, a load", found.faults.append):
         raise AmissError("9 records of 10 streams")
-    found.add("a load", FLOOR, Figure(1, 100))
+    found.add("a load", FLOOR, Figure(1, 100, 1.0))
     found.recoveries = [OPEN, NONE]
     found.latencies = [0.1] * 98 + [0.4, 1.0]
     text = report(found)
@@ -130,7 +161,7 @@ def test_what_is_amiss_is_told_and_the_rest_goes_on() -> None:
 
 
 def test_records_are_called_whole_where_there_are_figures_of_them() -> None:
-    figures = {("a load", FLOOR): [Figure(1, 100)]}
+    figures = {("a load", FLOOR): [Figure(1, 100, 1.0)]}
     assert WHOLE in report(Found(SMALL, figures=figures, recoveries=[NONE, OPEN]))
     assert WHOLE not in report(Found(SMALL))
     assert WHOLE not in report(Found(SMALL, figures=figures, recoveries=[NONE]))
@@ -139,7 +170,7 @@ def test_records_are_called_whole_where_there_are_figures_of_them() -> None:
 
 def test_a_recovery_is_compared_with_one_that_had_nothing_open() -> None:
     text = report(Found(SMALL, recoveries=[OPEN]))
-    assert cells_of(text, "10,000")[1:] == ["0.15", "", "", "", "", ""]
+    assert cells_of(text, "10,000")[1:] == ["0.30", "", "", "", "", ""]
 
 
 class Topic:
@@ -172,15 +203,20 @@ def record(stream: str, *, complete: bool = True, model: str = "m") -> bytes:
     ("topic", "amiss"),
     [
         ((record("a"), record("b")), None),
-        ((record("a"), record("a"), record("b"), record("a")), None),  # legal behind a crash
+        ((record("a"), record("a"), record("b")), "stream a has two records"),
+        ((record("a"), record("b"), record("a")), "stream a has two records"),
         ((record("a"), record("b", complete=False)), "1 of 2 records are not whole"),
-        ((record("a"), record("b"), record("a", model="n")), "stream a has two records that differ"),
-        ((record("a"), record("a", model="n"), record("b")), "stream a has two records that differ"),
+        ((record("a"), record("b"), record("a", model="n")), "stream a has two records"),
+        ((record("a"),), "1 records of 2 streams, 0 of others"),
         ((record("a"), record("b"), record("c")), "1 records more"),
         ((record("a"), record("c")), "1 records of 2 streams, 1 of others"),
     ],
 )
-def test_each_stream_has_one_whole_record_and_no_other(topic: tuple[bytes, ...], amiss: str | None) -> None:
+def test_each_stream_has_one_whole_record_and_no_other(
+    topic: tuple[bytes, ...], amiss: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_kafka, "PATIENCE_S", 0.2)
+
     async def read() -> list[str]:
         records = Records(Topic(*topic))
         arrived = await records.until(frozenset("ab"))
@@ -195,17 +231,21 @@ def test_each_stream_has_one_whole_record_and_no_other(topic: tuple[bytes, ...],
 
 
 @pytest.mark.kafka
-def test_records_that_do_not_come_are_no_figure(kafka: str) -> None:
-    """The bare loop is told to expect one stream more, or less, than there are."""
+@pytest.mark.parametrize("count", [1, 2])
+def test_records_that_do_not_come_are_no_figure(kafka: str, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bare loop is told to expect one stream less, or more, than there are."""
+    few = made(Load("few", streams=2, deltas=3), 7)
 
-    async def run(log: Log) -> None:
-        async with Kafka(kafka) as broker, floor(broker) as reader:
-            await put(log, reader, broker)
-            few = made(Load("few", streams=2, deltas=3), 7)
-            await put(few._replace(ids=frozenset(list(few.ids)[1:])), reader, broker)
+    async def run(ids: frozenset[str]) -> None:
+        async with Kafka(kafka) as broker, floor(broker, count) as reader:
+            await put(made(Load("few", streams=4, deltas=3), 6), reader, broker)
+            monkeypatch.setattr(worker_kafka, "PATIENCE_S", 3.0)
+            await put(few._replace(ids=ids), reader, broker)
 
     with pytest.raises(AmissError, match="the bare loop made 48 records of 47"):
-        asyncio.run(run(made(Load("few", streams=4, deltas=3), 6)))
+        asyncio.run(run(frozenset(list(few.ids)[1:])))
+    with pytest.raises(AmissError, match="the bare loop does not go on"):
+        asyncio.run(run(few.ids | {"one more"}))
 
 
 @pytest.mark.kafka
@@ -225,7 +265,7 @@ def test_it_measures_everything_and_writes_its_section(
         assert all(float(cell) > 0 for cell in cells_of(written, load.name)), written
     pairs = written[written.index("Two workers beside one") :]
     for title in ("bundles of busy taps", "the same, half a core each"):
-        assert all(float(cell) > 0 for cell in cells_of(pairs, title)), written
+        assert [float(cell) > 0 for cell in cells_of(pairs, title)] == [True] * 4, written
     assert float(cells_of(written, "100")[0].replace(",", "")) > 0
     assert WHOLE in written
     assert "p99" in written

@@ -22,11 +22,12 @@ _READY_TIMEOUT_S = 90.0
 
 @dataclass
 class Left:
-    """A process that ended although nobody told it to: its name, exit code and last line."""
+    """A process that ended although nobody told it to: its name, exit code and last line, and the phase it was in."""
 
     name: str
     code: int
     said: str
+    phase: str
 
 
 @dataclass
@@ -50,11 +51,13 @@ class Seat:
     def alive(self) -> bool:
         return self.running is not None and self.running.process.poll() is None
 
-    def signal(self, number: int) -> None:
-        """To the process itself."""
-        if self.alive:
-            assert self.running is not None
-            self.running.process.send_signal(number)
+    def signal(self, number: int) -> bool:
+        """To the process itself; gives whether it was there to get it."""
+        if not self.alive:
+            return False
+        assert self.running is not None
+        self.running.process.send_signal(number)
+        return True
 
     def kill(self) -> None:
         """SIGKILL to it and to all that it started, as a machine's death would; returns when none of them runs."""
@@ -101,7 +104,7 @@ class Seat:
 
 
 class Fleet:
-    """Workers and taps. What ends by itself is noted in `left`, and started again."""
+    """Workers and taps. What ends by itself is noted in `left`, with `phase`, and started again."""
 
     def __init__(
         self, root: Path, bootstrap: str, prefix: str, upstreams: Mapping[str, str], workers: int, taps: int
@@ -120,6 +123,7 @@ class Fleet:
             for name in (f"tap-{number}" for number in range(taps))
         ]
         self.left: list[Left] = []
+        self.phase = "start"
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -154,7 +158,7 @@ class Fleet:
         code = seat.running.process.returncode
         if code != -signal.SIGKILL:
             lines = seat.running.log.splitlines() or [""]
-            self.left.append(Left(seat.name, code, lines[-1]))
+            self.left.append(Left(seat.name, code, lines[-1], self.phase))
 
     def wait_ready(self) -> None:
         """Until all serve."""

@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -32,7 +32,7 @@ from aiokafka.structs import TopicPartition
 from streamgauge import topics
 from streamgauge.topics import Topics
 from tests.chaos.bundles import LogLoad
-from tests.chaos.fleet import Fleet
+from tests.chaos.fleet import Fleet, Left
 from tests.chaos.load import Killed, Truth, ask_on
 from tests.chaos.upstream import UPSTREAMS, upstream
 from tests.integration.synthetic import assembled, distinct
@@ -61,9 +61,11 @@ REST_S = 5.0
 SETTLE_S = 120.0
 # How often it is looked whether something has come about (seconds).
 _LOOK_S = 0.2
-# The exit code of a process that may end by itself here, since its broker does: for want of a part that it needs. It gives
-# the same code where it thinks that a topic was made anew, which nobody did.
+# The exit code of a process that may end by itself for want of a part that it needs: where its broker was away, or its group
+# took it for dead while it was stopped. It gives the same code where it thinks that a topic was made anew, which nobody did.
 UNAVAILABLE, MADE_ANEW = 3, "made anew"
+# The phases in which that may be, each with the rest behind it, and the last one until all is worked off.
+UNAVAILABLE_PHASES = ("woken", "brokers")
 
 
 @dataclass(frozen=True)
@@ -128,6 +130,7 @@ class Chaos:
                     self.result.start_s = round(time.monotonic() - began, 3)
                     await self._make_traffic()
                     await self._settle()
+                    self._fleet.phase = "end"
                     self.result.verdict = await asyncio.to_thread(self._verify)
                     await self._replay()
                     await self._stop()
@@ -162,6 +165,7 @@ class Chaos:
         for name, seconds, act in phases:
             if seconds:
                 self._truth.enter(name)
+                self._fleet.phase = name
                 await act()
                 if name != "stopped":
                     await asyncio.to_thread(self._fleet.wait_ready)
@@ -206,16 +210,18 @@ class Chaos:
         worker.vacant = False
 
     async def _stopped(self) -> None:
-        self._fleet.workers[0].signal(signal.SIGSTOP)
-        self.result.count("workers stopped")
+        if self._fleet.workers[0].signal(signal.SIGSTOP):
+            self.result.count("workers stopped")
         await asyncio.sleep(self._plan.stopped_s)
 
     async def _woken(self) -> None:
         zombie, *others = self._fleet.workers
-        zombie.signal(signal.SIGCONT)
+        if zombie.signal(signal.SIGCONT):
+            self.result.count("workers woken")
         for other in others:
-            await asyncio.to_thread(other.kill)
-            self.result.count("workers killed")
+            if other.alive:
+                await asyncio.to_thread(other.kill)
+                self.result.count("workers killed as one woke")
         await asyncio.sleep(self._plan.woken_s)
 
     async def _brokers(self) -> None:
@@ -293,12 +299,17 @@ class Chaos:
         result, findings = self.result, self.result.findings
         findings += [f"{kind}: {len(found)}" for kind, found in result.verdict["faults"].items()]
         result.left = [asdict(one) for one in self._fleet.left]
-        findings += [
-            f"{one.name} ended with {one.code}: {one.said}"
-            for one in self._fleet.left
-            if one.code != UNAVAILABLE or MADE_ANEW in one.said
-        ]
+        findings += amiss(self._fleet.left)
         findings += late(self._plan, result.start_s, result.verdict["latency"])
+
+
+def amiss(left: Iterable[Left]) -> list[str]:
+    """The findings on processes that ended by themselves: all but those that had lost their broker or their group."""
+    return [
+        f"{one.phase}: {one.name} ended with {one.code}: {one.said}"
+        for one in left
+        if one.code != UNAVAILABLE or MADE_ANEW in one.said or one.phase not in UNAVAILABLE_PHASES
+    ]
 
 
 def late(plan: Plan, start_s: float, latency: Mapping[str, Mapping[str, float]]) -> list[str]:

@@ -1,12 +1,16 @@
 """Chaos in short: each kind of fault once or a few times, and the verifier's word on every stream. In full: `make chaos`."""
 
 import asyncio
+import signal
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.chaos.run import TAKEOVER_S, USUAL_START_S, Chaos, Plan, late
+from tests.chaos.fleet import Fleet, Left, Seat
+from tests.chaos.run import TAKEOVER_S, USUAL_START_S, Chaos, Plan, amiss, late
 from tests.kafka_broker.jars import NoBrokerError
+from tests.running import Running
 
 # Three workers killed in rotation and two taps beside them, a worker stopped for longer than its session, those who took its
 # partitions killed as it wakes, one outage of the broker. Other tests run beside: how soon one takes over is judged in full.
@@ -38,6 +42,58 @@ def test_a_phase_that_was_planned_has_to_tell_how_late_records_came() -> None:
     assert len(late(Plan(), USUAL_START_S, {})) == 4
 
 
+@pytest.mark.parametrize("phase", ["woken", "brokers"])
+def test_who_lost_its_broker_or_its_group_may_end(phase: str) -> None:
+    assert amiss([Left("worker-1", 3, "the broker is away", phase)]) == []
+    assert amiss([Left("worker-1", 3, "the topic was made anew", phase)]) == [
+        f"{phase}: worker-1 ended with 3: the topic was made anew"
+    ]
+    assert amiss([Left("worker-1", 70, "a bug", phase)]) == [f"{phase}: worker-1 ended with 70: a bug"]
+
+
+@pytest.mark.parametrize("phase", ["start", "calm", "kills", "away", "stopped", "end"])
+def test_who_ends_while_its_broker_and_its_group_are_there_is_a_finding(phase: str) -> None:
+    left = Left("worker-1", 3, "the broker is away", phase)
+    assert amiss([left]) == [f"{phase}: worker-1 ended with 3: the broker is away"]
+
+
+def test_it_is_noted_in_which_phase_a_process_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rest behind a phase is part of it."""
+    chaos = Chaos(tmp_path, Plan(calm_s=0, away_s=0))
+    fleet = chaos._fleet = Fleet(tmp_path, "127.0.0.1:1", "chaos", {}, 1, 0)
+    seat = fleet.workers[0]
+    log = tmp_path / "worker-0.log"
+    log.write_text("it begins\nthe broker is away\n")
+
+    with subprocess.Popen(["sh", "-c", "exit 3"], text=True) as process:
+        seat.running = Running(process, log, 0, tmp_path)
+
+    async def end(*_: object) -> None:
+        fleet._note(seat)
+
+    for name in ("_kills", "_stopped", "_woken", "_brokers"):
+        monkeypatch.setattr(chaos, name, end)
+    monkeypatch.setattr(asyncio, "sleep", end)
+    monkeypatch.setattr(fleet, "wait_ready", lambda: None)
+    asyncio.run(chaos._torment())
+    phases = [phase for phase in ("kills", "stopped", "woken", "brokers") for _ in range(2)]
+    assert fleet.left == [Left("worker-0", 3, "the broker is away", phase) for phase in phases]
+
+
+def test_who_ended_is_not_stopped() -> None:
+    """A signal counts for a process that is there."""
+    with subprocess.Popen(["sleep", "600"]) as process:
+        try:
+            seat = Seat("worker-0", "worker", [], Path())
+            assert not seat.signal(signal.SIGSTOP)
+            seat.running = Running(process, Path(), 0, Path())  # type: ignore[arg-type]
+            assert seat.signal(signal.SIGSTOP)
+        finally:
+            process.kill()
+        process.wait()
+        assert not seat.signal(signal.SIGCONT)
+
+
 @pytest.mark.kafka
 @pytest.mark.timeout(600)  # two minutes on a machine of its own
 def test_every_stream_has_one_record_whatever_dies(tmp_path: Path) -> None:
@@ -51,5 +107,7 @@ def test_every_stream_has_one_record_whatever_dies(tmp_path: Path) -> None:
     assert result.partitions == 8
     assert result.verdict["streams"] > 500
     assert result.replayed > 500
-    assert {"workers killed", "workers stopped", "broker outages", "taps killed"} <= result.done.keys()
+    assert result.done["workers killed"] >= 2
+    assert (result.done["workers stopped"], result.done["workers killed as one woke"]) == (1, 2)
+    assert {"workers woken", "broker outages", "taps killed"} <= result.done.keys()
     assert {"completed", "abandoned", "client_abort", "stream_error", "truncated"} <= result.verdict["outcomes"].keys()
