@@ -1,4 +1,4 @@
-"""What any relay on uvloop costs at least: bytes there and back, no HTTP: `python -m bench.peers.bare_relay PORT UPSTREAM_PORT`.
+"""The least that a relay on uvloop costs: bytes there and back. `python -m bench.peers.bare_relay PORT UPSTREAM_PORT`
 
 Each client has a connection to the upstream of its own. Nothing is parsed, checked, limited, pooled or captured.
 """

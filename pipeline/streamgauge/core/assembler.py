@@ -52,9 +52,6 @@ MAX_REMEMBERED = 64
 MAX_HELD_READS = 50_000
 MAX_HELD_BUNDLES = 64
 
-# What a segment has beside reads: mostly nothing.
-_NO_PARTS = (None,) * 5
-
 # The instance of a message that only lets time pass.
 TICK_INSTANCE = bytes(16)
 
@@ -165,13 +162,9 @@ class Assembler:
                 bucket.applied_offset = self._offset
                 changed.add(key)
                 bucket.size += growth_of_next(segment, len(bucket.streams))
-                parts = segment.opening, segment.request, segment.head, segment.loss, segment.end
-                if parts == _NO_PARTS:
-                    reader.more(segment.reads)
-                else:
-                    reader.apply(segment)
-                    if state.end is not None:
-                        self._close(key, state, remember=bool(state.loss.missing_segments))
+                reader.apply(segment)
+                if state.end is not None:
+                    self._close(key, state, remember=bool(state.loss.missing_segments))
             else:
                 self._segment(key, bundle, segment)
             if bucket.size > MAX_BUCKET_BYTES:

@@ -39,6 +39,9 @@ _POSITION = re.compile(r"[0-9]{1,18}(?::[0-9]{1,18})*")
 MAX_WAITING_READS = 256
 
 
+# What a segment has beside its reads: mostly nothing.
+_NO_PARTS = (None,) * 5
+
 # What streams of one tap have in common, and so many of its words: then it begins anew.
 _OF_MANY = ("tap", "tap_version", "capture", "upstream", "path", "tenant", "credential_id")
 _MOST_WORDS = 1_024
@@ -74,6 +77,18 @@ class Stream:
         state = self.state
         state.next_segment = segment.number + 1
         state.counts.segments += 1
+        if (segment.opening, segment.request, segment.head, segment.loss, segment.end) != _NO_PARTS:
+            self._begin(segment)
+        self._waiting += segment.reads
+        if segment.end is not None:
+            self.settle()
+            self._end(segment.end)
+        elif len(self._waiting) >= MAX_WAITING_READS:
+            self.settle()
+
+    def _begin(self, segment: Segment) -> None:
+        """What a segment says of its stream before its reads."""
+        state = self.state
         if segment.opening is not None:
             self.settle()
             state.opening = shared(segment.opening)
@@ -83,21 +98,6 @@ class Stream:
             state.head = segment.head
         if segment.loss is not None:
             self._lose(segment.loss)
-        self._waiting += segment.reads
-        if segment.end is not None:
-            self.settle()
-            self._end(segment.end)
-        elif len(self._waiting) >= MAX_WAITING_READS:
-            self.settle()
-
-    def more(self, reads: Sequence[Read]) -> None:
-        """The same for a segment that has nothing but these reads."""
-        state = self.state
-        state.next_segment += 1
-        state.counts.segments += 1
-        self._waiting += reads
-        if len(self._waiting) >= MAX_WAITING_READS:
-            self.settle()
 
     @property
     def waiting_reads(self) -> int:
