@@ -4,10 +4,10 @@ import json
 from itertools import takewhile
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from streamgauge.core.forms import Form, Hole, Run, Texts, Values, same, split_at_blanks
+from streamgauge.core.forms import Form, Hole, Lines, Run, Texts, Values, same, split_at_blanks
 
 PLAIN = Texts(b'data: {"d":"', b'"}\n\n').read
 COUNTED = Values(
@@ -68,6 +68,28 @@ def test_numbers_and_texts_are_what_json_has(values: list[tuple[str, str]]) -> N
     text = "".join(json.loads(block[6:])["d"] for block in fitting)
     assert shortened(NUMBERED.read, blocks) == (Run(len(fitting), None, text) if fitting else None)
     assert [NUMBERED.one(block) is not None for block in blocks] == [is_delta(block) for block in blocks]
+
+
+LINE_HOLES: list[tuple[Hole, tuple[str | int, ...]]] = [(Hole.ID, ()), (Hole.LINE, ())]
+LINE_LITERALS = [[b"event: o\nid: ", b"\ndata: ", end] for end in (b"\n\n", b"")]
+PIECES = st.sampled_from(
+    ["a", "7:1", "é", " ", '"', "\\", "\n", "\r", "\0", "\t", "\ndata: ", "\n\nevent: o\nid: ", "\nid: 2"]
+)
+LINES = st.tuples(*[st.lists(PIECES, max_size=2).map("".join)] * 2, st.sampled_from(["\ndata: "] * 3 + [""]))
+
+
+@example(LINE_LITERALS[0], [("1", "a", ""), ("2", "b\ndata: c", "\ndata: ")], b"", True)  # as many literals, elsewhere
+@given(st.sampled_from(LINE_LITERALS), st.lists(LINES, min_size=1, max_size=8), st.binary(max_size=5), st.booleans())
+def test_lines_say_what_their_values_say(
+    literals: list[bytes], events: list[tuple[str, str, str]], other: bytes, whole: bool
+) -> None:
+    begin, gap, end = literals
+    blocks = [begin + "".join((event_id, between, line)).encode() + end for event_id, line, between in events]
+    blocks = [begin + b"1" + gap + b"a" + end, *blocks]
+    blocks += [] if whole else [other]
+    lines, values = Lines(literals, LINE_HOLES), Values(literals, LINE_HOLES)
+    assert shortened(lines.read, blocks) == shortened(values.read, blocks)
+    assert lines.one(blocks[0]) == values.one(blocks[0])
 
 
 def is_delta(block: bytes) -> bool:

@@ -12,7 +12,7 @@ from itertools import accumulate, chain
 
 import msgspec
 
-from streamgauge.core.forms import BLANK, Form, Hole, Path, Run, Texts, Values, is_plain, split_at_blanks
+from streamgauge.core.forms import BLANK, Form, Hole, Lines, Path, Run, Texts, Values, is_plain, split_at_blanks
 from streamgauge.core.sse import Event
 
 # Where Gemini's Interactions put an event's id, instead of into its `id` field.
@@ -61,7 +61,10 @@ class Envelope:
         self._read_bare: Form | None = None
 
     def _form(self, literals: Sequence[bytes]) -> Form:
-        return (Texts(literals[0], literals[-1]) if self.only_text else Values(literals, self._holes)).read
+        if self.only_text:
+            return Texts(literals[0], literals[-1]).read
+        of_lines = [kind for kind, _ in self._holes] == [Hole.ID, Hole.LINE]
+        return (Lines if of_lines else Values)(literals, self._holes).read
 
     def plain_text(self, content: bytes) -> str | None:
         """The text of a content that is one event of text alone, without an escape in it; else None."""

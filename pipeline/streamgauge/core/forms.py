@@ -66,6 +66,7 @@ _LOOSE = {
     Hole.COPY: b"(" + _INSIDE + b")",
     Hole.NUMBER: rb"([0-9.eE+-]++)",
 }
+_NOT_IN_IDS = bytes((*range(0x20), *b'"\\'))
 split_at_blanks = re.compile(BLANK).split  # takes half as long as that of bytes
 _are_insides = re.compile(_SOME + rb"(?:\x00" + _SOME + rb")*+").fullmatch
 is_plain = re.compile(rb'[^"\\\x00-\x1f]++').fullmatch
@@ -208,6 +209,26 @@ class Values:
         return run
 
 
+class Lines(Values):
+    """Events whose data is the text as it stands, behind their id: cut at their literals, which hold a line end each."""
+
+    def __init__(self, literals: Sequence[bytes], holes: Sequence[tuple[Hole, Path]]) -> None:
+        super().__init__(literals, holes)
+        self._before, self._gap, self._after = literals
+        self._between = self._after + SEPARATOR + self._before
+
+    def columns(self, blocks: Sequence[bytes]) -> list[Sequence[bytes]]:
+        """See `Values`."""
+        joined = SEPARATOR.join((*blocks, b""))
+        inside = joined[len(self._before) : -len(self._after) - len(SEPARATOR)]
+        values = inside.replace(self._between, self._gap).split(self._gap)
+        columns = [values[::2], values[1::2]]
+        if len(values) == 2 * len(blocks) and self._rebuilt(columns) == joined and _are_lines(*columns):
+            return list(columns)
+        fitting = next((at for at, block in enumerate(blocks) if not block.startswith(self._before)), 0)
+        return self.columns(blocks[:fitting]) if fitting else super().columns(blocks)
+
+
 @lru_cache(MAX_CUTTERS)
 def _cutter(
     begin: bytes, kinds: Sequence[Hole], gaps: Sequence[int], *, loose: bool = False
@@ -262,6 +283,13 @@ def _are_numbers(values: Sequence[bytes]) -> bool:
         return len(_NUMBERS.decode(b"[" + b",".join(values) + b"]")) == len(values)
     except msgspec.DecodeError:
         return False
+
+
+def _are_lines(ids: Sequence[bytes], texts: Sequence[bytes]) -> bool:
+    """Whether these are what their holes take."""
+    line, joined = b"".join(texts), b"".join(ids)
+    ends = b"\n" in line or b"\r" in line or SEPARATOR in line
+    return not ends and joined.translate(None, _NOT_IN_IDS) == joined and b"" not in ids and b"" not in texts
 
 
 def _decoded(texts: Sequence[bytes], *, raw: bool = False) -> str | None:
