@@ -1,14 +1,16 @@
 """Which envelopes of other streams are taken, and which are not."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from streamgauge.core import known_envelopes
 from streamgauge.core.envelope import Envelope
 from streamgauge.core.forms import Run
-from streamgauge.core.known_envelopes import MAX_KNOWN, envelope_of
+from streamgauge.core.known_envelopes import MAX_KNOWN, envelope_of, envelope_of_one
 from streamgauge.core.learning import VOLATILE
+from streamgauge.core.learning import learn as learn_anew
 from tests.core.deltas import GEMINI, Delta, block, delta
 
 
@@ -33,6 +35,68 @@ def test_a_stream_takes_what_another_one_taught() -> None:
     assert found(of_model("m", 'e"'), of_model("m", "ü\n")) is taught  # what two such events would not have taught
 
 
+def test_one_event_will_do_that_fits_to_the_letter() -> None:
+    assert envelope_of_one(of_model("m", "a"), "chat") is None
+    taught = found(of_model("m", "a"), of_model("m", "b"))
+    assert envelope_of_one(of_model("m", 'ü "c"'), "chat") is taught
+    assert envelope_of_one(of_model("m", "c"), "other") is None
+    assert envelope_of_one(of_model("n", "c"), "chat") is None
+    assert envelope_of_one(of_model("m", "c", extra=1), "chat") is None
+    assert envelope_of_one(delta("c", {"model": "m", "d": "another"}), "chat") is None
+
+
+@pytest.fixture
+def learning(monkeypatch: pytest.MonkeyPatch) -> list[Delta]:
+    """The events of which something is learnt, from here on."""
+    seen: list[Delta] = []
+
+    def learn(one: Delta, other: Delta, *more: Any) -> Envelope | None:
+        seen.append(other)
+        return learn_anew(one, other, *more)
+
+    monkeypatch.setattr(known_envelopes, "learn", learn)
+    return seen
+
+
+def test_ids_and_numbers_of_a_stream_need_not_be_learnt(learning: list[Delta]) -> None:
+    def numbered(item: str, created: int, text: str, at: int) -> Delta:
+        return delta(
+            text, {"item": item, "created": created, "sequence_number": at, "d": text, "obfuscation": "x" * at}
+        )
+
+    assert found(numbered("id_1", 111, "a", 1), numbered("id_1", 111, "b", 2)) is not None
+    learning.clear()
+    like = found(numbered("id_2", 222, "a", 1), numbered("id_2", 222, 'c"', 3))
+    assert like is not None and not learning
+    again = [block(numbered("id_2", 222, "xy", 8)), block(numbered("id_2", 222, "z", 9))]
+    assert like.run(again) == Run(2, None, "xyz", sequence=9)
+    assert like.run([block(numbered("id_1", 222, "xy", 8))]) is None
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"n": "m", "e": 1},
+        {"m": "n", "i": 1},
+        {"m": 12, "e": 1},
+        {"m": "n", "e": "1"},
+        {"m": "\n", "e": 1},
+        {"m": "n", "e": 1.5},
+    ],
+    ids=str,
+)
+def test_what_differs_in_more_than_values_of_one_kind_is_learnt(
+    other: dict[str, object], learning: list[Delta]
+) -> None:
+    def of(members: dict[str, object], text: str) -> Delta:
+        return delta(text, {**members, "d": text})
+
+    assert found(of({"m": "x", "e": 1}, "a"), of({"m": "x", "e": 1}, "b")) is not None
+    learning.clear()
+    assert found(of(other, "a"), of(other, "b")) is not None
+    assert len(learning) == 1
+
+
 def test_another_dialect_or_other_literals_are_learnt_anew() -> None:
     taught = found(of_model("m", "a"), of_model("m", "b"))
     assert found(of_model("m", "a"), of_model("m", "b"), "other") not in (None, taught)
@@ -55,7 +119,9 @@ def test_a_running_usage_may_differ_in_its_counts_alone() -> None:
     taught = found(chunk("a", 5, 1), chunk("b", 5, 2))
     assert taught is not None
     assert found(chunk("a", 5, 7), chunk("b", 5, 8)) is taught
-    assert found(chunk("a", 6, 1), chunk("b", 6, 2)) not in (None, taught)
+    other = found(chunk("a", 6, 1), chunk("b", 6, 2))
+    assert other not in (None, taught)
+    assert other.delta.given == {"promptTokenCount": 6, "candidatesTokenCount": 2}
     assert found(chunk("a", 5, 1, serviceTier="x"), chunk("b", 5, 2, serviceTier="x")) not in (None, taught)
 
 

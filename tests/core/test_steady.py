@@ -1,6 +1,7 @@
 """Learned envelopes change how fast a stream is read, and nothing else: with and without them its state is the same."""
 
 import random
+import re
 from collections.abc import Iterator
 
 import msgspec
@@ -9,9 +10,10 @@ from bench.wires import wire
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamgauge.core import steady
+from streamgauge.core import known_envelopes, steady
 from streamgauge.core.dialects import BY_NAME, DIALECTS
 from streamgauge.core.masking import Masker
+from streamgauge.core.reading import MAX_CHOICES
 from streamgauge.core.segments import End, Ending, Head, Opening, Read, Segment
 from streamgauge.core.sse import SseDecoder, write_event
 from streamgauge.core.state import StreamState
@@ -152,6 +154,61 @@ def altered(draw: st.DrawFn) -> tuple[list[bytes], str]:
 def test_what_an_event_tells_in_between_is_told_back(stream: tuple[list[bytes], str], seed: int) -> None:
     events, path = stream
     same(events, seed, masked=False, path=path or None)
+
+
+# What may take the place of a word or number of events all along, of the same length or not.
+WORDS = [
+    b"type",
+    b"text",
+    b"error",
+    b"index",
+    b"usage",
+    b"model",
+    b"stop",
+    b"length",
+    b"null",
+    b"0",
+    b"1",
+    b"7",
+    b"120",
+]
+
+
+@st.composite
+def of_other_words(draw: st.DrawFn) -> tuple[list[bytes], list[bytes], bool]:
+    """A stream, and another one of its dialect that has another word or number at one place of each event."""
+    one, masked = wire(draw(st.sampled_from(NAMES)), 24), draw(st.booleans())
+    events = canonical(b"".join(one.events), one.path or None, masked=masked)
+    words = sorted(
+        {word for event in events for word in re.findall(rb"[a-z_]+|[0-9]+", event)} - {b"data", b"event", b"id"}
+    )
+    word = draw(st.sampled_from(words))
+    instead = draw(st.one_of(st.sampled_from(WORDS), st.just(word[::-1]), st.just(word[:-1] + b"3"), st.just(b'q\\"')))
+    others = b"".join(events).replace(word, instead)
+    read = b"".join(write_event(event) for event in SseDecoder().feed(others))
+    return events, [block + b"\n\n" for block in read.split(b"\n\n")[:-1]], masked
+
+
+@settings(max_examples=400, deadline=None)
+@given(of_other_words(), st.integers(0, 2**32))
+def test_what_one_stream_taught_changes_nothing_in_the_next(
+    streams: tuple[list[bytes], list[bytes], bool], seed: int
+) -> None:
+    known_envelopes._known.clear()
+    first, second, masked = streams
+    for events in (first, second, first):
+        same(events, seed, masked=masked)
+
+
+def test_a_choice_beyond_the_limit_stays_beyond_it() -> None:
+    def chunk(choice: int, text: str) -> bytes:
+        return b'data: {"choices":[{"index":%d,"delta":{"content":"%b"}}]}\n\n' % (choice, text.encode())
+
+    known_envelopes._known.clear()
+    deltas = [chunk(900, text) for text in "abcdef"]
+    same(deltas, 1, masked=False)
+    assert known_envelopes._known
+    same([chunk(choice, "x") for choice in range(MAX_CHOICES)] + deltas, 1, masked=False)
 
 
 def _between(name: str, member: bytes, instead: bytes) -> None:

@@ -8,11 +8,11 @@ nothing else.
 
 import bisect
 from collections.abc import Sequence
-from itertools import accumulate, chain
+from itertools import accumulate, chain, zip_longest
 
 import msgspec
 
-from streamgauge.core.forms import BLANK, Form, Hole, Lines, Path, Run, Texts, Values, is_plain, split_at_blanks
+from streamgauge.core.forms import BLANK, Hole, Lines, Path, Run, Texts, Values, is_plain, split_at_blanks
 from streamgauge.core.sse import Event
 
 # Where Gemini's Interactions put an event's id, instead of into its `id` field.
@@ -56,15 +56,26 @@ class Envelope:
         self.counted = [path for kind, path in holes if kind is Hole.USAGE]
         self.before, self._after = literals[0], literals[-1]
         self.only_text = [kind for kind, _ in holes] == [Hole.TEXT]
-        self._literals, self._holes = literals, holes
-        self._read = self._form(literals)
-        self._read_bare: Form | None = None
+        self.literals, self.holes = literals, holes
+        self._form = self._form_of(literals)
+        self._bare: Texts | Values | None = None
 
-    def _form(self, literals: Sequence[bytes]) -> Form:
+    def _form_of(self, literals: Sequence[bytes]) -> Texts | Values:
         if self.only_text:
-            return Texts(literals[0], literals[-1]).read
-        of_lines = [kind for kind, _ in self._holes] == [Hole.ID, Hole.LINE]
-        return (Lines if of_lines else Values)(literals, self._holes).read
+            return Texts(literals[0], literals[-1])
+        of_lines = [kind for kind, _ in self.holes] == [Hole.ID, Hole.LINE]
+        return (Lines if of_lines else Values)(literals, self.holes)
+
+    def literals_in(self, content: bytes) -> list[bytes] | None:
+        """What stands around the holes of one event whose literals are as long as these; None if there is none such."""
+        values = self._form.values(content)
+        if values is None:
+            return None
+        literals, at = [], 0
+        for literal, value in zip_longest(self.literals, values, fillvalue=b""):
+            literals.append(content[at : at + len(literal)])
+            at += len(literal) + len(value)
+        return literals if at == len(content) else None
 
     def plain_text(self, content: bytes) -> str | None:
         """The text of a content that is one event of text alone, without an escape in it; else None."""
@@ -77,7 +88,7 @@ class Envelope:
         """What reads' contents say, each of whole events, up to one that is not all of this envelope; None if none is."""
         first = contents[0]
         if first.find(BLANK) + len(BLANK) == len(first):
-            return self._read(contents, ())
+            return self._form.read(contents)
         return self._several(contents)
 
     def _several(self, contents: Sequence[bytes]) -> Run | None:
@@ -100,7 +111,7 @@ class Envelope:
         return found
 
     def blocks(self, blocks: Sequence[bytes], ends: Sequence[int] = ()) -> Run | None:
-        """What events say that were split at their blank lines, as a `Form` does."""
-        if self._read_bare is None:
-            self._read_bare = self._form([*self._literals[:-1], self._literals[-1].removesuffix(BLANK)])
-        return self._read_bare(blocks, ends)
+        """What events say that were split at their blank lines, as `Texts.read` does."""
+        if self._bare is None:
+            self._bare = self._form_of([*self.literals[:-1], self.literals[-1].removesuffix(BLANK)])
+        return self._bare.read(blocks, ends)

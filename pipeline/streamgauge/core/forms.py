@@ -102,6 +102,10 @@ class Texts:
         rebuilt, joined = self._before + self._between.join(texts) + self._after, SEPARATOR.join(blocks)
         return [texts if rebuilt == joined else texts[: joined.count(SEPARATOR, 0, same(rebuilt, joined))]]
 
+    def values(self, block: bytes) -> Sequence[bytes] | None:
+        """What stands where the holes are of one event with literals as long as these."""
+        return [block[self._inside]]
+
     def one(self, block: bytes) -> Sequence[bytes] | None:
         """What stands in the holes of one event; None if it is of another form."""
         text = block[self._inside]
@@ -154,12 +158,16 @@ class Values:
             return [column[:fitting] for column in columns]
         return []  # a separator stands inside of an event: where events end cannot be seen
 
+    def values(self, block: bytes) -> Sequence[bytes] | None:
+        """What stands where the holes are of one event with literals as long as these; None if there is no such event."""
+        columns = self._cut(block + SEPARATOR)
+        return [value for (value,) in columns] if columns and len(columns[0]) == 1 else None
+
     def one(self, block: bytes) -> Sequence[bytes] | None:
         """What stands in the holes of one event; None if it is of another form."""
-        joined = block + SEPARATOR
-        columns = self._cut(joined)
-        fits = columns and len(columns[0]) == 1 and self._rebuilt(columns) == joined
-        return [value for (value,) in columns] if fits else None
+        values = self.values(block)
+        fits = values is not None and self._rebuilt([[value] for value in values]) == block + SEPARATOR
+        return values if fits else None
 
     def read(self, blocks: Sequence[bytes], ends: Sequence[int] = ()) -> Run | None:
         """See `Form`."""

@@ -10,7 +10,7 @@ from streamgauge.core.dialects import Dialect
 from streamgauge.core.envelope import EVENT_ID, Delta, Envelope
 from streamgauge.core.forms import Run
 from streamgauge.core.json_check import feed
-from streamgauge.core.known_envelopes import envelope_of
+from streamgauge.core.known_envelopes import envelope_of, envelope_of_one
 from streamgauge.core.labels import label_id, whole_number
 from streamgauge.core.learning import VOLATILE, path_to, says_the_same
 from streamgauge.core.reading import REASONING, REFUSAL, TEXT, TOOL, Reading
@@ -107,41 +107,45 @@ class Steady:
 
     def see(self, event: Event, value: object, dialect: Dialect, reading: Reading) -> None:
         """An event was read in the ordinary way; `value` is its JSON, None where its data is no JSON."""
+        given = _kept(reading.given, dialect)
         if self._envelopes:
-            self._forget(reading)
+            self._forget(reading, given)
         if len(reading.told) != 1 or self._credit < LEARNING_COST:
             return
         if event.comments or event.retry is not None or event.error is not None or event.bare is not None:
             return
-        delta = _delta_of(event, value, reading)
+        delta = _delta_of(event, value, reading, given)
         if delta is None:
             return
         before = next((one for one in self._seen if one.sign == delta.sign), None)
         if before is None:
             self._seen = [delta, *self._seen[: MAX_ENVELOPES - 1]]
+            self._keep(None if self._state.loss.state_limit else envelope_of_one(delta, dialect.name))
         elif reading.steady and before.text != delta.text:
             self._learn(before, delta, dialect)
 
-    def _forget(self, reading: Reading) -> None:
+    def _forget(self, reading: Reading, given: object) -> None:
         """What an event told anew, the next one of an envelope may tell back: such envelopes are learnt anew.
 
         A usage that differs in more than what is counted is such news; that of the envelope's own kind is none.
         """
         if not reading.steady or self._state.dialect != self._dialect:
             self._envelopes = []
-        elif reading.given is not None:
+        elif given is not None:
             self._envelopes = [
                 one
                 for one in self._envelopes
-                if one.delta.given is None or says_the_same(one.delta.given, reading.given, one.counted)
+                if one.delta.given is None or says_the_same(one.delta.given, given, one.counted)
             ]
 
     def _learn(self, before: Delta, delta: Delta, dialect: Dialect) -> None:
         self._credit -= LEARNING_COST
         self._seen = [delta, *(one for one in self._seen if one is not before)]
-        envelope = envelope_of(before, delta, dialect.name, dialect.usage, VOLATILE | dialect.volatile)
+        self._keep(envelope_of(before, delta, dialect.name, dialect.usage, VOLATILE | dialect.volatile))
+
+    def _keep(self, envelope: Envelope | None) -> None:
         if envelope is not None:
-            others = [one for one in self._envelopes if one.delta.sign != delta.sign]
+            others = [one for one in self._envelopes if one.delta.sign != envelope.delta.sign]
             self._envelopes = [envelope, *others[: MAX_ENVELOPES - 1]]
             self._dialect = self._state.dialect
 
@@ -188,11 +192,19 @@ class Steady:
                 feed(tool.check, text)
 
 
-def _delta_of(event: Event, value: object, reading: Reading) -> Delta | None:
+def _kept(given: object, dialect: Dialect) -> object:
+    """Of a usage what its dialect reads: one that is the whole event holds its text as well."""
+    return (
+        {key: member for key, member in given.items() if key in dialect.usage.spec}
+        if isinstance(given, dict)
+        else given
+    )
+
+
+def _delta_of(event: Event, value: object, reading: Reading, given: object) -> Delta | None:
     """The one piece that an event told; None where its usage was told from elsewhere than one place in the event."""
-    given = reading.given
-    usage = None if given is None else path_to(value, given)
-    if given is not None and usage is None:
+    usage = None if reading.given is None else path_to(value, reading.given)
+    if reading.given is not None and usage is None:
         return None
     known = value if isinstance(value, dict) else {}
     is_numbered = whole_number(known.get("sequence_number")) is not None
