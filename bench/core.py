@@ -42,21 +42,21 @@ MEMORY_LIMIT = 100 * 1024 * 1024 // 10_000
 class Shape:
     """How a stream comes: the deltas that it has, as a share of the others', events a read, reads a segment.
 
-    Ten reads a segment is what a stream of 40 events a second leaves in a bundle of 250 ms; a burst leaves forty, and many
-    busy streams, whose bundles are full sooner, leave one. Paced streams bring one event a read, buffered and fast ones
-    several. What a stream costs once, from its first events to its record, weighs most on short ones.
+    Forty reads a segment is what a stream of 40 events a second leaves in the second after which its recorder tells of it;
+    slow ones leave ten, or one. Paced streams bring one event a read, buffered and fast ones several. What a stream costs
+    once, from its first events to its record, weighs most on short ones.
     """
 
     title: str
     length: float = 1.0
     events_a_read: int = 1
-    reads_a_segment: int = 10
+    reads_a_segment: int = 40
 
 
 SHAPES = (
     Shape("one event a read"),
     Shape("eight a read", events_a_read=8),
-    Shape("forty reads a segment", reads_a_segment=40),
+    Shape("ten reads a segment", reads_a_segment=10),
     Shape("one read a segment", reads_a_segment=1),
     Shape("a fifth as long", length=0.2),
 )
@@ -79,7 +79,7 @@ def contents(one: Wire, events: int, *, masked: bool) -> list[bytes]:
     return [b"".join(canonical[at : at + events]) for at in range(0, len(canonical), events)]
 
 
-def segments(number: int, one: Wire, reads: Sequence[bytes], reads_a_segment: int = 10) -> list[Segment]:
+def segments(number: int, one: Wire, reads: Sequence[bytes], reads_a_segment: int = 40) -> list[Segment]:
     """One stream's segments with ids of its own, a read each 10 ms."""
     stream, own = number.to_bytes(16), [one.of_stream(read, number) for read in reads]
     stamped = [Read((number + place) * 10 * MS, len(read), len(read), read) for place, read in enumerate(own)]
@@ -90,7 +90,7 @@ def segments(number: int, one: Wire, reads: Sequence[bytes], reads_a_segment: in
     return [first, *rest, Segment(stream, len(cut), end=End(Ending.COMPLETE, stamp_ns=10**12))]
 
 
-def bundles(one: Wire, reads: Sequence[bytes], streams: int, reads_a_segment: int = 10) -> list[Bundle]:
+def bundles(one: Wire, reads: Sequence[bytes], streams: int, reads_a_segment: int = 40) -> list[Bundle]:
     """Streams side by side, as a tap's messages hold them."""
     each = [segments(number, one, reads, reads_a_segment) for number in range(streams)]
     return [

@@ -26,13 +26,14 @@ from streamgauge.core.segments import (
     Segment,
 )
 from streamgauge.taps.recording.bundler import Bundler
+from streamgauge.taps.recording.capture import LOOKS_A_SEGMENT, SEGMENT_NS
 
 PARTITIONS = 8
 # Tap instances side by side, one a partition: an instance that is not very busy writes to one slot.
 TAPS = 8
-# At 40 events a second a stream leaves ten reads in the 250 ms between two looks of its recorder.
-READS_A_SEGMENT = 10
-_READ_NS = BUNDLE_NS // READS_A_SEGMENT
+# At 40 events a second a stream leaves forty reads in the second after which its recorder tells of it.
+READS_A_SEGMENT = 40
+_READ_NS = SEGMENT_NS // READS_A_SEGMENT
 CHAT = "openai-chat"
 
 
@@ -121,19 +122,20 @@ def _segment(one: Wire, load: Load, place: int, reads: list[Read], *, is_last: b
 def _tap(
     load: Load, kinds: Sequence[tuple[Wire, list[Segment]]], place: int, chance: random.Random, ids: list[bytes]
 ) -> Iterator[list[Message]]:
-    """One tap's messages, a list for each tick of its recorder."""
+    """One tap's messages, a list for each look of its recorder: a part of the streams at each."""
     instance = chance.randbytes(15) + bytes((place,))  # its first slot is the place
     streams = [(chance.randbytes(16), *kind) for kind in kinds]
     first = len(ids)
     ids += [stream for stream, *_ in streams]
     bundler = Bundler(instance, 0)
     now, number = 0, 0
-    for tick in range(max(len(kind) for _, kind in kinds)):
-        now = tick * BUNDLE_NS
+    looks = 1 if load.alone else LOOKS_A_SEGMENT
+    for look in range(looks * max(len(kind) for _, kind in kinds)):
+        now, turn = look * BUNDLE_NS, look // looks
         segments = [
-            _of_stream(one, kind[tick], stream, of_all)
+            _of_stream(one, kind[turn], stream, of_all)
             for of_all, (stream, one, kind) in enumerate(streams, first)
-            if tick < len(kind)
+            if turn < len(kind) and of_all % looks == look % looks
         ]
         if load.alone:
             bundles = [Bundle(instance, place, number + at, now, [segment]) for at, segment in enumerate(segments)]

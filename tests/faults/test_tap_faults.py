@@ -1,6 +1,6 @@
 """T1 to T3 and C1: a process of the tap is killed, asked to end, or has a bug; the wall clock steps.
 
-The loss window of a kill, as docs/reliability.md states it: what a relay gathers for 100 ms, and the recorder for 250 ms.
+The loss window of a kill, as docs/reliability.md states it: what a relay gathers for 100 ms, and the recorder for 1 s.
 """
 
 import asyncio
@@ -28,8 +28,8 @@ from tests.running import PATIENCE_S, Running, start_tap, wait_for
 
 PREFIX = "streamgauge"
 BROKEN_PYTHON = str(Path(__file__).parent / "broken_python")
-# What a busy machine may add to the stated window of about 0.35 s (seconds).
-WINDOW_S = 1.0
+# The stated window of about 1.1 s, and what a busy machine may add to it (seconds).
+WINDOW_S = 2.0
 
 
 @pytest.fixture

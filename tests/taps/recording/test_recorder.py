@@ -82,6 +82,23 @@ def test_segments_are_about_a_bundle_at_most() -> None:
     assert (recorder.segments(), recorder.pending_bytes) == ([], 0)
 
 
+def test_an_open_stream_is_told_of_once_in_four_looks_its_beginning_and_its_end_at_once() -> None:
+    recorder = Recorder(talk.settings())
+    for stream in range(8):
+        recorder.handle(opened(stream=stream))
+    assert [segment.number for segment in recorder.each_due()] == [0] * 8
+    counts = []
+    for _ in range(8):
+        for stream in range(8):
+            recorder.handle(arrivals(head(SSE), stream=stream)[0])
+        counts.append([len(segment.reads) for segment in recorder.each_due()])
+    assert counts == [[1, 1], [2, 2], [3, 3], [4, 4], [4, 4], [4, 4], [4, 4], [4, 4]]
+    for stream in range(8):
+        recorder.handle(ended(stream=stream))
+    assert [segment.end is not None for segment in recorder.each_due()] == [True] * 8
+    assert (list(recorder.each_due()), recorder.pending_bytes) == ([], 0)
+
+
 def test_more_streams_than_allowed_are_refused_and_their_reads_counted() -> None:
     recorder = Recorder(talk.settings(), max_open_streams=2)
     for stream in (1, 2, 3):
@@ -204,17 +221,29 @@ MESSAGES = st.one_of(
 )
 
 
+def _pending_of(recorder: Recorder) -> int:
+    """What is pending, looked for stream by stream."""
+    return sum(capture.pending_bytes for capture in {*recorder._touched, *recorder._open.values()})
+
+
 @settings(deadline=None)
-@given(st.lists(MESSAGES, max_size=40), st.integers(1, 5))
-def test_every_read_is_in_a_segment_or_counted(messages: list[Message], every: int) -> None:
+@given(st.lists(MESSAGES, max_size=40), st.integers(1, 5), st.integers(1, 5))
+def test_every_read_is_in_a_segment_or_counted(messages: list[Message], every: int, whole: int) -> None:
     recorder = Recorder(talk.settings("masked"), max_open_streams=2)
     segments: list[Segment] = []
     for number, message in enumerate(messages):
         recorder.handle(message)
+        assert recorder.pending_bytes == _pending_of(recorder)
         if number % every == 0:
-            segments += recorder.segments()
+            segments += recorder.segments() if number % whole == 0 else recorder.each_due()
+            assert recorder.pending_bytes == _pending_of(recorder)
     recorder.cut(0, None)
     segments += recorder.segments()
+    assert recorder.pending_bytes == 0
+    numbers: dict[bytes, list[int]] = {}
+    for segment in segments:
+        numbers.setdefault(segment.stream, []).append(segment.number)
+    assert all(found == list(range(len(found))) for found in numbers.values())
     told = sum(isinstance(message, Arrived) for message in messages)
     assert told == sum(len(segment.reads) for segment in segments) + recorder.dropped.total()
     assert recorder.incidents[Incident.CAPTURE_FAULT] == 0

@@ -14,7 +14,7 @@ from pathlib import Path
 from streamgauge.counters import Counters, DropReason, Incident
 from streamgauge.taps.messages import Arrived, Message, encode_batch
 
-# Messages wait this long for others (seconds): early beside the recorder's 250 ms. Each flush costs a wake-up on either side,
+# Messages wait this long for others (seconds): early beside the recorder's 1 s. Each flush costs a wake-up on either side,
 # and what a recorder does for many messages at a time finds its code and data in the caches: with 8,000 reads a second it
 # takes a tenth less CPU than with flushes each 20 ms of at most 64 KiB.
 FLUSH_S = 0.1

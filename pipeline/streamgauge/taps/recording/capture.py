@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import msgspec
 
 from streamgauge.core.masking import Masker
-from streamgauge.core.segments import BUNDLE_BYTES, End, Head, Loss, Opening, Read, RequestFacts, Segment
+from streamgauge.core.segments import BUNDLE_BYTES, BUNDLE_NS, End, Head, Loss, Opening, Read, RequestFacts, Segment
 from streamgauge.taps.messages import Answered, Arrived, Ended, Opened, Sent
 from streamgauge.taps.recording.budget import Budget
 from streamgauge.taps.recording.request import CaptureSettings, RequestReader, opening_of
@@ -14,6 +14,11 @@ from streamgauge.taps.recording.response import Finished, Response
 # What a read costs beside its content (bytes, about), for cutting segments.
 READ_BYTES = 16
 
+# While a stream is open its reads go out each fourth time that one looks, once a second: what a segment costs recorder,
+# spool, broker and worker is shared by four times as many events. Its beginning and its end go with the next look.
+LOOKS_A_SEGMENT = 4
+SEGMENT_NS = LOOKS_A_SEGMENT * BUNDLE_NS
+
 
 class StreamCapture:
     """One stream. All stamps in its segments are nanoseconds since the request began.
@@ -21,8 +26,10 @@ class StreamCapture:
     Its methods may raise: whoever calls them then calls `fail`, after which it is blind and raises no more.
     """
 
-    def __init__(self, stream: bytes, opened: Opened, settings: CaptureSettings) -> None:
+    def __init__(self, stream: bytes, opened: Opened, settings: CaptureSettings, place: int = 0) -> None:
+        """`place`: the so-manyth stream, so that streams are spread over the looks."""
         self.stream = stream
+        self._look = place % LOOKS_A_SEGMENT
         self.pending_bytes = 0
         self.body_capped = False
         self._zero = opened.at_ns
@@ -67,10 +74,12 @@ class StreamCapture:
         if self._response is not None:
             self._response.answered(self._since(answered.at_ns), answered.status, answered.headers)
 
-    def wait(self, arrived: Arrived) -> None:
-        """A read of the response. It waits, until `settle`. Never raises."""
+    def wait(self, arrived: Arrived) -> int:
+        """A read of the response: it waits, until `settle`. Gives the bytes that are pending more. Never raises."""
         self._waiting.append(arrived)
-        self.pending_bytes += len(arrived.data) + READ_BYTES
+        size = len(arrived.data) + READ_BYTES
+        self.pending_bytes += size
+        return size
 
     def settle(self) -> int:
         """Takes in the reads that wait; gives how many could not be: these are lost.
@@ -150,9 +159,14 @@ class StreamCapture:
 
     # --- segments ---------------------------------------------------------------------------------------------------
 
+    def is_due(self, looks: int) -> bool:
+        """Whether what there is goes out, one having looked so many times."""
+        return self._end is not None or self._number == 0 or looks % LOOKS_A_SEGMENT == self._look
+
     def take(self, most: int = BUNDLE_BYTES) -> Iterator[Segment]:
         """What there is since the last time, as segments of about `most` bytes at most; none if there is nothing."""
         runs = list(_runs(self._reads, most)) if self.pending_bytes > most else [self._reads] if self._reads else []
+        self._reads, self.pending_bytes = [], 0
         head, loss = None, self._take_loss()
         if self._response is not None:
             head, self._response.head = self._response.head, None
@@ -163,7 +177,6 @@ class StreamCapture:
             head = loss = None
         last = self._segment(head, loss, runs[-1] if runs else [])
         yield msgspec.structs.replace(last, end=self._end)
-        self._reads, self.pending_bytes = [], 0
 
     def _segment(self, head: Head | None, loss: Loss | None, reads: list[Read]) -> Segment:
         segment = Segment(self.stream, self._number, self._opening, self._facts, head, reads, loss)

@@ -21,17 +21,17 @@ import socket
 import sys
 import time
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
 from streamgauge import __version__
-from streamgauge.core.segments import BUNDLE_BYTES, BUNDLE_NS
+from streamgauge.core.segments import BUNDLE_BYTES, BUNDLE_NS, Segment
 from streamgauge.counters import Counters, Incident
 from streamgauge.spool import MAX_AGE_S, MAX_BYTES, Spool, settle_restart
-from streamgauge.taps.messages import decode_batch
+from streamgauge.taps.messages import Arrived, decode_batch
 from streamgauge.taps.recording.bundler import HEARTBEAT_NS, Bundler
 from streamgauge.taps.recording.gently import gently
 from streamgauge.taps.recording.installation_key import UnusableKeyError, installation_key
@@ -41,8 +41,8 @@ from streamgauge.taps.recording.request import CaptureSettings
 
 # A batch is some 64 KiB, or one read or piece of a request's body; more is not from a relay of ours (bytes).
 MAX_BATCH_BYTES = 64 * 1024 * 1024
-# So much that waits for the next tick makes a tick at once: it bounds memory when much comes (bytes).
-FLUSH_BYTES = 1024 * 1024
+# So much that waits goes out at once, whatever is due: it bounds memory when much comes (bytes). A second of 30,000 reads.
+FLUSH_BYTES = 8 * 1024 * 1024
 # How long the last rows are offered to a disk that does not take them (s).
 LAST_WORDS_S = 2.0
 # How often what was put is forced to the disk, and what waits is looked at for its age (s): a power cut costs what came
@@ -55,8 +55,9 @@ LET_IN_S = 0.05
 HANG_UP_S = 0.5
 
 _LENGTH_BYTES = 4
-# What is done before others get the core: a few tenths of a millisecond's work.
-_MESSAGES = 4
+# What is done before others get the core: a few tenths of a millisecond's work. A read is only put aside, any other message
+# may take as long as the rest.
+_READS = 64
 _SEGMENTS = 1
 _BUNDLES = 1
 
@@ -100,10 +101,12 @@ class RecorderProcess:
 
     def batch(self, source: int, body: bytes) -> None:
         """A batch of one relay. Raises msgspec.DecodeError if it is none."""
-        for message in gently(decode_batch(body), _MESSAGES):
+        for number, message in enumerate(decode_batch(body), 1):
             self._recorder.handle(message, source)
+            if type(message) is not Arrived or number % _READS == 0:
+                os.sched_yield()
         if self._recorder.pending_bytes > FLUSH_BYTES:
-            self.flush()
+            self._flush(self._recorder.each_segment())
 
     def bad_batch(self) -> None:
         """Something came that is no batch."""
@@ -114,9 +117,12 @@ class RecorderProcess:
         self._recorder.cut(source, time.monotonic_ns())
 
     def flush(self) -> None:
-        """Everything that has come goes on its way."""
+        """What is due goes on its way."""
+        self._flush(self._recorder.each_due())
+
+    def _flush(self, segments: Iterable[Segment]) -> None:
         now = time.monotonic_ns()
-        self._bundler.add(gently(self._recorder.each_segment(), _SEGMENTS), now, since_ns=self._flushed_ns)
+        self._bundler.add(gently(segments, _SEGMENTS), now, since_ns=self._flushed_ns)
         self._outbox.send(gently(self._bundler.take(now), _BUNDLES), self._bundler.slots)
         self._flushed_ns = now
         self._count()

@@ -29,7 +29,7 @@ Key = tuple[int, int]
 
 
 class Recorder:
-    """`handle` each message, then take `segments`. `dropped` and `incidents` are counted up; take and clear them."""
+    """`handle` each message, then take `segments`, or those that are due. `dropped` and `incidents` grow until cleared."""
 
     def __init__(
         self,
@@ -49,7 +49,9 @@ class Recorder:
         self._budget = Budget(max_held_bytes)
         self._open: dict[Key, StreamCapture] = {}
         self._refused: set[Key] = set()
-        self._touched: dict[int, StreamCapture] = {}  # by identity, in the order in which they were first touched
+        self._touched: dict[StreamCapture, None] = {}  # in the order in which they were first touched
+        self._pending_bytes = 0
+        self._begun = self._looks = 0
 
     @property
     def open_streams(self) -> int:
@@ -59,7 +61,7 @@ class Recorder:
     @property
     def pending_bytes(self) -> int:
         """About the size of what `segments` would give."""
-        return sum(capture.pending_bytes for capture in self._touched.values())
+        return self._pending_bytes
 
     def handle(self, message: Message, source: int = 0) -> None:
         """Take in one message of the sender `source`. Never raises.
@@ -72,15 +74,17 @@ class Recorder:
         if capture is None or isinstance(message, Opened):
             self._strange(key, message)
             return
-        self._touched[id(capture)] = capture
+        self._touched[capture] = None
         if isinstance(message, Arrived):
-            capture.wait(message)
+            self._pending_bytes += capture.wait(message)
             return
+        before = capture.pending_bytes
         self._settle(capture)
         try:
             self._tell(capture, message)
         except Exception:  # noqa: BLE001 - capture fails open: a bug costs this stream's record its completeness
             self._fault(capture)
+        self._pending_bytes += capture.pending_bytes - before
         if isinstance(message, Ended):
             self._close(key, capture)
 
@@ -110,10 +114,20 @@ class Recorder:
 
     def each_segment(self) -> Iterator[Segment]:
         """The same, made one by one: to be taken to the end."""
-        touched, self._touched = self._touched, {}
-        for capture in touched.values():
+        return self._of(list(self._touched))
+
+    def each_due(self) -> Iterator[Segment]:
+        """The same of streams that began or ended, and of a part of the others: another one at each look."""
+        self._looks += 1
+        return self._of([capture for capture in self._touched if capture.is_due(self._looks)])
+
+    def _of(self, captures: list[StreamCapture]) -> Iterator[Segment]:
+        for capture in captures:
+            del self._touched[capture]
+            before = capture.pending_bytes
             self._settle(capture)
             yield from capture.take(self._segment_bytes)
+            self._pending_bytes -= before
 
     def _begin(self, key: Key, opened: Opened) -> None:
         before = self._open.get(key)
@@ -123,8 +137,10 @@ class Recorder:
             self.incidents[Incident.STREAM_REFUSED] += 1
             self._refused.add(key)
             return
-        capture = StreamCapture(self._new_id(opened.wall_ns), opened, self._settings)
-        self._open[key] = self._touched[id(capture)] = capture
+        self._begun += 1
+        capture = StreamCapture(self._new_id(opened.wall_ns), opened, self._settings, self._begun)
+        self._open[key] = capture
+        self._touched[capture] = None
         try:
             capture.begin(opened, self._settings, self._budget)
         except Exception:  # noqa: BLE001 - as above
