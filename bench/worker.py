@@ -29,7 +29,7 @@ from bench.worker_kafka import Kafka
 from bench.worker_latency import Pace, latencies
 from bench.worker_logs import CHAT, Load, Log, made
 from bench.worker_readers import Figure, Reader, amiss, floor, put, put_behind, put_by_turns, workers
-from bench.worker_recovery import recover
+from bench.worker_recovery import recover, take_over
 from bench.worker_table import BARE_PAIR, FLOOR, FREE, LEDGER, ONE, PAIR, WORKER, Found, report
 
 BUSY_TAPS = Load("bundles of busy taps", streams=100, deltas=400)
@@ -49,6 +49,7 @@ _HALVES = Load("the same, half a core each", streams=100, deltas=1_500)
 class Sizes:
     """How much is measured. A round that would end after `budget_s` is not begun; `warm`: with one that does not count.
 
+    `opened`, `taken`: how many streams are open where a worker is killed and comes back, and where another one takes over.
     `checkpoint_s`: a worker's shortest time between two checkpoints; a short load waits for the longest, ten times that.
     """
 
@@ -56,13 +57,14 @@ class Sizes:
     warm: bool = True
     share: float = 1.0
     opened: tuple[int, ...] = (0, 1_000, 10_000)
+    taken: tuple[int, ...] = (0, 10_000)
     segments: int = 8
     pace: Pace = field(default_factory=Pace)
     budget_s: float = 500.0
     checkpoint_s: float = 1.0
 
 
-QUICK = Sizes(1, False, 0.05, (0, 100), 2, Pace(clients=10, streams=1, deltas=20), checkpoint_s=0.1)
+QUICK = Sizes(1, False, 0.05, (0, 100), (100,), 2, Pace(clients=10, streams=1, deltas=20), checkpoint_s=0.1)
 
 
 async def speed(kafka: Kafka, directory: Path, sizes: Sizes, found: Found) -> None:
@@ -143,6 +145,10 @@ async def measured(bootstrap: str, directory: Path, sizes: Sizes) -> Found:
             with amiss(f"recovery of {streams}", found.faults.append):
                 found.recoveries.append(await recover(kafka, directory / f"open-{streams}", streams, sizes.segments))
                 print(found.recoveries[-1], flush=True)
+        for streams in sizes.taken:
+            with amiss(f"another worker taking over {streams}", found.faults.append):
+                found.taken.append(await take_over(kafka, directory / f"taken-{streams}", streams, sizes.segments))
+                print(found.taken[-1], flush=True)
         with amiss("latency", found.faults.append):
             found.latencies = await latencies(kafka, directory / "latency", sizes.pace)
     return found

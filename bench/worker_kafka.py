@@ -174,13 +174,13 @@ class Kafka:
             await consumer.stop()
 
 
-async def until(true: Callable[[], Any], patience_s: float, otherwise: str) -> None:
+async def until(true: Callable[[], Any], patience_s: float, otherwise: str, look_s: float = _LOOK_S) -> None:
     """Looks again and again. Raises AmissError."""
     deadline = time.monotonic() + patience_s
     while not await true():
         if time.monotonic() > deadline:
             raise AmissError(otherwise)
-        await asyncio.sleep(_LOOK_S)
+        await asyncio.sleep(look_s)
 
 
 def _places(topic: str) -> Sequence[TopicPartition]:

@@ -9,6 +9,7 @@ import pytest
 from streamgauge import topics
 from streamgauge.broker import administrator as administration
 from streamgauge.broker.security import brokers_at
+from tests.faults.log_faults import add_partitions
 from tests.kafka_broker.administration import delete_topic
 from tests.kafka_broker.broker import Broker
 
@@ -81,6 +82,19 @@ def test_nor_is_one_that_hangs_while_it_is_asked(
 def test_partition_counts_that_do_not_divide_the_slots(kafka: str, partitions: int) -> None:
     with pytest.raises(topics.TopicsUnfitError, match="power of two"):
         asyncio.run(topics.create(kafka, partitions, new_prefix()))
+
+
+@pytest.mark.parametrize("partitions", [3, 128])
+def test_topics_that_others_gave_such_a_count(kafka: str, partitions: int) -> None:
+    """Neither a tap nor a worker takes them."""
+    prefix = new_prefix()
+    asyncio.run(topics.create(kafka, 1, prefix))
+    asyncio.run(add_partitions(kafka, partitions, *(f"{prefix}.{name}" for name in ("segments", "records", "state"))))
+    for ask in (topics.segments_partitions, topics.check):
+        with pytest.raises(
+            topics.TopicsUnfitError, match=rf"segments: {partitions} partitions do not do.*power of two"
+        ):
+            asyncio.run(ask(kafka, prefix))
 
 
 @pytest.mark.parametrize("prefix", ["", "a/b", "a b", ".a", "x" * 101])

@@ -12,13 +12,14 @@ from bench.worker import LOADS, main
 from bench.worker_kafka import AmissError, Kafka, Records
 from bench.worker_logs import PARTITIONS, TAPS, Load, Log, OpenStreams, made
 from bench.worker_readers import Figure, amiss, floor, put, shared
-from bench.worker_recovery import Recovery
+from bench.worker_recovery import Recovery, TakeOver, until_held
 from bench.worker_table import BARE_PAIR, FLOOR, FREE, LEDGER, ONE, PAIR, WORKER, Found, faster, ratio, report
 
-from bench import worker_kafka
+from bench import worker_kafka, worker_recovery
 from streamgauge.bundles import decode_bundle
 from streamgauge.core.assembler import Assembler
 from streamgauge.core.record import Record
+from streamgauge.metrics import table
 
 MARKED = "before\n<!-- worker: begin -->\nold\n<!-- worker: end -->\nafter\n"
 SMALL = [load.part(0.05) for load in LOADS]
@@ -68,7 +69,7 @@ def test_each_load_is_what_it_is_called() -> None:
 @pytest.mark.parametrize("load", LOADS, ids=lambda load: load.name)
 def test_envelopes_are_learnt_where_they_can_be(load: Load) -> None:
     """Halfway through its streams: has the assembler learnt what their deltas share?"""
-    log = made(load.part(0.2), seed=4)
+    log = made(replace(load, deltas=200), seed=4)
     _, assemblers = assembled(log._replace(messages=log.messages[: len(log.messages) // 2]))
     for assembler in assemblers.values():
         for key in assembler.changed():
@@ -173,6 +174,29 @@ def test_a_recovery_is_compared_with_one_that_had_nothing_open() -> None:
     assert cells_of(text, "10,000")[1:] == ["0.30", "", "", "", "", ""]
 
 
+def test_who_takes_over_is_compared_with_one_that_had_nothing_open() -> None:
+    text = report(Found(SMALL, taken=[TakeOver(0, 10.0), TakeOver(10_000, 12.0)]))
+    taken = text[text.index("taken over from") :]
+    assert cells_of(taken, "0") == ["0.50", "1.00"]
+    assert cells_of(taken, "10,000") == ["0.60", "1.20"]
+    assert cells_of(report(Found(SMALL, taken=[TakeOver(10_000, 12.0)])), "10,000") == ["0.60", ""]
+
+
+def test_who_takes_over_has_all_partitions_and_all_streams(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of them as before, none while the rebalance goes on, all of them with what it had open: not yet."""
+    monkeypatch.setattr(worker_recovery, "_LOOK_S", 0.0)
+    pages = [
+        {table.WORKER_PARTITIONS.name: held, table.OPEN_STREAMS.name: streams}
+        for held, streams in ((4, 50), (0, 100), (8, 50), (8, 100))
+    ]
+    asked = iter(pages)
+    asyncio.run(until_held(SimpleNamespace(metrics=lambda: next(asked)), 8, 100))
+    assert list(asked) == []
+    monkeypatch.setattr(worker_recovery, "PATIENCE_S", 0.1)
+    with pytest.raises(AmissError, match="a worker has no 8 partitions with 100 open streams"):
+        asyncio.run(until_held(SimpleNamespace(metrics=lambda: pages[0]), 8, 100))
+
+
 class Topic:
     """A records topic with one partition that is read message by message, as a consumer does it."""
 
@@ -267,6 +291,7 @@ def test_it_measures_everything_and_writes_its_section(
     for title in ("bundles of busy taps", "the same, half a core each"):
         assert [float(cell) > 0 for cell in cells_of(pairs, title)] == [True] * 4, written
     assert float(cells_of(written, "100")[0].replace(",", "")) > 0
+    assert 0 < float(cells_of(written[written.index("taken over from") :], "100")[0]) < 1
     assert WHOLE in written
     assert "p99" in written
     assert capsys.readouterr().out

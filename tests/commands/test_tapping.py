@@ -66,11 +66,12 @@ def test_several_relays_share_one_address_and_one_balance(small: Provider, tmp_p
         assert up.stop() == 0
 
 
-def test_reads_that_a_crash_took_are_dropped_by_crash(small: Provider, tmp_path: Path) -> None:
-    """What a former tap had seen, and what neither its spool nor its ledger has."""
+@pytest.mark.parametrize("role", ["relay-0", "relay-31"])
+def test_reads_that_a_crash_took_are_dropped_by_crash(small: Provider, tmp_path: Path, role: str) -> None:
+    """What a former tap had seen, and what neither its spool nor its ledger has; also where it had more relays than this."""
     data_dir = tmp_path / "data"
     data_dir.mkdir()
-    with Counters(data_dir / "counters", "relay-0") as counters:
+    with Counters(data_dir / "counters", role) as counters:
         counters.seen(7)
     with start_up({"small": small.url}, data_dir) as up:
         assert up.metrics()['streamgauge_tap_reads_dropped_total{reason="crash"}'] == 7

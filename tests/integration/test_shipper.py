@@ -7,10 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import zstandard
 
 from streamgauge import topics
+from streamgauge.bundles import decode_bundle, encode_bundle
+from streamgauge.core.segments import Bundle, Read, Segment
 from streamgauge.counters import read_balance
 from streamgauge.kafka import Shipper, ShipperSettings
+from streamgauge.spool import NewRow
 from tests.integration.shipping import Heard, Tap, by_slot, in_order, shipping, until
 from tests.kafka_broker.administration import set_config
 from tests.kafka_broker.broker import Broker
@@ -43,6 +47,25 @@ def test_everything_arrives_once_and_in_order(kafka: str, prefix: str, tap: Tap)
     assert tap.spool.waiting().rows == 0
     balance = read_balance(tap.path)
     assert (balance.seen, balance.delivered, balance.waiting) == (7500, 7500, 0)
+
+
+def test_what_lies_in_the_spool_is_sent_as_it_lies(kafka: str, prefix: str, tap: Tap) -> None:
+    """A bundle that another compressor made, with other bytes for the same content: nobody packs it anew on its way."""
+    made = encode_bundle(
+        Bundle(bytes(16), 0, 0, 0, [Segment(bytes(16), 0, reads=[Read(1, 9, 9, b"the same " * 1_000)])])
+    )
+    content = zstandard.ZstdDecompressor().decompress(made[3:])
+    value = made[:3] + zstandard.ZstdCompressor(level=19, write_checksum=True).compress(content)
+    assert (decode_bundle(value), value != made) == (decode_bundle(made), True)
+    tap.recorder.seen(1)
+    assert tap.spool.put([NewRow(0, 1, value)]).failure is None
+    shipper = Shipper(tap.spool, ShipperSettings(kafka, prefix))
+
+    async def ship_all() -> None:
+        await until(lambda: tap.spool.waiting().rows == 0)
+
+    asyncio.run(shipping(shipper, ship_all))
+    assert [message.value for message in asyncio.run(read_all(kafka, f"{prefix}.segments"))] == [value]
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from streamgauge.bundles import decode_bundle
+from streamgauge.bundles import decode_bundle, encode_bundle
 from streamgauge.core.segments import Bundle, End, Ending, Opening, Read, Segment
 from streamgauge.counters import Counters, read_balance, read_incidents
 from streamgauge.spool import NewRow, Spool
@@ -64,6 +64,29 @@ def test_bundles_come_out_as_they_went_in(place: Path, counters: Counters, tmp_p
     spool.close()
 
 
+def test_a_bundle_is_compressed_once_and_before_the_spool(
+    place: Path, counters: Counters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What lies in the spool is what was made of each bundle, and that was made once."""
+    made: list[bytes] = []
+
+    def counted(one: Bundle) -> bytes:
+        made.append(encode_bundle(one))
+        return made[-1]
+
+    monkeypatch.setattr(outbox, "encode_bundle", counted)
+    spool = Spool(place / "spool.sqlite")
+    read = Read(1, 20_000, 20_000, b"the same again " * 1_000)
+    sent = [Bundle(INSTANCE, 1, number, 0, [Segment(bytes(16), number, reads=[read])]) for number in range(10)]
+    out = Outbox(INSTANCE, spool, counters)
+    out.send(sent, [1])
+    values = [row.value for row in spool.take(0, 1 << 40)]
+    assert values == made
+    assert [decode_bundle(value) for value in values] == sent
+    assert max(map(len, values)) < 1_000
+    spool.close()
+
+
 def test_the_spool_remembers_who_runs_until_the_farewell(place: Path, counters: Counters) -> None:
     spool = Spool(place / "spool.sqlite")
     assert unfinished_instances(spool) == {}
@@ -101,6 +124,25 @@ def test_a_full_spool_costs_reads_and_never_heads_or_ends(place: Path, counters:
     spool.done(ids[:-2])
     out.send([bundle(150, size=20_000)], [1])
     assert reads_of(in_spool(spool)[-1]) == 2
+    spool.close()
+
+
+@pytest.mark.parametrize("policy", ["drop-newest", "drop-oldest"])
+def test_a_full_spool_never_costs_heartbeats_or_farewells(
+    place: Path, counters: Counters, tmp_path: Path, policy: outbox.Policy
+) -> None:
+    spool = Spool(place / "spool.sqlite", 4 * MIB, counters)
+    out = Outbox(INSTANCE, spool, counters, policy)
+    for number in range(0, 300, 2):
+        out.send([bundle(number, size=20_000)], [1])
+        out.send([bundle(number + 1, reads=0)], [1])
+    out.send([bundle(300, reads=0, farewell=True)], [1], farewell=True)
+    assert out.is_empty
+    got = in_file(spool)
+    assert [one.number for one in got] == list(range(301))
+    assert [one.number for one in got if not one.segments] == [*range(1, 300, 2), 300]
+    assert [one.number for one in got if one.farewell] == [300]
+    assert set(dropped(tmp_path)) == {"spool_full"}
     spool.close()
 
 
