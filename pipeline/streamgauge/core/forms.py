@@ -227,12 +227,17 @@ class Lines(Values):
 
     def columns(self, blocks: Sequence[bytes]) -> list[Sequence[bytes]]:
         """See `Values`."""
+        if blocks and not blocks[-1].startswith(self._before):  # most often the stream's last event
+            return self._up_to_another(blocks)
         joined = SEPARATOR.join((*blocks, b""))
         inside = joined[len(self._before) : -len(self._after) - len(SEPARATOR)]
         values = inside.replace(self._between, self._gap).split(self._gap)
         columns = [values[::2], values[1::2]]
         if len(values) == 2 * len(blocks) and self._rebuilt(columns) == joined and _are_lines(*columns):
             return list(columns)
+        return self._up_to_another(blocks)
+
+    def _up_to_another(self, blocks: Sequence[bytes]) -> list[Sequence[bytes]]:
         fitting = next((at for at, block in enumerate(blocks) if not block.startswith(self._before)), 0)
         return self.columns(blocks[:fitting]) if fitting else super().columns(blocks)
 
