@@ -2,7 +2,7 @@
 
 import random
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import msgspec
 import pytest
@@ -15,7 +15,7 @@ from streamgauge.core.dialects import BY_NAME, DIALECTS
 from streamgauge.core.masking import Masker
 from streamgauge.core.reading import MAX_CHOICES
 from streamgauge.core.segments import End, Ending, Head, Opening, Read, Segment
-from streamgauge.core.sse import SseDecoder, write_event
+from streamgauge.core.sse import MAX_EVENT_BYTES, SseDecoder, write_event
 from streamgauge.core.state import StreamState
 from streamgauge.core.stream import Stream
 from tests.core.altered import alter, damage
@@ -138,6 +138,7 @@ def damaged(draw: st.DrawFn) -> tuple[list[bytes], str]:
 @settings(max_examples=400, deadline=None)
 @given(damaged(), st.integers(0, 2**32))
 def test_a_damaged_stream_says_the_same(stream: tuple[list[bytes], str], seed: int) -> None:
+    known_envelopes._known.clear()
     events, path = stream
     same(events, seed, masked=False, path=path or None)
 
@@ -152,9 +153,34 @@ def altered(draw: st.DrawFn) -> tuple[list[bytes], str]:
 @settings(max_examples=400, deadline=None)
 @given(altered(), st.integers(0, 2**32))
 def test_what_an_event_tells_in_between_is_told_back(stream: tuple[list[bytes], str], seed: int) -> None:
+    known_envelopes._known.clear()
     events, path = stream
     same(events, seed, masked=False, path=path or None)
 
+
+def _event(template: str, name: str = "") -> Callable[..., bytes]:
+    """Makes events of JSON with `%s` for its text, and `%d` for numbers."""
+    begin = f"event: {name}\n" if name else ""
+    return lambda *values: f"{begin}data: {template % values}\n\n".encode()
+
+
+def _chat(usage: str) -> str:
+    return '{"choices":[{"index":0,"delta":{"content":"%s"}}],"usage":' + usage + "}"
+
+
+_FAILING = _event('{"error":{"type":"x"},"choices":[{"index":0,"delta":{"content":"%s"}}]}')
+_NUMBERED = _event('{"type":"response.output_text.delta","sequence_number":%d,"delta":"%s"}')
+_GOING_ON = b'data: {"type":"response.in_progress","sequence_number":13}\n\n'
+_CALLING = _event('{"candidates":[{"content":{"parts":[{"text":"%s"},{"functionCall":{"args":{"x":1}}}]}}]}')
+_CALLED = b'data: {"candidates":[{"content":{"parts":[{"functionCall":{"name":"f","willContinue":true}}]}}]}\n\n'
+_ELSEWHERE = _event(
+    '{"candidates":[{"index":0,"content":{"parts":[{"text":"%s"}]}},'
+    '{"index":1,"content":{"parts":[{"functionCall":{"args":{"x":1}}}]}}]}'
+)
+_QUOTED = _event(_chat('{"x":{},",":10,"completion_tokens":%d,"z":10,",y":2}'), 'a"b')
+_QUOTED_TOO = _event(_chat('{"x":{  ",":10,"completion_tokens":%d,"z":1},",y":2}'), 'a"b')
+_QUOTED_DEEP = _event(_chat('{"x":{},",":10,"prompt_tokens_details":{"cached_tokens":%d},"z":10,",y":2}'), 'a"b')
+_QUOTED_DEEP_TOO = _event(_chat('{"x":{  ",":10,"prompt_tokens_details":{"cached_tokens":%d},"z":1},",y":2}'), 'a"b')
 
 # What may take the place of a word or number of events all along, of the same length or not.
 WORDS = [
@@ -174,6 +200,16 @@ WORDS = [
 ]
 
 
+# What may come before: the stream is no LLM's, a sequence number, a tool's call, an error, another dialect's.
+FIRST = [
+    b'data: {"jsonrpc":"2.0"}\n\n',
+    _GOING_ON,
+    _CALLED,
+    b'data: {"error":{"message":"x"}}\n\n',
+    b'event: message_start\ndata: {"type":"message_start","message":{"id":"msg_1","model":"m"}}\n\n',
+]
+
+
 @st.composite
 def of_other_words(draw: st.DrawFn) -> tuple[list[bytes], list[bytes], bool]:
     """A stream, and another one of its dialect that has another word or number at one place of each event."""
@@ -183,8 +219,21 @@ def of_other_words(draw: st.DrawFn) -> tuple[list[bytes], list[bytes], bool]:
         {word for event in events for word in re.findall(rb"[a-z_]+|[0-9]+", event)} - {b"data", b"event", b"id"}
     )
     word = draw(st.sampled_from(words))
-    instead = draw(st.one_of(st.sampled_from(WORDS), st.just(word[::-1]), st.just(word[:-1] + b"3"), st.just(b'q\\"')))
+    instead = draw(
+        st.one_of(
+            st.sampled_from(WORDS),
+            st.just(word[::-1]),
+            st.just(word[:-1] + b"3"),
+            st.just(b"-" + word[1:]),
+            st.just(b'q\\"'),
+        )
+    )
     others = b"".join(events).replace(word, instead)
+    if draw(st.booleans()):
+        others = draw(st.sampled_from(FIRST)) + others
+    if draw(st.booleans()):  # of both, so that what is learnt has a name
+        name = draw(st.sampled_from([b'event: a"b\n', b"event: x\n"]))
+        others, events = name + others.replace(b"\n\n", b"\n\n" + name), [name + event for event in events]
     read = b"".join(write_event(event) for event in SseDecoder().feed(others))
     return events, [block + b"\n\n" for block in read.split(b"\n\n")[:-1]], masked
 
@@ -198,6 +247,59 @@ def test_what_one_stream_taught_changes_nothing_in_the_next(
     first, second, masked = streams
     for events in (first, second, first):
         same(events, seed, masked=masked)
+
+
+# What one stream teaches, and another one that would be read wrongly with it.
+TAUGHT = {
+    "an error that is none while the stream is no LLM's": (
+        [_FAILING(text) for text in "abc"],
+        [b'data: {"jsonrpc":"2.0"}\n\n', *(_FAILING(text) for text in "def")],
+    ),
+    "a number that is no sequence number": (
+        [_NUMBERED(-1, "a"), _NUMBERED(-1, "b")],
+        [_NUMBERED(12, "a"), _NUMBERED(12, "b"), _GOING_ON, _NUMBERED(12, "c")],
+    ),
+    "arguments that no call takes": (
+        [_CALLING(text) for text in "abc"],
+        [_CALLED, *(_CALLING(text) for text in "abc")],
+    ),
+    "arguments in a choice without a call": ([], [_ELSEWHERE(text) for text in "abcd"]),
+    "a quote in an event's name": (
+        [_QUOTED("a", 1), _QUOTED("b", 2)],
+        [_QUOTED_TOO("a", 1), _QUOTED_TOO("b", 2), _QUOTED_TOO("c", 3)],
+    ),
+    "the same, an object deeper": (
+        [_QUOTED_DEEP("a", 1), _QUOTED_DEEP("b", 2)],
+        [_QUOTED_DEEP_TOO("a", 1), _QUOTED_DEEP_TOO("b", 2), _QUOTED_DEEP_TOO("c", 3)],
+    ),
+}
+
+
+@pytest.mark.parametrize("masked", [True, False], ids=["masked", "full"])
+@pytest.mark.parametrize("name", TAUGHT)
+def test_streams_that_others_would_teach_wrongly(name: str, masked: bool) -> None:
+    known_envelopes._known.clear()
+    for events in TAUGHT[name]:
+        for seed in range(4):
+            same(canonical(b"".join(events), None, masked=masked), seed, masked=masked)
+
+
+def test_first_times_are_those_of_the_first_stamps() -> None:
+    """A stream whose first reads have no stamps: no tap makes one."""
+    events = wire("openai-chat", 60).events
+    for unstamped in (1, 2, 5, 40):
+        reads = [Read(at if at > unstamped else None, len(one), len(one), one) for at, one in enumerate(events, 1)]
+        opening = Opening("t", "0", "full", upstream="u")
+        made = [Segment(bytes(16), 0, opening=opening, head=Head(200, 0, event_stream=True), reads=reads)]
+        assert states(made, 10**6) == states(made, 0)
+
+
+def test_an_event_over_the_cap_is_none() -> None:
+    def chunk(text: str) -> bytes:
+        return b'data: {"choices":[{"index":0,"delta":{"content":"%b"}}]}\n\n' % text.encode()
+
+    same([chunk("a"), chunk("b"), chunk("x" * MAX_EVENT_BYTES), chunk("c"), chunk("d")], 1, masked=False)
+    same([chunk("a"), chunk("b"), chunk("x" * MAX_EVENT_BYTES), chunk("c"), chunk("d")], 2, masked=False)
 
 
 def test_a_choice_beyond_the_limit_stays_beyond_it() -> None:

@@ -126,8 +126,8 @@ def test_t1_the_loss_window_of_the_recorder(broker: MockCluster, tmp_path: Path)
         async with tap_rig(tmp_path, broker.bootstrap, PREFIX) as rig:
             for round_ in range(3):
                 await rig.traffic.run_until(lambda: rig.books()["waiting"] < PAIRS * EVENTS)  # it has caught up
-                running = asyncio.create_task(rig.traffic.run_for(1))
-                await asyncio.sleep(0.4 + 0.03 * round_)
+                running = asyncio.create_task(rig.traffic.run_for(WINDOW_S + 1.5))
+                await asyncio.sleep(WINDOW_S + 0.7 + 0.03 * round_)  # more has come than may be lost
                 os.kill(await asyncio.to_thread(part, rig.tap, "taps.recording.process"), signal.SIGKILL)
                 await running
             await rig.traffic.run_for(2)

@@ -94,6 +94,11 @@ class BodyDecoder:
     def complete(self) -> bool:
         return self._framing.complete and not self._broken
 
+    @property
+    def is_coded(self) -> bool:
+        """Whether there is a content coding to undo."""
+        return bool(self._codings)
+
     def usual(self, data: bytes) -> bytes | None:
         """What `feed` would give of the usual read: one whole chunk of a body without coding. None, and nothing is taken, for
         any other.

@@ -13,7 +13,7 @@ from itertools import accumulate, chain, zip_longest
 import msgspec
 
 from streamgauge.core.forms import BLANK, Hole, Lines, Path, Run, Texts, Values, is_plain, split_at_blanks
-from streamgauge.core.sse import Event
+from streamgauge.core.sse import MAX_EVENT_BYTES, Event
 
 # Where Gemini's Interactions put an event's id, instead of into its `id` field.
 EVENT_ID = "event_id"
@@ -41,7 +41,8 @@ class Delta(msgspec.Struct, frozen=True, gc=False):
     @property
     def sign(self) -> tuple[object, ...]:
         """What two events have in common that say the same but for their text."""
-        return self.kind, self.choice, self.key, self.usage, self.raw, self.event.name, self.event.id is None
+        of_event = self.event.name, self.event.id is None, self.is_numbered, self.is_named
+        return self.kind, self.choice, self.key, self.usage, self.raw, *of_event
 
 
 class Envelope:
@@ -80,7 +81,7 @@ class Envelope:
     def plain_text(self, content: bytes) -> str | None:
         """The text of a content that is one event of text alone, without an escape in it; else None."""
         text = content[len(self.before) : -len(self._after)]
-        if not (content.endswith(self._after) and text.isascii() and is_plain(text)):
+        if not (content.endswith(self._after) and text.isascii() and is_plain(text)) or len(content) > MAX_EVENT_BYTES:
             return None
         return text.decode() if content.startswith(self.before) else None
 

@@ -13,6 +13,8 @@ from typing import Any
 
 import msgspec
 
+from streamgauge.core.sse import MAX_EVENT_BYTES
+
 Path = tuple[str | int, ...]
 
 _LIST = msgspec.json.Decoder(list[str])
@@ -100,6 +102,8 @@ class Texts:
         inside = self._inside
         texts = [block[inside] for block in blocks]
         rebuilt, joined = self._before + self._between.join(texts) + self._after, SEPARATOR.join(blocks)
+        if _has_oversized(joined, blocks):
+            return [[]]
         return [texts if rebuilt == joined else texts[: joined.count(SEPARATOR, 0, same(rebuilt, joined))]]
 
     def values(self, block: bytes) -> Sequence[bytes] | None:
@@ -149,6 +153,8 @@ class Values:
     def columns(self, blocks: Sequence[bytes]) -> list[Sequence[bytes]]:
         """For each hole what stands there, one a block, up to one of another form; no column if the first is."""
         joined = SEPARATOR.join((*blocks, b""))
+        if _has_oversized(joined, blocks):
+            return []
         columns = self._cut(joined)
         rebuilt = self._rebuilt(columns)
         if rebuilt == joined:
@@ -230,6 +236,8 @@ class Lines(Values):
         if blocks and not blocks[-1].startswith(self._before):  # most often the stream's last event
             return self._up_to_another(blocks)
         joined = SEPARATOR.join((*blocks, b""))
+        if _has_oversized(joined, blocks):
+            return []
         inside = joined[len(self._before) : -len(self._after) - len(SEPARATOR)]
         values = inside.replace(self._between, self._gap).split(self._gap)
         columns = [values[::2], values[1::2]]
@@ -254,6 +262,11 @@ def _cutter(
     patterns = _LOOSE if loose else _PATTERNS
     inner = (part for kind, gap in zip(kinds, gaps[1:], strict=True) for part in (patterns[kind], b".{%d}" % gap))
     return re.compile(b"".join((begin, b".{%d}" % (gaps[0] - len(begin)), *inner)), re.DOTALL).findall
+
+
+def _has_oversized(joined: bytes, blocks: Sequence[bytes]) -> bool:
+    """Whether one of these is no event, since it is over the cap: taps write none."""
+    return len(joined) > MAX_EVENT_BYTES and max(map(len, blocks)) > MAX_EVENT_BYTES
 
 
 def _last_end(ends: Sequence[int], count: int) -> int:

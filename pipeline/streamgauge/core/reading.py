@@ -37,9 +37,9 @@ class Reading:
         self._kinds = 0
         self._generated: set[int] = set()
         # What the event told, for those who learn from it: whether all but its output was known before, the pieces of
-        # output, and the usage.
+        # output (None for one that is no text, or that no tool call takes), and the usage.
         self.steady = True
-        self.told: list[tuple[int, int, int | None, str]] = []
+        self.told: list[tuple[int, int, int | None, str | None]] = []
         self.given: object = None
 
     def begin(self, dialect: Dialect | None, stamp: int | None, *, repeated: bool = False, timed: bool = True) -> None:
@@ -131,6 +131,7 @@ class Reading:
         self._kinds |= TOOL
         self._generated.add(choice)
         if tool is None:
+            self._tell(TOOL, choice, key, None)
             return
         tool.argument_chars += argument_chars(value)
         self._tell(TOOL, choice, key, value)
@@ -205,10 +206,9 @@ class Reading:
         return len(value)
 
     def _tell(self, kind: int, choice: int, key: int | None, value: object) -> None:
-        if isinstance(value, str):
-            self.told.append((kind, choice, key, value))
-        else:
-            self.steady = False
+        text = value if isinstance(value, str) else None
+        self.told.append((kind, choice, key, text))
+        self.steady = self.steady and text is not None
 
     def _choice(self, index: int) -> ChoiceState | None:
         choices = self._state.choices

@@ -16,7 +16,7 @@ from streamgauge.core.learning import VOLATILE, path_to, says_the_same
 from streamgauge.core.reading import REASONING, REFUSAL, TEXT, TOOL, Reading
 from streamgauge.core.segments import Read
 from streamgauge.core.sse import Event
-from streamgauge.core.state import StreamState
+from streamgauge.core.state import ChoiceState, StreamState
 
 # Envelopes that a stream keeps: text and reasoning of two choices, say. Each is about 1 KB beside the state.
 MAX_ENVELOPES = 4
@@ -26,6 +26,8 @@ FIRST_WINDOW, MAX_WINDOW, MIN_WINDOW = 64, 128, 4
 # with this much to spend. So a stream whose events share nothing is read only a little slower.
 LEARNING_COST = 10
 FIRST_CREDIT = 80
+# To look whether an event fits what others taught.
+TRYING_COST = 1
 
 
 class Steady:
@@ -47,7 +49,9 @@ class Steady:
         content = reads[at].content
         for place, envelope in enumerate(self._envelopes):
             if content.startswith(envelope.before):
-                left = reads[at : at + self._window]
+                left = self._timed_alike(envelope.delta, reads[at : at + self._window])
+                if not left:
+                    return 0
                 taken = (len(left) == 1 and self._take_one(envelope, left[0])) or self._take(envelope, left)
                 self._window = min(2 * self._window, MAX_WINDOW) if taken == len(left) else max(2 * taken, MIN_WINDOW)
                 if taken:
@@ -55,6 +59,23 @@ class Steady:
                         self._envelopes.insert(0, self._envelopes.pop(place))
                     return taken
         return 0
+
+    def _timed_alike(self, delta: Delta, reads: Sequence[Read]) -> Sequence[Read]:
+        """The first of these reads that change no first time: all, or where these are not known yet, those without stamps."""
+        if self._has_first_times(delta):
+            return reads
+        return reads[: next((at for at, read in enumerate(reads) if read.stamp_ns is not None), len(reads))]
+
+    def _has_first_times(self, delta: Delta) -> bool:
+        timing = self._state.timing
+        first = timing.first_content if delta.kind in (TEXT, REFUSAL) else timing.first_token
+        if delta.kind in (REASONING, TOOL):
+            first = timing.first_reasoning if delta.kind == REASONING else timing.first_tool
+        return first is not None and self._choice(delta.choice).first_token is not None
+
+    def _choice(self, index: int) -> ChoiceState:
+        choice = self._state.choices[0]
+        return choice if choice.index == index else next(one for one in self._state.choices if one.index == index)
 
     def _take_one(self, envelope: Envelope, read: Read) -> int:
         """A single read with a single plain text: what a segment holds where many streams share a bundle."""
@@ -95,7 +116,7 @@ class Steady:
         if self._state.dialect != self._dialect:
             return 0
         for envelope in self._envelopes:
-            run = envelope.blocks(blocks)
+            run = envelope.blocks(blocks) if stamp is None or self._has_first_times(envelope.delta) else None
             if run is not None:
                 for _ in range(run.reads):
                     self._state.timing.token(stamp, self._stall_ns)
@@ -105,24 +126,30 @@ class Steady:
 
     # --- learning ---------------------------------------------------------------------------------------------------
 
-    def see(self, event: Event, value: object, dialect: Dialect, reading: Reading) -> None:
-        """An event was read in the ordinary way; `value` is its JSON, None where its data is no JSON."""
+    def see(self, event: Event, value: object, dialect: Dialect, reading: Reading, before: str | None) -> None:
+        """An event was read in the ordinary way; `value` is its JSON, None where its data is no JSON.
+
+        `before`: the dialect that the stream had shown until then.
+        """
         given = _kept(reading.given, dialect)
         if self._envelopes:
             self._forget(reading, given)
-        if len(reading.told) != 1 or self._credit < LEARNING_COST:
+        if len(reading.told) != 1 or reading.told[0][3] is None or self._credit < LEARNING_COST:
             return
         if event.comments or event.retry is not None or event.error is not None or event.bare is not None:
             return
         delta = _delta_of(event, value, reading, given)
         if delta is None:
             return
-        before = next((one for one in self._seen if one.sign == delta.sign), None)
-        if before is None:
+        seen = next((one for one in self._seen if one.sign == delta.sign), None)
+        if seen is None:
             self._seen = [delta, *self._seen[: MAX_ENVELOPES - 1]]
-            self._keep(None if self._state.loss.state_limit else envelope_of_one(delta, dialect.name))
-        elif reading.steady and before.text != delta.text:
-            self._learn(before, delta, dialect)
+            # What such an event tells hangs on its bytes alone, but for what is beyond a limit, and for what a stream is.
+            if before in (None, self._state.dialect) and not self._state.loss.state_limit:
+                self._credit -= TRYING_COST
+                self._keep(envelope_of_one(delta, dialect.name))
+        elif reading.steady and seen.text != delta.text:
+            self._learn(seen, delta, dialect)
 
     def _forget(self, reading: Reading, given: object) -> None:
         """What an event told anew, the next one of an envelope may tell back: such envelopes are learnt anew.
@@ -175,9 +202,7 @@ class Steady:
 
     def _generate(self, delta: Delta, events: int, text: str) -> None:
         counts, kind = self._state.counts, delta.kind
-        choice = self._state.choices[0]
-        if choice.index != delta.choice:
-            choice = next(one for one in self._state.choices if one.index == delta.choice)
+        choice = self._choice(delta.choice)
         choice.token_events += events
         if kind == TEXT:
             counts.text_chars += len(text)
@@ -209,13 +234,14 @@ def _delta_of(event: Event, value: object, reading: Reading, given: object) -> D
     known = value if isinstance(value, dict) else {}
     is_numbered = whole_number(known.get("sequence_number")) is not None
     is_named = isinstance(known.get(EVENT_ID), str)
-    return Delta(event, *reading.told[0], usage, given, value is None, is_numbered, is_named)
+    kind, choice, key, text = reading.told[0]
+    return Delta(event, kind, choice, key, text or "", usage, given, value is None, is_numbered, is_named)
 
 
 def _put(into: dict[str, object], path: Sequence[str | int], count: int) -> None:
     *keys, last = (str(key) for key in path)
     for key in keys:
-        inner = into[key]
+        inner = into.get(key)
         if not isinstance(inner, dict):
             return
         into = inner

@@ -213,7 +213,7 @@ class Stream:
     def _text(self, dialect: Dialect, event: Event, data: bytes, stamp: int | None) -> None:
         """An event whose data is generated text as it stands."""
         state = self.state
-        state.dialect = dialect.name
+        before, state.dialect = state.dialect, dialect.name
         if state.terminal:
             state.counts.after_terminal_events += 1
             return
@@ -222,7 +222,7 @@ class Stream:
         reading = self._read_as(dialect, stamp, repeated=repeated)
         reading.text(0, data.decode("utf-8", "replace"))
         reading.end()
-        self._steady.see(event, None, dialect, reading)
+        self._steady.see(event, None, dialect, reading, before)
 
     def _speaks_text(self) -> bool:
         """Whether the stream has shown itself to be of a dialect whose data need not be JSON."""
@@ -238,8 +238,8 @@ class Stream:
             self.state.identity.last_event_id = label_id(event_id)
 
     def _tell(self, event: Event, value: dict[str, object], stamp: int | None) -> None:
-        state, name = self.state, event.name
-        shown = recognised(name, value, BY_NAME.get(state.dialect or ""))
+        state, name, before = self.state, event.name, self.state.dialect
+        shown = recognised(name, value, BY_NAME.get(before or ""))
         if shown is not None:
             state.dialect = shown.name
         elif state.dialect is None and is_foreign(value):
@@ -252,7 +252,7 @@ class Stream:
         reading = self._read_as(dialect, stamp, repeated=repeated)
         dialect.read(name, value, reading)
         reading.end()
-        self._steady.see(event, value, dialect, reading)
+        self._steady.see(event, value, dialect, reading, before)
 
     def _read_as(
         self, dialect: Dialect | None, stamp: int | None, *, repeated: bool = False, timed: bool = True

@@ -1,5 +1,6 @@
 """The recorder's process, with real sockets and signals: what goes in comes out of the spool, however it ends."""
 
+import asyncio
 import contextlib
 import os
 import signal
@@ -8,8 +9,10 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+import zlib
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -17,17 +20,69 @@ import pytest
 from streamgauge.bundles import decode_bundle
 from streamgauge.core.assembler import Assembler
 from streamgauge.core.record import Record
-from streamgauge.core.segments import Bundle, Ending
+from streamgauge.core.segments import BUNDLE_BYTES, Bundle, Ending
 from streamgauge.counters import Balance, Counters, read_balance, read_incidents
 from streamgauge.spool import Spool, settle_crash
 from streamgauge.taps.messages import Arrived, Asked, Message, encode_batch
-from streamgauge.taps.recording.outbox import unfinished_instances
-from streamgauge.taps.recording.process import MAX_BATCH_BYTES, RecorderSettings
+from streamgauge.taps.recording.outbox import Outbox, unfinished_instances
+from streamgauge.taps.recording.process import MAX_BATCH_BYTES, RecorderProcess, RecorderSettings
 from tests.taps.talk import EVENTS, SSE, answer, arrivals, ended, head, opened
 
 # For what takes milliseconds; generous, since the machine may be busy (s).
 PATIENCE_S = 30.0
 MIB = 1024 * 1024
+
+
+@contextlib.contextmanager
+def recording(folder: Path) -> Iterator[tuple[RecorderProcess, Spool]]:
+    """A recorder in this process, which nobody looks after: its spool has what goes out by itself."""
+    with Counters(folder / "counters", "recorder") as counters:
+        spool = Spool(folder / "spool.sqlite", 256 * MIB, counters)
+        yield RecorderProcess(RecorderSettings("", str(folder), capture="full"), bytes(32), spool, counters), spool
+        spool.close()
+
+
+def hand_in(process: RecorderProcess, *messages: Message) -> None:
+    process.batch(0, encode_batch(list(messages))[4:])
+
+
+def test_what_waits_goes_out_where_it_is_too_much(tmp_path: Path) -> None:
+    with recording(tmp_path) as (process, spool):
+        hand_in(process, opened(), *arrivals(head(SSE)))
+        process.flush()
+        before = spool.waiting().rows
+        event = b"data: " + b"x" * 100_000 + b"\n\n"
+        hand_in(process, *arrivals(*[event] * 70))
+        assert spool.waiting().rows == before
+        hand_in(process, *arrivals(*[event] * 20))
+        assert spool.waiting().rows > before + 40
+
+
+@pytest.mark.parametrize("coding", ["identity", "gzip"])
+def test_it_is_put_a_few_bundles_at_a_time(tmp_path: Path, coding: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is coded becomes more than it was: it is not held as a whole."""
+    put: list[int] = []
+    send = Outbox.send
+
+    def counted(self: Outbox, bundles: Iterable[Bundle], *more: Any, **others: Any) -> None:
+        held = list(bundles)
+        put.append(len(held))
+        send(self, held, *more, **others)
+
+    monkeypatch.setattr(Outbox, "send", counted)
+    body = EVENTS[0] * (4 * MIB // len(EVENTS[0]))
+    packed = zlib.compress(body, wbits=31) if coding == "gzip" else body
+    size = len(packed) // 100
+    pieces = [packed[at : at + size] for at in range(0, len(packed), size)]
+    begin = f"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-encoding: {coding}\r\n\r\n".encode()
+    with recording(tmp_path) as (process, spool):
+        for stream in range(8):
+            hand_in(process, opened(stream=stream), *arrivals(begin, *pieces, stream=stream), ended(stream=stream))
+        asyncio.run(process.farewell())
+        assert sum(put) > 8 * 4 * MIB // BUNDLE_BYTES
+        assert max(put) < 3 * 16
+        found = records([decode_bundle(row.value) for row in spool.take(0, 1 << 40)])
+    assert [record.counts.events for record in found] == [len(body) // len(EVENTS[0])] * 8
 
 
 class Recording:

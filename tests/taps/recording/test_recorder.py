@@ -82,7 +82,7 @@ def test_segments_are_about_a_bundle_at_most() -> None:
     assert (recorder.segments(), recorder.pending_bytes) == ([], 0)
 
 
-def test_an_open_stream_is_told_of_once_in_four_looks_its_beginning_and_its_end_at_once() -> None:
+def test_an_open_stream_is_told_of_once_in_four_looks_its_first_reads_and_its_end_at_once() -> None:
     recorder = Recorder(talk.settings())
     for stream in range(8):
         recorder.handle(opened(stream=stream))
@@ -92,7 +92,7 @@ def test_an_open_stream_is_told_of_once_in_four_looks_its_beginning_and_its_end_
         for stream in range(8):
             recorder.handle(arrivals(head(SSE), stream=stream)[0])
         counts.append([len(segment.reads) for segment in recorder.each_due()])
-    assert counts == [[1, 1], [2, 2], [3, 3], [4, 4], [4, 4], [4, 4], [4, 4], [4, 4]]
+    assert counts == [[1] * 8, [1, 1], [2, 2], [3, 3], [4, 4], [4, 4], [4, 4], [4, 4]]
     for stream in range(8):
         recorder.handle(ended(stream=stream))
     assert [segment.end is not None for segment in recorder.each_due()] == [True] * 8
@@ -176,7 +176,9 @@ def test_a_bug_costs_one_stream_its_completeness(
             if place == message:
                 broken.setattr(owner, name, raising)
             recorder.handle(one)
+            assert recorder.pending_bytes == _pending_of(recorder)
             segments += recorder.segments()
+            assert recorder.pending_bytes == 0
     for one in answer(head(SSE), BODY):
         recorder.handle(one)
     segments += recorder.segments()

@@ -17,7 +17,7 @@ from streamgauge.taps.inprocess.capture import StreamCapture
 from streamgauge.taps.inprocess.courier import RETRY_S, Agents, Courier
 from streamgauge.taps.inprocess.outbox import CAPACITY_BYTES
 
-# Notes are taken this often while they come (s): late enough to share what a turn costs, early beside the recorder's 250 ms.
+# Notes are taken this often while they come (s): late enough to share what a turn costs, early beside the recorder's 1 s.
 FLUSH_S = 0.05
 # And this often at least while streams are open and quiet (seconds).
 QUIET_S = 0.1

@@ -100,6 +100,15 @@ class Bundler:
             quiet = slot.sent_ns is None or now_ns - slot.sent_ns >= self._heartbeat_ns
             if full or (quiet and not slot.segments):
                 self._close(slot, now_ns)
+        return self.take_ready()
+
+    @property
+    def ready(self) -> int:
+        """Bundles that are closed: they were full."""
+        return len(self._ready)
+
+    def take_ready(self) -> list[Bundle]:
+        """Those alone."""
         ready, self._ready = self._ready, []
         return ready
 
@@ -107,8 +116,7 @@ class Bundler:
         """What is left, and this instance's last bundle in every slot that it used."""
         for slot in self._slots.values():
             self._close(slot, now_ns, farewell=True)
-        ready, self._ready = self._ready, []
-        return ready
+        return self.take_ready()
 
     def _place(self, segment: Segment, now_ns: int) -> int:
         """The slot of a segment's stream."""

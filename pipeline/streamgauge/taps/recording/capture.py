@@ -13,9 +13,13 @@ from streamgauge.taps.recording.response import Finished, Response
 
 # What a read costs beside its content (bytes, about), for cutting segments.
 READ_BYTES = 16
+# The same of a read that waits (three objects), and what its bytes may become where they are coded.
+WAITING_BYTES = 140
+CODED = 8
 
 # While a stream is open its reads go out each fourth time that one looks, once a second: what a segment costs recorder,
-# spool, broker and worker is shared by four times as many events. Its beginning and its end go with the next look.
+# spool, broker and worker is shared by four times as many events. Its beginning, until there are reads, and its end go with
+# the next look.
 LOOKS_A_SEGMENT = 4
 SEGMENT_NS = LOOKS_A_SEGMENT * BUNDLE_NS
 
@@ -39,10 +43,13 @@ class StreamCapture:
         self._response: Response | None = None
         self._facts: RequestFacts | None = None
         self._waiting: list[Arrived] = []
+        self._waiting_bytes = 0
+        self._weight = CODED  # of a byte that waits; until the head has told
         self._reads: list[Read] = []
         self._lost = 0
         self._end: End | None = None
         self._number = 0
+        self._is_told = False  # reads of it have gone out
 
     def begin(self, opened: Opened, settings: CaptureSettings, budget: Budget) -> None:
         """Take in what is known when the request begins."""
@@ -77,7 +84,8 @@ class StreamCapture:
     def wait(self, arrived: Arrived) -> int:
         """A read of the response: it waits, until `settle`. Gives the bytes that are pending more. Never raises."""
         self._waiting.append(arrived)
-        size = len(arrived.data) + READ_BYTES
+        size = len(arrived.data) * self._weight + WAITING_BYTES
+        self._waiting_bytes += size
         self.pending_bytes += size
         return size
 
@@ -92,6 +100,8 @@ class StreamCapture:
         response, before = self._response, len(self._reads)
         if response is None:
             self._waiting = []
+            self.pending_bytes -= self._waiting_bytes
+            self._waiting_bytes = 0
             self._lost += len(waiting)
             return len(waiting)
         try:
@@ -99,8 +109,10 @@ class StreamCapture:
         finally:
             read = self._reads[before:]
             self._waiting = waiting[len(read) :]
-            self.pending_bytes += sum([len(one.content) for one in read])
-            self.pending_bytes -= sum([len(one.data) for one in waiting[: len(read)]])
+            self.pending_bytes += sum([len(one.content) for one in read]) + READ_BYTES * len(read) - self._waiting_bytes
+            self._weight = CODED if response.is_coded else 1
+            self._waiting_bytes = sum([len(one.data) * self._weight + WAITING_BYTES for one in self._waiting])
+            self.pending_bytes += self._waiting_bytes
         return 0
 
     def dropped(self, reads: int) -> None:
@@ -161,11 +173,12 @@ class StreamCapture:
 
     def is_due(self, looks: int) -> bool:
         """Whether what there is goes out, one having looked so many times."""
-        return self._end is not None or self._number == 0 or looks % LOOKS_A_SEGMENT == self._look
+        return self._end is not None or not self._is_told or looks % LOOKS_A_SEGMENT == self._look
 
     def take(self, most: int = BUNDLE_BYTES) -> Iterator[Segment]:
         """What there is since the last time, as segments of about `most` bytes at most; none if there is nothing."""
         runs = list(_runs(self._reads, most)) if self.pending_bytes > most else [self._reads] if self._reads else []
+        self._is_told = self._is_told or bool(runs)
         self._reads, self.pending_bytes = [], 0
         head, loss = None, self._take_loss()
         if self._response is not None:

@@ -41,7 +41,7 @@ from streamgauge.taps.recording.request import CaptureSettings
 
 # A batch is some 64 KiB, or one read or piece of a request's body; more is not from a relay of ours (bytes).
 MAX_BATCH_BYTES = 64 * 1024 * 1024
-# So much that waits goes out at once, whatever is due: it bounds memory when much comes (bytes). A second of 30,000 reads.
+# So much that waits goes out at once, whatever is due: it bounds memory when much comes (bytes). A second of 20,000 reads.
 FLUSH_BYTES = 8 * 1024 * 1024
 # How long the last rows are offered to a disk that does not take them (s).
 LAST_WORDS_S = 2.0
@@ -59,6 +59,8 @@ _LENGTH_BYTES = 4
 # may take as long as the rest.
 _READS = 64
 _SEGMENTS = 1
+# Full bundles that are put at a time: some 3 MiB.
+_READY = 16
 _BUNDLES = 1
 
 
@@ -121,8 +123,12 @@ class RecorderProcess:
         self._flush(self._recorder.each_due())
 
     def _flush(self, segments: Iterable[Segment]) -> None:
+        """A few bundles at a time: what is decoded may take far more room than what waited."""
         now = time.monotonic_ns()
-        self._bundler.add(gently(segments, _SEGMENTS), now, since_ns=self._flushed_ns)
+        for segment in gently(segments, _SEGMENTS):
+            self._bundler.add((segment,), now, since_ns=self._flushed_ns)
+            if self._bundler.ready >= _READY:
+                self._outbox.send(self._bundler.take_ready(), self._bundler.slots)
         self._outbox.send(gently(self._bundler.take(now), _BUNDLES), self._bundler.slots)
         self._flushed_ns = now
         self._count()

@@ -124,10 +124,9 @@ class Recorder:
     def _of(self, captures: list[StreamCapture]) -> Iterator[Segment]:
         for capture in captures:
             del self._touched[capture]
-            before = capture.pending_bytes
+            self._pending_bytes -= capture.pending_bytes
             self._settle(capture)
             yield from capture.take(self._segment_bytes)
-            self._pending_bytes -= before
 
     def _begin(self, key: Key, opened: Opened) -> None:
         before = self._open.get(key)

@@ -54,6 +54,11 @@ class Response:
         self._whole: Gathered | None = None
         self._lost = False
 
+    @property
+    def is_coded(self) -> bool:
+        """Whether its bytes have a content coding; until the head has told, they may."""
+        return self._decoder is None or self._decoder.is_coded
+
     def begin_body(self) -> None:
         """There is no head: what comes is the body itself, as a recording has it."""
         self.on_wire = False
