@@ -2,7 +2,7 @@
 
 import random
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import msgspec
 import pytest
@@ -10,16 +10,16 @@ from bench.wires import wire
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamgauge.core import known_envelopes, steady
+from streamgauge.core import steady
 from streamgauge.core.dialects import BY_NAME, DIALECTS
 from streamgauge.core.masking import Masker
-from streamgauge.core.reading import MAX_CHOICES
 from streamgauge.core.segments import End, Ending, Head, Opening, Read, Segment
 from streamgauge.core.sse import MAX_EVENT_BYTES, SseDecoder, write_event
 from streamgauge.core.state import StreamState
 from streamgauge.core.stream import Stream
 from tests.core.altered import alter, damage
-from tests.vectors.load import vectors
+from tests.vectors.drive import forget
+from tests.vectors.load import series, vectors
 
 STALL_NS = 5_000_000_000
 MS = 1_000_000
@@ -107,6 +107,15 @@ def test_every_vector(masked: bool) -> None:
             same(canonical(vector.body, None, masked=masked), len(vector.body), masked=masked)
 
 
+@pytest.mark.parametrize("masked", [True, False], ids=["masked", "full"])
+def test_every_series(masked: bool) -> None:
+    for several in series():
+        for seed in range(4):
+            forget()
+            for vector in several.vectors:
+                same(canonical(vector.body, None, masked=masked), seed, masked=masked)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_nearly_all_deltas_are_taken_without_a_look(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     one = wire(name, 200)
@@ -138,7 +147,7 @@ def damaged(draw: st.DrawFn) -> tuple[list[bytes], str]:
 @settings(max_examples=400, deadline=None)
 @given(damaged(), st.integers(0, 2**32))
 def test_a_damaged_stream_says_the_same(stream: tuple[list[bytes], str], seed: int) -> None:
-    known_envelopes._known.clear()
+    forget()
     events, path = stream
     same(events, seed, masked=False, path=path or None)
 
@@ -153,34 +162,10 @@ def altered(draw: st.DrawFn) -> tuple[list[bytes], str]:
 @settings(max_examples=400, deadline=None)
 @given(altered(), st.integers(0, 2**32))
 def test_what_an_event_tells_in_between_is_told_back(stream: tuple[list[bytes], str], seed: int) -> None:
-    known_envelopes._known.clear()
+    forget()
     events, path = stream
     same(events, seed, masked=False, path=path or None)
 
-
-def _event(template: str, name: str = "") -> Callable[..., bytes]:
-    """Makes events of JSON with `%s` for its text, and `%d` for numbers."""
-    begin = f"event: {name}\n" if name else ""
-    return lambda *values: f"{begin}data: {template % values}\n\n".encode()
-
-
-def _chat(usage: str) -> str:
-    return '{"choices":[{"index":0,"delta":{"content":"%s"}}],"usage":' + usage + "}"
-
-
-_FAILING = _event('{"error":{"type":"x"},"choices":[{"index":0,"delta":{"content":"%s"}}]}')
-_NUMBERED = _event('{"type":"response.output_text.delta","sequence_number":%d,"delta":"%s"}')
-_GOING_ON = b'data: {"type":"response.in_progress","sequence_number":13}\n\n'
-_CALLING = _event('{"candidates":[{"content":{"parts":[{"text":"%s"},{"functionCall":{"args":{"x":1}}}]}}]}')
-_CALLED = b'data: {"candidates":[{"content":{"parts":[{"functionCall":{"name":"f","willContinue":true}}]}}]}\n\n'
-_ELSEWHERE = _event(
-    '{"candidates":[{"index":0,"content":{"parts":[{"text":"%s"}]}},'
-    '{"index":1,"content":{"parts":[{"functionCall":{"args":{"x":1}}}]}}]}'
-)
-_QUOTED = _event(_chat('{"x":{},",":10,"completion_tokens":%d,"z":10,",y":2}'), 'a"b')
-_QUOTED_TOO = _event(_chat('{"x":{  ",":10,"completion_tokens":%d,"z":1},",y":2}'), 'a"b')
-_QUOTED_DEEP = _event(_chat('{"x":{},",":10,"prompt_tokens_details":{"cached_tokens":%d},"z":10,",y":2}'), 'a"b')
-_QUOTED_DEEP_TOO = _event(_chat('{"x":{  ",":10,"prompt_tokens_details":{"cached_tokens":%d},"z":1},",y":2}'), 'a"b')
 
 # What may take the place of a word or number of events all along, of the same length or not.
 WORDS = [
@@ -203,8 +188,8 @@ WORDS = [
 # What may come before: the stream is no LLM's, a sequence number, a tool's call, an error, another dialect's.
 FIRST = [
     b'data: {"jsonrpc":"2.0"}\n\n',
-    _GOING_ON,
-    _CALLED,
+    b'data: {"type":"response.in_progress","sequence_number":13}\n\n',
+    b'data: {"candidates":[{"content":{"parts":[{"functionCall":{"name":"f","willContinue":true}}]}}]}\n\n',
     b'data: {"error":{"message":"x"}}\n\n',
     b'event: message_start\ndata: {"type":"message_start","message":{"id":"msg_1","model":"m"}}\n\n',
 ]
@@ -243,45 +228,10 @@ def of_other_words(draw: st.DrawFn) -> tuple[list[bytes], list[bytes], bool]:
 def test_what_one_stream_taught_changes_nothing_in_the_next(
     streams: tuple[list[bytes], list[bytes], bool], seed: int
 ) -> None:
-    known_envelopes._known.clear()
+    forget()
     first, second, masked = streams
     for events in (first, second, first):
         same(events, seed, masked=masked)
-
-
-# What one stream teaches, and another one that would be read wrongly with it.
-TAUGHT = {
-    "an error that is none while the stream is no LLM's": (
-        [_FAILING(text) for text in "abc"],
-        [b'data: {"jsonrpc":"2.0"}\n\n', *(_FAILING(text) for text in "def")],
-    ),
-    "a number that is no sequence number": (
-        [_NUMBERED(-1, "a"), _NUMBERED(-1, "b")],
-        [_NUMBERED(12, "a"), _NUMBERED(12, "b"), _GOING_ON, _NUMBERED(12, "c")],
-    ),
-    "arguments that no call takes": (
-        [_CALLING(text) for text in "abc"],
-        [_CALLED, *(_CALLING(text) for text in "abc")],
-    ),
-    "arguments in a choice without a call": ([], [_ELSEWHERE(text) for text in "abcd"]),
-    "a quote in an event's name": (
-        [_QUOTED("a", 1), _QUOTED("b", 2)],
-        [_QUOTED_TOO("a", 1), _QUOTED_TOO("b", 2), _QUOTED_TOO("c", 3)],
-    ),
-    "the same, an object deeper": (
-        [_QUOTED_DEEP("a", 1), _QUOTED_DEEP("b", 2)],
-        [_QUOTED_DEEP_TOO("a", 1), _QUOTED_DEEP_TOO("b", 2), _QUOTED_DEEP_TOO("c", 3)],
-    ),
-}
-
-
-@pytest.mark.parametrize("masked", [True, False], ids=["masked", "full"])
-@pytest.mark.parametrize("name", TAUGHT)
-def test_streams_that_others_would_teach_wrongly(name: str, masked: bool) -> None:
-    known_envelopes._known.clear()
-    for events in TAUGHT[name]:
-        for seed in range(4):
-            same(canonical(b"".join(events), None, masked=masked), seed, masked=masked)
 
 
 def test_first_times_are_those_of_the_first_stamps() -> None:
@@ -300,17 +250,6 @@ def test_an_event_over_the_cap_is_none() -> None:
 
     same([chunk("a"), chunk("b"), chunk("x" * MAX_EVENT_BYTES), chunk("c"), chunk("d")], 1, masked=False)
     same([chunk("a"), chunk("b"), chunk("x" * MAX_EVENT_BYTES), chunk("c"), chunk("d")], 2, masked=False)
-
-
-def test_a_choice_beyond_the_limit_stays_beyond_it() -> None:
-    def chunk(choice: int, text: str) -> bytes:
-        return b'data: {"choices":[{"index":%d,"delta":{"content":"%b"}}]}\n\n' % (choice, text.encode())
-
-    known_envelopes._known.clear()
-    deltas = [chunk(900, text) for text in "abcdef"]
-    same(deltas, 1, masked=False)
-    assert known_envelopes._known
-    same([chunk(choice, "x") for choice in range(MAX_CHOICES)] + deltas, 1, masked=False)
 
 
 def _between(name: str, member: bytes, instead: bytes) -> None:

@@ -1,22 +1,22 @@
 """Every vector through recorder, segments and assembler: the same record however the bytes came, and the right one."""
 
-import bisect
 import itertools
 from collections.abc import Iterator
 from typing import Any
 from zlib import crc32
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from streamgauge.core.dialects import endpoint_of
 from streamgauge.core.record import SCHEMA_VERSION
 from streamgauge.records import Record
 from tests.core.cuts import at as cut_at
+from tests.vectors.compare import MS, SIZES, alike, anywhere, pace, randomly, same, times_of, without_times
 from tests.vectors.drive import Live, byte_by_byte, cut_short, encoded, in_pieces, live, replayed, stamped, wire
 from tests.vectors.drive import response_head as head_of
-from tests.vectors.load import Vector, blocks, differences, ends, is_dispatched, vectors, with_line_ends
+from tests.vectors.load import Vector, blocks, differences, is_dispatched, vectors, with_line_ends
 
 ALL = vectors()
 IDS = [f"{vector.dialect}/{vector.name}" for vector in ALL]
@@ -30,15 +30,8 @@ SPLIT_EVERYWHERE = 400
 # One byte a read costs some 30 us; longer bodies with other line ends come in small pieces instead (bytes).
 BYTE_BY_BYTE = 1000
 CODINGS = ["gzip", "gzip-members", "deflate", "br", "zstd"]
-MS = 1_000_000
-# Random ways to split each vector, in two tests; each costs some 3 ms for a body of 2 KB (count of examples).
-RANDOM_SPLITS = 8
-# Places at which a random split cuts: more would only come near to byte by byte, which is tried anyhow (count).
-MOST_CUTS = 12
 # Whose finish reason comes with an event of its own, before the terminal (message_delta, then message_stop).
 FINISH_BEFORE_TERMINAL = {"anthropic-messages"}
-# What rightly differs where the body's own bytes do.
-SIZES = ("counts.bytes", "counts.client_bytes")
 # What a plain file cannot tell.
 TRANSPORT = (
     *("tap", "tap_instance", "tap_version", "upstream", "request", "request_digest", "request_model"),
@@ -50,19 +43,6 @@ each = pytest.mark.parametrize("vector", ALL, ids=IDS)
 
 def named(found: list[Vector]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("vector", found, ids=[f"{one.dialect}/{one.name}" for one in found])
-
-
-def alike(record: dict[str, Any], *leave_out: str) -> dict[str, Any]:
-    """A record without what each run makes anew (its id) or counts by reads, and without the names given."""
-    out = {**record, "counts": {**record["counts"]}}
-    for path in ("stream_id", "counts.reads", "counts.segments", *leave_out):
-        parent, _, name = path.rpartition(".")
-        (out[parent] if parent else out)[name] = None
-    return out
-
-
-def same(got: dict[str, Any], expected: dict[str, Any], where: object = "") -> None:
-    assert got == expected, (where, list(differences(expected, got)))
 
 
 def whole(vector: Vector, how: Live | None = None, body: bytes | None = None) -> dict[str, Any]:
@@ -228,25 +208,6 @@ def test_a_vector_agrees_with_itself(vector: Vector) -> None:
         assert (vector.record["outcome"], vector.record["error"]) == ("completed", None)
 
 
-def anywhere(data: bytes) -> st.SearchStrategy[list[int]]:
-    """Places to cut these bytes at, in order."""
-    return st.lists(st.integers(0, len(data)), max_size=MOST_CUTS).map(sorted)
-
-
-def pace(count: int) -> st.SearchStrategy[list[int]]:
-    """Pauses before each of so many reads (ms); 0 is one."""
-    return st.lists(st.integers(0, 6_000), min_size=count, max_size=count)
-
-
-randomly = settings(
-    max_examples=RANDOM_SPLITS,
-    deadline=None,  # a shared machine is slow now and then
-    derandomize=True,  # the same splits each time: a failure is one's own
-    database=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
-
-
 @each
 def test_any_split_under_any_framing_and_coding(vector: Vector) -> None:
     expected = alike(whole(vector), *SIZES, "content_encoding")
@@ -262,21 +223,6 @@ def test_any_split_under_any_framing_and_coding(vector: Vector) -> None:
         same(alike(live(vector, how, pieces), *SIZES, "content_encoding"), expected)
 
     holds()
-
-
-def without_times(record: dict[str, Any]) -> dict[str, Any]:
-    """A record without what arrival stamps make: its timing, and the first token of each choice."""
-    out = alike(record, "timing")
-    return out | {"choices": [{**choice, "first_token_s": None} for choice in out["choices"]]}
-
-
-def times_of(vector: Vector, head: bytes, places: list[int], stamps: list[int]) -> dict[str, float | None]:
-    """When its events came, if the response was cut at these places and the pieces came at these times (ns)."""
-    came = [stamps[bisect.bisect_right(places, len(head) + end)] for end in ends(vector.body)]
-    events = [stamp for stamp, block in zip(came, blocks(vector.body), strict=True) if is_dispatched(block)]
-    tokens = [events[place] for place in vector.token_events_at]
-    found = {"first_event_s": events[:1], "first_token_s": tokens[:1], "last_token_s": tokens[-1:]}
-    return {name: times[0] / 1e9 if times else None for name, times in found.items()}
 
 
 @named(TIMED)

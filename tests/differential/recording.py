@@ -78,8 +78,9 @@ class Keeper:
     def arguments(self, choice: int, key: int | None, value: object) -> None:
         if value is None or value == "":
             return
-        calls = self._calls.get(choice)
-        call = calls[-1][3] if key is None and calls else self._call(choice, key, None, True)
+        if key is None and not self._calls.get(choice):
+            return  # of no call
+        call = self._calls[choice][-1][3] if key is None else self._call(choice, key, None, True)
         call.arguments = f"{call.arguments}{value if isinstance(value, str) else msgspec.json.encode(value).decode()}"
 
     def finish(self, choice: int, raw: object, normal: str | None = None) -> None:

@@ -19,7 +19,7 @@ from tests.fuzz.drawn import Drawn
 from tests.fuzz.properties import check
 from tests.fuzz.streams import Sent, in_pieces, restarted, segments
 from tests.vectors.drive import as_json
-from tests.vectors.load import vectors
+from tests.vectors.load import series, vectors
 
 INSTANCES = tuple(bytes((number,)) * 16 for number in (1, 2, 3))
 SLOTS = (0, 5)
@@ -39,9 +39,11 @@ Log = list[tuple[int, Bundle]]
 
 
 def _scripts() -> list[list[Segment]]:
-    """A few streams as segments: short and long, whole and cut."""
+    """A few streams as segments: short and long, whole and cut, and such as teach each other."""
     names = {"happy", "tools", "truncated", "error-mid-stream", "reset"}
-    chosen = [vector for vector in vectors() if vector.name in names and len(vector.body) < 4_000]
+    taught = [vector for several in series() for vector in several.vectors]
+    chosen = [vector for vector in vectors() if vector.name in names] + taught
+    chosen = [vector for vector in chosen if len(vector.body) < 4_000]
     return [segments(Sent(vector), "full", in_pieces(Sent(vector).whole(), len(vector.name))) for vector in chosen]
 
 

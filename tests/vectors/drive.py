@@ -1,16 +1,19 @@
 """Sends vectors the way that a tap and a worker do: messages -> recorder -> segments -> assembler -> record."""
 
 import gzip
+import itertools
 import json
 import random
 import zlib
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal
+from uuid import UUID
 
 import brotli
 import msgspec
 import zstandard
 
+from streamgauge.core import known_envelopes
 from streamgauge.core.assembler import Assembler
 from streamgauge.core.record import Record, encode_record
 from streamgauge.core.segments import Bundle, Ending, Segment
@@ -103,19 +106,21 @@ def byte_by_byte(data: bytes) -> list[bytes]:
     return [data[at : at + 1] for at in range(len(data))]
 
 
-def messages(vector: Vector, reads: Iterable[tuple[int | None, bytes]], end_ns: int | None = None) -> Iterator[Message]:
-    """What a tap would tell. `reads`: stamps since the request began (ns), and bytes."""
+def messages(
+    vector: Vector, reads: Iterable[tuple[int | None, bytes]], end_ns: int | None = None, *, stream: int = 1
+) -> Iterator[Message]:
+    """What a tap would tell. `reads`: stamps since the request began (ns), and bytes; `stream`: its number."""
     base = None if end_ns is None else T0
-    yield Opened(1, base, None, "test", vector.method, vector.target, vector.headers, dialect=None)
+    yield Opened(stream, base, None, "test", vector.method, vector.target, vector.headers, dialect=None)
     asked = b"" if vector.request is None else json.dumps(vector.request).encode()
     if asked:
-        yield Asked(1, asked)
-    yield Sent(1, base, None, len(asked), True)
+        yield Asked(stream, asked)
+    yield Sent(stream, base, None, len(asked), True)
     for stamp, data in reads:
-        yield Arrived(1, None if stamp is None else T0 + stamp, data)
+        yield Arrived(stream, None if stamp is None else T0 + stamp, data)
     ended = None if end_ns is None else T0 + end_ns
     ending = Ending(vector.ending)
-    yield Ended(1, ended, ending, client_gone_ns=ended if ending is Ending.CLIENT else None)
+    yield Ended(stream, ended, ending, client_gone_ns=ended if ending is Ending.CLIENT else None)
 
 
 def settings(capture: Capture) -> CaptureSettings:
@@ -137,7 +142,7 @@ def segments_of(capture: Capture, told: Iterable[Message]) -> Iterator[Segment]:
 
 
 def records_of(segments: Iterable[Segment]) -> list[Record]:
-    """The records of the one stream, through an assembler: one, or none for a stream that is no LLM's."""
+    """The records of these streams, through an assembler: one each, or none for a stream that is no LLM's."""
     assembler = Assembler()
     found: list[Record] = []
     for number, segment in enumerate(segments):
@@ -155,6 +160,29 @@ def record_of(segments: Iterable[Segment]) -> Record:
 def live(vector: Vector, how: Live, pieces: Iterable[bytes]) -> dict[str, Any]:
     """The record of a stream that came in these pieces, without stamps, as a reader of its JSON sees it."""
     return as_json(record_of(segments_of(how.capture, messages(vector, ((None, piece) for piece in pieces)))))
+
+
+def forget() -> None:
+    """What streams of this process taught each other is gone, as in a new one."""
+    known_envelopes._known.clear()
+
+
+def one_by_one(capture: Capture, told: Iterable[Iterable[Message]]) -> list[dict[str, Any]]:
+    """The records of streams that come one behind the other, through one recorder and one assembler."""
+    return in_order(segments_of(capture, itertools.chain.from_iterable(told)))
+
+
+def by_turns(capture: Capture, told: Iterable[Iterable[Message]]) -> list[dict[str, Any]]:
+    """The same of streams that come at the same time: a message of each, again and again."""
+    rounds = itertools.chain.from_iterable(itertools.zip_longest(*told))
+    return in_order(segments_of(capture, (message for message in rounds if message is not None)))
+
+
+def in_order(segments: Iterable[Segment]) -> list[dict[str, Any]]:
+    """The records of several streams, in the order in which these began."""
+    made = list(segments)
+    found = {UUID(record.stream_id).bytes: as_json(record) for record in records_of(made)}
+    return [found[stream] for stream in dict.fromkeys(segment.stream for segment in made)]
 
 
 def cut_short(vector: Vector, body: bytes, ending: str) -> list[dict[str, Any]]:

@@ -57,16 +57,35 @@ class Vector(msgspec.Struct, frozen=True):
         return self.content_type == "text/event-stream"
 
 
+class Series(msgspec.Struct, frozen=True):
+    """Streams of one dialect that one reader reads in this order; none changes what is said of another."""
+
+    dialect: str
+    name: str
+    vectors: list[Vector]
+
+
 def vectors() -> list[Vector]:
     """Every vector, ordered by dialect and name. Raises msgspec.ValidationError for a file that does not fit the format."""
-    return [_read(path) for path in sorted(ROOT.glob("*/*.json"))]
+    return [_read(path, path.parent.name) for path in sorted(ROOT.glob("*/*.json"))]
 
 
-def _read(path: Path) -> Vector:
+def series() -> list[Series]:
+    """Every series, ordered by dialect and name. Raises as `vectors` does."""
+    return [_read_series(path) for path in sorted(ROOT.glob("*/*/")) if any(path.glob("*.json"))]
+
+
+def _read_series(folder: Path) -> Series:
+    paths = sorted(folder.glob("*.json"), key=lambda path: int(path.stem))
+    return Series(
+        folder.parent.name, folder.name, [_read(path, folder.parent.name, f"{folder.name}/") for path in paths]
+    )
+
+
+def _read(path: Path, dialect: str, within: str = "") -> Vector:
     given = json.loads(path.read_text(encoding="utf-8"))
-    dialect = path.parent.name
     facts = {"target": TARGETS[dialect], **given}
-    facts |= {"dialect": dialect, "name": path.stem, "body": b""}
+    facts |= {"dialect": dialect, "name": within + path.stem, "body": b""}
     vector = msgspec.convert(facts, Vector, strict=True)
     return msgspec.structs.replace(vector, body=path.with_suffix(".sse").read_bytes())
 
