@@ -41,7 +41,7 @@ LOADS = (
     Load("one message an event", streams=4, deltas=300, alone=True),
 )
 # Two workers are to be busy for so long that it can be told how long (deltas of each stream).
-_SCALE = Load(FREE, streams=100, deltas=1_500)
+_SCALE = Load(FREE, streams=100, deltas=4_000)
 _HALVES = Load("the same, half a core each", streams=100, deltas=1_500)
 
 
