@@ -48,7 +48,7 @@ bench-tap: $(INSTALLED)  ## what a tap costs beside nginx, haproxy and others, w
 	./scripts/install_bench_peers || echo 'who is missing is left out, and the table says so'
 	$(BIN)/python -m bench.tap --document docs/performance.md
 
-bench-worker: $(INSTALLED)  ## what a worker carries beside a bare loop, written into docs/performance.md (a quarter of an hour)
+bench-worker: $(INSTALLED)  ## what a worker carries beside a bare loop, written into docs/performance.md (twenty minutes)
 	$(BIN)/python -m bench.worker --document docs/performance.md
 
 MINUTES ?= 10

@@ -32,10 +32,11 @@ from bench.worker_readers import Figure, Reader, amiss, floor, put, put_behind, 
 from bench.worker_recovery import recover, take_over
 from bench.worker_table import BARE_PAIR, FLOOR, FREE, LEDGER, ONE, PAIR, WORKER, Found, report
 
-BUSY_TAPS = Load("bundles of busy taps", streams=100, deltas=400)
+# Busy for so long that what a load costs once weighs little: a worker runs on for ten seconds, until its checkpoint is due.
+BUSY_TAPS = Load("bundles of busy taps", streams=100, deltas=1_500)
 LOADS = (
     BUSY_TAPS,
-    Load("the same, four dialects", 100, 400, (CHAT, "openai-responses", "anthropic-messages", "gemini")),
+    Load("the same, four dialects", 100, 1_500, (CHAT, "openai-responses", "anthropic-messages", "gemini")),
     Load("the same, nothing to learn", streams=100, deltas=100, learnable=False),
     Load("bundles of quiet taps", streams=4, deltas=5_000),
     Load("one message an event", streams=4, deltas=300, alone=True),
