@@ -37,6 +37,10 @@ _SETTINGS = {
     "log.retention.check.interval.ms": "1000",
 }
 
+# For a broker that nobody kills: the controller may not take it for dead and refuse new topics ("invalid replication factor")
+# because the machine stood still for a while.
+NEVER_KILLED = {"broker.session.timeout.ms": "60000"}
+
 
 class Broker:
     """A broker in `directory`, of the version that `pom` names. `bootstrap` is its address, valid from the constructor on.

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.kafka_broker.broker import Broker
+from tests.kafka_broker.broker import NEVER_KILLED, Broker
 
 # Confluent's image: testcontainers' Kafka module knows its start-up script and no other.
 _IMAGE = "confluentinc/cp-kafka:7.6.0"
@@ -22,7 +22,7 @@ def session_broker(directory: Path) -> Iterator[str]:
         with _container() as address:
             yield address
     else:
-        broker = Broker(directory)
+        broker = Broker(directory, NEVER_KILLED)
         broker.start()
         try:
             yield broker.bootstrap

@@ -1,6 +1,7 @@
 """Fixtures for tests with a real Apache Kafka: one broker a session, topics of its own for each test."""
 
 import asyncio
+import contextlib
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from streamgauge import topics
+from streamgauge.broker.faults import BrokerUnreachableError
 from tests.kafka_broker.broker import Broker
 from tests.kafka_broker.choice import session_broker
 from tests.kafka_broker.jars import NoBrokerError
@@ -15,6 +17,8 @@ from tests.kafka_broker.secured import Secured
 
 # Enough for two workers to share, few enough to be quick to recover.
 PARTITIONS = 4
+# How often a broker is asked for a test's topics: each time it has ten seconds to answer.
+_ATTEMPTS = 6
 
 
 @pytest.fixture(scope="session")
@@ -65,7 +69,11 @@ def own_broker(tmp_path: Path) -> Iterator[Callable[..., Broker]]:
 
 
 def make_topics(bootstrap: str, partitions: int = PARTITIONS) -> str:
-    """Makes the topics under a prefix that nobody else uses, and gives it."""
+    """Makes the topics under a prefix that nobody else uses, and gives it. A broker that does not answer yet gets time."""
     prefix = f"test-{uuid.uuid4().hex[:12]}"
+    for _ in range(_ATTEMPTS - 1):
+        with contextlib.suppress(BrokerUnreachableError):
+            asyncio.run(topics.create(bootstrap, partitions, prefix))
+            return prefix
     asyncio.run(topics.create(bootstrap, partitions, prefix))
     return prefix

@@ -30,7 +30,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from streamgauge.broker.administrator import Kind, Right
-from tests.kafka_broker.broker import Broker
+from tests.kafka_broker.broker import NEVER_KILLED, Broker
 from tests.kafka_broker.jars import KAFKA_4
 
 # Of the log-in without SCRAM: the broker reads these from its settings, once.
@@ -84,7 +84,7 @@ class Secured:
             "ELSEWHERE": written(directory / "elsewhere.pem", authority.issue_cert("broker.example")),
         }
         keys["MUTUAL"] = keys["SCRAM"]
-        self.broker = Broker(directory / "broker", _settings(keys, self.files.ca), pom, LISTENERS)
+        self.broker = Broker(directory / "broker", NEVER_KILLED | _settings(keys, self.files.ca), pom, LISTENERS)
         self.address = self.broker.addresses
         self.bootstrap = self.broker.bootstrap
 
