@@ -46,11 +46,11 @@ class Arrived:
 
     __slots__ = ("at_s", "request_id", "stream", "topic_ms", "whole")
 
-    def __init__(self, message: Any, at_s: float) -> None:
-        said = _RECORD.decode(message.value)
+    def __init__(self, record: bytes, at_s: float, topic_ms: int = 0) -> None:
+        said = _RECORD.decode(record)
         self.stream, self.request_id = said.stream_id, said.provider_request_id
         self.whole = said.outcome == "completed" and said.integrity.complete
-        self.topic_ms, self.at_s = int(message.timestamp), at_s
+        self.topic_ms, self.at_s = topic_ms, at_s
 
 
 _RECORD = msgspec.json.Decoder(_Said)
@@ -71,7 +71,9 @@ class Records:
         """Records that have come since; waits a moment. Raises AmissError if a stream has two."""
         found = await self._consumer.getmany(timeout_ms=200)
         now = time.monotonic()
-        arrived = [Arrived(message, now) for messages in found.values() for message in messages]
+        arrived = [
+            Arrived(message.value, now, int(message.timestamp)) for messages in found.values() for message in messages
+        ]
         for record in arrived:
             if record.stream in self._known:
                 raise AmissError(f"stream {record.stream} has two records")

@@ -1,13 +1,14 @@
-"""From a stream's terminal on the wire to its record in the topic, through a whole chain: tap, spool, broker, worker.
+"""From a stream's terminal on the wire to its record in the topic, and in the ledger: tap, spool, broker, worker, SQLite.
 
-Upstream, clients and whoever reads the records are in one process and have one clock. An upstream's answer bears its
+Upstream, clients and whoever reads topic and ledger are in one process and have one clock. An upstream's answer bears its
 stream's number as `x-request-id`, which its record repeats.
 """
 
 import asyncio
+import sqlite3
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -16,7 +17,7 @@ from tests.running import start, start_tap, wait_until_ready
 
 from bench.load.answer import LAST_CHUNK, chunk
 from bench.wires import wire
-from bench.worker_kafka import PATIENCE_S, AmissError, Kafka
+from bench.worker_kafka import PATIENCE_S, AmissError, Arrived, Kafka, Records
 from bench.worker_logs import CHAT
 
 _BODY = b'{"model":"gpt-4.1-mini","stream":true,"messages":[{"role":"user","content":"How is the water?"}]}'
@@ -27,6 +28,8 @@ _REQUEST = (
 _HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nx-request-id: %b\r\ntransfer-encoding: chunked\r\n\r\n"
 # An answer as a client holds it (bytes): far above what one has.
 _ANSWER_BYTES = 4 * 1024 * 1024
+# How often the ledger is looked at (seconds): it is told late by this at most.
+_LOOK_S = 0.01
 
 
 @dataclass(frozen=True)
@@ -73,27 +76,75 @@ def _header(head: bytes, name: bytes) -> bytes:
     return head.lower().partition(b"\r\n" + name + b":")[2].partition(b"\r\n")[0].strip()
 
 
-async def latencies(kafka: Kafka, directory: Path, pace: Pace) -> list[float]:
-    """Seconds from the last bytes of each stream to its record, in rising order. Raises AmissError."""
+@dataclass(frozen=True)
+class Latencies:
+    """Seconds from the last bytes of each stream to its record, in rising order: in its topic, and durable in the ledger."""
+
+    topic: list[float]
+    ledger: list[float]
+
+
+async def latencies(kafka: Kafka, directory: Path, pace: Pace) -> Latencies:
+    """Raises AmissError unless each stream comes to one whole record in both places."""
     prefix = await kafka.make_topics()
     records = await kafka.records(prefix)
     upstream = Upstream(pace)
     server = await asyncio.start_server(upstream.answer, "127.0.0.1", 0)
+    streams = pace.clients * pace.streams
     async with server, _chain(kafka.bootstrap, prefix, directory, server.sockets[0].getsockname()[1]) as address:
-        asking = asyncio.gather(*(_client(address, place, pace) for place in range(pace.clients)))
-        found: dict[str, float] = {}
-        broken = 0
-        deadline = time.monotonic() + PATIENCE_S
-        while len(found) < pace.clients * pace.streams and time.monotonic() < deadline:
-            for one in await records.next():
-                found[one.request_id or ""] = one.at_s
-                broken += not one.whole
-        await asking
-    if found.keys() != upstream.ended.keys():
-        raise AmissError(f"{len(found)} records of {len(upstream.ended)} streams")
-    if broken:
-        raise AmissError(f"{broken} of {len(found)} records are not whole")
-    return sorted(found[number] - at for number, at in upstream.ended.items())
+        with closing(_Ledger(_ledger_in(directory))) as ledger:
+            _, topic, rows = await asyncio.gather(
+                asyncio.gather(*(_client(address, place, pace) for place in range(pace.clients))),
+                _until(streams, records),
+                _until(streams, ledger),
+            )
+    return Latencies(_behind(upstream.ended, topic, "the topic"), _behind(upstream.ended, rows, "the ledger"))
+
+
+class _Ledger:
+    """The rows of a ledger's file, as they are committed: what is not yet durable is not seen (SQLite's WAL)."""
+
+    def __init__(self, path: Path) -> None:
+        self._database = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+        self._last = 0
+
+    async def next(self) -> list[Arrived]:
+        """Those that have come since; waits a moment."""
+        await asyncio.sleep(_LOOK_S)
+        return list(self._rows())
+
+    def _rows(self) -> Iterator[Arrived]:
+        found = self._database.execute(
+            "SELECT rowid, record FROM records WHERE rowid > ? ORDER BY rowid", (self._last,)
+        )
+        rows, now = found.fetchall(), time.monotonic()
+        for self._last, record in rows:
+            yield Arrived(record, now)
+
+    def close(self) -> None:
+        self._database.close()
+
+
+async def _until(streams: int, place: Records | _Ledger) -> list[Arrived]:
+    """What comes, until so many are there or nobody waits any longer."""
+    found: list[Arrived] = []
+    deadline = time.monotonic() + PATIENCE_S
+    while len(found) < streams and time.monotonic() < deadline:
+        found += await place.next()
+    return found
+
+
+def _behind(ended: Mapping[str, float], arrived: list[Arrived], where: str) -> list[float]:
+    found = {one.request_id or "": one.at_s for one in arrived}
+    if found.keys() != ended.keys():
+        raise AmissError(f"{len(found)} records of {len(ended)} streams in {where}")
+    if broken := sum(not one.whole for one in arrived):
+        raise AmissError(f"{broken} of {len(arrived)} records in {where} are not whole")
+    return sorted(found[number] - at for number, at in ended.items())
+
+
+def _ledger_in(directory: Path) -> Path:
+    return directory / "ledger.sqlite"
 
 
 @asynccontextmanager
@@ -102,11 +153,11 @@ async def _chain(bootstrap: str, prefix: str, directory: Path, upstream: int) ->
     kafka = ["--kafka", bootstrap, "--topic-prefix", prefix]
     tap = start_tap("tap", f"http://127.0.0.1:{upstream}", directory / "tap", *kafka)
     data_dir = directory / "worker"
-    flags = [*kafka, "--admin", "127.0.0.1:0", "--data-dir", str(data_dir)]
-    with tap as running, start("worker", flags, data_dir) as worker:
+    place = ["--admin", "127.0.0.1:0", "--data-dir", str(data_dir), "--ledger", f"sqlite:///{_ledger_in(directory)}"]
+    with tap as running, start("worker", [*kafka, *place], data_dir) as worker:
         wait_until_ready(worker)
-        place = urlsplit(running.url)
-        yield place.hostname or "", place.port or 0
+        listens = urlsplit(running.url)
+        yield listens.hostname or "", listens.port or 0
 
 
 async def _client(address: tuple[str, int], place: int, pace: Pace) -> None:

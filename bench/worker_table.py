@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 
 from bench.document import table
+from bench.worker_latency import Latencies
 from bench.worker_logs import Load
 from bench.worker_readers import Figure
 from bench.worker_recovery import Recovery, TakeOver
@@ -21,7 +22,7 @@ FREE = "busy taps, one and two"
 _TITLES = {FREE: "bundles of busy taps"}
 # What the design asks for. A crash is over within the session timeout and ten seconds more, and a static member that comes
 # back waits for no session, but whoever takes over from it does; 10,000 open streams take so much memory (MiB); a record is
-# there so soon behind its stream's terminal (seconds, p99); two workers carry so much more.
+# in the ledger so soon behind its stream's terminal (seconds, p99); two workers carry so much more.
 RECOVERY_S, MEMORY_MIB, LATENCY_S, SCALE = 10.0, 100.0, 2.0, 1.8
 TAKE_OVER_S = 10.0 + RECOVERY_S
 # A median of fewer rounds than this is none.
@@ -41,7 +42,7 @@ class Found:
     figures: dict[tuple[str, str], list[Figure]] = field(default_factory=dict)
     recoveries: list[Recovery] = field(default_factory=list)
     taken: list[TakeOver] = field(default_factory=list)
-    latencies: list[float] = field(default_factory=list)
+    latencies: Latencies | None = None
     faults: list[str] = field(default_factory=list)
     others: float = 0.0  # what part of the machine was somebody else's
 
@@ -149,10 +150,9 @@ def _taken(found: Found) -> list[list[str]]:
 def _sentences(found: Found) -> str:
     said = []
     if found.latencies:
-        p50, p99 = (_rank(found.latencies, part) for part in (0.5, 0.99))
         said.append(
-            f"From the terminal on the wire to the record in its topic, {len(found.latencies):,} streams through tap, "
-            f"broker and worker: p50 is {p50 / LATENCY_S:.2f} and p99 {p99 / LATENCY_S:.2f} of {LATENCY_S:.0f} s."
+            f"From the terminal on the wire to the record, {len(found.latencies.topic):,} streams through tap, broker and "
+            f"worker: in its topic {_latency(found.latencies.topic)}; in the ledger {_latency(found.latencies.ledger)}."
         )
     rounds = [len(figures) for figures in found.figures.values()]
     if rounds:
@@ -165,6 +165,11 @@ def _sentences(found: Found) -> str:
     if not found.faults and found.figures and any(one.streams for one in found.recoveries):
         said.append("Every stream of every load became one whole record, those that were open at a SIGKILL too.")
     return "\n".join(f"- {one}" for one in said)
+
+
+def _latency(ordered: Sequence[float]) -> str:
+    p50, p99 = (_rank(ordered, part) / LATENCY_S for part in (0.5, 0.99))
+    return f"p50 is {p50:.2f} and p99 {p99:.2f} of {LATENCY_S:.0f} s"
 
 
 def _rank(ordered: Sequence[float], part: float) -> float:

@@ -10,6 +10,7 @@ import pytest
 from aiokafka.errors import KafkaTimeoutError
 from bench.worker import LOADS, main
 from bench.worker_kafka import AmissError, Kafka, Records
+from bench.worker_latency import Latencies
 from bench.worker_logs import PARTITIONS, TAPS, Load, Log, OpenStreams, made
 from bench.worker_readers import Figure, amiss, floor, put, shared
 from bench.worker_recovery import Recovery, TakeOver, until_held
@@ -152,13 +153,13 @@ def test_what_is_amiss_is_told_and_the_rest_goes_on() -> None:
         raise AmissError("9 records of 10 streams")
     found.add("a load", FLOOR, Figure(1, 100, 1.0))
     found.recoveries = [OPEN, NONE]
-    found.latencies = [0.1] * 98 + [0.4, 1.0]
+    found.latencies = Latencies([0.1] * 98 + [0.4, 1.0], [0.2] * 98 + [0.5, 1.2])
     text = report(found)
     assert "- Amiss: worker, a load: 9 records of 10 streams." in text
     assert WHOLE not in text
     assert "others used 40% of it" in text
     assert cells_of(text, "10,000")[2:] == ["1.50", "1.50", "0.50", "0.50", "0.80"]
-    assert "p50 is 0.05 and p99 0.50 of 2 s" in text
+    assert "in its topic p50 is 0.05 and p99 0.50 of 2 s; in the ledger p50 is 0.10 and p99 0.60 of 2 s" in text
 
 
 def test_records_are_called_whole_where_there_are_figures_of_them() -> None:
