@@ -85,16 +85,13 @@ def test_it_ends_with_those_that_it_drives() -> None:
             turns.communicate()
 
 
-def driving() -> list[int]:
-    return [pid for pid, line in children(os.getpid()).items() if "bench.turns" in line]
-
-
 def test_who_relies_on_turns_knows_that_they_are_taken() -> None:
     with asleep() as process, taking_turns([process.pid]):
         wait_for(lambda: stands(process), "its pause")
     with asleep() as process, pytest.raises(AmissError, match="to the end"), taking_turns([process.pid]):
-        os.kill(driving()[0], signal.SIGTERM)
-        wait_for(lambda: not driving(), "the end of the turns")
+        pid = next(pid for pid, line in children(os.getpid()).items() if "bench.turns" in line)
+        os.kill(pid, signal.SIGTERM)
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)  # it has ended, and its exit code is still to be asked for
 
 
 def test_turns_that_do_not_begin_are_no_turns(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -128,7 +128,7 @@ def test_d1_one_message_in_a_hundred_is_poison(kafka: str, prefix: str, tmp_path
 
 
 def test_d2_everything_is_poison_but_one_partition(kafka: str, prefix: str, tmp_path: Path) -> None:
-    flood = 600
+    flood = 300
     tap = SyntheticTap(32, slots=(0,))
     bad = [(partition, b"poison %d" % number) for number in range(flood) for partition in range(1, PARTITIONS)]
     write(kafka, prefix, [*bad, *tap.bundles(30)])

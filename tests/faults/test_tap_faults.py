@@ -21,13 +21,15 @@ from streamgauge.counters import read_balance, read_incidents
 from streamgauge.spool import Spool
 from tests.faults.mock_kafka import MockCluster, mock_cluster
 from tests.faults.rig import PARTITIONS, Rig, assert_whole, records_on, tap_rig
-from tests.faults.traffic import EVENTS, PACE_S, PAIRS, ask
+from tests.faults.traffic import EVENTS, PACE_S, PAIRS, Got, ask
 from tests.integration.provider import BEGIN, REST, Provider, provider
 from tests.processes import children, runs
 from tests.running import PATIENCE_S, Running, start_tap, wait_for
 
 PREFIX = "streamgauge"
 BROKEN_PYTHON = str(Path(__file__).parent / "broken_python")
+# The module that the recorder runs.
+RECORDER = "taps.recording.process"
 # The stated window of about 1.1 s, and what a busy machine may add to it (seconds).
 WINDOW_S = 2.0
 
@@ -55,7 +57,7 @@ def part(tap: Running, module: str) -> int:
 
 
 def victims(tap: Running, who: str) -> list[int]:
-    parts = {"relay": "taps.proxy", "recorder": "taps.recording.process"}
+    parts = {"relay": "taps.proxy", "recorder": RECORDER}
     if who in parts:
         return [part(tap, parts[who])]
     return [tap.process.pid] if who == "parent" else [*children(tap.process.pid), tap.process.pid]
@@ -120,15 +122,21 @@ def test_t1_sigkill_mid_stream(broker: MockCluster, small: Provider, tmp_path: P
 
 
 def test_t1_the_loss_window_of_the_recorder(broker: MockCluster, tmp_path: Path) -> None:
-    """Killed under traffic three times: what was in flight is at most what came in the stated window."""
+    """Killed under traffic three times: what was in flight is at most what came in the stated window, and each stream that
+    had ended before it, or began once there was another recorder, is whole."""
 
     async def run() -> None:
+        gone: list[tuple[float, float]] = []  # from when on streams may lack something, until when
         async with tap_rig(tmp_path, broker.bootstrap, PREFIX) as rig:
             for round_ in range(3):
                 await rig.traffic.run_until(lambda: rig.books()["waiting"] < PAIRS * EVENTS)  # it has caught up
-                running = asyncio.create_task(rig.traffic.run_for(WINDOW_S + 1.5))
-                await asyncio.sleep(WINDOW_S + 0.7 + 0.03 * round_)  # more has come than may be lost
-                os.kill(await asyncio.to_thread(part, rig.tap, "taps.recording.process"), signal.SIGKILL)
+                running = asyncio.create_task(rig.traffic.run_for(WINDOW_S + 4))
+                await asyncio.sleep(WINDOW_S + 1 + 0.03 * round_)  # more has come than may be lost
+                recorder = await asyncio.to_thread(part, rig.tap, RECORDER)
+                os.kill(recorder, signal.SIGKILL)
+                killed = time.monotonic()
+                await asyncio.to_thread(wait_for, lambda gone=recorder: runs_anew(rig.tap, gone), "another recorder")
+                gone.append((killed - WINDOW_S, time.monotonic() + WINDOW_S))
                 await running
             await rig.traffic.run_for(2)
             await rig.deliver_all()
@@ -138,10 +146,21 @@ def test_t1_the_loss_window_of_the_recorder(broker: MockCluster, tmp_path: Path)
             assert books.get("crash", 0) <= 3 * PAIRS * WINDOW_S / PACE_S
             records = await records_on(broker.bootstrap, PREFIX)
             assert len({record.stream_id for record in records}) == len(records)
-            whole = [record for record in records if record.integrity.complete and record.outcome == "completed"]
-            assert len(whole) >= len(rig.traffic.pairs) - 3 * PAIRS
+            streams = {f"c-{number}": tapped for number, (_, tapped) in enumerate(rig.traffic.pairs)}
+            safe = {name for name, one in streams.items() if not any(overlap(one, window) for window in gone)}
+            assert len(safe) >= 4 * PAIRS
+            whole = {one.response_id for one in records if one.integrity.complete and one.outcome == "completed"}
+            assert safe - whole == set()
 
     asyncio.run(run())
+
+
+def runs_anew(tap: Running, gone: int) -> bool:
+    return any(pid != gone and RECORDER in line for pid, line in children(tap.process.pid).items())
+
+
+def overlap(stream: Got, window: tuple[float, float]) -> bool:
+    return stream.began_s < window[1] and stream.ended_s > window[0]
 
 
 def test_t1_any_process_at_any_moment(broker: MockCluster, tmp_path: Path) -> None:

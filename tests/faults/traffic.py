@@ -90,11 +90,16 @@ async def provider(size: int = TEXT_BYTES) -> AsyncIterator[str]:
 
 @dataclass
 class Got:
-    """What a client got: the bytes, when the first came, and the longest wait between two reads (seconds)."""
+    """What a client got: the bytes, when the first came, and the longest wait between two reads (seconds).
+
+    `began_s`, `ended_s`: when it asked and when it had all, by the monotonic clock.
+    """
 
     data: bytes = b""
     first_s: float = 0.0
     gap_s: float = 0.0
+    began_s: float = 0.0
+    ended_s: float = 0.0
 
 
 async def ask(url: str, number: int) -> Got:
@@ -104,7 +109,7 @@ async def ask(url: str, number: int) -> Got:
     got = Got()
     body = msgspec.json.encode({"model": "m-1", "stream": True, "user_number": number, "messages": []})
     head = f"POST {address.path}{PATH} HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}\r\n\r\n"
-    last = began = time.monotonic()
+    last = began = got.began_s = time.monotonic()
     try:
         writer.write(head.encode() + body)
         while data := await reader.read(65_536):
@@ -116,6 +121,7 @@ async def ask(url: str, number: int) -> Got:
             got.data, last = got.data + data, now
     finally:
         writer.close()
+    got.ended_s = time.monotonic()
     return got
 
 

@@ -30,7 +30,7 @@ def log_of(bootstrap: str, topic: str) -> list[Any]:
     return asyncio.run(read_all(bootstrap, topic))
 
 
-def records_of(bootstrap: str, prefix: str, count: int, timeout_s: float = 60) -> dict[str, set[bytes]]:
+def records_of(bootstrap: str, prefix: str, count: int, timeout_s: float = 120) -> dict[str, set[bytes]]:
     """The records topic, once it has `count` streams."""
     topic = f"{prefix}.records"
     found = asyncio.run(read_until(bootstrap, topic, lambda all_: len(distinct(all_)) >= count, timeout_s))

@@ -39,7 +39,7 @@ async def _partitions(consumer: Any, topic: str) -> set[int]:
 
 
 async def read_until(
-    bootstrap: str, topic: str, enough: Callable[[list[Any]], bool], timeout_s: float = 60.0
+    bootstrap: str, topic: str, enough: Callable[[list[Any]], bool], timeout_s: float = 120.0
 ) -> list[Any]:
     """Reads the topic again and again until `enough`; the last reading if that does not come in time."""
     deadline = asyncio.get_running_loop().time() + timeout_s
