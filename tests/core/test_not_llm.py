@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from streamgauge.core.assembler import Assembler
+from streamgauge.core.dialects import DIALECTS
 from streamgauge.core.segments import Bundle
+from streamgauge.core.sse import SseDecoder
 from streamgauge.taps.replay import replay
 from tests.vectors.drive import INSTANCE, Live, messages, record_of, segments_of, settings, wire
 from tests.vectors.load import Vector, vectors
@@ -49,6 +51,13 @@ STREAMS = {
 }
 
 each = pytest.mark.parametrize("body", STREAMS.values(), ids=STREAMS)
+
+
+def test_an_event_without_members_shows_no_dialect() -> None:
+    """Whatever it is called: so none has to be asked."""
+    names = {event.name for one in vectors() for event in SseDecoder().feed(one.body)}
+    assert {"", "done", "message_stop", "response.completed"} < names
+    assert [(one.name, name) for one in DIALECTS for name in names if one.recognises(name, {})] == []
 
 
 def vector(body: bytes, target: str) -> Vector:

@@ -160,7 +160,8 @@ class Values:
         if rebuilt == joined:
             return columns if columns and len(columns[0]) == len(blocks) else []
         if joined.count(SEPARATOR) == len(blocks):
-            fitting = joined.count(SEPARATOR, 0, same(rebuilt, joined))
+            alike = len(rebuilt) if joined.startswith(rebuilt) else same(rebuilt, joined)
+            fitting = joined.count(SEPARATOR, 0, alike)
             return [column[:fitting] for column in columns]
         return []  # a separator stands inside of an event: where events end cannot be seen
 
@@ -184,18 +185,16 @@ class Values:
     def _cut(self, joined: bytes) -> list[Sequence[bytes]]:
         """What stands where the holes are of events of this form: a column for each hole, none if there is no such event."""
         columns = self._columns(self._loose(joined))
-        if columns and not self._hold(columns):
+        for at in self._texts_at if columns else ():
+            if b"" in columns[at]:  # most often the stream's last event
+                fitting = columns[at].index(b"")
+                columns = [column[:fitting] for column in columns]
+        if columns and not all(_are_numbers(columns[at]) for at in self._numbers_at):
             return self._columns(_cutter(*self._form)(joined))
         return columns
 
     def _columns(self, values: list[Any]) -> list[Sequence[bytes]]:
         return [values] if values and self._width == 3 else list(zip(*values, strict=True))
-
-    def _hold(self, columns: Sequence[Sequence[bytes]]) -> bool:
-        """Whether what was found loosely is what it has to be."""
-        return all(_are_numbers(columns[at]) for at in self._numbers_at) and not any(
-            b"" in columns[at] for at in self._texts_at
-        )
 
     def _rebuilt(self, columns: Sequence[Sequence[bytes]]) -> bytes:
         parts = self._frame * (len(columns[0]) if columns else 0)
@@ -315,7 +314,7 @@ def _are_lines(ids: Sequence[bytes], texts: Sequence[bytes]) -> bool:
     """Whether these are what their holes take."""
     line, joined = b"".join(texts), b"".join(ids)
     ends = b"\n" in line or b"\r" in line or SEPARATOR in line
-    return not ends and joined.translate(None, _NOT_IN_IDS) == joined and b"" not in ids and b"" not in texts
+    return not ends and joined.translate(None, _NOT_IN_IDS) == joined and all(ids) and all(texts)
 
 
 def _decoded(texts: Sequence[bytes], *, raw: bool = False) -> str | None:

@@ -21,7 +21,7 @@ from streamgauge.core.state import ChoiceState, StreamState
 # Envelopes that a stream keeps: text and reasoning of two choices, say. Each is about 1 KB beside the state.
 MAX_ENVELOPES = 4
 # Reads that are looked at together: twice as many each time that all of them fit, fewer where they do not.
-FIRST_WINDOW, MAX_WINDOW, MIN_WINDOW = 64, 128, 4
+FIRST_WINDOW, MAX_WINDOW, MIN_WINDOW = 256, 256, 4
 # To learn takes about as long as to read this many events, and is paid with what steady events saved; a stream begins
 # with this much to spend. So a stream whose events share nothing is read only a little slower.
 LEARNING_COST = 10
@@ -42,14 +42,14 @@ class Steady:
         self._window = FIRST_WINDOW
         self._dialect: str | None = None  # what the stream had shown itself to be when something was learnt
 
-    def take(self, reads: Sequence[Read], at: int) -> int:
-        """Takes reads from `at` on as long as they are steady; gives how many."""
-        if self._state.dialect != self._dialect:
+    def take(self, reads: Sequence[Read], at: int, until: int) -> int:
+        """Takes reads from `at` on, up to `until`, as long as they are steady; gives how many."""
+        if self._state.dialect != self._dialect or at >= until:
             return 0
         content = reads[at].content
         for place, envelope in enumerate(self._envelopes):
             if content.startswith(envelope.before):
-                left = self._timed_alike(envelope.delta, reads[at : at + self._window])
+                left = self._timed_alike(envelope.delta, reads[at : min(at + self._window, until)])
                 if not left:
                     return 0
                 taken = (len(left) == 1 and self._take_one(envelope, left[0])) or self._take(envelope, left)

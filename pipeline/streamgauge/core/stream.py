@@ -81,7 +81,7 @@ class Stream:
             self._begin(segment)
         self._waiting += segment.reads
         if segment.end is not None:
-            self.settle()
+            self.settle(ended=True)
             self._end(segment.end)
         elif len(self._waiting) >= MAX_WAITING_READS:
             self.settle()
@@ -104,11 +104,12 @@ class Stream:
         """Reads that were applied and are not yet in the state."""
         return len(self._waiting)
 
-    def settle(self) -> None:
-        """Take in the reads that wait: the state then says all that was applied."""
+    def settle(self, *, ended: bool = False) -> None:
+        """Take in the reads that wait: the state then says all that was applied. `ended`: they are the stream's last."""
         if self._waiting:
             reads, self._waiting = self._waiting, []
-            self._reads(reads)
+            # What a stream says at its end is no delta: with others it would be looked at in vain.
+            self._reads(reads, len(reads) - ended)
             self._reading = None  # made in a microsecond, and thousands of open streams need none meanwhile
 
     def _lose(self, loss: Loss) -> None:
@@ -117,10 +118,10 @@ class Stream:
         known.oversized_events += loss.oversized_events
         known.decode_error = known.decode_error or loss.decode_error
 
-    def _reads(self, reads: Sequence[Read]) -> None:
+    def _reads(self, reads: Sequence[Read], steady: int) -> None:
         at = 0
         while at < len(reads):
-            taken = self._steady.take(reads, at) if self._is_steady() else 0
+            taken = self._steady.take(reads, at, steady) if self._is_steady() else 0
             if not taken:
                 self._read(reads[at])
             at += taken or 1

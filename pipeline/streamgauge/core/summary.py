@@ -1,6 +1,6 @@
 """A finished stream's state -> its record. The only place that knows both."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from operator import attrgetter
 
 from streamgauge.core import record as made
@@ -15,7 +15,7 @@ from streamgauge.core.usage import normalised
 _NO_CLAIMS = (None, None, None, None)
 _INDEX = attrgetter("index")
 _NO_LOSS = LossState()
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH = datetime(1970, 1, 1)  # UTC, and written without an offset
 
 
 def record_of(state: StreamState) -> made.Record:
@@ -163,8 +163,7 @@ def _started_at(wall_ns: int | None) -> str | None:
     """UTC, RFC 3339, to the microsecond."""
     if wall_ns is None:
         return None
-    moment = _EPOCH + timedelta(microseconds=wall_ns // 1000)
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return (_EPOCH + timedelta(microseconds=wall_ns // 1000)).isoformat(timespec="microseconds") + "Z"
 
 
 def _choice(choice: ChoiceState) -> made.Choice:

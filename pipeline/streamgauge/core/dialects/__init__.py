@@ -92,7 +92,7 @@ def dialect_of_endpoint(endpoint: str | None) -> Dialect | None:
 
 def recognised(event: str, data: object, known: Dialect | None = None) -> Dialect | None:
     """The dialect that an event shows by itself. `known`: what the stream has shown so far; it is asked first."""
-    if not isinstance(data, dict):
+    if not data or not isinstance(data, dict):
         return None
     if known is not None and known.recognises(event, data):
         return known

@@ -109,7 +109,7 @@ class Dialect(Protocol):
     def volatile(self) -> frozenset[str]: ...
 
     def recognises(self, event: str, data: Data) -> bool:
-        """Whether only this dialect sends such an event."""
+        """Whether only this dialect sends such an event. Without a member it never does, whatever the event is called."""
 
     def recognises_body(self, data: Data) -> bool:
         """Whether only this dialect answers so without streaming."""
