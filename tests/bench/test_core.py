@@ -51,5 +51,6 @@ def test_it_writes_its_section_and_nothing_else(tmp_path: Path, capsys: pytest.C
     written = path.read_text()
     assert written.startswith("before\n<!-- core: begin -->\n| dialect ")
     assert written.endswith("<!-- core: end -->\nafter\n")
+    assert [part.count("\n| gemini") for part in written.split("\n\n")] == [2, 0, 0, 2]
     assert "old" not in written
     assert "gemini" in capsys.readouterr().out
