@@ -12,7 +12,7 @@ from streamgauge.bundles import decode_bundle
 from streamgauge.core.assembler import Assembler
 from streamgauge.core.record import Record
 from streamgauge.topics import Topics
-from tests.faults.traffic import TEXT_BYTES, Traffic, provider
+from tests.faults.traffic import EVENTS, TEXT_BYTES, Traffic, provider
 from tests.kafka_broker.reading import read_all
 from tests.processes import children
 from tests.running import Running, start_tap, wait_for
@@ -62,10 +62,11 @@ async def tap_rig(
     prefix: str = "streamgauge",
     *options: str,
     text_bytes: int = TEXT_BYTES,
+    events: int = EVENTS,
     environment: Mapping[str, str] = {},
 ) -> AsyncIterator[Rig]:
     """A tap before a provider, that ships to `bootstrap`; at its end it leaves in order."""
-    async with provider(text_bytes) as url:
+    async with provider(text_bytes, events) as url:
         flags = ["--kafka", bootstrap, "--topic-prefix", prefix, *options]
         context = start_tap("tap", {"p": url}, folder / "data", *flags, environment=environment)
         tap = await asyncio.to_thread(context.__enter__)

@@ -28,8 +28,8 @@ PATH = "/v1/chat/completions"
 BOUND_S = 0.5
 
 
-def events(number: int, size: int) -> list[bytes]:
-    """The events of one stream, ready to be sent; each with `size` bytes of text that does not compress well."""
+def events(number: int, size: int, count: int = EVENTS) -> list[bytes]:
+    """The events of one stream, ready to be sent: `count`, each with `size` bytes of text that does not compress well."""
     chance = random.Random(number)
 
     def chunk(**choice: Any) -> bytes:
@@ -42,10 +42,9 @@ def events(number: int, size: int) -> list[bytes]:
         return b"data: " + msgspec.json.encode(said) + b"\n\n"
 
     texts = [
-        chunk(delta={"content": f"text {number} {place} {chance.randbytes(size // 2).hex()}"})
-        for place in range(EVENTS)
+        chunk(delta={"content": f"text {number} {place} {chance.randbytes(size // 2).hex()}"}) for place in range(count)
     ]
-    usage = {"prompt_tokens": 3, "completion_tokens": EVENTS, "total_tokens": EVENTS + 3}
+    usage = {"prompt_tokens": 3, "completion_tokens": count, "total_tokens": count + 3}
     last = chunk(delta={}, finish_reason="stop") + b"data: " + msgspec.json.encode({"choices": [], "usage": usage})
     return [*texts, last + b"\n\n", b"data: [DONE]\n\n"]
 
@@ -62,7 +61,7 @@ def _chunk(event: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(event), event)
 
 
-async def _answer(size: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def _answer(size: int, count: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
         head = await reader.readuntil(b"\r\n\r\n")
         length = int(head.lower().split(b"content-length:")[1].split(b"\r\n")[0])
@@ -70,7 +69,7 @@ async def _answer(size: int, reader: asyncio.StreamReader, writer: asyncio.Strea
         writer.write(
             b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n"
         )
-        for event in events(number, size):
+        for event in events(number, size, count):
             writer.write(_chunk(event))
             await writer.drain()
             await asyncio.sleep(PACE_S)
@@ -80,9 +79,9 @@ async def _answer(size: int, reader: asyncio.StreamReader, writer: asyncio.Strea
 
 
 @contextlib.asynccontextmanager
-async def provider(size: int = TEXT_BYTES) -> AsyncIterator[str]:
-    """A provider's URL. `size`: of each event's text (bytes)."""
-    server = await asyncio.start_server(partial(_answer, size), "127.0.0.1", 0)
+async def provider(size: int = TEXT_BYTES, count: int = EVENTS) -> AsyncIterator[str]:
+    """A provider's URL. `size`: of each event's text (bytes); `count`: a stream's events."""
+    server = await asyncio.start_server(partial(_answer, size, count), "127.0.0.1", 0)
     async with server:
         host, port = server.sockets[0].getsockname()
         yield f"http://{host}:{port}"
