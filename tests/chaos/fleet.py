@@ -165,6 +165,18 @@ class Fleet:
         for seat in (*self.workers, *self.taps):
             wait_for(seat.ready, f"readiness of {seat.name}", _READY_TIMEOUT_S)
 
+    def dropped(self) -> dict[str, float]:
+        """What taps count as dropped, over all their lives: by tap and series."""
+        found = {}
+        for tap in self.taps:
+            tap.admin()
+            assert tap.running is not None
+            series = tap.running.metrics()
+            found |= {
+                f"{tap.name} {name}": value for name, value in series.items() if value and "_dropped_total" in name
+            }
+        return found
+
     def url_of(self, number: int) -> str:
         """Where clients of a tap connect; valid as long as it lives."""
         running = self.taps[number].running

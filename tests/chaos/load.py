@@ -9,7 +9,7 @@ import json
 import random
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -81,11 +81,28 @@ class Truth:
         """What ends from now on belongs to this phase. Called before the first stream."""
         self.phases.append((phase, time.time()))
 
-    def begin(self, source: str, truth: dict[str, Any]) -> Asked:
-        """A stream that begins now."""
-        asked = Asked(uuid.uuid4().hex, source, time.time(), truth)
+    def begin(self, source: str, truth: dict[str, Any], began_at: float | None = None) -> Asked:
+        """A stream that begins now, or has begun at `began_at` (Unix seconds)."""
+        asked = Asked(uuid.uuid4().hex, source, time.time() if began_at is None else began_at, truth)
         self.streams.append(asked)
         return asked
+
+    def about(self, trace_ids: Iterable[str]) -> list[dict[str, Any]]:
+        """All that is known of streams: `kills` are those of its tap, in seconds from the stream's beginning."""
+        wanted = set(trace_ids)
+        return [
+            one.line(self.killed, self.phases)
+            | {"source": one.source, "over_at": one.over_at}
+            | {
+                "kills": [
+                    [round(at - one.began_at, 3) for at in (kill.since, kill.until)]
+                    for kill in self.killed
+                    if kill.source == one.source
+                ]
+            }
+            for one in self.streams
+            if one.trace_id in wanted
+        ]
 
     def write(self, path: Path) -> None:
         """The truth file, one line a stream."""
@@ -112,12 +129,14 @@ async def ask_on(source: str, url: Callable[[], str], truth: Truth, seed: int, o
     while not over.is_set():
         scenario = chance.choice(PLAYED)
         address = urlsplit(url())
+        # Its kernel may take a connection of a tap that dies that moment: it began before, whenever it is noticed here.
+        began_at = time.time()
         try:
             reader, writer = await asyncio.open_connection(address.hostname, address.port)
         except OSError:  # the tap is away: no stream began
             await asyncio.sleep(_RETRY_S)
             continue
-        asked = truth.begin(source, truth_of(scenario))
+        asked = truth.begin(source, truth_of(scenario), began_at)
         try:
             async with asyncio.timeout(_PATIENCE_S):
                 await _ask(reader, writer, scenario, asked)

@@ -35,7 +35,7 @@ from tests.chaos.bundles import LogLoad
 from tests.chaos.fleet import Fleet, Left
 from tests.chaos.load import Killed, Truth, ask_on
 from tests.chaos.upstream import UPSTREAMS, upstream
-from tests.integration.synthetic import assembled, distinct
+from tests.integration.synthetic import assembled, distinct, opened_in
 from tests.kafka_broker.administration import admin
 from tests.kafka_broker.broker import Broker
 from tests.kafka_broker.reading import read_all
@@ -59,6 +59,8 @@ TAKEOVER_PHASES = ("calm", "kills", "away", "stopped")
 REST_S = 5.0
 # What is left to do when the load has ended is done within this, or will never be (seconds).
 SETTLE_S = 120.0
+# Of so many streams it is told what is known of them, where something is found.
+EVIDENCE = 20
 # How often it is looked whether something has come about (seconds).
 _LOOK_S = 0.2
 # The exit code of a process that may end by itself for want of a part that it needs: where its broker was away, or its group
@@ -91,7 +93,9 @@ class Plan:
 
 @dataclass
 class Result:
-    """What happened, and what was found."""
+    """What happened, and what was found. `dropped`: reads that taps say they dropped, by series; `evidence`: what is known of
+    the streams that findings are about, the first ones.
+    """
 
     done: dict[str, int] = field(default_factory=dict)
     left: list[dict[str, Any]] = field(default_factory=list)
@@ -100,7 +104,9 @@ class Result:
     partitions: int = 0
     replayed: int = 0
     verdict: dict[str, Any] = field(default_factory=dict)
+    dropped: dict[str, float] = field(default_factory=dict)
     findings: list[str] = field(default_factory=list)
+    evidence: list[dict[str, Any]] = field(default_factory=list)
 
     def count(self, what: str) -> None:
         self.done[what] = self.done.get(what, 0) + 1
@@ -115,6 +121,7 @@ class Chaos:
         self._broker = Broker(root / "broker")
         self._truth = Truth()
         self._over = asyncio.Event()
+        self._in_log: set[str | None] = set()
         self.result = Result()
 
     async def run(self) -> Result:
@@ -132,6 +139,7 @@ class Chaos:
                     await self._settle()
                     self._fleet.phase = "end"
                     self.result.verdict = await asyncio.to_thread(self._verify)
+                    self.result.dropped = await asyncio.to_thread(self._fleet.dropped)
                     await self._replay()
                     await self._stop()
         finally:
@@ -283,7 +291,8 @@ class Chaos:
         """W5: what the workers made of the log, over all their deaths, is what one that never died makes of it."""
         names = Topics(PREFIX)
         found = distinct(await read_all(self._broker.bootstrap, names.records))
-        expected = assembled(await read_all(self._broker.bootstrap, names.segments))
+        log = await read_all(self._broker.bootstrap, names.segments)
+        self._in_log, expected = opened_in(log), assembled(log)
         self.result.replayed = len(expected)
         if differing := [key for key in found.keys() | expected.keys() if found.get(key) != {expected.get(key)}]:
             self.result.findings.append(f"{len(differing)} streams have another record than a replay of the log gives")
@@ -297,7 +306,12 @@ class Chaos:
 
     def _judge(self) -> None:
         result, findings = self.result, self.result.findings
-        findings += [f"{kind}: {len(found)}" for kind, found in result.verdict["faults"].items()]
+        faults: dict[str, list[str]] = result.verdict["faults"]
+        findings += [f"{kind}: {len(found)}" for kind, found in faults.items()]
+        # Most name a stream by its trace id, with words behind it or without.
+        named = {one.partition(":")[0] for found in faults.values() for one in found}
+        known = self._truth.about(named)[:EVIDENCE]
+        result.evidence = [one | {"in_log": one["trace_id"] in self._in_log} for one in known]
         result.left = [asdict(one) for one in self._fleet.left]
         findings += amiss(self._fleet.left)
         findings += late(self._plan, result.start_s, result.verdict["latency"])

@@ -1,8 +1,12 @@
-"""Which streams a tap's death puts in doubt."""
+"""Which streams a tap's death puts in doubt, and what is known of them."""
+
+import asyncio
+import time
+from typing import Any
 
 import pytest
 
-from tests.chaos.load import LOSS_WINDOW_S, Asked, Killed
+from tests.chaos.load import LOSS_WINDOW_S, Asked, Killed, Truth, ask_on
 
 KILLED = Killed("tap-0", 100.0, 101.0)
 BEGAN = KILLED.since - 60
@@ -24,3 +28,36 @@ def test_a_stream_is_in_doubt_if_the_tap_died_before_all_of_it_was_safe(
     asked = Asked("t-1", "tap-0", began, {}, ended, over)
     assert asked.line([KILLED], [("kills", 0.0)])["doubt"] == doubt
     assert asked.line([KILLED._replace(source="tap-1")], [("kills", 0.0)])["doubt"] is None
+
+
+def test_a_stream_begins_no_later_than_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tap that dies takes connections to its last moment; a client that is busy notices when all is over."""
+    over, truth, had = asyncio.Event(), Truth([("kills", 0.0)]), []
+    connect = asyncio.open_connection
+
+    async def connect_and_wait(*where: Any) -> Any:
+        got = await connect(*where)
+        had.append(time.time())
+        await asyncio.sleep(0.01)
+        over.set()
+        return got
+
+    async def serve() -> None:
+        server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        monkeypatch.setattr(asyncio, "open_connection", connect_and_wait)
+        async with server:
+            await ask_on("tap-0", lambda: f"http://127.0.0.1:{port}", truth, 1, over)
+
+    asyncio.run(serve())
+    assert [one.began_at <= at for one, at in zip(truth.streams, had, strict=True)] == [True]
+
+
+def test_what_is_known_of_a_stream_tells_its_taps_deaths() -> None:
+    truth = Truth(
+        [("kills", 0.0)], [Asked("t-1", "tap-0", BEGAN, {}, BEGAN + 1), Asked("t-2", "tap-1", BEGAN, {})], [KILLED]
+    )
+    (known,) = truth.about(["t-1"])
+    assert (known["trace_id"], known["source"], known["doubt"]) == ("t-1", "tap-0", None)
+    assert known["kills"] == [[60.0, 61.0]]
+    assert [one["kills"] for one in truth.about(["t-2", "t-3"])] == [[]]

@@ -1,5 +1,6 @@
 """Synthetic streams as taps would send them, and what an assembler of our own makes of a log."""
 
+import contextlib
 import random
 import uuid
 from collections.abc import Iterable, Iterator
@@ -96,6 +97,16 @@ def assembled(log: Iterable[Any], limits: Limits | None = None) -> dict[str, byt
             assert record.stream_id not in records
             records[record.stream_id] = encode_record(record)
     return records
+
+
+def opened_in(log: Iterable[Any]) -> set[str | None]:
+    """The trace ids of the streams whose beginning a log holds."""
+    found: set[str | None] = set()
+    for message in log:
+        with contextlib.suppress(UnreadableBundle):
+            segments = decode_bundle(message.value).segments
+            found |= {one.opening.trace_id for one in segments if one.opening is not None}
+    return found
 
 
 def distinct(records: Iterable[Any]) -> dict[str, set[bytes]]:
