@@ -80,6 +80,20 @@ def test_it_is_noted_in_which_phase_a_process_ended(tmp_path: Path, monkeypatch:
     assert fleet.left == [Left("worker-0", 3, "the broker is away", phase) for phase in phases]
 
 
+def test_a_finding_tells_what_is_known_of_its_streams(tmp_path: Path) -> None:
+    chaos = Chaos(tmp_path, Plan(calm_s=0, kills_s=0, away_s=0, stopped_s=0))
+    chaos._fleet = Fleet(tmp_path, "127.0.0.1:1", "chaos", {}, 1, 0)
+    chaos._truth.enter("kills")
+    lost, wrong, fine = (chaos._truth.begin("tap-0", {}) for _ in range(3))
+    chaos._in_log = {wrong.trace_id, fine.trace_id}
+    faults = {"missing": [lost.trace_id], "differing": [f"{wrong.trace_id}: outcome completed, not truncated"]}
+    chaos.result.verdict = {"faults": faults, "latency": {}}
+    chaos._judge()
+    assert chaos.result.findings == ["missing: 1", "differing: 1"]
+    known = [(one["trace_id"], one["source"], one["in_log"]) for one in chaos.result.evidence]
+    assert known == [(lost.trace_id, "tap-0", False), (wrong.trace_id, "tap-0", True)]
+
+
 def test_who_ended_is_not_stopped() -> None:
     """A signal counts for a process that is there."""
     with subprocess.Popen(["sleep", "600"]) as process:
