@@ -28,9 +28,9 @@ from bench.measure import Others, cores, started_on
 from bench.worker_kafka import Kafka
 from bench.worker_latency import Pace, latencies
 from bench.worker_logs import CHAT, Load, Log, made
-from bench.worker_readers import Figure, Reader, amiss, floor, put, put_behind, put_by_turns, workers
+from bench.worker_readers import Figure, Reader, amiss, floor, put, put_behind, workers
 from bench.worker_recovery import recover, take_over
-from bench.worker_table import BARE_PAIR, FLOOR, FREE, LEDGER, ONE, PAIR, WORKER, Found, report
+from bench.worker_table import BARE_PAIR, FLOOR, LEDGER, LONG, ONE, PAIR, WORKER, Found, report
 
 # Busy for so long that what a load costs once weighs little: a worker runs on for ten seconds, until its checkpoint is due.
 BUSY_TAPS = Load("bundles of busy taps", streams=100, deltas=1_500)
@@ -41,9 +41,8 @@ LOADS = (
     Load("bundles of quiet taps", streams=4, deltas=5_000),
     Load("one message an event", streams=4, deltas=300, alone=True),
 )
-# Two workers are to be busy for so long that it can be told how long (deltas of each stream).
-_SCALE = Load(FREE, streams=100, deltas=4_000)
-_HALVES = Load("the same, half a core each", streams=100, deltas=1_500)
+# One worker is to be busy for ten seconds, and two for five: what a load costs once each of them pays (deltas a stream).
+_SCALE = Load(LONG, streams=100, deltas=12_000)
 
 
 @dataclass(frozen=True)
@@ -61,7 +60,7 @@ class Sizes:
     taken: tuple[int, ...] = (0, 10_000)
     segments: int = 8
     pace: Pace = field(default_factory=Pace)
-    budget_s: float = 500.0
+    budget_s: float = 450.0
     checkpoint_s: float = 1.0
 
 
@@ -82,9 +81,7 @@ async def speed(kafka: Kafka, directory: Path, sizes: Sizes, found: Found) -> No
 
 
 async def scale(kafka: Kafka, directory: Path, sizes: Sizes, found: Found) -> None:
-    """One worker and two, one bare loop and two: free to use all cores, the broker's and the load's too; and with half a core
-    each, so that the broker has one.
-    """
+    """One worker and two, one bare loop and two: free to use all cores, the broker's and the load's too."""
     wanted = {
         name: workers(kafka, directory / name, count, checkpoint_s=sizes.checkpoint_s)
         for name, count in ((ONE, 1), (PAIR, 2))
@@ -92,7 +89,6 @@ async def scale(kafka: Kafka, directory: Path, sizes: Sizes, found: Found) -> No
     wanted |= {FLOOR: floor(kafka), BARE_PAIR: floor(kafka, 2)}
     async with _readers(wanted, set().union(*cores())) as readers:
         await _rounds(kafka, readers, [_SCALE.part(sizes.share)], sizes, found, put_behind)
-        await _rounds(kafka, readers, [_HALVES.part(sizes.share)], sizes, found, put_by_turns)
 
 
 @contextlib.asynccontextmanager
@@ -129,7 +125,7 @@ async def _rounds(
                     said = f"{figure.events / figure.cpu_s:,.0f} events a CPU-second"
                     print(f"{number} {load.name:<27} {name:<15} {said}, in {figure.seconds:.2f} s", flush=True)
         now = time.monotonic()
-        if now - begun + (now - began) > sizes.budget_s * len(loads) / (len(loads) + 1):
+        if now - begun + (now - began) > sizes.budget_s:
             break
     found.others = max(found.others, others.share())
 

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -68,24 +67,12 @@ async def put_behind(log: Log, reader: Reader, kafka: Kafka) -> Figure:
 
     Its readers are stopped meanwhile, for less than their session. `seconds`: from when they go on.
     """
-    return await _put_behind(log, reader, kafka, contextlib.nullcontext())
-
-
-async def put_by_turns(log: Log, reader: Reader, kafka: Kafka) -> Figure:
-    """The same, read by processes that have half a core each. Raises AmissError."""
-    return await _put_behind(log, reader, kafka, taking_turns(reader.pids))
-
-
-async def _put_behind(log: Log, reader: Reader, kafka: Kafka, going: AbstractContextManager[None]) -> Figure:
-    before = reader.cpu()
-    with contextlib.ExitStack() as stack:
-        stood_s = time.monotonic()
-        with _stopped(reader.pids):
-            await kafka.write(reader.prefix, log)
-            stack.enter_context(going)
-        stood_s = time.monotonic() - stood_s
-        began_ms = time.time() * 1_000
-        ended_ms = await reader.done(log)
+    before, stood_s = reader.cpu(), time.monotonic()
+    with _stopped(reader.pids):
+        await kafka.write(reader.prefix, log)
+    stood_s = time.monotonic() - stood_s
+    began_ms = time.time() * 1_000
+    ended_ms = await reader.done(log)
     if stood_s > _STANDS_S:
         raise AmissError(f"the log took {stood_s:.1f} s to be written: its readers stood for too long")
     used = shared(before, reader.cpu())
@@ -98,22 +85,6 @@ def shared(before: Sequence[float], after: Sequence[float]) -> list[float]:
     if min(used) < _SHARED * max(used):
         raise AmissError(f"the work was not shared: CPU seconds {', '.join(f'{one:.1f}' for one in used)}")
     return used
-
-
-@contextlib.contextmanager
-def taking_turns(pids: Sequence[int]) -> Iterator[None]:
-    """They have begun when it is entered. Raises AmissError unless they do so to the end."""
-    command = [sys.executable, "-m", "bench.turns", *map(str, pids)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as turns:
-        try:
-            assert turns.stdout is not None
-            if not turns.stdout.readline():
-                raise AmissError("they do not begin to take turns")
-            yield
-            if turns.poll() is not None:
-                raise AmissError("they did not take turns to the end")
-        finally:
-            turns.terminate()
 
 
 @contextlib.contextmanager

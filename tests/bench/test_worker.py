@@ -14,7 +14,7 @@ from bench.worker_latency import Latencies
 from bench.worker_logs import PARTITIONS, TAPS, Load, Log, OpenStreams, made
 from bench.worker_readers import Figure, amiss, floor, put, shared
 from bench.worker_recovery import Recovery, TakeOver, until_held
-from bench.worker_table import BARE_PAIR, FLOOR, FREE, LEDGER, ONE, PAIR, WORKER, Found, faster, ratio, report
+from bench.worker_table import BARE_PAIR, FLOOR, LEDGER, LONG, ONE, PAIR, WORKER, Found, faster, ratio, report
 
 from bench import worker_kafka, worker_recovery
 from streamgauge.bundles import decode_bundle
@@ -107,19 +107,19 @@ def test_a_ratio_is_of_one_round() -> None:
     assert faster(found, "a") == pytest.approx(1.5)
 
 
-def test_two_workers_and_the_first_load_have_a_line_each() -> None:
-    """Its title is the same; what a message holds is of the one that stands in the first table."""
-    assert FREE not in [load.name for load in LOADS]
-    found = Found(SMALL, messages={LOADS[0].name: 400.0, FREE: 900.0})
-    found.add(FREE, ONE, Figure(1, 100, seconds=3.0))
-    found.add(FREE, PAIR, Figure(1, 100, seconds=2.0))
+def test_two_workers_have_a_load_of_their_own() -> None:
+    """What a message holds is of those that stand in the first table."""
+    assert LONG not in [load.name for load in LOADS]
+    found = Found(SMALL, messages={LOADS[0].name: 400.0, LONG: 900.0})
+    found.add(LONG, ONE, Figure(1, 100, seconds=3.0))
+    found.add(LONG, PAIR, Figure(1, 100, seconds=2.0))
     text = report(found)
     assert cells_of(text, LOADS[0].name)[0] == "400"
-    assert cells_of(text[text.index("Two workers") :], LOADS[0].name) == ["1.50", "1.00", "", ""]
-    found.add(FREE, FLOOR, Figure(1, 100, seconds=3.2))
-    found.add(FREE, BARE_PAIR, Figure(2, 100, seconds=2.0))
+    assert cells_of(text, LONG) == ["1.50", "1.00", "", ""]
+    found.add(LONG, FLOOR, Figure(1, 100, seconds=3.2))
+    found.add(LONG, BARE_PAIR, Figure(2, 100, seconds=2.0))
     text = report(found)
-    assert cells_of(text[text.index("Two workers") :], LOADS[0].name) == ["1.50", "1.00", "1.60", "0.50"]
+    assert cells_of(text, LONG) == ["1.50", "1.00", "1.60", "0.50"]
 
 
 def test_few_rounds_are_called_few() -> None:
@@ -289,8 +289,7 @@ def test_it_measures_everything_and_writes_its_section(
     for load in LOADS:
         assert all(float(cell) > 0 for cell in cells_of(written, load.name)), written
     pairs = written[written.index("Two workers beside one") :]
-    for title in ("bundles of busy taps", "the same, half a core each"):
-        assert [float(cell) > 0 for cell in cells_of(pairs, title)] == [True] * 4, written
+    assert [float(cell) > 0 for cell in cells_of(pairs, LONG)] == [True] * 4, written
     assert float(cells_of(written, "100")[0].replace(",", "")) > 0
     assert 0 < float(cells_of(written[written.index("taken over from") :], "100")[0]) < 1
     assert WHOLE in written
