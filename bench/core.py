@@ -16,8 +16,9 @@ import argparse
 import statistics
 import time
 import tracemalloc
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain, repeat
 from pathlib import Path
 
 import msgspec
@@ -33,6 +34,7 @@ from streamgauge.core.sse import SseDecoder, write_event
 
 MS = 1_000_000
 INSTANCE = bytes(15) + b"\1"
+_BUNDLE = msgspec.msgpack.Decoder(Bundle)
 # What an open stream may take, bytes: persisted, and in process, where 10,000 of them are to fit into 100 MiB.
 STATE_LIMIT = 4 * 1024
 MEMORY_LIMIT = 100 * 1024 * 1024 // 10_000
@@ -46,19 +48,23 @@ class Shape:
     stream of 40 events a second leaves in the second after which its recorder tells of it; slow ones leave ten, or one. Paced
     streams bring one event a read, buffered and fast ones several. What a stream costs once, from its first events to its
     record, weighs most on short ones.
+
+    `packed`: both begin with the bytes of a tap's bundles, which whoever reads them has to decode. Where segments are small
+    that is a part of what an event costs.
     """
 
     title: str
     length: float = 1.0
     events_a_read: int = 1
     reads_a_segment: int = 40
+    packed: bool = False
 
 
 SHAPES = (
     Shape("of the floor"),
     Shape("eight a read", events_a_read=8),
-    Shape("ten reads a segment", reads_a_segment=10),
-    Shape("one read a segment", reads_a_segment=1),
+    Shape("ten reads a segment", reads_a_segment=10, packed=True),
+    Shape("one read a segment", reads_a_segment=1, packed=True),
     Shape("a fifth as long", length=0.2),
 )
 
@@ -99,7 +105,7 @@ def bundles(one: Wire, reads: Sequence[bytes], streams: int, reads_a_segment: in
     ]
 
 
-def assemble(messages: Sequence[Bundle], streams: int) -> None:
+def assemble(messages: Iterable[Bundle], streams: int) -> None:
     """Bundles to records."""
     assembler = Assembler()
     found = sum(len(assembler.apply(place, place, message)) for place, message in enumerate(messages))
@@ -107,15 +113,22 @@ def assemble(messages: Sequence[Bundle], streams: int) -> None:
         raise SystemExit(f"{found} records of {streams} streams")
 
 
-def floor(reads: Sequence[bytes], streams: int, decode: Callable[[bytes], object]) -> None:
+def floor(reads: Iterable[bytes], decode: Callable[[bytes], object]) -> None:
     """Split and decode, no more."""
-    for _ in range(streams):
-        for read in reads:
-            for block in read.split(b"\n\n"):
-                if block:
-                    data = block[block.index(b"data: ") + 6 :]
-                    if data != b"[DONE]":
-                        decode(data)
+    for read in reads:
+        for block in read.split(b"\n\n"):
+            if block:
+                data = block[block.index(b"data: ") + 6 :]
+                if data != b"[DONE]":
+                    decode(data)
+
+
+def unpacked(written: Iterable[bytes]) -> Iterator[bytes]:
+    """The contents of bundles' reads, and nothing else of them."""
+    for message in written:
+        for segment in _BUNDLE.decode(message).segments:
+            for read in segment.reads:
+                yield read.content
 
 
 def seconds(run: Callable[[], None]) -> float:
@@ -131,11 +144,15 @@ def share(dialect: str, shape: Shape, sizes: Sizes, *, masked: bool) -> float:
     streams = round(sizes.streams / shape.length)
     reads = contents(one, shape.events_a_read, masked=masked)
     messages = bundles(one, reads, streams, shape.reads_a_segment)
-    ratios = []
-    for _ in range(sizes.rounds):
-        lowest = seconds(lambda: floor(reads, streams, FLOORS[dialect]))
-        ratios.append(lowest / seconds(lambda: assemble(messages, streams)))
-    return statistics.median(ratios)
+    written = [msgspec.msgpack.encode(message) for message in messages]
+
+    def bare() -> None:
+        floor(unpacked(written) if shape.packed else chain.from_iterable(repeat(reads, streams)), FLOORS[dialect])
+
+    def ours() -> None:
+        assemble(map(_BUNDLE.decode, written) if shape.packed else messages, streams)
+
+    return statistics.median(seconds(bare) / seconds(ours) for _ in range(sizes.rounds))
 
 
 def halves(one: Wire, streams: int) -> Iterator[Bundle]:
