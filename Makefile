@@ -1,6 +1,6 @@
 # What a newcomer needs. Everything installs into .venv in this checkout; but for the proxies and Prometheus that tests and
 # benchmarks meet, which come from Debian's packages where make runs as root.
-.PHONY: help demo test check format lock generated fuzz bench-core bench-inprocess bench-packets bench-tap bench-worker soak chaos clean
+.PHONY: help demo test check format lock generated fuzz bench-capture bench-core bench-inprocess bench-packets bench-tap bench-worker soak chaos clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -34,6 +34,9 @@ generated: $(INSTALLED)  ## write again what is generated: the record's JSON Sch
 SECONDS ?= 60
 fuzz: $(INSTALLED)  ## fuzz every part of the core by coverage, SECONDS each (60)
 	./scripts/fuzz all --seconds $(SECONDS)
+
+bench-capture: $(INSTALLED)  ## what the relay spends on the capture of an event, written into docs/performance.md
+	$(BIN)/python -m bench.capture --document docs/performance.md
 
 bench-core: $(INSTALLED)  ## how fast streams are put together, written into docs/performance.md
 	$(BIN)/python -m bench.core --document docs/performance.md

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 from bench.core import MEMORY_LIMIT, SHAPES, STATE_LIMIT, Sizes, main, memory_bytes, rows, state_bytes
 from bench.floors import FLOORS
@@ -31,8 +32,11 @@ def test_it_measures_each_dialect(name: str) -> None:
 def test_both_see_every_event(monkeypatch: pytest.MonkeyPatch) -> None:
     one = wire("openai-chat", 24)
     decoded: list[bytes] = []
-    core.floor(core.contents(one, 8, masked=True), 2, decoded.append)
-    assert len(decoded) == 2 * (len(one.events) - 1)  # [DONE] is no JSON
+    reads = core.contents(one, 8, masked=True)
+    core.floor(reads, decoded.append)
+    assert len(decoded) == len(one.events) - 1  # [DONE] is no JSON
+    packed = [msgspec.msgpack.encode(bundle) for bundle in core.bundles(one, reads, 2, 1)]
+    assert len(list(core.unpacked(packed))) == 2 * len(reads)
     with pytest.raises(SystemExit):
         core.assemble(core.bundles(one, core.contents(one, 8, masked=True), 2)[:-1], 2)
 

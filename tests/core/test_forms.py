@@ -8,6 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from streamgauge.core.forms import Form, Hole, Lines, Run, Texts, Values, same, split_at_blanks
+from streamgauge.core.sse import MAX_EVENT_BYTES
 
 PLAIN = Texts(b'data: {"d":"', b'"}\n\n').read
 COUNTED = Values(
@@ -80,15 +81,31 @@ OTHERS = st.binary(max_size=5).filter(lambda other: b"\0" not in other)
 LINES = st.tuples(*[st.lists(PIECES, max_size=2).map("".join)] * 2, st.sampled_from(["\ndata: "] * 3 + [""]))
 
 
-@example(LINE_LITERALS[0], [("1", "a", ""), ("2", "b\ndata: c", "\ndata: ")], b"", True)  # as many literals, elsewhere
-@given(st.sampled_from(LINE_LITERALS), st.lists(LINES, min_size=1, max_size=8), OTHERS, st.booleans())
+A_LINE, NO_LINE = ("2", "b", "\ndata: "), ("2", "", "")
+
+
+@example(LINE_LITERALS[0], [("1", "a", ""), ("2", "b\ndata: c", "\ndata: ")], b"", 0)  # as many literals, elsewhere
+@example(LINE_LITERALS[0], [A_LINE], b"event: x\nid: 1\ndata: a\n\n", 0)  # of another name
+@example(LINE_LITERALS[0], [A_LINE], b"event: o\nid: 2\ndata: bcdefg", 2)  # no end
+@example(LINE_LITERALS[0], [A_LINE, NO_LINE], b"", 0)
+@example(LINE_LITERALS[0], [('"', "a", "\ndata: ")], b"", 0)  # no id
+@example(LINE_LITERALS[0], [("2", "a\rb", "\ndata: ")], b"", 0)  # two lines
+@example(LINE_LITERALS[0], [("2", "x" * MAX_EVENT_BYTES, "\ndata: ")], b"", 0)  # over the cap
+@example(LINE_LITERALS[1], [NO_LINE, A_LINE], b"x\ndata: b\ndata: c\ndata: d", 2)  # as many values, of other events
+@given(
+    st.sampled_from(LINE_LITERALS),
+    st.lists(LINES, min_size=1, max_size=8),
+    st.just(b"") | OTHERS,
+    st.integers(0, 9),
+)
 def test_lines_say_what_their_values_say(
-    literals: list[bytes], events: list[tuple[str, str, str]], other: bytes, whole: bool
+    literals: list[bytes], events: list[tuple[str, str, str]], other: bytes, at: int
 ) -> None:
     begin, gap, end = literals
     blocks = [begin + "".join((event_id, between, line)).encode() + end for event_id, line, between in events]
     blocks = [begin + b"1" + gap + b"a" + end, *blocks]
-    blocks += [] if whole else [other]
+    if other:
+        blocks.insert(at, other)
     lines, values = Lines(literals, LINE_HOLES), Values(literals, LINE_HOLES)
     assert shortened(lines.read, blocks) == shortened(values.read, blocks)
     assert lines.one(blocks[0]) == values.one(blocks[0])

@@ -85,6 +85,7 @@ class Assembler:
     def __init__(self, limits: Limits | None = None) -> None:
         self._limits = limits or Limits()
         self._stall_ns = round(self._limits.stall_s * 1e9)
+        self._abandon_after_ms = round(self._limits.abandon_after_s * 1000)
         self._buckets = [Bucket(size=0) for _ in range(BUCKETS)]
         self._producers = Producers()
         self._changed: set[int] = set()
@@ -288,7 +289,7 @@ class Assembler:
 
     def _expire(self, now_ms: int, fresh: frozenset[int]) -> None:
         """Give up instances that have been silent for too long by the log's time, and those that are too many."""
-        since_ms = now_ms - round(self._limits.abandon_after_s * 1000)
+        since_ms = now_ms - self._abandon_after_ms
         if since_ms >= self._none_silent_before_ms:
             silent = self._producers.silent(since_ms)
             self._abandon(fresh, lambda state: state.instance in silent)

@@ -229,24 +229,38 @@ class Lines(Values):
         super().__init__(literals, holes)
         self._before, self._gap, self._after = literals
         self._between = self._after + SEPARATOR + self._before
+        self._mark = self._gap + SEPARATOR
+        self._inside = slice(len(self._before), -len(self._after) - len(SEPARATOR))
 
-    def columns(self, blocks: Sequence[bytes]) -> list[Sequence[bytes]]:
-        """See `Values`."""
+    def read(self, blocks: Sequence[bytes], ends: Sequence[int] = ()) -> Run | None:
+        """See `Form`."""
         if blocks and not blocks[-1].startswith(self._before):  # most often the stream's last event
-            return self._up_to_another(blocks)
-        joined = SEPARATOR.join((*blocks, b""))
-        if _has_oversized(joined, blocks):
-            return []
-        inside = joined[len(self._before) : -len(self._after) - len(SEPARATOR)]
-        values = inside.replace(self._between, self._gap).split(self._gap)
-        columns = [values[::2], values[1::2]]
-        if len(values) == 2 * len(blocks) and self._rebuilt(columns) == joined and _are_lines(*columns):
-            return list(columns)
-        return self._up_to_another(blocks)
+            blocks = blocks[: next(at for at, block in enumerate(blocks) if not block.startswith(self._before))]
+        run = self._all(blocks) if blocks and (not ends or ends[-1] == len(blocks)) else None
+        return run or super().read(blocks, ends)
 
-    def _up_to_another(self, blocks: Sequence[bytes]) -> list[Sequence[bytes]]:
-        fitting = next((at for at, block in enumerate(blocks) if not block.startswith(self._before)), 0)
-        return self.columns(blocks[:fitting]) if fitting else super().columns(blocks)
+    def _all(self, blocks: Sequence[bytes]) -> Run | None:
+        """What these say, if all of them are of this form."""
+        joined = SEPARATOR.join((*blocks, b""))
+        is_whole = joined.startswith(self._before) and joined.endswith(self._after + SEPARATOR)
+        if not is_whole or _has_oversized(joined, blocks):
+            return None
+        # What lies between two events becomes a gap and a separator. How much shorter that is tells how often; so if no other
+        # separators are left, and none is in a text, each id but the first begins with one, and has one text.
+        inside, others = joined[self._inside], len(blocks) - 1
+        marked = inside.replace(self._between, self._mark)
+        values = marked.split(self._gap)
+        if len(values) != 2 * len(blocks):
+            return None
+        ids, texts = values[::2], values[1::2]
+        names, text = b"".join(ids), b"".join(texts)
+        is_cut = len(inside) - len(marked) == others * (len(self._between) - len(self._mark))
+        if not is_cut or not _is_line(text) or not all(texts):
+            return None
+        if len(names.translate(None, _NOT_IN_IDS)) != len(names) - others or not ids[0] or SEPARATOR in ids:
+            return None
+        plain = text.decode() if text.isascii() else _decoded(texts, raw=True)
+        return None if plain is None else Run(len(blocks), None, plain, ids[-1].removeprefix(SEPARATOR))
 
 
 @lru_cache(MAX_CUTTERS)
@@ -310,11 +324,8 @@ def _are_numbers(values: Sequence[bytes]) -> bool:
         return False
 
 
-def _are_lines(ids: Sequence[bytes], texts: Sequence[bytes]) -> bool:
-    """Whether these are what their holes take."""
-    line, joined = b"".join(texts), b"".join(ids)
-    ends = b"\n" in line or b"\r" in line or SEPARATOR in line
-    return not ends and joined.translate(None, _NOT_IN_IDS) == joined and all(ids) and all(texts)
+def _is_line(text: bytes) -> bool:
+    return b"\n" not in text and b"\r" not in text and SEPARATOR not in text
 
 
 def _decoded(texts: Sequence[bytes], *, raw: bool = False) -> str | None:

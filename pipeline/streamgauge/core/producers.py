@@ -73,7 +73,13 @@ class Producers(msgspec.Struct, array_like=True):
         if producer is None:
             producer = self.instances[instance] = ProducerState(now_ms)
         producer.last_ms = max(producer.last_ms, now_ms)
-        return _note(producer.slots.setdefault(slot, SlotState()), number)
+        known = producer.slots.get(slot)
+        if known is None:
+            known = producer.slots[slot] = SlotState()
+        if number == known.highest + 1 and not known.has_gap:  # nearly always
+            known.highest = number
+            return True
+        return _note(known, number)
 
     def has_gap(self, instance: bytes, slot: int) -> bool:
         """Whether a bundle of that slot has not come, so that a stream's beginning may be in it."""
@@ -112,8 +118,9 @@ class Producers(msgspec.Struct, array_like=True):
     def crowded_out(self) -> set[bytes]:
         """Instances beyond MAX_INSTANCES, those first that are silent for longest."""
         many = len(self.instances) - MAX_INSTANCES
-        by_silence = sorted(self.instances, key=lambda instance: self.instances[instance].last_ms) if many > 0 else []
-        return set(by_silence[: max(0, many)])
+        if many <= 0:
+            return set()
+        return set(sorted(self.instances, key=lambda instance: self.instances[instance].last_ms)[:many])
 
     def forget(self, instances: set[bytes]) -> None:
         """Their streams are closed, and so is the book on them."""

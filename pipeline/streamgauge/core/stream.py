@@ -39,9 +39,6 @@ _POSITION = re.compile(r"[0-9]{1,18}(?::[0-9]{1,18})*")
 MAX_WAITING_READS = 256
 
 
-# What a segment has beside its reads: mostly nothing.
-_NO_PARTS = (None,) * 5
-
 # What streams of one tap have in common, and so many of its words: then it begins anew.
 _OF_MANY = ("tap", "tap_version", "capture", "upstream", "path", "tenant", "credential_id")
 _MOST_WORDS = 1_024
@@ -77,13 +74,19 @@ class Stream:
         state = self.state
         state.next_segment = segment.number + 1
         state.counts.segments += 1
-        if (segment.opening, segment.request, segment.head, segment.loss, segment.end) != _NO_PARTS:
+        if (
+            segment.opening is not None
+            or segment.request is not None
+            or segment.head is not None
+            or segment.loss is not None
+        ):
             self._begin(segment)
-        self._waiting += segment.reads
+        waiting = self._waiting
+        waiting += segment.reads
         if segment.end is not None:
             self.settle(ended=True)
             self._end(segment.end)
-        elif len(self._waiting) >= MAX_WAITING_READS:
+        elif len(waiting) >= MAX_WAITING_READS:
             self.settle()
 
     def _begin(self, segment: Segment) -> None:

@@ -1,0 +1,35 @@
+"""The benchmark measures what it says, of reads that were all handed over; how fast is for the benchmark itself to say."""
+
+from pathlib import Path
+
+import pytest
+import uvloop
+from bench.capture import Spent, main, recorder, rows, spent
+
+from streamgauge.counters import read_balance
+
+MARKED = "before\n<!-- capture: begin -->\nold\n<!-- capture: end -->\nafter\n"
+
+
+def test_every_read_is_handed_over_and_none_is_left_out(tmp_path: Path) -> None:
+    with recorder(tmp_path / "recorder.sock"):
+        found = uvloop.run(spent(tmp_path, events=1_600, rounds=2))
+    assert all(0 < one.handed_over < one.whole and one.yardstick > 0 for one in found)
+    balance = read_balance(tmp_path / "counters")
+    assert balance.seen == 2 * 1_600
+    assert not any(balance.dropped.values())
+
+
+def test_a_figure_is_the_median_of_the_rounds() -> None:
+    found = [Spent(0.4e-6, 0.8e-6, 0.24e-6), Spent(0.2e-6, 1.6e-6, 0.24e-6), Spent(9e-6, 1e-6, 9e-6)]
+    assert [row[1:] for row in rows(found)[1:]] == [["0.40", "0.60"], ["1.00", "2.00"]]
+
+
+def test_it_writes_its_section_and_nothing_else(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "performance.md"
+    path.write_text(MARKED)
+    main(["--events=800", "--rounds=1", f"--document={path}"])
+    written = path.read_text()
+    assert written.startswith("before\n<!-- capture: begin -->\n| capture in the relay ")
+    assert written.endswith("<!-- capture: end -->\nafter\n")
+    assert "handed over" in capsys.readouterr().out
