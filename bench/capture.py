@@ -2,10 +2,10 @@
 
 The relay hands each read over as a message; ten times a second, or when many wait, it encodes what was gathered and writes
 it to the recorder. Here 200 open streams have their reads handed over in a loop, on uvloop, and a process takes what is
-written and looks at nothing. The first line is the handing over alone, which is what stands between an event's arrival and the next
-event; the second all that the relay's process spends. A figure is the median of the rounds, in CPU time of this machine; as
-a share of the aim, 0.4 us on a machine on which a pure ASGI wrapper takes 0.24 for a chunk, it says nothing about the
-machine.
+written and looks at nothing. The first line is the handing over alone, which is what stands between an event's arrival and
+the next event; the second all that the relay's process spends. A figure is the median of the rounds, in CPU time of this
+machine; as a share of the aim, 0.4 us on a machine on which a pure ASGI wrapper takes 0.24 for a chunk, it says nothing
+about the machine.
 
     python -m bench.capture [--events N] [--rounds N] [--document FILE]
 """
