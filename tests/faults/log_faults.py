@@ -119,5 +119,11 @@ def forget_offsets(kafka: str, prefix: str) -> None:
 
 
 async def add_partitions(bootstrap: str, count: int, *names: str) -> None:
+    """Returns when the broker tells of them: the controller confirms them before."""
     async with admin(bootstrap) as client:
         await client.create_partitions({name: NewPartitions(total_count=count) for name in names})
+        for _ in range(300):
+            if all(len(topic["partitions"]) == count for topic in await client.describe_topics(list(names))):
+                return
+            await asyncio.sleep(0.1)
+    raise TimeoutError(f"{', '.join(names)}: not {count} partitions yet")
