@@ -1,5 +1,5 @@
 """What a tap costs beside the proxies that others run: nginx, haproxy, aiohttp's and httpx's, and ours as users run it; and
-beside a relay that only moves bytes.
+beside two relays that only move bytes, one in C and one on uvloop.
 
 All are started in front of one upstream and stay; each load is put on one after the other, by turns, round after round.
 Where there are two cores, load and broker have one and what is measured the other: all of ours, three processes, share
@@ -25,6 +25,7 @@ from tests.kafka_broker.jars import NoBrokerError
 from bench.document import replace_section
 from bench.load.client import BrokenError, TooSlowError
 from bench.measure import Others, cores, started_on, tree
+from bench.peers.bare_c import bare_c
 from bench.peers.peer import MissingError, Peer, free_port, started
 from bench.peers.servers import haproxy, nginx
 from bench.peers.streamgauge import tap
@@ -55,6 +56,7 @@ def _python(name: str) -> Callable[[int, Path, str], AbstractContextManager[Peer
 PEERS: dict[str, Callable[[int, Path, str], AbstractContextManager[Peer]]] = {
     "nginx": lambda upstream, directory, kafka: nginx(upstream, directory),
     "haproxy": lambda upstream, directory, kafka: haproxy(upstream, directory),
+    "C, bytes alone": lambda upstream, directory, kafka: bare_c(upstream, directory),
     "uvloop, bytes alone": _python("bare_relay"),
     "aiohttp": _python("aiohttp_proxy"),
     "httpx + uvicorn": _python("httpx_proxy"),

@@ -49,12 +49,14 @@ def test_another_answer_is_no_figure() -> None:
         burst(int(other.url.rpartition(":")[2]), concurrent=1, streams=1, events=3)
 
 
-@pytest.mark.parametrize("name", [PYTHON_PEER, "nginx", "haproxy"])
+@pytest.mark.parametrize("name", [PYTHON_PEER, "nginx", "haproxy", "C, bytes alone"])
 def test_a_proxy_is_measured_under_every_load(name: str) -> None:
     if name in ("nginx", "haproxy") and not shutil.which(
         name, path="/usr/bin:/usr/sbin:/usr/local/bin:/usr/local/sbin"
     ):
         pytest.skip(f"{name} is not installed: scripts/install_bench_peers")
+    if name.startswith("C,") and not shutil.which("cc"):
+        pytest.skip("there is no C compiler 'cc': install gcc")
     found = Found()
     with running([name], found) as peers:
         rounds(peers, TINY, 1, found)

@@ -15,7 +15,8 @@ from typing import Protocol, cast
 import msgspec
 
 from streamgauge.taps.proxy.answers import write_answer
-from streamgauge.taps.proxy.exchange import After, Exchange
+from streamgauge.taps.proxy.asker import After
+from streamgauge.taps.proxy.exchange import Exchange
 from streamgauge.taps.proxy.outbox import Outbox
 from streamgauge.taps.proxy.reader import RequestReader
 from streamgauge.taps.proxy.request import RefusedError, Request, Route, Routes
@@ -66,6 +67,24 @@ class House(Protocol):
 
 class Client(asyncio.Protocol):
     """One connection. `blocked_ns`: since when it takes no more of what was written."""
+
+    __slots__ = (
+        "_closing",
+        "_exchange",
+        "_held",
+        "_idle_ns",
+        "_linger_due_ns",
+        "_lingered",
+        "_loop",
+        "_reader",
+        "_relay",
+        "_request",
+        "_taken_ns",
+        "_timer",
+        "_unsent_seen",
+        "blocked_ns",
+        "transport",
+    )
 
     def __init__(self, relay: House) -> None:
         self.transport: asyncio.Transport

@@ -7,12 +7,11 @@ yet, the telling waits until it has, or left.
 
 import asyncio
 import time
-from enum import Enum, auto
-from typing import Protocol
 
 from streamgauge.core.dialects import endpoint_of
 from streamgauge.core.segments import Ending
 from streamgauge.taps.proxy import answers
+from streamgauge.taps.proxy.asker import After, Asker
 from streamgauge.taps.proxy.capture import StreamCapture
 from streamgauge.taps.proxy.outbox import Outbox
 from streamgauge.taps.proxy.request import Outgoing, RefusedError, Request
@@ -24,31 +23,41 @@ _REPEATABLE = frozenset((b"GET", b"HEAD", b"OPTIONS"))
 _EVENT_STREAM = b"text/event-stream"
 
 
-class After(Enum):
-    """What becomes of the client's connection."""
-
-    KEEP = auto()  # the next request may come
-    CLOSE = auto()  # what is written goes out, then FIN
-    RESET = auto()  # what is written goes out, then RST
-    GONE = auto()  # there is none any more
-    ANSWERED = auto()  # an answer of ours was written
-
-
-class Asker(Protocol):
-    """The client's side of an exchange."""
-
-    transport: asyncio.Transport
-    blocked_ns: int | None  # since when it takes no more, None if it does
-
-    def exchange_over(self, after: After) -> None: ...
-
-    def answer(self, refused: RefusedError) -> None: ...
-
-    def settle_reading(self) -> None: ...
-
-
 class Exchange:
     """See above. `quiet_ns`: when something last moved; `wants_no_body`: the request's body has to wait."""
+
+    __slots__ = (
+        "_any_byte",
+        "_blocked_ns",
+        "_body_bytes",
+        "_capture",
+        "_client",
+        "_connected_ns",
+        "_connecting",
+        "_early",
+        "_early_bytes",
+        "_flows",
+        "_framing",
+        "_head",
+        "_last",
+        "_outbox",
+        "_outgoing",
+        "_passed",
+        "_pending",
+        "_pending_bytes",
+        "_pool",
+        "_request",
+        "_reused",
+        "_sent_due",
+        "_stray",
+        "_tenant_header",
+        "_told",
+        "_untold",
+        "_upstream",
+        "over",
+        "quiet_ns",
+        "request_whole",
+    )
 
     def __init__(self, client: Asker, request: Request, outgoing: Outgoing, pool: Pool) -> None:
         self.over = False
@@ -70,6 +79,7 @@ class Exchange:
         self._any_byte = False  # of any answer, an interim one too
         self._head = b""  # the half of a head that came
         self._passed = False  # something of an answer went to the client
+        self._flows = False  # its final head did: nothing is held back any more
         self._stray = False  # the upstream sent more than its answer
         self._untold: list[bytes] | None = []  # of the request's body; None once the telling has begun
         self._capture: StreamCapture | None = None
@@ -191,7 +201,10 @@ class Exchange:
             return
         if size != len(data):
             data, self._stray = data[:size], True
-        self._pass_on(data)
+        if self._flows:
+            self._client.transport.write(data)
+        else:
+            self._pass_on(data)
         self.quiet_ns = at_ns
         self._any_byte = True
         if self._capture is not None:
@@ -209,7 +222,7 @@ class Exchange:
             data, self._head = data[:-half], data[-half:]
             if not data:
                 return
-        self._passed = True
+        self._passed, self._flows = True, not self._framing.untouched
         self._client.transport.write(data)
 
     def upstream_ended(self, at_ns: int, reset: bool) -> None:

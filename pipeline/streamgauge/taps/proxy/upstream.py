@@ -48,6 +48,8 @@ class Answered(Protocol):
 class Upstream(asyncio.Protocol):
     """One connection. `exchange`: whose answer is awaited; None while it rests in its pool."""
 
+    __slots__ = ("_poll", "_pool", "blocked", "exchange", "idle_since", "transport")
+
     def __init__(self, pool: "Pool") -> None:
         self.exchange: Answered | None = None
         self.blocked = False

@@ -1,0 +1,30 @@
+"""The client's side of an exchange, as the exchange sees it."""
+
+import asyncio
+from enum import Enum, auto
+from typing import Protocol
+
+from streamgauge.taps.proxy.request import RefusedError
+
+
+class After(Enum):
+    """What becomes of the client's connection."""
+
+    KEEP = auto()  # the next request may come
+    CLOSE = auto()  # what is written goes out, then FIN
+    RESET = auto()  # what is written goes out, then RST
+    GONE = auto()  # there is none any more
+    ANSWERED = auto()  # an answer of ours was written
+
+
+class Asker(Protocol):
+    """The client's side of an exchange."""
+
+    transport: asyncio.Transport
+    blocked_ns: int | None  # since when it takes no more, None if it does
+
+    def exchange_over(self, after: After) -> None: ...
+
+    def answer(self, refused: RefusedError) -> None: ...
+
+    def settle_reading(self) -> None: ...
