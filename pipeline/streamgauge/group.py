@@ -31,6 +31,9 @@ MAX_RESTART_S = 30.0
 # What a drain leaves for the end: relays cut what is open, the recorder writes down the rest, the ledger takes it (s).
 RESERVE_S = 3.0
 
+# What the command itself takes to end behind all that, of the same timeout: two interpreters' ends (s).
+END_S = 0.3
+
 # Who has not ended so long after the time is up hangs, and is killed (seconds).
 HANGS_S = 5.0
 

@@ -99,6 +99,9 @@ REFUSES: tuple[Refusal, ...] = (
     Refusal(
         (RESPONSES_STREAM,), "RuntimeError: Completed output item", "Gateways give an item a new id in each event."
     ),
+    Refusal(
+        (RESPONSES_STREAM,), "RuntimeError: Duplicate response output index", "A gateway gives two calls one index."
+    ),
     Refusal((RESPONSES_STREAM,), "IndexError: list index out of range", "Gateways need not begin at content_index 0."),
     # anthropic-sdk-python lib/streaming/_messages.py reads event.usage.output_tokens unasked.
     Refusal(
@@ -147,6 +150,8 @@ _ERROR_OBJECT = "FastChat and vLLM say an error by `object`, Groq inside x_groq;
 _OBJECT = (
     "openai-python lib/streaming/chat/_completions.py takes one `object` alone; compatible servers send others or none."
 )
+_IN_CHOICE = "OpenRouter's error in a choice is an error in band; the clients look at the event's own `error` alone."
+_BY_THE_WAY = "The record: what was told before the finish is partial; the client takes the last response's."
 _LAST_USAGE = "The record: per field the last present value wins; the client takes the last object whole."
 
 ROWS: tuple[Row, ...] = (
@@ -176,6 +181,16 @@ ROWS: tuple[Row, ...] = (
         _ERROR_REASON,
     ),
     Row(EVERY_CHAT, "openai-chat", "error-bare-json error-field error-field-unterminated", "ended", _NOT_DATA),
+    Row(EVERY_CHAT, "openai-chat", "error-in-choice", "ended", _IN_CHOICE),
+    Row(CHATS, "openai-chat", "two-ids-one-index-in-turn", "calls arguments", _KEYS),
+    Row((RESPONSES_CREATE,), "openai-responses", "two-calls-one-index", "calls arguments", _KEYS),
+    Row((ANTHROPIC,), "anthropic-messages", "two-calls-one-index", "arguments", _KEYS),
+    Row(EVERY_CHAT, "openai-chat", "usage-empty-behind-finish", "input output total", _LAST_USAGE),
+    Row((RESPONSES_CREATE,), "openai-responses", "usage-before-terminal-cut", "usage", _BY_THE_WAY),
+    Row((ANTHROPIC,), "anthropic-messages", "message-start-with-content", "output", _PLACEHOLDER),
+    Row((CHAT_STREAM,), "openai-chat", "usage-empty-object", "text", _OBJECT),
+    Row((CHAT_CREATE,), "openai-chat", "usage-empty-object", "usage", "The record: an empty object tells nothing."),
+    Row((COMPLETIONS,), "openai-completions", "tgi-delta", "text", "Its choices have a delta where the API has text."),
     Row((COMPLETIONS,), "openai-completions", "error-field", "ended", _NOT_DATA),
     Row(CHATS, "openai-chat", "error-event-empty local-error-before local-error-mid-stream", "ended", _ERROR_EVENT),
     Row((COMPLETIONS,), "openai-completions", "local-error", "ended", _ERROR_EVENT),
@@ -224,8 +239,8 @@ ROWS: tuple[Row, ...] = (
     Row(CHATS, "openai-chat", "usage-bad-values", "input output total", _BAD_VALUES),
     Row((RESPONSES_CREATE,), "openai-responses", "usage-bad-values", "output total", _BAD_VALUES),
     Row((ANTHROPIC,), "anthropic-messages", "usage-bad-values", "input output", _BAD_VALUES),
-    Row((INTERACTIONS,), "gemini-interactions", "usage-bad-values", "input output total", _BAD_VALUES),
-    Row((COHERE,), "cohere-v2", "usage-bad-values", "input output", _BAD_VALUES),
+    Row((INTERACTIONS,), "gemini-interactions", "usage-bad-values", "usage", _BAD_VALUES),
+    Row((COHERE,), "cohere-v2", "usage-bad-values", "usage", _BAD_VALUES),
     Row(CHATS, "openai-chat", "xai-reasoning-on-top", "output", _ON_TOP),
     Row(EVERY_CHAT, "openai-chat", "azure-grok-cache-outside", "input", _CACHE),
     Row(CHATS, "openai-chat", "deepseek together-text-and-delta", "cached", _OTHER_NAMES),
@@ -312,7 +327,7 @@ ROWS: tuple[Row, ...] = (
         "text reasoning",
         "Mistral's lists of parts are replaced, not added.",
     ),
-    Row((CHAT_STREAM,), "openai-chat", "moonshot-no-object tgi-text-completion-object", "text finish", _OBJECT),
+    Row((CHAT_STREAM,), "openai-chat", "moonshot-no-object", "text finish", _OBJECT),
     Row((CHAT_STREAM,), "openai-chat", "local-tools-as-sent local-tools-corrected", "calls finish", _OBJECT),
     Row((CHAT_STREAM,), "openai-chat", "nanogpt-reasoning", "text reasoning finish", _OBJECT),
     Row((CHAT_STREAM,), "openai-chat", "perplexity-crlf", "finish", _OBJECT),

@@ -75,12 +75,12 @@ class Keeper:
         if call.name is None and isinstance(name, str) and name:
             call.name = name
 
-    def arguments(self, choice: int, key: int | None, value: object) -> None:
+    def arguments(self, choice: int, key: int | None, value: object, call_id: object = None) -> None:
         if value is None or value == "":
             return
         if key is None and not self._calls.get(choice):
             return  # of no call
-        call = self._calls[choice][-1][3] if key is None else self._call(choice, key, None, True)
+        call = self._calls[choice][-1][3] if key is None else self._call(choice, key, call_id, True)
         call.arguments = f"{call.arguments}{value if isinstance(value, str) else msgspec.json.encode(value).decode()}"
 
     def finish(self, choice: int, raw: object, normal: str | None = None) -> None:

@@ -21,7 +21,7 @@ from streamgauge.commands.tapping import Tap, running_tap, say, say_stopping, st
 from streamgauge.commands.up import running_up
 from streamgauge.config import Settings
 from streamgauge.errors import DONE, FOUND, Unavailable, UsageFault
-from streamgauge.group import Child, streams_drain_s
+from streamgauge.group import END_S, Child, streams_drain_s
 from streamgauge.kafka import Shipper, ShipperSettings
 from streamgauge.metrics.declare import Part
 from streamgauge.metrics.prometheus import Metrics
@@ -161,7 +161,7 @@ async def _tap(settings: Settings, source: _Source) -> int:
         await asyncio.wait({asyncio.create_task(stop.wait()), shipping}, return_when=asyncio.FIRST_COMPLETED)
         if not shipping.done():
             _say_end("tap packets", settings, source)
-            deadline = time.monotonic() + settings.drain_timeout
+            deadline = time.monotonic() + settings.drain_timeout - END_S
             await tap.group.stop(settings.drain_timeout)
             await shipper.stop(max(deadline - time.monotonic(), _FINISH_S))
         await shipping

@@ -16,6 +16,7 @@ from streamgauge.commands.brokers import brokers_of
 from streamgauge.commands.tapping import announce, as_told, running_tap, say_stopping, stop_signal
 from streamgauge.config import Settings
 from streamgauge.errors import DONE, UsageFault
+from streamgauge.group import END_S
 from streamgauge.kafka import Shipper, ShipperSettings
 from streamgauge.metrics import table
 from streamgauge.metrics.declare import Part
@@ -45,7 +46,7 @@ async def _run(settings: Settings, brokers: Brokers, child: bool) -> int:
         await asyncio.wait({asyncio.create_task(stop.wait()), shipping}, return_when=asyncio.FIRST_COMPLETED)
         if not shipping.done():
             say_stopping("tap", settings)
-            deadline = time.monotonic() + settings.drain_timeout
+            deadline = time.monotonic() + settings.drain_timeout - END_S
             await tap.group.stop(settings.drain_timeout)
             await shipper.stop(max(deadline - time.monotonic(), _FINISH_S))
         await shipping

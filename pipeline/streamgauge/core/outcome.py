@@ -61,7 +61,8 @@ FINISH_REASONS: dict[str, str] = {
     "pause_turn": "paused",
     "compaction": "paused",
     # Gemini: https://ai.google.dev/api/generate-content#FinishReason, and google-genai's types.FinishReason. Its OTHER,
-    # IMAGE_OTHER, TOO_MANY_TOOL_CALLS and FINISH_REASON_UNSPECIFIED say nothing that has a normal name.
+    # IMAGE_OTHER, TOO_MANY_TOOL_CALLS and FINISH_REASON_UNSPECIFIED say nothing that has a normal name; nor has any client's
+    # map one for MALFORMED_RESPONSE, MISSING_THOUGHT_SIGNATURE, ESCALATION, PUP_LIMITED_DISABLED and CONTINUATION.
     "STOP": "stop",
     "MAX_TOKENS": "length",  # Cohere too
     "SAFETY": "content_filter",
@@ -73,15 +74,10 @@ FINISH_REASONS: dict[str, str] = {
     "IMAGE_PROHIBITED_CONTENT": "content_filter",
     "IMAGE_RECITATION": "content_filter",
     "MODEL_ARMOR": "content_filter",
-    "ESCALATION": "content_filter",  # filtered by an escalation rule
-    "PUP_LIMITED_DISABLED": "content_filter",  # the account is limited for prohibited use
     "MALFORMED_FUNCTION_CALL": "error",
-    "MALFORMED_RESPONSE": "error",
     "UNEXPECTED_TOOL_CALL": "error",
-    "MISSING_THOUGHT_SIGNATURE": "error",
     "LANGUAGE": "error",
     "NO_IMAGE": "error",
-    "CONTINUATION": "paused",  # the limit of one request; another one goes on with its continuation token
     # Gemini Interactions: the interaction's status
     "requires_action": "tool_calls",
     "requires_continuation": "paused",

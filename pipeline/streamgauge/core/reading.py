@@ -35,6 +35,7 @@ class Reading:
         self._repeated = False
         self._timed = True
         self._kinds = 0
+        self._used = False  # the event told a usage
         self._generated: set[int] = set()
         # What the event told, for those who learn from it: whether all but its output was known before, the pieces of
         # output (None for one that is no text, or that no tool call takes), and the usage.
@@ -45,7 +46,7 @@ class Reading:
     def begin(self, dialect: Dialect | None, stamp: int | None, *, repeated: bool = False, timed: bool = True) -> None:
         """An event is read; `timed` False for a whole answer, whose content makes no token events."""
         self._dialect, self._stamp, self._repeated, self._timed = dialect, stamp, repeated, timed
-        self._kinds = 0
+        self._kinds, self._used = 0, False
         self._generated.clear()
         self.steady = True
         self.told.clear()
@@ -124,17 +125,17 @@ class Reading:
             tool.name, self.steady = label_id(name), False
             self._generate(choice, name, TOOL)
 
-    def arguments(self, choice: int, key: int | None, value: object) -> None:
+    def arguments(self, choice: int, key: int | None, value: object, call_id: object = None) -> None:
         if value is None or value == "" or self._repeated:
             return
-        tool = self._latest_tool(choice) if key is None else self._open_tool(choice, key, None, True)
+        tool = self._latest_tool(choice) if key is None else self._open_tool(choice, key, call_id, True)
         self._kinds |= TOOL
         self._generated.add(choice)
         if tool is None:
             self._tell(TOOL, choice, key, None)
             return
         tool.argument_chars += argument_chars(value)
-        self._tell(TOOL, choice, key, value)
+        self._tell(TOOL, choice, key, value if self._is_latest(tool, choice) else None)
         if tool.check is not None:
             feed(tool.check, value if isinstance(value, str) else _compact(value))
 
@@ -158,7 +159,7 @@ class Reading:
         state = self._state
         final = state.terminal or any(choice.finish_raw is not None for choice in state.choices)
         bad = state.usage.bad_values
-        take(state.usage, self._dialect.usage, given, final=final, placeholder=placeholder)
+        self._used |= take(state.usage, self._dialect.usage, given, final=final, placeholder=placeholder)
         self.steady = self.steady and state.usage.bad_values == bad
 
     def error(self, facts: ErrorFacts) -> None:
@@ -175,7 +176,7 @@ class Reading:
     def terminal(self) -> None:
         self.steady = False
         self._state.terminal = True
-        if self.given is not None:  # told on the terminal itself
+        if self._used:  # told on the terminal itself
             self._state.usage.final = True
 
     def provider_timing(
@@ -225,6 +226,11 @@ class Reading:
     def _latest_tool(self, choice_index: int) -> ToolState | None:
         choice = self._choice(choice_index)
         return choice.tools[-1] if choice is not None and choice.tools else None
+
+    def _is_latest(self, tool: ToolState, choice_index: int) -> bool:
+        """Whether a call is the last of its choice with its key: what is learnt of its events tells calls by that alone."""
+        choice = self._choice(choice_index)
+        return choice is not None and next(one for one in reversed(choice.tools) if one.key == tool.key) is tool
 
     def _open_tool(
         self, choice_index: int, key: int | None, call_id: object, json: bool, name: str | None = None

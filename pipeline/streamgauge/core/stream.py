@@ -11,6 +11,7 @@ from streamgauge.core.dialects import (
     OTHER,
     Dialect,
     dialect_of_endpoint,
+    dialect_of_error,
     dialect_of_text_event,
     error_in,
     is_foreign,
@@ -281,10 +282,13 @@ class Stream:
         opening = self.state.opening
         if opening is None or opening.resumed_from is None:
             return False
+        number = whole_number(value.get("sequence_number"))
         if opening.resumed_after is not None:
-            number = whole_number(value.get("sequence_number"))
             return number is not None and number <= opening.resumed_after
-        seen, asked = _position(self.state.identity.last_event_id or ""), _position(opening.resumed_from)
+        last = self.state.identity.last_event_id
+        # Where events have no ids, a position can only be a sequence number.
+        seen = (number,) if last is None and number is not None else _position(last or "")
+        asked = _position(opening.resumed_from)
         return bool(seen) and len(seen) == len(asked) and seen <= asked
 
     def _done(self) -> None:
@@ -305,8 +309,8 @@ class Stream:
         facts = error_in(name, None if value is UNPARSED else value)
         if facts is None or self.state.dialect == OTHER:
             return False
-        anthropic = isinstance(value, dict) and value.get("type") == "error" and isinstance(value.get("error"), dict)
-        self.state.hint = self.state.hint or ("anthropic-messages" if anthropic else "openai-chat")
+        if self.state.opening is None or self.state.opening.path is None:
+            self.state.hint = self.state.hint or dialect_of_error(value)
         self._read_as(self.dialect, None).error(facts)
         return True
 

@@ -125,10 +125,12 @@ def _outcome(state: StreamState, dialect: str | None) -> Outcome:
 
 
 def _all_finished(state: StreamState, dialect: str | None) -> bool:
-    """A finish reason on every choice: on n of them where n is known, else on all that started."""
+    """A finish reason on every choice: on n of them where n is known, else on all that started. For some dialects on one."""
     if dialect not in BY_NAME or not BY_NAME[dialect].finish_is_terminal:
         return False
     wanted = max(len(state.choices), (state.request.n if state.request else None) or 1)
+    if BY_NAME[dialect].one_finish_is_enough:
+        wanted = 1
     return sum(choice.finish_raw is not None for choice in state.choices) >= wanted
 
 

@@ -13,6 +13,9 @@ from streamgauge.core.keep import Kind, Spec, filtered
 from streamgauge.core.labels import finite_number, whole_number
 from streamgauge.core.record import Usage
 
+# Anthropic's iterations that the top level counts: the model's own, and that of the model which took over from one that
+# refused (server-side fallback: there the top level is what the last one used).
+_TOP_LEVEL = (None, "message", "fallback_message")
 # Elements of a list that are kept (parts, details by modality); the longest recorded has 4.
 MAX_PARTS = 32
 
@@ -52,41 +55,53 @@ class UsageState(msgspec.Struct, array_like=True, gc=False):
     bad_values: int = 0
 
 
-def take(state: UsageState, rules: UsageRules, given: object, *, final: bool, placeholder: bool = False) -> None:
-    """Merge one usage object. `placeholder`: its output count says nothing yet. What is no object is a bad value."""
+def take(state: UsageState, rules: UsageRules, given: object, *, final: bool, placeholder: bool = False) -> bool:
+    """Merge one usage object; whether it said something. `placeholder`: its output count says nothing yet.
+
+    What is no object is a bad value. An empty object (Snowflake), nulls, or nothing but bad values are no usage.
+    """
     if given is None:
-        return
+        return False
     if not isinstance(given, dict):
         state.bad_values += 1
-        return
+        return False
     if rules.zero_is_absent:
         given = {key: value for key, value in given.items() if value != 0 or key not in rules.zero_is_absent}
-    state.bad_values += _merge(state.raw, rules.spec, given)
+    said, bad = _merge(state.raw, rules.spec, given)
+    state.bad_values += bad
+    if not said:
+        return False
     state.seen = True
     state.final = state.final or final
     if placeholder:
         state.placeholder = True
     elif state.placeholder and _first(given, rules.output) is not None:
         state.placeholder = False
+    return True
 
 
-def _merge(into: dict[str, object], spec: Mapping[str, Spec], given: Mapping[str, object]) -> int:
-    bad = 0
+def _merge(into: dict[str, object], spec: Mapping[str, Spec], given: Mapping[str, object]) -> tuple[int, int]:
+    """How many numbers were put in, and how many were bad."""
+    said = bad = 0
     for key in spec:
         if key not in given or (value := given[key]) is None:
             continue
         kind = spec[key]
-        if kind is Kind.COUNT:
-            bad += _put(into, key, whole_number(value))
-        elif kind is Kind.NUMBER:
-            bad += _put(into, key, value if finite_number(value) is not None else None)
+        if kind is Kind.COUNT or kind is Kind.NUMBER:
+            number = whole_number(value) if kind is Kind.COUNT else value if finite_number(value) is not None else None
+            if number is None:
+                bad += 1
+            else:
+                into[key] = number
+                said += 1
         elif isinstance(kind, Mapping):
-            if isinstance(value, dict):
-                inner = into.setdefault(key, {})
-                bad += _merge(inner, kind, value) if isinstance(inner, dict) else 0
+            inner = into.setdefault(key, {}) if isinstance(value, dict) else None
+            if isinstance(value, dict) and isinstance(inner, dict):
+                more_said, more_bad = _merge(inner, kind, value)
+                said, bad = said + more_said, bad + more_bad
         else:
             into[key] = _named(kind, value)
-    return bad
+    return said, bad
 
 
 def _named(spec: Spec, value: object) -> object:
@@ -96,13 +111,6 @@ def _named(spec: Spec, value: object) -> object:
     if isinstance(value, dict) and isinstance(spec, Mapping):
         return {key: _named(kind, value[key]) for key, kind in spec.items() if key in value}
     return filtered(spec, value)
-
-
-def _put(into: dict[str, object], key: str, value: object) -> int:
-    if value is None:
-        return 1
-    into[key] = value
-    return 0
 
 
 @cache
@@ -191,7 +199,7 @@ def _parts(raw: Mapping[str, object], rules: UsageRules) -> list[dict[str, objec
     given = _at(raw, rules.parts) if rules.parts else None
     if not isinstance(given, list):
         return []
-    return [part for part in given if isinstance(part, dict) and part.get("type") not in (None, "message")]
+    return [part for part in given if isinstance(part, dict) and part.get("type") not in _TOP_LEVEL]
 
 
 def _absent(state: UsageState) -> Usage:

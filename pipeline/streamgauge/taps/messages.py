@@ -99,6 +99,9 @@ class Answered(msgspec.Struct, array_like=True, tag=6, frozen=True, gc=False):
     headers: list[tuple[str, str]] = []
 
 
+# Taps that see what an application sees: no wire, so nobody knows what of it reached a client.
+OFF_THE_WIRE = frozenset(("httpx", "asgi"))
+
 Message = Opened | Asked | Sent | Arrived | Dropped | Ended | Answered
 
 # Request headers that a recorder needs; no other leaves the process that relays.

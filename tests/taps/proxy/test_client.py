@@ -1,10 +1,12 @@
 """A client's connection: order, refusals, deadlines, and bodies in both directions with little in memory."""
 
+import contextlib
 import hashlib
 import socket
 import threading
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -26,6 +28,7 @@ from tests.taps.proxy.rig import (
     settings_for,
 )
 
+CHAT = b"POST /v1/chat/completions HTTP/1.1\r\nHost: c\r\nContent-Length: 2\r\n\r\n{}"
 both_loops = pytest.mark.parametrize("uv", [True, False], ids=["uvloop", "asyncio"])
 BIG = 20_000_000
 
@@ -75,6 +78,66 @@ def test_a_flood_of_pipelined_requests_waits_in_the_kernel(tmp_path: Path) -> No
             while True:
                 sent += client.send(get(b"/x" * 4000))
         assert sent < 16_000_000
+
+
+def test_a_client_that_leaves_while_the_relay_does_not_read_from_it(tmp_path: Path) -> None:
+    """Its second request waits, so nothing is read; the first one's answer has begun, and its upstream is silent."""
+    gone = threading.Event()
+
+    def silent(one: socket.socket) -> None:
+        receive_head(one)
+        one.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        receive_until_reset(one)
+        gone.set()
+
+    with exchange_rig(tmp_path, silent) as (relay, _, recorder):
+        client = relay.connect()
+        client.sendall(CHAT + CHAT)
+        receive_head(client)
+        client.close()
+        assert gone.wait(PATIENCE_S)
+        ended = only(recorder.ended(), Ended)
+    assert ended.ending is Ending.CLIENT
+    assert ended.client_gone_ns is not None
+
+
+def test_what_a_lost_connection_says_is_not_what_was_unsent(tmp_path: Path) -> None:
+    """A look between the loss of a blocked client's connection and the word of it: nothing waits there any more."""
+    begun = threading.Event()
+
+    def flooding(one: socket.socket) -> None:
+        receive_head(one)
+        one.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % BIG)
+        begun.set()
+        with contextlib.suppress(OSError):
+            one.sendall(bytes(BIG))
+
+    with exchange_rig(tmp_path, flooding) as (relay, _, recorder):
+        client = relay.connect()
+        client.sendall(CHAT)
+        assert begun.wait(PATIENCE_S)
+
+        def blocked() -> bool:
+            return any(one.blocked_ns is not None for one in relay.relay._clients)
+
+        deadline = time.monotonic() + PATIENCE_S
+        while not relay.call(blocked) and time.monotonic() < deadline:
+            time.sleep(0.01)
+
+        def lose() -> int:
+            (one,) = relay.relay._clients
+            waits = one.transport.get_write_buffer_size()
+            one.transport = Mock(wraps=one.transport, get_write_buffer_size=lambda: 0)
+            assert one._timer is not None
+            one._timer.cancel()
+            one._tick()
+            one.transport.abort()
+            return waits
+
+        with client:
+            waits = relay.call(lose)
+            ended = only(recorder.ended(), Ended)
+    assert ended.unsent_bytes == waits > 0
 
 
 def test_a_malformed_request_behind_a_good_one_is_refused_in_its_turn(tmp_path: Path) -> None:

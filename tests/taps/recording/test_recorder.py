@@ -60,6 +60,20 @@ def test_no_answer_at_all() -> None:
     assert (got.head, got.reads, got.end.ending, got.end.client_bytes) == (None, [], Ending.RESET, 0)
 
 
+@pytest.mark.parametrize("tap", ["httpx", "asgi"])
+def test_a_tap_that_reads_no_wire_knows_no_clients_bytes(tap: str) -> None:
+    """Without a head it is no other than with one: 0 would say that nothing reached the client."""
+    for messages in ([opened(tap=tap), sent(), ended(Ending.RESET)], [opened(tap=tap), sent(), Answered(1, ZERO, 200)]):
+        got = recorded([*messages, *([] if isinstance(messages[-1], Ended) else [ended()])])
+        assert got.end.client_bytes is None
+
+
+def test_a_request_that_was_not_looked_into_is_counted() -> None:
+    recorder = Recorder(talk.settings())
+    recorded([opened(), Asked(1, b'{"model":"m"}'), sent(17_000_000, whole=False), ended()], recorder)
+    assert recorder.incidents[Incident.BODY_CAPPED] == 1
+
+
 def test_a_client_that_left_before_the_request_was_through() -> None:
     vertex = "/v1/projects/p/models/gemini-2.5-pro:streamGenerateContent?alt=sse"
     got = recorded([opened(vertex), Asked(1, b'{"contents":'), ended(Ending.CLIENT)])

@@ -15,7 +15,7 @@ from streamgauge.core.dialects.openai_responses import OpenAIResponses
 from streamgauge.core.dialects.replicate import Replicate
 from streamgauge.core.dialects.tgi_native import TGINative
 from streamgauge.core.dialects.watsonx import Watsonx
-from streamgauge.core.labels import label_code
+from streamgauge.core.labels import label_code, whole_number
 
 # To add a dialect: its file, and its line here. The first that recognises an event reads it.
 DIALECTS: tuple[Dialect, ...] = (
@@ -90,6 +90,20 @@ def dialect_of_endpoint(endpoint: str | None) -> Dialect | None:
     return None if endpoint is None else _BY_ENDPOINT.get(endpoint)
 
 
+def dialect_of_error(data: object) -> str:
+    """The dialect that an error alone hints at, where nothing else tells: most servers speak OpenAI's chat."""
+    error = data[0] if isinstance(data, list) and data else data
+    inner = error.get("error") if isinstance(error, dict) else None
+    if not isinstance(error, dict) or not isinstance(inner, dict):
+        return OpenAIChat.name
+    if error.get("type") == "error":
+        return AnthropicMessages.name
+    status = inner.get("status")
+    # google.rpc.Status: a number, and the name of its code (https://ai.google.dev/gemini-api/docs/troubleshooting)
+    google = isinstance(status, str) and status.isupper() and whole_number(inner.get("code")) is not None
+    return Gemini.name if google else OpenAIChat.name
+
+
 def recognised(event: str, data: object, known: Dialect | None = None) -> Dialect | None:
     """The dialect that an event shows by itself. `known`: what the stream has shown so far; it is asked first."""
     if not data or not isinstance(data, dict):
@@ -135,6 +149,7 @@ __all__ = [
     "ErrorFacts",
     "Sink",
     "dialect_of_endpoint",
+    "dialect_of_error",
     "dialect_of_text_event",
     "endpoint_of",
     "error_in",

@@ -115,9 +115,7 @@ class AnthropicMessages(Usual):
 
     def read_body(self, data: Data, sink: Sink) -> None:
         sink.identify(data.get("id"), data.get("model"), _tier(data.get("usage")))
-        content = data.get("content")
-        for index, block in enumerate(content if isinstance(content, list) else ()):
-            _read_block(index, block, sink)
+        _read_content(data.get("content"), sink)
         sink.finish(0, data.get("stop_reason"))
         sink.usage(data.get("usage"))
         sink.terminal()
@@ -128,6 +126,14 @@ def _read_start(message: object, sink: Sink) -> None:
         sink.identify(message.get("id"), message.get("model"), _tier(message.get("usage")))
         sink.choice(0)
         sink.usage(message.get("usage"), placeholder=True)
+        _read_content(message.get("content"), sink)
+        sink.finish(0, message.get("stop_reason"))
+
+
+def _read_content(content: object, sink: Sink) -> None:
+    """Blocks of a whole answer, or those that a message starts with: the calls of a tool that called others."""
+    for index, block in enumerate(content if isinstance(content, list) else ()):
+        _read_block(index, block, sink)
 
 
 def _tier(usage: object) -> object:
@@ -140,7 +146,8 @@ def _read_block(index: int, block: object, sink: Sink) -> None:
     kind = block.get("type")
     if isinstance(kind, str) and kind in _TOOL_BLOCKS:
         given = block.get("input")
-        sink.tool(0, index, block.get("name"), client=_TOOL_BLOCKS[kind], empty=given == {})
+        call_id = block.get("id")
+        sink.tool(0, index, block.get("name"), call_id=call_id, client=_TOOL_BLOCKS[kind], empty=given == {})
         if given:  # {} stands for "it follows in fragments", or for no arguments at all
             sink.arguments(0, index, given)
     elif kind == "text":

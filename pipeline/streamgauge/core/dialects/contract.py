@@ -64,8 +64,11 @@ class Sink(Protocol):
         empty object came with it, which is what its arguments are if no others follow.
         """
 
-    def arguments(self, choice: int, key: int | None, value: object) -> None:
-        """A fragment of arguments as text, or all of them as a JSON value; `key` None: of the call that began last."""
+    def arguments(self, choice: int, key: int | None, value: object, call_id: object = None) -> None:
+        """A fragment of arguments as text, or all of them as a JSON value; `key` None: of the call that began last.
+
+        `call_id`: which of the calls with that key, where it says so; else the latest.
+        """
 
     def finish(self, choice: int, raw: object, normal: str | None = None) -> None: ...
     def usage(self, given: object, *, placeholder: bool = False) -> None: ...
@@ -82,7 +85,8 @@ class Dialect(Protocol):
     """One wire format.
 
     `paths`: endpoint templates that hint at it; `endpoint`: the one it goes by. `finish_is_terminal`: a finish reason on
-    every choice ends a stream, `done_is_terminal`: a [DONE] does; else only what calls `Sink.terminal` does.
+    every choice ends a stream (`one_finish_is_enough`: on any), `done_is_terminal`: a [DONE] does; else only what calls
+    `Sink.terminal` does.
     `text_events`: names of the events whose data is generated text as it stands, no JSON. `volatile`: members, as paths with
     dots, that change from event to event and that `read` does not look at (so that its deltas can be learnt).
     """
@@ -101,6 +105,8 @@ class Dialect(Protocol):
     def usage(self) -> UsageRules: ...
     @property
     def finish_is_terminal(self) -> bool: ...
+    @property
+    def one_finish_is_enough(self) -> bool: ...
     @property
     def done_is_terminal(self) -> bool: ...
     @property
@@ -129,6 +135,7 @@ class Usual:
 
     paths: tuple[str, ...] = ()
     finish_is_terminal: bool = False
+    one_finish_is_enough: bool = False
     done_is_terminal: bool = False
     text_events: frozenset[str] = frozenset()
     volatile: frozenset[str] = frozenset()

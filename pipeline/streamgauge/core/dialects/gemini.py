@@ -1,8 +1,8 @@
 """Google's Gemini API and Vertex AI: generateContent and streamGenerateContent.
 
 With `alt=sse` each event is one answer in part, without it the body is a JSON array of them; there is no [DONE] and no
-event name. A finish reason on every candidate ends it, or a reason why the prompt was blocked; more may follow, and a
-later reason wins. Code Assist sends the same answers inside of a `response` member.
+event name. A finish reason ends it, or a reason why the prompt was blocked; more may follow, and a later reason wins. Code
+Assist sends the same answers inside of a `response` member.
 
 Sources: https://ai.google.dev/api/generate-content (GenerateContentResponse, Candidate, UsageMetadata),
 https://docs.cloud.google.com/vertex-ai/generative-ai/docs/reference/rest/v1/GenerateContentResponse, and google-genai's
@@ -78,6 +78,7 @@ class Gemini(Usual):
     keep = KEEP
     keep_body = KEEP
     finish_is_terminal = True
+    one_finish_is_enough = True
     usage = UsageRules(
         spec=_KEEP_USAGE,
         input=("promptTokenCount",),

@@ -175,7 +175,8 @@ def _read_end(interaction: Data, sink: Sink) -> None:
     status, errors = interaction.get("status"), interaction.get("errors")
     if status == "failed" and isinstance(errors, list) and errors:
         _read_error(errors[0], sink)
-    sink.finish(0, status, _NORMAL.get(status) if isinstance(status, str) else None)
+    normal = _NORMAL.get(status) if isinstance(status, str) else None
+    sink.finish(0, status, "tool_calls" if status == "completed" and sink.calls_client_tools(0) else normal)
 
 
 def _read_error(error: object, sink: Sink) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 
 from streamgauge.core.dialects.contract import Data, Sink, Usual, error_in
 from streamgauge.core.dialects.openai_chat_tables import (
+    CHOICE_ERROR,
     CHOICE_USAGE,
     CLOSING,
     ERRORS,
@@ -50,6 +51,8 @@ class OpenAIChat(Usual):
         kind = data.get("object")
         if (label_code(kind) or "").startswith("chat.completion"):
             return True
+        if kind == "text_completion":
+            return False  # the legacy completions', also where it has a delta
         choices = data.get("choices")
         if choices == [] and not event:
             return True  # usage alone, or what a filter says of the prompt (Azure): nobody else sends it
@@ -79,8 +82,11 @@ def choices_of(data: Data) -> Iterator[tuple[int, Data]]:
 
 def read_chunk(data: Data, sink: Sink) -> None:
     """A chunk of chat or of legacy completions."""
-    sink.identify(data.get("id"), first_present(data, _MODELS), data.get("service_tier"))
     usage = first_present(data, _USAGES)
+    tier = data.get("service_tier")
+    if tier is None and isinstance(usage, dict):
+        tier = usage.get("service_tier")  # Mistral
+    sink.identify(data.get("id"), first_present(data, _MODELS), tier)
     kind = data.get("object")
     closing = isinstance(kind, str) and kind in CLOSING
     for index, choice in choices_of(data):
@@ -89,6 +95,8 @@ def read_chunk(data: Data, sink: Sink) -> None:
         reason = choice.get("finish_reason")
         if reason is not None:
             sink.finish(index, reason)
+        if CHOICE_ERROR in choice and (facts := error_in("", {"error": choice[CHOICE_ERROR]})):
+            sink.error(facts)
         if usage is None:
             usage = choice.get(CHOICE_USAGE)
     if usage is not None:
@@ -175,7 +183,7 @@ def _read_call(index: int, key: int | None, call: Data, sink: Sink) -> None:
     custom = call.get("custom")
     if isinstance(custom, dict):  # its input is free text (platform.openai.com/docs, custom tools)
         sink.tool(index, key, custom.get("name"), call_id=call.get("id"), json=False)
-        sink.arguments(index, key, custom.get("input"))
+        sink.arguments(index, key, custom.get("input"), call.get("id"))
 
 
 def _read_deprecated(index: int, function: object, sink: Sink) -> None:
@@ -190,13 +198,13 @@ def _read_images(index: int, images: object, sink: Sink) -> None:
 def _read_flat_call(index: int, delta: Data, sink: Sink) -> None:
     """A call whose members lie in the delta itself (Snowflake Cortex, docs.snowflake.com, complete: tool calling)."""
     sink.tool(index, FLAT_CALL_KEY, delta.get("name"), call_id=delta.get("tool_use_id"))
-    sink.arguments(index, FLAT_CALL_KEY, delta.get("input"))
+    sink.arguments(index, FLAT_CALL_KEY, delta.get("input"), delta.get("tool_use_id"))
 
 
 def _read_function(index: int, key: int | None, function: object, call_id: object, sink: Sink) -> None:
     if isinstance(function, dict):
         sink.tool(index, key, function.get("name"), call_id=call_id)
-        sink.arguments(index, key, function.get("arguments"))
+        sink.arguments(index, key, function.get("arguments"), call_id)
 
 
 # The members of a delta, apart from reasoning: of its several names one counts.

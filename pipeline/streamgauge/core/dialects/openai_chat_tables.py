@@ -101,6 +101,7 @@ _KEEP_CHOICE: Spec = {
     "finish_reason": Kind.CODE,
     "native_finish_reason": Kind.CODE,
     "usage": KEEP_USAGE,
+    "error": (KEEP_ERROR, Kind.CODE),
 }
 _LATENCIES = ("service_ttft_ms", "engine_ttft_ms", "user_visible_ttft_ms", "total_duration_ms", "pre_inference_ms")
 KEEP: dict[str, Spec] = {
@@ -173,6 +174,8 @@ ERRORS: tuple[str, ...] = (
 CLOSING: frozenset[str] = frozenset(("chat.completion.done",))  # Perplexity (docs.perplexity.ai, concise streaming)
 # Usage, in a choice: Moonshot (platform.moonshot.ai/docs, streaming).
 CHOICE_USAGE = "usage"
+# An error, in a choice: OpenRouter (openrouter.ai/docs, api reference: ErrorResponse in a choice).
+CHOICE_ERROR = "error"
 
 # The model to which a gateway routed the request.
 ROUTED_MODELS: tuple[str, ...] = ("sansa.routed_model",)  # Sansa's streaming document
@@ -194,11 +197,9 @@ PROVIDER_TIMING: tuple[tuple[str, str, float], ...] = (
     ("time_info.total_time", "total_s", 1.0),
     ("latency_checkpoint.service_ttft_ms", "first_token_s", 1e-3),  # Azure OpenAI, on the chunk with the usage
     ("latency_checkpoint.total_duration_ms", "total_s", 1e-3),
-    (
-        "timings.prompt_ms",
-        "first_token_s",
-        1e-3,
-    ),  # llama.cpp (tools/server, timings): the prompt is done, a token is there
+    # llama.cpp (tools/server, timings): the prompt is done, a token is there
+    ("timings.prompt_ms", "first_token_s", 1e-3),
+    ("timings.prompt_ms timings.predicted_ms", "total_s", 1e-3),
 )
 
 

@@ -47,6 +47,7 @@ _KEEP_ITEM: Spec = {
     "role": Kind.CODE,
     "arguments": Kind.ARGUMENTS,
     "input": Kind.ARGUMENTS,
+    "code": Kind.ARGUMENTS,
     "content": [_KEEP_CONTENT],
     "summary": [_KEEP_CONTENT],
 }
@@ -100,15 +101,9 @@ _TERMINALS = {"response.completed", "response.incomplete", "response.failed", "r
 _JSON_CALLS = {"function_call", "mcp_call"}
 # Calls without a name whose input the model writes.
 _NAMELESS_CALLS = {"code_interpreter_call", "shell_call", "apply_patch_call"}
-# Calls that the client has to carry out: with one, a completed response ended for its tool calls.
-_CLIENT_CALLS = {
-    "function_call",
-    "custom_tool_call",
-    "computer_call",
-    "local_shell_call",
-    "shell_call",
-    "apply_patch_call",
-}
+# Calls of the client's own functions: with one, a completed response ended for its tool calls. A shell or a patch may be
+# carried out by the server in the same response.
+_CLIENT_CALLS = {"function_call", "custom_tool_call"}
 
 
 class OpenAIResponses(Usual):
@@ -153,6 +148,8 @@ class OpenAIResponses(Usual):
             sink.media(0, data.get("partial_image_b64"))
         elif kind in _TERMINALS:
             _read_terminal(_status(kind, response), response if isinstance(response, dict) else {}, sink)
+        elif isinstance(response, dict):
+            sink.usage(response.get("usage"))
 
     def read_body(self, data: Data, sink: Sink) -> None:
         _read_response(data, sink)
@@ -193,19 +190,28 @@ def _read_delta(kind: str, data: Data, sink: Sink) -> None:
 def _read_item(index: int, item: object, sink: Sink) -> None:
     if not isinstance(item, dict):
         return
-    kind = item.get("type")
+    kind, call_id = item.get("type"), item.get("call_id")
     if isinstance(kind, str) and (isinstance(item.get("name"), str) or kind in _NAMELESS_CALLS):
-        sink.tool(0, index, item.get("name"), client=kind in _CLIENT_CALLS, json=kind in _JSON_CALLS)
-        sink.arguments(0, index, item.get("arguments") or item.get("input"))
+        client, json = kind in _CLIENT_CALLS, kind in _JSON_CALLS
+        sink.tool(0, index, item.get("name"), call_id=call_id, client=client, json=json)
+        sink.arguments(0, index, item.get("arguments") or item.get("input") or item.get("code"))
 
 
 def _read_content(item: object, sink: Sink) -> None:
-    """Text of a whole answer's item."""
-    content = item.get("content") if isinstance(item, dict) else None
-    for part in content if isinstance(content, list) else ():
-        if isinstance(part, dict):
+    """Text of a whole answer's item. Of reasoning the summary counts, as it does in a stream; else what it says itself."""
+    if not isinstance(item, dict):
+        return
+    reasons = item.get("type") == "reasoning"
+    for part in _parts_of(item.get("summary")) or _parts_of(item.get("content")):
+        if reasons:
+            sink.reasoning(0, part.get("text"))
+        else:
             sink.text(0, part.get("text"))
             sink.refusal(0, part.get("refusal"))
+
+
+def _parts_of(given: object) -> list[Data]:
+    return [part for part in given if isinstance(part, dict)] if isinstance(given, list) else []
 
 
 def _read_terminal(status: str, response: Data, sink: Sink) -> None:

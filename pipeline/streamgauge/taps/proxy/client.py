@@ -6,6 +6,7 @@ there what still comes is thrown away, so that the answer is not lost to a reset
 
 import asyncio
 import fcntl
+import select
 import socket
 import struct
 import termios
@@ -241,6 +242,12 @@ class Client(asyncio.Protocol):
         else:
             self._reset_when_flushed(self._loop.time() + FLUSH_S)
 
+    def _is_gone(self) -> bool:
+        """Whether a client that is not read from has ended its side: the kernel knows."""
+        poll = select.poll()
+        poll.register(self.transport.get_extra_info("socket").fileno(), select.POLLRDHUP)
+        return bool(poll.poll(0))
+
     def _left(self) -> None:
         exchange, self._exchange = self._exchange, None
         if exchange is not None:
@@ -291,8 +298,12 @@ class Client(asyncio.Protocol):
     def _tick(self) -> None:
         """Looks whether something is overdue, and when to look again."""
         now = time.monotonic_ns()
+        # While it is blocked something waits: 0 is what a connection says that has just been lost.
         if self.blocked_ns is not None and self._unsent_seen != (unsent := self.transport.get_write_buffer_size()):
-            self._unsent_seen, self._taken_ns = unsent, now
+            self._unsent_seen, self._taken_ns = unsent or self._unsent_seen, now
+        if self._held and self._exchange is not None and not self._exchange.over and self._is_gone():
+            self._left()
+            return
         due = self._due_ns()
         if due is not None and now >= due:
             self._overdue()

@@ -6,7 +6,7 @@ import msgspec
 
 from streamgauge.core.masking import Masker
 from streamgauge.core.segments import BUNDLE_BYTES, BUNDLE_NS, End, Head, Loss, Opening, Read, RequestFacts, Segment
-from streamgauge.taps.messages import Answered, Arrived, Ended, Opened, Sent
+from streamgauge.taps.messages import OFF_THE_WIRE, Answered, Arrived, Ended, Opened, Sent
 from streamgauge.taps.recording.budget import Budget
 from streamgauge.taps.recording.request import CaptureSettings, RequestReader, opening_of
 from streamgauge.taps.recording.response import Finished, Response
@@ -57,7 +57,7 @@ class StreamCapture:
         masker = Masker(opening.path, settings.capture == "full", opened.dialect)
         self._opening = opening
         self._request = RequestReader(opened, settings.key, budget)
-        self._response = Response(opened.method, masker, budget)
+        self._response = Response(opened.method, masker, budget, on_wire=opened.tap not in OFF_THE_WIRE)
 
     def begin_body(self) -> None:
         """The response has no head: a recording."""
@@ -72,7 +72,7 @@ class StreamCapture:
     def sent(self, sent: Sent) -> None:
         """The request went out whole."""
         if self._request is not None:
-            self.body_capped |= self._request.capped
+            self.body_capped |= self._request.capped or not sent.whole
             self._facts = self._request.sent(sent, self._since(sent.connected_ns), self._since(sent.at_ns))
             self._request = None
 

@@ -35,12 +35,12 @@ class Finished(msgspec.Struct, frozen=True):
 class Response:
     """Reads one response. `head` and `loss` hold what was learnt since they were last taken."""
 
-    def __init__(self, method: str, masker: Masker, budget: Budget) -> None:
+    def __init__(self, method: str, masker: Masker, budget: Budget, *, on_wire: bool = True) -> None:
         self.head: Head | None = None
         self.loss = Loss()
         self.body_bytes = 0
         self.oversized_events = 0
-        self.on_wire = True  # False: what comes is the body alone
+        self.on_wire = on_wire  # False: what comes is the body alone
         self.fault: DecodeFault | None = None
         self._method, self._masker, self._budget = method, masker, budget
         self._head_reader = HeadReader()
