@@ -140,7 +140,9 @@ _BAD_VALUES = "The record: a count that is negative, broken or beyond 2^53 is ba
 _PLACEHOLDER = "Anthropic's message_start holds a placeholder for output; the record keeps null until a message_delta."
 _ON_TOP = "xAI's total is input + output + reasoning: output counts with reasoning, as the stream's own total says."
 _CACHE = "Grok on Azure says more cached than input: the cache lies outside, and the record's input holds it."
-_OTHER_NAMES = "DeepSeek, Together and Z.ai tell it under names of their own, which the client's type has not."
+_OTHER_NAMES = (
+    "DeepSeek, Together, Z.ai and Perplexity tell it under names of their own, which the client's type has not."
+)
 _LIMITS = "core/reading.py MAX_CHOICES and its like for tools: state is bounded, and integrity says state_limit."
 _LABELS = "The record: names are printable ASCII, reasons look like codes, else `masked`."
 _KEYS = "A new id opens a new call (Cerebras: two at one index; Mistral: none); the client goes by index."
@@ -244,6 +246,7 @@ ROWS: tuple[Row, ...] = (
     Row(CHATS, "openai-chat", "xai-reasoning-on-top", "output", _ON_TOP),
     Row(EVERY_CHAT, "openai-chat", "azure-grok-cache-outside", "input", _CACHE),
     Row(CHATS, "openai-chat", "deepseek together-text-and-delta", "cached", _OTHER_NAMES),
+    Row((RESPONSES_CREATE,), "openai-responses", "perplexity-usage", "cached", _OTHER_NAMES),
     Row(CHATS, "openai-chat", "zai-role-everywhere", "reasoning_tokens", _OTHER_NAMES),
     Row(
         EVERY_CHAT,

@@ -119,7 +119,8 @@ class Reading:
         tool = self._open_tool(choice, key, call_id, json, label_id(name) if isinstance(name, str) else None)
         if tool is None:
             return
-        if (tool.client, tool.empty) != (client, tool.empty or empty):
+        says = name is not None or tool.name is None  # a fragment says nothing new of a call that has its name
+        if says and (tool.client, tool.empty) != (client, tool.empty or empty):
             tool.client, tool.empty, self.steady = client, tool.empty or empty, False
         if tool.name is None and isinstance(name, str) and name:
             tool.name, self.steady = label_id(name), False

@@ -16,6 +16,8 @@ _KEEP_USAGE: dict[str, Spec] = {
     "input_tokens_details": {
         "cached_tokens": Kind.COUNT,
         "cache_write_tokens": Kind.COUNT,
+        "cache_read_input_tokens": Kind.COUNT,
+        "cache_creation_input_tokens": Kind.COUNT,
         "audio_tokens": Kind.COUNT,
         "text_tokens": Kind.COUNT,
         "image_tokens": Kind.COUNT,
@@ -29,7 +31,11 @@ _KEEP_USAGE: dict[str, Spec] = {
     "num_sources_used": Kind.COUNT,
     "num_server_side_tools_used": Kind.COUNT,
     "cost_in_usd_ticks": Kind.COUNT,
-    "cost": Kind.NUMBER,
+    # A number (OpenRouter), or parts of it (Perplexity's agents, docs.perplexity.ai, agent api).
+    "cost": (
+        Kind.NUMBER,
+        dict.fromkeys(("input_cost", "output_cost", "cache_read_cost", "tool_calls_cost", "total_cost"), Kind.NUMBER),
+    ),
     "is_byok": Kind.FLAG,
     "cost_details": {
         "upstream_inference_cost": Kind.NUMBER,
@@ -104,6 +110,18 @@ _NAMELESS_CALLS = {"code_interpreter_call", "shell_call", "apply_patch_call"}
 # Calls of the client's own functions: with one, a completed response ended for its tool calls. A shell or a patch may be
 # carried out by the server in the same response.
 _CLIENT_CALLS = {"function_call", "custom_tool_call"}
+# What xAI's own search sends as custom calls, and carries out itself (vercel/ai, xai-responses-language-model.ts).
+_SERVERS_TOOLS = {
+    "browse_page",
+    "view_image",
+    "view_x_video",
+    "web_search",
+    "web_search_with_snippets",
+    "x_keyword_search",
+    "x_semantic_search",
+    "x_thread_fetch",
+    "x_user_search",
+}
 
 
 class OpenAIResponses(Usual):
@@ -117,8 +135,12 @@ class OpenAIResponses(Usual):
         input=("input_tokens",),
         output=("output_tokens",),
         total=("total_tokens",),
-        cached=("input_tokens_details.cached_tokens",),
-        cache_write=("input_tokens_details.cache_write_tokens",),
+        # The second names are Perplexity's.
+        cached=("input_tokens_details.cached_tokens", "input_tokens_details.cache_read_input_tokens"),
+        cache_write=(
+            "input_tokens_details.cache_write_tokens",
+            "input_tokens_details.cache_creation_input_tokens",
+        ),
         reasoning=("output_tokens_details.reasoning_tokens",),
         audio_input=("input_tokens_details.audio_tokens",),
         audio_output=("output_tokens_details.audio_tokens",),
@@ -192,7 +214,7 @@ def _read_item(index: int, item: object, sink: Sink) -> None:
         return
     kind, call_id = item.get("type"), item.get("call_id")
     if isinstance(kind, str) and (isinstance(item.get("name"), str) or kind in _NAMELESS_CALLS):
-        client, json = kind in _CLIENT_CALLS, kind in _JSON_CALLS
+        client, json = _is_clients(item), kind in _JSON_CALLS
         sink.tool(0, index, item.get("name"), call_id=call_id, client=client, json=json)
         sink.arguments(0, index, item.get("arguments") or item.get("input") or item.get("code"))
 
@@ -230,6 +252,12 @@ def _read_terminal(status: str, response: Data, sink: Sink) -> None:
 
 
 def _calls_in(output: object) -> bool:
-    items = output if isinstance(output, list) else ()
-    kinds = [item.get("type") for item in items if isinstance(item, dict)]
-    return any(isinstance(kind, str) and kind in _CLIENT_CALLS for kind in kinds)
+    return any(_is_clients(item) for item in _parts_of(output))
+
+
+def _is_clients(item: Data) -> bool:
+    """Whether the client has to carry out this call."""
+    kind, name = item.get("type"), item.get("name")
+    if not isinstance(kind, str) or kind not in _CLIENT_CALLS:
+        return False
+    return kind != "custom_tool_call" or not isinstance(name, str) or name not in _SERVERS_TOOLS
