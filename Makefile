@@ -63,7 +63,7 @@ chaos: MINUTES := 5
 chaos: $(INSTALLED)  ## workers, taps and the broker killed under traffic, MINUTES (5) each; a verifier judges every stream
 	$(BIN)/python -m tests.chaos.run --minutes $(MINUTES)
 
-LOCK := uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header
+LOCK := uv pip compile --universal --python-version 3.11 --generate-hashes --no-strip-extras --no-emit-index-url --no-annotate --no-header
 lock:  ## resolve the dependencies again (needs uv): what runs, and that with what tests need
 	$(LOCK) --upgrade --extra demo pyproject.toml -o requirements.lock
 	$(LOCK) --upgrade --all-extras --group dev --constraint requirements.lock pyproject.toml -o requirements-dev.lock
