@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from streamgauge.core.dialects import DIALECTS
 from streamgauge.core.json_text import UNPARSED, parse
-from streamgauge.core.keep import Kind, filtered
+from streamgauge.core.keep import OUT_OF_RANGE, Kind, filtered
 from streamgauge.core.masking import Masker
 from streamgauge.core.sse import HALF_EVENT, Event
 
@@ -28,6 +28,15 @@ def masked(data: object, path: str | None = "/chat/completions", name: str = "")
 def test_text_keeps_its_code_points_alone() -> None:
     data = {"choices": [{"index": 0, "delta": {"content": "gr\u00fc\u00df \U0001f600\n"}}]}
     assert masked(data) == {"choices": [{"index": 0, "delta": {"content": "x" * 7}}]}
+
+
+@pytest.mark.parametrize("kind", [Kind.CODE, Kind.ID, Kind.FLAG])
+def test_a_number_that_is_no_word_name_or_flag_is_masked(kind: Kind) -> None:
+    """It may be anything: a card's number, say. An error's code may be a number, but not any."""
+    secret = 918273645546372.25
+    assert filtered(kind, secret) == OUT_OF_RANGE
+    assert filtered(kind, 2**60) == OUT_OF_RANGE
+    assert filtered(kind, 503) == (503 if kind is Kind.CODE else OUT_OF_RANGE)
 
 
 def test_what_no_path_names_is_masked() -> None:

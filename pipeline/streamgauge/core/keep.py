@@ -10,7 +10,7 @@ from typing import Union
 
 import msgspec
 
-from streamgauge.core.labels import MASKED, label_code, label_id
+from streamgauge.core.labels import MASKED, MAX_SAFE_INTEGER, label_code, label_id
 
 
 class Kind(Enum):
@@ -89,7 +89,7 @@ def _scalar(kind: Kind, value: object) -> object:
         return _text(kind, value)
     if kind is Kind.TEXT:
         return 1 if value else 0  # no text, and no more of one when it is masked
-    return value if _is_finite(value) else OUT_OF_RANGE
+    return value if _may_stay(kind, value) else OUT_OF_RANGE if value else 0
 
 
 def _text(kind: Kind, value: str) -> str:
@@ -100,6 +100,13 @@ def _text(kind: Kind, value: str) -> str:
     if kind is Kind.CODE:
         return label_code(value) or ""
     return (label_id(value) or "") if kind is Kind.ID else MASKED
+
+
+def _may_stay(kind: Kind, value: object) -> bool:
+    """Whether a number is what its kind says: an error's code may be one, a name or a flag never is."""
+    if kind is Kind.CODE:
+        return isinstance(value, int) and abs(value) <= MAX_SAFE_INTEGER
+    return kind in (Kind.COUNT, Kind.NUMBER) and _is_finite(value)
 
 
 def _is_finite(value: object) -> bool:
