@@ -25,7 +25,7 @@ from streamgauge.core.keep import Spec, encoded, filtered
 from streamgauge.core.known_masks import KnownMasks
 from streamgauge.core.labels import label_code, label_id
 from streamgauge.core.mask_learning import Masked
-from streamgauge.core.sse import HALF_EVENT, Event, are_canonical, is_canonical, write_tail
+from streamgauge.core.sse import HALF_EVENT, Event, are_canonical, comment_lines, is_canonical, write_tail
 
 # What is kept of an event that no dialect claims: enough to see an error, or that it is no LLM's, nothing else.
 _KEEP_UNKNOWN: Mapping[str, Spec] = KEEP_ERRORS
@@ -88,7 +88,7 @@ class Masker:
 
     def tail(self, event: Event) -> bytes:
         """The event that was pending when the bytes ended, as canonical SSE without its blank line."""
-        return write_tail(self.event(event)) if is_whole(event) else HALF_EVENT
+        return write_tail(self.event(event)) if is_whole(event) else comment_lines(event.comments) + HALF_EVENT
 
     def body(self, raw: bytes) -> bytes | None:
         """The whole body of a response that is no event stream; None if it is no JSON."""

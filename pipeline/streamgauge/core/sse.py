@@ -249,6 +249,9 @@ class _Block:
 _FIELDS = frozenset((b"data", b"event", b"id", b"retry", b"error"))
 
 
+# Comments that are told of a block that never ended: pings of a day, one a second.
+MAX_LAST_COMMENTS = 65_536
+
 _BLANK = re.compile(b"\n\n")  # to split by it takes half as long as with bytes.split
 
 
@@ -351,7 +354,12 @@ def write_event(event: Event) -> bytes:
 
 def write_tail(event: Event) -> bytes:
     """The same without the blank line, for an event that `finish()` gave: it makes this event of it again."""
-    return b":\n" * event.comments + (_field_lines(event) or b"event\n")
+    return comment_lines(event.comments) + (_field_lines(event) or b"event\n")
+
+
+def comment_lines(comments: int) -> bytes:
+    """So many comments behind a stream's last whole block, without their text; no more than MAX_LAST_COMMENTS."""
+    return b":\n" * min(comments, MAX_LAST_COMMENTS)
 
 
 def _field_lines(event: Event) -> bytes:

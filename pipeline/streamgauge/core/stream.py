@@ -169,13 +169,19 @@ class Stream:
             self._body(end.body)
 
     def _tail(self, tail: bytes) -> None:
-        """A last event without its blank line counts, if it is whole; half of one is told by its count alone."""
-        self.state.counts.unterminated_events += 1
-        event = SseDecoder()
-        event.feed(tail)
-        pending = event.finish()
+        """A last event without its blank line counts, if it is whole; half of one is told by its count alone.
+
+        Comments are lines, and need no blank line.
+        """
+        counts, decoder = self.state.counts, SseDecoder()
+        decoder.feed(tail)
+        comments = decoder.comments_pending
+        pending = decoder.finish()
+        counts.unterminated_events += pending is not None
         if pending is not None and is_whole(pending):
             self._event(pending, self.state.timing.last_read)
+        else:
+            counts.comments += comments
 
     # --- events -----------------------------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 
 from streamgauge.core.masking import Masker
-from streamgauge.core.sse import MAX_EVENT_BYTES, SseDecoder, split_blocks, write_event
+from streamgauge.core.sse import MAX_EVENT_BYTES, SseDecoder, comment_lines, split_blocks, write_event
 from streamgauge.taps.recording.budget import Budget
 
 # An event that does not end is charged to the budget of all streams from this size on (bytes). Nearly all are smaller,
@@ -99,11 +99,12 @@ class MaskedEvents:
         self.let_go()
 
     def finish(self) -> bytes:
-        """The event that is pending at the end, without its blank line; empty if there is none."""
+        """The event that is pending at the end, without its blank line; of comments alone their lines; else empty."""
         self.let_go()
+        comments = self._decoder.comments_pending
         event = self._decoder.finish()
         if event is None:
-            return b""
+            return comment_lines(comments)
         self.oversized += event.oversized
         return self._masker.tail(event)
 
