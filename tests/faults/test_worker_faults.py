@@ -312,5 +312,24 @@ def test_w4_a_broker_away_for_long(own_broker: Callable[..., Broker], tmp_path: 
         assert len(waits.log.splitlines()) < 40, waits.log
 
 
+def test_w4_who_is_told_to_stop_while_its_broker_is_away_ends_in_time(
+    own_broker: Callable[..., Broker], tmp_path: Path
+) -> None:
+    """Nothing that waits for the broker gets more than the drain timeout leaves; it had taken 25 s beyond that."""
+    broker = own_broker()
+    prefix = make_topics(broker.bootstrap)
+    bundles = list(SyntheticTap(28).bundles(50, segments=10))
+    settings = {"bootstrap": broker.bootstrap, "prefix": prefix, "checkpoint_s": 5.0, "drain_timeout_s": 4.0}
+    with worker(tmp_path, **settings) as stops:
+        stops.wait_ready()
+        write(broker.bootstrap, prefix, bundles[: len(bundles) // 2])
+        broker.kill()
+        time.sleep(3)  # it knows by now
+        began = time.monotonic()
+        assert stops.stop() == 0
+        assert time.monotonic() - began < 4.0 + 10.0
+        assert "Traceback" not in stops.log
+
+
 def survived(process: WorkerProcess) -> bool:
     return process.process.poll() is None and process.stop() == 0

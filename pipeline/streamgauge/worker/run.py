@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, cast
@@ -48,8 +49,12 @@ _RETRY_S = 1.0
 _LOOK_S = 0.5
 # A batch of records or state; a state entry that is larger gets a request of its own (bytes).
 _BATCH_BYTES = 256 * 1024
-# How long Faust may take to let go of its consumer at the end (seconds).
+# How long sends in flight, Faust, which lets go of its consumer, and the producer may take at the end (seconds each): no
+# more than a part of what the drain timeout leaves. For these the drain itself leaves so much of it.
 _STOP_TIMEOUT_S = 10.0
+_RESERVE_S = 3.0
+# What is left for the rest, of the same timeout: the log, the ledger, the process (seconds).
+_TEARDOWN_S = 1.0
 # How long all may take that comes behind the drain (seconds): sends in flight, Faust, the producer, and some room.
 _END_S = 45.0
 
@@ -68,6 +73,7 @@ class Worker:
         self._metrics = metrics or Metrics()
         self._fault: WorkerError | None = None
         self._assignment: Assignment | None = None
+        self._deadline: float | None = None  # by when it has ended, once it was told to
         self.watchdog = Watchdog(settings.stuck_s, settings.blocked_s)
         self.watchdog.fail = self._fail
         self.hung = False  # a thread did not end: leave by os._exit
@@ -87,7 +93,7 @@ class Worker:
         that: then it is read again.
         """
         stopping = asyncio.create_task(stop.wait())
-        stopping.add_done_callback(lambda _: self.watchdog.ending(self._settings.drain_timeout_s + _END_S))
+        stopping.add_done_callback(lambda _: self._told_to_stop())
         self.watchdog.watch("the event loop", asyncio.get_running_loop())
         try:
             with Slot(self._settings.data_dir) as slot:
@@ -102,6 +108,16 @@ class Worker:
         finally:
             stopping.cancel()
         return self._fault.exit_code if self._fault else 0
+
+    def _told_to_stop(self) -> None:
+        self._deadline = time.monotonic() + self._settings.drain_timeout_s
+        self.watchdog.ending(self._settings.drain_timeout_s + _END_S)
+
+    def _part(self, steps: int) -> float:
+        """How long a step of the end may take, with so many to come, itself among them (seconds)."""
+        if self._deadline is None:
+            return _STOP_TIMEOUT_S
+        return min(_STOP_TIMEOUT_S, max(self._deadline - _TEARDOWN_S - time.monotonic(), 0.0) / steps)
 
     def _fail(self, fault: WorkerError) -> None:
         """The first reason counts."""
@@ -152,7 +168,7 @@ class Worker:
         except KafkaError as error:
             self._fail(FaustCrashedError(f"the broker went away at the start: {error!r}"))
         finally:
-            await producer.stop(_STOP_TIMEOUT_S)
+            await producer.stop(self._part(1))
             await other.stop(0)  # each letter was confirmed, or its message is read again
             await log.stop()
 
@@ -227,17 +243,19 @@ class Worker:
         if self._fault is not None:
             return
         try:
-            async with asyncio.timeout(self._settings.drain_timeout_s):
+            timeout_s = self._settings.drain_timeout_s
+            async with asyncio.timeout(max(timeout_s - _RESERVE_S, timeout_s / 2)):
                 await asyncio.gather(assignment.drain(), storing.drain() if storing else asyncio.sleep(0))
         except TimeoutError:
             _LOG.warning("the drain timeout has passed; the next worker goes on from the last checkpoint")
 
     async def _stop_faust(self, app: faust.App, starting: "asyncio.Future[Any]") -> None:
         if self._assignment is not None:
-            await self._assignment.on_revoked(app)
+            settling = asyncio.ensure_future(self._assignment.on_revoked(app))
+            await asyncio.wait({settling}, timeout=self._part(3))
             if self._settings.leave_group and (self._fault is None or self._fault.leaves):
                 self._assignment.consumer.leave_for_good()
-        done, _ = await asyncio.wait({asyncio.ensure_future(app.stop())}, timeout=_STOP_TIMEOUT_S)
+        done, _ = await asyncio.wait({asyncio.ensure_future(app.stop())}, timeout=self._part(2))
         self.hung = not done
         await _cancelled(starting)
         for task in done:

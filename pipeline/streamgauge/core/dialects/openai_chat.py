@@ -65,7 +65,7 @@ class OpenAIChat(Usual):
         read_chunk(data, sink)
 
     def read_body(self, data: Data, sink: Sink) -> None:
-        read_chunk(data, sink)
+        read_chunk(data, sink, whole=True)
         sink.terminal()
 
 
@@ -80,8 +80,8 @@ def choices_of(data: Data) -> Iterator[tuple[int, Data]]:
             yield position if index is None else index, choice
 
 
-def read_chunk(data: Data, sink: Sink) -> None:
-    """A chunk of chat or of legacy completions."""
+def read_chunk(data: Data, sink: Sink, *, whole: bool = False) -> None:
+    """A chunk of chat or of legacy completions, or a whole answer."""
     usage = first_present(data, _USAGES)
     tier = data.get("service_tier")
     if tier is None and isinstance(usage, dict):
@@ -91,7 +91,7 @@ def read_chunk(data: Data, sink: Sink) -> None:
     closing = isinstance(kind, str) and kind in CLOSING
     for index, choice in choices_of(data):
         sink.choice(index)
-        _read_message(index, choice, sink, closing=closing)
+        _read_message(index, choice, sink, closing=closing, whole=whole)
         reason = choice.get("finish_reason")
         if reason is not None:
             sink.finish(index, reason)
@@ -105,9 +105,14 @@ def read_chunk(data: Data, sink: Sink) -> None:
         _read_provider({**data, "usage": usage}, sink)
 
 
-def _read_message(index: int, choice: Data, sink: Sink, *, closing: bool) -> None:
-    """Of delta, text and message the first present holds what is new (Together sends two, Perplexity a running total)."""
-    message = choice.get("delta")
+def _read_message(index: int, choice: Data, sink: Sink, *, closing: bool, whole: bool) -> None:
+    """Of delta, text and message the first present holds what is new (Together sends two, Perplexity a running total).
+
+    In a whole answer the message holds all of it, and Perplexity's has an empty delta beside it.
+    """
+    message = choice.get("message") if whole else None
+    if not isinstance(message, dict):
+        message = choice.get("delta")
     if not isinstance(message, dict):
         if isinstance(choice.get("text"), str):
             sink.text(index, choice["text"])
