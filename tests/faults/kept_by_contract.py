@@ -39,8 +39,10 @@ EVENTS = {
     """,
     "anthropic-messages": """
         content_block.id.' content_block.name.' content_block.tool_use_id.' content_block.type.' delta.stop_reason.'
-        delta.type.' error.code.' error.request_id.' error.type.' index.# message.id.' message.model.' message.role.'
-        message.type.' message.usage.cache_creation.ephemeral_1h_input_tokens.#
+        delta.type.' error.code.' error.request_id.' error.type.' index.# message.content.[].id.'
+        message.content.[].name.' message.content.[].tool_use_id.' message.content.[].type.' message.id.'
+        message.model.' message.role.' message.stop_reason.' message.type.'
+        message.usage.cache_creation.ephemeral_1h_input_tokens.#
         message.usage.cache_creation.ephemeral_5m_input_tokens.# message.usage.cache_creation_input_tokens.#
         message.usage.cache_read_input_tokens.# message.usage.input_tokens.# message.usage.output_tokens.#
         message.usage.service_tier.' request_id.' type.' usage.cache_creation_input_tokens.#
@@ -57,20 +59,19 @@ EVENTS = {
     """,
     "gemini": """
         [].error.code.# [].error.status.' candidates.[].content.parts.[].functionCall.id.'
-        candidates.[].content.parts.[].functionCall.name.# candidates.[].content.parts.[].functionCall.name.'
-        candidates.[].content.parts.[].toolCall.id.' candidates.[].content.parts.[].toolCall.toolType.'
-        candidates.[].finishReason.' candidates.[].index.# error.code.# error.status.' modelVersion.'
-        promptFeedback.blockReason.' response.candidates.[].finishReason.' response.candidates.[].index.#
-        response.modelVersion.' response.responseId.' response.usageMetadata.candidatesTokenCount.#
-        response.usageMetadata.promptTokenCount.# response.usageMetadata.promptTokensDetails.[].modality.'
+        candidates.[].content.parts.[].functionCall.name.' candidates.[].content.parts.[].toolCall.id.'
+        candidates.[].content.parts.[].toolCall.toolType.' candidates.[].finishReason.' candidates.[].index.#
+        error.code.# error.status.' modelVersion.' promptFeedback.blockReason.' response.candidates.[].finishReason.'
+        response.candidates.[].index.# response.modelVersion.' response.responseId.'
+        response.usageMetadata.candidatesTokenCount.# response.usageMetadata.promptTokenCount.#
+        response.usageMetadata.promptTokensDetails.[].modality.'
         response.usageMetadata.promptTokensDetails.[].tokenCount.# response.usageMetadata.thoughtsTokenCount.#
-        response.usageMetadata.totalTokenCount.# responseId.# responseId.'
-        usageMetadata.cacheTokensDetails.[].modality.' usageMetadata.cacheTokensDetails.[].tokenCount.#
-        usageMetadata.cachedContentTokenCount.# usageMetadata.candidatesTokenCount.#
-        usageMetadata.candidatesTokensDetails.[].modality.' usageMetadata.candidatesTokensDetails.[].tokenCount.#
-        usageMetadata.promptTokenCount.# usageMetadata.promptTokensDetails.[].modality.'
-        usageMetadata.promptTokensDetails.[].tokenCount.# usageMetadata.serviceTier.'
-        usageMetadata.thoughtsTokenCount.# usageMetadata.toolUsePromptTokenCount.#
+        response.usageMetadata.totalTokenCount.# responseId.' usageMetadata.cacheTokensDetails.[].modality.'
+        usageMetadata.cacheTokensDetails.[].tokenCount.# usageMetadata.cachedContentTokenCount.#
+        usageMetadata.candidatesTokenCount.# usageMetadata.candidatesTokensDetails.[].modality.'
+        usageMetadata.candidatesTokensDetails.[].tokenCount.# usageMetadata.promptTokenCount.#
+        usageMetadata.promptTokensDetails.[].modality.' usageMetadata.promptTokensDetails.[].tokenCount.#
+        usageMetadata.serviceTier.' usageMetadata.thoughtsTokenCount.# usageMetadata.toolUsePromptTokenCount.#
         usageMetadata.toolUsePromptTokensDetails.[].modality.'
         usageMetadata.toolUsePromptTokensDetails.[].tokenCount.# usageMetadata.totalTokenCount.#
         usageMetadata.trafficType.'
@@ -84,10 +85,10 @@ EVENTS = {
         interaction.usage.output_tokens_by_modality.[].tokens.# interaction.usage.total_cached_tokens.#
         interaction.usage.total_input_tokens.# interaction.usage.total_output_tokens.#
         interaction.usage.total_thought_tokens.# interaction.usage.total_tokens.#
-        interaction.usage.total_tool_use_tokens.# interaction_id.# interaction_id.' status.# status.' step.id.'
-        step.name.' step.type.' usage.input_tokens_by_modality.[].modality.'
-        usage.input_tokens_by_modality.[].tokens.# usage.total_cached_tokens.# usage.total_input_tokens.#
-        usage.total_output_tokens.# usage.total_thought_tokens.# usage.total_tokens.# usage.total_tool_use_tokens.#
+        interaction.usage.total_tool_use_tokens.# interaction_id.' status.# status.' step.id.' step.name.' step.type.'
+        usage.input_tokens_by_modality.[].modality.' usage.input_tokens_by_modality.[].tokens.#
+        usage.total_cached_tokens.# usage.total_input_tokens.# usage.total_output_tokens.#
+        usage.total_thought_tokens.# usage.total_tokens.# usage.total_tool_use_tokens.#
     """,
     "llama-cpp-native": """
         error.code.# error.type.' index.# model.' stop_type.' timings.cache_n.# timings.predicted_ms.#
@@ -99,16 +100,15 @@ EVENTS = {
         choices.[].delta.content.[].type.' choices.[].delta.function_call.name.' choices.[].delta.images.[].type.'
         choices.[].delta.name.' choices.[].delta.reasoning_details.[].index.#
         choices.[].delta.reasoning_details.[].type.' choices.[].delta.role.'
-        choices.[].delta.tool_calls.[].custom.name.' choices.[].delta.tool_calls.[].function.name.#
-        choices.[].delta.tool_calls.[].function.name.' choices.[].delta.tool_calls.[].id.'
-        choices.[].delta.tool_calls.[].index.# choices.[].delta.tool_calls.[].type.'
-        choices.[].delta.tool_calls.function.name.' choices.[].delta.tool_calls.id.'
-        choices.[].delta.tool_calls.index.# choices.[].delta.tool_calls.type.' choices.[].delta.tool_use_id.'
-        choices.[].delta.type.' choices.[].finish_reason.# choices.[].finish_reason.' choices.[].index.#
-        choices.[].message.role.' code.# created.# error.# error.' error.code.# error.code.' error.status_code.#
-        error.type.# error.type.' id.' latency_checkpoint.engine_ttft_ms.# latency_checkpoint.pre_inference_ms.#
-        latency_checkpoint.service_ttft_ms.# latency_checkpoint.total_duration_ms.#
-        latency_checkpoint.user_visible_ttft_ms.# model.# model.' model_id.' object.'
+        choices.[].delta.tool_calls.[].custom.name.' choices.[].delta.tool_calls.[].function.name.'
+        choices.[].delta.tool_calls.[].id.' choices.[].delta.tool_calls.[].index.#
+        choices.[].delta.tool_calls.[].type.' choices.[].delta.tool_calls.function.name.'
+        choices.[].delta.tool_calls.id.' choices.[].delta.tool_calls.index.# choices.[].delta.tool_calls.type.'
+        choices.[].delta.tool_use_id.' choices.[].delta.type.' choices.[].error.code.# choices.[].finish_reason.#
+        choices.[].finish_reason.' choices.[].index.# choices.[].message.role.' choices.[].native_finish_reason.'
+        code.# created.# error.# error.' error.code.# error.code.' error.status_code.# error.type.# error.type.' id.'
+        latency_checkpoint.engine_ttft_ms.# latency_checkpoint.pre_inference_ms.# latency_checkpoint.service_ttft_ms.#
+        latency_checkpoint.total_duration_ms.# latency_checkpoint.user_visible_ttft_ms.# model.' model_id.' object.'
         perf_metrics.server-processing-time.' perf_metrics.server-time-to-first-token.' sansa.routed_model.'
         sansa.routing_latency_ms.# service_tier.' sla_metrics.ttft_ms.# status_code.# system_fingerprint.'
         time_info.queue_time.# time_info.total_time.# timings.predicted_ms.# timings.prompt_ms.# type.'
@@ -121,15 +121,15 @@ EVENTS = {
         usage.prompt_cache_miss_tokens.# usage.prompt_time.# usage.prompt_tokens.#
         usage.prompt_tokens_details.audio_tokens.# usage.prompt_tokens_details.cache_write_tokens.#
         usage.prompt_tokens_details.cached_tokens.# usage.prompt_tokens_details.image_tokens.#
-        usage.prompt_tokens_details.text_tokens.# usage.queue_time.# usage.reasoning_tokens.#
+        usage.prompt_tokens_details.text_tokens.# usage.queue_time.# usage.reasoning_tokens.# usage.service_tier.'
         usage.time_per_output_token_ms.# usage.time_to_first_token_ms.# usage.tokens_per_second.# usage.total_time.#
         usage.total_tokens.# x_groq.error.' x_groq.id.' x_groq.usage.completion_time.#
         x_groq.usage.completion_tokens.# x_groq.usage.prompt_time.# x_groq.usage.prompt_tokens.#
         x_groq.usage.queue_time.# x_groq.usage.total_time.# x_groq.usage.total_tokens.#
     """,
     "openai-completions": """
-        choices.[].finish_reason.' choices.[].index.# created.# error.type.' id.' model.' object.' type.'
-        usage.completion_tokens.# usage.prompt_tokens.# usage.total_tokens.#
+        choices.[].delta.role.' choices.[].finish_reason.' choices.[].index.# created.# error.type.' id.' model.'
+        object.' type.' usage.completion_tokens.# usage.prompt_tokens.# usage.total_tokens.#
     """,
     "openai-responses": """
         code.' content_index.# error.code.' error.type.' item.call_id.' item.content.[].type.' item.id.' item.name.'
@@ -138,11 +138,13 @@ EVENTS = {
         response.model.' response.object.' response.output.[].call_id.' response.output.[].content.[].type.'
         response.output.[].id.' response.output.[].name.' response.output.[].role.' response.output.[].status.'
         response.output.[].type.' response.service_tier.' response.status.' response.usage.cost.#
-        response.usage.cost_details.upstream_inference_input_cost.#
+        response.usage.cost.cache_read_cost.# response.usage.cost.input_cost.# response.usage.cost.output_cost.#
+        response.usage.cost.total_cost.# response.usage.cost_details.upstream_inference_input_cost.#
         response.usage.cost_details.upstream_inference_output_cost.# response.usage.cost_in_usd_ticks.#
-        response.usage.input_tokens.# response.usage.input_tokens_details.cache_write_tokens.#
-        response.usage.input_tokens_details.cached_tokens.# response.usage.num_server_side_tools_used.#
-        response.usage.num_sources_used.# response.usage.output_tokens.#
+        response.usage.input_tokens.# response.usage.input_tokens_details.cache_creation_input_tokens.#
+        response.usage.input_tokens_details.cache_read_input_tokens.#
+        response.usage.input_tokens_details.cache_write_tokens.# response.usage.input_tokens_details.cached_tokens.#
+        response.usage.num_server_side_tools_used.# response.usage.num_sources_used.# response.usage.output_tokens.#
         response.usage.output_tokens_details.reasoning_tokens.# response.usage.total_tokens.# sequence_number.#
         summary_index.# type.'
     """,
@@ -153,7 +155,7 @@ EVENTS = {
         details.finish_reason.' details.generated_tokens.# details.input_length.# error.' error_type.'
     """,
     "watsonx": """
-        errors.[].code.' model_id.# model_id.' results.[].generated_token_count.# results.[].input_token_count.#
+        errors.[].code.' model_id.' results.[].generated_token_count.# results.[].input_token_count.#
         results.[].stop_reason.' status_code.# trace.'
     """,
 }
