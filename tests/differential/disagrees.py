@@ -153,6 +153,9 @@ _OBJECT = (
     "openai-python lib/streaming/chat/_completions.py takes one `object` alone; compatible servers send others or none."
 )
 _IN_CHOICE = "OpenRouter's error in a choice is an error in band; the clients look at the event's own `error` alone."
+_AT_ITS_END = (
+    "A call that is told once it is over (output_item.done alone) is one; the client's events begin with its item."
+)
 _BY_THE_WAY = "The record: what was told before the finish is partial; the client takes the last response's."
 _LAST_USAGE = "The record: per field the last present value wins; the client takes the last object whole."
 
@@ -186,6 +189,8 @@ ROWS: tuple[Row, ...] = (
     Row(EVERY_CHAT, "openai-chat", "error-in-choice", "ended", _IN_CHOICE),
     Row(CHATS, "openai-chat", "two-ids-one-index-in-turn", "calls arguments", _KEYS),
     Row((RESPONSES_CREATE,), "openai-responses", "two-calls-one-index", "calls arguments", _KEYS),
+    Row((RESPONSES_CREATE,), "openai-responses", "call-done-in-a-leg", "calls", _AT_ITS_END),
+    Row(RESPONSES, "openai-responses", "calls-only-when-done", "calls", _AT_ITS_END),
     Row((ANTHROPIC,), "anthropic-messages", "two-calls-one-index", "arguments", _KEYS),
     Row(EVERY_CHAT, "openai-chat", "usage-empty-behind-finish", "input output total", _LAST_USAGE),
     Row((RESPONSES_CREATE,), "openai-responses", "usage-before-terminal-cut", "usage", _BY_THE_WAY),

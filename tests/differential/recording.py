@@ -33,9 +33,10 @@ _ENDED: dict[str, Ended] = {
 
 
 class Keeper:
-    """Implements `dialects.contract.Sink`: keeps what the dialect says, to the letter."""
+    """Implements `dialects.contract.Sink`: keeps what the dialect says, to the letter. `leg`: it continues a stream."""
 
-    def __init__(self) -> None:
+    def __init__(self, leg: bool = False) -> None:
+        self._leg = leg
         self.said: dict[int, Said] = {}
         self.ended = False
         self._calls: dict[int, list[tuple[int | None, object, bool, Call]]] = {}
@@ -82,6 +83,22 @@ class Keeper:
             return  # of no call
         call = self._calls[choice][-1][3] if key is None else self._call(choice, key, call_id, True)
         call.arguments = f"{call.arguments}{value if isinstance(value, str) else msgspec.json.encode(value).decode()}"
+
+    def whole_tool(
+        self,
+        choice: int,
+        key: int,
+        name: object,
+        arguments: object,
+        *,
+        call_id: object = None,
+        client: bool = True,
+        json: bool = True,
+    ) -> None:
+        before = len(self._calls.get(choice, ()))
+        self.tool(choice, key, name, call_id=call_id, client=client, json=json)
+        if len(self._calls[choice]) > before and not self._leg:
+            self.arguments(choice, key, arguments, call_id)
 
     def finish(self, choice: int, raw: object, normal: str | None = None) -> None:
         return
@@ -130,7 +147,7 @@ def _string(value: object) -> str:
 
 def kept(vector: Vector) -> Keeper:
     """What the dialects say of a vector's events up to the terminal."""
-    keeper, decoder = Keeper(), SseDecoder()
+    keeper, decoder = Keeper(vector.record.get("resumed_from") is not None), SseDecoder()
     dialect = BY_NAME[vector.dialect] if vector.name_dialect else hinted(endpoint_of(vector.method, vector.target))
     pending = [*decoder.feed(vector.body), decoder.finish()]
     for event in pending[:-1] + [one for one in pending[-1:] if one is not None and is_whole(one)]:

@@ -111,8 +111,9 @@ def comparable(record: dict[str, Any]) -> dict[str, Any]:
     return kept
 
 
-# Times that one of them has and the other has not: a connection of the relay's own, and what a socket shows of a client.
-ELSEWHERE = {"upstream_connect_s", "client_blocked_s", "client_gone_s"}
+# Times that one of them has and the other has not: a connection of the relay's own, what a socket shows of a client, and the
+# gap between two reads, where a busy machine may give all in one.
+ELSEWHERE = {"upstream_connect_s", "client_blocked_s", "client_gone_s", "wire_max_gap_s"}
 
 
 @pytest.mark.parametrize("scenario", PLAYED, ids=lambda scenario: scenario.model)

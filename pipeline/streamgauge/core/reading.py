@@ -140,6 +140,29 @@ class Reading:
         if tool.check is not None:
             feed(tool.check, value if isinstance(value, str) else _compact(value))
 
+    def whole_tool(
+        self,
+        choice: int,
+        key: int,
+        name: object,
+        arguments: object,
+        *,
+        call_id: object = None,
+        client: bool = True,
+        json: bool = True,
+    ) -> None:
+        named = label_id(name) if isinstance(name, str) else None
+        before = self._calls()
+        tool = self._open_tool(choice, key, call_id, json, named)
+        if tool is None or self._calls() == before:
+            return
+        opening = self._state.opening
+        if opening is not None and opening.resumed_from is not None:
+            tool.name, tool.client, tool.check = named, client, None
+        else:
+            self.tool(choice, key, name, call_id=call_id, client=client, json=json)
+            self.arguments(choice, key, arguments, call_id)
+
     def finish(self, choice: int, raw: object, normal: str | None = None) -> None:
         reason = label_code(raw)
         state = self._choice(choice)
@@ -224,6 +247,9 @@ class Reading:
         choices.append(ChoiceState(index))
         return choices[-1]
 
+    def _calls(self) -> int:
+        return sum(len(choice.tools) for choice in self._state.choices)
+
     def _latest_tool(self, choice_index: int) -> ToolState | None:
         choice = self._choice(choice_index)
         return choice.tools[-1] if choice is not None and choice.tools else None
@@ -254,8 +280,7 @@ class Reading:
                 return tool
             else:
                 break
-        everything = sum(len(one.tools) for one in self._state.choices)
-        if len(choice.tools) >= MAX_TOOLS or everything >= MAX_TOOLS_OF_ALL:
+        if len(choice.tools) >= MAX_TOOLS or self._calls() >= MAX_TOOLS_OF_ALL:
             self._state.loss.state_limit, self.steady = True, False
             return None
         self.steady = False

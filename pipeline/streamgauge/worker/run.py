@@ -52,9 +52,9 @@ _BATCH_BYTES = 256 * 1024
 # How long sends in flight, Faust, which lets go of its consumer, and the producer may take at the end (seconds each): no
 # more than a part of what the drain timeout leaves. For these the drain itself leaves so much of it.
 _STOP_TIMEOUT_S = 10.0
-_RESERVE_S = 3.0
-# What is left for the rest, of the same timeout: the log, the ledger, the process (seconds).
-_TEARDOWN_S = 1.0
+_RESERVE_S = 5.0
+# What is left for the rest, of the same timeout: connections that are let go of, the ledger, the process (seconds).
+_TEARDOWN_S = 2.0
 # How long all may take that comes behind the drain (seconds): sends in flight, Faust, the producer, and some room.
 _END_S = 45.0
 
@@ -168,9 +168,18 @@ class Worker:
         except KafkaError as error:
             self._fail(FaustCrashedError(f"the broker went away at the start: {error!r}"))
         finally:
-            await producer.stop(self._part(1))
-            await other.stop(0)  # each letter was confirmed, or its message is read again
-            await log.stop()
+            await self._disconnect(producer, other, log)
+
+    async def _disconnect(self, producer: Producer, other: Producer, log: Log) -> None:
+        """All at once, and no longer than there is time for: what still waits for the broker then is left to the process."""
+        timeout_s = self._part(1)
+        # Of letters each was confirmed, or its message is read again.
+        parts = [asyncio.ensure_future(part) for part in (producer.stop(timeout_s), other.stop(0), log.stop())]
+        done, waiting = await asyncio.wait(parts, timeout=timeout_s + _TEARDOWN_S / 2)
+        self.hung = self.hung or bool(waiting)
+        for part in done:
+            if (error := part.exception()) is not None:
+                _LOG.warning("a connection to the broker did not end cleanly: %r", error)
 
     async def _run_faust(
         self,

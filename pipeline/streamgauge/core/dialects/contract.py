@@ -70,6 +70,21 @@ class Sink(Protocol):
         `call_id`: which of the calls with that key, where it says so; else the latest.
         """
 
+    def whole_tool(
+        self,
+        choice: int,
+        key: int,
+        name: object,
+        arguments: object,
+        *,
+        call_id: object = None,
+        client: bool = True,
+        json: bool = True,
+    ) -> None:
+        """A tool call as it is once it is over: it counts only if nothing of it was told before, neither here nor, where a
+        leg continues, before the leg.
+        """
+
     def finish(self, choice: int, raw: object, normal: str | None = None) -> None: ...
     def usage(self, given: object, *, placeholder: bool = False) -> None: ...
     def error(self, facts: ErrorFacts) -> None: ...

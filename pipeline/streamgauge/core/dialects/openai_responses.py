@@ -166,6 +166,8 @@ class OpenAIResponses(Usual):
             _read_delta(kind, data, sink)
         elif kind == "response.output_item.added":
             _read_item(whole_number(data.get("output_index")) or 0, data.get("item"), sink)
+        elif kind == "response.output_item.done":
+            _read_item(whole_number(data.get("output_index")) or 0, data.get("item"), sink, over=True)
         elif kind == _PARTIAL_IMAGE:
             sink.media(0, data.get("partial_image_b64"))
         elif kind in _TERMINALS:
@@ -209,14 +211,20 @@ def _read_delta(kind: str, data: Data, sink: Sink) -> None:
         sink.arguments(0, index, delta if isinstance(delta, str) else None)  # a text by contract
 
 
-def _read_item(index: int, item: object, sink: Sink) -> None:
+def _read_item(index: int, item: object, sink: Sink, over: bool = False) -> None:
+    """A call's item. `over`: as it is once it is done, which is the first that some gateways tell of it."""
     if not isinstance(item, dict):
         return
-    kind, call_id = item.get("type"), item.get("call_id")
-    if isinstance(kind, str) and (isinstance(item.get("name"), str) or kind in _NAMELESS_CALLS):
-        client, json = _is_clients(item), kind in _JSON_CALLS
-        sink.tool(0, index, item.get("name"), call_id=call_id, client=client, json=json)
-        sink.arguments(0, index, item.get("arguments") or item.get("input") or item.get("code"))
+    kind, name, call_id = item.get("type"), item.get("name"), item.get("call_id")
+    if not isinstance(kind, str) or not (isinstance(name, str) or kind in _NAMELESS_CALLS):
+        return
+    client, json = _is_clients(item), kind in _JSON_CALLS
+    arguments = item.get("arguments") or item.get("input") or item.get("code")
+    if over:
+        sink.whole_tool(0, index, name, arguments, call_id=call_id, client=client, json=json)
+    else:
+        sink.tool(0, index, name, call_id=call_id, client=client, json=json)
+        sink.arguments(0, index, arguments)
 
 
 def _read_content(item: object, sink: Sink) -> None:
