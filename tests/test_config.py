@@ -69,6 +69,7 @@ TABLE: dict[str, Ways] = {
     "topic_prefix": ("streamgauge", ("f", "f"), ("e", "e"), ("a.b-c_d", "a.b-c_d")),
     "partitions": (None, (1, 1), ("2", 2), ("64", 64)),
     "workers": (1, (2, 2), ("3", 3), ("32", 32)),
+    "pump": ("auto", ("off", "off"), ("auto", "auto"), ("off", "off")),
     "ledger": (None, ("sqlite:///f", "sqlite:///f"), ("sqlite:///e", "sqlite:///e"), ("sqlite:///a", "sqlite:///a")),
     "spool_bytes": (1024**3, (2**21, 2**21), ("3000000", 3_000_000), ("4000000", 4_000_000)),
     "spool_policy": (

@@ -277,6 +277,7 @@ def _tap_options(parser: argparse.ArgumentParser) -> None:
         "--upstream-certificate", metavar="FILE", help="shown to https upstreams that ask for one (PEM)"
     )
     parser.add_argument("--upstream-key", metavar="FILE", help="its key (default: in the same file)")
+    parser.add_argument("--pump", metavar="WHEN", help="auto or off: the part in C, where it was built (default: auto)")
     parser.add_argument("--max-request-head", metavar="BYTES", help="a larger one gets a 431 (default: 64 KiB)")
     parser.add_argument("--max-request-body", metavar="BYTES", help="a larger one gets a 413 (default: any passes)")
     _capture_options(parser)

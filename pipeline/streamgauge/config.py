@@ -192,6 +192,7 @@ class Settings(BaseSettings):
     topic_prefix: str = Field("streamgauge", description="first word of every topic's name")
     partitions: int | None = Field(None, ge=1, le=64, description="for `topics create`: a power of two up to 64")
     workers: int = Field(1, ge=1, le=32, description="relay processes of a tap")
+    pump: Literal["auto", "off"] = Field("auto", description="relays' part in C: where it was built, or never")
     ledger: str | None = Field(None, description="sqlite:///FILE")
     spool_bytes: int = Field(
         SPOOL_BYTES, ge=1024**2, le=MAX_SPOOL_BYTES, description="room for what is not delivered yet"

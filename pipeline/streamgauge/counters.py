@@ -68,6 +68,8 @@ _REGION = 32  # slots a role: seen, delivered, reasons and incidents, with room 
 _SEEN, _DELIVERED, _DROPPED, _INCIDENTS = 0, 1, 2, 16
 _REASONS = {reason: _DROPPED + place for place, reason in enumerate(DropReason)}
 _HANDED = _REGION - 1  # how many of its reads a relay has handed to a recorder
+_SEEN_APART = _REGION - 2  # reads seen by a thread that the interpreter does not hold up: the relay's pump
+_ALL_SEEN = (_SEEN, _SEEN_APART)
 _HAPPENINGS = {incident: _INCIDENTS + place for place, incident in enumerate(Incident)}
 # The first word: "SGCOUNT" and the layout's version. Another one is another layout.
 _MAGIC = int.from_bytes(b"SGCOUNT2", "little")
@@ -101,6 +103,11 @@ class Counters:
         """Count reads as they arrive, before anything else counts them."""
         self._words[self._base] += reads
 
+    def seen_apart(self) -> memoryview:
+        """Where a thread of this role counts what it sees by itself: one word. To be released before `close`."""
+        place = self._base + _SEEN_APART
+        return self._words[place : place + 1]
+
     def delivered(self, reads: int) -> None:
         """Count reads that what comes after has taken."""
         self._words[self._base + _DELIVERED] += reads
@@ -120,7 +127,8 @@ class Counters:
 
     def settle_relay(self) -> None:
         """A relay or application begins: what an earlier one in this role held and did not hand over went with it."""
-        lost = self._words[self._base] - self._words[self._base + _HANDED] - self._own_dropped()
+        seen = self._words[self._base] + self._words[self._base + _SEEN_APART]
+        lost = seen - self._words[self._base + _HANDED] - self._own_dropped()
         if lost > 0:
             self.dropped(DropReason.CRASH, lost)
 
@@ -156,7 +164,7 @@ def read_balance(path: Path) -> Balance:
     with _Snapshot(path) as slots:
         dropped = {reason.value: slots.total(place) for reason, place in _REASONS.items()}
         delivered = slots.total(_DELIVERED)
-        seen = slots.total(_SEEN)
+        seen = slots.total(*_ALL_SEEN)
     return Balance(seen, delivered, seen - delivered - sum(dropped.values()), dropped)
 
 
@@ -177,7 +185,7 @@ def settle(path: Path, delivered: int, waiting: int, *, reason: DropReason) -> B
         delivery.mirror_delivered(delivered)
     settle_apps(path)
     with _Snapshot(path) as slots:
-        came = slots.total(_SEEN, roles=_TAP) + slots.total(_HANDED, roles=_APPS)
+        came = slots.total(*_ALL_SEEN, roles=_TAP) + slots.total(_HANDED, roles=_APPS)
         lost = came - slots.total(*_REASONS.values(), roles=_TAP) - slots.total(_DELIVERED) - waiting
     with Counters(path, "recorder") as recorder:
         if lost > 0:
@@ -195,7 +203,7 @@ def _hand_over_all(path: Path) -> None:
             base = 1 + role * _REGION
             words = any_role._words
             dropped = sum(words[base + place] for place in _REASONS.values()) if role < MAX_RELAYS else 0
-            words[base + _HANDED] = max(words[base] - dropped, 0)
+            words[base + _HANDED] = max(words[base] + words[base + _SEEN_APART] - dropped, 0)
 
 
 def settle_recorder(path: Path, delivered: int, waiting: int, *, reason: DropReason) -> None:

@@ -9,6 +9,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from streamgauge.commands import tapping
+from streamgauge.config import load
 from streamgauge.counters import Counters, read_balance
 from tests.integration.provider import BEGIN, REST, Provider, provider
 from tests.processes import children
@@ -63,6 +65,24 @@ def test_several_relays_share_one_address_and_one_balance(small: Provider, tmp_p
             lambda: (found := up.metrics())["streamgauge_tap_reads_waiting"] == 0 and found, "a settled balance"
         )
         assert page["streamgauge_tap_reads_seen_total"] == page["streamgauge_tap_reads_delivered_total"] > 0
+        assert up.stop() == 0
+
+
+def test_it_is_said_when_the_part_in_c_was_not_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tap = tapping.Tap(None, None, None, "127.0.0.1:1", None)  # type: ignore[arg-type]
+    for built, pump, said in ((True, "auto", False), (False, "auto", True), (False, "off", False)):
+        monkeypatch.setattr(tapping, "BUILT", built)
+        tapping.announce("up", tap, load({"upstream": ["http://127.0.0.1:2"], "pump": pump}))
+        assert ("part in C" in capsys.readouterr().err) == said
+
+
+def test_the_part_in_c_can_be_switched_off(small: Provider, tmp_path: Path) -> None:
+    with start_up({"small": small.url}, tmp_path / "data", "--pump", "off") as up:
+        relay = next(pid for pid, line in children(up.process.pid).items() if "streamgauge.taps.proxy" in line)
+        assert len(list(Path(f"/proc/{relay}/task").iterdir())) <= 2  # its own, and the one that waits for its parent
+        ask(up)
         assert up.stop() == 0
 
 

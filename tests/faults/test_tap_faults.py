@@ -1,6 +1,6 @@
 """T1 to T3 and C1: a process of the tap is killed, asked to end, or has a bug; the wall clock steps.
 
-The loss window of a kill, as docs/reliability.md states it: what a relay gathers for 100 ms, and the recorder for 1 s.
+The loss window of a kill, as docs/reliability.md states it: what a relay gathers for 1.1 s, and the recorder for 250 ms.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ PREFIX = "streamgauge"
 BROKEN_PYTHON = str(Path(__file__).parent / "broken_python")
 # The module that the recorder runs.
 RECORDER = "taps.recording.process"
-# The stated window of about 1.1 s, and what a busy machine may add to it (seconds).
+# The stated window of about 1.35 s, and what a busy machine may add to it (seconds).
 WINDOW_S = 2.0
 # Events of streams that are open for longer than that: four seconds.
 LONG = 200

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from streamgauge.core.segments import End, Ending, Head, Loss, Read, RequestFacts, Segment
 from streamgauge.core.sse import SseDecoder
-from streamgauge.taps.messages import Arrived, Ended, Message, Opened, Sent
+from streamgauge.taps.messages import Arrival, Arrivals, Arrived, Ended, Message, Opened, Sent
 from streamgauge.taps.recording.recorder import Recorder
 from streamgauge.taps.recording.request import CaptureSettings
 
@@ -66,6 +66,11 @@ def gzipped(data: bytes) -> bytes:
 
 def arrivals(*reads: bytes, stream: int = 1) -> list[Message]:
     return [Arrived(stream, ZERO + 100 * number, data) for number, data in enumerate(reads, 1)]
+
+
+def together(*reads: bytes, stream: int = 1) -> Arrivals:
+    """The same in one message."""
+    return Arrivals(stream, [Arrival(ZERO + 100 * number, data) for number, data in enumerate(reads, 1)])
 
 
 def ended(ending: Ending = Ending.COMPLETE, *, unsent: int = 0, stream: int = 1) -> Ended:

@@ -29,6 +29,7 @@ from streamgauge.metrics import table
 from streamgauge.metrics.prometheus import Metrics, Sample
 from streamgauge.metrics.tap import tap_reads
 from streamgauge.spool import Spool, settle_crash
+from streamgauge.taps.proxy.lending import BUILT
 from streamgauge.taps.proxy.relay import RelaySettings
 from streamgauge.taps.recording.process import RecorderSettings
 
@@ -262,6 +263,7 @@ def _relays(settings: Settings, recorder_socket: str, clients: Listening, lock_f
             tenant_header=settings.tenant_header,
             max_request_head=settings.max_request_head,
             max_request_body=settings.max_request_body,
+            pump=settings.pump == "auto",
             tls_certificate=_named(settings.tls_certificate),
             tls_key=_named(settings.tls_key),
             upstream_ca=_named(settings.upstream_ca),
@@ -349,5 +351,7 @@ def announce(command: str, tap: Tap, settings: Settings) -> None:
         prefix = f"/{upstream.name}" if upstream.name else ""
         scheme = "https" if settings.tls_certificate else "http"
         say(f"{command}: {scheme}://{tap.address}{prefix} -> {upstream.url}")
+    if settings.upstream and settings.pump == "auto" and not BUILT:
+        say(f"{command}: without the proxy's part in C, which was not built when this was installed: it takes more CPU")
     if tap.admin_address is not None:
         say(f"{command}: metrics at http://{tap.admin_address}/metrics, data in {settings.data_dir}")

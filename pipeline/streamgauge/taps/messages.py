@@ -4,11 +4,13 @@
 of the host). On a socket a *batch* is a 4-byte big-endian length and the MessagePack of a list of messages.
 
 A stream is: Opened, then in any order Asked*, Sent and the response, then Ended. Nothing is sent for a stream after Ended.
-The response is Arrived*: head, framing and body as the wire had them. From a tap that does not read the wire it is Answered,
-once, and then Arrived*: the body's bytes alone. Dropped stands where reads are missing; Answered is never left out.
+The response is Arrived* or Arrivals*: head, framing and body as the wire had them. From a tap that does not read the
+wire it is Answered, once, and then Arrived*: the body's bytes alone. Dropped stands where reads are missing; Answered
+is never left out.
 """
 
 import struct
+from collections.abc import Sequence
 
 import msgspec
 
@@ -86,6 +88,20 @@ class Ended(msgspec.Struct, array_like=True, tag=5, frozen=True, gc=False):
     unsent_bytes: int = 0
 
 
+class Arrival(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """One of Arrivals."""
+
+    at_ns: int | None
+    data: bytes
+
+
+class Arrivals(msgspec.Struct, array_like=True, tag=7, frozen=True, gc=False):
+    """Several Arrived of one stream, which waited for each other: one message is less work than many."""
+
+    stream: int
+    reads: list[Arrival]
+
+
 class Answered(msgspec.Struct, array_like=True, tag=6, frozen=True, gc=False):
     """The response's head, where it is not read from the wire. What Arrives behind it is the response's body.
 
@@ -102,7 +118,7 @@ class Answered(msgspec.Struct, array_like=True, tag=6, frozen=True, gc=False):
 # Taps that see what an application sees: no wire, so nobody knows what of it reached a client.
 OFF_THE_WIRE = frozenset(("httpx", "asgi"))
 
-Message = Opened | Asked | Sent | Arrived | Dropped | Ended | Answered
+Message = Opened | Asked | Sent | Arrived | Arrivals | Dropped | Ended | Answered
 
 # Request headers that a recorder needs; no other leaves the process that relays.
 REQUEST_HEADERS = frozenset(
@@ -140,9 +156,23 @@ _ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(list[Message])
 
 
-def encode_batch(messages: list[Message]) -> bytes:
+class Encoded:
+    """Messages of any streams that are encoded already: Arrivals and Dropped. `reads`: how many reads are in them."""
+
+    __slots__ = ("encoded", "messages", "reads")
+
+    def __init__(self, encoded: bytes, messages: int, reads: int) -> None:
+        self.encoded, self.messages, self.reads = encoded, messages, reads
+
+
+def encode_batch(messages: Sequence[Message | Encoded]) -> bytes:
     """A batch for a socket: length prefix and body."""
-    body = _ENCODER.encode(messages)
+    if any(type(message) is Encoded for message in messages):
+        count = sum(message.messages if isinstance(message, Encoded) else 1 for message in messages)
+        parts = [message.encoded if isinstance(message, Encoded) else _ENCODER.encode(message) for message in messages]
+        body = b"".join((b"\xdd", struct.pack(">I", count), *parts))  # MessagePack's longest form of a list
+    else:
+        body = _ENCODER.encode(messages)
     return struct.pack(">I", len(body)) + body
 
 

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import uvloop
 
-from streamgauge.taps.messages import Arrived, Ended, Message, decode_batch
+from streamgauge.taps.messages import Arrivals, Arrived, Ended, Message, decode_batch
 from streamgauge.taps.proxy.relay import Relay, RelaySettings, serve
 
 # How long a test waits for what must come (seconds): generous, the machine is shared.
@@ -23,6 +23,17 @@ PATIENCE_S = 20.0
 Handler = Callable[[socket.socket], None]
 Answer = TypeVar("Answer")
 Kind = TypeVar("Kind", bound=Message)
+
+
+def apart(messages: Sequence[Message]) -> list[Message]:
+    """Each read as a message of its own."""
+    found: list[Message] = []
+    for message in messages:
+        if isinstance(message, Arrivals):
+            found += [Arrived(message.stream, read.at_ns, read.data) for read in message.reads]
+        else:
+            found.append(message)
+    return found
 
 
 class RawUpstream:
@@ -249,7 +260,7 @@ class RawRecorder:
                 if len(body) < int.from_bytes(prefix, "big"):
                     return
                 with self._changed:
-                    self.messages += decode_batch(body)
+                    self.messages += apart(decode_batch(body))
                     self._changed.notify_all()
         except OSError:
             return

@@ -18,6 +18,7 @@ import pytest
 from streamgauge.core.segments import Ending
 from streamgauge.counters import read_balance
 from streamgauge.taps.messages import Arrived, Ended
+from streamgauge.taps.proxy import lending
 from streamgauge.taps.proxy.relay import RelaySettings
 from tests.taps.proxy.rig import (
     PATIENCE_S,
@@ -148,6 +149,32 @@ def test_it_goes_with_its_parent(tmp_path: Path) -> None:
         relay.process.stdin.close()
         code, _ = relay.end()
         assert code == 3
+
+
+@pytest.mark.skipif(not lending.BUILT, reason="the pump is not built: it needs Linux and a C compiler")
+def test_what_the_pump_holds_goes_to_the_recorder_when_the_parent_is_gone(tmp_path: Path) -> None:
+    def handler(one: socket.socket) -> None:
+        receive_head(one)
+        one.sendall(UNFRAMED)
+        for number in range(10):
+            time.sleep(0.02)
+            one.sendall(b"%d" % number)
+        ended.wait(PATIENCE_S)
+
+    ended = threading.Event()
+    with (
+        RawUpstream(handler) as upstream,
+        RawRecorder(tmp_path / "recorder.sock") as recorder,
+        running(settings_for(tmp_path, upstream.url)) as relay,
+        relay.connect() as client,
+    ):
+        client.sendall(POST)
+        assert receive(client, len(UNFRAMED) + 10) == UNFRAMED + b"0123456789"
+        assert relay.process.stdin is not None
+        relay.process.stdin.close()
+        assert relay.end()[0] == 3
+        assert arrived(recorder.messages).endswith(b"0123456789")
+        ended.set()
 
 
 def test_several_share_one_socket(tmp_path: Path) -> None:

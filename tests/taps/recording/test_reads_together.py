@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from streamgauge.core.dialects import DIALECTS
 from streamgauge.core.segments import End, Loss, Read
-from streamgauge.taps.messages import Answered, Message
+from streamgauge.taps.messages import Answered, Arrival, Arrivals, Arrived, Message
 from streamgauge.taps.recording import response
 from streamgauge.taps.recording.recorder import Recorder
 from tests.core.altered import damage
@@ -73,6 +73,21 @@ def ways(draw: st.DrawFn) -> tuple[str, list[bytes]]:
 @given(ways(), st.sampled_from(["masked", "full"]), st.sampled_from([2, 7, 1000]))
 def test_whatever_lies_between(way: tuple[str, list[bytes]], capture: str, every: int) -> None:
     same(*way, capture, every)
+
+
+@settings(max_examples=100, deadline=None)
+@given(ways(), st.sampled_from(["masked", "full"]), st.data())
+def test_reads_that_waited_for_each_other(way: tuple[str, list[bytes]], capture: str, data: st.DataObject) -> None:
+    path, reads = way
+    apart = exchange(path, *reads)
+    opened, sent, *waiting, ended = apart
+    together: list[Message] = []
+    while waiting:
+        count = data.draw(st.integers(1, 9))
+        run, waiting = waiting[:count], waiting[count:]
+        together.append(Arrivals(1, [Arrival(one.at_ns, one.data) for one in run if isinstance(one, Arrived)]))
+    one_by_one, at_once = reads_of(apart, capture, 1), reads_of([opened, sent, *together, ended], capture, 1)
+    assert at_once == one_by_one
 
 
 def test_a_body_that_comes_without_framing() -> None:

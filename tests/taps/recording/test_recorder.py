@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from streamgauge.bundles import encode_bundle
 from streamgauge.core.segments import BUNDLE_BYTES, Bundle, Ending, Loss, Segment
 from streamgauge.counters import DropReason, Incident
-from streamgauge.taps.messages import Answered, Arrived, Asked, Dropped, Ended, Message, Opened
+from streamgauge.taps.messages import Answered, Arrival, Arrivals, Arrived, Asked, Dropped, Ended, Message, Opened
 from streamgauge.taps.recording import capture, request, response
+from streamgauge.taps.recording.capture import LOOKS_A_SEGMENT
 from streamgauge.taps.recording.recorder import Recorder, new_stream_id
 from tests.taps import talk
 from tests.taps.talk import (
@@ -30,6 +31,7 @@ from tests.taps.talk import (
     recorded,
     sent,
     streams_of,
+    together,
 )
 
 
@@ -111,6 +113,18 @@ def test_an_open_stream_is_told_of_once_in_four_looks_its_first_reads_and_its_en
         recorder.handle(ended(stream=stream))
     assert [segment.end is not None for segment in recorder.each_due()] == [True] * 8
     assert (list(recorder.each_due()), recorder.pending_bytes) == ([], 0)
+
+
+def test_reads_that_waited_for_each_other_go_with_the_next_look() -> None:
+    recorder = Recorder(talk.settings())
+    recorder.handle(opened())
+    recorder.handle(arrivals(head(SSE))[0])
+    assert len(list(recorder.each_due())) == 1
+    for _ in range(LOOKS_A_SEGMENT):
+        recorder.handle(together(b"data: 1\n\n", b"data: 2\n\n"))
+        assert [len(segment.reads) for segment in recorder.each_due()] == [2]
+    recorder.handle(together(b"data: 3\n\n", stream=2))
+    assert recorder.dropped[DropReason.RECORDER_GONE] == 1
 
 
 def test_more_streams_than_allowed_are_refused_and_their_reads_counted() -> None:
@@ -233,6 +247,11 @@ MESSAGES = st.one_of(
     st.builds(Arrived, st.integers(0, 2), st.none() | st.integers(0, 9), st.binary() | st.sampled_from(EVENTS)),
     st.builds(Arrived, st.integers(0, 2), st.none(), st.sampled_from([head(SSE), head(), head(SSE, status=404)])),
     st.builds(Answered, st.integers(0, 2), st.none() | st.integers(0, 9), st.none() | st.integers(), st.just([SSE])),
+    st.builds(
+        Arrivals,
+        st.integers(0, 2),
+        st.lists(st.builds(Arrival, st.none() | st.integers(), st.binary() | st.just(b"data: a\n\n")), max_size=4),
+    ),
     st.builds(Ended, st.integers(0, 2), st.none() | st.integers(0, 9), st.sampled_from(Ending)),
 )
 
@@ -261,6 +280,7 @@ def test_every_read_is_in_a_segment_or_counted(messages: list[Message], every: i
         numbers.setdefault(segment.stream, []).append(segment.number)
     assert all(found == list(range(len(found))) for found in numbers.values())
     told = sum(isinstance(message, Arrived) for message in messages)
+    told += sum(len(message.reads) for message in messages if isinstance(message, Arrivals))
     assert told == sum(len(segment.reads) for segment in segments) + recorder.dropped.total()
     assert recorder.incidents[Incident.CAPTURE_FAULT] == 0
     for stream in streams_of(segments):

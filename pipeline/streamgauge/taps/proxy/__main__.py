@@ -13,6 +13,7 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Callable
 from typing import NoReturn
 
 import msgspec
@@ -30,6 +31,7 @@ _GC_THRESHOLD = 50_000
 
 # When the parent is gone, what was gathered still goes to the recorder, which leaves a moment later (seconds).
 _LAST_FLUSH_S = 2 * FLUSH_S
+_last_words: list[Callable[[], None]] = []
 
 
 async def _run(settings: RelaySettings, listening: socket.socket, others: list[socket.socket]) -> NoReturn:
@@ -38,6 +40,7 @@ async def _run(settings: RelaySettings, listening: socket.socket, others: list[s
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, stop.set)
     relay = await serve(settings, listening, others, _say)
+    _last_words.append(relay.hurry)
     os.write(sys.stdout.fileno(), b"ready\n")
     await stop.wait()
     await relay.drain()
@@ -61,6 +64,8 @@ def _leave_with_parent(fd: int) -> None:
     """Waits for the end of the parent. A thread, so that even a loop that hangs does not outlive it."""
     while os.read(fd, 4096):
         continue
+    for words in _last_words:
+        words()
     time.sleep(_LAST_FLUSH_S)
     os._exit(_UNAVAILABLE)
 

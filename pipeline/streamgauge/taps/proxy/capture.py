@@ -29,20 +29,23 @@ _numbers = count((os.getpid() & 0xFFFFFF) << 36)
 
 
 class StreamCapture:
-    """One stream's messages. Made when it begins, for a captured path, or when its head shows an event stream."""
+    """One stream's messages. Made when it begins, for a captured path, or when its head shows an event stream.
 
-    __slots__ = ("_asked", "_broken", "_dropped", "_opened", "_outbox", "_sent", "_smooth", "_stream", "_whole")
+    `stream`: its number. `smooth`: what comes now can be told as it comes.
+    """
+
+    __slots__ = ("_asked", "_broken", "_dropped", "_opened", "_outbox", "_sent", "_whole", "smooth", "stream")
 
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
-        self._stream = next(_numbers)
+        self.stream = next(_numbers)
         self._opened = False
         self._broken = False  # a fault of ours: nothing more is told but the end
         self._dropped = 0  # reads not handed over, and not told yet
         self._asked = 0
         self._whole = True
         self._sent = False
-        self._smooth = False  # opened, not broken, and nothing dropped that is not told yet
+        self.smooth = False  # opened, not broken, and nothing dropped that is not told yet
 
     def opened(self, request: Request, outgoing: Outgoing, tenant_header: str | None) -> None:
         """The stream begins. If not even that finds room, nothing is told of it, and all its reads are dropped."""
@@ -54,8 +57,8 @@ class StreamCapture:
             headers = _headers(request, tenant_header)
             size = len(target) + sum(len(name) + len(value) for name, value in headers)
             name, method = outgoing.route.name, request.method.decode("latin-1")
-            self._outbox.put(Opened(self._stream, request.began_ns, wall_ns, name, method, target, headers), size)
-            self._opened = self._smooth = True
+            self._outbox.put(Opened(self.stream, request.began_ns, wall_ns, name, method, target, headers), size)
+            self._opened = self.smooth = True
         except Exception:  # noqa: BLE001 - capture fails open
             self._fault()
 
@@ -66,7 +69,7 @@ class StreamCapture:
             if self._asked > MAX_REQUEST_BODY or self._outbox.full or not self._tells():
                 self._whole = False
             elif self._whole:
-                self._outbox.put(Asked(self._stream, data), len(data))
+                self._outbox.put(Asked(self.stream, data), len(data))
         except Exception:  # noqa: BLE001 - capture fails open
             self._fault()
 
@@ -76,7 +79,7 @@ class StreamCapture:
             if self._tells() and not self._sent:
                 self._sent = True
                 whole = self._whole and self._asked == body_bytes
-                self._outbox.put(Sent(self._stream, at_ns, connected_ns, body_bytes, whole), 0)
+                self._outbox.put(Sent(self.stream, at_ns, connected_ns, body_bytes, whole), 0)
         except Exception:  # noqa: BLE001 - capture fails open
             self._fault()
 
@@ -85,19 +88,24 @@ class StreamCapture:
         outbox = self._outbox
         try:
             outbox.counters.seen(1)
-            if outbox.full or not self._smooth:
+            if outbox.full or not self.smooth:
                 self._arrived_amiss(at_ns, data)
             else:
-                outbox.put(Arrived(self._stream, at_ns, data), len(data))
+                outbox.put(Arrived(self.stream, at_ns, data), len(data))
         except Exception:  # noqa: BLE001 - capture fails open
             self._fault(lost=1)
+
+    def lost(self, reads: int) -> None:
+        """Others could not hand over so many reads, which are counted, and not told."""
+        if reads:
+            self._dropped, self.smooth = self._dropped + reads, False
 
     def ended(self, at_ns: int, ending: Ending, gone_ns: int | None, blocked_ns: int, unsent_bytes: int) -> None:
         """The stream is over. Always finds room: there is one for each that was opened."""
         try:
             if self._opened:
                 self._tell_dropped()
-                self._outbox.put(Ended(self._stream, at_ns, ending, gone_ns, blocked_ns, unsent_bytes), 0)
+                self._outbox.put(Ended(self.stream, at_ns, ending, gone_ns, blocked_ns, unsent_bytes), 0)
         except Exception:  # noqa: BLE001 - capture fails open
             self._fault()
 
@@ -112,20 +120,20 @@ class StreamCapture:
             self._drop(DropReason.RECORDER_BEHIND)
         else:
             self._tell_dropped()
-            self._outbox.put(Arrived(self._stream, at_ns, data), len(data))
+            self._outbox.put(Arrived(self.stream, at_ns, data), len(data))
 
     def _drop(self, reason: DropReason) -> None:
-        self._dropped, self._smooth = self._dropped + 1, False
+        self._dropped, self.smooth = self._dropped + 1, False
         self._outbox.counters.dropped(reason)
 
     def _tell_dropped(self) -> None:
         if self._dropped:
-            self._outbox.put(Dropped(self._stream, self._dropped), 0)
-            self._dropped, self._smooth = 0, not self._broken
+            self._outbox.put(Dropped(self.stream, self._dropped), 0)
+            self._dropped, self.smooth = 0, not self._broken
 
     def _fault(self, lost: int = 0) -> None:
         """A bug of ours: from here on the stream is not captured."""
-        first, self._broken, self._smooth = not self._broken, True, False
+        first, self._broken, self.smooth = not self._broken, True, False
         try:
             if first:
                 self._outbox.counters.happened(Incident.CAPTURE_FAULT)

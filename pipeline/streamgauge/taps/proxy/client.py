@@ -18,6 +18,7 @@ import msgspec
 from streamgauge.taps.proxy.answers import write_answer
 from streamgauge.taps.proxy.asker import After
 from streamgauge.taps.proxy.exchange import Exchange
+from streamgauge.taps.proxy.lending import Lender
 from streamgauge.taps.proxy.outbox import Outbox
 from streamgauge.taps.proxy.reader import RequestReader
 from streamgauge.taps.proxy.request import RefusedError, Request, Route, Routes
@@ -56,6 +57,7 @@ class House(Protocol):
     routes: Routes
     limits: Limits
     outbox: Outbox
+    lender: Lender | None
     tenant_header: str | None
     draining: bool
 
@@ -225,7 +227,7 @@ class Client(asyncio.Protocol):
             self.answer(refused)
             return
         self._exchange = Exchange(self, request, outgoing, self._relay.pool(outgoing.route))
-        self._exchange.begin(self._relay.outbox, self._relay.tenant_header)
+        self._exchange.begin(self._relay.outbox, self._relay.lender, self._relay.tenant_header)
 
     def _refuse(self, refused: RefusedError) -> None:
         """What came is no request; amid a request, it is as if the client had left."""

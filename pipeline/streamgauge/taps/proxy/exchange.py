@@ -8,19 +8,19 @@ yet, the telling waits until it has, or left.
 import asyncio
 import time
 
-from streamgauge.core.dialects import endpoint_of
 from streamgauge.core.segments import Ending
 from streamgauge.taps.proxy import answers
 from streamgauge.taps.proxy.asker import After, Asker
-from streamgauge.taps.proxy.capture import StreamCapture
+from streamgauge.taps.proxy.lending import Lender, Loan, idle_socket
 from streamgauge.taps.proxy.outbox import Outbox
+from streamgauge.taps.proxy.place import Place
 from streamgauge.taps.proxy.request import Outgoing, RefusedError, Request
-from streamgauge.taps.proxy.response import MAX_RESPONSE_HEAD, ResponseFault, ResponseFraming
+from streamgauge.taps.proxy.response import ResponseFault, ResponseFraming
+from streamgauge.taps.proxy.teller import Teller
 from streamgauge.taps.proxy.upstream import WRITE_BUFFER_BYTES, Pool, UnreachableError, Upstream
 
 # Methods that change nothing: on a used connection that turns out dead they are asked again (RFC 9110, 9.2.2).
 _REPEATABLE = frozenset((b"GET", b"HEAD", b"OPTIONS"))
-_EVENT_STREAM = b"text/event-stream"
 
 
 class Exchange:
@@ -30,17 +30,15 @@ class Exchange:
         "_any_byte",
         "_blocked_ns",
         "_body_bytes",
-        "_capture",
         "_client",
         "_connected_ns",
         "_connecting",
-        "_early",
-        "_early_bytes",
         "_flows",
         "_framing",
         "_head",
         "_last",
-        "_outbox",
+        "_lender",
+        "_loan",
         "_outgoing",
         "_passed",
         "_pending",
@@ -50,9 +48,7 @@ class Exchange:
         "_reused",
         "_sent_due",
         "_stray",
-        "_tenant_header",
-        "_told",
-        "_untold",
+        "_teller",
         "_upstream",
         "over",
         "quiet_ns",
@@ -81,17 +77,15 @@ class Exchange:
         self._passed = False  # something of an answer went to the client
         self._flows = False  # its final head did: nothing is held back any more
         self._stray = False  # the upstream sent more than its answer
-        self._untold: list[bytes] | None = []  # of the request's body; None once the telling has begun
-        self._capture: StreamCapture | None = None
-        self._early: list[tuple[int, bytes]] | None = None  # reads before it is known whether they are captured
-        self._early_bytes = 0
-        self._told: tuple[int, int | None, int] | None = None
+        self._lender: Lender | None = None  # while the answer may be lent
+        self._loan: Loan | None = None
         self._last: tuple[Ending, int, After] | None = None
         self._blocked_ns = 0
 
-    def begin(self, outbox: Outbox, tenant_header: str | None) -> None:
+    def begin(self, outbox: Outbox, lender: Lender | None, tenant_header: str | None) -> None:
         """Asks the upstream. The head waits for `flush`; and the telling for the head, so that it does not hold that up."""
-        self._outbox, self._tenant_header = outbox, tenant_header
+        self._teller = Teller(outbox, self._request, self._outgoing, tenant_header)
+        self._lender = lender
         one = self._pool.take()
         if one is None:
             self._connect()
@@ -127,10 +121,7 @@ class Exchange:
             self._put(b"%x\r\n%b\r\n" % (len(data), data))
         else:
             self._put(data)
-        if self._untold is not None:
-            self._untold.append(data)
-        elif self._capture is not None:
-            self._capture.asked(data)
+        self._teller.asked(data)
 
     def ask_no_more(self) -> None:
         """The request is whole."""
@@ -149,11 +140,11 @@ class Exchange:
                 self._pending, self._pending_bytes = [], 0
                 self._upstream.transport.write(data)
             self._tell_sent()
-        if self._untold is not None:
-            self._tell_begun()
+        self._teller.begin()
 
     def client_left(self, unsent_bytes: int) -> None:
         """The client's connection has ended."""
+        self._end_loan()
         now = time.monotonic_ns()
         self._client_moves(now)
         if self._last is not None:
@@ -177,8 +168,15 @@ class Exchange:
             self._upstream.hold(False)
 
     def timed_out(self, seconds: float) -> None:
-        """Nothing moved for too long."""
+        """Nothing moved for too long, unless the pump knows better."""
+        moved_ns = self._loan.moved_ns if self._loan is not None else 0
+        if moved_ns > self.quiet_ns:
+            self.quiet_ns = moved_ns
+            return
+        self._end_loan()
         now = time.monotonic_ns()
+        if self.over:
+            return
         if self._framing.untouched:
             self._give_up(answers.silent(self._name, seconds), Ending.TIMEOUT, now)
         else:
@@ -186,6 +184,7 @@ class Exchange:
 
     def cut(self) -> None:
         """The relay stops: nobody may take what came so far for the whole."""
+        self._end_loan()
         self._client_moves(time.monotonic_ns())
         if self._last is not None:
             self._conclude(None, self._client.transport.get_write_buffer_size())
@@ -194,25 +193,28 @@ class Exchange:
 
     # The answer, from the upstream.
 
-    def arrived(self, at_ns: int, data: bytes) -> None:
-        framing = self._framing
+    def arrived(self, at_ns: int, data: bytes, sent: int = 0) -> None:
+        """A read. `sent`: so many of its bytes went to the client already."""
+        framing, teller = self._framing, self._teller
         size = framing.feed(data)
         if framing.fault is not None and self._refuses(framing.fault, at_ns):
             return
         if size != len(data):
             data, self._stray = data[:size], True
         if self._flows:
-            self._client.transport.write(data)
+            self._client.transport.write(data[sent:] if sent else data)
         else:
             self._pass_on(data)
         self.quiet_ns = at_ns
         self._any_byte = True
-        if self._capture is not None:
-            self._capture.arrived(at_ns, data)
-        elif self._early is not None:
-            self._capture_late(at_ns, data)
+        if teller.capture is not None:
+            teller.capture.arrived(at_ns, data)
+        elif teller.waits:
+            teller.arrived_early(at_ns, data, framing)
         if framing.complete:
             self._whole(at_ns)
+        elif self._lender is not None and self._flows:
+            self._offer(self._lender, data)
 
     def _pass_on(self, data: bytes) -> None:
         """At once; but half a head waits for its other half, since without it the answer is one of ours."""
@@ -245,6 +247,46 @@ class Exchange:
             self.quiet_ns = time.monotonic_ns()
             self._tell_sent()
         self._client.settle_reading()
+
+    # The middle of the answer, which the pump may have.
+
+    def _offer(self, lender: Lender, data: bytes) -> None:
+        """Once this read has gone out, the next ones are the pump's, unless something speaks against it."""
+        if self._loan is None:
+            self._loan = Loan(lender, self)
+        if not self._loan.came(data, self._framing):
+            self._lender = self._loan = None
+
+    def sockets(self) -> tuple[int, int, int | None] | None:
+        """See `lending.Borrower`: plain ones, on which nothing is under way in either direction."""
+        self._lender, one = None, self._upstream
+        if self.over or one is None or not self.request_whole or self._client.blocked_ns is not None:
+            return None
+        upstream, client = idle_socket(one.transport), idle_socket(self._client.transport)
+        if upstream is None or client is None or not self._teller.lendable:
+            return None
+        one.hold(True)
+        return upstream, client, self._teller.stream
+
+    def returned(self, at_ns: int, place: Place, data: bytes | None, sent: int, reset: bool, dropped: int) -> None:
+        """See `lending.Borrower`."""
+        self._loan, one = None, self._upstream
+        self._teller.lost(dropped)
+        self.quiet_ns = max(self.quiet_ns, at_ns)
+        self._framing.go_on_at(place)
+        assert one is not None
+        if reset:
+            one.abort()
+            self.upstream_ended(at_ns, reset=True)
+            return
+        one.hold(False)
+        if data is not None:
+            self.arrived(at_ns, data, sent)
+
+    def _end_loan(self) -> None:
+        self._lender = None
+        if self._loan is not None:
+            self._loan.end()
 
     # Inside.
 
@@ -300,9 +342,7 @@ class Exchange:
         """Once the last byte is with the socket."""
         if self._sent_due and self._upstream is not None and not self._upstream.blocked:
             self._sent_due = False
-            self._told = (time.monotonic_ns(), self._connected_ns, self._body_bytes)
-            if self._capture is not None:
-                self._capture.sent(*self._told)
+            self._teller.sent(time.monotonic_ns(), self._connected_ns, self._body_bytes)
 
     def _repeats(self) -> bool:
         """Whether the request may be asked again, on a new connection."""
@@ -323,39 +363,6 @@ class Exchange:
         self._client.answer(refused)
         self._finish(ending, at_ns, After.ANSWERED)
 
-    def _tell_begun(self) -> None:
-        """Tells of the request what is there of it. A path that is no LLM's waits for the answer's head."""
-        untold, self._untold = self._untold or [], None
-        if endpoint_of(self._request.method.decode("latin-1"), self._outgoing.target.decode("latin-1")) is None:
-            self._early = []
-            return
-        self._open_capture()
-        assert self._capture is not None
-        for piece in untold:
-            self._capture.asked(piece)
-        if self._told is not None:
-            self._capture.sent(*self._told)
-
-    def _open_capture(self) -> None:
-        self._capture = StreamCapture(self._outbox)
-        self._capture.opened(self._request, self._outgoing, self._tenant_header)
-
-    def _capture_late(self, at_ns: int, data: bytes) -> None:
-        """A path that is no LLM's: its head decides."""
-        assert self._early is not None
-        self._early.append((at_ns, data))
-        self._early_bytes += len(data)
-        if self._framing.status is None and self._framing.fault is None and self._early_bytes < MAX_RESPONSE_HEAD:
-            return
-        early, self._early = self._early, None
-        if self._framing.content_type.startswith(_EVENT_STREAM):
-            self._open_capture()
-            assert self._capture is not None
-            if self._told is not None:
-                self._capture.sent(*self._told)
-            for read in early:
-                self._capture.arrived(*read)
-
     def _whole(self, at_ns: int) -> None:
         persistent = self._framing.persistent
         if self._request.minor == 0:  # the head is all that tells HTTP/1.0 whether a connection lives on
@@ -370,8 +377,7 @@ class Exchange:
         self, ending: Ending, at_ns: int, after: After, *, gone_ns: int | None = None, unsent_bytes: int = 0
     ) -> None:
         self.over = True
-        if self._untold is not None:
-            self._tell_begun()
+        self._teller.begin()
         if self._connecting is not None:
             self._connecting.cancel()
         if self._upstream is not None:
@@ -384,8 +390,7 @@ class Exchange:
     def _conclude(self, gone_ns: int | None, unsent_bytes: int) -> None:
         assert self._last is not None
         (ending, at_ns, after), self._last = self._last, None
-        if self._capture is not None:
-            self._capture.ended(at_ns, ending, gone_ns, self._blocked_ns, unsent_bytes)
+        self._teller.ended(at_ns, ending, gone_ns, self._blocked_ns, unsent_bytes)
         self._client.exchange_over(after)
 
     def _client_moves(self, now: int) -> None:

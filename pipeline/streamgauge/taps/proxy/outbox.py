@@ -9,10 +9,11 @@ import asyncio
 import contextlib
 import socket
 from collections import deque
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from streamgauge.counters import Counters, DropReason, Incident
-from streamgauge.taps.messages import Arrived, Message, encode_batch
+from streamgauge.taps.messages import Arrived, Encoded, Message, encode_batch
 
 # Messages wait this long for others (seconds): early beside the recorder's 1 s. Each flush costs a wake-up on either side,
 # and what a recorder does for many messages at a time finds its code and data in the caches: with 8,000 reads a second it
@@ -31,18 +32,22 @@ CLOSE_S = 2.0
 
 
 class Outbox:
-    """One relay's way to its recorder. `capacity`: bytes that may wait. Used by one event loop alone."""
+    """One relay's way to its recorder. `capacity`: bytes that may wait. Used by one event loop alone.
+
+    `before_flush` is called before each flush, for what gathers elsewhere.
+    """
 
     def __init__(self, path: Path, counters: Counters, capacity: int) -> None:
         self.counters = counters
         self.held = 0  # bytes that wait in batches, with their overhead
         self.full = False  # no more reads fit
         self.overfull = False  # the reserve for beginnings is used up as well
+        self.before_flush: Callable[[], None] | None = None
         self._path = str(path)
         self._capacity = capacity
-        self._gathering: list[Message] = []
+        self._gathering: list[Message | Encoded] = []
         self._gathered = 0
-        self._batches: deque[tuple[list[Message], int]] = deque()
+        self._batches: deque[tuple[list[Message | Encoded], int]] = deque()
         self._sending: memoryview | None = None  # the first batch, encoded
         self._sent = 0
         self._socket: socket.socket | None = None
@@ -52,15 +57,25 @@ class Outbox:
         self._loop = asyncio.get_running_loop()
         self._connect()
 
-    def put(self, message: Message, size: int) -> None:
+    def put(self, message: Message | Encoded, size: int) -> None:
         """Takes a message of `size` bytes of content, whether there is room or not: who puts asks first."""
         self._gathering.append(message)
         self._gathered = gathered = self._gathered + size + MESSAGE_BYTES
         if gathered >= BATCH_BYTES:
             self._close_batch()
         elif not self._scheduled:
+            self.expect()
+
+    def expect(self) -> None:
+        """Something will be there to flush."""
+        if not self._scheduled:
             self._scheduled = True
             self._loop.call_later(FLUSH_S, self._flush)
+
+    @property
+    def room(self) -> int:
+        """How much more may be put before no more reads fit (bytes)."""
+        return max(self._capacity - BATCH_BYTES - self.held - self._gathered, 0)
 
     async def close(self) -> None:
         """Sends what waits, for CLOSE_S at most; what stays is counted as dropped."""
@@ -85,6 +100,8 @@ class Outbox:
 
     def _flush(self) -> None:
         self._scheduled = False
+        if self.before_flush is not None:
+            self.before_flush()
         self._close_batch()
 
     def _close_batch(self) -> None:
@@ -133,7 +150,7 @@ class Outbox:
         elif self._closed:
             self._emptied.set()
 
-    def _lose(self, batch: list[Message], reason: DropReason) -> None:
+    def _lose(self, batch: Sequence[Message | Encoded], reason: DropReason) -> None:
         reads = _reads_of(batch)
         if reads:
             self.counters.dropped(reason, reads)
@@ -188,5 +205,5 @@ class Outbox:
             self._socket = None
 
 
-def _reads_of(batch: list[Message]) -> int:
-    return sum(1 for message in batch if type(message) is Arrived)
+def _reads_of(batch: Sequence[Message | Encoded]) -> int:
+    return sum(message.reads if isinstance(message, Encoded) else type(message) is Arrived for message in batch)

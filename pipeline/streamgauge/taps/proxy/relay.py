@@ -12,6 +12,7 @@ import msgspec
 from streamgauge.counters import Counters
 from streamgauge.taps.proxy.client import LINGER_S, Client, Limits
 from streamgauge.taps.proxy.deputy import Deputy
+from streamgauge.taps.proxy.lending import BUILT, Lender
 from streamgauge.taps.proxy.outbox import Outbox
 from streamgauge.taps.proxy.request import MAX_REQUEST_HEAD, Route, Routes
 from streamgauge.taps.proxy.tls import LOOK_S, OwnCertificate, upstream_context
@@ -31,7 +32,8 @@ class RelaySettings(msgspec.Struct, frozen=True):
     `upstreams`: name and URL of each; `single`: there is one, and requests carry no prefix. `listen_fd`: an inherited
     listening socket; `other_fds`: those of the other relays, if each has its own. `role`: which counters are this process's.
     `tls_*`: the certificate that clients see, if any; `upstream_*`: further authorities for https upstreams, and a
-    certificate to show them. All are names of PEM files; a key that is not named lies in its certificate's file.
+    certificate to show them. All are names of PEM files; a key that is not named lies in its certificate's file. `pump`: use
+    it where it was built.
     """
 
     upstreams: list[tuple[str, str]]
@@ -55,6 +57,7 @@ class RelaySettings(msgspec.Struct, frozen=True):
     upstream_ca: str | None = None
     upstream_certificate: str | None = None
     upstream_key: str | None = None
+    pump: bool = True
 
 
 class Relay:
@@ -86,6 +89,7 @@ class Relay:
         self._counters = Counters(Path(settings.counters_path), settings.role)
         self._counters.settle_relay()
         self.outbox = Outbox(Path(settings.recorder_socket), self._counters, settings.capture_buffer_bytes)
+        self.lender = Lender(self.outbox, self._counters) if settings.pump and BUILT else None
         self._server: asyncio.Server | None = None
 
     async def listen(self, listening: socket.socket, others: list[socket.socket]) -> None:
@@ -141,8 +145,15 @@ class Relay:
         await self._all_gone(CUT_S)
         for pool in self._pools.values():
             pool.close()
+        if self.lender is not None:
+            self.lender.close()
         await self.outbox.close()
         self._counters.close()
+
+    def hurry(self) -> None:
+        """What was captured goes to the recorder with the next flush, until the process ends. From any thread."""
+        if self.lender is not None:
+            self.lender.hurry()
 
     def came(self, client: Client) -> None:
         """A client has connected."""

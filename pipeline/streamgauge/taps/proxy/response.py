@@ -6,9 +6,12 @@ and judges for itself. Heads are read tolerantly, as `core.http_head` reads them
 """
 
 import re
+import sys
 from enum import Enum, StrEnum, auto
 
 import httptools
+
+from streamgauge.taps.proxy.place import Phase, Place, lead_to
 
 # One head of a response with its line ends (bytes); the recorder's limit for the same head.
 MAX_RESPONSE_HEAD = 256 * 1024
@@ -83,6 +86,7 @@ class ResponseFraming:
         "_ahead",
         "_at",
         "_behind",
+        "_body_at",
         "_chunks",
         "_head_only",
         "_held",
@@ -109,6 +113,7 @@ class ResponseFraming:
         self._held = b""
         self._searched = 0
         self._left = 0
+        self._body_at = 0  # in the read that ended the head
         self._plain = True  # all read the final head alike
         self._chunks: _Chunks | None = None
 
@@ -126,6 +131,21 @@ class ResponseFraming:
     def until_eof(self) -> bool:
         """Only the connection's end tells the body's end."""
         return self._at is _UNTIL_EOF
+
+    def body_begins(self) -> tuple[Place, int]:
+        """Of the read that ended the head: a place in the body, and where in the read that is (beyond it: at its end)."""
+        if self._at is _CHUNKED:
+            return Place(Phase.SIZE_BEGIN, 0), self._body_at
+        return Place(Phase.LENGTH if self._at is _LENGTH_LEFT else Phase.UNTIL_EOF, self._left), sys.maxsize
+
+    def go_on_at(self, place: Place) -> None:
+        """What came meanwhile was not fed here: the next byte is at this place."""
+        self._left = place.left
+        if self._at is _CHUNKED:
+            self._chunked_body()
+            if lead := lead_to(place):
+                self._ahead.feed_data(lead)
+                self._behind.feed_data(lead)
 
     def feed(self, data: bytes) -> int:
         """How many of `data`'s bytes belong to this response: all of them, unless it ends among them."""
@@ -202,6 +222,7 @@ class ResponseFraming:
         if self.fault is not None:
             return len(data)
         self._held, taken = b"", at - before
+        self._body_at = taken
         if taken == len(data) or self.complete:
             return taken
         return taken + self.feed(data[taken:])
@@ -261,7 +282,11 @@ class ResponseFraming:
         if b"chunked" in transfers[:-1]:
             self._fail(ResponseFault.BAD_HEAD)
             return
-        self._at, self._chunks = _CHUNKED, _Chunks()
+        self._at = _CHUNKED
+        self._chunked_body()
+
+    def _chunked_body(self) -> None:
+        self._chunks = _Chunks()
         self._ahead, self._behind = self._chunks.parser(), self._chunks.parser()
 
     def _length(self, lengths: list[bytes]) -> None:

@@ -1,12 +1,12 @@
 """One stream while it is open: its messages in, its segments out."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
 from streamgauge.core.masking import Masker
 from streamgauge.core.segments import BUNDLE_BYTES, BUNDLE_NS, End, Head, Loss, Opening, Read, RequestFacts, Segment
-from streamgauge.taps.messages import OFF_THE_WIRE, Answered, Arrived, Ended, Opened, Sent
+from streamgauge.taps.messages import OFF_THE_WIRE, Answered, Arrival, Arrived, Ended, Opened, Sent
 from streamgauge.taps.recording.budget import Budget
 from streamgauge.taps.recording.request import CaptureSettings, RequestReader, opening_of
 from streamgauge.taps.recording.response import Finished, Response
@@ -18,8 +18,8 @@ WAITING_BYTES = 140
 CODED = 8
 
 # While a stream is open its reads go out each fourth time that one looks, once a second: what a segment costs recorder,
-# spool, broker and worker is shared by four times as many events. Its beginning, until there are reads, and its end go with
-# the next look.
+# spool, broker and worker is shared by four times as many events. Its beginning, until there are reads, its end, and reads
+# that have waited for each other before go with the next look.
 LOOKS_A_SEGMENT = 4
 SEGMENT_NS = LOOKS_A_SEGMENT * BUNDLE_NS
 
@@ -42,14 +42,14 @@ class StreamCapture:
         self._request: RequestReader | None = None
         self._response: Response | None = None
         self._facts: RequestFacts | None = None
-        self._waiting: list[Arrived] = []
+        self._waiting: list[Arrived | Arrival] = []
         self._waiting_bytes = 0
         self._weight = CODED  # of a byte that waits; until the head has told
         self._reads: list[Read] = []
         self._lost = 0
         self._end: End | None = None
         self._number = 0
-        self._is_told = False  # reads of it have gone out
+        self._hurries = True  # what there is goes out with the next look
 
     def begin(self, opened: Opened, settings: CaptureSettings, budget: Budget) -> None:
         """Take in what is known when the request begins."""
@@ -81,10 +81,18 @@ class StreamCapture:
         if self._response is not None:
             self._response.answered(self._since(answered.at_ns), answered.status, answered.headers)
 
-    def wait(self, arrived: Arrived) -> int:
+    def wait(self, arrived: Arrived | Arrival) -> int:
         """A read of the response: it waits, until `settle`. Gives the bytes that are pending more. Never raises."""
         self._waiting.append(arrived)
-        size = len(arrived.data) * self._weight + WAITING_BYTES
+        return self._hold(len(arrived.data) * self._weight + WAITING_BYTES)
+
+    def wait_for_none(self, arrived: Sequence[Arrival]) -> int:
+        """The same of reads that have waited for each other: they go out with the next look."""
+        self._waiting += arrived
+        self._hurries = True
+        return self._hold(sum([len(one.data) for one in arrived]) * self._weight + WAITING_BYTES * len(arrived))
+
+    def _hold(self, size: int) -> int:
         self._waiting_bytes += size
         self.pending_bytes += size
         return size
@@ -173,12 +181,12 @@ class StreamCapture:
 
     def is_due(self, looks: int) -> bool:
         """Whether what there is goes out, one having looked so many times."""
-        return self._end is not None or not self._is_told or looks % LOOKS_A_SEGMENT == self._look
+        return self._end is not None or self._hurries or looks % LOOKS_A_SEGMENT == self._look
 
     def take(self, most: int = BUNDLE_BYTES) -> Iterator[Segment]:
         """What there is since the last time, as segments of about `most` bytes at most; none if there is nothing."""
         runs = list(_runs(self._reads, most)) if self.pending_bytes > most else [self._reads] if self._reads else []
-        self._is_told = self._is_told or bool(runs)
+        self._hurries = self._hurries and not runs
         self._reads, self.pending_bytes = [], 0
         head, loss = None, self._take_loss()
         if self._response is not None:

@@ -31,7 +31,7 @@ from streamgauge import __version__
 from streamgauge.core.segments import BUNDLE_BYTES, BUNDLE_NS, Segment
 from streamgauge.counters import Counters, Incident
 from streamgauge.spool import MAX_AGE_S, MAX_BYTES, Spool, settle_restart
-from streamgauge.taps.messages import Arrived, decode_batch
+from streamgauge.taps.messages import Arrivals, Arrived, decode_batch
 from streamgauge.taps.recording.bundler import HEARTBEAT_NS, Bundler
 from streamgauge.taps.recording.gently import gently
 from streamgauge.taps.recording.installation_key import UnusableKeyError, installation_key
@@ -55,8 +55,9 @@ LET_IN_S = 0.05
 HANG_UP_S = 0.5
 
 _LENGTH_BYTES = 4
-# What is done before others get the core: a few tenths of a millisecond's work. A read is only put aside, any other message
+# What is done before others get the core: a few tenths of a millisecond's work. Reads are only put aside, any other message
 # may take as long as the rest.
+_PUT_ASIDE = (Arrived, Arrivals)
 _READS = 64
 _SEGMENTS = 1
 # Full bundles that are put at a time: some 3 MiB.
@@ -105,7 +106,7 @@ class RecorderProcess:
         """A batch of one relay. Raises msgspec.DecodeError if it is none."""
         for number, message in enumerate(decode_batch(body), 1):
             self._recorder.handle(message, source)
-            if type(message) is not Arrived or number % _READS == 0:
+            if type(message) not in _PUT_ASIDE or number % _READS == 0:
                 os.sched_yield()
         if self._recorder.pending_bytes > FLUSH_BYTES:
             self._flush(self._recorder.each_segment())

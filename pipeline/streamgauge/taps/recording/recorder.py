@@ -12,7 +12,7 @@ from typing import assert_never
 
 from streamgauge.core.segments import BUNDLE_BYTES, Ending, Segment
 from streamgauge.counters import DropReason, Incident
-from streamgauge.taps.messages import Answered, Arrived, Asked, Dropped, Ended, Message, Opened, Sent
+from streamgauge.taps.messages import Answered, Arrivals, Arrived, Asked, Dropped, Ended, Message, Opened, Sent
 from streamgauge.taps.recording.budget import Budget
 from streamgauge.taps.recording.capture import StreamCapture
 from streamgauge.taps.recording.request import CaptureSettings
@@ -77,6 +77,9 @@ class Recorder:
         self._touched[capture] = None
         if isinstance(message, Arrived):
             self._pending_bytes += capture.wait(message)
+            return
+        if isinstance(message, Arrivals):
+            self._pending_bytes += capture.wait_for_none(message.reads)
             return
         before = capture.pending_bytes
         self._settle(capture)
@@ -164,9 +167,9 @@ class Recorder:
         """A stream that begins, that was refused, or that began before we did."""
         if isinstance(message, Opened):
             self._begin(key, message)
-        elif isinstance(message, Arrived):
-            refused = key in self._refused
-            self.dropped[DropReason.RECORDER_BEHIND if refused else DropReason.RECORDER_GONE] += 1
+        elif isinstance(message, Arrived | Arrivals):
+            reason = DropReason.RECORDER_BEHIND if key in self._refused else DropReason.RECORDER_GONE
+            self.dropped[reason] += 1 if isinstance(message, Arrived) else len(message.reads)
         elif isinstance(message, Ended):
             self._refused.discard(key)
 

@@ -12,7 +12,7 @@ from streamgauge.core.body import BodyDecoder, DecodeFault
 from streamgauge.core.http_head import HeadReader, ResponseHead, body_decoder_for
 from streamgauge.core.masking import Masker
 from streamgauge.core.segments import Ending, Head, Loss, Read
-from streamgauge.taps.messages import Arrived
+from streamgauge.taps.messages import Arrival, Arrived
 from streamgauge.taps.recording.budget import Budget, Gathered
 from streamgauge.taps.recording.events import MaskedEvents
 from streamgauge.taps.recording.response_head import Expected, expected_of, head_facts, is_event_stream, told_head
@@ -73,7 +73,7 @@ class Response:
         self._decoder = BodyDecoder(coding=", ".join(head.all("content-encoding")))
         self._take_head(head, stamp_ns)
 
-    def read_all(self, arrived: Sequence[Arrived], zero_ns: int | None, reads: list[Read]) -> None:
+    def read_all(self, arrived: Sequence[Arrived | Arrival], zero_ns: int | None, reads: list[Read]) -> None:
         """Socket reads, stamped since `zero_ns`; what they become is put into `reads`, one by one."""
         at, alone, step = 0, 0, 1
         while at < len(arrived):
@@ -96,7 +96,7 @@ class Response:
 
     def _read_usual(
         self,
-        arrived: Sequence[Arrived],
+        arrived: Sequence[Arrived | Arrival],
         zero_ns: int | None,
         reads: list[Read],
         decoder: BodyDecoder,
@@ -273,6 +273,6 @@ class Response:
             self.loss = msgspec.structs.replace(self.loss, decode_error=fault.value)
 
 
-def _since(arrived: Arrived, zero_ns: int | None) -> int | None:
+def _since(arrived: Arrived | Arrival, zero_ns: int | None) -> int | None:
     """When a read came, since `zero_ns`."""
     return None if arrived.at_ns is None or zero_ns is None else max(arrived.at_ns - zero_ns, 0)

@@ -1,0 +1,157 @@
+"""The pump (`_pump.c`), from the relay's side: responses are lent to it, and come back with the read that it did not finish.
+
+OFFERED --what was written has gone out--> LENT --returned--> over, for good. Where the pump was not built nothing is offered.
+"""
+
+import asyncio
+from typing import Protocol
+
+from streamgauge.counters import Counters, DropReason
+from streamgauge.taps.messages import Encoded
+from streamgauge.taps.proxy.outbox import BATCH_BYTES, Outbox
+from streamgauge.taps.proxy.place import Place
+from streamgauge.taps.proxy.response import ResponseFraming
+
+try:
+    from streamgauge.taps.proxy._pump import Pump, follow
+except ImportError:  # no Linux, or no compiler when it was installed
+    BUILT = False
+else:
+    BUILT = True
+
+# How long the pump holds a response's reads, so that they reach the recorder together (seconds): at 20 reads a second it then
+# takes a third less CPU for each. What ends goes at once.
+HOLD_S = 1.0
+# What the pump may hold (bytes). From half of it on it holds nothing for longer than it must.
+_HELD_BYTES = 16 * 1024 * 1024
+
+
+def idle_socket(transport: asyncio.Transport) -> int | None:
+    """The descriptor of a plain socket to which nothing is still to be written; else None."""
+    if transport.is_closing() or not transport.can_write_eof() or transport.get_write_buffer_size():
+        return None
+    return int(transport.get_extra_info("socket").fileno())
+
+
+class Borrower(Protocol):
+    """The exchange, to its loan."""
+
+    def sockets(self) -> tuple[int, int, int | None] | None:
+        """The upstream's and the client's descriptor, and the stream's number if it is captured; None: not now, not ever.
+
+        From here on nobody else reads or writes them.
+        """
+
+    def returned(self, at_ns: int, place: Place, data: bytes | None, sent: int, reset: bool, dropped: int) -> None:
+        """It is back. `data`: a read of which `sent` bytes went out, and which nobody has captured; `place` is before it.
+
+        `reset`: the upstream broke off. `dropped`: reads before that which were not captured, and not told.
+        """
+
+
+class Loan:
+    """One response's body."""
+
+    __slots__ = ("_borrower", "_lender", "_place", "_token")
+
+    def __init__(self, lender: "Lender", borrower: Borrower) -> None:
+        self._lender = lender
+        self._borrower = borrower
+        self._place: Place | None = None
+        self._token: int | None = None
+
+    def came(self, data: bytes, framing: ResponseFraming) -> bool:
+        """A read that the relay has passed on itself: the first that is offered is the one that ended the head. False: what
+        comes cannot be lent.
+        """
+        first = self._place is None
+        place, begin = framing.body_begins() if self._place is None else (self._place, 0)
+        found = follow(*place, data, begin) if framing.fault is None else None
+        self._place = None if found is None else Place(*found)
+        if first and found is not None:
+            self._lender.loop.call_soon(self._lend)
+        return found is not None
+
+    @property
+    def moved_ns(self) -> int:
+        """When something last came while it is lent; else 0."""
+        return 0 if self._token is None else self._lender.pump.moved(self._token)
+
+    def end(self) -> None:
+        """Nothing more is lent; what is, is returned before this returns."""
+        self._place = None
+        if self._token is not None:
+            self._lender.pump.recall(self._token)
+            self._lender.collect()
+
+    def _lend(self) -> None:
+        place, self._place = self._place, None
+        sockets = None if place is None else self._borrower.sockets()
+        if place is not None and sockets is not None:
+            self._token = self._lender.lend(self, place, *sockets)
+
+    def returned(self, at_ns: int, place: Place, data: bytes | None, sent: int, reset: bool, dropped: int) -> None:
+        self._token = None
+        self._borrower.returned(at_ns, place, data, sent, reset, dropped)
+
+
+class Lender:
+    """A relay's pump, and what it has."""
+
+    def __init__(self, outbox: Outbox, counters: Counters) -> None:
+        self.loop = asyncio.get_running_loop()
+        self._outbox = outbox
+        self._counters = counters
+        self._loans: dict[int, Loan] = {}
+        self._seen = counters.seen_apart()
+        self.pump = Pump(self._room, BATCH_BYTES, round(HOLD_S * 1e9), self._seen)
+        self.loop.add_reader(self.pump.fileno(), self.collect)
+        outbox.before_flush = self._gather
+
+    def lend(self, loan: Loan, place: Place, upstream: int, client: int, stream: int | None) -> int | None:
+        """Gives the pump two sockets; a token for them. None, and they are returned, if it does not take them."""
+        try:
+            token = self.pump.lend(upstream, client, stream is not None, stream or 0, *place)
+        except (OSError, MemoryError):
+            loan.returned(0, place, None, 0, False, 0)
+            return None
+        self._loans[token] = loan
+        self._outbox.expect()
+        return token
+
+    def collect(self, *, due: bool = False) -> None:
+        """Takes over what was captured, then what is returned: what the exchanges tell of it comes behind it.
+
+        `due`: also what has been held for long enough.
+        """
+        batches, lost, returns = self.pump.collect(self._room, due)
+        if lost:
+            self._counters.dropped(DropReason.RECORDER_BEHIND, lost)
+        for messages, count, reads in batches:
+            self._outbox.put(Encoded(messages, count, reads), len(messages))
+        for token, at_ns, phase, left, data, sent, reset, dropped in returns:
+            try:
+                self._loans.pop(token).returned(at_ns, Place(phase, left), data, sent, reset, dropped)
+            except Exception as error:  # noqa: BLE001 - the others are returned as well
+                self.loop.call_exception_handler({"message": "a response could not be taken back", "exception": error})
+
+    def hurry(self) -> None:
+        """From now on nothing is held: what is there goes with the next flush. From any thread."""
+        self.pump.hurry()
+
+    def close(self) -> None:
+        """When nothing is lent any more."""
+        self.collect()
+        self._outbox.before_flush = None
+        self.loop.remove_reader(self.pump.fileno())
+        self.pump.close()
+        self._seen.release()
+
+    @property
+    def _room(self) -> int:
+        return min(self._outbox.room // 2, _HELD_BYTES)  # half: what the relay itself puts meanwhile needs room too
+
+    def _gather(self) -> None:
+        self.collect(due=True)
+        if self._loans:
+            self._outbox.expect()

@@ -1,0 +1,65 @@
+"""Builds the relay's pump (taps/proxy/_pump.c) beside its source, where there is Linux and a C compiler.
+
+Installing Streamgauge does so by itself. Where it cannot be built the relay does without, and is as right, but slower.
+
+    python scripts/build_pump.py
+"""
+
+import os
+import shlex
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+from typing import Any
+
+SOURCE = Path(__file__).parent.parent / "pipeline" / "streamgauge" / "taps" / "proxy" / "_pump.c"
+# Built for the stable interface of CPython 3.11: one file for it and all that come after.
+BUILT = SOURCE.with_suffix(".abi3.so")
+_FLAGS = (
+    *("-O2", "-Wall", "-Wextra", "-Werror=implicit-function-declaration", "-shared", "-fPIC", "-pthread"),
+    *("-fstack-protector-strong", "-Wl,-z,relro,-z,now"),
+)
+
+
+def build(built: Path = BUILT, *more: str) -> str | None:
+    """Builds it into `built`, whole or not at all; `more`: for the compiler. What went wrong, as one sentence."""
+    if not sys.platform.startswith("linux"):
+        return "the pump needs Linux (epoll)"
+    compiler = shlex.split(os.environ.get("CC") or "cc")
+    made = built.with_name(f".{built.name}.{os.getpid()}")
+    command = [*compiler, *_FLAGS, *more, f"-I{sysconfig.get_paths()['include']}", "-o", str(made), str(SOURCE)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode == 0:
+            made.replace(built)
+            return None
+        last = done.stderr.strip().splitlines()[-1:] or [f"exit code {done.returncode}"]
+        return f"{compiler[0]} says: {last[0]}"
+    except OSError as why:
+        return f"no C compiler: {why}"
+    finally:
+        made.unlink(missing_ok=True)
+
+
+try:
+    from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+except ImportError:  # by hand: nobody asks for the hook
+    pass
+else:
+
+    class PumpHook(BuildHookInterface):  # type: ignore[type-arg]
+        """What hatchling calls before it packs a wheel, an editable one too."""
+
+        def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+            fault = build()
+            if fault is not None:
+                self.app.display_warning(f"without the pump, the proxy is slower: {fault}")
+                return
+            build_data["pure_python"] = False
+            build_data["tag"] = f"cp311-abi3-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"
+            build_data["artifacts"].append(str(BUILT.relative_to(SOURCE.parents[4])))
+
+
+if __name__ == "__main__":
+    sys.exit(build())

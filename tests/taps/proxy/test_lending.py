@@ -1,0 +1,412 @@
+"""What is lent to the pump comes back as if the relay had read it itself: every byte, every read, and where the body is."""
+
+import os
+import select
+import shutil
+import socket
+import struct
+import sys
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamgauge.counters import Counters, read_balance
+from streamgauge.taps.messages import Arrivals, Arrived, Dropped, Ended, Message
+from streamgauge.taps.proxy import lending
+from streamgauge.taps.proxy.place import Phase, Place
+from streamgauge.taps.proxy.response import ResponseFraming
+from tests.running import wait_for
+from tests.taps.proxy.rig import apart, arrived, exchange_rig, receive, receive_head
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
+CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
+ASKED = b"POST /v1/messages HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}"
+ROOM = 1 << 20
+
+pumps = pytest.mark.skipif(not lending.BUILT, reason="the pump is not built: it needs Linux and a C compiler")
+
+
+def test_it_is_built_where_it_can_be() -> None:
+    if not sys.platform.startswith("linux") or shutil.which(os.environ.get("CC") or "cc") is None:
+        pytest.skip("no Linux, or no C compiler")
+    assert lending.BUILT, "python scripts/build_pump.py"
+
+
+# --- places ---------------------------------------------------------------------------------------------------------
+
+
+def chunked(pieces: list[bytes], upper: bool, zeros: int) -> bytes:
+    sizes = [f"{len(piece):x}" for piece in pieces]
+    lines = [("0" * zeros + (size.upper() if upper else size)).encode() for size in sizes]
+    return b"".join(b"%b\r\n%b\r\n" % (line, piece) for line, piece in zip(lines, pieces, strict=True)) + b"0\r\n\r\n"
+
+
+@pumps
+@given(
+    pieces=st.lists(
+        st.binary(min_size=1, max_size=40) | st.sampled_from([b"0\r\n\r\n", b"\r\n"]), min_size=1, max_size=6
+    ),
+    upper=st.booleans(),
+    zeros=st.integers(0, 2),
+    data=st.data(),
+)
+def test_a_chunked_body_goes_on_where_the_pump_left_it(
+    pieces: list[bytes], upper: bool, zeros: int, data: st.DataObject
+) -> None:
+    body = chunked(pieces, upper, zeros)
+    lent = data.draw(st.integers(0, len(body)))
+    cuts = sorted({0, lent, *data.draw(st.lists(st.integers(0, lent), max_size=4))})
+    framing = ResponseFraming(False)
+    framing.feed(CHUNKED)
+    place, begin = framing.body_begins()
+    assert (place, begin) == (Place(Phase.SIZE_BEGIN, 0), len(CHUNKED))
+    given_back = 0
+    for start, end in pairwise(cuts):
+        found = lending.follow(*place, body[start:end], 0)
+        if found is None:
+            break
+        place, given_back = Place(*found), end
+    assert given_back < len(body)  # the last chunk is never the middle
+    framing.go_on_at(place)
+    rest = body[given_back:] + b"HTTP/1.1"
+    assert (framing.feed(rest), framing.complete, framing.fault) == (len(body) - given_back, True, None)
+
+
+@pumps
+@given(body=st.binary(max_size=60), cut=st.integers(0, 60))
+def test_what_is_no_chunked_body_is_never_taken_for_its_middle(body: bytes, cut: int) -> None:
+    """Where the pump goes on, llhttp would have gone on as well, and be at the same place."""
+    found = lending.follow(Phase.SIZE_BEGIN, 0, body[:cut], 0)
+    if found is None:
+        return
+    one, other = ResponseFraming(False), ResponseFraming(False)
+    one.feed(CHUNKED)
+    other.feed(CHUNKED)
+    if body[:cut]:
+        assert one.feed(body[:cut]) == len(body[:cut])
+    assert (one.fault, one.complete) == (None, False)
+    other.go_on_at(Place(*found))
+    if body[cut:]:
+        assert one.feed(body[cut:]) == other.feed(body[cut:])
+    assert (one.fault, one.complete) == (other.fault, other.complete)
+
+
+@pumps
+def test_a_length_ends_and_an_open_end_does_not() -> None:
+    assert lending.follow(Phase.LENGTH, 10, b"123456789", 0) == (Phase.LENGTH, 1)
+    assert lending.follow(Phase.LENGTH, 10, b"1234567890", 0) is None
+    assert lending.follow(Phase.UNTIL_EOF, 0, b"0\r\n\r\n", 0) == (Phase.UNTIL_EOF, 0)
+    assert lending.follow(Phase.SIZE_BEGIN, 0, b"head 3\r\nab", 5) == (Phase.DATA, 1)
+
+
+@pumps
+def test_sizes_that_nobody_means_are_left_to_the_relay() -> None:
+    for body in (b"3;a=b\r\nabc\r\n", b"3 \r\n", b"\r\n", b"x", b"f" * 17 + b"\r\n", b"3\n", b"3\r\nabcd"):
+        assert lending.follow(Phase.SIZE_BEGIN, 0, body, 0) is None
+
+
+# --- the pump by itself ---------------------------------------------------------------------------------------------
+
+
+class Rig:
+    """A pump between two pairs of sockets."""
+
+    def __init__(self, folder: Path, room: int = ROOM, batch: int = 1 << 16, hold_s: float = 0.0) -> None:
+        self.path = folder / "counters"
+        self.counters = Counters(self.path, "relay-0")
+        self.seen = self.counters.seen_apart()
+        self.pump = lending.Pump(room, batch, round(hold_s * 1e9), self.seen)
+        self.server, self.upstream = socket.socketpair()
+        self.client, self.browser = socket.socketpair()
+        self.told: list[Message] = []
+        self.batches = self.lost = 0
+        self.back: list[Any] = []
+
+    def lend(self, phase: Phase = Phase.UNTIL_EOF, left: int = 0, stream: int = 7) -> int:
+        return self.pump.lend(self.upstream.fileno(), self.client.fileno(), True, stream, phase, left)
+
+    @property
+    def messages(self) -> list[Message]:
+        return apart(self.told)
+
+    def collect(self, room: int = ROOM, *, due: bool = True) -> None:
+        batches, lost, returns = self.pump.collect(room, due)
+        for encoded, count, reads in batches:
+            body = b"\xdd" + struct.pack(">I", count) + encoded
+            found = msgspec.msgpack.decode(body, type=list[Message])
+            assert sum(len(one.reads) for one in found if isinstance(one, Arrivals)) == reads
+            self.told += found
+        self.batches, self.lost = self.batches + len(batches), self.lost + lost
+        self.back += returns
+
+    def until_back(self) -> Any:
+        def back() -> bool:
+            self.collect()
+            return bool(self.back)
+
+        assert wait_for(back, "it is returned")
+        return self.back.pop()
+
+    def close(self) -> None:
+        self.pump.close()
+        self.seen.release()
+        self.counters.close()
+        for one in (self.server, self.upstream, self.client, self.browser):
+            one.close()
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[Rig]:
+    made = Rig(tmp_path)
+    yield made
+    made.close()
+
+
+@pumps
+def test_reads_go_on_and_are_told_in_order(rig: Rig) -> None:
+    token, before = rig.lend(), time.monotonic_ns()
+    for number in range(50):
+        rig.server.sendall(b"%d," % number)
+        assert receive(rig.browser, len(b"%d," % number)) == b"%d," % number
+    assert rig.pump.moved(token) >= before
+    rig.pump.recall(token)
+    returned = rig.until_back()
+    assert (returned[0], returned[4], returned[6], returned[7]) == (token, None, False, 0)
+    stamps = [one.at_ns for one in rig.messages if isinstance(one, Arrived)]
+    assert arrived(rig.messages) == b"".join(b"%d," % number for number in range(50))
+    assert before <= stamps[0] and stamps == sorted(stamps) and len(stamps) == 50
+    assert read_balance(rig.path).seen == 50
+    rig.server.sendall(b"x")  # it is the relay's again
+    assert receive(rig.upstream, 1) == b"x"
+    assert rig.pump.moved(token) == 0
+    rig.pump.recall(token)
+    rig.collect()
+    assert not rig.back
+
+
+@pumps
+@pytest.mark.parametrize("reset", [False, True])
+def test_an_end_is_told_as_what_it_is(tmp_path: Path, reset: bool) -> None:
+    rig = Rig(tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        server = socket.create_connection(listening.getsockname())
+        upstream, _ = listening.accept()
+    token = rig.pump.lend(upstream.fileno(), rig.client.fileno(), True, 7, Phase.LENGTH, 5)
+    server.sendall(b"ab")
+    assert receive(rig.browser, 2) == b"ab"
+    if reset:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    server.close()
+    returned = rig.until_back()
+    assert (returned[0], *returned[2:]) == (token, Phase.LENGTH, 3, None, 0, reset, 0)
+    upstream.close()
+    rig.close()
+
+
+@pumps
+def test_a_read_that_is_not_finished_comes_back_whole(rig: Rig) -> None:
+    """A client that takes a part of it: how much, is told; it is the relay's to tell of it."""
+    rig.client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    rig.lend()
+    taken = 0
+    while not rig.back:
+        rig.server.send(b"y" * 3000)
+        time.sleep(0.001)
+        rig.collect()
+    _, _, phase, left, data, sent, reset, dropped = rig.back.pop()
+    assert (phase, left, reset, dropped) == (Phase.UNTIL_EOF, 0, False, 0)
+    assert data and 0 <= sent < len(data)
+    rig.client.shutdown(socket.SHUT_WR)
+    while piece := rig.browser.recv(65536):
+        taken += len(piece)
+    assert taken == len(arrived(rig.messages)) + sent
+
+
+@pumps
+def test_a_client_that_is_gone_is_the_relays_to_find_out(rig: Rig) -> None:
+    rig.lend()
+    rig.browser.close()
+    rig.server.sendall(b"abc")
+    assert rig.until_back()[4:7] == (b"abc", 0, False)
+
+
+@pumps
+def test_without_room_reads_go_on_and_are_counted(rig: Rig) -> None:
+    token = rig.lend()
+    rig.collect(room=0)
+    for _ in range(3):
+        rig.server.sendall(b"abc")
+        assert receive(rig.browser, 3) == b"abc"
+    assert wait_for(lambda: read_balance(rig.path).seen == 3, "they were seen")
+    rig.collect()
+    assert (rig.lost, rig.messages) == (3, [])
+    rig.server.sendall(b"d")
+    assert receive(rig.browser, 1) == b"d"
+    rig.collect(room=0)
+    assert [(type(one), getattr(one, "reads", None)) for one in rig.messages] == [(Dropped, 3), (Arrived, None)]
+    rig.server.sendall(b"e")
+    assert receive(rig.browser, 1) == b"e"
+    rig.pump.recall(token)
+    assert rig.until_back()[7] == 1
+
+
+@pumps
+def test_reads_of_one_response_wait_for_each_other(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, hold_s=3600)
+    token = rig.lend()
+    for _ in range(3):
+        rig.server.sendall(b"abc")
+        assert receive(rig.browser, 3) == b"abc"
+        rig.collect()
+    assert rig.told == []
+    rig.pump.recall(token)
+    rig.until_back()
+    assert [len(one.reads) for one in rig.told if isinstance(one, Arrivals)] == [3]
+    rig.close()
+
+
+@pumps
+def test_those_that_begin_together_are_not_told_of_together(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, hold_s=0.5)
+    pairs = [socket.socketpair() for _ in range(32)]
+    for stream, (upstream, server) in enumerate(pairs):
+        rig.pump.lend(upstream.fileno(), rig.client.fileno(), True, stream, Phase.UNTIL_EOF, 0)
+        server.sendall(b"a")
+    assert receive(rig.browser, 32) == b"a" * 32
+    looks = []
+
+    def all_told() -> bool:
+        before = len(rig.told)
+        rig.collect()
+        looks.append(len(rig.told) - before)
+        return len(rig.told) == 32
+
+    assert wait_for(all_told, "all are told of")
+    assert sum(looks) == 32 and max(looks) < 32
+    rig.close()
+    for pair in pairs:
+        for one in pair:
+            one.close()
+
+
+@pumps
+def test_where_half_of_the_room_is_used_up_nothing_is_held(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, room=1 << 16, batch=1 << 14, hold_s=3600)
+    rig.lend()
+    for _ in range(12):
+        rig.server.sendall(b"z" * 3000)
+        assert receive(rig.browser, 3000) == b"z" * 3000
+    assert wait_for(lambda: bool(select.select([rig.pump.fileno()], [], [], 0)[0]), "it asks to be collected")
+    rig.collect(due=False)
+    assert len(arrived(rig.messages)) > 1 << 15
+    assert rig.lost == 0
+    rig.close()
+
+
+@pumps
+def test_a_run_ends_where_it_is_large_enough(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, batch=1000, hold_s=3600)
+    rig.lend()
+    for _ in range(50):
+        rig.server.sendall(b"z" * 3000)
+        assert receive(rig.browser, 3000) == b"z" * 3000
+    assert wait_for(lambda: read_balance(rig.path).seen == 50, "they were seen")
+    rig.collect(due=False)
+    assert rig.batches == len(rig.told) == 2
+    assert arrived(rig.messages) == b"z" * 44 * 3000
+    rig.close()
+
+
+@pumps
+def test_more_flows_than_there_was_room_for(tmp_path: Path) -> None:
+    rig, pairs = Rig(tmp_path), [socket.socketpair() for _ in range(300)]
+    tokens = [rig.pump.lend(one.fileno(), rig.client.fileno(), False, 0, Phase.UNTIL_EOF, 0) for one, _ in pairs]
+    assert len(set(tokens)) == 300
+    for _, other in pairs:
+        other.sendall(b".")
+        assert receive(rig.browser, 1) == b"."
+    for _, other in pairs:
+        other.close()
+
+    def all_back() -> bool:
+        rig.collect()
+        return len(rig.back) == 300
+
+    assert wait_for(all_back, "all are returned")
+    assert {one[0] for one in rig.back} == set(tokens)
+    assert (rig.messages, read_balance(rig.path).seen) == ([], 0)  # nothing of it was to be captured
+    for one, _ in pairs:
+        one.close()
+    rig.close()
+
+
+@pumps
+def test_what_cannot_be_lent_is_not(rig: Rig) -> None:
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        rig.pump.lend(999_999, rig.client.fileno(), True, 7, Phase.UNTIL_EOF, 0)
+    with pytest.raises(ValueError, match="one word"):
+        lending.Pump(ROOM, ROOM, 0, memoryview(bytearray(16)))
+    rig.lend()  # closed with it lent
+
+
+# --- in a relay -----------------------------------------------------------------------------------------------------
+
+
+def framed(kind: str, pieces: list[bytes]) -> list[bytes]:
+    if kind == "chunked":
+        return [CHUNKED, *(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces), b"0\r\n\r\n"]
+    if kind == "length":
+        return [HEAD + b"Content-Length: %d\r\n\r\n" % sum(map(len, pieces)), *pieces]
+    return [HEAD + b"Connection: close\r\n\r\n", *pieces]
+
+
+@pytest.mark.parametrize("pump", [pytest.param(True, marks=pumps), False])
+@pytest.mark.parametrize("kind", ["chunked", "length", "eof"])
+def test_with_and_without_it_the_same_is_said_and_told(tmp_path: Path, kind: str, pump: bool) -> None:
+    events = framed(kind, [b"data: %d\n\n" % number for number in range(20)])
+
+    def handler(one: socket.socket) -> None:
+        receive_head(one)
+        receive(one, 2)
+        for event in events:
+            one.sendall(event)
+            time.sleep(0.01)
+        if kind == "eof":
+            one.close()
+
+    whole = b"".join(events)
+    with exchange_rig(tmp_path, handler, pump=pump) as (relay, _, recorder), relay.connect() as client:
+        client.sendall(ASKED)
+        assert receive(client, len(whole) // 2) == whole[: len(whole) // 2]
+        lender = relay.relay.lender
+        assert (lender is not None and len(lender._loans) == 1) == pump
+        assert receive(client, len(whole) - len(whole) // 2) == whole[len(whole) // 2 :]
+        messages = recorder.ended()
+    assert arrived(messages) == whole
+    stamps = [one.at_ns for one in messages if isinstance(one, Arrived)]
+    assert stamps == sorted(stamps, key=lambda stamp: stamp or 0) and len(stamps) > 15
+    assert isinstance(messages[-1], Ended)
+    balance = read_balance(tmp_path / "counters")
+    assert (balance.seen, sum(balance.dropped.values())) == (len(stamps), 0)
+
+
+@pumps
+def test_a_killed_relay_leaves_no_read_uncounted(tmp_path: Path) -> None:
+    """The thread counts in the shared file itself: what it saw is there before anybody collects it."""
+    rig = Rig(tmp_path)
+    rig.lend()
+    rig.server.sendall(b"abc")
+    assert receive(rig.browser, 3) == b"abc"
+    assert wait_for(lambda: read_balance(rig.path).seen == 1, "it was seen")
+    with Counters(rig.path, "relay-0") as again:
+        again.settle_relay()
+    balance = read_balance(rig.path)
+    assert (balance.seen, balance.waiting, balance.dropped["crash"]) == (1, 0, 1)
+    rig.close()
