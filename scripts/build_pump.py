@@ -23,7 +23,17 @@ _FLAGS = (
 
 
 def build(built: Path = BUILT, *more: str) -> str | None:
-    """Builds it into `built`, whole or not at all; `more`: for the compiler. What went wrong, as one sentence."""
+    """Builds it into `built`, whole or not at all; `more`: for the compiler. What went wrong, as one sentence.
+
+    What was built from an older source does not stay.
+    """
+    fault = _compile(built, *more)
+    if fault is not None and built.exists() and built.stat().st_mtime < SOURCE.stat().st_mtime:
+        built.unlink()
+    return fault
+
+
+def _compile(built: Path, *more: str) -> str | None:
     if not sys.platform.startswith("linux"):
         return "the pump needs Linux (epoll)"
     compiler = shlex.split(os.environ.get("CC") or "cc")
@@ -34,8 +44,8 @@ def build(built: Path = BUILT, *more: str) -> str | None:
         if done.returncode == 0:
             made.replace(built)
             return None
-        last = done.stderr.strip().splitlines()[-1:] or [f"exit code {done.returncode}"]
-        return f"{compiler[0]} says: {last[0]}"
+        lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+        return f"{compiler[0]} says: {next((line for line in lines if 'error' in line), lines[-1])}"
     except OSError as why:
         return f"no C compiler: {why}"
     finally:
