@@ -164,16 +164,25 @@ class Encoded:
     def __init__(self, encoded: bytes, messages: int, reads: int) -> None:
         self.encoded, self.messages, self.reads = encoded, messages, reads
 
+    def decoded(self) -> list[Message]:
+        """The messages themselves."""
+        return decode_batch(_list_of(self.messages) + self.encoded)
+
 
 def encode_batch(messages: Sequence[Message | Encoded]) -> bytes:
     """A batch for a socket: length prefix and body."""
     if any(type(message) is Encoded for message in messages):
         count = sum(message.messages if isinstance(message, Encoded) else 1 for message in messages)
         parts = [message.encoded if isinstance(message, Encoded) else _ENCODER.encode(message) for message in messages]
-        body = b"".join((b"\xdd", struct.pack(">I", count), *parts))  # MessagePack's longest form of a list
+        body = b"".join((_list_of(count), *parts))
     else:
         body = _ENCODER.encode(messages)
     return struct.pack(">I", len(body)) + body
+
+
+def _list_of(count: int) -> bytes:
+    """How a list of so many begins, in MessagePack's longest form."""
+    return b"\xdd" + struct.pack(">I", count)
 
 
 def decode_batch(body: bytes) -> list[Message]:

@@ -1,6 +1,6 @@
 """Imported by every Python that is started with this folder on its path: breaks on command what a test wants broken.
 
-FAULT_CAPTURE=relay|recorder and FAULT_MARK: an exception in capture, at each read that holds the mark.
+FAULT_CAPTURE=relay|pump|recorder and FAULT_MARK: an exception in capture, at each read that holds the mark.
 FAULT_CLOCK=FILE: the wall clock is off by the seconds that the file says.
 """
 
@@ -33,7 +33,7 @@ def break_relay(mark: bytes) -> None:
     put = Outbox.put
 
     def breaks(self: Any, message: Any, size: int) -> None:
-        if mark in getattr(message, "data", b""):
+        if mark in getattr(message, "data", b"") or mark in getattr(message, "encoded", b""):
             raise Broken
         put(self, message, size)
 
@@ -47,7 +47,7 @@ def break_clock(file: Path) -> None:
 
 
 if "FAULT_MARK" in os.environ:
-    breaking = {"relay": break_relay, "recorder": break_recorder}[os.environ["FAULT_CAPTURE"]]
+    breaking = {"relay": break_relay, "pump": break_relay, "recorder": break_recorder}[os.environ["FAULT_CAPTURE"]]
     breaking(os.environ["FAULT_MARK"].encode())
 if "FAULT_CLOCK" in os.environ:
     break_clock(Path(os.environ["FAULT_CLOCK"]))

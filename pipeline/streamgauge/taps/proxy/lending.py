@@ -4,10 +4,11 @@ OFFERED --what was written has gone out--> LENT --returned--> over, for good. Wh
 """
 
 import asyncio
+from collections import Counter
 from typing import Protocol
 
-from streamgauge.counters import Counters, DropReason
-from streamgauge.taps.messages import Encoded
+from streamgauge.counters import Counters, DropReason, Incident
+from streamgauge.taps.messages import Arrivals, Dropped, Encoded
 from streamgauge.taps.proxy.outbox import BATCH_BYTES, Outbox
 from streamgauge.taps.proxy.place import Place
 from streamgauge.taps.proxy.response import ResponseFraming
@@ -102,7 +103,10 @@ class Lender:
         self.loop = asyncio.get_running_loop()
         self._outbox = outbox
         self._counters = counters
-        self._loans: dict[int, Loan] = {}
+        self._loans: dict[int, tuple[Loan, int | None]] = {}  # with the stream's number, by token
+        self._missing: Counter[int] = (
+            Counter()
+        )  # reads of a stream that a fault of ours took, to be told when it is back
         self._seen = counters.seen_apart()
         self.pump = Pump(self._room, BATCH_BYTES, round(HOLD_S * 1e9), self._seen)
         self.loop.add_reader(self.pump.fileno(), self.collect)
@@ -115,7 +119,7 @@ class Lender:
         except (OSError, MemoryError):
             loan.returned(0, place, None, 0, False, 0)
             return None
-        self._loans[token] = loan
+        self._loans[token] = loan, stream
         self._outbox.expect()
         return token
 
@@ -127,13 +131,27 @@ class Lender:
         batches, lost, returns = self.pump.collect(self._room, due)
         if lost:
             self._counters.dropped(DropReason.RECORDER_BEHIND, lost)
-        for messages, count, reads in batches:
-            self._outbox.put(Encoded(messages, count, reads), len(messages))
+        for batch in batches:
+            self._hand_over(Encoded(*batch))
         for token, at_ns, phase, left, data, sent, reset, dropped in returns:
+            loan, stream = self._loans.pop(token)
+            missing = dropped if stream is None else dropped + self._missing.pop(stream, 0)
             try:
-                self._loans.pop(token).returned(at_ns, Place(phase, left), data, sent, reset, dropped)
+                loan.returned(at_ns, Place(phase, left), data, sent, reset, missing)
             except Exception as error:  # noqa: BLE001 - the others are returned as well
                 self.loop.call_exception_handler({"message": "a response could not be taken back", "exception": error})
+
+    def _hand_over(self, batch: Encoded) -> None:
+        try:
+            self._outbox.put(batch, len(batch.encoded))
+        except Exception:  # noqa: BLE001 - capture fails open: streams go on, and their records say that reads are missing
+            self._counters.happened(Incident.CAPTURE_FAULT)
+            self._counters.dropped(DropReason.CAPTURE_FAULT, batch.reads)
+            for message in batch.decoded():
+                if isinstance(message, Arrivals | Dropped):
+                    self._missing[message.stream] += (
+                        message.reads if isinstance(message, Dropped) else len(message.reads)
+                    )
 
     def hurry(self) -> None:
         """From now on nothing is held: what is there goes with the next flush. From any thread."""
