@@ -114,7 +114,9 @@ class Upstream:
         if one.interval_ns:
             number = next(self._numbers)
             phase = (number * _GOLDEN) % 1
-            due = time.monotonic_ns() + int(one.interval_ns * (1 + phase))
+            # Of a beat that all share: phases stay even whenever a request came, so that each load on each peer is alike.
+            beat = time.monotonic_ns() // one.interval_ns * one.interval_ns
+            due = beat + int(one.interval_ns * (2 + phase))
             heapq.heappush(self._due, (due, number, one))
         elif not one.throttled:
             self._fast[one.sock.fileno()] = one

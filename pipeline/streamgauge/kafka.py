@@ -20,6 +20,7 @@ is sent twice this way is known by its number and skipped.
 import asyncio
 import contextlib
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -48,8 +49,9 @@ _LOG = logging.getLogger("streamgauge.shipper")
 _IN_FLIGHT_BYTES = 8 * 1024 * 1024
 # One produce request carries about five bundles for a partition (bytes): aiokafka's cost is mostly a request's.
 _BATCH_BYTES = 256 * 1024
-# How often an empty spool is asked for more (seconds): a small part of what a record may take to the ledger.
-_POLL_S = 0.2
+# How often the spool is asked for more (seconds), unless it had more than one request takes: a small part of what a record may
+# take to the ledger. Each time costs wake-ups of two threads and a produce request, whatever is in it.
+_POLL_S = 0.25
 # How soon a broker that was away is tried again (seconds).
 _RETRY_S = 1.0
 # How soon after the broker denied us, which only an operator can change (seconds).
@@ -103,6 +105,7 @@ class Shipper:
         self._wake = asyncio.Event()
         self._stopping = False
         self._drained = False
+        self._crowded = False  # half of what may be under way is
         self._shipping: asyncio.Task[None] | None = None
         self._complaint: str | None = None
 
@@ -205,22 +208,24 @@ class Shipper:
     # --- shipping ---------------------------------------------------------------------------------------------------
 
     async def _ship(self) -> None:
-        """One round: what failed, then what is new, then what is confirmed."""
+        """One round: what failed, then what is confirmed, then what is new."""
         if self._broken:
             return await self._start_over()
         room = self._most_in_flight - sum(self._in_flight.values())
         last = self._stopping  # what came before the stop is seen by this round; by an earlier one perhaps not
-        rows = await asyncio.to_thread(self._spool.take, self._first_after(), room) if room > 0 else []
+        rows = await self._visit(lambda after: self._spool.take(after, room) if room > 0 else [])
         for row in rows:
             if not await self._hand_over(row):
                 break
-        await self._settle()
         self._look_for_progress()
+        taken = sum(len(row.value) for row in rows)
+        self._crowded = taken >= room // 2
         if not rows:
             idle = room > 0 and not (self._in_flight or self._broken or self._confirmed or self._refused)
             self._drained = last and idle
-            if not (self._stopping and self._drained):
-                await self._pause(_POLL_S)
+        more = rows and (self._crowded or taken >= _BATCH_BYTES)
+        if not (more or self._broken or (self._stopping and self._drained)):
+            await self._pause(_POLL_S)
 
     def _first_after(self) -> int:
         """Behind which row to go on. With nothing under way from the front: whatever lies there is to be sent."""
@@ -267,7 +272,8 @@ class Shipper:
             self._progress_s = asyncio.get_running_loop().time()
             if not self._watch.connected:
                 self._watch.seen(True)
-        self._wake.set()
+        if self._broken or self._crowded or self._stopping:
+            self._wake.set()
 
     async def _confirm_alone(self, row: Row, future: "asyncio.Future[Any]") -> bool:
         await asyncio.wait({future})
@@ -319,12 +325,25 @@ class Shipper:
         self._partitions = None  # it may have been the topic
 
     async def _settle(self) -> None:
-        """What Kafka has, or will never have, leaves the spool. What the disk does not let go of is tried again later."""
+        await self._visit(lambda _: [])
+
+    async def _visit(self, take: Callable[[int], list[Row]]) -> list[Row]:
+        """Lets go of what Kafka has, or will never have; then takes rows behind the given one: one visit of another thread.
+
+        What the disk does not let go of is tried again later.
+        """
+        after = self._first_after()
         confirmed, self._confirmed = self._confirmed, []
-        if confirmed and not await asyncio.to_thread(self._spool.done, confirmed) and self._spool.failure:
-            self._confirmed = confirmed + self._confirmed
         refused, self._refused = self._refused, []
-        if refused:
-            reads = await asyncio.to_thread(self._spool.discard, refused, DropReason.REFUSED)
-            if not reads and self._spool.failure:
-                self._refused = refused + self._refused
+        confirmed, refused, rows = await asyncio.to_thread(self._visit_now, confirmed, refused, take, after)
+        self._confirmed, self._refused = confirmed + self._confirmed, refused + self._refused
+        return rows
+
+    def _visit_now(
+        self, confirmed: list[int], refused: list[int], take: Callable[[int], list[Row]], after: int
+    ) -> tuple[list[int], list[int], list[Row]]:
+        if confirmed and (self._spool.done(confirmed) or not self._spool.failure):
+            confirmed = []
+        if refused and (self._spool.discard(refused, DropReason.REFUSED) or not self._spool.failure):
+            refused = []
+        return confirmed, refused, take(after)

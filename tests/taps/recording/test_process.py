@@ -49,7 +49,7 @@ def hand_in(process: RecorderProcess, *messages: Message) -> None:
 def test_what_waits_goes_out_where_it_is_too_much(tmp_path: Path) -> None:
     with recording(tmp_path) as (process, spool):
         hand_in(process, opened(), *arrivals(head(SSE)))
-        process.flush()
+        process.look()
         before = spool.waiting().rows
         event = b"data: " + b"x" * 100_000 + b"\n\n"
         hand_in(process, *arrivals(*[event] * 70))

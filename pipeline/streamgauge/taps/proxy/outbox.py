@@ -1,6 +1,6 @@
 """What a relay has for its recorder, on the way there: bounded, and never waited for.
 
-Messages gather for a few milliseconds, become a batch, and go out over a Unix socket, one batch a turn of the loop. While
+Messages gather for a moment, become a batch, and go out over a Unix socket, one batch a turn of the loop. While
 the recorder is away or slow they stay here, up to a bound; whoever puts one more is told no. A batch that the socket took
 in part was not read by anybody, and is sent again as a whole; what it took is the recorder's.
 """
@@ -15,10 +15,10 @@ from pathlib import Path
 from streamgauge.counters import Counters, DropReason, Incident
 from streamgauge.taps.messages import Arrived, Encoded, Message, encode_batch
 
-# Messages wait this long for others (seconds): early beside the recorder's 1 s. Each flush costs a wake-up on either side,
-# and what a recorder does for many messages at a time finds its code and data in the caches: with 8,000 reads a second it
-# takes a tenth less CPU than with flushes each 20 ms of at most 64 KiB.
-FLUSH_S = 0.1
+# Messages wait this long for others (seconds). Each flush costs a wake-up on either side, and what a recorder does for many
+# messages at a time finds its code and data in the caches. A little longer than BUNDLE_NS: the recorder looks at all that it
+# has when a batch comes, unless it has looked within that time; so both wake up as often as bundles are made.
+FLUSH_S = 0.26
 # A batch is closed at this size (bytes): encoding it holds the loop up by some 80 us.
 BATCH_BYTES = 256 * 1024
 # How often a recorder that is away is looked for (seconds).

@@ -8,6 +8,7 @@ from streamgauge.core.masking import Masker
 from streamgauge.core.segments import BUNDLE_BYTES, BUNDLE_NS, End, Head, Loss, Opening, Read, RequestFacts, Segment
 from streamgauge.taps.messages import OFF_THE_WIRE, Answered, Arrival, Arrived, Ended, Opened, Sent
 from streamgauge.taps.recording.budget import Budget
+from streamgauge.taps.recording.gently import breathe
 from streamgauge.taps.recording.request import CaptureSettings, RequestReader, opening_of
 from streamgauge.taps.recording.response import Finished, Response
 
@@ -54,6 +55,7 @@ class StreamCapture:
     def begin(self, opened: Opened, settings: CaptureSettings, budget: Budget) -> None:
         """Take in what is known when the request begins."""
         opening = opening_of(opened, settings)
+        breathe()
         masker = Masker(opening.path, settings.capture == "full", opened.dialect)
         self._opening = opening
         self._request = RequestReader(opened, settings.key, budget)
@@ -96,6 +98,11 @@ class StreamCapture:
         self._waiting_bytes += size
         self.pending_bytes += size
         return size
+
+    @property
+    def waits(self) -> bool:
+        """Whether there are reads for `settle`."""
+        return bool(self._waiting)
 
     def settle(self) -> int:
         """Takes in the reads that wait; gives how many could not be: these are lost.

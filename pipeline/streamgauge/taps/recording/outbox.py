@@ -114,9 +114,9 @@ class Outbox:
 
     def _fitting(self) -> list[NewRow]:
         """Rows from the front that there is room for, or room is made for; or that lose their reads for lack of it."""
-        room = self._spool.room()
         rows: list[NewRow] = []
         used = 0
+        room = self._spool.room() if self._waiting else Room(0, 0)
         for place in range(len(self._waiting)):
             item = self._waiting[place]
             room = self._with_room(room, item, used)

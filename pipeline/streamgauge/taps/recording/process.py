@@ -33,7 +33,7 @@ from streamgauge.counters import Counters, Incident
 from streamgauge.spool import MAX_AGE_S, MAX_BYTES, Spool, settle_restart
 from streamgauge.taps.messages import Arrivals, Arrived, decode_batch
 from streamgauge.taps.recording.bundler import HEARTBEAT_NS, Bundler
-from streamgauge.taps.recording.gently import gently
+from streamgauge.taps.recording.gently import breathe, gently
 from streamgauge.taps.recording.installation_key import UnusableKeyError, installation_key
 from streamgauge.taps.recording.outbox import Outbox, Policy, unfinished_instances
 from streamgauge.taps.recording.recorder import Recorder
@@ -43,6 +43,8 @@ from streamgauge.taps.recording.request import CaptureSettings
 MAX_BATCH_BYTES = 64 * 1024 * 1024
 # So much that waits goes out at once, whatever is due: it bounds memory when much comes (bytes). A second of 20,000 reads.
 FLUSH_BYTES = 8 * 1024 * 1024
+# How late a look may be where no batch comes that would be its occasion.
+_LATE_LOOK_NS = BUNDLE_NS * 3 // 2
 # How long the last rows are offered to a disk that does not take them (s).
 LAST_WORDS_S = 2.0
 # How often what was put is forced to the disk, and what waits is looked at for its age (s): a power cut costs what came
@@ -95,7 +97,7 @@ class RecorderProcess:
         dead = unfinished_instances(spool)
         self._bundler = Bundler(instance, now, dead, round(settings.heartbeat_s * 1e9), bundle_bytes)
         self._outbox = Outbox(instance, spool, counters, settings.spool_policy, settings.spool_max_age_s)
-        self._flushed_ns = now
+        self._flushed_ns = self._looked_ns = now
 
     @property
     def open_streams(self) -> int:
@@ -107,9 +109,11 @@ class RecorderProcess:
         for number, message in enumerate(decode_batch(body), 1):
             self._recorder.handle(message, source)
             if type(message) not in _PUT_ASIDE or number % _READS == 0:
-                os.sched_yield()
+                breathe()
         if self._recorder.pending_bytes > FLUSH_BYTES:
             self._flush(self._recorder.each_segment())
+        elif self._since_look_ns >= BUNDLE_NS:
+            self.look()
 
     def bad_batch(self) -> None:
         """Something came that is no batch."""
@@ -119,9 +123,18 @@ class RecorderProcess:
         """A relay has disconnected."""
         self._recorder.cut(source, time.monotonic_ns())
 
-    def flush(self) -> None:
+    def look(self) -> None:
         """What is due goes on its way."""
+        self._looked_ns = time.monotonic_ns()
         self._flush(self._recorder.each_due())
+
+    def next_look_s(self) -> float:
+        """When to look (seconds from now), if no batch comes before: it would be looked at by itself."""
+        return max(_LATE_LOOK_NS - self._since_look_ns, 0) / 1e9
+
+    @property
+    def _since_look_ns(self) -> int:
+        return time.monotonic_ns() - self._looked_ns
 
     def _flush(self, segments: Iterable[Segment]) -> None:
         """A few bundles at a time: what is decoded may take far more room than what waited."""
@@ -262,8 +275,9 @@ async def serve(
 
 async def _tick(process: RecorderProcess) -> None:
     while True:
-        await asyncio.sleep(BUNDLE_NS / 1e9)
-        process.flush()
+        while wait_s := process.next_look_s():
+            await asyncio.sleep(wait_s)
+        process.look()
 
 
 async def _all_ended(process: RecorderProcess) -> None:

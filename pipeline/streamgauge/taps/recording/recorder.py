@@ -15,6 +15,7 @@ from streamgauge.counters import DropReason, Incident
 from streamgauge.taps.messages import Answered, Arrivals, Arrived, Asked, Dropped, Ended, Message, Opened, Sent
 from streamgauge.taps.recording.budget import Budget
 from streamgauge.taps.recording.capture import StreamCapture
+from streamgauge.taps.recording.gently import breathe
 from streamgauge.taps.recording.request import CaptureSettings
 
 # Streams open at once. A relay holds two sockets for each, so file descriptors end sooner; at about 5 KiB each this is
@@ -82,7 +83,8 @@ class Recorder:
             self._pending_bytes += capture.wait_for_none(message.reads)
             return
         before = capture.pending_bytes
-        self._settle(capture)
+        if self._settle(capture):
+            breathe()
         try:
             self._tell(capture, message)
         except Exception:  # noqa: BLE001 - capture fails open: a bug costs this stream's record its completeness
@@ -91,13 +93,16 @@ class Recorder:
         if isinstance(message, Ended):
             self._close(key, capture)
 
-    def _settle(self, capture: StreamCapture) -> None:
-        """Take in the reads that wait."""
+    def _settle(self, capture: StreamCapture) -> bool:
+        """Take in the reads that wait; gives whether any did."""
+        if not capture.waits:
+            return False
         try:
             self.dropped[DropReason.CAPTURE_FAULT] += capture.settle()
         except Exception:  # noqa: BLE001 - as above
             self._fault(capture)
             self.dropped[DropReason.CAPTURE_FAULT] += capture.settle()
+        return True
 
     def begin_body(self, stream: int, source: int = 0) -> None:
         """This stream, just opened, is a recording: its response has no head, and what arrives is the body."""

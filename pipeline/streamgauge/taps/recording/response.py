@@ -15,6 +15,7 @@ from streamgauge.core.segments import Ending, Head, Loss, Read
 from streamgauge.taps.messages import Arrival, Arrived
 from streamgauge.taps.recording.budget import Budget, Gathered
 from streamgauge.taps.recording.events import MaskedEvents
+from streamgauge.taps.recording.gently import breathe
 from streamgauge.taps.recording.response_head import Expected, expected_of, head_facts, is_event_stream, told_head
 
 # A response that is no event stream is looked into up to this size (bytes, decoded): the largest answers, images in
@@ -81,6 +82,7 @@ class Response:
             one = arrived[at]
             if events is None or decoder is None or self._lost:
                 reads.append(self.read(_since(one, zero_ns), one.data))
+                breathe()
             elif alone or at + 1 == len(arrived):
                 reads.append(self._read_events(_since(one, zero_ns), one.data, decoder, events))
                 alone = max(alone - 1, 0)
