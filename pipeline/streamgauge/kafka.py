@@ -49,8 +49,8 @@ _LOG = logging.getLogger("streamgauge.shipper")
 _IN_FLIGHT_BYTES = 8 * 1024 * 1024
 # One produce request carries about five bundles for a partition (bytes): aiokafka's cost is mostly a request's.
 _BATCH_BYTES = 256 * 1024
-# How often the spool is asked for more (seconds), unless it had more than one request takes: a small part of what a record may
-# take to the ledger. Each time costs wake-ups of two threads and a produce request, whatever is in it.
+# How often the spool is asked for more (seconds), unless it had more than one request takes: a small part of what a record
+# may take to the ledger. Each time costs wake-ups of two threads and a produce request, whatever is in it.
 _POLL_S = 0.25
 # How soon a broker that was away is tried again (seconds).
 _RETRY_S = 1.0

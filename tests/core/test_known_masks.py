@@ -12,6 +12,7 @@ from streamgauge.core import known_masks
 from streamgauge.core.dialects import DIALECTS, endpoint_of
 from streamgauge.core.known_masks import KnownMasks
 from streamgauge.core.masking import Masker
+from streamgauge.core.shared_masks import forget_all
 from streamgauge.core.sse import write_event
 from streamgauge.taps.recording.budget import Budget
 from streamgauge.taps.recording.events import MaskedEvents
@@ -23,7 +24,8 @@ NO_LIMIT = 1 << 40
 
 
 def written(pieces: Sequence[bytes], path: str | None, tries: int) -> list[bytes]:
-    """What is written of each piece, and at the end, with so many tries to learn."""
+    """What is written of each piece, and at the end, with so many tries to learn; nothing was learnt of other streams."""
+    forget_all()
     before, known_masks.MAX_TRIES = known_masks.MAX_TRIES, tries
     try:
         events = MaskedEvents(Masker(path, full=False), Budget(NO_LIMIT))

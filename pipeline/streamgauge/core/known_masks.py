@@ -3,7 +3,7 @@
 From two events that were masked alike a form is learnt: the literals that they share, and for each value in which they
 differ how it is masked, which hangs on its place and on itself alone. An event that consists of these literals to the
 letter becomes the masked literals with its own values masked between them. Whatever does not fit is decoded and masked
-in the ordinary way: this changes how fast events are masked, and nothing else.
+in the ordinary way: this changes how fast events are masked, and nothing else. What other streams taught is asked for first.
 """
 
 import re
@@ -13,6 +13,7 @@ from streamgauge.core.forms import BLANK, SEPARATOR, split_at_blanks
 from streamgauge.core.learning import MAX_EVENT
 from streamgauge.core.mask_forms import MaskForm
 from streamgauge.core.mask_learning import Masked, learn_mask
+from streamgauge.core.shared_masks import Borrower
 from streamgauge.core.sse import write_event
 
 # Forms that a stream keeps, and events that wait for a second one alike: text and reasoning of two choices, say.
@@ -20,6 +21,8 @@ MAX_FORMS = 4
 # How often learning may fail before a form proved right again: a stream whose events share nothing is masked as fast as
 # without it. One try takes about as long as to mask three events.
 MAX_TRIES = 12
+# How often what other streams taught may be asked for in vain, one after the other.
+MAX_BORROWS = 8
 # Larger contents are masked in the ordinary way (bytes): a read holds less, and an event has its own cap.
 MAX_CONTENT = 256 * 1024
 
@@ -27,9 +30,12 @@ _VALUES = re.compile(rb"x+|[0-9]+")  # what masked events of one form differ in
 
 
 class KnownMasks:
-    """What was learnt of one stream's masking."""
+    """What was learnt of one stream's masking. `rules`: the name of those by which it is masked; None until it is settled."""
 
     def __init__(self) -> None:
+        self.rules: str | None = None
+        self._borrower = Borrower()
+        self._borrows = MAX_BORROWS
         self._forms: list[MaskForm] = []
         self._seen: dict[bytes, Masked] = {}
         self._tries = MAX_TRIES
@@ -60,17 +66,15 @@ class KnownMasks:
         plain = self.plain(content)
         if plain is not None:
             return plain, b""
-        if not self._forms or len(content) > MAX_CONTENT:
+        if not (self._forms or self._borrows_now) or len(content) > MAX_CONTENT:
             return b"", content
-        rest = b""
-        if b"\r" in content:
-            end = content.rfind(b"\r\n\r\n") + 4
-            if end < 4 or content.count(b"\r", 0, end) != content.count(b"\r\n", 0, end):
-                return b"", content
-            content, rest = content[:end], content[end:]
-            content = content.replace(b"\r\n", b"\n")
-        masked, left = self._whole(content)
-        return masked, left + rest
+        if b"\r" not in content:
+            return self._whole(content)
+        end = content.rfind(b"\r\n\r\n") + 4
+        if end < 4 or content.count(b"\r", 0, end) != content.count(b"\r\n", 0, end):
+            return b"", content
+        masked, left = self._whole(content[:end].replace(b"\r\n", b"\n"))
+        return masked, left.replace(b"\n", b"\r\n") + content[end:]
 
     def _whole(self, content: bytes) -> tuple[bytes, bytes]:
         if content.find(BLANK) + len(BLANK) != len(content):
@@ -80,7 +84,8 @@ class KnownMasks:
             if one is not None:
                 self._tries = MAX_TRIES
                 return one, b""
-        return b"", content
+        borrowed = self._borrowed(content)
+        return (b"", content) if borrowed is None else (borrowed, b"")
 
     def _several(self, content: bytes) -> tuple[bytes, bytes]:
         *blocks, rest = split_at_blanks(content)
@@ -88,15 +93,34 @@ class KnownMasks:
         while blocks:
             count, masked = next((found for form in self._forms if (found := form.mask(blocks))[0]), (0, b""))
             if not count:
-                break
+                borrowed = self._borrowed(blocks[0] + BLANK)
+                if borrowed is None:
+                    break
+                count, masked = 1, borrowed
             self._tries = MAX_TRIES
             done.append(masked)
             blocks = blocks[count:]
         return b"".join(done), b"".join([block + BLANK for block in blocks]) + rest
 
+    @property
+    def _borrows_now(self) -> bool:
+        return self.rules is not None and self._borrows > 0
+
+    def _borrowed(self, content: bytes) -> bytes | None:
+        """What one event becomes, by what another stream taught, which this one then knows; None if none did."""
+        found = self._borrower.borrow(self.rules, content) if self.rules is not None and self._borrows else None
+        if found is None:
+            self._borrows -= self._borrows > 0
+            return None
+        self._borrows = MAX_BORROWS
+        became, form = found
+        if form is not None:
+            self._forms = [form, *self._forms[: MAX_FORMS - 1]]
+        return became
+
     def forget(self) -> None:
         """The stream is not what it seemed: nothing that was learnt holds."""
-        self._forms, self._seen = [], {}
+        self.rules, self._forms, self._seen, self._borrower = None, [], {}, Borrower()
 
     def see(self, masked: Masked) -> None:
         """An event was masked in the ordinary way."""
@@ -107,6 +131,8 @@ class KnownMasks:
         self._seen[sign] = masked
         if len(self._seen) > MAX_FORMS:
             del self._seen[next(iter(self._seen))]
+        if self.rules is not None:
+            self._borrower.teach(self.rules, before, masked)
         if before is not None and before.block != masked.block:
             form = learn_mask(before, masked)
             self._tries -= 1

@@ -1,7 +1,7 @@
 """Forms of events that are masked alike: what many of them become, one after the other, without decoding."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import msgspec
 
@@ -19,6 +19,7 @@ class MaskForm:
     """Literals and holes of events, and of what they become. `outs`: for each hole how it is masked, None if it is gone."""
 
     def __init__(self, literals: Sequence[bytes], kinds: Sequence[Hole], written: list[bytes], outs: list[Mask | None]):
+        self._parts_of = literals, kinds, written
         self._before, self._after = literals[0], literals[-1] + BLANK
         self._is_text = len(kinds) == 1 and kinds[0] is Hole.TEXT
         self._form = (
@@ -40,17 +41,51 @@ class MaskForm:
 
     def one(self, content: bytes) -> bytes | None:
         """What an event with its blank line becomes; None if it is of another form."""
-        if not content.startswith(self._before):
+        values = self.values(content)
+        return None if values is None else self.filled(values)
+
+    def values(self, content: bytes) -> Sequence[bytes] | None:
+        """What stands in the holes of an event with its blank line; None if it is of another form."""
+        if not content.startswith(self._before) or not content.endswith(self._after):
             return None
         values = self._form.one(content[: -len(BLANK)])
-        if values is None or (self._is_text and not are_insides(values)):
-            return None
+        return None if values is None or (self._is_text and not are_insides(values)) else values
+
+    def filled(self, values: Sequence[bytes]) -> bytes | None:
+        """What an event with these values becomes; None if that cannot be said."""
         masked = [out(value) for out, value in zip(self._outs, values, strict=True) if out is not None]
         if None in masked:
             return None
         parts = self._frame.copy()
         parts[1::2] = [value or b"" for value in masked]
         return b"".join(parts)
+
+    def narrowed(self, values: Sequence[bytes], open_at: Collection[int]) -> "MaskForm | None":
+        """The form of events that have these values, but for the holes at these places; None if no hole is left."""
+        literals, kinds, written = self._parts_of
+        raw, became = [literals[0]], [written[0]]
+        behind = iter(written[1:])
+        for place, (out, value) in enumerate(zip(self._outs, values, strict=True)):
+            is_open = place in open_at
+            if is_open:
+                raw.append(b"")
+            else:
+                raw[-1] += value
+            raw[-1] += literals[place + 1]
+            if out is None:
+                continue
+            if is_open:
+                became.append(b"")
+            else:
+                became[-1] += out(value) or b""
+            became[-1] += next(behind)
+        kept = [place for place in range(len(kinds)) if place in open_at]
+        return MaskForm(raw, [kinds[at] for at in kept], became, [self._outs[at] for at in kept]) if kept else None
+
+    @property
+    def holes(self) -> list[tuple[Hole, bool]]:
+        """What stands in each hole, and whether something of it is kept."""
+        return [(kind, out is not None) for kind, out in zip(self._parts_of[1], self._outs, strict=True)]
 
     def mask(self, blocks: Sequence[bytes]) -> tuple[int, bytes]:
         """What events become, one a block, up to one of another form: how many, and all of them."""

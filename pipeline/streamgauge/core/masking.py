@@ -131,6 +131,7 @@ class Masker:
         if dialect is not self._dialect:
             self._known.forget()
         self._dialect = dialect
+        self._known.rules = self._shown.name if self._shown is not None else None
 
 
 def _keep(dialect: Dialect | None) -> Mapping[str, Spec]:

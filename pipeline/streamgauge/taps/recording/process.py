@@ -129,8 +129,13 @@ class RecorderProcess:
         self._flush(self._recorder.each_due())
 
     def next_look_s(self) -> float:
-        """When to look (seconds from now), if no batch comes before: it would be looked at by itself."""
+        """When to look (seconds from now), if no batch is the occasion before."""
         return max(_LATE_LOOK_NS - self._since_look_ns, 0) / 1e9
+
+    def look_if_late(self) -> None:
+        """Looks, unless a batch has been the occasion meanwhile."""
+        if self._since_look_ns >= _LATE_LOOK_NS:
+            self.look()
 
     @property
     def _since_look_ns(self) -> int:
@@ -275,9 +280,8 @@ async def serve(
 
 async def _tick(process: RecorderProcess) -> None:
     while True:
-        while wait_s := process.next_look_s():
-            await asyncio.sleep(wait_s)
-        process.look()
+        await asyncio.sleep(process.next_look_s())
+        process.look_if_late()
 
 
 async def _all_ended(process: RecorderProcess) -> None:

@@ -4,7 +4,7 @@ import hashlib
 import hmac
 import re
 from collections.abc import Callable, Mapping
-from typing import Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 from urllib.parse import parse_qsl, unquote
 
 import msgspec
@@ -223,20 +223,18 @@ class RequestReader:
         facts = self._facts({})
         return None if facts == RequestFacts() else facts
 
-    def _facts(self, body: Mapping[str, object], **sizes: int | str | None) -> RequestFacts:
+    def _facts(self, body: Mapping[str, object], **sizes: Any) -> RequestFacts:
         path, _, query = self._target.partition("?")
         in_path = _MODEL_IN_PATH.search(path)
-        model = _first(body, _MODEL, lambda value: _text(value, label_id))
+        model = _first(body, _MODEL, _id)
         stream = _first(body, _STREAM, _bool)
-        return msgspec.structs.replace(
-            RequestFacts(
-                model=model or (label_id(unquote(in_path[1])) if in_path else None),
-                stream=_asked_for(query) if stream is None else stream,
-                n=_first(body, _N, whole_number),
-                max_tokens=_first(body, _MAX_TOKENS, whole_number),
-                include_usage=_first(body, _INCLUDE_USAGE, _bool),
-                service_tier=_first(body, _SERVICE_TIER, lambda value: _text(value, label_code)),
-            ),
+        return RequestFacts(
+            model=model or (label_id(unquote(in_path[1])) if in_path else None),
+            stream=_asked_for(query) if stream is None else stream,
+            n=_first(body, _N, whole_number),
+            max_tokens=_first(body, _MAX_TOKENS, whole_number),
+            include_usage=_first(body, _INCLUDE_USAGE, _bool),
+            service_tier=_first(body, _SERVICE_TIER, _code),
             **sizes,
         )
 
@@ -259,14 +257,15 @@ _Fact = TypeVar("_Fact")
 
 def _first(body: Mapping[str, object], paths: tuple[str, ...], read: Callable[[object], _Fact | None]) -> _Fact | None:
     """What the first of the paths says at which there is something of the right type."""
-    return next((fact for path in paths if (fact := read(_at(body, path))) is not None), None)
-
-
-def _at(body: Mapping[str, object], path: str) -> object:
-    value: object = body
-    for name in path.split("."):
-        value = value.get(name) if isinstance(value, Mapping) else None
-    return value
+    for path in paths:
+        name, _, rest = path.partition(".")
+        value = body.get(name)
+        while rest and value is not None:
+            name, _, rest = rest.partition(".")
+            value = value.get(name) if isinstance(value, dict) else None
+        if value is not None and (fact := read(value)) is not None:
+            return fact
+    return None
 
 
 def _bool(value: object) -> bool | None:
@@ -278,5 +277,9 @@ def _asked_for(query: str) -> bool | None:
     return {"true": True, "false": False}.get(dict(parse_qsl(query)).get("stream", ""))
 
 
-def _text(value: object, label: Callable[[object], str | None]) -> str | None:
-    return label(value) if isinstance(value, str) else None
+def _id(value: object) -> str | None:
+    return label_id(value) if isinstance(value, str) else None
+
+
+def _code(value: object) -> str | None:
+    return label_code(value) if isinstance(value, str) else None

@@ -101,7 +101,9 @@ def _first(head: ResponseHead, names: tuple[str, ...]) -> str | None:
 
 def _retry_after(head: ResponseHead) -> float | None:
     """Seconds; of a date its distance from the response's own Date. Never negative, null for anything else."""
-    value = head.first("retry-after") or ""
+    value = head.first("retry-after")
+    if not value:
+        return None
     if _SECONDS.fullmatch(value):
         return float(value)
     try:
