@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from streamgauge.core.masking import Masker
 from streamgauge.core.sse import MAX_EVENT_BYTES, SseDecoder, comment_lines, split_blocks, write_event
 from streamgauge.taps.recording.budget import Budget
+from streamgauge.taps.recording.gently import breathe
 
 # An event that does not end is charged to the budget of all streams from this size on (bytes). Nearly all are smaller,
 # and the bound on open streams bounds what they hold.
@@ -72,6 +73,7 @@ class MaskedEvents:
                 end = _end_of(decoded, step)
                 written.append(self._masked(decoded[:end]))
                 decoded = decoded[end:]
+                breathe()
         return b"".join(written)
 
     def _masked(self, decoded: bytes) -> bytes:

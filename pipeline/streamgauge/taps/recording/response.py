@@ -194,6 +194,7 @@ class Response:
             return b""
         self._decoder = body_decoder_for(head, self._method)
         self._take_head(head, stamp_ns)
+        breathe()
         return self._head_reader.rest
 
     def _take_head(self, head: ResponseHead, stamp_ns: int | None) -> None:
