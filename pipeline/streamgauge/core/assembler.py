@@ -238,6 +238,7 @@ class Assembler:
         first = min(state.waiting)
         state.loss.missing_segments += first - state.next_segment
         state.next_segment = first
+        self._reader(state).missing()
         self._go_on(key, state)
 
     def _reader(self, state: StreamState) -> Stream:
@@ -318,6 +319,7 @@ class Assembler:
         for key, bucket in enumerate(self._buckets):
             for state in bucket.streams.values():
                 state.loss.log_gap = True
+                self._reader(state).missing()
                 self._changed.add(key)
         self.counts["log_gaps"] += 1
 

@@ -83,7 +83,10 @@ class Stream:
         ):
             self._begin(segment)
         waiting = self._waiting
-        waiting += segment.reads
+        if segment.loss is None or not segment.loss.dropped_reads:
+            waiting += segment.reads
+        else:
+            self._with_holes(segment.reads)
         if segment.end is not None:
             self.settle(ended=True)
             self._end(segment.end)
@@ -103,6 +106,11 @@ class Stream:
         if segment.loss is not None:
             self._lose(segment.loss)
 
+    def missing(self) -> None:
+        """Reads of this stream are missing here."""
+        self.settle()
+        self.state.timing.hole()
+
     @property
     def waiting_reads(self) -> int:
         """Reads that were applied and are not yet in the state."""
@@ -115,6 +123,14 @@ class Stream:
             # What a stream says at its end is no delta: with others it would be looked at in vain.
             self._reads(reads, len(reads) - ended)
             self._reading = None  # made in a microsecond, and thousands of open streams need none meanwhile
+
+    def _with_holes(self, reads: Sequence[Read]) -> None:
+        """Reads among which others are missing, nobody knows where."""
+        self.missing()
+        for read in reads:
+            self._read(read)
+            self.state.timing.hole()
+        self._reading = None
 
     def _lose(self, loss: Loss) -> None:
         known = self.state.loss

@@ -9,7 +9,7 @@ from streamgauge.core.json_check import verdict
 from streamgauge.core.outcome import FIRST_ERROR_STATUS, Outcome, outcome_of
 from streamgauge.core.segments import Ending
 from streamgauge.core.state import ChoiceState, LossState, StreamState, ToolState
-from streamgauge.core.timing import gaps_of, is_burst, seconds
+from streamgauge.core.timing import TimingState, gaps_of, is_burst, seconds
 from streamgauge.core.usage import normalised
 
 _NO_CLAIMS = (None, None, None, None)
@@ -62,7 +62,7 @@ def record_of(state: StreamState) -> made.Record:
         error=_error(state, outcome),
         finish_reason=finished.finish if finished else None,
         finish_reason_raw=finished.finish_raw if finished else None,
-        choices=[_choice(choice) for choice in choices],
+        choices=[_choice(choice, state.timing) for choice in choices],
         timing=_timing(state, usage),
         provider_timing=_provider_timing(state),
         usage=usage,
@@ -168,12 +168,12 @@ def _started_at(wall_ns: int | None) -> str | None:
     return (_EPOCH + timedelta(microseconds=wall_ns // 1000)).isoformat(timespec="microseconds") + "Z"
 
 
-def _choice(choice: ChoiceState) -> made.Choice:
+def _choice(choice: ChoiceState, timing: TimingState) -> made.Choice:
     return made.Choice(
         index=choice.index,
         finish_reason=choice.finish,
         finish_reason_raw=choice.finish_raw,
-        first_token_s=seconds(choice.first_token),
+        first_token_s=seconds(timing.known(choice.first_token)),
         token_events=choice.token_events,
         tool_calls=[_tool(tool) for tool in choice.tools],
     )
@@ -194,12 +194,12 @@ def _timing(state: StreamState, usage: made.Usage) -> made.Timing:
         upstream_connect_s=seconds(request.connect_ns if request else None),
         request_sent_s=seconds(request.sent_ns if request else None),
         headers_s=seconds(head.stamp_ns if head else None),
-        first_byte_s=seconds(timing.first_byte),
-        first_event_s=seconds(timing.first_event),
-        first_token_s=seconds(timing.first_token),
-        first_reasoning_s=seconds(timing.first_reasoning),
-        first_content_s=seconds(timing.first_content),
-        first_tool_s=seconds(timing.first_tool),
+        first_byte_s=seconds(timing.known(timing.first_byte)),
+        first_event_s=seconds(timing.known(timing.first_event)),
+        first_token_s=seconds(timing.known(timing.first_token)),
+        first_reasoning_s=seconds(timing.known(timing.first_reasoning)),
+        first_content_s=seconds(timing.known(timing.first_content)),
+        first_tool_s=seconds(timing.known(timing.first_tool)),
         last_token_s=seconds(timing.last_token),
         finish_s=seconds(timing.finish),
         end_s=seconds(end.stamp_ns if end else None),
@@ -219,11 +219,12 @@ def _inter_token(state: StreamState, usage: made.Usage) -> float | None:
     timing, opening = state.timing, state.opening
     if opening is not None and opening.resumed_from is not None:
         return None
-    if timing.first_token is None or timing.last_token is None or state.counts.token_events < 2:
+    first, last = timing.known(timing.first_token), timing.last_token
+    if first is None or last is None or state.counts.token_events < 2:
         return None
     if usage.output_tokens is None or usage.output_tokens < 2:
         return None
-    return seconds((timing.last_token - timing.first_token) // (usage.output_tokens - 1))
+    return seconds((last - first) // (usage.output_tokens - 1))
 
 
 def _provider_timing(state: StreamState) -> made.ProviderTiming | None:

@@ -58,6 +58,17 @@ class TimingState(msgspec.Struct, array_like=True, gc=False):
     read_tokens: int = 0
     top_reads: tuple[int, int] = (0, 0)
     gap_count: int = 0
+    first_hole: int | None = None  # the last read before what was first missing; -1: there was none
+
+    def hole(self) -> None:
+        """Reads are missing here: no gap lies over them, and what is first or last seen from here on may not have been it."""
+        if self.first_hole is None:
+            self.first_hole = -1 if self.last_read is None else self.last_read
+        self.last_read = self.last_token = None
+
+    def known(self, first: int | None) -> int | None:
+        """When something was first seen, if nothing is missing before that."""
+        return None if first is None or (self.first_hole is not None and first > self.first_hole) else first
 
     def read(self, stamp: int | None) -> None:
         """A read with body bytes arrived at `stamp`."""
@@ -173,17 +184,20 @@ def seconds(nanoseconds: int | None) -> float | None:
 
 
 def is_burst(state: TimingState) -> bool | None:
-    """Nearly all token events came in one or two reads; None without stamps."""
-    if state.first_byte is None:
+    """Nearly all token events came in one or two reads; None without stamps, and where reads are missing."""
+    if state.first_byte is None or state.first_hole is not None:
         return None
     reads = sorted((*state.top_reads, state.read_tokens))[-2:]
     return state.token_events >= BURST_MIN_EVENTS and sum(reads) >= BURST_SHARE * state.token_events
 
 
 def gaps_of(state: TimingState) -> Gaps:
-    """The gaps as the record prints them; `count` alone where no stamps were recorded."""
-    count = max(0, state.token_events - 1)
+    """The gaps as the record prints them; `count` alone where no stamps were recorded.
+
+    Where reads are missing: those between token events that were seen one behind the other.
+    """
     measured = sum(state.buckets.values())
+    count = max(0, state.token_events - 1) if state.first_hole is None else measured
     if state.first_byte is None or (count and not measured):
         return Gaps(count)
     if not measured:
