@@ -1,11 +1,11 @@
-"""Where something is missing, times that hang on it are null, and what is told is what was seen: fault F3's record."""
+"""Where something is missing, times that hang on it are null, and what is told is true: fault F3's record."""
 
 import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
 from streamgauge.core.assembler import Assembler
-from streamgauge.core.record import Record
+from streamgauge.core.record import Gaps, Record
 from streamgauge.core.segments import Loss, Segment
 from tests.streams import bundles_of, chat_segments
 
@@ -41,23 +41,23 @@ def test_a_first_token_that_was_lost_is_not_the_next_one() -> None:
     assert record.choices[0].first_token_s is None
     assert record.timing.last_token_s == 0.12
     assert record.timing.inter_token_latency_s is None
-    assert (record.timing.gaps.count, record.timing.gaps.max_s, record.timing.burst) == (TOKENS - 3, 0.01, None)
+    assert (record.timing.gaps, record.timing.burst) == (Gaps(count=TOKENS - 3), None)
     assert record.integrity.reasons == ["missing_segments"]
 
 
-def test_no_gap_lies_over_a_hole() -> None:
+def test_no_gap_is_told_where_some_are_missing() -> None:
+    """As where there are no stamps: their number alone, of the token events that were seen."""
     record = record_without({5, 6, 7})
     assert [getattr(record.timing, name) for name in FIRSTS] == [0.0, 0.0, 0.01, 0.01]
-    gaps = record.timing.gaps
-    assert (gaps.count, gaps.max_s, gaps.stalls, gaps.buckets and gaps.buckets[-1]) == (7, 0.01, 0, (None, 7))
-    assert record.timing.wire_max_gap_s == 0.01
+    assert (record.timing.gaps, record.timing.burst) == (Gaps(count=TOKENS - 4), None)
+    assert record.timing.wire_max_gap_s is None
     assert record.timing.inter_token_latency_s is not None  # its first, its last and its usage were seen
 
 
 def test_a_last_token_that_was_lost_is_not_the_one_before() -> None:
     record = record_without({*range(8, len(WHOLE) - 1)})
     assert (record.timing.first_token_s, record.timing.last_token_s) == (0.01, None)
-    assert record.timing.gaps.count == 6
+    assert record.timing.gaps.count == 6  # of seven token events
 
 
 def test_reads_that_a_tap_dropped_lay_somewhere_among_those_of_their_segment() -> None:
@@ -65,13 +65,12 @@ def test_reads_that_a_tap_dropped_lay_somewhere_among_those_of_their_segment() -
     segments[0] = msgspec.structs.replace(segments[0], loss=Loss(dropped_reads=1))
     record = record_without(set(), segments)
     assert [getattr(record.timing, name) for name in FIRSTS] == [None] * 4
-    # Token 1 to 3 in the segment with the hole, 9 behind it: gaps lie among these alone.
-    assert (record.timing.gaps.count, record.timing.gaps.max_s) == (8, 0.01)
+    assert record.timing.gaps == Gaps(count=TOKENS - 1)  # its tokens all came: what was dropped held something else
     segments = chat_segments(1, tokens=TOKENS, cut=4)
     segments[1] = msgspec.structs.replace(segments[1], loss=Loss(dropped_reads=2), reads=[])
     record = record_without(set(), segments)
     assert record.timing.first_token_s == 0.01
-    assert (record.timing.gaps.count, record.timing.gaps.max_s) == (2 + 4, 0.01)
+    assert record.timing.gaps == Gaps(count=record.counts.token_events - 1)
 
 
 @given(st.sets(st.integers(0, len(WHOLE) - 1), max_size=len(WHOLE) - 1))
@@ -80,10 +79,9 @@ def test_whatever_is_lost_what_is_told_is_true(lost: set[int]) -> None:
     for name in (*FIRSTS, "finish_s", "end_s"):
         assert getattr(record.timing, name) in (None, getattr(whole.timing, name))
     assert record.choices == [] or record.choices[0].first_token_s in (None, whole.choices[0].first_token_s)
-    gaps = record.timing.gaps
-    assert gaps.count <= TOKENS - 1
-    assert gaps.max_s is None or gaps.max_s == 0.01
-    assert gaps.buckets is None or gaps.buckets[-1][1] == gaps.count
+    assert record.timing.gaps.count == max(record.counts.token_events - 1, 0)
+    assert record.timing.gaps.max_s in (None, 0.01)
+    assert record.timing.wire_max_gap_s in (None, whole.timing.wire_max_gap_s)
     assert record.integrity.complete == (not lost)
 
 

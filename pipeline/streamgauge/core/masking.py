@@ -88,7 +88,11 @@ class Masker:
 
     def tail(self, event: Event) -> bytes:
         """The event that was pending when the bytes ended, as canonical SSE without its blank line."""
-        return write_tail(self.event(event)) if is_whole(event) else comment_lines(event.comments) + HALF_EVENT
+        return (
+            write_tail(self.event(event))
+            if is_whole(event, self._shown)
+            else comment_lines(event.comments) + HALF_EVENT
+        )
 
     def body(self, raw: bytes) -> bytes | None:
         """The whole body of a response that is no event stream; None if it is no JSON."""

@@ -194,7 +194,7 @@ class Stream:
         comments = decoder.comments_pending
         pending = decoder.finish()
         counts.unterminated_events += pending is not None
-        if pending is not None and is_whole(pending):
+        if pending is not None and is_whole(pending, BY_NAME.get(self.state.dialect or "")):
             self._event(pending, self.state.timing.last_read)
         else:
             counts.comments += comments

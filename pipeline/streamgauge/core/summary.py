@@ -9,7 +9,7 @@ from streamgauge.core.json_check import verdict
 from streamgauge.core.outcome import FIRST_ERROR_STATUS, Outcome, outcome_of
 from streamgauge.core.segments import Ending
 from streamgauge.core.state import ChoiceState, LossState, StreamState, ToolState
-from streamgauge.core.timing import TimingState, gaps_of, is_burst, seconds
+from streamgauge.core.timing import TimingState, gaps_of, is_burst, seconds, wire_max_gap
 from streamgauge.core.usage import normalised
 
 _NO_CLAIMS = (None, None, None, None)
@@ -205,7 +205,7 @@ def _timing(state: StreamState, usage: made.Usage) -> made.Timing:
         end_s=seconds(end.stamp_ns if end else None),
         client_blocked_s=seconds(end.client_blocked_ns if end else None),
         client_gone_s=seconds(end.client_gone_ns if end else None),
-        wire_max_gap_s=seconds(timing.wire_max_gap),
+        wire_max_gap_s=seconds(wire_max_gap(timing)),
         inter_token_latency_s=_inter_token(state, usage),
         burst=is_burst(timing),
     )

@@ -61,7 +61,7 @@ class TimingState(msgspec.Struct, array_like=True, gc=False):
     first_hole: int | None = None  # the last read before what was first missing; -1: there was none
 
     def hole(self) -> None:
-        """Reads are missing here: no gap lies over them, and what is first or last seen from here on may not have been it."""
+        """Reads are missing here: what is first seen from here on may not have been first, nor what was last seen last."""
         if self.first_hole is None:
             self.first_hole = -1 if self.last_read is None else self.last_read
         self.last_read = self.last_token = None
@@ -191,14 +191,16 @@ def is_burst(state: TimingState) -> bool | None:
     return state.token_events >= BURST_MIN_EVENTS and sum(reads) >= BURST_SHARE * state.token_events
 
 
-def gaps_of(state: TimingState) -> Gaps:
-    """The gaps as the record prints them; `count` alone where no stamps were recorded.
+def wire_max_gap(state: TimingState) -> int | None:
+    """The longest time between two reads, ns; None where reads are missing: it may lie over them, or have been among them."""
+    return state.wire_max_gap if state.first_hole is None else None
 
-    Where reads are missing: those between token events that were seen one behind the other.
-    """
+
+def gaps_of(state: TimingState) -> Gaps:
+    """The gaps as the record prints them; `count` alone where no stamps were recorded, or where reads are missing."""
+    count = max(0, state.token_events - 1)
     measured = sum(state.buckets.values())
-    count = max(0, state.token_events - 1) if state.first_hole is None else measured
-    if state.first_byte is None or (count and not measured):
+    if state.first_byte is None or state.first_hole is not None or (count and not measured):
         return Gaps(count)
     if not measured:
         return Gaps(count, stalls=0, buckets=_cumulative(state.buckets))

@@ -5,7 +5,7 @@ import re
 from streamgauge.core.dialects.anthropic_completions import AnthropicCompletions
 from streamgauge.core.dialects.anthropic_messages import AnthropicMessages
 from streamgauge.core.dialects.cohere_v2 import CohereV2
-from streamgauge.core.dialects.contract import DONE, Data, Dialect, ErrorFacts, Sink, error_in, is_whole
+from streamgauge.core.dialects.contract import DONE, Data, Dialect, ErrorFacts, Sink, error_in, looks_whole
 from streamgauge.core.dialects.gemini import Gemini
 from streamgauge.core.dialects.gemini_interactions import GeminiInteractions
 from streamgauge.core.dialects.llama_cpp_native import LlamaCppNative
@@ -16,6 +16,7 @@ from streamgauge.core.dialects.replicate import Replicate
 from streamgauge.core.dialects.tgi_native import TGINative
 from streamgauge.core.dialects.watsonx import Watsonx
 from streamgauge.core.labels import label_code, whole_number
+from streamgauge.core.sse import Event
 
 # To add a dialect: its file, and its line here. The first that recognises an event reads it.
 DIALECTS: tuple[Dialect, ...] = (
@@ -130,6 +131,12 @@ def dialect_of_text_event(event: str, shown: Dialect | None) -> Dialect | None:
     """
     dialect = _BY_TEXT_EVENT.get(event)
     return dialect if shown is None or shown is dialect else None
+
+
+def is_whole(event: Event, shown: Dialect | None) -> bool:
+    """Whether the event that was pending when the bytes ended lacks nothing but its blank line. Of text nobody can tell."""
+    is_text = event.data is not None and dialect_of_text_event(event.name, shown) is not None
+    return not is_text and looks_whole(event)
 
 
 def recognised_body(data: object) -> Dialect | None:

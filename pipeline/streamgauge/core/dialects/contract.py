@@ -20,8 +20,8 @@ Data = dict[str, object]
 DONE = b"[DONE]"
 
 
-def is_whole(event: Event) -> bool:
-    """Whether the event that was pending when the bytes ended lacks nothing but its blank line."""
+def looks_whole(event: Event) -> bool:
+    """Whether what an event holds is whole JSON, or a stream's end."""
     if event.data is not None:
         return event.data.startswith(DONE) or isinstance(parse(event.data), dict | list)
     return any(one is not None and isinstance(parse(one), dict | list | str) for one in (event.error, event.bare))
