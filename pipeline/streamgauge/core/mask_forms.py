@@ -19,7 +19,7 @@ class MaskForm:
     """Literals and holes of events, and of what they become. `outs`: for each hole how it is masked, None if it is gone."""
 
     def __init__(self, literals: Sequence[bytes], kinds: Sequence[Hole], written: list[bytes], outs: list[Mask | None]):
-        self._parts_of = literals, kinds, written
+        self._made_of = literals, kinds, written
         self._before, self._after = literals[0], literals[-1] + BLANK
         self._is_text = len(kinds) == 1 and kinds[0] is Hole.TEXT
         self._form = (
@@ -62,7 +62,7 @@ class MaskForm:
 
     def narrowed(self, values: Sequence[bytes], open_at: Collection[int]) -> "MaskForm | None":
         """The form of events that have these values, but for the holes at these places; None if no hole is left."""
-        literals, kinds, written = self._parts_of
+        literals, kinds, written = self._made_of
         raw, became = [literals[0]], [written[0]]
         behind = iter(written[1:])
         for place, (out, value) in enumerate(zip(self._outs, values, strict=True)):
@@ -85,7 +85,7 @@ class MaskForm:
     @property
     def holes(self) -> list[tuple[Hole, bool]]:
         """What stands in each hole, and whether something of it is kept."""
-        return [(kind, out is not None) for kind, out in zip(self._parts_of[1], self._outs, strict=True)]
+        return [(kind, out is not None) for kind, out in zip(self._made_of[1], self._outs, strict=True)]
 
     def mask(self, blocks: Sequence[bytes]) -> tuple[int, bytes]:
         """What events become, one a block, up to one of another form: how many, and all of them."""
