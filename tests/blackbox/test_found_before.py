@@ -39,8 +39,8 @@ async def recorder_killed(rig: Rig) -> None:
     """Streams under way while the recorder dies; all of them end."""
     await load(rig, "before", 10)
     await asyncio.sleep(SETTLED_S)
-    loading = asyncio.ensure_future(load(rig, "during", 60, pause_s=0.04))
-    await asyncio.sleep(0.5)
+    loading = asyncio.ensure_future(load(rig, "during", 60, pause_s=0.06))
+    await asyncio.sleep(0.8)  # so that it knows of them
     os.kill(recorder_of(rig), signal.SIGKILL)
     await loading
 

@@ -150,7 +150,7 @@ def kept(vector: Vector) -> Keeper:
     keeper, decoder = Keeper(vector.record.get("resumed_from") is not None), SseDecoder()
     dialect = BY_NAME[vector.dialect] if vector.name_dialect else hinted(endpoint_of(vector.method, vector.target))
     pending = [*decoder.feed(vector.body), decoder.finish()]
-    for event in pending[:-1] + [one for one in pending[-1:] if one is not None and is_whole(one)]:
+    for event in pending[:-1] + [one for one in pending[-1:] if one is not None and is_whole(one, dialect)]:
         if event is not None and event.data is not None and not keeper.ended:
             dialect = _tell(event, event.data, dialect, keeper)
     return keeper

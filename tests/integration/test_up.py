@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from streamgauge.spool import Spool
 from tests.integration.provider import BEGIN, REST, Provider, provider
 from tests.processes import children, runs
 from tests.running import PATIENCE_S, Running, command, start_up, wait_for
@@ -261,7 +262,9 @@ def test_what_waits_in_the_spool_is_taken_up_by_the_next_one(small: Provider, da
             blocker.execute("BEGIN IMMEDIATE")
             assert ask(up) == BEGIN + REST
             assert ask(up) == BEGIN + REST
-            wait_for(lambda: up.metrics()["streamgauge_tap_reads_waiting"] > 0, "what waits")
+            with closing(Spool(data_dir / "spool.sqlite")) as spool:
+                seen = up.metrics
+                wait_for(lambda: 0 < seen()["streamgauge_tap_reads_waiting"] == spool.waiting().reads, "what waits")
             up.stop(signal.SIGKILL)
             blocker.execute("ROLLBACK")
     with start_up({"small": small.url}, data_dir) as again:
