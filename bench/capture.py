@@ -26,7 +26,7 @@ import uvloop
 from bench.document import replace_section, table
 from bench.inprocess import ASGI, cost, take_all
 from streamgauge.counters import Counters
-from streamgauge.taps.proxy.capture import StreamCapture
+from streamgauge.taps.proxy.capture import StreamCapture, told_of
 from streamgauge.taps.proxy.outbox import FLUSH_S, Outbox
 from streamgauge.taps.proxy.request import Outgoing, Request, route_of
 
@@ -68,8 +68,9 @@ def opened(outbox: Outbox) -> list[StreamCapture]:
     request = Request(b"POST", b"/v1/chat/completions", 1, [], True, time.monotonic_ns())
     outgoing = Outgoing(route, b"/v1/chat/completions", b"", "none")
     captures = [StreamCapture(outbox) for _ in range(STREAMS)]
+    told = told_of(request, outgoing, None)
     for capture in captures:
-        capture.opened(request, outgoing, None)
+        capture.opened(request.began_ns, None, told)
     return captures
 
 

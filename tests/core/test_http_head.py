@@ -153,6 +153,18 @@ def test_splits_change_nothing_and_nothing_raises(wire: bytes, places: list[int]
         assert (again[0], again[2], again[3]) == (head, fault, interim)
 
 
+@given(
+    st.lists(SCRAPS | st.sampled_from([b"\t", b"a", b"\x0b", b"B:\t"]) | st.binary(max_size=3), max_size=14).map(
+        b"".join
+    )
+)
+def test_an_odd_line_changes_nothing_of_the_others(lines: bytes) -> None:
+    head = HeadReader().feed(b"HTTP/1.1 200 OK\r\n" + lines + b"\r\nY: z\r\n\r\n")
+    odd = HeadReader().feed(b"HTTP/1.1 200 OK\r\n" + lines + b"\r\nY: z\r\nZ: \0\r\n\r\n")
+    assert head is not None and odd is not None
+    assert odd.headers in (head.headers, [*head.headers, ("z", "")])
+
+
 # --- the body behind it ----------------------------------------------------------------------------------------------
 
 

@@ -350,7 +350,9 @@ class _Coding:
 
 def _codings(header: str | None) -> tuple[list[_Coding], DecodeFault | None]:
     """The codings to take off, outermost first."""
-    names = [name.strip().lower() for name in (header or "").split(",")]
+    if not header:
+        return [], None
+    names = [name.strip().lower() for name in header.split(",")]
     names = [name for name in names if name not in ("", "identity")]
     if any(name not in _MEMBERS for name in names):
         return [], DecodeFault.UNKNOWN_CODING

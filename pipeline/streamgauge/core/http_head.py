@@ -6,6 +6,7 @@ over. Only what is no HTTP/1 response head at all, or is too large, is a fault.
 """
 
 import re
+from collections.abc import Mapping
 from enum import StrEnum
 
 import msgspec
@@ -47,6 +48,10 @@ class ResponseHead(msgspec.Struct, frozen=True):
         """The first field's value; None if there is none."""
         return next((value for field, value in self.headers if field == name), None)
 
+    def firsts(self) -> Mapping[str, str]:
+        """The first value of each field."""
+        return dict(reversed(self.headers))
+
 
 class HeadReader:
     """Reads up to the final head: interim ones (1xx, but for 101) are passed over and counted.
@@ -67,6 +72,8 @@ class HeadReader:
         if self._done:
             self.rest = data
             return None
+        if not self._held and (head := self._at_once(data)) is not None:
+            return head
         self._held += data
         while (raw := self._next()) is not None:
             head = _parse(raw)
@@ -78,6 +85,15 @@ class HeadReader:
             else:
                 self.interim += 1
         return None
+
+    def _at_once(self, data: bytes) -> ResponseHead | None:
+        """The usual read: it begins with a final head that is whole. None, and nothing is taken, for any other."""
+        end = _END.search(data, 0, MAX_HEAD_BYTES)
+        head = _parse(data[: end.start()]) if end is not None else None
+        if end is None or head is None or head.status < 200:
+            return None
+        self._done, self.rest = True, data[end.end() :]
+        return head
 
     def _next(self) -> bytes | None:
         """Takes the next head, without blank lines around it; None as long as it is not whole."""
@@ -99,12 +115,33 @@ class HeadReader:
 
 
 def _parse(raw: bytes) -> ResponseHead | None:
-    first, *lines = raw.split(b"\n")
+    first, _, rest = raw.partition(b"\n")
     status_line = _STATUS_LINE.fullmatch(first.rstrip(b"\r"))
     if status_line is None:
         return None
+    headers = _headers(rest) if _is_odd(raw) else _plain_headers(rest.decode("latin-1"))
+    return ResponseHead(int(status_line[2]), int(status_line[1]), headers)
+
+
+def _is_odd(raw: bytes) -> bool:
+    """Whether a head, which comes without its last LF, may hold more than lines of a name, a colon and a value."""
+    if b"\0" in raw or b"\n " in raw or b"\n\t" in raw or b"\x0b" in raw or b"\x0c" in raw:
+        return True
+    return raw.count(b"\r") - raw.count(b"\r\n") > raw.endswith(b"\r")
+
+
+def _plain_headers(text: str) -> list[tuple[str, str]]:
+    headers = []
+    for line in text.split("\n"):
+        name, colon, value = line.partition(":")
+        if colon and (name := name.strip(" \t")):
+            headers.append((name.lower(), value.strip(" \t\r")))
+    return headers[:MAX_FIELDS]
+
+
+def _headers(raw: bytes) -> list[tuple[str, str]]:
     fields: list[tuple[bytes, bytes]] = []
-    for line in lines:
+    for line in raw.split(b"\n"):
         if line[:1] in (b" ", b"\t"):
             if fields:
                 name, value = fields[-1]
@@ -113,8 +150,7 @@ def _parse(raw: bytes) -> ResponseHead | None:
         name, colon, value = line.partition(b":")
         if colon and name.strip() and len(fields) < MAX_FIELDS:
             fields.append((name, value.strip()))
-    headers = [(known, _text(value)) for name, value in fields if (known := _text(name).lower())]
-    return ResponseHead(int(status_line[2]), int(status_line[1]), headers)
+    return [(known, _text(value)) for name, value in fields if (known := _text(name).lower())]
 
 
 def _text(raw: bytes) -> str:

@@ -11,7 +11,7 @@ from streamgauge.core.segments import Ending
 from streamgauge.counters import Counters, Incident, read_balance, read_incidents
 from streamgauge.taps import messages as wire
 from streamgauge.taps.messages import Arrived, Asked, Dropped, Ended, Message, Opened, Sent
-from streamgauge.taps.proxy.capture import StreamCapture
+from streamgauge.taps.proxy.capture import StreamCapture, told_of
 from streamgauge.taps.proxy.outbox import FLUSH_S, Outbox
 from streamgauge.taps.proxy.request import Request, Routes
 from tests.taps.proxy.rig import (
@@ -255,7 +255,7 @@ def test_without_room_reads_are_dropped_in_their_place_and_the_rest_is_told() ->
     outgoing = Routes([("", "http://a")], True).outgoing(request)
     box = FakeRoom()
     capture = StreamCapture(box)  # type: ignore[arg-type]
-    capture.opened(request, outgoing, None)
+    capture.opened(request.began_ns, None, told_of(request, outgoing, None))
     capture.asked(b"ab")
     capture.arrived(1, b"1")
     box.full = True
@@ -287,7 +287,7 @@ def test_a_stream_that_found_no_room_to_begin_is_not_told_at_all() -> None:
     box = FakeRoom()
     box.overfull = box.full = True
     capture = StreamCapture(box)  # type: ignore[arg-type]
-    capture.opened(request, outgoing, None)
+    capture.opened(request.began_ns, None, told_of(request, outgoing, None))
     box.overfull = box.full = False
     capture.asked(b"ab")
     capture.sent(6, None, 2)

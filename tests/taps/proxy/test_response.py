@@ -1,5 +1,7 @@
 """Where a response ends: whatever the split, the head's oddities and what lies behind it."""
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -68,6 +70,21 @@ def test_any_chunks_any_splits(pieces: list[bytes], behind: bytes, seed: list[in
     framing = ResponseFraming(False)
     assert feed(framing, data, sorted({cut for cut in seed if cut < len(data)})) == len(whole)
     assert framing.complete
+
+
+@given(
+    st.lists(
+        st.sampled_from([b"\r\n", b"\n", b"\r", b"\0", b" ", b"\t", b":", b"A", b"A: b", b"\r\nA: b\r\n"]), max_size=9
+    ).map(b"".join)
+)
+def test_a_head_that_may_be_read_in_two_ways_is_the_last_on_its_connection(lines: bytes) -> None:
+    head = b"HTTP/1.1 204 X\r\nB: c" + lines + b"\r\n\r\n"
+    framing = ResponseFraming(False)
+    assert framing.feed(head) <= len(head)
+    raw = head[: next(re.finditer(rb"\n\r?\n", head)).start()]
+    lone_cr = re.search(rb"\r(?!\n|\Z)", raw)
+    blank = re.search(rb"\n[ \t]|\n[^:\n]*[ \t]:", raw)
+    assert framing.persistent == (lone_cr is None and blank is None and b"\0" not in raw)
 
 
 field = st.sampled_from(

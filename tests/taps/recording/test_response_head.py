@@ -1,5 +1,8 @@
 """Facts of a response's head, and what its content is taken for."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -89,6 +92,11 @@ def test_every_header_that_is_looked_at_may_be_told() -> None:
     """A tap that tells heads leaves all other headers where they are: what is read here must be among those it tells."""
     looked_at: set[str] = set()
 
+    class Firsts(dict[str, str]):
+        def get(self, name: str, default: object = None) -> Any:
+            looked_at.add(name)
+            return "Tue, 15 Nov 1994 08:12:31 GMT" if name == "retry-after" else default
+
     class Watched(ResponseHead, frozen=True):
         def all(self, name: str) -> list[str]:
             looked_at.add(name)
@@ -96,7 +104,10 @@ def test_every_header_that_is_looked_at_may_be_told() -> None:
 
         def first(self, name: str) -> str | None:
             looked_at.add(name)
-            return "Tue, 15 Nov 1994 08:12:31 GMT" if name == "retry-after" else None
+            return None
+
+        def firsts(self) -> Mapping[str, str]:
+            return Firsts()
 
     expected_of(Watched(200, 1, []))
     head_facts(Watched(200, 1, []), None, event_stream=True)

@@ -6,6 +6,7 @@ import os
 import time
 from itertools import count
 
+from streamgauge.core.dialects import endpoint_of
 from streamgauge.core.segments import Ending
 from streamgauge.counters import DropReason, Incident
 from streamgauge.taps.messages import (
@@ -19,7 +20,7 @@ from streamgauge.taps.messages import (
     Sent,
 )
 from streamgauge.taps.proxy.outbox import Outbox
-from streamgauge.taps.proxy.request import Outgoing, Request
+from streamgauge.taps.proxy.request import Outgoing, Request, Told
 
 _WANTED = frozenset(name.encode() for name in REQUEST_HEADERS)
 
@@ -47,17 +48,14 @@ class StreamCapture:
         self._sent = False
         self.smooth = False  # opened, not broken, and nothing dropped that is not told yet
 
-    def opened(self, request: Request, outgoing: Outgoing, tenant_header: str | None) -> None:
+    def opened(self, began_ns: int, upstream: str | None, told: Told) -> None:
         """The stream begins. If not even that finds room, nothing is told of it, and all its reads are dropped."""
         try:
             if self._outbox.overfull:
                 return
-            wall_ns = time.time_ns() - (time.monotonic_ns() - request.began_ns)
-            target = outgoing.target.decode("latin-1")
-            headers = _headers(request, tenant_header)
-            size = len(target) + sum(len(name) + len(value) for name, value in headers)
-            name, method = outgoing.route.name, request.method.decode("latin-1")
-            self._outbox.put(Opened(self.stream, request.began_ns, wall_ns, name, method, target, headers), size)
+            wall_ns = time.time_ns() - (time.monotonic_ns() - began_ns)
+            opened = Opened(self.stream, began_ns, wall_ns, upstream, told.method, told.target, told.headers)
+            self._outbox.put(opened, told.size)
             self._opened = self.smooth = True
         except Exception:  # noqa: BLE001 - capture fails open
             self._fault()
@@ -143,11 +141,14 @@ class StreamCapture:
             pass
 
 
-def _headers(request: Request, tenant_header: str | None) -> list[tuple[str, str]]:
-    """Those headers of the request that a recorder needs."""
+def told_of(request: Request, outgoing: Outgoing, tenant_header: str | None) -> Told:
+    """What is told of a request's head: of its headers those that a recorder needs."""
     tenant = None if tenant_header is None else tenant_header.lower().encode()
-    return [
+    method, target = request.method.decode("latin-1"), outgoing.target.decode("latin-1")
+    headers = [
         (name.decode(), value.decode("latin-1"))
         for name, (_, value) in zip(request.names, request.headers, strict=True)
         if name in _WANTED or name == tenant
     ]
+    size = len(target) + sum([len(name) + len(value) for name, value in headers])
+    return Told(endpoint_of(method, target) is not None, method, target, headers, size)

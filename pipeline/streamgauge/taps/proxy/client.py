@@ -18,6 +18,7 @@ import msgspec
 from streamgauge.taps.proxy.answers import write_answer
 from streamgauge.taps.proxy.asker import After
 from streamgauge.taps.proxy.exchange import Exchange
+from streamgauge.taps.proxy.known_heads import KnownHeads
 from streamgauge.taps.proxy.lending import Lender
 from streamgauge.taps.proxy.outbox import Outbox
 from streamgauge.taps.proxy.reader import RequestReader
@@ -55,6 +56,7 @@ class House(Protocol):
     """What a client needs of its relay."""
 
     routes: Routes
+    known: KnownHeads
     limits: Limits
     outbox: Outbox
     lender: Lender | None
@@ -93,7 +95,7 @@ class Client(asyncio.Protocol):
         self.transport: asyncio.Transport
         self.blocked_ns: int | None = None
         self._relay = relay
-        self._reader = RequestReader(relay.limits.max_request_head, relay.limits.max_request_body)
+        self._reader = RequestReader(relay.limits.max_request_head, relay.limits.max_request_body, relay.known)
         self._exchange: Exchange | None = None
         self._request: Request | None = None
         self._idle_ns = 0
@@ -222,7 +224,7 @@ class Client(asyncio.Protocol):
     def _ask(self, request: Request) -> None:
         self._request = request
         try:
-            outgoing = self._relay.routes.outgoing(request)
+            outgoing = self._relay.known.outgoing(request, self._relay.routes)
         except RefusedError as refused:
             self.answer(refused)
             return

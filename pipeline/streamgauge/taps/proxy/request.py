@@ -5,7 +5,7 @@ becomes the upstream's, hop-by-hop fields go, and the framing is ours. Whoever c
 """
 
 import re
-from typing import Literal
+from typing import Literal, NamedTuple
 from urllib.parse import urlsplit
 
 import msgspec
@@ -65,7 +65,8 @@ class Route(msgspec.Struct, frozen=True):
 class Request(msgspec.Struct):
     """A request's head as the client wrote it; `names` are those of the headers in lower case.
 
-    `began_ns`: monotonic, the read that brought its first byte.
+    `began_ns`: monotonic, the read that brought its first byte. `whole`: the read was this request alone, and its head
+    may be remembered; `known`: what is remembered of it.
     """
 
     method: bytes
@@ -75,9 +76,12 @@ class Request(msgspec.Struct):
     keep_alive: bool
     began_ns: int
     names: list[bytes] = []
+    whole: "Whole | None" = None
+    known: "Known | None" = None
 
     def __post_init__(self) -> None:
-        self.names = [name.lower() for name, _ in self.headers]
+        if not self.names:
+            self.names = [name.lower() for name, _ in self.headers]
 
     def values(self, name: bytes) -> list[bytes]:
         """The values of each field of this lower-case name, in order."""
@@ -93,6 +97,39 @@ class Outgoing(msgspec.Struct, frozen=True):
     target: bytes
     head: bytes
     framing: Framing
+
+
+class Whole(NamedTuple):
+    """A read that is one request, and nothing else. `key`: its head without its `length`'s digits; `size`: with them."""
+
+    key: bytes
+    size: int
+    length: int | None
+
+
+class Told(msgspec.Struct, frozen=True):
+    """What the capture says of a head. `captured`: its path is an LLM's; `size`: of target and headers (characters)."""
+
+    captured: bool
+    method: str
+    target: str
+    headers: list[tuple[str, str]]
+    size: int
+
+
+class Known(msgspec.Struct):
+    """What the relay has made of a head: of the same one it makes the same again.
+
+    `length_at`: which of the request's headers is its Content-Length, if it has one; `before`, `behind`: the outgoing head
+    around that one's digits. `told`: what its first capture said.
+    """
+
+    request: Request
+    outgoing: Outgoing
+    length_at: int | None = None
+    before: bytes = b""
+    behind: bytes = b""
+    told: Told | None = None
 
 
 def route_of(name: str, url: str) -> Route:

@@ -2,11 +2,10 @@
 stream.
 """
 
-from streamgauge.core.dialects import endpoint_of
 from streamgauge.core.segments import Ending
-from streamgauge.taps.proxy.capture import StreamCapture
+from streamgauge.taps.proxy.capture import StreamCapture, told_of
 from streamgauge.taps.proxy.outbox import Outbox
-from streamgauge.taps.proxy.request import Outgoing, Request
+from streamgauge.taps.proxy.request import Outgoing, Request, Told
 from streamgauge.taps.proxy.response import MAX_RESPONSE_HEAD, ResponseFraming
 
 _EVENT_STREAM = b"text/event-stream"
@@ -52,10 +51,11 @@ class Teller:
         if self._untold is None:
             return
         untold, self._untold = self._untold, None
-        if endpoint_of(self._request.method.decode("latin-1"), self._outgoing.target.decode("latin-1")) is None:
+        told = self._told()
+        if not told.captured:
             self.waits = True
             return
-        capture = self._open()
+        capture = self._open(told)
         for piece in untold:
             capture.asked(piece)
         if self._sent is not None:
@@ -75,7 +75,7 @@ class Teller:
             return
         early, self._early, self.waits = self._early, [], False
         if framing.content_type.startswith(_EVENT_STREAM):
-            capture = self._open()
+            capture = self._open(self._told())
             if self._sent is not None:
                 capture.sent(*self._sent)
             for read in early:
@@ -101,7 +101,16 @@ class Teller:
         if self.capture is not None:
             self.capture.ended(at_ns, ending, gone_ns, blocked_ns, unsent_bytes)
 
-    def _open(self) -> StreamCapture:
+    def _told(self) -> Told:
+        """What the request's head tells, made once for heads that are known."""
+        known = self._request.known
+        if known is None:
+            return told_of(self._request, self._outgoing, self._tenant_header)
+        if known.told is None:
+            known.told = told_of(self._request, self._outgoing, self._tenant_header)
+        return known.told
+
+    def _open(self, told: Told) -> StreamCapture:
         self.capture = StreamCapture(self._outbox)
-        self.capture.opened(self._request, self._outgoing, self._tenant_header)
+        self.capture.opened(self._request.began_ns, self._outgoing.route.name, told)
         return self.capture

@@ -4,6 +4,7 @@ import hashlib
 import hmac
 import re
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple, TypeVar
 from urllib.parse import parse_qsl, unquote
 
@@ -29,19 +30,24 @@ _MODEL_IN_PATH = re.compile(r"/models/([^/:]+):[A-Za-z]+\Z")
 # The headers that carry nothing but a key, in the order in which they are looked at.
 _KEY_HEADERS = ("x-api-key", "api-key", "x-goog-api-key")
 
+
+def _paths(*dotted: str) -> tuple[tuple[str, ...], ...]:
+    return tuple(tuple(path.split(".")) for path in dotted)
+
+
 # Where a request's body says what: members with dots, in the order in which they are looked at; the first that is one
 # counts. best_of (TGI, legacy completions) is no n: what is made beyond n never comes.
-_MODEL = (
+_MODEL = _paths(
     "model",
     "model_id",  # watsonx: https://cloud.ibm.com/apidocs/watsonx-ai#text-generation-stream
 )
-_N = (
+_N = _paths(
     "n",
     "generationConfig.candidateCount",  # Gemini: https://ai.google.dev/api/generate-content#GenerationConfig
     "generation_config.candidate_count",  # the same, by the names of its .proto: https://protobuf.dev/programming-guides/json
     "n_cmpl",  # llama.cpp, tools/server/README.md: POST /completion
 )
-_MAX_TOKENS = (
+_MAX_TOKENS = _paths(
     "max_tokens",
     "max_completion_tokens",  # OpenAI chat: https://platform.openai.com/docs/api-reference/chat/create
     "max_output_tokens",  # OpenAI Responses: https://platform.openai.com/docs/api-reference/responses/create
@@ -51,13 +57,11 @@ _MAX_TOKENS = (
     "n_predict",  # llama.cpp, as above; -1, its "as many as it takes", is no number of tokens
     "max_tokens_to_sample",  # Anthropic's completions: https://docs.anthropic.com/en/api/complete
 )
-_STREAM = ("stream",)
-_INCLUDE_USAGE = ("stream_options.include_usage",)  # OpenAI chat, as above
-_SERVICE_TIER = ("service_tier",)
+_STREAM = _paths("stream")
+_INCLUDE_USAGE = _paths("stream_options.include_usage")  # OpenAI chat, as above
+_SERVICE_TIER = _paths("service_tier")
 _MEMBERS = dict.fromkeys(
-    path.partition(".")[0]
-    for paths in (_MODEL, _N, _MAX_TOKENS, _STREAM, _INCLUDE_USAGE, _SERVICE_TIER)
-    for path in paths
+    path[0] for paths in (_MODEL, _N, _MAX_TOKENS, _STREAM, _INCLUDE_USAGE, _SERVICE_TIER) for path in paths
 )
 
 
@@ -101,7 +105,7 @@ def opening_of(opened: Opened, settings: CaptureSettings) -> Opening:
     # Of several the first counts; blanks around a value are none of it (RFC 9110, 5.5).
     headers = {name: value.strip(" \t") for name, value in reversed(opened.headers)}
     path, _, query = opened.target.partition("?")
-    parameters = dict(reversed(parse_qsl(query, keep_blank_values=True)))
+    parameters = dict(reversed(parse_qsl(query, keep_blank_values=True))) if query else {}
     credential_id = _credential_id(headers, parameters, settings.key)
     tenant = label_id(headers.get((settings.tenant_header or "").lower()))
     leg = _leg(opened.method, path, headers, parameters)
@@ -125,7 +129,13 @@ def opening_of(opened: Opened, settings: CaptureSettings) -> Opening:
 
 def digest(key: bytes, secret: bytes) -> str:
     """The keyed digest that stands for a credential or a body."""
-    return hmac.new(key, secret, hashlib.sha256).hexdigest()[:DIGEST_DIGITS]
+    return hmac.digest(key, secret, "sha256").hex()[:DIGEST_DIGITS]
+
+
+@lru_cache(1)
+def _keyed(key: bytes) -> hmac.HMAC:
+    """The beginning of every digest with this key: to be copied."""
+    return hmac.new(key, digestmod=hashlib.sha256)
 
 
 def _credential_id(headers: dict[str, str], parameters: dict[str, str], key: bytes) -> str | None:
@@ -186,7 +196,7 @@ class RequestReader:
     def __init__(self, opened: Opened, key: bytes, budget: Budget) -> None:
         self._target = opened.target
         self._coding = ", ".join(value for name, value in opened.headers if name == "content-encoding")
-        self._digest = hmac.new(key, digestmod=hashlib.sha256)
+        self._digest = _keyed(key).copy()
         self._gathered = Gathered(budget, MAX_REQUEST_BODY)
         self._empty = True
 
@@ -241,10 +251,12 @@ class RequestReader:
 
 def _decoded(raw: bytes, coding: str) -> Mapping[str, object]:
     """The body's members; none for a body that is not a JSON object, or in a coding that cannot be undone."""
-    decoder = BodyDecoder(coding=coding, max_decoded=MAX_REQUEST_BODY)
-    text = decoder.feed(raw).decoded
-    if not decoder.finish():
-        return {}
+    text = raw
+    if coding:
+        decoder = BodyDecoder(coding=coding, max_decoded=MAX_REQUEST_BODY)
+        text = decoder.feed(raw).decoded
+        if not decoder.finish():
+            return {}
     try:
         return msgspec.structs.asdict(_BODY.decode(text))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -255,13 +267,13 @@ def _decoded(raw: bytes, coding: str) -> Mapping[str, object]:
 _Fact = TypeVar("_Fact")
 
 
-def _first(body: Mapping[str, object], paths: tuple[str, ...], read: Callable[[object], _Fact | None]) -> _Fact | None:
+def _first(
+    body: Mapping[str, object], paths: tuple[tuple[str, ...], ...], read: Callable[[object], _Fact | None]
+) -> _Fact | None:
     """What the first of the paths says at which there is something of the right type."""
-    for path in paths:
-        name, _, rest = path.partition(".")
-        value = body.get(name)
-        while rest and value is not None:
-            name, _, rest = rest.partition(".")
+    for first, *rest in paths:
+        value = body.get(first)
+        for name in rest:
             value = value.get(name) if isinstance(value, dict) else None
         if value is not None and (fact := read(value)) is not None:
             return fact
@@ -274,7 +286,7 @@ def _bool(value: object) -> bool | None:
 
 def _asked_for(query: str) -> bool | None:
     """`stream` of the query: of a stored response that is read again."""
-    return {"true": True, "false": False}.get(dict(parse_qsl(query)).get("stream", ""))
+    return {"true": True, "false": False}.get(dict(parse_qsl(query)).get("stream", "")) if query else None
 
 
 def _id(value: object) -> str | None:

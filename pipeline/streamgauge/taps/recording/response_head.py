@@ -1,6 +1,7 @@
 """What a response's head tells: facts by an allowlist of headers, and whether its content is an event stream."""
 
 import re
+from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from enum import Enum, auto
 
@@ -83,31 +84,32 @@ def _begins_with(fields: tuple[bytes, ...], first: bytes, *, over: bool) -> bool
 
 def head_facts(head: ResponseHead, stamp_ns: int | None, *, event_stream: bool) -> Head:
     """What is kept of a head. `stamp_ns`: of the read that completed it."""
+    first = head.firsts()
     return Head(
         status=head.status or None,
         stamp_ns=stamp_ns,
         event_stream=event_stream,
         content_encoding=label_id(", ".join(head.all("content-encoding")).lower()),
-        retry_after_s=_retry_after(head),
-        provider_request_id=_first(head, _REQUEST_IDS),
-        organization=_first(head, _ORGANIZATIONS),
-        project=_first(head, _PROJECTS),
+        retry_after_s=_retry_after(first),
+        provider_request_id=_first(first, _REQUEST_IDS),
+        organization=_first(first, _ORGANIZATIONS),
+        project=_first(first, _PROJECTS),
     )
 
 
-def _first(head: ResponseHead, names: tuple[str, ...]) -> str | None:
-    return next((known for name in names if (known := label_id(head.first(name))) is not None), None)
+def _first(headers: Mapping[str, str], names: tuple[str, ...]) -> str | None:
+    return next((known for name in names if (known := label_id(headers.get(name))) is not None), None)
 
 
-def _retry_after(head: ResponseHead) -> float | None:
+def _retry_after(headers: Mapping[str, str]) -> float | None:
     """Seconds; of a date its distance from the response's own Date. Never negative, null for anything else."""
-    value = head.first("retry-after")
+    value = headers.get("retry-after")
     if not value:
         return None
     if _SECONDS.fullmatch(value):
         return float(value)
     try:
-        then, now = parsedate_to_datetime(value), parsedate_to_datetime(head.first("date") or "")
+        then, now = parsedate_to_datetime(value), parsedate_to_datetime(headers.get("date", ""))
         return max((then - now).total_seconds(), 0.0)
     except (ValueError, TypeError, IndexError, OverflowError):  # no date, or one with a zone and one without
         return None
