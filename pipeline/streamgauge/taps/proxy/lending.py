@@ -53,23 +53,25 @@ class Borrower(Protocol):
 class Loan:
     """One response's body."""
 
-    __slots__ = ("_borrower", "_lender", "_place", "_token")
+    __slots__ = ("_asked", "_borrower", "_lender", "_place", "_token")
 
     def __init__(self, lender: "Lender", borrower: Borrower) -> None:
         self._lender = lender
         self._borrower = borrower
         self._place: Place | None = None
         self._token: int | None = None
+        self._asked = False
 
     def came(self, data: bytes, framing: ResponseFraming) -> bool:
-        """A read that the relay has passed on itself: the first that is offered is the one that ended the head. False: what
-        comes cannot be lent.
+        """A read that the relay has passed on itself: the first that is offered is the one that ended the head. Behind the
+        second one it is lent: what is over with that is not worth it. False: what comes cannot be lent.
         """
         first = self._place is None
         place, begin = framing.body_begins() if self._place is None else (self._place, 0)
         found = follow(*place, data, begin) if framing.fault is None else None
         self._place = None if found is None else Place(*found)
-        if first and found is not None:
+        if not first and found is not None and not self._asked:
+            self._asked = True
             self._lender.loop.call_soon(self._lend)
         return found is not None
 
