@@ -158,7 +158,7 @@ class Bundler:
 
 def size_of(segment: Segment) -> int:
     """About a segment's bytes in a bundle, before compression."""
-    size = _SEGMENT_BYTES + sum(_READ_BYTES + len(read.content) for read in segment.reads)
+    size = _SEGMENT_BYTES + _READ_BYTES * len(segment.reads) + sum([len(read.content) for read in segment.reads])
     if segment.end is not None:
         size += len(segment.end.tail) + len(segment.end.body or b"")
     return size

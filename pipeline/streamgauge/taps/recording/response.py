@@ -5,6 +5,7 @@ leave a hole: a plain event stream is taken up again behind the next blank line,
 """
 
 from collections.abc import Sequence
+from itertools import repeat
 
 import msgspec
 
@@ -105,17 +106,11 @@ class Response:
         events: MaskedEvents,
     ) -> int:
         """Takes the reads up to the first that is not usual, all at one time; gives how many."""
-        bodies = decoder.usual_each([one.data for one in arrived])
+        wire = [one.data for one in arrived]
+        bodies = decoder.usual_each(wire)
         contents = events.usual_each(bodies) if bodies else bodies
-        reads += [
-            Read(
-                None if one.at_ns is None or zero_ns is None else one.at_ns - zero_ns if one.at_ns > zero_ns else 0,
-                len(one.data) if self.on_wire else 0,
-                len(body),
-                content,
-            )
-            for one, body, content in zip(arrived, bodies, contents, strict=False)
-        ]
+        sizes = map(len, wire) if self.on_wire else repeat(0)
+        reads += map(Read, _since_each(arrived, zero_ns), sizes, map(len, bodies), contents)
         self.body_bytes += sum(map(len, bodies[: len(contents)]))
         return len(contents)
 
@@ -279,3 +274,11 @@ class Response:
 def _since(arrived: Arrived | Arrival, zero_ns: int | None) -> int | None:
     """When a read came, since `zero_ns`."""
     return None if arrived.at_ns is None or zero_ns is None else max(arrived.at_ns - zero_ns, 0)
+
+
+def _since_each(arrived: Sequence[Arrived | Arrival], zero_ns: int | None) -> Sequence[int | None]:
+    """The same of many."""
+    stamps = [one.at_ns for one in arrived if one.at_ns is not None]
+    if zero_ns is None or len(stamps) < len(arrived) or min(stamps) < zero_ns:
+        return [_since(one, zero_ns) for one in arrived]
+    return [at_ns - zero_ns for at_ns in stamps]
