@@ -251,7 +251,7 @@ class Exchange:
     # The middle of the answer, which the pump may have.
 
     def _offer(self, lender: Lender, data: bytes) -> None:
-        """Once this read has gone out, the next ones are the pump's, unless something speaks against it."""
+        """Once this read has gone out, the next ones may be the pump's, unless something speaks against it."""
         if self._loan is None:
             self._loan = Loan(lender, self)
         if not self._loan.came(data, self._framing):
