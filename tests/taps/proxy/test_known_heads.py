@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamgauge.taps.proxy.known_heads import MAX_HEAD_BYTES, MAX_HEADS, KnownHeads, whole_request
+from streamgauge.taps.proxy.known_heads import MAX_HEAD_BYTES, MAX_HEADS, MAX_SEEN, KnownHeads, whole_request
 from streamgauge.taps.proxy.reader import WHOLE, RequestReader
 from streamgauge.taps.proxy.request import RefusedError, Request, Routes
 from tests.taps.proxy.raw_requests import CASES
@@ -45,11 +45,11 @@ def shown(request: Request, known: KnownHeads) -> object:
 def test_a_head_that_came_before_is_not_read_again() -> None:
     known = KnownHeads()
     reader = RequestReader(known=known)
-    for body in (b"one", b"another", b"x" * 3000, b""):
+    for body in (b"one", b"two", b"another", b"x" * 3000, b""):
         reader.feed(1, post(body))
         request = reader.events.popleft()
         assert isinstance(request, Request)
-        assert (request.known is not None) == (body != b"one")
+        assert (request.known is not None) == (body not in (b"one", b"two"))
         assert known.outgoing(request, ROUTES).head == (
             b"POST /base/v1/messages HTTP/1.1\r\nHost: up.example:8000\r\nX-Api-Key: k\r\nContent-Length: %d\r\n"
             b"Accept: */*\r\n\r\n" % len(body)
@@ -90,13 +90,15 @@ def test_remembering_changes_nothing(wires: list[tuple[bytes, int | None, bool]]
     known = KnownHeads()
     for wire, cut, again in wires:
         assert read(known, wire, cut=cut, again=again) == read(KnownHeads(), wire, cut=cut, again=again)
-        assert read(known, wire) == read(KnownHeads(), wire)
+        for _ in range(2):
+            assert read(known, wire) == read(KnownHeads(), wire)
 
 
 @given(st.binary(max_size=6).map(lambda raw: raw + GET) | requests, st.data())
 def test_heads_that_are_altered_by_a_byte(wire: bytes, data: st.DataObject) -> None:
     known = KnownHeads()
-    read(known, wire)
+    for _ in range(2):
+        read(known, wire)
     at = data.draw(st.integers(0, len(wire) - 1))
     altered = (
         wire[:at]
@@ -111,6 +113,7 @@ def test_heads_that_are_altered_by_a_byte(wire: bytes, data: st.DataObject) -> N
 def test_only_what_was_forwarded_is_remembered(wire: bytes) -> None:
     known = KnownHeads()
     first = read(known, wire)
+    assert read(known, wire) == first
     forwarded = [event for event in first if isinstance(event, tuple) and len(event) == 6]
     reader = RequestReader(max_body=MAX_BODY, known=known)
     reader.feed(7, wire)
@@ -122,8 +125,16 @@ def test_only_what_was_forwarded_is_remembered(wire: bytes) -> None:
 def test_what_is_remembered_is_bounded() -> None:
     known = KnownHeads()
     for number in range(3 * MAX_HEADS):
-        read(known, post(b"x").replace(b"X-Api-Key: k", b"X-Api-Key: k%d" % number))
+        for _ in range(2):
+            read(known, post(b"x").replace(b"X-Api-Key: k", b"X-Api-Key: k%d" % number))
         assert len(vars(known)["_known"]) <= MAX_HEADS
     long = post(b"x").replace(b"X-Api-Key: k", b"X-Api-Key: " + b"k" * MAX_HEAD_BYTES)
     assert whole_request(long) is None
     assert read(known, long) == read(KnownHeads(), long)
+
+
+def test_a_head_that_comes_once_takes_no_room() -> None:
+    known = KnownHeads()
+    for number in range(MAX_SEEN + 10):
+        read(known, post(b"x").replace(b"X-Api-Key: k", b"X-Api-Key: k%d" % number))
+    assert not vars(known)["_known"] and len(vars(known)["_seen"]) <= MAX_SEEN

@@ -11,6 +11,8 @@ from streamgauge.taps.proxy.request import Known, Outgoing, Request, Routes, Who
 # Heads that are remembered, and the longest (bytes): more than busy clients use at one time, and at most some 2 MiB.
 MAX_HEADS = 128
 MAX_HEAD_BYTES = 4096
+# Heads that came once are told by their hashes: most of those that hold a field which changes each time never come again.
+MAX_SEEN = 4096
 
 _BLANK_LINE = b"\r\n\r\n"
 _LENGTH = re.compile(rb"\r\n[Cc]ontent-[Ll]ength: ?(0|[1-9][0-9]{0,17})\r\n")
@@ -33,9 +35,12 @@ def whole_request(data: bytes) -> Whole | None:
 
 
 class KnownHeads:
-    """One relay's. Only of requests that were routed, that keep their connection alive, and whose bodies are counted."""
+    """One relay's. Only of requests that were routed, that keep their connection alive, whose bodies are counted, and whose
+    heads came twice.
+    """
 
     def __init__(self) -> None:
+        self._seen: set[int] = set()
         self._known: dict[bytes, Known] = {}
 
     def request(self, whole: Whole, began_ns: int) -> Request | None:
@@ -65,6 +70,11 @@ class KnownHeads:
     def _learn(self, request: Request, outgoing: Outgoing) -> None:
         whole = request.whole
         if whole is None or not request.keep_alive or outgoing.framing == "chunked":
+            return
+        if hash(whole.key) not in self._seen:
+            if len(self._seen) >= MAX_SEEN:
+                self._seen.clear()
+            self._seen.add(hash(whole.key))
             return
         lines = len(request.headers) + 2
         if not lines == whole.key.count(b"\n") == whole.key.count(b"\r") == whole.key.count(b"\r\n"):

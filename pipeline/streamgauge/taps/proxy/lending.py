@@ -1,6 +1,7 @@
 """The pump (`_pump.c`), from the relay's side: responses are lent to it, and come back with the read that it did not finish.
 
-OFFERED --a second read came, and what was written has gone out--> LENT --returned--> over, for good. Where the pump was not built nothing is offered.
+OFFERED --a second read came, and what was written has gone out--> LENT --returned--> over, for good. Where the pump was not
+built nothing is offered.
 """
 
 import asyncio
