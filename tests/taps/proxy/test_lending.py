@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import msgspec
 import pytest
@@ -19,8 +20,8 @@ from hypothesis import strategies as st
 
 from streamgauge.counters import Counters, read_balance
 from streamgauge.taps.messages import Arrivals, Arrived, Dropped, Ended, Message
-from streamgauge.taps.proxy import lending
-from streamgauge.taps.proxy.place import Phase, Place
+from streamgauge.taps.proxy import lending, response
+from streamgauge.taps.proxy.place import Phase, Place, follow
 from streamgauge.taps.proxy.response import ResponseFraming
 from tests.running import wait_for
 from tests.taps.proxy.rig import apart, arrived, exchange_rig, receive, receive_head
@@ -63,13 +64,13 @@ def test_a_chunked_body_goes_on_where_the_pump_left_it(
     body = chunked(pieces, upper, zeros)
     lent = data.draw(st.integers(0, len(body)))
     cuts = sorted({0, lent, *data.draw(st.lists(st.integers(0, lent), max_size=4))})
+    assert follow is not None
     framing = ResponseFraming(False)
     framing.feed(CHUNKED)
-    place, begin = framing.body_begins()
-    assert (place, begin) == (Place(Phase.SIZE_BEGIN, 0), len(CHUNKED))
-    given_back = 0
+    place, given_back = framing.place, 0
+    assert place == Place(Phase.SIZE_BEGIN, 0)
     for start, end in pairwise(cuts):
-        found = lending.follow(*place, body[start:end], 0)
+        found = follow(*place, body[start:end], 0)
         if found is None:
             break
         place, given_back = Place(*found), end
@@ -83,33 +84,60 @@ def test_a_chunked_body_goes_on_where_the_pump_left_it(
 @given(body=st.binary(max_size=60), cut=st.integers(0, 60))
 def test_what_is_no_chunked_body_is_never_taken_for_its_middle(body: bytes, cut: int) -> None:
     """Where the pump goes on, llhttp would have gone on as well, and be at the same place."""
-    found = lending.follow(Phase.SIZE_BEGIN, 0, body[:cut], 0)
+    assert follow is not None
+    found = follow(Phase.SIZE_BEGIN, 0, body[:cut], 0)
     if found is None:
         return
     one, other = ResponseFraming(False), ResponseFraming(False)
-    one.feed(CHUNKED)
-    other.feed(CHUNKED)
-    if body[:cut]:
-        assert one.feed(body[:cut]) == len(body[:cut])
-    assert (one.fault, one.complete) == (None, False)
-    other.go_on_at(Place(*found))
-    if body[cut:]:
-        assert one.feed(body[cut:]) == other.feed(body[cut:])
+    with mock.patch.object(response, "follow", None):
+        one.feed(CHUNKED)
+        other.feed(CHUNKED)
+        if body[:cut]:
+            assert one.feed(body[:cut]) == len(body[:cut])
+        assert (one.fault, one.complete) == (None, False)
+        other.go_on_at(Place(*found))
+        if body[cut:]:
+            assert one.feed(body[cut:]) == other.feed(body[cut:])
     assert (one.fault, one.complete) == (other.fault, other.complete)
 
 
 @pumps
+@given(
+    chunks=st.lists(st.binary(min_size=1, max_size=20) | st.just(b"0\r\n\r\n"), max_size=4).map(
+        lambda some: chunked(some, False, 0)
+    ),
+    odd=st.sampled_from([b"", b"0\r\n\r\n", b"0\r\nA: b\r\n\r\n", b"\r\n", b"1;a\r\nx\r\n", b"HTTP/1.1 200"]),
+    cuts=st.lists(st.integers(1, 100), max_size=5),
+)
+def test_chunks_end_where_llhttp_sees_their_end(chunks: bytes, odd: bytes, cuts: list[int]) -> None:
+    body = chunks + odd if odd[:1] in (b"", b"H") else chunks.removesuffix(b"0\r\n\r\n") + odd + b"0\r\n\r\n"
+    places = sorted({0, len(body), *(cut for cut in cuts if cut < len(body))})
+    one, other = ResponseFraming(False), ResponseFraming(False)
+    one.feed(CHUNKED)
+    other.feed(CHUNKED)
+    for start, end in pairwise(places):
+        if one.complete or one.fault is not None:
+            break
+        with mock.patch.object(response, "follow", None):
+            expected = one.feed(body[start:end])
+        assert other.feed(body[start:end]) == expected
+        assert (other.fault, other.complete, other.persistent) == (one.fault, one.complete, one.persistent)
+
+
+@pumps
 def test_a_length_ends_and_an_open_end_does_not() -> None:
-    assert lending.follow(Phase.LENGTH, 10, b"123456789", 0) == (Phase.LENGTH, 1)
-    assert lending.follow(Phase.LENGTH, 10, b"1234567890", 0) is None
-    assert lending.follow(Phase.UNTIL_EOF, 0, b"0\r\n\r\n", 0) == (Phase.UNTIL_EOF, 0)
-    assert lending.follow(Phase.SIZE_BEGIN, 0, b"head 3\r\nab", 5) == (Phase.DATA, 1)
+    assert follow is not None
+    assert follow(Phase.LENGTH, 10, b"123456789", 0) == (Phase.LENGTH, 1)
+    assert follow(Phase.LENGTH, 10, b"1234567890", 0) is None
+    assert follow(Phase.UNTIL_EOF, 0, b"0\r\n\r\n", 0) == (Phase.UNTIL_EOF, 0)
+    assert follow(Phase.SIZE_BEGIN, 0, b"head 3\r\nab", 5) == (Phase.DATA, 1)
 
 
 @pumps
 def test_sizes_that_nobody_means_are_left_to_the_relay() -> None:
+    assert follow is not None
     for body in (b"3;a=b\r\nabc\r\n", b"3 \r\n", b"\r\n", b"x", b"f" * 17 + b"\r\n", b"3\n", b"3\r\nabcd"):
-        assert lending.follow(Phase.SIZE_BEGIN, 0, body, 0) is None
+        assert follow(Phase.SIZE_BEGIN, 0, body, 0) is None
 
 
 # --- the pump by itself ---------------------------------------------------------------------------------------------

@@ -1,16 +1,27 @@
 """Where a response ends: whatever the split, the head's oddities and what lies behind it."""
 
 import re
+from collections.abc import Iterator
+from unittest import mock
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from streamgauge.core.http_head import HeadReader, body_decoder_for
+from streamgauge.taps.proxy import response
 from streamgauge.taps.proxy.response import MAX_RESPONSE_HEAD, ResponseFault, ResponseFraming
 
 OK = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.fixture(scope="module", params=["plainly", "llhttp"], autouse=True)
+def chunks_are_read(request: pytest.FixtureRequest) -> Iterator[None]:
+    """With the pump's reading of plain chunks, where it was built, and without."""
+    with mock.patch.object(response, "follow", response.follow if request.param == "plainly" else None):
+        yield
+
 
 WHOLE = {
     "length": OK + b"Content-Length: 5\r\n\r\nab\r\n\r",

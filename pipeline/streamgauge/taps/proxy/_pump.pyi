@@ -28,5 +28,5 @@ class Pump:
         """
     def close(self) -> None: ...
 
-def follow(phase: int, left: int, data: bytes, begin: int) -> tuple[int, int] | None:
+def follow(phase: int, left: int, data: bytes | memoryview, begin: int, /) -> tuple[int, int] | None:
     """Where a body is behind these bytes, from `begin` on; None unless they are plainly its middle."""

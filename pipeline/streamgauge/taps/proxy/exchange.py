@@ -214,7 +214,7 @@ class Exchange:
         if framing.complete:
             self._whole(at_ns)
         elif self._lender is not None and self._flows:
-            self._offer(self._lender, data)
+            self._offer(self._lender)
 
     def _pass_on(self, data: bytes) -> None:
         """At once; but half a head waits for its other half, since without it the answer is one of ours."""
@@ -250,11 +250,11 @@ class Exchange:
 
     # The middle of the answer, which the pump may have.
 
-    def _offer(self, lender: Lender, data: bytes) -> None:
+    def _offer(self, lender: Lender) -> None:
         """Once this read has gone out, the next ones may be the pump's, unless something speaks against it."""
         if self._loan is None:
             self._loan = Loan(lender, self)
-        if not self._loan.came(data, self._framing):
+        if not self._loan.came(self._framing):
             self._lender = self._loan = None
 
     def sockets(self) -> tuple[int, int, int | None] | None:

@@ -15,7 +15,7 @@ from streamgauge.taps.proxy.place import Place
 from streamgauge.taps.proxy.response import ResponseFraming
 
 try:
-    from streamgauge.taps.proxy._pump import Pump, follow
+    from streamgauge.taps.proxy._pump import Pump
 except ImportError:  # no Linux, or no compiler when it was installed
     BUILT = False
 else:
@@ -24,6 +24,8 @@ else:
 # How long the pump holds a response's reads, so that they reach the recorder together (seconds): at 20 reads a second it then
 # takes a third less CPU for each. What ends goes at once.
 HOLD_S = 1.0
+# So many reads of a response, the head's included, are the relay's: what is over with them is not worth a thread.
+LENT_BEHIND = 2
 # What the pump may hold (bytes). From half of it on it holds nothing for longer than it must.
 _HELD_BYTES = 16 * 1024 * 1024
 
@@ -54,27 +56,22 @@ class Borrower(Protocol):
 class Loan:
     """One response's body."""
 
-    __slots__ = ("_asked", "_borrower", "_lender", "_place", "_token")
+    __slots__ = ("_borrower", "_framing", "_lender", "_reads", "_token")
 
     def __init__(self, lender: "Lender", borrower: Borrower) -> None:
         self._lender = lender
         self._borrower = borrower
-        self._place: Place | None = None
+        self._framing: ResponseFraming | None = None
+        self._reads = 0
         self._token: int | None = None
-        self._asked = False
 
-    def came(self, data: bytes, framing: ResponseFraming) -> bool:
-        """A read that the relay has passed on itself: the first that is offered is the one that ended the head. Behind the
-        second one it is lent: what is over with that is not worth it. False: what comes cannot be lent.
-        """
-        first = self._place is None
-        place, begin = framing.body_begins() if self._place is None else (self._place, 0)
-        found = follow(*place, data, begin) if framing.fault is None else None
-        self._place = None if found is None else Place(*found)
-        if not first and found is not None and not self._asked:
-            self._asked = True
+    def came(self, framing: ResponseFraming) -> bool:
+        """A read that the relay has passed on itself. False: what comes cannot be lent."""
+        self._framing = framing
+        self._reads += 1
+        if self._reads == LENT_BEHIND:
             self._lender.loop.call_soon(self._lend)
-        return found is not None
+        return framing.place is not None
 
     @property
     def moved_ns(self) -> int:
@@ -83,13 +80,14 @@ class Loan:
 
     def end(self) -> None:
         """Nothing more is lent; what is, is returned before this returns."""
-        self._place = None
+        self._framing = None
         if self._token is not None:
             self._lender.pump.recall(self._token)
             self._lender.collect()
 
     def _lend(self) -> None:
-        place, self._place = self._place, None
+        framing, self._framing = self._framing, None
+        place = None if framing is None else framing.place
         sockets = None if place is None else self._borrower.sockets()
         if place is not None and sockets is not None:
             self._token = self._lender.lend(self, place, *sockets)

@@ -2,16 +2,16 @@
 
 HEAD --interim head--> HEAD --final head--> LENGTH | CHUNKED | UNTIL_EOF | DONE;  LENGTH, CHUNKED --last byte--> DONE.
 What cannot be followed (`fault`) goes on as UNTIL_EOF, and nothing is reused after it: the client reads the same bytes
-and judges for itself. Heads are read tolerantly, as `core.http_head` reads them; chunks by llhttp.
+and judges for itself. Heads are read tolerantly, as `core.http_head` reads them. Chunks are followed as the pump does, where it was
+built, as long as they are plainly that; llhttp is asked from the first read on that is not.
 """
 
 import re
-import sys
 from enum import Enum, StrEnum, auto
 
 import httptools
 
-from streamgauge.taps.proxy.place import Phase, Place, lead_to
+from streamgauge.taps.proxy.place import Phase, Place, follow, lead_to
 
 # One head of a response with its line ends (bytes); the recorder's limit for the same head.
 MAX_RESPONSE_HEAD = 256 * 1024
@@ -31,6 +31,7 @@ _TWO_READINGS = re.compile(rb"\r(?!\n|\Z)|\0|\n[ \t]|\n[^:\n]*[ \t]:")
 # Digits of a length that can be meant: 18 are an exabyte.
 _LENGTH = re.compile(rb"[0-9]{1,18}")
 _LINE_ENDS = (0x0D, 0x0A)
+_LAST_CHUNK = b"0\r\n\r\n"
 _CHUNKED_HEAD = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
 
 
@@ -86,11 +87,11 @@ class ResponseFraming:
         "_ahead",
         "_at",
         "_behind",
-        "_body_at",
         "_chunks",
         "_head_only",
         "_held",
         "_left",
+        "_place",
         "_plain",
         "_searched",
         "complete",
@@ -113,7 +114,7 @@ class ResponseFraming:
         self._held = b""
         self._searched = 0
         self._left = 0
-        self._body_at = 0  # in the read that ended the head
+        self._place: Place | None = None  # in a chunked body, as long as llhttp is not asked
         self._plain = True  # all read the final head alike
         self._chunks: _Chunks | None = None
 
@@ -132,20 +133,20 @@ class ResponseFraming:
         """Only the connection's end tells the body's end."""
         return self._at is _UNTIL_EOF
 
-    def body_begins(self) -> tuple[Place, int]:
-        """Of the read that ended the head: a place in the body, and where in the read that is (beyond it: at its end)."""
-        if self._at is _CHUNKED:
-            return Place(Phase.SIZE_BEGIN, 0), self._body_at
-        return Place(Phase.LENGTH if self._at is _LENGTH_LEFT else Phase.UNTIL_EOF, self._left), sys.maxsize
+    @property
+    def place(self) -> Place | None:
+        """Where in the body the next byte is; None if it is in none, or only llhttp knows."""
+        if self._at is _LENGTH_LEFT:
+            return Place(Phase.LENGTH, self._left)
+        if self._at is _UNTIL_EOF:
+            return Place(Phase.UNTIL_EOF, 0) if self.fault is None else None
+        return self._place if self._at is _CHUNKED else None
 
     def go_on_at(self, place: Place) -> None:
         """What came meanwhile was not fed here: the next byte is at this place."""
         self._left = place.left
         if self._at is _CHUNKED:
-            self._chunked_body()
-            if lead := lead_to(place):
-                self._ahead.feed_data(lead)
-                self._behind.feed_data(lead)
+            self._place, self._chunks = place, None
 
     def feed(self, data: bytes) -> int:
         """How many of `data`'s bytes belong to this response: all of them, unless it ends among them."""
@@ -184,7 +185,9 @@ class ResponseFraming:
         follows a read behind, and finds the place.
         """
         if self._chunks is None:
-            self._chunked_body()
+            if self._plainly(data):
+                return len(data)
+            self._ask_llhttp()
         assert self._chunks is not None
         try:
             self._ahead.feed_data(data)
@@ -195,6 +198,20 @@ class ResponseFraming:
             if not self._chunks.ended:
                 self._behind.feed_data(data)
         return self._end_in(data) if self._chunks.ended else len(data)
+
+    def _plainly(self, data: bytes) -> bool:
+        """Whether these are plainly bytes of the body's middle, or of its middle and end."""
+        if follow is None or self._place is None:
+            return False
+        if data.endswith(_LAST_CHUNK):
+            found = follow(*self._place, memoryview(data)[: -len(_LAST_CHUNK)], 0)
+            if found is not None and found[0] == Phase.SIZE_BEGIN:
+                self._done()
+                return True
+        found = follow(*self._place, data, 0)
+        if found is not None:
+            self._place = Place(*found)
+        return found is not None
 
     def _end_in(self, data: bytes) -> int:
         """The place behind the body's end: behind one of the CR LF CR LF, the first of which may have begun earlier."""
@@ -224,7 +241,6 @@ class ResponseFraming:
         if self.fault is not None:
             return len(data)
         self._held, taken = b"", at - before
-        self._body_at = taken
         if taken == len(data) or self.complete:
             return taken
         return taken + self.feed(data[taken:])
@@ -284,11 +300,16 @@ class ResponseFraming:
         if b"chunked" in transfers[:-1]:
             self._fail(ResponseFault.BAD_HEAD)
             return
-        self._at = _CHUNKED  # its parsers are made once there is something for them: the pump may do without
+        self._at, self._place = _CHUNKED, Place(Phase.SIZE_BEGIN, 0)
 
-    def _chunked_body(self) -> None:
+    def _ask_llhttp(self) -> None:
+        """From here on."""
+        lead, self._place = lead_to(self._place or Place(Phase.SIZE_BEGIN, 0)), None
         self._chunks = _Chunks()
         self._ahead, self._behind = self._chunks.parser(), self._chunks.parser()
+        if lead:
+            self._ahead.feed_data(lead)
+            self._behind.feed_data(lead)
 
     def _length(self, lengths: list[bytes]) -> None:
         if len(set(lengths)) > 1 or not _LENGTH.fullmatch(lengths[0]):
