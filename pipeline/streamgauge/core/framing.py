@@ -48,6 +48,10 @@ class Plain:
         self.complete = self.complete or self._left is None
 
 
+# Chunks in so many bytes are taken one by one: looking for all of them at one time costs more.
+_FEW_BYTES = 1024
+
+
 class _At(Enum):
     SIZE = auto()
     DATA = auto()
@@ -133,11 +137,7 @@ class Chunked:
 
     def _whole_chunks(self, data: bytes, parts: list[bytes]) -> int:
         """Takes the chunks that lie whole at the beginning, as most do; gives the place behind them."""
-        sizes, bodies = self._cut(data)
-        whole = [0 < int(size, 16) == len(body) for size, body in zip(sizes, bodies, strict=True)]
-        count = whole.index(False) if False in whole else len(whole)
-        parts += bodies[:count]
-        at = sum(map(len, sizes[:count])) + sum(map(len, parts)) + 4 * count
+        at = self._many_chunks(data, parts) if len(data) > _FEW_BYTES else 0
         while size := self._USUAL_SIZE.match(data, at):
             start = size.end()
             stop = start + int(size[1], 16)
@@ -146,6 +146,14 @@ class Chunked:
             parts.append(data[start:stop])
             at = stop + 2
         return at
+
+    def _many_chunks(self, data: bytes, parts: list[bytes]) -> int:
+        """The same up to the first that looks otherwise than usual, all at one time."""
+        sizes, bodies = self._cut(data)
+        whole = [0 < int(size, 16) == len(body) for size, body in zip(sizes, bodies, strict=True)]
+        count = whole.index(False) if False in whole else len(whole)
+        parts += bodies[:count]
+        return sum(map(len, sizes[:count])) + sum(map(len, parts)) + 4 * count
 
     def _lines(self, data: bytes, at: int) -> int:
         """Takes a line, or keeps its beginning; gives the place behind it."""

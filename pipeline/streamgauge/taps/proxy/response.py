@@ -2,8 +2,8 @@
 
 HEAD --interim head--> HEAD --final head--> LENGTH | CHUNKED | UNTIL_EOF | DONE;  LENGTH, CHUNKED --last byte--> DONE.
 What cannot be followed (`fault`) goes on as UNTIL_EOF, and nothing is reused after it: the client reads the same bytes
-and judges for itself. Heads are read tolerantly, as `core.http_head` reads them. Chunks are followed as the pump does (where it
-was built), as long as they are plainly that; llhttp is asked from the first read on that is not.
+and judges for itself. Heads are read tolerantly, as `core.http_head` reads them. Chunks are followed as the pump does, as
+long as they are plainly that (and it was built); llhttp is asked from the first read on that is not.
 """
 
 import re

@@ -31,8 +31,12 @@ _MODEL_IN_PATH = re.compile(r"/models/([^/:]+):[A-Za-z]+\Z")
 _KEY_HEADERS = ("x-api-key", "api-key", "x-goog-api-key")
 
 
-def _paths(*dotted: str) -> tuple[tuple[str, ...], ...]:
-    return tuple(tuple(path.split(".")) for path in dotted)
+# Each as the member's name and those within it.
+_Paths = tuple[tuple[str, tuple[str, ...]], ...]
+
+
+def _paths(*dotted: str) -> _Paths:
+    return tuple((first, tuple(rest)) for first, *rest in (path.split(".") for path in dotted))
 
 
 # Where a request's body says what: members with dots, in the order in which they are looked at; the first that is one
@@ -143,7 +147,13 @@ def _credential_id(headers: dict[str, str], parameters: dict[str, str], key: byt
     bearer = value.strip() if scheme.lower() == "bearer" else ""
     candidates = (bearer, *(headers.get(name, "").strip() for name in _KEY_HEADERS), parameters.get("key", ""))
     credential = next((one for one in candidates if one), None)
-    return None if credential is None else digest(key, _bytes(credential))
+    return None if credential is None else _credential_digest(key, credential)
+
+
+@lru_cache(256)
+def _credential_digest(key: bytes, credential: str) -> str:
+    """Of the last credentials they are remembered: a client asks often."""
+    return digest(key, _bytes(credential))
 
 
 def _bytes(text: str) -> bytes:
@@ -258,7 +268,8 @@ def _decoded(raw: bytes, coding: str) -> Mapping[str, object]:
         if not decoder.finish():
             return {}
     try:
-        return msgspec.structs.asdict(_BODY.decode(text))
+        told = _BODY.decode(text)
+        return {member: value for member in _MEMBERS if (value := getattr(told, member)) is not None}
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         members = parse(text)
     return members if isinstance(members, dict) else {}
@@ -267,12 +278,12 @@ def _decoded(raw: bytes, coding: str) -> Mapping[str, object]:
 _Fact = TypeVar("_Fact")
 
 
-def _first(
-    body: Mapping[str, object], paths: tuple[tuple[str, ...], ...], read: Callable[[object], _Fact | None]
-) -> _Fact | None:
+def _first(body: Mapping[str, object], paths: _Paths, read: Callable[[object], _Fact | None]) -> _Fact | None:
     """What the first of the paths says at which there is something of the right type."""
-    for first, *rest in paths:
-        value = body.get(first)
+    for first, rest in paths:
+        if first not in body:
+            continue
+        value = body[first]
         for name in rest:
             value = value.get(name) if isinstance(value, dict) else None
         if value is not None and (fact := read(value)) is not None:
