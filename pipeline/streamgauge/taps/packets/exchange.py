@@ -53,7 +53,7 @@ class Exchange:
     def __init__(self, request: Request, upstream: str | None, telling: Telling) -> None:
         self.whole = self.blind = False
         self._request, self._upstream, self._telling = request, upstream, telling
-        self.framing = ResponseFraming(request.method == b"HEAD")
+        self.framing = ResponseFraming(request.method == b"HEAD", plainly=False)
         self._stream: int | None = None
         self._asked = self._body_bytes = 0
         self._told_all = True

@@ -228,8 +228,8 @@ class Client(asyncio.Protocol):
         except RefusedError as refused:
             self.answer(refused)
             return
-        self._exchange = Exchange(self, request, outgoing, self._relay.pool(outgoing.route))
-        self._exchange.begin(self._relay.outbox, self._relay.lender, self._relay.tenant_header)
+        self._exchange = Exchange(self, request, outgoing, self._relay.pool(outgoing.route), self._relay.lender)
+        self._exchange.begin(self._relay.outbox, self._relay.tenant_header)
 
     def _refuse(self, refused: RefusedError) -> None:
         """What came is no request; amid a request, it is as if the client had left."""

@@ -55,7 +55,7 @@ class Exchange:
         "request_whole",
     )
 
-    def __init__(self, client: Asker, request: Request, outgoing: Outgoing, pool: Pool) -> None:
+    def __init__(self, client: Asker, request: Request, outgoing: Outgoing, pool: Pool, lender: Lender | None) -> None:
         self.over = False
         self.request_whole = False
         self.quiet_ns = time.monotonic_ns()
@@ -71,21 +71,20 @@ class Exchange:
         self._pending_bytes = 0
         self._body_bytes = 0
         self._sent_due = False
-        self._framing = ResponseFraming(request.method == b"HEAD")
+        self._framing = ResponseFraming(request.method == b"HEAD", plainly=lender is not None)
         self._any_byte = False  # of any answer, an interim one too
         self._head = b""  # the half of a head that came
         self._passed = False  # something of an answer went to the client
         self._flows = False  # its final head did: nothing is held back any more
         self._stray = False  # the upstream sent more than its answer
-        self._lender: Lender | None = None  # while the answer may be lent
+        self._lender = lender  # while the answer may be lent
         self._loan: Loan | None = None
         self._last: tuple[Ending, int, After] | None = None
         self._blocked_ns = 0
 
-    def begin(self, outbox: Outbox, lender: Lender | None, tenant_header: str | None) -> None:
+    def begin(self, outbox: Outbox, tenant_header: str | None) -> None:
         """Asks the upstream. The head waits for `flush`; and the telling for the head, so that it does not hold that up."""
         self._teller = Teller(outbox, self._request, self._outgoing, tenant_header)
-        self._lender = lender
         one = self._pool.take()
         if one is None:
             self._connect()
@@ -233,7 +232,7 @@ class Exchange:
         if not reset and self._framing.end_of_input():
             self._finish(Ending.COMPLETE, at_ns, After.CLOSE)
         elif self._repeats():
-            self._framing = ResponseFraming(self._request.method == b"HEAD")
+            self._framing = ResponseFraming(self._request.method == b"HEAD", plainly=self._lender is not None)
             self._pending, self._pending_bytes, self._reused = [self._outgoing.head], 0, False
             self._connect()
         elif self._framing.untouched:

@@ -77,7 +77,7 @@ class _Chunks:
 
 
 class ResponseFraming:
-    """Follows one response. `head_only`: the request was HEAD. Never raises.
+    """Follows one response. `head_only`: the request was HEAD. `plainly`: chunks as the pump does, if it was built. Never raises.
 
     `status` is None until the final head is complete; `persistent`: by head and framing the connection may be used again;
     `says_keep_alive`: the head says so, as HTTP/1.0 needs it.
@@ -88,6 +88,7 @@ class ResponseFraming:
         "_at",
         "_behind",
         "_chunks",
+        "_follow",
         "_head_only",
         "_held",
         "_left",
@@ -102,7 +103,7 @@ class ResponseFraming:
         "status",
     )
 
-    def __init__(self, head_only: bool) -> None:
+    def __init__(self, head_only: bool, *, plainly: bool = True) -> None:
         self.status: int | None = None
         self.content_type = b""
         self.persistent = False
@@ -110,6 +111,7 @@ class ResponseFraming:
         self.complete = False
         self.fault: ResponseFault | None = None
         self._head_only = head_only
+        self._follow = follow if plainly else None
         self._at = _HEAD
         self._held = b""
         self._searched = 0
@@ -201,14 +203,14 @@ class ResponseFraming:
 
     def _plainly(self, data: bytes) -> bool:
         """Whether these are plainly bytes of the body's middle, or of its middle and end."""
-        if follow is None or self._place is None:
+        if self._follow is None or self._place is None:
             return False
         if data.endswith(_LAST_CHUNK):
-            found = follow(*self._place, memoryview(data)[: -len(_LAST_CHUNK)], 0)
+            found = self._follow(*self._place, memoryview(data)[: -len(_LAST_CHUNK)], 0)
             if found is not None and found[0] == Phase.SIZE_BEGIN:
                 self._done()
                 return True
-        found = follow(*self._place, data, 0)
+        found = self._follow(*self._place, data, 0)
         if found is not None:
             self._place = Place(*found)
         return found is not None
