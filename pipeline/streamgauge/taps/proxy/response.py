@@ -77,7 +77,7 @@ class _Chunks:
 
 
 class ResponseFraming:
-    """Follows one response. `head_only`: the request was HEAD. `plainly`: chunks as the pump does, if it was built. Never raises.
+    """Follows one response. `head_only`: the request was HEAD. `plainly`: chunks as the pump does (if built). Never raises.
 
     `status` is None until the final head is complete; `persistent`: by head and framing the connection may be used again;
     `says_keep_alive`: the head says so, as HTTP/1.0 needs it.
