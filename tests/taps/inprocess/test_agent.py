@@ -33,12 +33,21 @@ def data_dir(tmp_path: Path) -> Path:
 def starting(data_dir: Path, **more: str) -> Iterator[Agent]:
     """An Agent of this process. Two of them behave as those of two processes: a lock is a descriptor's."""
     one = Agent(data_dir, {**CLEAN, **KAFKA, **more})
-    yield one
-    one.close(PATIENCE_S)
+    try:
+        yield one
+    finally:
+        one.close(PATIENCE_S)
 
 
 def agents() -> list[int]:
     return [pid for pid, line in children(os.getpid()).items() if "streamgauge tap --child" in line]
+
+
+def the_agent() -> int:
+    """The one that was just started: its command line is there a moment after its parent goes on (execve(2))."""
+    wait_for(agents, "an agent")
+    [pid] = agents()
+    return pid
 
 
 def is_there(data_dir: Path) -> bool:
@@ -76,7 +85,7 @@ def test_one_process_has_the_turn_and_another_takes_over(data_dir: Path, monkeyp
             for _ in range(3):
                 one.missing()
                 other.missing()
-            [first] = agents()
+            first = the_agent()
             wait_for(lambda: is_there(data_dir), "its recorder")
             other.missing()
             assert agents() == [first]
@@ -104,7 +113,7 @@ def test_what_fails_is_said_once_and_not_tried_all_the_time(
     with starting(data_dir, STREAMGAUGE_KAFKA="nonsense") as one:
         for _ in range(2):
             one.missing()
-            [pid] = agents()
+            pid = the_agent()
             wait_for(lambda pid=pid: not runs(pid), "its end")
         one.missing()
     assert [record.message for record in caplog.records if record.levelno == logging.WARNING] == [
@@ -115,7 +124,7 @@ def test_what_fails_is_said_once_and_not_tried_all_the_time(
 def test_attempts_have_a_pause_that_grows(data_dir: Path) -> None:
     with starting(data_dir, STREAMGAUGE_KAFKA="nonsense") as one:
         one.missing()
-        [pid] = agents()
+        pid = the_agent()
         wait_for(lambda: not runs(pid), "its end")
         for _ in range(10):
             one.missing()
