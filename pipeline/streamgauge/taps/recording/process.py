@@ -15,7 +15,6 @@ Exit codes: 0 done, 2 wrong settings, 3 the data directory or the socket is not 
 import asyncio
 import contextlib
 import fcntl
-import gc
 import os
 import signal
 import socket
@@ -66,10 +65,6 @@ _SEGMENTS = 1
 # Full bundles that are put at a time: some 3 MiB.
 _READY = 16
 _BUNDLES = 1
-
-
-# Objects allocated between two collections, as a relay has it: what a recorder makes is freed by counting references.
-_GC_THRESHOLD = 50_000
 
 
 class RecorderSettings(msgspec.Struct, frozen=True):
@@ -369,8 +364,6 @@ def main() -> int:
     except msgspec.DecodeError as error:
         sys.stderr.write(f"the recorder's settings cannot be read: {error}\n")
         return 2
-    gc.freeze()
-    gc.set_threshold(_GC_THRESHOLD)
     try:
         return _run(settings)
     except (OSError, UnusableKeyError) as error:
