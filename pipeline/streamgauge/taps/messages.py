@@ -152,6 +152,7 @@ RESPONSE_HEADERS = frozenset(
     }
 )
 
+_LENGTH = struct.Struct(">I")
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(list[Message])
 
@@ -169,20 +170,22 @@ class Encoded:
         return decode_batch(_list_of(self.messages) + self.encoded)
 
 
-def encode_batch(messages: Sequence[Message | Encoded]) -> bytes:
+def encode_batch(messages: Sequence[Message | Encoded]) -> bytes | bytearray:
     """A batch for a socket: length prefix and body."""
-    if any(type(message) is Encoded for message in messages):
+    if Encoded in set(map(type, messages)):
         count = sum(message.messages if isinstance(message, Encoded) else 1 for message in messages)
         parts = [message.encoded if isinstance(message, Encoded) else _ENCODER.encode(message) for message in messages]
-        body = b"".join((_list_of(count), *parts))
-    else:
-        body = _ENCODER.encode(messages)
-    return struct.pack(">I", len(body)) + body
+        begin = _list_of(count)
+        return b"".join((_LENGTH.pack(len(begin) + sum(map(len, parts))), begin, *parts))
+    batch = bytearray(_LENGTH.size)
+    _ENCODER.encode_into(messages, batch, _LENGTH.size)
+    _LENGTH.pack_into(batch, 0, len(batch) - _LENGTH.size)
+    return batch
 
 
 def _list_of(count: int) -> bytes:
     """How a list of so many begins, in MessagePack's longest form."""
-    return b"\xdd" + struct.pack(">I", count)
+    return b"\xdd" + _LENGTH.pack(count)
 
 
 def decode_batch(body: bytes) -> list[Message]:

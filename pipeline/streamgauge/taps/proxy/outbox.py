@@ -206,4 +206,6 @@ class Outbox:
 
 
 def _reads_of(batch: Sequence[Message | Encoded]) -> int:
-    return sum(message.reads if isinstance(message, Encoded) else type(message) is Arrived for message in batch)
+    kinds = list(map(type, batch))
+    encoded = sum(message.reads for message in batch if isinstance(message, Encoded)) if Encoded in kinds else 0
+    return encoded + kinds.count(Arrived)

@@ -194,7 +194,7 @@ class Batches(asyncio.Protocol):
         self._buffer += data
         start = 0
         while (end := self._end_of_batch(start)) is not None:
-            body = bytes(self._buffer[start + _LENGTH_BYTES : end])
+            body = bytes(memoryview(self._buffer)[start + _LENGTH_BYTES : end])
             start = end
             try:
                 self._process.batch(self._source, body)
