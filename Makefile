@@ -1,6 +1,6 @@
 # What a newcomer needs. Everything installs into .venv in this checkout; but for the proxies and Prometheus that tests and
 # benchmarks meet, which come from Debian's packages where make runs as root.
-.PHONY: help demo test check format lock generated fuzz bench-capture bench-core bench-inprocess bench-packets bench-tap bench-worker soak chaos clean
+.PHONY: help demo test check format lock generated fuzz bench-capture bench-core bench-first-token bench-inprocess bench-packets bench-tap bench-worker soak chaos clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -40,6 +40,9 @@ bench-capture: $(INSTALLED)  ## what the relay spends on the capture of an event
 
 bench-core: $(INSTALLED)  ## how fast streams are put together, written into docs/performance.md
 	$(BIN)/python -m bench.core --document docs/performance.md
+
+bench-first-token: $(INSTALLED)  ## how far the exported time to first token is off what a client sees, written into docs/performance.md
+	$(BIN)/python -m bench.first_token --document docs/performance.md
 
 bench-inprocess: $(INSTALLED)  ## what taps in applications add to a chunk, written into docs/performance.md
 	$(BIN)/python -m bench.inprocess --document docs/performance.md

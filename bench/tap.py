@@ -11,7 +11,6 @@ it. What counts is CPU, of all of a proxy's processes, up to the moment when Kaf
 import argparse
 import contextlib
 import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -19,14 +18,14 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
-from tests.kafka_broker.choice import session_broker
 from tests.kafka_broker.jars import NoBrokerError
 
 from bench.document import replace_section
 from bench.load.client import BrokenError, TooSlowError
-from bench.measure import Others, cores, started_on, tree
+from bench.measure import Others, cores, started_on
 from bench.peers.bare_c import bare_c
-from bench.peers.peer import MissingError, Peer, free_port, started
+from bench.peers.broker import broker
+from bench.peers.peer import MissingError, Peer, free_port, started, upstream
 from bench.peers.servers import haproxy, nginx
 from bench.peers.streamgauge import tap
 from bench.tap_loads import Figure, Found, Load, Sizes, loads, measure, now
@@ -68,39 +67,15 @@ UNCAPTURED, _CAPTURED = "streamgauge, not captured", "streamgauge, full"
 
 
 @contextlib.contextmanager
-def _upstream() -> Iterator[Peer]:
-    command = [sys.executable, "-m", "bench.load.upstream"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        try:
-            yield Peer(int(process.stdout.readline()), {process.pid: "upstream"})
-        finally:
-            process.stdin.close()
-
-
-@contextlib.contextmanager
 def _broker(directory: Path, found: Found) -> Iterator[str]:
     """The address of a broker; an empty one where none can be had."""
     with contextlib.ExitStack() as stack:
         try:
-            address = stack.enter_context(session_broker(directory))
-            _stand_back()
+            address = stack.enter_context(broker(directory))
         except NoBrokerError as why:
             found.lack("streamgauge", str(why))
             address = ""
         yield address
-
-
-def _stand_back() -> None:
-    """The broker runs when nobody else wants the core: elsewhere it has a machine of its own, here it shares the load's, and
-    what it delays would look like the tap's delay.
-    """
-    for pid in tree(os.getpid()):
-        if b"java" in Path(f"/proc/{pid}/comm").read_bytes():
-            for thread in Path(f"/proc/{pid}/task").iterdir():
-                with contextlib.suppress(OSError):  # it has ended
-                    os.sched_setscheduler(int(thread.name), os.SCHED_IDLE, os.sched_param(0))
 
 
 @contextlib.contextmanager
@@ -110,7 +85,7 @@ def running(names: Sequence[str], found: Found) -> Iterator[dict[str, Peer]]:
     with contextlib.ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="streamgauge-bench-")))
         stack.enter_context(started_on(load))
-        direct = stack.enter_context(_upstream())
+        direct = stack.enter_context(upstream())
         ours = any(name.startswith("streamgauge") for name in names)
         kafka = stack.enter_context(_broker(directory / "kafka", found)) if ours else ""
         peers = {}

@@ -34,13 +34,14 @@ _EVENT = (
 )
 
 
-def request(interval_us: int, events: int, *, captured: bool = True) -> bytes:
-    """A request for so many deltas, one each `interval_us` microseconds; 0: as fast as they go."""
+def request(interval_us: int, events: int, *, captured: bool = True, trace: str = "") -> bytes:
+    """A request for so many deltas, one each `interval_us` microseconds; 0: as fast as they go. `trace`: of 32 hex digits."""
     path = LLM_PATH if captured else OTHER_PATH
+    traceparent = f"traceparent: 00-{trace}-0123456789abcdef-01\r\n" if trace else ""
     return (
         f"POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\naccept: text/event-stream\r\n"
         f"authorization: Bearer sk-bench-0123456789\r\n{LOAD_HEADER.decode()}: {interval_us} {events}\r\n"
-        f"content-length: {len(_BODY)}\r\n\r\n"
+        f"{traceparent}content-length: {len(_BODY)}\r\n\r\n"
     ).encode() + _BODY
 
 

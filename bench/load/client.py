@@ -155,6 +155,41 @@ def sequential(port: int, requests: int, *, captured: bool = True) -> Result:
     return result
 
 
+def first_tokens(
+    port: int, at_once: int, streams: int, events: int, pace_s: float, *, number: int = 1
+) -> dict[str, int]:
+    """When each stream's first token was there (ns since its request was written), by its trace id: `number` and up.
+
+    They begin one by one, so evenly that about `at_once` of them are open at any time.
+    """
+    expected, apart_ns = marks(events), round((events + 2) * pace_s / at_once * 1e9)
+    found: dict[str, int] = {}
+    with _streams(port, at_once + 1) as (epoll, opened):
+        idle, asked = list(opened), dict.fromkeys(opened, ("", 0))
+        begun = ended = 0
+        next_ns = time.monotonic_ns()
+        while ended < streams:
+            if begun < streams and idle and time.monotonic_ns() >= next_ns:
+                fd, trace = idle.pop(), f"{number + begun:032x}"
+                asking = request(round(pace_s * 1e6), events, trace=trace)
+                asked[fd] = trace, time.monotonic_ns()
+                opened[fd].sock.send(asking)
+                begun, next_ns = begun + 1, next_ns + apart_ns
+            wait_s = max(next_ns - time.monotonic_ns(), 0) / 1e9 if begun < streams and idle else _SILENCE_S
+            for fd, _ in epoll.poll(wait_s):
+                one = opened[fd]
+                data = one.sock.recv(_READ_BYTES)
+                trace, began = asked[fd]
+                if trace not in found and STAMP.search(data):
+                    found[trace] = time.monotonic_ns() - began
+                if one.took(data):
+                    one.check(expected)
+                    one.begin()
+                    idle.append(fd)
+                    ended += 1
+    return found
+
+
 def _ready(epoll: select.epoll) -> list[int]:
     found = epoll.poll(_SILENCE_S)
     if not found:

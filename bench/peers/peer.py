@@ -3,6 +3,7 @@
 import contextlib
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -92,3 +93,16 @@ def _wait(process: "subprocess.Popen[bytes]", port: int, log: Path) -> None:
             said = log.read_text(errors="replace").strip().splitlines()
             raise MissingError(said[-1] if said else "it does not start")
         time.sleep(0.05)
+
+
+@contextlib.contextmanager
+def upstream() -> Iterator[Peer]:
+    """The load's upstream, which can be asked directly as well."""
+    command = [sys.executable, "-m", "bench.load.upstream"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            yield Peer(int(process.stdout.readline()), {process.pid: "upstream"})
+        finally:
+            process.stdin.close()

@@ -28,7 +28,7 @@ _PARTS = {"taps.proxy": "relay", "taps.recording": "recorder"}
 @contextmanager
 def tap(upstream: int, directory: Path, kafka: str, capture: str) -> Iterator[Peer]:
     """A tap in front of the upstream's port, with topics of its own."""
-    prefix = f"bench-{capture}"
+    prefix = prefix_of(capture)
     asyncio.run(topics.create(kafka, _PARTITIONS, prefix))
     data_dir = directory / f"tap-{capture}"
     options = ["--kafka", kafka, "--topic-prefix", prefix, "--capture", capture]
@@ -37,6 +37,11 @@ def tap(upstream: int, directory: Path, kafka: str, capture: str) -> Iterator[Pe
         peer = Peer(urlsplit(running.url).port or 0, pids)
         peer.settle = lambda: _settle(peer, data_dir / "counters")
         yield peer
+
+
+def prefix_of(capture: str) -> str:
+    """Of the topics of the tap with this capture."""
+    return f"bench-{capture}"
 
 
 def _part(line: str) -> str:

@@ -1,0 +1,143 @@
+"""How far the time to first token that is exported is off what a client sees itself.
+
+`streamgauge tap` in front of the load's upstream, and a real Kafka. Each request has a trace id, which its record repeats. A
+client's time is from just before its request is written to the read that brings the first token; what its record has is taken
+off. What is left are two ways over the loopback, with a wake-up at the end of each. What two ways take where nothing of ours
+is in between is measured beside it: an event's from the upstream to the client, twice. Where there are two cores, load and
+broker have one and the tap the other.
+
+    python -m bench.first_token [--streams N] [--document FILE]
+"""
+
+import argparse
+import asyncio
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.faults.rig import records_on
+from tests.kafka_broker.jars import NoBrokerError
+
+from bench.document import replace_section, table
+from bench.load.client import first_tokens, paced
+from bench.measure import cores, started_on
+from bench.peers.broker import broker
+from bench.peers.peer import upstream
+from bench.peers.streamgauge import prefix_of, tap
+from bench.tap_loads import percentile
+from streamgauge.core.record import Record
+
+# At most so far off (ms): half of the streams, and all but one of a hundred.
+AIM_P50, AIM_P99 = 0.2, 1.0
+CAPTURE = "masked"
+# Streams that warm up code and caches, and do not count.
+_WARM = 50
+# Trace ids of the loads are so far apart.
+_APART = 1_000_000
+
+
+class Load(NamedTuple):
+    """So many streams at a time, with so many deltas each, one each `pace_s` seconds."""
+
+    at_once: int
+    events: int
+    pace_s: float
+
+
+LOADS = (Load(1, 5, 0.02), Load(50, 100, 0.02), Load(200, 80, 0.025))
+
+
+class Timed(NamedTuple):
+    """One load, timed by its clients (ns, by trace id); and two ways without a tap (ms)."""
+
+    load: Load
+    ways: float
+    client: dict[str, int]
+
+
+def timed(load: Load, streams: int, direct: int, proxy: int, number: int) -> Timed:
+    """One load on the upstream's port and then on the tap's; trace ids from `number` on."""
+    ways = 2 * percentile(paced(direct, load.at_once, load.events, load.pace_s).late, 0.5) / 1e6
+    first_tokens(proxy, load.at_once, min(_WARM, streams), 2, load.pace_s, number=number + streams)
+    return Timed(load, ways, first_tokens(proxy, load.at_once, streams, load.events, load.pace_s, number=number))
+
+
+def measured(loads: Sequence[Load], streams: int) -> tuple[list[Timed], list[Record]]:
+    """All loads, one after the other on one tap, and the records of all. Raises NoBrokerError."""
+    rest, ours = cores()
+    with ExitStack() as stack:
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="streamgauge-bench-")))
+        stack.enter_context(started_on(rest))
+        direct = stack.enter_context(upstream())
+        kafka = stack.enter_context(broker(directory / "kafka"))
+        with started_on(ours):
+            proxy = stack.enter_context(tap(direct.port, directory, kafka, CAPTURE))
+        numbers = range(_APART, _APART * (len(loads) + 1), _APART)
+        found = [
+            timed(load, streams, direct.port, proxy.port, number) for load, number in zip(loads, numbers, strict=True)
+        ]
+        proxy.settle()
+        return found, asyncio.run(records_on(kafka, prefix_of(CAPTURE)))
+
+
+def off(client: Mapping[str, int], records: Sequence[Record]) -> list[float]:
+    """What clients' times (ns, by trace id) are longer by than their records' (ms). Raises SystemExit where one has none."""
+    exported = {record.trace_id: record.timing.first_token_s for record in records}
+    found = []
+    for trace, ns in client.items():
+        first_token_s = exported.get(trace)
+        if first_token_s is None:
+            raise SystemExit(f"stream {trace} has no record with a first token")
+        found.append(ns / 1e6 - first_token_s * 1e3)
+    return found
+
+
+def rows(found: Sequence[Timed], records: Sequence[Record]) -> list[list[str]]:
+    """The table."""
+    head = [
+        "streams at a time",
+        "events a second of each",
+        "client's own, p50",
+        "two ways, p50",
+        "off, p50",
+        "off, p99",
+    ]
+    lines = [[*head, "of the aim, p50", "of the aim, p99"]]
+    for load, ways, client in found:
+        apart = off(client, records)
+        aside = [abs(one) for one in apart]
+        figures = [
+            percentile(list(client.values()), 0.5) / 1e6,
+            ways,
+            percentile(apart, 0.5),
+            percentile(apart, 0.99),
+            percentile(aside, 0.5) / AIM_P50,
+            percentile(aside, 0.99) / AIM_P99,
+        ]
+        lines.append([str(load.at_once), f"{1 / load.pace_s:.0f}", *(f"{figure:.2f}" for figure in figures)])
+    return lines
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="bench.first_token", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--streams", type=int, default=1000, help="of each load")
+    parser.add_argument("--document", type=Path, help="write the table into this file, between its markers")
+    given = parser.parse_args(arguments)
+    before = os.sched_getaffinity(0)
+    try:
+        found = rows(*measured(LOADS, given.streams))
+    except NoBrokerError as why:
+        raise SystemExit(f"there is no broker to be had: {why}") from why
+    finally:
+        os.sched_setaffinity(0, before)
+    for row in found:
+        print("  ".join(f"{cell:<23}" for cell in row))
+    if given.document is not None:
+        replace_section(given.document, "first-token", table(found))
+
+
+if __name__ == "__main__":
+    main()
