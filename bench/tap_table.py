@@ -21,6 +21,8 @@ def report(found: Found, peers: Sequence[str]) -> str:
         [
             f"CPU: what a CPU-second of all its processes carries, {reference} = 1.",
             table(_cost(found, peers, reference)),
+            "The same round by round: the least and the most.",
+            table(_spread(found, ours, reference)),
             "Time: what it adds to the upstream asked directly, in ms.",
             table(_times(found, peers)),
             f"Where the CPU of `streamgauge tap` goes, as parts of what {reference} takes for the same load.",
@@ -67,6 +69,19 @@ def _cost(found: Found, peers: Sequence[str], reference: str) -> list[list[str]]
         ratios = [_cell(ratio(found, load, peer, reference)) for load in loads]
         together = _cell(_median(found, "burst", peer, lambda figure: figure.events_a_read), 0)
         rows.append([peer, *ratios, together, _cell(found.memory.get(peer), 0)])
+    return rows
+
+
+def _spread(found: Found, ours: Sequence[str], reference: str) -> list[list[str]]:
+    loads = ["burst", *_PACED]
+    rows = [["proxy", *loads, "rounds"]]
+    for peer in ours:
+        cells, rounds = [], 0
+        for load in loads:
+            each = [other.total / one.total for one, other in _pairs(found, load, peer, reference)]
+            cells.append(f"{min(each):.2f} to {max(each):.2f}" if each else _NONE)
+            rounds = len(each) or rounds
+        rows.append([peer, *cells, str(rounds)])
     return rows
 
 

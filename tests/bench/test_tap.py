@@ -14,7 +14,7 @@ from bench.load.client import BrokenError, Result, burst, paced, sequential
 from bench.measure import Others, cpu_seconds, peak_mib, tree
 from bench.peers.peer import MissingError, Peer
 from bench.peers.streamgauge import faults_of
-from bench.tap import PEERS, UNCAPTURED, put, rounds, running
+from bench.tap import ALL_ROUNDS, PEERS, UNCAPTURED, put, rounds, running
 from bench.tap_loads import Figure, Found, Load, Sizes
 from bench.tap_table import DIRECT, ratio, report
 
@@ -128,6 +128,32 @@ def test_each_load_of_each_round_has_a_turn_of_its_own(monkeypatch: pytest.Monke
     found = Found()
     rounds({DIRECT: Peer(1, {os.getpid(): "upstream"})}, TINY, 2, found)
     assert [figure.turn for figure in found.figures["burst", DIRECT]] == [0, 2, 4, 5]
+
+
+def test_later_rounds_are_for_nginx_and_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    burst_alone = [Load("burst", lambda port, captured: Result(), len)]  # type: ignore[arg-type]
+    monkeypatch.setattr(bench.tap, "loads", lambda sizes: burst_alone if sizes is TINY else [])
+    monkeypatch.setattr(bench.tap, "put", lambda *_: Figure({"x": 1.0}, 1, 1))
+    found, own = Found(), Peer(1, {os.getpid(): "x"})
+    rounds({"nginx": own, "haproxy": own, UNCAPTURED: own, DIRECT: own}, TINY, ALL_ROUNDS + 3, found)
+    measured = {name: len(figures) for (_, name), figures in found.figures.items()}
+    assert measured == {
+        "nginx": ALL_ROUNDS + 3,
+        "haproxy": ALL_ROUNDS,
+        UNCAPTURED: ALL_ROUNDS + 3,
+        DIRECT: ALL_ROUNDS + 3,
+    }
+
+
+def test_how_far_rounds_differ_is_told() -> None:
+    found = Found()
+    for turn, (theirs, ours) in enumerate([(2.0, 4.0), (3.0, 2.0), (1.0, 1.0)]):
+        found.add("paced 800", "theirs", Figure({"proxy": theirs}, 1, 1), turn)
+        found.add(
+            "paced 800", "streamgauge, full", Figure({"relay": ours, "recorder": 0.0, "shipper": 0.0}, 1, 1), turn
+        )
+    spread = report(found, ["theirs", "streamgauge, full"]).partition("round by round")[2].partition("\nTime: ")[0]
+    assert re.search(r"\| streamgauge, full \| +\| +\| +\| 0\.50 to 1\.50 \| 3 +\|", spread)
 
 
 def test_a_process_costs_what_it_runs() -> None:
