@@ -183,6 +183,7 @@ def test_without_length_the_end_of_the_connection_completes_it() -> None:
 
 
 CHUNKS = st.binary(min_size=1, max_size=30).map(lambda data: b"%x\r\n%b\r\n" % (len(data), data))
+PLAIN = CHUNKS.filter(lambda wire: wire.count(b"\r") == wire.count(b"\n") == 2)  # its data holds no line's end
 # Data that looks like the end of one chunk and the beginning of another.
 MISLEADING = st.sampled_from([b"\r\n5\r\n", b"a\r\n1\r\nb", b"\r\n", b"\n\r\n2\r\n", b"0\r\n\r\n"]).map(
     lambda data: b"%x\r\n%b\r\n" % (len(data), data)
@@ -192,18 +193,20 @@ ODD = st.sampled_from(
 )
 
 
-@given(st.lists(CHUNKS | MISLEADING | ODD | st.lists(CHUNKS, min_size=2, max_size=3).map(b"".join), max_size=8))
-def test_of_many_reads_the_first_that_are_a_chunk_each(reads: list[bytes]) -> None:
-    one_by_one = []
-    for data in reads:
-        body = Chunked().one_chunk(data)
-        if body is None:
-            break
-        one_by_one.append(body)
-    bodies = Chunked().one_chunk_each(reads)
-    assert bodies == one_by_one[: len(bodies)]
-    if not any(b"\r\n" in body for body in one_by_one):
-        assert len(bodies) >= len(one_by_one) - 1  # a half chunk hides where the one before it ended
+@given(st.lists(CHUNKS | MISLEADING | ODD | st.lists(CHUNKS, min_size=2, max_size=4).map(b"".join), max_size=8))
+def test_of_many_reads_the_first_that_are_whole_chunks_each(reads: list[bytes]) -> None:
+    bodies = Chunked().whole_chunks_each(reads)
+    one_by_one = Chunked()
+    assert bodies == [one_by_one.feed(data)[0] for data in reads[: len(bodies)]]
+    if bodies:
+        assert one_by_one.whole_chunks_each([b"1\r\na\r\n"]) == [b"a"]  # a chunk may begin here
+
+
+@given(st.lists(st.lists(PLAIN, min_size=1, max_size=4).map(b"".join), max_size=8), st.lists(ODD, max_size=2))
+def test_reads_of_whole_chunks_are_all_taken(reads: list[bytes], behind: list[bytes]) -> None:
+    assert len(Chunked().whole_chunks_each(reads)) == len(reads)
+    # A half chunk hides where the one before it ended.
+    assert len(Chunked().whole_chunks_each([*reads, *behind])) >= len(reads) - 1
 
 
 @given(st.lists(CHUNKS | MISLEADING, min_size=1, max_size=8), cuts.places(200))

@@ -109,11 +109,11 @@ class BodyDecoder:
         return framing.one_chunk(data)
 
     def usual_each(self, reads: Sequence[bytes]) -> list[bytes]:
-        """The same of many reads: what the first ones give, up to one that is not usual."""
+        """The same of many reads, each of one chunk or more: what the first ones give, up to one that is not usual."""
         framing = self._framing
         if self._codings or self.fault is not None or not isinstance(framing, Chunked):
             return []
-        return framing.one_chunk_each(reads)
+        return framing.whole_chunks_each(reads)
 
     def feed(self, data: bytes) -> Piece:
         """Takes bytes off the wire. Never raises."""

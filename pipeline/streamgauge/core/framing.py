@@ -3,6 +3,8 @@
 import re
 from collections.abc import Sequence
 from enum import Enum, auto
+from itertools import accumulate
+from operator import add
 from typing import Protocol
 
 # A chunk's size line with its extensions, or a trailer line (bytes). A size takes 16, the signatures that some put into
@@ -114,14 +116,19 @@ class Chunked:
         start, stop = size.end(), size.end() + int(size[1], 16)
         return data[start:stop] if start < stop == len(data) - 2 and data.endswith(b"\r\n") else None
 
-    def one_chunk_each(self, reads: Sequence[bytes]) -> list[bytes]:
-        """The same of many reads: the bodies of the first ones, up to one that is something else."""
+    def whole_chunks_each(self, reads: Sequence[bytes]) -> list[bytes]:
+        """The same of many reads, of which each may be several chunks: the bodies of the first ones, up to one that is
+        something else.
+        """
         if self._at is not _At.SIZE or self._line:
             return []
         sizes, bodies = self._cut(b"".join(reads))
-        pairs = zip(reads, sizes, bodies, strict=False)
-        whole = [0 < int(size, 16) == len(body) == len(read) - len(size) - 4 for read, size, body in pairs]
-        return bodies[: whole.index(False)] if False in whole else bodies
+        if len(bodies) == len(reads):  # most likely a chunk each
+            each = zip(reads, sizes, bodies, strict=True)
+            whole = [0 < int(size, 16) == len(body) == len(read) - len(size) - 4 for read, size, body in each]
+            if False not in whole:
+                return bodies
+        return _by_reads(reads, [len(size) + 4 for size in sizes[: _whole(sizes, bodies)]], bodies)
 
     def end(self) -> None:
         """An end before the last chunk leaves the body incomplete."""
@@ -150,8 +157,7 @@ class Chunked:
     def _many_chunks(self, data: bytes, parts: list[bytes]) -> int:
         """The same up to the first that looks otherwise than usual, all at one time."""
         sizes, bodies = self._cut(data)
-        whole = [0 < int(size, 16) == len(body) for size, body in zip(sizes, bodies, strict=True)]
-        count = whole.index(False) if False in whole else len(whole)
+        count = _whole(sizes, bodies)
         parts += bodies[:count]
         return sum(map(len, sizes[:count])) + sum(map(len, parts)) + 4 * count
 
@@ -176,3 +182,24 @@ class Chunked:
         size = self._SIZE.fullmatch(line)
         self._left = int(size[1], 16) if size else 0
         return _At.BROKEN if not size else _At.DATA if self._left else _At.TRAILERS
+
+
+def _whole(sizes: Sequence[bytes], bodies: Sequence[bytes]) -> int:
+    """How many chunks are whole, up to the first that is not."""
+    whole = [0 < int(size, 16) == len(body) for size, body in zip(sizes, bodies, strict=True)]
+    return whole.index(False) if False in whole else len(whole)
+
+
+def _by_reads(reads: Sequence[bytes], around: Sequence[int], bodies: Sequence[bytes]) -> list[bytes]:
+    """What reads hold, up to one that ends amid a chunk. `around`: the bytes of each whole chunk beside its data."""
+    ends = accumulate(map(add, around, map(len, bodies)))
+    behind = {end: number for number, end in enumerate(ends, 1)}
+    found: list[bytes] = []
+    first = 0
+    for end in accumulate(map(len, reads)):
+        last = behind.get(end)
+        if last is None or last == first:  # nothing in it is no chunk
+            break
+        found.append(bodies[first] if last == first + 1 else b"".join(bodies[first:last]))
+        first = last
+    return found

@@ -50,15 +50,20 @@ class KnownMasks:
         return None
 
     def each(self, contents: Sequence[bytes]) -> list[bytes]:
-        """What contents of one event each become, one by one, up to one of another form than the first."""
+        """What contents of whole events become, one by one, up to one that has an event of another form than the first."""
         blocks = [content[: -len(BLANK)] for content in contents]
-        if b"".join([block + BLANK for block in blocks]) != b"".join(contents) or BLANK in SEPARATOR.join(blocks):
+        if b"".join([block + BLANK for block in blocks]) != b"".join(contents):
             return []
+        several = BLANK in SEPARATOR.join(blocks)
+        if several:
+            blocks = split_at_blanks(b"".join(contents))[:-1]
+            if not all(blocks) or b"\n" in {block[:1] for block in blocks}:
+                return []  # more than one blank line: which is whose cannot be seen at a glance
         for form in self._forms:
             each = form.each(blocks)
             if each:
                 self._tries = MAX_TRIES
-                return each
+                return _by_contents(each, contents) if several else each
         return []
 
     def mask(self, content: bytes) -> tuple[bytes, bytes]:
@@ -138,3 +143,16 @@ class KnownMasks:
             self._tries -= 1
             if form is not None:
                 self._forms = [form, *self._forms[: MAX_FORMS - 1]]
+
+
+def _by_contents(events: Sequence[bytes], contents: Sequence[bytes]) -> list[bytes]:
+    """Events by the contents that they came in, as far as there are enough."""
+    found: list[bytes] = []
+    first = 0
+    for content in contents:
+        last = first + content.count(BLANK)
+        if last > len(events):
+            break
+        found.append(b"".join(events[first:last]))
+        first = last
+    return found

@@ -44,6 +44,24 @@ def test_a_stream_of_each_dialect(name: str, capture: str) -> None:
         same(one.path, [HEAD, *map(chunk, one.events), LAST], capture, every)
 
 
+@pytest.mark.parametrize("capture", ["masked", "full"])
+@pytest.mark.parametrize("name", NAMES)
+def test_reads_of_several_chunks_each(name: str, capture: str) -> None:
+    one = wire(name, 150)
+    chunks = list(map(chunk, one.events))
+    for many in (2, 3, 9, 40):
+        reads = [b"".join(chunks[at : at + many]) for at in range(0, len(chunks), many)]
+        same(one.path, [HEAD, *reads, LAST], capture, 1000)
+
+
+# Now and then one of these, and most often a read that is a chunk that is an event.
+WAYS = (
+    *("usual",) * 12,
+    *("many chunks",) * 3,
+    *("two events", "cut event", "cut chunk", "two chunks", "upper", "more blank lines", "blank lines apart"),
+)
+
+
 @st.composite
 def ways(draw: st.DrawFn) -> tuple[str, list[bytes]]:
     """A stream's path and reads: damaged here and there, and not always an event a chunk, or a chunk a read."""
@@ -52,7 +70,7 @@ def ways(draw: st.DrawFn) -> tuple[str, list[bytes]]:
     reads = [HEAD]
     while events:
         event = events.pop(0)
-        way = draw(st.sampled_from(("usual",) * 12 + ("two events", "cut event", "cut chunk", "two chunks", "upper")))
+        way = draw(st.sampled_from(WAYS))
         half = len(event) // 2
         if way == "two events" and events:
             reads.append(chunk(event + events.pop(0)))
@@ -62,6 +80,13 @@ def ways(draw: st.DrawFn) -> tuple[str, list[bytes]]:
             reads += [chunk(event)[:half], chunk(event)[half:]]
         elif way == "two chunks" and events:
             reads.append(chunk(event) + chunk(events.pop(0)))
+        elif way == "many chunks":
+            some, events = [event, *events[:5]], events[5:]
+            reads.append(b"".join(map(chunk, some)))
+        elif way == "more blank lines":
+            reads.append(chunk(event + b"\n") + chunk(event) + chunk(b"\n\n" + event))
+        elif way == "blank lines apart":
+            reads += [chunk(event) + chunk(b"\n\n"), chunk(b"\n" + event)]
         elif way == "upper":
             reads.append(b"%X\r\n%b\r\n" % (len(event), event))
         else:
@@ -97,11 +122,16 @@ def test_a_body_that_comes_without_framing() -> None:
     assert reads_of(messages, "masked", 1000) == reads_of(messages, "masked", 1)
 
 
+@pytest.mark.parametrize("events_a_read", [1, 3, 9])
 @pytest.mark.parametrize("capture", ["masked", "full"])
-def test_the_usual_reads_are_not_looked_at_one_by_one(capture: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_usual_reads_are_not_looked_at_one_by_one(
+    capture: str, events_a_read: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     looked = []
     usual = response.Response._read_events
     monkeypatch.setattr(response.Response, "_read_events", lambda self, *read: looked.append(1) or usual(self, *read))
     one = wire("openai-chat", 400)
-    reads_of(exchange(one.path, HEAD, *map(chunk, one.events), LAST), capture, 50)
-    assert len(looked) < 60
+    chunks = list(map(chunk, one.events))
+    reads = [b"".join(chunks[at : at + events_a_read]) for at in range(0, len(chunks), events_a_read)]
+    reads_of(exchange(one.path, HEAD, *reads, LAST), capture, 50)
+    assert len(looked) < 60 // events_a_read

@@ -22,8 +22,8 @@ from streamgauge.taps.recording.response_head import Expected, expected_of, head
 # A response that is no event stream is looked into up to this size (bytes, decoded): the largest answers, images in
 # base64 included, are below it; one request may ask for no more.
 MAX_RESPONSE_BODY = 16 * 1024 * 1024
-# So many reads are looked at together.
-AT_ONCE = 64
+# So many reads are looked at together, and of large ones fewer: as many as have so many bytes, if all are like the first.
+AT_ONCE, BYTES_AT_ONCE = 64, 16 * 1024
 
 
 class Finished(msgspec.Struct, frozen=True):
@@ -81,14 +81,15 @@ class Response:
         while at < len(arrived):
             decoder, events = self._decoder, self._events
             one = arrived[at]
+            together = min(AT_ONCE, BYTES_AT_ONCE // (len(one.data) or 1), len(arrived) - at)
             if events is None or decoder is None or self._lost:
                 reads.append(self.read(_since(one, zero_ns), one.data))
                 breathe()
-            elif alone or at + 1 == len(arrived):
+            elif alone or together < 2:
                 reads.append(self._read_events(_since(one, zero_ns), one.data, decoder, events))
                 alone = max(alone - 1, 0)
             else:
-                some = arrived[at : at + AT_ONCE]
+                some = arrived[at : at + together]
                 count = self._read_usual(some, zero_ns, reads, decoder, events)
                 at += count
                 # Where few are usual, more are read one by one each time, so that looking in vain costs little.
