@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from streamgauge.core import framing
 from streamgauge.core.framing import MAX_CHUNK_LINE, MAX_TRAILER_BYTES, Chunked, Plain
 from tests.core import cuts
 
@@ -213,3 +214,10 @@ def test_reads_of_whole_chunks_are_all_taken(reads: list[bytes], behind: list[by
 def test_chunks_with_line_ends_in_them_come_off_however_they_are_split(chunks: list[bytes], places: list[int]) -> None:
     wire = b"".join(chunks) + b"0\r\n\r\n"
     assert read(cuts.at(wire, places), Chunked()) == (by_h11(wire)[0], b"", True, False)
+
+
+def test_beginnings_that_are_remembered_are_bounded() -> None:
+    for number in range(2 * framing._MAX_BEGINS):
+        data = b"%05d" % number
+        assert Chunked().whole_chunks_each([b"5\r\n" + data + b"\r\n"]) == [data]
+        assert len(framing._BEGINS) <= framing._MAX_BEGINS

@@ -52,6 +52,25 @@ class Plain:
 
 # Chunks in so many bytes are taken one by one: looking for all of them at one time costs more.
 _FEW_BYTES = 1024
+# A chunk below 4 KiB tells its size within so many bytes; and so many such beginnings are remembered.
+_BEGIN_BYTES, _MAX_BEGINS = 5, 4096
+
+
+class _Begins(dict[bytes, tuple[int, int]]):
+    """By a chunk's first bytes: where its data begins, and its size with all that is around. For other bytes 0 and -1."""
+
+    _SIZE = re.compile(rb"([0-9a-fA-F]{1,3})\r\n")
+
+    def __missing__(self, begin: bytes) -> tuple[int, int]:
+        size = self._SIZE.match(begin)
+        data_bytes = int(size[1], 16) if size else 0
+        if len(self) >= _MAX_BEGINS:
+            self.clear()
+        self[begin] = found = (size.end(), size.end() + data_bytes + 2) if size and data_bytes else (0, -1)
+        return found
+
+
+_BEGINS = _Begins()
 
 
 class _At(Enum):
@@ -122,12 +141,10 @@ class Chunked:
         """
         if self._at is not _At.SIZE or self._line:
             return []
+        begins = [_BEGINS[data[:_BEGIN_BYTES]] for data in reads]
+        if [size for _, size in begins] == list(map(len, reads)) and {data[-2:] for data in reads} == {b"\r\n"}:
+            return [data[start:-2] for data, (start, _) in zip(reads, begins, strict=True)]  # a chunk each, as most are
         sizes, bodies = self._cut(b"".join(reads))
-        if len(bodies) == len(reads):  # most likely a chunk each
-            each = zip(reads, sizes, bodies, strict=True)
-            whole = [0 < int(size, 16) == len(body) == len(read) - len(size) - 4 for read, size, body in each]
-            if False not in whole:
-                return bodies
         return _by_reads(reads, [len(size) + 4 for size in sizes[: _whole(sizes, bodies)]], bodies)
 
     def end(self) -> None:
