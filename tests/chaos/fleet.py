@@ -22,7 +22,7 @@ _READY_TIMEOUT_S = 90.0
 
 @dataclass
 class Left:
-    """A process that ended although nobody told it to: its name, exit code and last line, and the phase it was in."""
+    """A process that ended although nobody told it to: its name, exit code and reason, and the phase it was in."""
 
     name: str
     code: int
@@ -103,6 +103,12 @@ class Seat:
         return self.running.metrics()["streamgauge_tap_reads_waiting"] == 0
 
 
+def reason(log: str) -> str:
+    """Why a process ended: its last error, behind which it may have said how it ends; or else its last line."""
+    lines = log.splitlines() or [""]
+    return next((line for line in reversed(lines) if '"level":"error"' in line), lines[-1])
+
+
 class Fleet:
     """Workers and taps. What ends by itself is noted in `left`, with `phase`, and started again."""
 
@@ -157,8 +163,7 @@ class Fleet:
         assert seat.running is not None
         code = seat.running.process.returncode
         if code != -signal.SIGKILL:
-            lines = seat.running.log.splitlines() or [""]
-            self.left.append(Left(seat.name, code, lines[-1], self.phase))
+            self.left.append(Left(seat.name, code, reason(seat.running.log), self.phase))
 
     def wait_ready(self) -> None:
         """Until all serve."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.fleet import Fleet, Left, Seat
+from tests.chaos.fleet import Fleet, Left, Seat, reason
 from tests.chaos.run import TAKEOVER_S, USUAL_START_S, Chaos, Plan, amiss, late
 from tests.kafka_broker.jars import NoBrokerError
 from tests.running import Running
@@ -125,3 +125,11 @@ def test_every_stream_has_one_record_whatever_dies(tmp_path: Path) -> None:
     assert (result.done["workers stopped"], result.done["workers killed as one woke"]) == (1, 2)
     assert {"workers woken", "broker outages", "taps killed"} <= result.done.keys()
     assert {"completed", "abandoned", "client_abort", "stream_error", "truncated"} <= result.verdict["outcomes"].keys()
+
+
+def test_why_a_process_ended_is_its_last_error() -> None:
+    stuck = '{"at":2,"level":"error","part":"streamgauge.worker","message":"the worker is stuck and ends: why"}'
+    stopping = '{"at":3,"level":"info","part":"streamgauge.worker.transport","message":"Stopping..."}'
+    assert reason(f"worker: ready\n{stuck}\n{stopping}\n") == stuck
+    assert reason("worker: no topics") == "worker: no topics"
+    assert reason("") == ""
