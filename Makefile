@@ -74,7 +74,7 @@ lock:  ## resolve the dependencies again (needs uv): what runs, and that with wh
 clean:  ## remove what was installed and built here
 	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-$(INSTALLED): requirements-dev.lock pyproject.toml scripts/build_pump.py pipeline/streamgauge/taps/proxy/_pump.c
+$(INSTALLED): requirements-dev.lock pyproject.toml scripts/build_pump.py $(wildcard pipeline/streamgauge/taps/proxy/_*.[ch])
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "Streamgauge needs Python 3.11 or newer: make PYTHON=/path/to/python3.11"; exit 2; }
 	$(PYTHON) -m venv $(VENV)

@@ -1,4 +1,4 @@
-"""Builds the relay's pump (taps/proxy/_pump.c) beside its source, where there is Linux and a C compiler.
+"""Builds the relay's part in C (taps/proxy/_*.c) beside its sources, where there is Linux and a C compiler.
 
 Installing Streamgauge does so by itself. Where it cannot be built the relay does without, and is as right, but slower.
 
@@ -13,9 +13,11 @@ import sysconfig
 from pathlib import Path
 from typing import Any
 
-SOURCE = Path(__file__).parent.parent / "pipeline" / "streamgauge" / "taps" / "proxy" / "_pump.c"
+ROOT = Path(__file__).parent.parent
+PLACE = ROOT / "pipeline" / "streamgauge" / "taps" / "proxy"
+SOURCES, HEADERS = [PLACE / "_pump.c", PLACE / "_plain.c"], [PLACE / "_plain.h"]
 # Built for the stable interface of CPython 3.11: one file for it and all that come after.
-BUILT = SOURCE.with_suffix(".abi3.so")
+BUILT = PLACE / "_pump.abi3.so"
 _FLAGS = (
     *("-O2", "-Wall", "-Wextra", "-Werror=implicit-function-declaration", "-shared", "-fPIC", "-pthread"),
     *("-fstack-protector-strong", "-Wl,-z,relro,-z,now"),
@@ -28,7 +30,8 @@ def build(built: Path = BUILT, *more: str) -> str | None:
     What was built from an older source does not stay.
     """
     fault = _compile(built, *more)
-    if fault is not None and built.exists() and built.stat().st_mtime < SOURCE.stat().st_mtime:
+    newest = max(source.stat().st_mtime for source in (*SOURCES, *HEADERS))
+    if fault is not None and built.exists() and built.stat().st_mtime < newest:
         built.unlink()
     return fault
 
@@ -38,7 +41,7 @@ def _compile(built: Path, *more: str) -> str | None:
         return "the pump needs Linux (epoll)"
     compiler = shlex.split(os.environ.get("CC") or "cc")
     made = built.with_name(f".{built.name}.{os.getpid()}")
-    command = [*compiler, *_FLAGS, *more, f"-I{sysconfig.get_paths()['include']}", "-o", str(made), str(SOURCE)]
+    command = [*compiler, *_FLAGS, *more, f"-I{sysconfig.get_paths()['include']}", "-o", str(made), *map(str, SOURCES)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode == 0:
@@ -68,7 +71,7 @@ else:
                 return
             build_data["pure_python"] = False
             build_data["tag"] = f"cp311-abi3-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"
-            build_data["artifacts"].append(str(BUILT.relative_to(SOURCE.parents[4])))
+            build_data["artifacts"].append(str(BUILT.relative_to(ROOT)))
 
 
 if __name__ == "__main__":

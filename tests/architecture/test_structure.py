@@ -94,6 +94,7 @@ EDGES: dict[str, set[str]] = {
     "taps/proxy/response.py": {"httptools"},
     "taps/proxy/tls.py": set(),
     "taps/proxy/upstream.py": {"aiohappyeyeballs"},
+    "taps/proxy/wire.py": set(),
     "taps/replay/cassette_yaml.py": {"yaml"},
     "taps/replay/files.py": set(),
     "taps/replay/spool_rows.py": set(),

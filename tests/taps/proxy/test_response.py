@@ -18,8 +18,12 @@ CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
 
 @pytest.fixture(scope="module", params=["plainly", "llhttp"], autouse=True)
 def chunks_are_read(request: pytest.FixtureRequest) -> Iterator[None]:
-    """With the pump's reading of plain chunks, where it was built, and without."""
-    with mock.patch.object(response, "follow", response.follow if request.param == "plainly" else None):
+    """With what reads plain heads and chunks, where it was built, and without."""
+    plainly = request.param == "plainly"
+    with (
+        mock.patch.object(response, "follow", response.follow if plainly else None),
+        mock.patch.object(response, "plain_head", response.plain_head if plainly else None),
+    ):
         yield
 
 

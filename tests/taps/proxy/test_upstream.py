@@ -12,6 +12,7 @@ import uvloop
 
 from streamgauge.core.segments import Ending
 from streamgauge.taps.messages import Ended, Sent
+from streamgauge.taps.proxy.wire import Wire
 from tests.taps.proxy.rig import (
     RawRecorder,
     RawUpstream,
@@ -105,6 +106,30 @@ def test_a_close_that_the_loop_has_not_seen_is_asked_of_the_kernel(tmp_path: Pat
         client.sendall(POST)
         assert receive(client, len(OK)) == OK
         assert upstream.connections == 2
+
+
+@pytest.mark.parametrize("method", [b"GET", b"POST"])
+def test_a_used_connection_that_breaks_as_it_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: bytes
+) -> None:
+    """What changes nothing is asked once more, on a new connection; anything else may have been done."""
+    with exchange_rig(tmp_path, answering(OK, OK, OK)) as (relay, upstream, _), relay.connect() as client:
+        for _ in range(2):  # from now on its head is known: it is written before an exchange is made
+            client.sendall(ask(method))
+            assert receive(client, len(OK)) == OK
+
+        def breaks(wire: Wire, data: bytes) -> None:
+            monkeypatch.setattr(Wire, "write", write)
+            wire._transport.abort()
+
+        write = Wire.write
+        monkeypatch.setattr(Wire, "write", breaks)
+        client.sendall(ask(method))
+        if method == b"GET":
+            assert receive(client, len(OK)) == OK
+        else:
+            assert receive_head(client).startswith(b"HTTP/1.1 502 ")
+        assert upstream.connections == (2 if method == b"GET" else 1)
 
 
 @pytest.mark.parametrize("end", ["fin", "reset"])

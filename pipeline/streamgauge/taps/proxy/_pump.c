@@ -10,10 +10,9 @@
  *
  * One lock guards all; the thread holds it for one read at a time, and waits for nothing inside.
  */
-#define PY_SSIZE_T_CLEAN
 #define Py_LIMITED_API 0x030b0000
 #define _GNU_SOURCE
-#include <Python.h>
+#include "_plain.h"
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -658,6 +657,8 @@ static PyType_Spec pump_spec = {
 
 static PyMethodDef functions[] = {
     {"follow", pump_follow, METH_VARARGS, NULL},
+    {"plain_head", plain_head, METH_O, NULL},
+    {"plain_request", plain_request, METH_O, NULL},
     {NULL, NULL, 0, NULL},
 };
 

@@ -5,6 +5,7 @@ from enum import Enum, auto
 from typing import Protocol
 
 from streamgauge.taps.proxy.request import RefusedError
+from streamgauge.taps.proxy.wire import Wire
 
 
 class After(Enum):
@@ -21,6 +22,7 @@ class Asker(Protocol):
     """The client's side of an exchange."""
 
     transport: asyncio.Transport
+    wire: Wire
     blocked_ns: int | None  # since when it takes no more, None if it does
 
     def exchange_over(self, after: After) -> None: ...

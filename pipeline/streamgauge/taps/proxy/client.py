@@ -24,6 +24,7 @@ from streamgauge.taps.proxy.outbox import Outbox
 from streamgauge.taps.proxy.reader import RequestReader
 from streamgauge.taps.proxy.request import RefusedError, Request, Route, Routes
 from streamgauge.taps.proxy.upstream import WRITE_BUFFER_BYTES, Pool
+from streamgauge.taps.proxy.wire import Wire
 
 # A client's deadlines are looked at this often (seconds): so late may one be seen.
 TICK_S = 1.0
@@ -89,10 +90,12 @@ class Client(asyncio.Protocol):
         "_unsent_seen",
         "blocked_ns",
         "transport",
+        "wire",
     )
 
     def __init__(self, relay: House) -> None:
         self.transport: asyncio.Transport
+        self.wire: Wire
         self.blocked_ns: int | None = None
         self._relay = relay
         self._reader = RequestReader(relay.limits.max_request_head, relay.limits.max_request_body, relay.known)
@@ -112,6 +115,7 @@ class Client(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
+        self.wire = Wire(self.transport)
         self.transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES, low=0)
         self._idle_ns = time.monotonic_ns()
         self._relay.came(self)
@@ -228,8 +232,23 @@ class Client(asyncio.Protocol):
         except RefusedError as refused:
             self.answer(refused)
             return
-        self._exchange = Exchange(self, request, outgoing, self._relay.pool(outgoing.route), self._relay.lender)
-        self._exchange.begin(self._relay.outbox, self._relay.tenant_header)
+        pool = self._relay.pool(outgoing.route)
+        one, body = pool.take(), None
+        if (
+            one is not None and request.known is not None
+        ):  # it is whole: off it goes, and the rest is done while it is on its way
+            body = self._body()
+            one.wire.write(outgoing.head + body)
+        self._exchange = Exchange(self, request, outgoing, pool, self._relay.lender)
+        self._exchange.begin(self._relay.outbox, self._relay.tenant_header, one, body)
+
+    def _body(self) -> bytes:
+        """Takes the rest of a request that came in one read."""
+        event = self._reader.events.popleft()
+        if not isinstance(event, bytes):
+            return b""
+        self._reader.events.popleft()
+        return event
 
     def _refuse(self, refused: RefusedError) -> None:
         """What came is no request; amid a request, it is as if the client had left."""

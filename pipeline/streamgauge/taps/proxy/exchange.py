@@ -11,7 +11,7 @@ import time
 from streamgauge.core.segments import Ending
 from streamgauge.taps.proxy import answers
 from streamgauge.taps.proxy.asker import After, Asker
-from streamgauge.taps.proxy.lending import Lender, Loan, idle_socket
+from streamgauge.taps.proxy.lending import Lender, Loan
 from streamgauge.taps.proxy.outbox import Outbox
 from streamgauge.taps.proxy.place import Place
 from streamgauge.taps.proxy.request import Outgoing, RefusedError, Request
@@ -82,14 +82,16 @@ class Exchange:
         self._last: tuple[Ending, int, After] | None = None
         self._blocked_ns = 0
 
-    def begin(self, outbox: Outbox, tenant_header: str | None) -> None:
-        """Asks the upstream. The head waits for `flush`; and the telling for the head, so that it does not hold that up."""
+    def begin(self, outbox: Outbox, tenant_header: str | None, one: Upstream | None, asked: bytes | None) -> None:
+        """Asks `one`, or a new connection, when flushed; unless the request with the body `asked` was written already."""
         self._teller = Teller(outbox, self._request, self._outgoing, tenant_header)
-        one = self._pool.take()
+        if asked is not None:
+            self._pending, self._body_bytes, self.request_whole, self._sent_due = [], len(asked), True, True
+            self._teller.asked(asked)
+        self._reused = one is not None
         if one is None:
             self._connect()
         else:
-            self._reused = True
             self._attach(one)
 
     # The request, from the client.
@@ -137,7 +139,7 @@ class Exchange:
             if self._pending:
                 data = self._pending[0] if len(self._pending) == 1 else b"".join(self._pending)
                 self._pending, self._pending_bytes = [], 0
-                self._upstream.transport.write(data)
+                self._upstream.wire.write(data)
             self._tell_sent()
         self._teller.begin()
 
@@ -201,7 +203,7 @@ class Exchange:
         if size != len(data):
             data, self._stray = data[:size], True
         if self._flows:
-            self._client.transport.write(data[sent:] if sent else data)
+            self._client.wire.write(data[sent:] if sent else data)
         else:
             self._pass_on(data)
         self.quiet_ns = at_ns
@@ -224,7 +226,7 @@ class Exchange:
             if not data:
                 return
         self._passed, self._flows = True, not self._framing.untouched
-        self._client.transport.write(data)
+        self._client.wire.write(data)
 
     def upstream_ended(self, at_ns: int, reset: bool) -> None:
         """The upstream's connection has ended, before the answer was known to be whole."""
@@ -261,7 +263,7 @@ class Exchange:
         self._lender, one = None, self._upstream
         if self.over or one is None or not self.request_whole or self._client.blocked_ns is not None:
             return None
-        upstream, client = idle_socket(one.transport), idle_socket(self._client.transport)
+        upstream, client = one.wire.idle_socket, self._client.wire.idle_socket
         if upstream is None or client is None or not self._teller.lendable:
             return None
         one.hold(True)
@@ -325,8 +327,8 @@ class Exchange:
             self._give_up(refused, ending, time.monotonic_ns())
 
     def _attach(self, one: Upstream) -> None:
-        if one.transport.is_closing():  # it ended in the turn in which it was made: nothing was written
-            self._not_connected(UnreachableError("it closed the connection"))
+        if one.transport.is_closing():  # it ended in the turn in which it was made, or as it was written to
+            self.upstream_ended(time.monotonic_ns(), reset=True)
             return
         self._upstream, one.exchange = one, self
         self.quiet_ns = time.monotonic_ns()

@@ -6,6 +6,7 @@ checked and routed as any other; a later one that equals it to the letter is not
 
 import re
 
+from streamgauge.taps.proxy.plain import plain_request
 from streamgauge.taps.proxy.request import Known, Outgoing, Request, Routes, Whole
 
 # Heads that are remembered, and the longest (bytes): more than busy clients use at one time, and at most some 2 MiB.
@@ -15,12 +16,20 @@ MAX_HEAD_BYTES = 4096
 MAX_SEEN = 4096
 
 _BLANK_LINE = b"\r\n\r\n"
-_LENGTH = re.compile(rb"\r\n[Cc]ontent-[Ll]ength: ?(0|[1-9][0-9]{0,17})\r\n")
+_LENGTH = re.compile(rb"\r\ncontent-length: ?(0|[1-9][0-9]{0,17})\r\n", re.IGNORECASE)
 _LENGTH_NAME = b"content-length"
 
 
 def whole_request(data: bytes) -> Whole | None:
     """What `data` is if it begins with a head that can be remembered, and that request ends where `data` does."""
+    if plain_request is None:
+        return read_whole_request(data)
+    found = plain_request(data)
+    return None if found is None else Whole(*found)
+
+
+def read_whole_request(data: bytes) -> Whole | None:
+    """The same, where nothing is built."""
     size = data.find(_BLANK_LINE, 0, MAX_HEAD_BYTES) + len(_BLANK_LINE)
     if size < len(_BLANK_LINE):
         return None

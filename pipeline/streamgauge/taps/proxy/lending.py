@@ -30,13 +30,6 @@ LENT_BEHIND = 2
 _HELD_BYTES = 16 * 1024 * 1024
 
 
-def idle_socket(transport: asyncio.Transport) -> int | None:
-    """The descriptor of a plain socket to which nothing is still to be written; else None."""
-    if transport.is_closing() or not transport.can_write_eof() or transport.get_write_buffer_size():
-        return None
-    return int(transport.get_extra_info("socket").fileno())
-
-
 class Borrower(Protocol):
     """The exchange, to its loan."""
 

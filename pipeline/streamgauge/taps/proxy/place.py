@@ -1,16 +1,7 @@
 """Where in a response's body a read has ended: what the relay and its pump tell each other."""
 
-from collections.abc import Callable
 from enum import IntEnum
 from typing import NamedTuple
-
-# Of a place (phase, what is left), and bytes from an index on, the place behind them; None unless they are plainly a body's
-# middle. It is the pump's, so it is missing where that was not built.
-follow: Callable[[int, int, bytes | memoryview, int], tuple[int, int] | None] | None
-try:
-    from streamgauge.taps.proxy._pump import follow
-except ImportError:  # no Linux, or no compiler when it was installed
-    follow = None
 
 
 class Phase(IntEnum):

@@ -2,8 +2,9 @@
 
 HEAD --interim head--> HEAD --final head--> LENGTH | CHUNKED | UNTIL_EOF | DONE;  LENGTH, CHUNKED --last byte--> DONE.
 What cannot be followed (`fault`) goes on as UNTIL_EOF, and nothing is reused after it: the client reads the same bytes
-and judges for itself. Heads are read tolerantly, as `core.http_head` reads them. Chunks are followed as the pump does, as
-long as they are plainly that (and it was built); llhttp is asked from the first read on that is not.
+and judges for itself. Heads are read tolerantly, as `core.http_head` reads them. What is plain is read in C, if that was
+built: a head that comes in one read, and chunks as long as they are plainly that; llhttp is asked from the first read
+on that is not.
 """
 
 import re
@@ -11,7 +12,8 @@ from enum import Enum, StrEnum, auto
 
 import httptools
 
-from streamgauge.taps.proxy.place import Phase, Place, follow, lead_to
+from streamgauge.taps.proxy.place import Phase, Place, lead_to
+from streamgauge.taps.proxy.plain import CHUNKED, UNTIL_EOF, follow, plain_head
 
 # One head of a response with its line ends (bytes); the recorder's limit for the same head.
 MAX_RESPONSE_HEAD = 256 * 1024
@@ -55,6 +57,7 @@ class _At(Enum):
 
 # Plain names: an enum's members cost a look-up more, on every read.
 _HEAD, _LENGTH_LEFT, _CHUNKED, _UNTIL_EOF, _DONE = _At
+_BODY_BEGINS = Place(Phase.SIZE_BEGIN, 0)
 
 
 class _Chunks:
@@ -77,7 +80,7 @@ class _Chunks:
 
 
 class ResponseFraming:
-    """Follows one response. `head_only`: the request was HEAD. `plainly`: chunks as the pump does (if built). Never raises.
+    """Follows one response. `head_only`: the request was HEAD. `plainly`: what is plain in C (if built). Never raises.
 
     `status` is None until the final head is complete; `persistent`: by head and framing the connection may be used again;
     `says_keep_alive`: the head says so, as HTTP/1.0 needs it.
@@ -94,6 +97,7 @@ class ResponseFraming:
         "_left",
         "_place",
         "_plain",
+        "_plain_head",
         "_searched",
         "complete",
         "content_type",
@@ -111,7 +115,7 @@ class ResponseFraming:
         self.complete = False
         self.fault: ResponseFault | None = None
         self._head_only = head_only
-        self._follow = follow if plainly else None
+        self._follow, self._plain_head = (follow, plain_head) if plainly else (None, None)
         self._at = _HEAD
         self._held = b""
         self._searched = 0
@@ -229,6 +233,11 @@ class ResponseFraming:
 
     def _head(self, data: bytes) -> int:
         before = len(self._held)
+        if not before and self._plain_head is not None and (found := self._plain_head(data)) is not None:
+            taken, status, self.content_type, length, closes, self.says_keep_alive = found
+            self.status, self.persistent = status, not closes
+            self._framed(status, length)
+            return taken if taken == len(data) or self.complete else taken + self.feed(data[taken:])
         held = self._held + data if before else data
         at = 0
         while self._at is _HEAD:
@@ -284,42 +293,50 @@ class ResponseFraming:
         options = _members(found.get(b"connection"))
         self.says_keep_alive = b"keep-alive" in options
         self.persistent = self._plain and b"close" not in options and (modern or self.says_keep_alive)
-        if self._head_only or status in (204, 304):
-            self._done()
-        elif transfers:
-            # With both, the length means nothing, and somebody may have been fooled: no reuse (RFC 9112, 6.1).
-            self.persistent = self.persistent and not lengths and modern
-            self._transferred(transfers)
+        length: int | None = UNTIL_EOF
+        if transfers:
+            length = _transferred(transfers)
+            if not self._without_body(status):
+                # With both, the length means nothing, and somebody may have been fooled: no reuse (RFC 9112, 6.1).
+                self.persistent = self.persistent and not lengths and modern
         elif lengths:
-            self._length(lengths)
-        else:
-            self.persistent, self._at = False, _UNTIL_EOF
+            length = _length(lengths)
+        self._framed(status, length)
 
-    def _transferred(self, transfers: list[bytes]) -> None:
-        if transfers[-1] != b"chunked":
-            self.persistent, self._at = False, _UNTIL_EOF
-            return
-        if b"chunked" in transfers[:-1]:
+    def _without_body(self, status: int) -> bool:
+        return self._head_only or status in (204, 304)
+
+    def _framed(self, status: int, length: int | None) -> None:
+        """Goes on behind the final head. `length`: of the body, or what tells its end; None: nobody can tell."""
+        if self._without_body(status) or length == 0:
+            self._done()
+        elif length is None:
             self._fail(ResponseFault.BAD_HEAD)
-            return
-        self._at, self._place = _CHUNKED, Place(Phase.SIZE_BEGIN, 0)
+        elif length == CHUNKED:
+            self._at, self._place = _CHUNKED, _BODY_BEGINS
+        elif length == UNTIL_EOF:
+            self.persistent, self._at = False, _UNTIL_EOF
+        else:
+            self._at, self._left = _LENGTH_LEFT, length
 
     def _ask_llhttp(self) -> None:
         """From here on."""
-        lead, self._place = lead_to(self._place or Place(Phase.SIZE_BEGIN, 0)), None
+        lead, self._place = lead_to(self._place or _BODY_BEGINS), None
         self._chunks = _Chunks()
         self._ahead, self._behind = self._chunks.parser(), self._chunks.parser()
         if lead:
             self._ahead.feed_data(lead)
             self._behind.feed_data(lead)
 
-    def _length(self, lengths: list[bytes]) -> None:
-        if len(set(lengths)) > 1 or not _LENGTH.fullmatch(lengths[0]):
-            self._fail(ResponseFault.BAD_HEAD)
-            return
-        self._at, self._left = _LENGTH_LEFT, int(lengths[0])
-        if not self._left:
-            self._done()
+
+def _transferred(codings: list[bytes]) -> int | None:
+    if codings[-1] != b"chunked":
+        return UNTIL_EOF
+    return None if b"chunked" in codings[:-1] else CHUNKED
+
+
+def _length(lengths: list[bytes]) -> int | None:
+    return int(lengths[0]) if len(set(lengths)) == 1 and _LENGTH.fullmatch(lengths[0]) else None
 
 
 def _reads_alike(raw: bytes) -> bool:

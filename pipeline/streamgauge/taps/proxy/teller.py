@@ -40,9 +40,9 @@ class Teller:
         self._sent: tuple[int, int | None, int] | None = None
 
     def asked(self, data: bytes) -> None:
-        """A piece of the request's body."""
+        """A piece of the request's body, or none of it."""
         if self._untold is not None:
-            self._untold.append(data)
+            self._untold += [data] if data else []
         elif self.capture is not None:
             self.capture.asked(data)
 

@@ -10,6 +10,7 @@ from typing import Any, Protocol, cast
 from aiohappyeyeballs import start_connection
 
 from streamgauge.taps.proxy.request import Route
+from streamgauge.taps.proxy.wire import Wire
 
 # A connection is used again within this time (seconds): common servers close idle ones after 5, and one that closes while
 # a request is on its way to it costs that request.
@@ -48,18 +49,20 @@ class Answered(Protocol):
 class Upstream(asyncio.Protocol):
     """One connection. `exchange`: whose answer is awaited; None while it rests in its pool."""
 
-    __slots__ = ("_poll", "_pool", "blocked", "exchange", "idle_since", "transport")
+    __slots__ = ("_poll", "_pool", "blocked", "exchange", "idle_since", "transport", "wire")
 
     def __init__(self, pool: "Pool") -> None:
         self.exchange: Answered | None = None
         self.blocked = False
         self.idle_since = 0.0
         self.transport: asyncio.Transport
+        self.wire: Wire
         self._pool = pool
         self._poll: select.poll | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
+        self.wire = Wire(self.transport)
         self.transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES, low=0)
 
     def data_received(self, data: bytes) -> None:
