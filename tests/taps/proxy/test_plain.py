@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamgauge.taps.proxy import response
-from streamgauge.taps.proxy.known_heads import MAX_HEAD_BYTES, read_whole_request
+from streamgauge.taps.proxy.known_heads import MAX_HEAD_BYTES, whole_request
 from streamgauge.taps.proxy.plain import CHUNKED, UNTIL_EOF, plain_head, plain_request
 from streamgauge.taps.proxy.response import MAX_RESPONSE_HEAD, ResponseFraming
 from tests.taps.proxy.raw_requests import CASES
@@ -163,7 +163,7 @@ def test_a_whole_request_is_what_python_finds(wire: bytes, data: st.DataObject) 
     begin, end = sorted(data.draw(st.tuples(st.integers(0, len(wire)), st.integers(0, len(wire)))))
     other = data.draw(st.sampled_from([wire[begin:end], b"", b"\r\n", b"\r\n\r\n", b"Content-Length: 2\r\n", b"\0"]))
     for read in (wire, wire[:begin] + other + wire[end:]):
-        found = read_whole_request(read)
+        found = whole_request(read)
         assert plain_request(read) == (None if found is None else tuple(found))
 
 

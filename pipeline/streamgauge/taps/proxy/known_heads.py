@@ -22,14 +22,6 @@ _LENGTH_NAME = b"content-length"
 
 def whole_request(data: bytes) -> Whole | None:
     """What `data` is if it begins with a head that can be remembered, and that request ends where `data` does."""
-    if plain_request is None:
-        return read_whole_request(data)
-    found = plain_request(data)
-    return None if found is None else Whole(*found)
-
-
-def read_whole_request(data: bytes) -> Whole | None:
-    """The same, where nothing is built."""
     size = data.find(_BLANK_LINE, 0, MAX_HEAD_BYTES) + len(_BLANK_LINE)
     if size < len(_BLANK_LINE):
         return None
@@ -45,12 +37,20 @@ def read_whole_request(data: bytes) -> Whole | None:
 
 class KnownHeads:
     """One relay's. Only of requests that were routed, that keep their connection alive, whose bodies are counted, and whose
-    heads came twice.
+    heads came twice. `plainly`: reads are told apart in C (if built).
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, plainly: bool = True) -> None:
+        self._plain_request = plain_request if plainly else None
         self._seen: set[int] = set()
         self._known: dict[bytes, Known] = {}
+
+    def whole(self, data: bytes) -> Whole | None:
+        """As `whole_request`."""
+        if self._plain_request is None:
+            return whole_request(data)
+        found = self._plain_request(data)
+        return None if found is None else Whole(*found)
 
     def request(self, whole: Whole, began_ns: int) -> Request | None:
         """The request of that read, if its head came before."""

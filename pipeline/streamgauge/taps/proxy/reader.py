@@ -4,7 +4,7 @@ from collections import deque
 
 import httptools
 
-from streamgauge.taps.proxy.known_heads import KnownHeads, whole_request
+from streamgauge.taps.proxy.known_heads import KnownHeads
 from streamgauge.taps.proxy.request import MAX_REQUEST_HEAD, RefusedError, Request, Whole
 
 # What a chunked body may have between two pieces of content: extensions of chunks, trailers; all of it is thrown away
@@ -80,7 +80,7 @@ class RequestReader:
 
     def _recognizes(self, known: KnownHeads, data: bytes) -> bool:
         """Whether `data` is one request whose head came before: then its events are there, and llhttp never saw it."""
-        self._whole = whole = whole_request(data)
+        self._whole = whole = known.whole(data)
         if whole is None or whole.size > self._max_head:
             return False
         if self._max_body is not None and (whole.length or 0) > self._max_body:

@@ -67,7 +67,7 @@ class Relay:
     def __init__(self, settings: RelaySettings, say: Callable[[str], None]) -> None:
         self._say = say
         self.routes = Routes(settings.upstreams, settings.single)
-        self.known = KnownHeads()
+        self.known = KnownHeads(plainly=settings.pump)
         self.limits = Limits(
             settings.header_timeout_s,
             settings.keep_alive_s,
