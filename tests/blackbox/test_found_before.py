@@ -41,7 +41,10 @@ async def recorder_killed(rig: Rig) -> None:
     await asyncio.sleep(SETTLED_S)
     loading = asyncio.ensure_future(load(rig, "during", 60, pause_s=0.06))
     await asyncio.sleep(0.8)  # so that it knows of them
-    os.kill(recorder_of(rig), signal.SIGKILL)
+    pid = recorder_of(rig)
+    os.kill(pid, signal.SIGSTOP)
+    await asyncio.sleep(0.6)  # so that what it was handed meanwhile is lost with it
+    os.kill(pid, signal.SIGKILL)
     await loading
 
 
