@@ -324,8 +324,6 @@ def _ledger_option(parser: argparse.ArgumentParser) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; gives the exit code. Never shows a traceback, unless STREAMGAUGE_DEBUG is set."""
     before = signal.signal(signal.SIGTERM, _stop)  # until a command that stays handles it in its own way
-    # Inherited by processes in groups of their own: a terminal set to `tostop` would stop them for a line that they say.
-    signal.signal(signal.SIGTTOU, signal.SIG_IGN)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")  # records are JSON, whatever the locale
     try:

@@ -1,8 +1,8 @@
 """Work in portions: behind each one whoever else waits for this core gets it.
 
 The relay shares cores with its recorder. A scheduler lets whoever runs go on for some milliseconds before somebody that
-woke up may run; a stream's next event would wait for that long. Processes of one session wait for less (decision 23), but
-it is not everywhere that they are the only ones.
+woke up may run; a stream's next event would wait for that long. Nor does a lower priority help, where a kernel (Linux, with
+lazy preemption) looks for who else wants to run only when a system call ends.
 """
 
 import os
