@@ -76,7 +76,9 @@ class Child:
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 pass_fds=self._fds,
-                start_new_session=True,  # Ctrl-C in a terminal is ours to pass on
+                # Ctrl-C in a terminal is ours to pass on. Not a session of its own: Linux shares cores out between sessions
+                # (autogroup), and a relay that wakes up would wait for the recorder's turn to end (decision 23).
+                process_group=0,
             )
         except OSError as error:
             raise Unavailable(f"the {self.name} cannot be started ({error.strerror or error})") from None

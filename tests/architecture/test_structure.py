@@ -59,6 +59,7 @@ EDGES: dict[str, set[str]] = {
     # The tap: its relay, its recorder, what lies on disk.
     "bundles.py": {"zstandard"},
     "certificates.py": set(),
+    "child.py": set(),
     "counters.py": set(),
     "spool/spool.py": set(),
     "spool/file.py": set(),
@@ -152,6 +153,7 @@ APART = ("taps", "kafka", "worker", "ledger", "view", "local", "demo", "admin", 
 TESTED_BY: dict[str, tuple[str, ...]] = {
     "__main__.py": ("test_cli.py",),  # every command there is run through it
     "cli_deadletter.py": ("commands/test_deadletter.py",),
+    "child.py": ("commands/test_tapping.py",),  # on the children themselves
     "errors.py": ("test_cli.py",),  # exit codes are what it is for
     "commands/demo.py": ("demo/test_command.py",),  # beside the other tests of the demo
     "commands/ledgers.py": ("test_cli.py", "commands/test_ledger.py"),

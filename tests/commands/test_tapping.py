@@ -2,6 +2,8 @@
 
 import http.client
 import json
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -101,3 +103,17 @@ def test_reads_that_a_crash_took_are_dropped_by_crash(small: Provider, tmp_path:
     balance = read_balance(data_dir / "counters")
     assert balance.seen == balance.delivered + 7
     assert balance.waiting == 0
+
+
+def test_children_have_groups_of_their_own_and_share_the_session(tmp_path: Path) -> None:
+    """Ctrl-C is the parent's, no terminal stops them, and the kernel does not share cores out between them and it."""
+    ignored = sum(1 << number - 1 for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTTOU))
+    with start_up({"small": "http://127.0.0.1:9"}, tmp_path) as up:
+        found = children(up.process.pid)
+        assert len(found) >= 2
+        for pid in found:
+            assert os.getpgid(pid) == pid
+            assert os.getsid(pid) == os.getsid(up.process.pid)
+            if (status := Path(f"/proc/{pid}/status")).exists():
+                mask = next(line.split()[1] for line in status.read_text().splitlines() if line.startswith("SigIgn"))
+                assert int(mask, 16) & ignored == ignored

@@ -216,6 +216,45 @@ def test_reads_go_on_and_are_told_in_order(rig: Rig) -> None:
     assert not rig.back
 
 
+def pass_on(rig: Rig, data: bytes) -> None:
+    rig.server.sendall(data)
+    assert receive(rig.browser, len(data)) == data
+
+
+@pumps
+@pytest.mark.parametrize("chosen", [os.SCHED_OTHER, os.SCHED_BATCH, os.SCHED_IDLE])
+def test_amid_a_bulk_it_waits_for_others_turns(tmp_path: Path, chosen: int) -> None:
+    """And no longer when it is over. What somebody else has chosen for the thread is left alone."""
+    tasks = Path("/proc/self/task")
+    before = set(tasks.iterdir())
+    rig = Rig(tmp_path)
+    (task,) = set(tasks.iterdir()) - before
+    thread = int(task.name)
+    os.sched_setscheduler(thread, chosen, os.sched_param(0))
+    rig.lend()
+
+    def policy_behind(data: bytes, *, pause_s: float, seconds: float = 0.0) -> set[int]:
+        found, until = set(), time.monotonic() + seconds
+        while time.monotonic() < until:
+            pass_on(rig, data)
+            rig.collect()
+            found.add(os.sched_getscheduler(thread))
+            time.sleep(pause_s)
+        return found
+
+    def is_(policy: int, data: bytes, pause_s: float) -> bool:
+        return policy in policy_behind(data, pause_s=pause_s, seconds=0.03)
+
+    if chosen == os.SCHED_OTHER:
+        assert policy_behind(b"x", pause_s=0.005, seconds=0.1) == {os.SCHED_OTHER}
+        assert wait_for(lambda: is_(os.SCHED_BATCH, b"y" * 50_000, 0.0), "a bulk")
+        assert wait_for(lambda: is_(os.SCHED_OTHER, b"z", 0.005), "its end")
+    else:
+        assert policy_behind(b"y" * 50_000, pause_s=0.0, seconds=0.1) == {chosen}
+        assert policy_behind(b"z", pause_s=0.005, seconds=0.1) == {chosen}
+    rig.close()
+
+
 @pumps
 @pytest.mark.parametrize("reset", [False, True])
 def test_an_end_is_told_as_what_it_is(tmp_path: Path, reset: bool) -> None:

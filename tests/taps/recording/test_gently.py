@@ -4,12 +4,43 @@ import os
 
 import pytest
 
-from streamgauge.taps.recording.gently import gently
+from streamgauge.taps.recording import gently
+
+
+@pytest.fixture(autouse=True)
+def pace(monkeypatch: pytest.MonkeyPatch) -> gently.Pace:
+    """Nothing has come yet."""
+    made = gently.Pace()
+    monkeypatch.setattr(gently, "pace", made)
+    return made
 
 
 @pytest.mark.parametrize(("items", "offers"), [(0, 0), (3, 0), (4, 1), (11, 2)])
 def test_the_core_is_offered_behind_each_portion(items: int, offers: int, monkeypatch: pytest.MonkeyPatch) -> None:
     offered: list[int] = []
     monkeypatch.setattr(os, "sched_yield", lambda: offered.append(1))
-    assert list(gently(range(items), 4)) == list(range(items))
+    assert list(gently.gently(range(items), 4)) == list(range(items))
     assert len(offered) == offers
+
+
+def test_amid_a_bulk_the_core_is_kept_and_behind_it_offered_again(
+    pace: gently.Pace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    offered: list[int] = []
+    monkeypatch.setattr(os, "sched_yield", lambda: offered.append(1))
+    second, now = 1_000_000_000, 10**15
+    for size, kept in ((3_000_000, False), (50_000_000, True), (3_000_000, False)):
+        for _ in range(10):
+            now += second // 10
+            pace.came(size // 10, now)
+        offered.clear()
+        gently.breathe()
+        assert (not offered) is kept
+
+
+def test_one_large_batch_is_no_bulk(pace: gently.Pace) -> None:
+    pace.came(0, 10**15)
+    pace.came(262_144, 10**15 + 5_000_000)
+    assert not pace.in_bulk
+    pace.came(262_144, 10**15 + 265_000_000)
+    assert not pace.in_bulk

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import msgspec
 
+from streamgauge.child import leave_terminal_to_parent
 from streamgauge.counters import Counters, Incident
 from streamgauge.taps.packets.clock import StampClock
 from streamgauge.taps.packets.connections import Connections, Following
@@ -224,7 +225,7 @@ def _say_ready() -> None:
 
 def main() -> int:
     """The process: gives its exit code."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent's to handle
+    leave_terminal_to_parent()
     try:
         settings = msgspec.json.decode(sys.stdin.buffer.readline(), type=PacketSettings)
     except msgspec.DecodeError as fault:

@@ -19,6 +19,7 @@ from typing import NoReturn
 import msgspec
 import uvloop
 
+from streamgauge.child import leave_terminal_to_parent
 from streamgauge.taps.proxy.outbox import FLUSH_S
 from streamgauge.taps.proxy.relay import RelaySettings, serve
 
@@ -78,7 +79,7 @@ def _allow_many_descriptors() -> None:
 
 def main() -> int:
     """Serves until SIGTERM, then leaves with 0. Gives 2 for settings that cannot be, 3 for a part that is not to be had."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the whole group; the parent decides
+    leave_terminal_to_parent()
     signal.signal(
         signal.SIGTERM, lambda *_: os._exit(_DONE)
     )  # nothing is begun yet; later the loop's own handler drains

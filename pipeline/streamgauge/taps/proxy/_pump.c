@@ -15,6 +15,7 @@
 #include "_plain.h"
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -28,6 +29,9 @@
 /* Bytes of one read; reads of one wake-up; at which size a run of reads becomes a message; over how many
  * moments flows are spread; what a message takes besides its reads, and a read besides its data. */
 enum { READ_BYTES = 262144, AT_ONCE = 64, RUN_BYTES = 65536, SPREAD = 16, MESSAGE_BYTES = 20, STAMP_BYTES = 15 };
+/* From which rate on it is a bulk that comes (bytes a second), and over how long that is taken (ns). The recorder goes by the
+ * same: taps/recording/gently.py. */
+enum { BULK_BYTES_S = 8388608, RATE_NS = 20000000 };
 
 /* --- where a body is ------------------------------------------------------------------------------------------------ */
 
@@ -132,6 +136,8 @@ typedef struct {
     size_t held, capacity; /* bytes in all batches and runs, and how many they may be */
     int pressed; /* half of that is used up, which was told */
     uint64_t hold_ns, lost;
+    uint64_t came, since_ns; /* bytes, since when: for the rate */
+    int in_bulk;             /* the thread's policy is SCHED_BATCH, by us */
     Py_buffer seen; /* a counter in shared memory: of reads, before anything else counts them */
     char read_bytes[READ_BYTES];
 } Pump;
@@ -292,6 +298,25 @@ static Flow *flow_of(Pump *self, uint64_t token)
     return flow && flow->lent && flow->generation == token >> 32 ? flow : NULL;
 }
 
+/* An event that comes alone has the core at once. Amid a bulk, who has the core goes on when the thread wakes up: what comes
+ * until its turn is over, some milliseconds, is moved together and costs half as much (decision 23). A policy that somebody
+ * else has chosen for the tap stays. */
+static void keep_pace(Pump *self, uint64_t at_ns, size_t came)
+{
+    uint64_t took = at_ns - self->since_ns;
+    self->came += came;
+    if (took < RATE_NS)
+        return;
+    int bulk = self->came * 1000 / (took / 1000000) > BULK_BYTES_S;
+    self->came = 0;
+    self->since_ns = at_ns;
+    if (bulk != self->in_bulk && (self->in_bulk || sched_getscheduler(0) == SCHED_OTHER)) {
+        struct sched_param none = {0};
+        if (pthread_setschedparam(pthread_self(), bulk ? SCHED_BATCH : SCHED_OTHER, &none) == 0)
+            self->in_bulk = bulk;
+    }
+}
+
 static void move(Pump *self, uint64_t token)
 {
     Flow *flow = flow_of(self, token);
@@ -306,6 +331,7 @@ static void move(Pump *self, uint64_t token)
         give_back(self, token, (Return){.at_ns = at_ns, .place = before, .reset = came < 0});
         return;
     }
+    keep_pace(self, at_ns, (size_t)came);
     if (follow(&flow->place, (unsigned char *)self->read_bytes, (size_t)came)) {
         sent = send(flow->client, self->read_bytes, (size_t)came, MSG_DONTWAIT | MSG_NOSIGNAL);
         if (sent == came) {

@@ -28,12 +28,13 @@ from typing import Literal
 import msgspec
 
 from streamgauge import __version__
+from streamgauge.child import leave_terminal_to_parent
 from streamgauge.core.segments import BUNDLE_BYTES, BUNDLE_NS, Segment
 from streamgauge.counters import Counters, Incident
 from streamgauge.spool import MAX_AGE_S, MAX_BYTES, Spool, settle_restart
 from streamgauge.taps.messages import Arrivals, Arrived, decode_batch
 from streamgauge.taps.recording.bundler import HEARTBEAT_NS, Bundler
-from streamgauge.taps.recording.gently import breathe, gently
+from streamgauge.taps.recording.gently import breathe, gently, pace
 from streamgauge.taps.recording.installation_key import UnusableKeyError, installation_key
 from streamgauge.taps.recording.outbox import Outbox, Policy, unfinished_instances
 from streamgauge.taps.recording.recorder import Recorder
@@ -106,6 +107,7 @@ class RecorderProcess:
 
     def batch(self, source: int, body: bytes) -> None:
         """A batch of one relay. Raises msgspec.DecodeError if it is none."""
+        pace.came(len(body), time.monotonic_ns())
         for number, message in enumerate(decode_batch(body), 1):
             self._recorder.handle(message, source)
             if type(message) not in _PUT_ASIDE or number % _READS == 0:
@@ -357,7 +359,7 @@ def _say_ready() -> None:
 
 def main() -> int:
     """The process: gives its exit code."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent's to handle
+    leave_terminal_to_parent()
     os.umask(0o077)
     try:
         settings = msgspec.json.decode(sys.stdin.buffer.readline(), type=RecorderSettings)
