@@ -234,10 +234,8 @@ class Client(asyncio.Protocol):
             return
         pool = self._relay.pool(outgoing.route)
         one, body = pool.take(), None
-        if (
-            one is not None and request.known is not None
-        ):  # it is whole: off it goes, and the rest is done while it is on its way
-            body = self._body()
+        if one is not None and request.known is not None:
+            body = self._body()  # it is whole: off it goes, and the rest is done meanwhile
             one.wire.write(outgoing.head + body)
         self._exchange = Exchange(self, request, outgoing, pool, self._relay.lender)
         self._exchange.begin(self._relay.outbox, self._relay.tenant_header, one, body)
