@@ -90,6 +90,28 @@ def child_of(up: Running, module: str) -> int:
     return found
 
 
+class Held:
+    """A process that does not go on, whatever becomes of its parent: the kernel wakes who is stopped as that one dies."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._over = threading.Event()
+        self._stopping = threading.Thread(target=self._stop, daemon=True)
+        self._stopping.start()
+
+    def release(self) -> None:
+        """Raises ProcessLookupError if it is gone."""
+        self._over.set()
+        self._stopping.join()
+        os.kill(self._pid, signal.SIGCONT)
+
+    def _stop(self) -> None:
+        with suppress(ProcessLookupError):
+            os.kill(self._pid, signal.SIGSTOP)
+            while not self._over.wait(0.001):
+                os.kill(self._pid, signal.SIGSTOP)
+
+
 def test_a_stream_goes_in_and_its_record_comes_out(small: Provider, data_dir: Path) -> None:
     with start_up({"small": small.url}, data_dir) as up:
         assert ask(up) == BEGIN + REST
@@ -236,12 +258,11 @@ def test_killed_it_leaves_no_process_and_its_place_can_be_taken_at_once(small: P
 def test_the_next_one_waits_for_a_recorder_that_still_writes_down_what_it_has(small: Provider, data_dir: Path) -> None:
     """Else its reads would be counted twice: as lost in the crash, and as delivered."""
     with start_up({"small": small.url}, data_dir) as up:
-        recorder = child_of(up, "streamgauge.taps.recording.process")
-        os.kill(recorder, signal.SIGSTOP)
+        recorder = Held(child_of(up, "streamgauge.taps.recording.process"))
+        going_on = threading.Timer(1.5, recorder.release)
         assert ask(up) == BEGIN + REST
         assert up.metrics()["streamgauge_tap_reads_waiting"] > 0
         assert up.stop(signal.SIGKILL) == -signal.SIGKILL
-    going_on = threading.Timer(1.5, lambda: os.kill(recorder, signal.SIGCONT))
     going_on.start()
     with start_up({"small": small.url}, data_dir) as again:
         going_on.join()
