@@ -15,7 +15,7 @@ from typing import Any
 
 ROOT = Path(__file__).parent.parent
 PLACE = ROOT / "pipeline" / "streamgauge" / "taps" / "proxy"
-SOURCES, HEADERS = [PLACE / "_pump.c", PLACE / "_plain.c"], [PLACE / "_plain.h"]
+SOURCES = [PLACE / "_pump.c"]
 # Built for the stable interface of CPython 3.11: one file for it and all that come after.
 BUILT = PLACE / "_pump.abi3.so"
 _FLAGS = (
@@ -30,7 +30,7 @@ def build(built: Path = BUILT, *more: str) -> str | None:
     What was built from an older source does not stay.
     """
     fault = _compile(built, *more)
-    newest = max(source.stat().st_mtime for source in (*SOURCES, *HEADERS))
+    newest = max(source.stat().st_mtime for source in SOURCES)
     if fault is not None and built.exists() and built.stat().st_mtime < newest:
         built.unlink()
     return fault

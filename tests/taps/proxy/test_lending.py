@@ -21,8 +21,7 @@ from streamgauge.counters import Counters, read_balance
 from streamgauge.taps.messages import Arrivals, Arrived, Dropped, Ended, Message
 from streamgauge.taps.proxy import lending
 from streamgauge.taps.proxy.place import Phase, Place
-from streamgauge.taps.proxy.plain import follow
-from streamgauge.taps.proxy.response import ResponseFraming
+from streamgauge.taps.proxy.response import ResponseFraming, follow
 from tests.running import wait_for
 from tests.taps.proxy.rig import apart, arrived, exchange_rig, receive, receive_head
 

@@ -44,7 +44,7 @@ def test_no_sanitizer_finds_anything(kind: str, library: str, tmp_path: Path) ->
     build = runpy.run_path(str(BUILD))["build"]
     assert build(built, "-g", "-O1", f"-fsanitize={kind}", "-fno-sanitize-recover=undefined") is None
     environment = os.environ | OPTIONS | {"LD_PRELOAD": preloaded, "PYTHONPATH": str(copy)}
-    tests = ["tests/taps/proxy/test_lending.py", "tests/taps/proxy/test_plain.py"]
+    tests = ["tests/taps/proxy/test_lending.py", "tests/taps/proxy/test_response.py"]
     where = "from streamgauge.taps.proxy import _pump; print(_pump.__file__)"
     for command, said in (
         (["-c", where], str(built)),

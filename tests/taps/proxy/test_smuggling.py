@@ -128,3 +128,27 @@ def judge_talks(talks: list[bytes], case: Case, authority: bytes) -> None:
 
 def test_there_are_many() -> None:
     assert len(CASES) >= 60 and len({case.name for case in CASES}) == len(CASES)
+
+
+POST = b"POST /u0/v1 HTTP/1.1\r\nHost: a\r\nX-Api-Key: k\r\nContent-Length: %b\r\n\r\n"
+
+
+def test_an_empty_length_is_refused_whatever_came_before(place: tuple[RunningRelay, Recording, bytes]) -> None:
+    """A relay that compared heads without the digits of their length once sent the earlier length, and no body."""
+    relay, recording, authority = place
+    recording.anew()
+    usual = POST % b"7" + b'{"a":1}'
+    with relay.connect() as client:
+        for _ in range(3):
+            client.sendall(usual)
+            assert receive(client, len(OK)) == OK
+        client.sendall(POST % b"")
+        assert receive_all(client).startswith(b"HTTP/1.1 400 ")
+    with relay.connect() as client:
+        client.sendall(POST % b"" + usual)
+        assert receive_all(client).startswith(b"HTTP/1.1 400 ")
+    with relay.connect() as client:
+        client.sendall(SENTINEL)
+        assert receive(client, len(OK)) == OK
+    want = seen(b"/base/v1", b"X-Api-Key: k", b"Content-Length: 7").replace(b"GET", b"POST") + b'{"a":1}'
+    assert b"".join(recording.settled()) == (want * 3 + seen(b"/base/sentinel")).replace(b"HOST", authority)

@@ -340,3 +340,27 @@ def test_small_writes_are_not_held_back(tmp_path: Path, monkeypatch: pytest.Monk
                 return [one.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) for one in sockets]
 
             assert relay.call(delays) == [1, 1]
+
+
+def test_a_connection_whose_answer_came_before_the_request_was_whole_is_not_used_again(tmp_path: Path) -> None:
+    """The upstream may not have read the body: it would read the next request on that connection as the rest of it."""
+    head, body = POST[:-2], POST[-2:]
+    answered = threading.Event()
+
+    def early(one: socket.socket) -> None:
+        receive_head(one)
+        one.sendall(OK[:-1])
+        answered.set()
+        assert receive(one, 2) == body
+        one.sendall(OK[-1:])
+        receive_all(one)
+
+    with exchange_rig(tmp_path, early, answering(OK)) as (relay, upstream, _), relay.connect() as client:
+        client.sendall(head)
+        assert answered.wait(10)
+        assert receive(client, len(OK) - 1) == OK[:-1]
+        client.sendall(body)
+        assert receive(client, 1) == OK[-1:]
+        client.sendall(POST)
+        assert receive(client, len(OK)) == OK
+        assert upstream.connections == 2

@@ -12,7 +12,8 @@
  */
 #define Py_LIMITED_API 0x030b0000
 #define _GNU_SOURCE
-#include "_plain.h"
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -683,8 +684,6 @@ static PyType_Spec pump_spec = {
 
 static PyMethodDef functions[] = {
     {"follow", pump_follow, METH_VARARGS, NULL},
-    {"plain_head", plain_head, METH_O, NULL},
-    {"plain_request", plain_request, METH_O, NULL},
     {NULL, NULL, 0, NULL},
 };
 

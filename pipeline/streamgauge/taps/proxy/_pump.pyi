@@ -30,12 +30,3 @@ class Pump:
 
 def follow(phase: int, left: int, data: bytes | memoryview, begin: int, /) -> tuple[int, int] | None:
     """Where a body is behind these bytes, from `begin` on; None unless they are plainly its middle."""
-
-def plain_head(data: bytes, /) -> tuple[int, int, bytes, int, bool, bool] | None:
-    """The head of a response that `data` begins with: its bytes; its status; its content type in lower case; the length of
-    its body, -1 if that ends with the connection, -2 if it is chunked; whether its connection field says close, whether
-    keep-alive. None unless it is whole, final, and so plain that all read the same in it.
-    """
-
-def plain_request(data: bytes, /) -> tuple[bytes, int, int | None] | None:
-    """As `known_heads.whole_request`, of which it gives the members."""

@@ -10,9 +10,11 @@ from streamgauge.taps.proxy.request import RefusedError
 ERROR_TYPE = "streamgauge_relay_error"
 
 
-def unreachable(upstream: str, why: str) -> RefusedError:
-    """No connection, or one that ended before an answer. `why` is a phrase of ours."""
+def unreachable(upstream: str, why: str, *, timed_out: bool = False) -> RefusedError:
+    """No connection (`timed_out`: in time), or one that ended before an answer. `why` is a phrase of ours."""
     message = f"The upstream {upstream} could not be asked: {why}. Try again; check its URL and the network."
+    if timed_out:
+        return RefusedError(HTTPStatus.GATEWAY_TIMEOUT, "upstream_timeout", message)
     return RefusedError(HTTPStatus.BAD_GATEWAY, "upstream_unreachable", message)
 
 

@@ -18,7 +18,6 @@ import msgspec
 from streamgauge.taps.proxy.answers import write_answer
 from streamgauge.taps.proxy.asker import After
 from streamgauge.taps.proxy.exchange import Exchange
-from streamgauge.taps.proxy.known_heads import KnownHeads
 from streamgauge.taps.proxy.lending import Lender
 from streamgauge.taps.proxy.outbox import Outbox
 from streamgauge.taps.proxy.reader import RequestReader
@@ -57,7 +56,6 @@ class House(Protocol):
     """What a client needs of its relay."""
 
     routes: Routes
-    known: KnownHeads
     limits: Limits
     outbox: Outbox
     lender: Lender | None
@@ -98,7 +96,7 @@ class Client(asyncio.Protocol):
         self.wire: Wire
         self.blocked_ns: int | None = None
         self._relay = relay
-        self._reader = RequestReader(relay.limits.max_request_head, relay.limits.max_request_body, relay.known)
+        self._reader = RequestReader(relay.limits.max_request_head, relay.limits.max_request_body)
         self._exchange: Exchange | None = None
         self._request: Request | None = None
         self._idle_ns = 0
@@ -228,25 +226,13 @@ class Client(asyncio.Protocol):
     def _ask(self, request: Request) -> None:
         self._request = request
         try:
-            outgoing = self._relay.known.outgoing(request, self._relay.routes)
+            outgoing = self._relay.routes.outgoing(request)
         except RefusedError as refused:
             self.answer(refused)
             return
         pool = self._relay.pool(outgoing.route)
-        one, body = pool.take(), None
-        if one is not None and request.known is not None:
-            body = self._body()  # it is whole: off it goes, and the rest is done meanwhile
-            one.wire.write(outgoing.head + body)
         self._exchange = Exchange(self, request, outgoing, pool, self._relay.lender)
-        self._exchange.begin(self._relay.outbox, self._relay.tenant_header, one, body)
-
-    def _body(self) -> bytes:
-        """Takes the rest of a request that came in one read."""
-        event = self._reader.events.popleft()
-        if not isinstance(event, bytes):
-            return b""
-        self._reader.events.popleft()
-        return event
+        self._exchange.begin(self._relay.outbox, self._relay.tenant_header)
 
     def _refuse(self, refused: RefusedError) -> None:
         """What came is no request; amid a request, it is as if the client had left."""

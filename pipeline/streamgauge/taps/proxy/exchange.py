@@ -45,9 +45,9 @@ class Exchange:
         "_pending_bytes",
         "_pool",
         "_request",
+        "_reusable",
         "_reused",
         "_sent_due",
-        "_stray",
         "_teller",
         "_upstream",
         "over",
@@ -56,8 +56,7 @@ class Exchange:
     )
 
     def __init__(self, client: Asker, request: Request, outgoing: Outgoing, pool: Pool, lender: Lender | None) -> None:
-        self.over = False
-        self.request_whole = False
+        self.over = self.request_whole = False
         self.quiet_ns = time.monotonic_ns()
         self._client = client
         self._request = request
@@ -76,18 +75,16 @@ class Exchange:
         self._head = b""  # the half of a head that came
         self._passed = False  # something of an answer went to the client
         self._flows = False  # its final head did: nothing is held back any more
-        self._stray = False  # the upstream sent more than its answer
+        self._reusable = True  # the upstream kept to the order: a whole request, then one answer and nothing more
         self._lender = lender  # while the answer may be lent
         self._loan: Loan | None = None
         self._last: tuple[Ending, int, After] | None = None
         self._blocked_ns = 0
 
-    def begin(self, outbox: Outbox, tenant_header: str | None, one: Upstream | None, asked: bytes | None) -> None:
-        """Asks `one`, or a new connection, when flushed; unless the request with the body `asked` was written already."""
+    def begin(self, outbox: Outbox, tenant_header: str | None) -> None:
+        """Takes a pooled connection, or starts a new one; what is pending is written with the next `flush`."""
         self._teller = Teller(outbox, self._request, self._outgoing, tenant_header)
-        if asked is not None:
-            self._pending, self._body_bytes, self.request_whole, self._sent_due = [], len(asked), True, True
-            self._teller.asked(asked)
+        one = self._pool.take()
         self._reused = one is not None
         if one is None:
             self._connect()
@@ -118,10 +115,8 @@ class Exchange:
             return
         self.quiet_ns = time.monotonic_ns()
         self._body_bytes += len(data)
-        if self._outgoing.framing == "chunked":
-            self._put(b"%x\r\n%b\r\n" % (len(data), data))
-        else:
-            self._put(data)
+        self._pending.append(b"%x\r\n%b\r\n" % (len(data), data) if self._outgoing.framing == "chunked" else data)
+        self._pending_bytes += len(data)
         self._teller.asked(data)
 
     def ask_no_more(self) -> None:
@@ -130,7 +125,7 @@ class Exchange:
         if self.over:
             return
         if self._outgoing.framing == "chunked":
-            self._put(b"0\r\n\r\n")
+            self._pending.append(b"0\r\n\r\n")
         self._sent_due = True
 
     def flush(self) -> None:
@@ -179,7 +174,7 @@ class Exchange:
         if self.over:
             return
         if self._framing.untouched:
-            self._give_up(answers.silent(self._name, seconds), Ending.TIMEOUT, now)
+            self._give_up(answers.silent(self._outgoing.route.label, seconds), Ending.TIMEOUT, now)
         else:
             self._finish(Ending.TIMEOUT, now, self._break())
 
@@ -197,11 +192,14 @@ class Exchange:
     def arrived(self, at_ns: int, data: bytes, sent: int = 0) -> None:
         """A read. `sent`: so many of its bytes went to the client already."""
         framing, teller = self._framing, self._teller
+        awaits_head = not self._flows and framing.untouched
         size = framing.feed(data)
+        if awaits_head and not framing.untouched:
+            self._reusable = self._is_written
         if framing.fault is not None and self._refuses(framing.fault, at_ns):
             return
         if size != len(data):
-            data, self._stray = data[:size], True
+            data, self._reusable = data[:size], False
         if self._flows:
             self._client.wire.write(data[sent:] if sent else data)
         else:
@@ -238,7 +236,9 @@ class Exchange:
             self._pending, self._pending_bytes, self._reused = [self._outgoing.head], 0, False
             self._connect()
         elif self._framing.untouched:
-            self._give_up(answers.unreachable(self._name, "it closed the connection"), Ending.RESET, at_ns)
+            self._give_up(
+                answers.unreachable(self._outgoing.route.label, "it closed the connection"), Ending.RESET, at_ns
+            )
         else:
             self._finish(Ending.RESET, at_ns, After.RESET if reset else self._break())
 
@@ -292,8 +292,14 @@ class Exchange:
     # Inside.
 
     @property
-    def _name(self) -> str:
-        return repr(self._outgoing.route.name) if self._outgoing.route.name else "server"
+    def _is_written(self) -> bool:
+        """The whole request is with the upstream's socket. An upstream that answers before may leave a part of the body
+        unread, and read the next request on the same connection as the rest of it: that connection is not pooled.
+        """
+        one = self._upstream
+        return (
+            self.request_whole and not self._pending and one is not None and not one.transport.get_write_buffer_size()
+        )
 
     def _break(self) -> After:
         """How a client learns that this is not the whole: where an end would look like one, by a reset."""
@@ -321,23 +327,17 @@ class Exchange:
     def _not_connected(self, fault: UnreachableError) -> None:
         if not self.over:
             ending = Ending.TIMEOUT if fault.timed_out else Ending.RESET
-            refused = answers.unreachable(self._name, str(fault))
-            if fault.timed_out:
-                refused = RefusedError(504, "upstream_timeout", refused.message)
+            refused = answers.unreachable(self._outgoing.route.label, str(fault), timed_out=fault.timed_out)
             self._give_up(refused, ending, time.monotonic_ns())
 
     def _attach(self, one: Upstream) -> None:
-        if one.transport.is_closing():  # it ended in the turn in which it was made, or as it was written to
+        if one.transport.is_closing():  # it ended in the turn in which it was made
             self.upstream_ended(time.monotonic_ns(), reset=True)
             return
         self._upstream, one.exchange = one, self
         self.quiet_ns = time.monotonic_ns()
         if self._client.blocked_ns is not None:
             one.hold(True)
-
-    def _put(self, data: bytes) -> None:
-        self._pending.append(data)
-        self._pending_bytes += len(data)
 
     def _tell_sent(self) -> None:
         """Once the last byte is with the socket."""
@@ -353,7 +353,7 @@ class Exchange:
     def _refuses(self, fault: ResponseFault, at_ns: int) -> bool:
         """What no longer can be followed is passed on as it is; unless it is no answer, and nothing of it was."""
         if not self._passed and fault is not ResponseFault.BAD_CHUNKS:
-            self._give_up(answers.invalid(self._name, fault.value), Ending.RESET, at_ns)
+            self._give_up(answers.invalid(self._outgoing.route.label, fault.value), Ending.RESET, at_ns)
             return True
         if fault is ResponseFault.UPGRADED:
             self._finish(Ending.RESET, at_ns, After.RESET)
@@ -368,7 +368,7 @@ class Exchange:
         persistent = self._framing.persistent
         if self._request.minor == 0:  # the head is all that tells HTTP/1.0 whether a connection lives on
             persistent = persistent and self._framing.says_keep_alive
-        if self._upstream is not None and persistent and self.request_whole and not self._stray:
+        if self._upstream is not None and persistent and self._is_written and self._reusable:
             one, self._upstream = self._upstream, None
             self._pool.give(one)
         keep = persistent and self.request_whole and self._request.keep_alive

@@ -4,8 +4,7 @@ from collections import deque
 
 import httptools
 
-from streamgauge.taps.proxy.known_heads import KnownHeads
-from streamgauge.taps.proxy.request import MAX_REQUEST_HEAD, RefusedError, Request, Whole
+from streamgauge.taps.proxy.request import MAX_REQUEST_HEAD, RefusedError, Request
 
 # What a chunked body may have between two pieces of content: extensions of chunks, trailers; all of it is thrown away
 # (bytes).
@@ -31,18 +30,12 @@ class RequestReader:
     """One connection's requests. `events`: what was read and not taken yet; whoever takes them empties it.
 
     `in_head`: a request's first byte has come, and its head is not complete; since `began_ns`. `max_head`, `max_body`:
-    bytes of a request's head, and of its body after transfer framing (None: any). `known`: heads that need not be read
-    again.
+    bytes of a request's head, and of its body after transfer framing (None: any).
     """
 
-    def __init__(
-        self, max_head: int = MAX_REQUEST_HEAD, max_body: int | None = None, known: KnownHeads | None = None
-    ) -> None:
+    def __init__(self, max_head: int = MAX_REQUEST_HEAD, max_body: int | None = None) -> None:
         self.events: deque[Event] = deque()
         self._max_head, self._max_body = max_head, max_body
-        self._known = known
-        self._resting = True  # nothing of a request has come that is not over
-        self._whole: Whole | None = None  # the read at hand, if it is one request
         self.in_head = False
         self.began_ns = 0
         self._now = 0
@@ -55,14 +48,11 @@ class RequestReader:
         self._in_body = False
         self._body_bytes = 0
         self._between = 0  # bytes since content came
-        self._keeps = False  # the last request keeps its connection alive
         self._parser: httptools.HttpRequestParser | None = httptools.HttpRequestParser(self)
 
     def feed(self, at_ns: int, data: bytes) -> None:
         """Reads `data`; after a refusal, nothing any more."""
         self._now = at_ns
-        if self._known is not None and self._resting and not self._refused and self._recognizes(self._known, data):
-            return
         if self.in_head:
             self._head_bytes += len(data)
         self._between += len(data)
@@ -77,23 +67,6 @@ class RequestReader:
         """Nothing more will be read."""
         self._parser = None  # it refers to us
         self.events.clear()
-
-    def _recognizes(self, known: KnownHeads, data: bytes) -> bool:
-        """Whether `data` is one request whose head came before: then its events are there, and llhttp never saw it."""
-        self._whole = whole = known.whole(data)
-        if whole is None or whole.size > self._max_head:
-            return False
-        if self._max_body is not None and (whole.length or 0) > self._max_body:
-            return False
-        request = known.request(whole, self._now)
-        if request is None:
-            return False
-        self.began_ns = self._now
-        self.events.append(request)
-        if whole.length:
-            self.events.append(data[whole.size :])
-        self.events.append(WHOLE)
-        return True
 
     def _feed(self, parser: httptools.HttpRequestParser, data: bytes) -> bytes:
         """Feeds; gives what is to be fed once more."""
@@ -134,7 +107,7 @@ class RequestReader:
     # Called by llhttp.
 
     def on_message_begin(self) -> None:
-        self.in_head, self._in_body, self._resting = True, False, False
+        self.in_head, self._in_body = True, False
         self.began_ns, self._again_ns = self._now if self._again_ns is None else self._again_ns, None
         self._target, self._headers, self._head_bytes, self._body_bytes = b"", [], 0, 0
 
@@ -154,9 +127,8 @@ class RequestReader:
         if version not in ("1.0", "1.1"):
             self._refuse(400, "malformed_request", "The relay speaks HTTP/1.1 and HTTP/1.0.")
             return
-        keep_alive, whole = parser.should_keep_alive(), self._whole
-        request = Request(method, self._target, int(version[2]), self._headers, keep_alive, self.began_ns, whole=whole)
-        self._keeps, self._whole = keep_alive, None
+        keep_alive = parser.should_keep_alive()
+        request = Request(method, self._target, int(version[2]), self._headers, keep_alive, self.began_ns)
         if method == b"CONNECT":
             self._refuse(400, "method_refused", "This method is not relayed.")
         elif parser.should_upgrade():
@@ -172,7 +144,7 @@ class RequestReader:
         """A request that would upgrade its connection: what it cannot do without is refused, and not left unsaid."""
         offers = {offer.strip().lower() for value in request.values(b"upgrade") for offer in value.split(b",")}
         if offers <= _IGNORED_UPGRADES:
-            self._upgrade, request.whole = request, None
+            self._upgrade = request
         else:
             self._refuse(501, "upgrade_refused", "The relay makes no upgrades (WebSocket or other): use HTTP alone.")
 
@@ -185,6 +157,6 @@ class RequestReader:
             self.events.append(body)
 
     def on_message_complete(self) -> None:
-        self._in_body, self._between, self._resting = False, 0, self._keeps
+        self._in_body, self._between = False, 0
         if self._upgrade is None and not self._refused:
             self.events.append(WHOLE)

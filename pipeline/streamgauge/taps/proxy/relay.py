@@ -12,7 +12,6 @@ import msgspec
 from streamgauge.counters import Counters
 from streamgauge.taps.proxy.client import LINGER_S, Client, Limits
 from streamgauge.taps.proxy.deputy import Deputy
-from streamgauge.taps.proxy.known_heads import KnownHeads
 from streamgauge.taps.proxy.lending import BUILT, Lender
 from streamgauge.taps.proxy.outbox import Outbox
 from streamgauge.taps.proxy.request import MAX_REQUEST_HEAD, Route, Routes
@@ -67,7 +66,6 @@ class Relay:
     def __init__(self, settings: RelaySettings, say: Callable[[str], None]) -> None:
         self._say = say
         self.routes = Routes(settings.upstreams, settings.single)
-        self.known = KnownHeads(plainly=settings.pump)
         self.limits = Limits(
             settings.header_timeout_s,
             settings.keep_alive_s,

@@ -5,7 +5,7 @@ becomes the upstream's, hop-by-hop fields go, and the framing is ours. Whoever c
 """
 
 import re
-from typing import Literal, NamedTuple
+from typing import Literal
 from urllib.parse import urlsplit
 
 import msgspec
@@ -61,12 +61,16 @@ class Route(msgspec.Struct, frozen=True):
     authority: bytes
     base: bytes
 
+    @property
+    def label(self) -> str:
+        """Its name for messages to clients: quoted, or "server" for the only upstream, which has none."""
+        return repr(self.name) if self.name else "server"
+
 
 class Request(msgspec.Struct):
     """A request's head as the client wrote it; `names` are those of the headers in lower case.
 
-    `began_ns`: monotonic, the read that brought its first byte. `whole`: the read was this request alone, and its head
-    may be remembered; `known`: what is remembered of it.
+    `began_ns`: monotonic, the read that brought its first byte.
     """
 
     method: bytes
@@ -76,8 +80,6 @@ class Request(msgspec.Struct):
     keep_alive: bool
     began_ns: int
     names: list[bytes] = []
-    whole: "Whole | None" = None
-    known: "Known | None" = None
 
     def __post_init__(self) -> None:
         if not self.names:
@@ -99,14 +101,6 @@ class Outgoing(msgspec.Struct, frozen=True):
     framing: Framing
 
 
-class Whole(NamedTuple):
-    """A read that is one request, and nothing else. `key`: its head without its `length`'s digits; `size`: with them."""
-
-    key: bytes
-    size: int
-    length: int | None
-
-
 class Told(msgspec.Struct, frozen=True):
     """What the capture says of a head. `captured`: its path is an LLM's; `size`: of target and headers (characters)."""
 
@@ -115,21 +109,6 @@ class Told(msgspec.Struct, frozen=True):
     target: str
     headers: list[tuple[str, str]]
     size: int
-
-
-class Known(msgspec.Struct):
-    """What the relay has made of a head: of the same one it makes the same again.
-
-    `length_at`: which of the request's headers is its Content-Length, if it has one; `before`, `behind`: the outgoing head
-    around that one's digits. `told`: what its first capture said.
-    """
-
-    request: Request
-    outgoing: Outgoing
-    length_at: int | None = None
-    before: bytes = b""
-    behind: bytes = b""
-    told: Told | None = None
 
 
 def route_of(name: str, url: str) -> Route:

@@ -2,18 +2,23 @@
 
 HEAD --interim head--> HEAD --final head--> LENGTH | CHUNKED | UNTIL_EOF | DONE;  LENGTH, CHUNKED --last byte--> DONE.
 What cannot be followed (`fault`) goes on as UNTIL_EOF, and nothing is reused after it: the client reads the same bytes
-and judges for itself. Heads are read tolerantly, as `core.http_head` reads them. What is plain is read in C, if that was
-built: a head that comes in one read, and chunks as long as they are plainly that; llhttp is asked from the first read
-on that is not.
+and judges for itself. Heads are read tolerantly, as `core.http_head` reads them. Chunks are followed in C, where that was
+built, as long as each read holds nothing but well-formed chunks; llhttp reads from the first other read on.
 """
 
 import re
+from collections.abc import Callable
 from enum import Enum, StrEnum, auto
 
 import httptools
 
 from streamgauge.taps.proxy.place import Phase, Place, lead_to
-from streamgauge.taps.proxy.plain import CHUNKED, UNTIL_EOF, follow, plain_head
+
+follow: Callable[[int, int, bytes | memoryview, int], tuple[int, int] | None] | None
+try:
+    from streamgauge.taps.proxy._pump import follow
+except ImportError:  # no Linux, or no C compiler at installation: llhttp reads all chunks
+    follow = None
 
 # One head of a response with its line ends (bytes); the recorder's limit for the same head.
 MAX_RESPONSE_HEAD = 256 * 1024
@@ -34,6 +39,8 @@ _TWO_READINGS = re.compile(rb"\r(?!\n|\Z)|\0|\n[ \t]|\n[^:\n]*[ \t]:")
 _LENGTH = re.compile(rb"[0-9]{1,18}")
 _LINE_ENDS = (0x0D, 0x0A)
 _LAST_CHUNK = b"0\r\n\r\n"
+# In place of a body's length.
+UNTIL_EOF, CHUNKED = -1, -2
 _CHUNKED_HEAD = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
 
 
@@ -80,7 +87,7 @@ class _Chunks:
 
 
 class ResponseFraming:
-    """Follows one response. `head_only`: the request was HEAD. `plainly`: what is plain in C (if built). Never raises.
+    """Follows one response. `head_only`: the request was HEAD. `plainly`: follow chunks in C (if built). Never raises.
 
     `status` is None until the final head is complete; `persistent`: by head and framing the connection may be used again;
     `says_keep_alive`: the head says so, as HTTP/1.0 needs it.
@@ -97,7 +104,6 @@ class ResponseFraming:
         "_left",
         "_place",
         "_plain",
-        "_plain_head",
         "_searched",
         "complete",
         "content_type",
@@ -115,7 +121,7 @@ class ResponseFraming:
         self.complete = False
         self.fault: ResponseFault | None = None
         self._head_only = head_only
-        self._follow, self._plain_head = (follow, plain_head) if plainly else (None, None)
+        self._follow = follow if plainly else None
         self._at = _HEAD
         self._held = b""
         self._searched = 0
@@ -233,11 +239,6 @@ class ResponseFraming:
 
     def _head(self, data: bytes) -> int:
         before = len(self._held)
-        if not before and self._plain_head is not None and (found := self._plain_head(data)) is not None:
-            taken, status, self.content_type, length, closes, self.says_keep_alive = found
-            self.status, self.persistent = status, not closes
-            self._framed(status, length)
-            return taken if taken == len(data) or self.complete else taken + self.feed(data[taken:])
         held = self._held + data if before else data
         at = 0
         while self._at is _HEAD:

@@ -51,7 +51,7 @@ class Teller:
         if self._untold is None:
             return
         untold, self._untold = self._untold, None
-        told = self._told()
+        told = told_of(self._request, self._outgoing, self._tenant_header)
         if not told.captured:
             self.waits = True
             return
@@ -75,7 +75,7 @@ class Teller:
             return
         early, self._early, self.waits = self._early, [], False
         if framing.content_type.startswith(_EVENT_STREAM):
-            capture = self._open(self._told())
+            capture = self._open(told_of(self._request, self._outgoing, self._tenant_header))
             if self._sent is not None:
                 capture.sent(*self._sent)
             for read in early:
@@ -100,15 +100,6 @@ class Teller:
         """The exchange is over."""
         if self.capture is not None:
             self.capture.ended(at_ns, ending, gone_ns, blocked_ns, unsent_bytes)
-
-    def _told(self) -> Told:
-        """What the request's head tells, made once for heads that are known."""
-        known = self._request.known
-        if known is None:
-            return told_of(self._request, self._outgoing, self._tenant_header)
-        if known.told is None:
-            known.told = told_of(self._request, self._outgoing, self._tenant_header)
-        return known.told
 
     def _open(self, told: Told) -> StreamCapture:
         self.capture = StreamCapture(self._outbox)
