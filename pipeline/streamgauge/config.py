@@ -26,6 +26,7 @@ from pydantic_settings import (
 from streamgauge.core.assembler import ABANDON_AFTER_S
 from streamgauge.core.timing import STALL_SECONDS
 from streamgauge.errors import UsageFault
+from streamgauge.taps.proxy.limits import MAX_CONNECTIONS
 from streamgauge.taps.proxy.request import MAX_REQUEST_HEAD
 
 ENV_PREFIX = "STREAMGAUGE_"
@@ -46,6 +47,8 @@ MIN_REQUEST_HEAD = 4 * 1024
 MAX_REQUEST_HEAD_SETTING = 1024**2
 # A body is passed on as it comes, and takes no memory (bytes: 1 TiB, far more than a prompt).
 MAX_BODY_SETTING = 1024**4
+# As many as one host's memory and descriptors can serve in any case.
+MAX_CONNECTIONS_SETTING = 1_000_000
 
 # The name of an upstream is a path segment and a metric's label.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -216,6 +219,12 @@ class Settings(BaseSettings):
         MAX_REQUEST_HEAD, ge=MIN_REQUEST_HEAD, le=MAX_REQUEST_HEAD_SETTING, description="bytes of a request's head"
     )
     max_request_body: int | None = Field(None, ge=1, le=MAX_BODY_SETTING, description="bytes of a request's body")
+    max_connections: int = Field(
+        MAX_CONNECTIONS, ge=1, le=MAX_CONNECTIONS_SETTING, description="client connections of a tap at one time"
+    )
+    max_connections_per_address: int | None = Field(
+        None, ge=1, le=MAX_CONNECTIONS_SETTING, description="of these from one address; none: three quarters"
+    )
     interface: str | None = Field(None, description="network interface that `tap packets` captures on")
     server_ports: Annotated[tuple[ServerPort, ...], NoDecode] = Field(
         (), description="servers' ports there, [NAME=]PORT"

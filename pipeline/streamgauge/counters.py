@@ -48,6 +48,8 @@ class Incident(StrEnum):
     SPOOL_DAMAGED = "spool_damaged"  # spool files moved aside
     SPOOL_DELETED = "spool_deleted"  # spool files that somebody deleted while they were in use
     PACKETS_DROPPED = "packets_dropped"  # packets that the kernel captured and had no room for
+    CLIENT_REFUSED = "client_refused"  # connections closed at once: their address had as many as one may have
+    CLIENT_SHED = "client_shed"  # idle connections closed to make room for others
 
 
 # A supervisor starts at most this many relays: far more than cores a gateway's host has.

@@ -86,7 +86,7 @@ EDGES: dict[str, set[str]] = {
     "taps/proxy/asker.py": set(),
     "taps/proxy/capture.py": set(),
     "taps/proxy/client.py": set(),
-    "taps/proxy/deputy.py": set(),
+    "taps/proxy/acceptor.py": set(),
     "taps/proxy/exchange.py": set(),
     "taps/proxy/lending.py": set(),
     "taps/proxy/outbox.py": set(),

@@ -248,6 +248,8 @@ def _group(
 
 
 def _relays(settings: Settings, recorder_socket: str, clients: Listening, lock_fd: int) -> list[Child]:
+    per_address = settings.max_connections_per_address
+
     def relay(index: int) -> Child:
         told = RelaySettings(
             upstreams=[(upstream.name, upstream.url) for upstream in settings.upstream],
@@ -263,6 +265,8 @@ def _relays(settings: Settings, recorder_socket: str, clients: Listening, lock_f
             tenant_header=settings.tenant_header,
             max_request_head=settings.max_request_head,
             max_request_body=settings.max_request_body,
+            max_connections=_share(settings.max_connections, settings.workers),
+            max_connections_per_address=None if per_address is None else _share(per_address, settings.workers),
             pump=settings.pump == "auto",
             tls_certificate=_named(settings.tls_certificate),
             tls_key=_named(settings.tls_key),
@@ -273,6 +277,11 @@ def _relays(settings: Settings, recorder_socket: str, clients: Listening, lock_f
         return Child("relay", "streamgauge.taps.proxy", lambda: msgspec.json.encode(told), [*clients.fds, lock_fd])
 
     return [relay(index) for index in range(settings.workers)]
+
+
+def _share(connections: int, relays: int) -> int:
+    """How many of a tap's connections one relay may have: the kernel spreads them."""
+    return -(-connections // relays)
 
 
 def _check_keys(settings: Settings) -> None:

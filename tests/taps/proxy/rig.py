@@ -14,6 +14,7 @@ from typing import TypeVar
 
 import uvloop
 
+from streamgauge.counters import Incident, read_incidents
 from streamgauge.taps.messages import Arrivals, Arrived, Ended, Message, decode_batch
 from streamgauge.taps.proxy.relay import Relay, RelaySettings, serve
 
@@ -317,6 +318,10 @@ class RunningRelay:
         self._loop.call_soon_threadsafe(run)
         assert happened.wait(PATIENCE_S)
         return done[0]
+
+    def incidents(self, incident: Incident) -> int:
+        """How often it has happened so far."""
+        return read_incidents(Path(self._settings.counters_path))[incident]
 
     def connect(self, receive_buffer: int | None = None) -> socket.socket:
         """A raw client."""

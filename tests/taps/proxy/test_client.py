@@ -12,6 +12,8 @@ import pytest
 
 from streamgauge.core.segments import Ending
 from streamgauge.taps.messages import Ended
+from streamgauge.taps.proxy.limits import MAX_CLIENT_BYTES, MAX_PIPELINED_BYTES
+from tests.running import wait_for
 from tests.taps.proxy.rig import (
     PATIENCE_S,
     RawUpstream,
@@ -70,14 +72,69 @@ def test_pipelined_requests_are_answered_in_order(tmp_path: Path, uv: bool) -> N
         assert upstream.connections == 1
 
 
-def test_a_flood_of_pipelined_requests_waits_in_the_kernel(tmp_path: Path) -> None:
-    with exchange_rig(tmp_path, echoing_path) as (relay, _, _), relay.connect() as client:
-        client.settimeout(1.0)
-        sent = 0
-        with pytest.raises(TimeoutError):
-            while True:
-                sent += client.send(get(b"/x" * 4000))
-        assert sent < 16_000_000
+def test_a_flood_of_pipelined_requests_is_refused_after_the_running_answer(tmp_path: Path) -> None:
+    """What fits into the limit is answered; the stream at hand is not harmed; the relay holds no more than the limit."""
+    go = threading.Event()
+
+    def slow(one: socket.socket) -> None:
+        receive_head(one)
+        one.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\no")
+        assert go.wait(PATIENCE_S)
+        one.sendall(b"k")
+        while asked := one.recv(65536):
+            one.sendall(ok(b"/x") * asked.count(b"\r\n\r\n"))
+
+    flood = get(b"/x") * (4_000_000 // len(get(b"/x")))
+    with exchange_rig(tmp_path, slow) as (relay, _, _), relay.connect() as client:
+        client.sendall(CHAT)
+        receive_head(client)
+        client.sendall(flood)
+        held = relay.call(lambda: MAX_CLIENT_BYTES - relay.relay.client_bytes.left)
+        assert 0 < held <= MAX_PIPELINED_BYTES
+        go.set()
+        assert receive(client, 2) == b"ok"
+        answers = receive_all(client)
+        answered = answers.count(ok(b"/x"))
+        assert MAX_PIPELINED_BYTES // len(get(b"/x")) - 100 <= answered <= MAX_PIPELINED_BYTES // len(get(b"/x"))
+        assert answers[answered * len(ok(b"/x")) :].startswith(b"HTTP/1.1 431 ")
+        assert b'"code":"pipelined_too_much"' in answers
+        wait_for(lambda: relay.relay.client_bytes.left == MAX_CLIENT_BYTES, "an empty budget")
+
+
+@pytest.mark.parametrize("size", [len(CHAT), 1_000_000])
+def test_clients_that_pipeline_and_leave_are_let_go(tmp_path: Path, size: int) -> None:
+    """Their requests wait for an upstream that says nothing. The end of their connections lies behind the pipelined bytes."""
+    left = threading.Semaphore(0)
+
+    def silent(one: socket.socket) -> None:
+        receive_head(one)
+        receive_until_reset(one)
+        left.release()
+
+    with exchange_rig(tmp_path, silent) as (relay, upstream, _):
+        for _ in range(20):
+            client = relay.connect()
+            client.sendall(CHAT + (get(b"/x") * (size // len(get(b"/x")))))
+            client.close()
+        for _ in range(20):
+            assert left.acquire(timeout=PATIENCE_S)
+        assert upstream.connections == 20
+        wait_for(lambda: relay.relay.client_bytes.left == MAX_CLIENT_BYTES, "an empty budget")
+
+
+def test_all_clients_together_have_one_budget(tmp_path: Path) -> None:
+    """Unfinished heads and pipelined requests: the client that would exceed it is refused, the others go on."""
+    with exchange_rig(tmp_path, echoing_path) as (relay, _, _), contextlib.ExitStack() as stack:
+        relay.call(lambda: setattr(relay.relay.client_bytes, "left", 100_000))
+        clients = [stack.enter_context(relay.connect()) for _ in range(3)]
+        for client in clients:
+            client.sendall(b"GET /x HTTP/1.1\r\nHost: c\r\nA: " + b"a" * 40_000)
+            time.sleep(0.1)
+        assert receive_all(clients[2]).startswith(b"HTTP/1.1 503 ")
+        for client in clients[:2]:
+            client.sendall(b"\r\n\r\n")
+            assert receive(client, len(ok(b"/x"))) == ok(b"/x")
+        assert relay.call(lambda: relay.relay.client_bytes.left) == 100_000
 
 
 def test_a_client_that_leaves_while_the_relay_does_not_read_from_it(tmp_path: Path) -> None:

@@ -1,7 +1,12 @@
 """A client's bytes as events: whatever the split; what is malformed ends them."""
 
-import pytest
+import itertools
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamgauge.taps.proxy.limits import MAX_FIELDS, MAX_PIPELINED_BYTES, OBJECT_BYTES
 from streamgauge.taps.proxy.reader import WHOLE, Event, RequestReader
 from streamgauge.taps.proxy.request import MAX_REQUEST_HEAD, RefusedError, Request
 
@@ -16,10 +21,11 @@ H2C = (
 
 
 def read(*pieces: bytes) -> list[Event]:
-    """Events, with the pieces of a body joined."""
+    """Events, with the pieces of a body joined. Each request is over as soon as it is complete."""
     reader = RequestReader()
     for at, piece in enumerate(pieces):
         reader.feed(at, piece)
+        go_on(reader)
     events: list[Event] = []
     for event in reader.events:
         if isinstance(event, bytes) and events and isinstance(events[-1], bytes):
@@ -27,6 +33,14 @@ def read(*pieces: bytes) -> list[Event]:
         else:
             events.append(event)
     return events
+
+
+def go_on(reader: RequestReader) -> None:
+    """As a connection does after each exchange, until nothing more can be read."""
+    before = -1
+    while before != len(reader.events):
+        before = len(reader.events)
+        reader.go_on()
 
 
 def shown(events: list[Event]) -> list[object]:
@@ -73,8 +87,9 @@ def test_time_zero_is_the_read_that_brought_the_first_byte() -> None:
         reader.feed(7, data[:1])
         reader.feed(8, data[1:-1])
         reader.feed(9, data[-1:] + GET[:3])
-        assert reader.in_head
+        assert not reader.in_head
         reader.feed(10, GET[3:])
+        go_on(reader)
         assert [event.began_ns for event in reader.events if isinstance(event, Request)] == [7, 9]
 
 
@@ -143,3 +158,76 @@ def test_closed_is_forgotten() -> None:
     reader.close()
     reader.feed(2, POST)
     assert not reader.events
+
+
+WIRES = [
+    POST * 3,
+    CHUNKS * 3,
+    GET.replace(b"1.0", b"1.1") * 5,
+    CHUNKS + POST + H2C + GET.replace(b"1.0", b"1.1"),
+    b"\r\n\r\n" + POST + b"\r\n" + POST,
+    POST.replace(b"hello", b"\r\n\r\n!") * 3,
+    CHUNKS.replace(b"abc", b"\r\n\r").replace(b"Trail: er\r\n", b"") * 3,
+]
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@given(st.lists(st.integers(0, 600), max_size=6))
+def test_one_request_at_a_time_is_parsed_and_the_rest_is_kept(wire: bytes, cuts: list[int]) -> None:
+    """However the bytes are cut, no event of a later request is there before `go_on`, and no byte is lost."""
+    reader = RequestReader()
+    events: list[Event] = []
+    bounds = [0, *sorted(cut for cut in cuts if cut < len(wire)), len(wire)]
+    for at, (begin, end) in enumerate(itertools.pairwise(bounds)):
+        reader.feed(at, wire[begin:end])
+        while reader.events:
+            assert sum(event is WHOLE for event in reader.events) <= 1
+            assert sum(isinstance(event, Request) for event in reader.events) <= 1
+            assert WHOLE not in reader.events or reader.events[-1] is WHOLE
+            complete = WHOLE in reader.events
+            events += reader.events
+            reader.events.clear()
+            if complete:
+                reader.go_on()
+    want = [event for event in shown(read(wire)) if not isinstance(event, bytes)]
+    assert [event for event in shown(events) if not isinstance(event, bytes)] == want
+    assert reader.held_bytes == 0
+
+
+def test_what_is_pipelined_is_kept_as_bytes_within_a_limit() -> None:
+    reader = RequestReader()
+    get = b"GET / HTTP/1.1\r\nHost:a\r\n\r\n"
+    reader.feed(1, POST + get * 40_000)  # 1 MB
+    assert [type(event) for event in reader.events] == [Request, bytes, type(WHOLE)]
+    assert reader.held_bytes <= MAX_PIPELINED_BYTES
+    reader.feed(2, get * 1000)
+    assert reader.held_bytes <= MAX_PIPELINED_BYTES
+    go_on(reader)
+    requests = sum(isinstance(event, Request) for event in reader.events)
+    assert requests == 1 + (MAX_PIPELINED_BYTES - OBJECT_BYTES) // len(get)
+    refused = reader.events[-1]
+    assert isinstance(refused, RefusedError) and (refused.status, refused.code) == (431, "pipelined_too_much")
+    assert reader.refused and reader.held_bytes == 0
+
+
+def test_many_small_pieces_count_with_their_objects() -> None:
+    reader = RequestReader()
+    reader.feed(1, POST)
+    for at in range(MAX_PIPELINED_BYTES // OBJECT_BYTES + 1):
+        reader.feed(at, b"G")
+    assert MAX_PIPELINED_BYTES - OBJECT_BYTES - 1 <= reader.held_bytes <= MAX_PIPELINED_BYTES
+    reader.refuse_for_room()
+    assert reader.refused and reader.held_bytes == 0
+
+
+def test_a_head_of_many_small_fields_is_refused_while_it_comes() -> None:
+    reader = RequestReader()
+    reader.feed(1, b"GET / HTTP/1.1\r\nHost:a\r\n" + b"a:\r\n" * (MAX_FIELDS - 1))
+    assert not reader.events and reader.held_bytes > OBJECT_BYTES * MAX_FIELDS
+    reader.feed(2, b"a:\r\n" * 2)
+    (refused,) = reader.events
+    assert isinstance(refused, RefusedError) and refused.status == 431
+    assert reader.held_bytes == 0
+    reader = RequestReader()
+    reader.feed(1, b"GET / HTTP/1.1\r\nHost:a\r\n" + b"a:\r\n" * (MAX_FIELDS - 1) + b"\r\n")
+    assert [type(event) for event in reader.events] == [Request, type(WHOLE)]

@@ -1,7 +1,7 @@
 """The proxy tap's relay: HTTP/1.1 in and out, byte for byte. A process of its own: `python -m streamgauge.taps.proxy`.
 
 __main__.py   the process: settings in, `ready` out, drained by SIGTERM
-relay.py      all connections of one relay; deputy.py: those that other relays leave waiting
+relay.py      all connections of one relay; acceptor.py: accepts them, for relays that do not as well; limits.py: how many
 client.py     a client's connection; reader.py and request.py: its requests, checked and written anew
 exchange.py   one request and its answer; response.py: where the answer ends
 upstream.py   connections to upstreams, pooled

@@ -13,12 +13,11 @@ import termios
 import time
 from typing import Protocol, cast
 
-import msgspec
-
 from streamgauge.taps.proxy.answers import write_answer
 from streamgauge.taps.proxy.asker import After
 from streamgauge.taps.proxy.exchange import Exchange
 from streamgauge.taps.proxy.lending import Lender
+from streamgauge.taps.proxy.limits import ByteBudget, Limits
 from streamgauge.taps.proxy.outbox import Outbox
 from streamgauge.taps.proxy.reader import RequestReader
 from streamgauge.taps.proxy.request import RefusedError, Request, Route, Routes
@@ -42,21 +41,12 @@ _NS = 1_000_000_000
 _HARD_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER of no time: close() sends RST
 
 
-class Limits(msgspec.Struct, frozen=True):
-    """Seconds; and bytes of a request's head and body (None: any)."""
-
-    header_timeout_s: float
-    keep_alive_s: float
-    upstream_idle_timeout_s: float
-    max_request_head: int
-    max_request_body: int | None
-
-
 class House(Protocol):
     """What a client needs of its relay."""
 
     routes: Routes
     limits: Limits
+    client_bytes: ByteBudget
     outbox: Outbox
     lender: Lender | None
     tenant_header: str | None
@@ -70,9 +60,10 @@ class House(Protocol):
 
 
 class Client(asyncio.Protocol):
-    """One connection. `blocked_ns`: since when it takes no more of what was written."""
+    """One connection. `blocked_ns`: since when it takes no more of what was written; `address`: what it counts for."""
 
     __slots__ = (
+        "_charged",
         "_closing",
         "_exchange",
         "_held",
@@ -86,12 +77,16 @@ class Client(asyncio.Protocol):
         "_taken_ns",
         "_timer",
         "_unsent_seen",
+        "address",
         "blocked_ns",
+        "connected",
         "transport",
         "wire",
     )
 
-    def __init__(self, relay: House) -> None:
+    def __init__(self, relay: House, address: str) -> None:
+        self.address = address
+        self.connected = False
         self.transport: asyncio.Transport
         self.wire: Wire
         self.blocked_ns: int | None = None
@@ -104,6 +99,7 @@ class Client(asyncio.Protocol):
         self._closing = False
         self._linger_due_ns: int | None = None
         self._lingered = 0
+        self._charged = 0  # bytes that the reader holds, as far as the relay's budget has them
         self._unsent_seen = 0  # while blocked: how much waited, when last looked at
         self._taken_ns = 0  # while blocked: when it was last seen to take something
         self._timer: asyncio.TimerHandle | None = None
@@ -116,15 +112,17 @@ class Client(asyncio.Protocol):
         self.wire = Wire(self.transport)
         self.transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES, low=0)
         self._idle_ns = time.monotonic_ns()
+        self.connected = True
         self._relay.came(self)
         self._tick()
 
     def data_received(self, data: bytes) -> None:
         at_ns = time.monotonic_ns()
-        if self._closing:
+        if self._closing or self._reader.refused:
             self._throw_away(len(data))
             return
         self._reader.feed(at_ns, data)
+        self._charge()
         self._go_on()
 
     def eof_received(self) -> None:
@@ -137,6 +135,7 @@ class Client(asyncio.Protocol):
             self._left()
         self._relay.gone(self)
         self._reader.close()
+        self._charge()
         if self._timer is not None:
             self._timer.cancel()
 
@@ -158,6 +157,8 @@ class Client(asyncio.Protocol):
         exchange, self._exchange = self._exchange, None
         self._idle_ns = time.monotonic_ns()
         if after is After.KEEP and not self._relay.draining:
+            self._reader.go_on()
+            self._charge()
             if self._held or self._reader.events:
                 self._loop.call_soon(self._go_on)
         elif after is After.RESET:
@@ -172,10 +173,10 @@ class Client(asyncio.Protocol):
         self._close(lingering=True)
 
     def settle_reading(self) -> None:
-        """Reads on, unless what was read waits for something."""
-        hold = not self._closing and (
-            bool(self._reader.events) or (self._exchange is not None and self._exchange.wants_no_body)
-        )
+        """Reads on, unless the upstream takes no more of the request. What is pipelined is read and held within its limit,
+        since a client that is not read from cannot be seen to leave.
+        """
+        hold = not self._closing and self._exchange is not None and self._exchange.wants_no_body
         if hold == self._held or self.transport.is_closing():
             return
         self._held = hold
@@ -185,6 +186,16 @@ class Client(asyncio.Protocol):
             self.transport.resume_reading()
 
     # Called by the relay.
+
+    @property
+    def idle_since_ns(self) -> int | None:
+        """Since when no request of this client is in work; None if one is, or if the connection is being closed."""
+        return None if self._exchange is not None or self._closing else self._idle_ns
+
+    def shed(self) -> None:
+        """Closes an idle connection to make room for others."""
+        self._closing = True
+        self.transport.abort()
 
     def drain(self) -> None:
         """Goes on with a running exchange, and with nothing else."""
@@ -201,13 +212,20 @@ class Client(asyncio.Protocol):
 
     # Inside.
 
+    def _charge(self) -> None:
+        """Charges what the reader holds to the budget that all clients share; without room this client is refused."""
+        more = self._reader.held_bytes - self._charged
+        if more and not self._relay.client_bytes.charge(more):
+            self._reader.refuse_for_room()
+            more = self._reader.held_bytes - self._charged
+            self._relay.client_bytes.charge(more)
+        self._charged += more
+
     def _go_on(self) -> None:
-        """Takes events, up to a request that has to wait for the one before it."""
+        """Takes events. A refusal that concerns a later request waits for the exchange at hand."""
         events = self._reader.events
         while events and not self._closing and not self.transport.is_closing():
             event = events[0]
-            if self._exchange is not None and isinstance(event, Request):
-                break
             if isinstance(event, RefusedError) and self._exchange is not None and self._exchange.request_whole:
                 break  # it belongs to the next one
             events.popleft()
@@ -267,7 +285,8 @@ class Client(asyncio.Protocol):
         if self._closing or self.transport.is_closing():
             return
         self._closing = True
-        self._reader.events.clear()
+        self._reader.close()
+        self._charge()
         if lingering and self.transport.can_write_eof():
             self.transport.write_eof()
             self._linger_due_ns = time.monotonic_ns() + int(LINGER_S * _NS)

@@ -1,9 +1,14 @@
-"""A client's bytes -> requests, as events in order. Parsing is llhttp's; what it refuses becomes a last event."""
+"""A client's bytes -> requests, as events in order. Parsing is llhttp's; what it refuses becomes a last event.
+
+The reader parses one request at a time: after a complete request it keeps what follows as bytes, until `go_on`. So a
+client that pipelines costs its bytes, and not the much larger parsed form of them.
+"""
 
 from collections import deque
 
 import httptools
 
+from streamgauge.taps.proxy.limits import MAX_FIELDS, MAX_PIPELINED_BYTES, OBJECT_BYTES
 from streamgauge.taps.proxy.request import MAX_REQUEST_HEAD, RefusedError, Request
 
 # What a chunked body may have between two pieces of content: extensions of chunks, trailers; all of it is thrown away
@@ -12,8 +17,9 @@ MAX_BETWEEN = 64 * 1024
 # Offers that a client can do without: some send this one with every first request (RFC 9113, 3.1; Java's HttpClient).
 _IGNORED_UPGRADES = frozenset((b"h2c",))
 
-
 _LENGTH = b"content-length"
+# Ends every head and every chunked body, with or without trailers, as llhttp accepts them.
+_END = b"\r\n\r\n"
 
 
 class Complete:
@@ -27,46 +33,123 @@ Event = Request | bytes | Complete | RefusedError
 
 
 class RequestReader:
-    """One connection's requests. `events`: what was read and not taken yet; whoever takes them empties it.
+    """One connection's requests. `events`: what was read and not taken yet; the client's connection empties it.
 
     `in_head`: a request's first byte has come, and its head is not complete; since `began_ns`. `max_head`, `max_body`:
-    bytes of a request's head, and of its body after transfer framing (None: any).
+    bytes of a request's head, and of its body after transfer framing (None: any). `refused`: nothing is read any more.
     """
 
     def __init__(self, max_head: int = MAX_REQUEST_HEAD, max_body: int | None = None) -> None:
         self.events: deque[Event] = deque()
-        self._max_head, self._max_body = max_head, max_body
         self.in_head = False
         self.began_ns = 0
+        self.refused = False
+        self._max_head, self._max_body = max_head, max_body
+        self._waits = False  # a request is complete: the next one is not read before `go_on`
+        # What came meanwhile: when, the bytes, and from where on they are to be read.
+        self._pipelined: deque[tuple[int, bytes, int]] = deque()
+        self._pipelined_bytes = 0
+        self._overflow = False  # more came than may be held
+        self._fed_last = b""  # the last bytes that were parsed: an end of a head may be split
         self._now = 0
         self._again_ns: int | None = None  # when the head that is read again began
         self._head_bytes = 0
         self._target = b""
         self._headers: list[tuple[bytes, bytes]] = []
         self._upgrade: Request | None = None
-        self._refused = False
         self._in_body = False
+        self._body_left: int | None = None  # of a body with a length
         self._body_bytes = 0
         self._between = 0  # bytes since content came
         self._parser: httptools.HttpRequestParser | None = httptools.HttpRequestParser(self)
 
+    @property
+    def held_bytes(self) -> int:
+        """About the memory that this client's unfinished head and pipelined requests take (bytes)."""
+        head = self._head_bytes + OBJECT_BYTES * len(self._headers) if self.in_head else 0
+        return head + self._pipelined_bytes
+
     def feed(self, at_ns: int, data: bytes) -> None:
-        """Reads `data`; after a refusal, nothing any more."""
-        self._now = at_ns
-        if self.in_head:
-            self._head_bytes += len(data)
-        self._between += len(data)
-        while data and not self._refused and self._parser is not None:
-            data = self._feed(self._parser, data)
-        if self.in_head and self._head_bytes > self._max_head:
-            self._refuse_head()
-        elif self._in_body and self._between > MAX_BETWEEN:
-            self._refuse(431, "headers_too_large", f"Trailers and chunk extensions may have {MAX_BETWEEN} bytes.")
+        """Reads `data`, up to the end of a request; keeps the rest. After a refusal it reads nothing."""
+        if self.refused or self._parser is None:
+            return
+        begin = 0 if self._waits else self._read(at_ns, data, 0)
+        if begin < len(data) and self._waits:
+            self._hold(at_ns, data[begin:])
+
+    def go_on(self) -> None:
+        """The request that was read is over: reads the next one, as far as it is there."""
+        self._waits = False
+        while self._pipelined and not self._waits and not self.refused:
+            at_ns, data, begin = self._pipelined.popleft()
+            begin = self._read(at_ns, data, begin)
+            if begin < len(data):
+                self._pipelined.appendleft((at_ns, data, begin))
+            else:
+                self._pipelined_bytes -= len(data) + OBJECT_BYTES
+        if self._overflow and not self._waits:
+            self._refuse(431, "pipelined_too_much", _TOO_MUCH_PIPELINED)
+
+    def refuse_for_room(self) -> None:
+        """All clients together hold too much: what this one holds goes, and it is refused."""
+        self._pipelined.clear()
+        self._pipelined_bytes = 0
+        self._refuse(503, "relay_busy", "The relay holds too many unfinished requests. Try again.")
 
     def close(self) -> None:
         """Nothing more will be read."""
         self._parser = None  # it refers to us
+        self.in_head = False
         self.events.clear()
+        self._pipelined.clear()
+        self._pipelined_bytes = 0
+
+    def _hold(self, at_ns: int, data: bytes) -> None:
+        room = MAX_PIPELINED_BYTES - self._pipelined_bytes - OBJECT_BYTES
+        if self._overflow or room <= 0:
+            self._overflow = True
+            return
+        self._overflow = len(data) > room
+        held = data[:room]
+        self._pipelined.append((at_ns, held, 0))
+        self._pipelined_bytes += len(held) + OBJECT_BYTES
+
+    def _read(self, at_ns: int, data: bytes, at: int) -> int:
+        """Parses `data` from `at` on, up to the end of a request; gives where that is. It does so in pieces that end where a
+        request may end.
+        """
+        self._now = at_ns
+        while at < len(data) and not self.refused and not self._waits:
+            end = self._end_of_piece(data, at)
+            piece = data[at:end] if at or end < len(data) else data
+            at = end
+            self._parse(piece)
+        return at
+
+    def _end_of_piece(self, data: bytes, at: int) -> int:
+        """Where the piece of `data` from `at` on ends: at the latest where the request at hand can end. What the pieces
+        mean, and where the request does end, is llhttp's to say.
+        """
+        if self._body_left:
+            return min(at + self._body_left, len(data))
+        before = self._fed_last
+        split = (before + data[at : at + len(_END) - 1]).find(_END)
+        if split >= 0:
+            return at + split + len(_END) - len(before)
+        found = data.find(_END, at)
+        return len(data) if found < 0 else found + len(_END)
+
+    def _parse(self, piece: bytes) -> None:
+        self._between += len(piece)
+        data = piece
+        while data and not self.refused and self._parser is not None:
+            data = self._feed(self._parser, data)
+        self._fed_last = (self._fed_last + piece[-3:])[-3:] if len(piece) < 3 else piece[-3:]
+        self._head_bytes += len(piece) if self.in_head else 0
+        if self.in_head and self._head_bytes > self._max_head:
+            self._refuse_head()
+        elif self._in_body and self._between > MAX_BETWEEN:
+            self._refuse(431, "headers_too_large", f"Trailers and chunk extensions may have {MAX_BETWEEN} bytes.")
 
     def _feed(self, parser: httptools.HttpRequestParser, data: bytes) -> bytes:
         """Feeds; gives what is to be fed once more."""
@@ -81,8 +164,8 @@ class RequestReader:
         return b""
 
     def _refuse(self, status: int, code: str, message: str) -> None:
-        if not self._refused:
-            self._refused, self.in_head = True, False
+        if not self.refused:
+            self.refused, self.in_head = True, False
             self.events.append(RefusedError(status, code, message))
 
     def _refuse_head(self) -> None:
@@ -107,7 +190,7 @@ class RequestReader:
     # Called by llhttp.
 
     def on_message_begin(self) -> None:
-        self.in_head, self._in_body = True, False
+        self.in_head, self._in_body, self._body_left = True, False, None
         self.began_ns, self._again_ns = self._now if self._again_ns is None else self._again_ns, None
         self._target, self._headers, self._head_bytes, self._body_bytes = b"", [], 0, 0
 
@@ -115,13 +198,17 @@ class RequestReader:
         self._target += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if not self._in_body:  # else a trailer: not passed on
-            self._headers.append((name, value))
+        if self._in_body or self.refused:  # a trailer is not passed on
+            return
+        if len(self._headers) >= MAX_FIELDS:
+            self._refuse(431, "headers_too_large", f"A request may have {MAX_FIELDS} header fields.")
+            return
+        self._headers.append((name, value))
 
     def on_headers_complete(self) -> None:
         self.in_head, self._in_body, self._between = False, True, 0
         parser = self._parser
-        if parser is None or self._refused:
+        if parser is None or self.refused:
             return
         version, method = parser.get_http_version(), parser.get_method()
         if version not in ("1.0", "1.1"):
@@ -129,15 +216,17 @@ class RequestReader:
             return
         keep_alive = parser.should_keep_alive()
         request = Request(method, self._target, int(version[2]), self._headers, keep_alive, self.began_ns)
+        lengths = [int(size) for size in request.values(_LENGTH) if size.isdigit()]
         if method == b"CONNECT":
             self._refuse(400, "method_refused", "This method is not relayed.")
         elif parser.should_upgrade():
             self._offered(request)
         elif sum(len(name) + len(value) + 4 for name, value in self._headers) + len(self._target) > self._max_head:
             self._refuse_head()
-        elif self._max_body is not None and any(int(size) > self._max_body for size in request.values(_LENGTH)):
+        elif self._max_body is not None and any(size > self._max_body for size in lengths):
             self._refuse_body()
         else:
+            self._body_left = lengths[0] if len(lengths) == 1 else None
             self.events.append(request)
 
     def _offered(self, request: Request) -> None:
@@ -151,12 +240,21 @@ class RequestReader:
     def on_body(self, body: bytes) -> None:
         self._between = 0
         self._body_bytes += len(body)
+        if self._body_left is not None:
+            self._body_left -= len(body)
         if self._max_body is not None and self._body_bytes > self._max_body:
             self._refuse_body()
-        if not self._refused:
+        if not self.refused:
             self.events.append(body)
 
     def on_message_complete(self) -> None:
         self._in_body, self._between = False, 0
-        if self._upgrade is None and not self._refused:
+        if self._upgrade is None and not self.refused:
+            self._waits = True
             self.events.append(WHOLE)
+
+
+_TOO_MUCH_PIPELINED = (
+    f"The relay holds {MAX_PIPELINED_BYTES} bytes of requests that come before an earlier one is answered, and no more."
+    " Wait for each answer before the next request."
+)

@@ -2,26 +2,38 @@
 
 import asyncio
 import contextlib
+import resource
 import socket
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from streamgauge.counters import Counters
-from streamgauge.taps.proxy.client import LINGER_S, Client, Limits
-from streamgauge.taps.proxy.deputy import Deputy
+from streamgauge.counters import Counters, Incident
+from streamgauge.taps.proxy.acceptor import Acceptor
+from streamgauge.taps.proxy.client import LINGER_S, Client
 from streamgauge.taps.proxy.lending import BUILT, Lender
+from streamgauge.taps.proxy.limits import (
+    MAX_CLIENT_BYTES,
+    MAX_CONNECTIONS,
+    ByteBudget,
+    Connections,
+    Limits,
+    capacity_of,
+)
 from streamgauge.taps.proxy.outbox import Outbox
 from streamgauge.taps.proxy.request import MAX_REQUEST_HEAD, Route, Routes
 from streamgauge.taps.proxy.tls import LOOK_S, OwnCertificate, upstream_context
-from streamgauge.taps.proxy.upstream import Pool
+from streamgauge.taps.proxy.upstream import POOL_SIZE, Pool
 
 # Bytes that may wait for a recorder that is away or slow: some 10 s of a busy relay.
 CAPTURE_BUFFER_BYTES = 32 * 1024 * 1024
-# Connections that the kernel accepts ahead of the loop.
-BACKLOG = 1024
+# Connections that are closed at a time to make room, and how long each has been idle at least (seconds): a client that has
+# just connected may have sent its request already.
+SHED_AT_A_TIME = 32
+SHED_IDLE_S = 1.0
 # After the drain's deadline, what was cut gets this long to be gone (seconds).
 CUT_S = 1.0
 
@@ -31,6 +43,7 @@ class RelaySettings(msgspec.Struct, frozen=True):
 
     `upstreams`: name and URL of each; `single`: there is one, and requests carry no prefix. `listen_fd`: an inherited
     listening socket; `other_fds`: those of the other relays, if each has its own. `role`: which counters are this process's.
+    `max_connections`: of clients; None per address: three quarters of them.
     `tls_*`: the certificate that clients see, if any; `upstream_*`: further authorities for https upstreams, and a
     certificate to show them. All are names of PEM files; a key that is not named lies in its certificate's file. `pump`: use
     it where it was built.
@@ -51,6 +64,8 @@ class RelaySettings(msgspec.Struct, frozen=True):
     tenant_header: str | None = None
     max_request_head: int = MAX_REQUEST_HEAD
     max_request_body: int | None = None
+    max_connections: int = MAX_CONNECTIONS
+    max_connections_per_address: int | None = None
     capture_buffer_bytes: int = CAPTURE_BUFFER_BYTES
     tls_certificate: str | None = None
     tls_key: str | None = None
@@ -82,15 +97,25 @@ class Relay:
         self._own = OwnCertificate(settings.tls_certificate, settings.tls_key) if settings.tls_certificate else None
         self._tls: dict[str, Any] = {}
         self._looking: asyncio.TimerHandle | None = None
-        self._deputy: Deputy | None = None
-        self._taking: set[asyncio.Task[None]] = set()
-        self._pools = {route: Pool(route, tls, settings.connect_timeout_s) for route in self.routes.all}
+        self._acceptor: Acceptor | None = None
+        self._serving: set[asyncio.Task[None]] = set()
+        self.client_bytes = ByteBudget(MAX_CLIENT_BYTES)
+        descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        capacity = capacity_of(descriptors, settings.max_connections, len(self.routes.all), POOL_SIZE)
+        if capacity.clients < settings.max_connections:
+            say(
+                f"the limit of {descriptors} file descriptors leaves room for {capacity.clients} connections, not"
+                f" {settings.max_connections}: raise it (ulimit -n, LimitNOFILE=) or lower --max-connections"
+            )
+        self._connections = Connections(capacity.clients, settings.max_connections_per_address)
+        self._pools = {
+            route: Pool(route, tls, settings.connect_timeout_s, capacity.idle_per_upstream) for route in self.routes.all
+        }
         self._drain_timeout_s = settings.drain_timeout_s
         self._counters = Counters(Path(settings.counters_path), settings.role)
         self._counters.settle_relay()
         self.outbox = Outbox(Path(settings.recorder_socket), self._counters, settings.capture_buffer_bytes)
         self.lender = Lender(self.outbox, self._counters) if settings.pump and BUILT else None
-        self._server: asyncio.Server | None = None
 
     async def listen(self, listening: socket.socket, others: list[socket.socket]) -> None:
         """Begins to accept; on the others' sockets, what waits there for too long."""
@@ -99,21 +124,52 @@ class Relay:
             timeouts = {"ssl_handshake_timeout": self.limits.header_timeout_s, "ssl_shutdown_timeout": LINGER_S}
             self._tls = {"ssl": self._own.context, **timeouts}
             self._looking = loop.call_later(LOOK_S, self._look_for_certificate)
-        self._server = await loop.create_server(self._client, sock=listening, backlog=BACKLOG, **self._tls)
-        self._deputy = Deputy(others, self._take)
+        self._acceptor = Acceptor(
+            listening,
+            others,
+            self._connections,
+            make_room=self._make_room,
+            serve=self._start_serving,
+            refuse=self._refuse_connection,
+        )
 
-    def _client(self) -> Client:
-        return Client(self)
+    def _start_serving(self, accepted: socket.socket, address: str) -> None:
+        task = asyncio.get_running_loop().create_task(self._serve(accepted, address))
+        self._serving.add(task)
+        task.add_done_callback(self._serving.discard)
 
-    def _take(self, accepted: socket.socket) -> None:
-        """Serves a client of another relay."""
-        task = asyncio.get_running_loop().create_task(self._serve(accepted))
-        self._taking.add(task)
-        task.add_done_callback(self._taking.discard)
+    async def _serve(self, accepted: socket.socket, address: str) -> None:
+        client = Client(self, address)
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(lambda: client, accepted, **self._tls)
+        except OSError:  # it left, or its TLS handshake failed
+            accepted.close()
+        finally:
+            if not client.connected:
+                self._released(address)
 
-    async def _serve(self, accepted: socket.socket) -> None:
-        with contextlib.suppress(OSError):  # it left, or its TLS handshake failed
-            await asyncio.get_running_loop().connect_accepted_socket(self._client, accepted, **self._tls)
+    def _refuse_connection(self, accepted: socket.socket) -> None:
+        """Closes a connection that its address may not have."""
+        accepted.close()
+        self._counters.happened(Incident.CLIENT_REFUSED)
+
+    def _make_room(self, address: str | None) -> None:
+        """Closes the connections that have been idle the longest: of all, or of one address."""
+        latest_ns = time.monotonic_ns() - int(SHED_IDLE_S * 1e9)
+        idle = [
+            (since, client)
+            for client in self._clients
+            if (since := client.idle_since_ns) is not None and since < latest_ns and address in (None, client.address)
+        ]
+        for _, client in sorted(idle, key=lambda one: one[0])[:SHED_AT_A_TIME]:
+            client.shed()
+            self.gone(client)
+            self._counters.happened(Incident.CLIENT_SHED)
+
+    def _released(self, address: str) -> None:
+        self._connections.remove(address)
+        if self._acceptor is not None:
+            self._acceptor.resume()
 
     def _look_for_certificate(self) -> None:
         assert self._own is not None
@@ -133,10 +189,8 @@ class Relay:
         self.draining = True
         if self._looking is not None:
             self._looking.cancel()
-        if self._deputy is not None:
-            self._deputy.close()
-        if self._server is not None:
-            self._server.close()
+        if self._acceptor is not None:
+            self._acceptor.close()
         for client in list(self._clients):
             client.drain()
         await self._all_gone(self._drain_timeout_s if timeout_s is None else timeout_s)
@@ -161,8 +215,10 @@ class Relay:
         self._empty.clear()
 
     def gone(self, client: Client) -> None:
-        """A client's connection has ended."""
-        self._clients.discard(client)
+        """A client's connection has ended, or is about to: it was shed."""
+        if client in self._clients:
+            self._clients.remove(client)
+            self._released(client.address)
         if not self._clients:
             self._empty.set()
 

@@ -1,6 +1,7 @@
 """A connection to an upstream, and the pool of those that may be used again."""
 
 import asyncio
+import errno
 import select
 import socket
 import ssl
@@ -126,10 +127,13 @@ class Upstream(asyncio.Protocol):
 class Pool:
     """Connections to one upstream: the one used last is taken first."""
 
-    def __init__(self, route: Route, tls: ssl.SSLContext | None, connect_timeout_s: float) -> None:
+    def __init__(
+        self, route: Route, tls: ssl.SSLContext | None, connect_timeout_s: float, most_idle: int = POOL_SIZE
+    ) -> None:
         self._route = route
         self._tls = tls if route.tls else None
         self._timeout_s = connect_timeout_s
+        self._most_idle = most_idle
         self._idle: list[Upstream] = []
         self._sweeper: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
@@ -146,7 +150,7 @@ class Pool:
     def give(self, one: Upstream) -> None:
         """Takes back a connection whose exchange is whole."""
         one.exchange = None
-        if one.transport.is_closing() or len(self._idle) >= POOL_SIZE or one.blocked:
+        if one.transport.is_closing() or len(self._idle) >= self._most_idle or one.blocked:
             one.abort()
             return
         one.hold(False)
@@ -191,11 +195,11 @@ class Pool:
             raise UnreachableError("its name was not found") from None
         except ConnectionRefusedError:
             raise UnreachableError("it refused the connection") from None
-        except (
-            OSError,
-            UnicodeError,
-            RuntimeError,
-        ):  # a name that no resolver takes; uvloop, of a socket that went away
+        except (UnicodeError, RuntimeError):  # a name that no resolver takes; uvloop, of a socket that went away
+            raise UnreachableError("the connection failed") from None
+        except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE):
+                raise UnreachableError("the tap has no file descriptor left (raise ulimit -n)") from None
             raise UnreachableError("the connection failed") from None
 
     async def _connect(self) -> Upstream:

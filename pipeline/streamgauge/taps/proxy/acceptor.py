@@ -1,0 +1,119 @@
+"""Accepts clients, within the relay's limits, on its own listening socket and for relays that do not.
+
+Each relay has a listening socket of its own, over which the kernel spreads the clients. Clients that the kernel has given
+to a relay that died, hangs or is far behind would wait for that relay alone. So each relay holds all sockets, and looks
+after those of the others.
+"""
+
+import asyncio
+import errno
+import select
+import socket
+from collections.abc import Callable
+
+from streamgauge.taps.proxy.limits import Connections, address_of
+
+# Connections taken at a time from one socket: the rest waits for the next turn of the loop, or for another relay.
+AT_A_TIME = 64
+# How often the other relays' sockets are checked (seconds). Where clients wait at two checks in a row, they are accepted:
+# a client whose relay is gone waits half a second at most, and a relay with a burst to accept is left to do it.
+CHECK_S = 0.25
+# How long accepting rests while there is no room, or after it failed for want of descriptors or memory (seconds).
+REST_S = 0.1
+_NOT_ENOUGH = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
+
+
+class Acceptor:
+    """Accepts on `own` and looks after `others`, listening sockets that it takes over.
+
+    `connections`: while these are full, `make_room` is called, and then clients wait in the kernel's queue. `serve` gets each
+    connection with the address that it counts for; `refuse` each that its address may not have.
+    """
+
+    def __init__(
+        self,
+        own: socket.socket,
+        others: list[socket.socket],
+        connections: Connections,
+        *,
+        make_room: Callable[[str | None], None],
+        serve: Callable[[socket.socket, str], None],
+        refuse: Callable[[socket.socket], None],
+    ) -> None:
+        self._own, self._others = own, {one.fileno(): one for one in others}
+        self._connections = connections
+        self._make_room, self._serve, self._refuse = make_room, serve, refuse
+        self._loop = asyncio.get_running_loop()
+        self._accepting = False
+        self._closed = False
+        self._rest: asyncio.TimerHandle | None = None
+        self._waited: set[int] = set()  # where clients waited at the last check
+        self._poll = select.poll()
+        self._timer: asyncio.TimerHandle | None = None
+        for one in (own, *others):
+            one.setblocking(False)
+        for one in others:
+            self._poll.register(one, select.POLLIN)
+        self.resume()
+        if others:
+            self._timer = self._loop.call_later(CHECK_S, self._check)
+
+    def resume(self) -> None:
+        """Accepts again: a connection has ended."""
+        if self._rest is not None:
+            self._rest.cancel()
+            self._rest = None
+        if not self._accepting and not self._closed:
+            self._accepting = True
+            self._loop.add_reader(self._own, self._accept_own)
+
+    def close(self) -> None:
+        """Accepts no more, and closes the sockets."""
+        self._pause()
+        self._closed = True
+        for timer in (self._timer, self._rest):
+            if timer is not None:
+                timer.cancel()
+        for one in (self._own, *self._others.values()):
+            one.close()
+
+    def _pause(self) -> None:
+        if self._accepting:
+            self._accepting = False
+            self._loop.remove_reader(self._own)
+            self._rest = self._loop.call_later(REST_S, self.resume)
+
+    def _accept_own(self) -> None:
+        self._accept(self._own)
+        if self._connections.full:
+            self._pause()
+
+    def _check(self) -> None:
+        self._timer = self._loop.call_later(CHECK_S, self._check)
+        waiting = {fd for fd, _ in self._poll.poll(0)}
+        for fd in waiting & self._waited:
+            self._accept(self._others[fd])
+        self._waited = waiting
+
+    def _accept(self, one: socket.socket) -> None:
+        for _ in range(AT_A_TIME):
+            if self._connections.full:
+                self._make_room(None)
+            if self._connections.full:
+                return
+            try:
+                accepted, peer = one.accept()
+            except OSError as error:  # no client waits any more, one has left, or there are no descriptors
+                if error.errno in _NOT_ENOUGH:
+                    self._pause()
+                return
+            self._admit(accepted, address_of(peer))
+
+    def _admit(self, accepted: socket.socket, address: str) -> None:
+        if self._connections.address_is_full(address):
+            self._make_room(address)
+        if self._connections.address_is_full(address):
+            self._refuse(accepted)
+        else:
+            self._connections.add(address)
+            self._serve(accepted, address)
