@@ -100,7 +100,7 @@ TABLE: dict[str, Ways] = {
     "upstream_key": (None, ("/f.pem", Path("/f.pem")), ("/e.pem", Path("/e.pem")), ("~/a.pem", Path.home() / "a.pem")),
     "max_request_head": (65_536, (4096, 4096), ("5000", 5000), ("1048576", 1_048_576)),
     "max_request_body": (None, (1, 1), ("2", 2), ("100000000", 100_000_000)),
-    "max_connections": (8192, (100, 100), ("1", 1), ("1000000", 1_000_000)),
+    "max_connections": (6000, (100, 100), ("1", 1), ("1000000", 1_000_000)),
     "max_connections_per_address": (None, (100, 100), ("1", 1), ("1000000", 1_000_000)),
     "interface": (None, ("lo", "lo"), ("any", "any"), ("eth0", "eth0")),
     "server_ports": (

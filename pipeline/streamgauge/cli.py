@@ -280,7 +280,7 @@ def _tap_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--pump", metavar="WHEN", help="auto or off: the part in C, where it was built (default: auto)")
     parser.add_argument("--max-request-head", metavar="BYTES", help="a larger one gets a 431 (default: 64 KiB)")
     parser.add_argument("--max-request-body", metavar="BYTES", help="a larger one gets a 413 (default: any passes)")
-    parser.add_argument("--max-connections", metavar="N", help="of clients at one time; more wait (default: 8192)")
+    parser.add_argument("--max-connections", metavar="N", help="of clients at one time; more wait (default: 6000)")
     parser.add_argument(
         "--max-connections-per-address", metavar="N", help="of these from one address; more are closed (default: 3/4)"
     )

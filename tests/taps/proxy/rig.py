@@ -358,6 +358,7 @@ def settings_for(folder: Path, *urls: str, **changes: object) -> RelaySettings:
         "single": len(urls) == 1,
         "recorder_socket": str(folder / "recorder.sock"),
         "counters_path": str(folder / "counters"),
+        "watch_s": 0.0,
     }
     return RelaySettings(**(given | changes))  # type: ignore[arg-type]
 

@@ -69,7 +69,7 @@ def test_pipelined_requests_are_answered_in_order(tmp_path: Path, uv: bool) -> N
                     client.sendall(piece)
                     time.sleep(0.03)
                 assert receive(client, len(want)) == want
-        assert upstream.connections == 1
+        assert upstream.connections == 2
 
 
 def test_a_flood_of_pipelined_requests_is_refused_after_the_running_answer(tmp_path: Path) -> None:

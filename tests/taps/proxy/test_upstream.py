@@ -1,5 +1,6 @@
 """Connections to upstreams: made, kept, found dead, and not made."""
 
+import contextlib
 import socket
 import ssl
 import threading
@@ -12,8 +13,11 @@ import uvloop
 
 from streamgauge.core.segments import Ending
 from streamgauge.taps.messages import Ended, Sent
+from streamgauge.taps.proxy.upstream import WATCH_S
 from streamgauge.taps.proxy.wire import Wire
+from tests.running import wait_for
 from tests.taps.proxy.rig import (
+    PATIENCE_S,
     RawRecorder,
     RawUpstream,
     RunningRelay,
@@ -37,33 +41,118 @@ def ask(method: bytes) -> bytes:
     return method + b" /v1/messages HTTP/1.1\r\nHost: c\r\n\r\n"
 
 
-def test_the_connection_used_last_is_taken_first(tmp_path: Path) -> None:
-    gate = threading.Barrier(3)
+def test_each_client_has_an_upstream_connection_of_its_own(tmp_path: Path) -> None:
+    """It is used for all requests of that client's connection, and for no other client's."""
+    talks: list[bytes] = []
 
     def handler(one: socket.socket) -> None:
-        first = True
-        while receive_request(one):
-            if first:
-                gate.wait(10)
-            first = False
+        asked = b""
+        while request := receive_request(one):
+            asked += request
             one.sendall(OK)
+        talks.append(asked)
 
     with exchange_rig(tmp_path, handler) as (relay, upstream, _):
         clients = [relay.connect() for _ in range(3)]
-        for client in clients:
-            client.sendall(POST)
-        for client in clients:
-            assert receive(client, len(OK)) == OK
-        for _ in range(5):
-            for client in clients:
-                client.sendall(POST)
+        for _ in range(3):
+            for number, client in enumerate(clients):
+                client.sendall(POST.replace(b"Host: c", b"Host: c\r\nX-Client: %d" % number))
                 assert receive(client, len(OK)) == OK
         assert upstream.connections == 3
         for client in clients:
             client.close()
+        wait_for(lambda: len(talks) == 3, "ends of the upstream's connections")
+    for number in range(3):
+        assert sum(talk.count(b"X-Client: %d" % number) == talk.count(b"X-Client: ") == 3 for talk in talks) == 1
 
 
-def test_a_pooled_connection_that_was_closed_is_noticed(tmp_path: Path) -> None:
+def test_a_client_keeps_its_connections_to_the_last_two_upstreams(tmp_path: Path) -> None:
+    with contextlib.ExitStack() as stack:
+        upstreams = [stack.enter_context(RawUpstream(answering(*[OK] * 10))) for _ in range(3)]
+        settings = settings_for(tmp_path, *[upstream.url for upstream in upstreams])
+        with RunningRelay(settings) as relay, relay.connect() as client:
+            for name in (b"u0", b"u1", b"u0", b"u1", b"u2", b"u1", b"u0"):
+                client.sendall(b"GET /" + name + b"/x HTTP/1.1\r\nHost: c\r\n\r\n")
+                assert receive(client, len(OK)) == OK
+            assert [upstream.connections for upstream in upstreams] == [2, 1, 1]
+
+
+class Closing:
+    """A server that closes each connection `after_s` after its answer, and does not announce it. It counts requests."""
+
+    def __init__(self, after_s: float) -> None:
+        self.after_s = after_s
+        self.requests = 0
+
+    def __call__(self, one: socket.socket) -> None:
+        while receive_request(one):
+            self.requests += 1
+            one.sendall(OK)
+            one.settimeout(self.after_s or 1e-6)
+            try:
+                peeked = one.recv(1, socket.MSG_PEEK)
+            except TimeoutError:
+                peeked = b""
+            if not peeked:
+                one.close()
+                return
+            one.settimeout(PATIENCE_S)
+
+
+@pytest.mark.parametrize("kept", [True, False], ids=["kept alive", "a connection a request"])
+@pytest.mark.parametrize("after_s", [0.0, 0.001, 0.005, 0.05])
+def test_a_server_that_closes_after_its_answers_costs_no_request(tmp_path: Path, after_s: float, kept: bool) -> None:
+    """Its close meets no request: connections are used again only where one was seen to stay open."""
+    server = Closing(after_s)
+    with RawUpstream(server) as upstream:
+        settings = settings_for(tmp_path, upstream.url, watch_s=WATCH_S)
+        with RunningRelay(settings) as relay:
+            client = relay.connect()
+            for number in range(250):
+                if not kept and number:
+                    client.close()
+                    client = relay.connect()
+                client.sendall(POST)
+                assert receive(client, len(OK)) == OK, number
+            client.close()
+        assert server.requests == 250
+
+
+def test_connections_are_used_again_where_one_stayed_open(tmp_path: Path) -> None:
+    with RawUpstream(answering(*[OK] * 100)) as upstream:
+        with RunningRelay(settings_for(tmp_path, upstream.url, watch_s=WATCH_S)) as relay, relay.connect() as client:
+            for _ in range(3):
+                client.sendall(POST)
+                assert receive(client, len(OK)) == OK
+            assert upstream.connections == 3
+            time.sleep(2 * WATCH_S)
+            for _ in range(10):
+                client.sendall(POST)
+                assert receive(client, len(OK)) == OK
+        assert upstream.connections == 4
+
+
+def test_a_server_that_begins_to_close_early_is_not_trusted_any_more(tmp_path: Path) -> None:
+    closed = threading.Event()
+
+    def once(one: socket.socket) -> None:
+        receive_request(one)
+        one.sendall(OK)
+        time.sleep(0.05)
+        one.close()
+        closed.set()
+
+    with exchange_rig(tmp_path, once, answering(OK, OK)) as (relay, upstream, _), relay.connect() as client:
+        client.sendall(POST)
+        assert receive(client, len(OK)) == OK
+        assert closed.wait(PATIENCE_S)
+        for _ in range(2):
+            client.sendall(POST)
+            assert receive(client, len(OK)) == OK
+        assert upstream.connections == 3
+
+
+def test_a_kept_connection_that_was_closed_is_noticed(tmp_path: Path) -> None:
     closed = threading.Event()
 
     def once(one: socket.socket) -> None:
@@ -95,12 +184,13 @@ def test_a_close_that_the_loop_has_not_seen_is_asked_of_the_kernel(tmp_path: Pat
     with exchange_rig(tmp_path, once, answering(OK)) as (relay, upstream, _), relay.connect() as client:
         client.sendall(POST)
         assert receive(client, len(OK)) == OK
-        pool = next(iter(relay.relay._pools.values()))
+        (served,) = relay.relay._clients
+        (connector,) = relay.relay._connectors.values()
 
         def asleep() -> object:
             go.set()
             time.sleep(0.3)
-            return pool.take()
+            return served.own.take(connector)
 
         assert relay.call(asleep) is None
         client.sendall(POST)
@@ -114,9 +204,8 @@ def test_a_used_connection_that_breaks_as_it_is_asked(
 ) -> None:
     """What changes nothing is asked once more, on a new connection; anything else may have been done."""
     with exchange_rig(tmp_path, answering(OK, OK, OK)) as (relay, upstream, _), relay.connect() as client:
-        for _ in range(2):  # from now on its head is known: it is written before an exchange is made
-            client.sendall(ask(method))
-            assert receive(client, len(OK)) == OK
+        client.sendall(ask(method))
+        assert receive(client, len(OK)) == OK
 
         def breaks(wire: Wire, data: bytes) -> None:
             monkeypatch.setattr(Wire, "write", write)
@@ -166,7 +255,7 @@ def test_a_new_connection_that_dies_is_not_tried_again(tmp_path: Path) -> None:
 
 
 def test_idle_connections_are_let_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streamgauge.taps.proxy.upstream.POOL_IDLE_S", 0.3)
+    monkeypatch.setattr("streamgauge.taps.proxy.upstream.KEPT_S", 0.3)
     ended = threading.Event()
 
     def handler(one: socket.socket) -> None:
@@ -334,8 +423,9 @@ def test_small_writes_are_not_held_back(tmp_path: Path, monkeypatch: pytest.Monk
             assert receive(client, len(OK)) == OK
 
             def delays() -> list[int]:
-                ends = [one.transport for pool in relay.relay._pools.values() for one in pool._idle]
-                ends += [one.transport for one in relay.relay._clients]
+                (served,) = relay.relay._clients
+                (own,) = served.own._idle.values()
+                ends = [own.transport, served.transport]
                 sockets = [one.get_extra_info("socket") for one in ends]
                 return [one.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) for one in sockets]
 

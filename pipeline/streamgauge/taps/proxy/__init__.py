@@ -4,7 +4,7 @@ __main__.py   the process: settings in, `ready` out, drained by SIGTERM
 relay.py      all connections of one relay; acceptor.py: accepts them, for relays that do not as well; limits.py: how many
 client.py     a client's connection; reader.py and request.py: its requests, checked and written anew
 exchange.py   one request and its answer; response.py: where the answer ends
-upstream.py   connections to upstreams, pooled
+upstream.py   connections to upstreams, each of one client's connection
 tls.py        certificates, on both sides
 answers.py    the few answers that are ours
 capture.py outbox.py   what it tells the recorder, without waiting

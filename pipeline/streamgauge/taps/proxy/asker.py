@@ -5,6 +5,7 @@ from enum import Enum, auto
 from typing import Protocol
 
 from streamgauge.taps.proxy.request import RefusedError
+from streamgauge.taps.proxy.upstream import OwnConnections
 from streamgauge.taps.proxy.wire import Wire
 
 
@@ -23,6 +24,7 @@ class Asker(Protocol):
 
     transport: asyncio.Transport
     wire: Wire
+    own: OwnConnections
     blocked_ns: int | None  # since when it takes no more, None if it does
 
     def exchange_over(self, after: After) -> None: ...

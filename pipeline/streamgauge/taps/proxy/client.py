@@ -21,7 +21,7 @@ from streamgauge.taps.proxy.limits import ByteBudget, Limits
 from streamgauge.taps.proxy.outbox import Outbox
 from streamgauge.taps.proxy.reader import RequestReader
 from streamgauge.taps.proxy.request import RefusedError, Request, Route, Routes
-from streamgauge.taps.proxy.upstream import WRITE_BUFFER_BYTES, Pool
+from streamgauge.taps.proxy.upstream import WRITE_BUFFER_BYTES, Connector, OwnConnections
 from streamgauge.taps.proxy.wire import Wire
 
 # A client's deadlines are looked at this often (seconds): so late may one be seen.
@@ -52,7 +52,7 @@ class House(Protocol):
     tenant_header: str | None
     draining: bool
 
-    def pool(self, route: Route) -> Pool: ...
+    def connector(self, route: Route) -> Connector: ...
 
     def came(self, client: "Client") -> None: ...
 
@@ -80,6 +80,7 @@ class Client(asyncio.Protocol):
         "address",
         "blocked_ns",
         "connected",
+        "own",
         "transport",
         "wire",
     )
@@ -104,6 +105,7 @@ class Client(asyncio.Protocol):
         self._taken_ns = 0  # while blocked: when it was last seen to take something
         self._timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
+        self.own = OwnConnections(self._loop)
 
     # Called by the loop.
 
@@ -134,6 +136,7 @@ class Client(asyncio.Protocol):
         if self._exchange is not None:
             self._left()
         self._relay.gone(self)
+        self.own.close()
         self._reader.close()
         self._charge()
         if self._timer is not None:
@@ -248,8 +251,8 @@ class Client(asyncio.Protocol):
         except RefusedError as refused:
             self.answer(refused)
             return
-        pool = self._relay.pool(outgoing.route)
-        self._exchange = Exchange(self, request, outgoing, pool, self._relay.lender)
+        connector = self._relay.connector(outgoing.route)
+        self._exchange = Exchange(self, request, outgoing, connector, self._relay.lender)
         self._exchange.begin(self._relay.outbox, self._relay.tenant_header)
 
     def _refuse(self, refused: RefusedError) -> None:
@@ -324,6 +327,7 @@ class Client(asyncio.Protocol):
     def _tick(self) -> None:
         """Looks whether something is overdue, and when to look again."""
         now = time.monotonic_ns()
+        self.own.sweep()
         # While it is blocked something waits: 0 is what a connection says that has just been lost.
         if self.blocked_ns is not None and self._unsent_seen != (unsent := self.transport.get_write_buffer_size()):
             self._unsent_seen, self._taken_ns = unsent or self._unsent_seen, now

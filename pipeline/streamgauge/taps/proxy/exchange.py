@@ -17,7 +17,7 @@ from streamgauge.taps.proxy.place import Place
 from streamgauge.taps.proxy.request import Outgoing, RefusedError, Request
 from streamgauge.taps.proxy.response import ResponseFault, ResponseFraming
 from streamgauge.taps.proxy.teller import Teller
-from streamgauge.taps.proxy.upstream import WRITE_BUFFER_BYTES, Pool, UnreachableError, Upstream
+from streamgauge.taps.proxy.upstream import WRITE_BUFFER_BYTES, Connector, UnreachableError, Upstream
 
 # Methods that change nothing: on a used connection that turns out dead they are asked again (RFC 9110, 9.2.2).
 _REPEATABLE = frozenset((b"GET", b"HEAD", b"OPTIONS"))
@@ -33,6 +33,7 @@ class Exchange:
         "_client",
         "_connected_ns",
         "_connecting",
+        "_connector",
         "_flows",
         "_framing",
         "_head",
@@ -43,7 +44,6 @@ class Exchange:
         "_passed",
         "_pending",
         "_pending_bytes",
-        "_pool",
         "_request",
         "_reusable",
         "_reused",
@@ -55,13 +55,15 @@ class Exchange:
         "request_whole",
     )
 
-    def __init__(self, client: Asker, request: Request, outgoing: Outgoing, pool: Pool, lender: Lender | None) -> None:
+    def __init__(
+        self, client: Asker, request: Request, outgoing: Outgoing, connector: Connector, lender: Lender | None
+    ) -> None:
         self.over = self.request_whole = False
         self.quiet_ns = time.monotonic_ns()
         self._client = client
         self._request = request
         self._outgoing = outgoing
-        self._pool = pool
+        self._connector = connector
         self._upstream: Upstream | None = None
         self._reused = False
         self._connecting: asyncio.Task[None] | None = None
@@ -82,9 +84,9 @@ class Exchange:
         self._blocked_ns = 0
 
     def begin(self, outbox: Outbox, tenant_header: str | None) -> None:
-        """Takes a pooled connection, or starts a new one; what is pending is written with the next `flush`."""
+        """Takes a connection that is the client's own, or starts one; what is pending is written with the next `flush`."""
         self._teller = Teller(outbox, self._request, self._outgoing, tenant_header)
-        one = self._pool.take()
+        one = self._client.own.take(self._connector)
         self._reused = one is not None
         if one is None:
             self._connect()
@@ -294,7 +296,7 @@ class Exchange:
     @property
     def _is_written(self) -> bool:
         """The whole request is with the upstream's socket. An upstream that answers before may leave a part of the body
-        unread, and read the next request on the same connection as the rest of it: that connection is not pooled.
+        unread, and read the next request on the same connection as the rest of it: that connection is not used again.
         """
         one = self._upstream
         return (
@@ -310,10 +312,13 @@ class Exchange:
 
     async def _connect_now(self) -> None:
         try:
-            one = await self._pool.connect()
+            one = await self._connector.connect()
         except UnreachableError as fault:
             self._connecting = None
-            self._not_connected(fault)
+            if not self.over:
+                ending = Ending.TIMEOUT if fault.timed_out else Ending.RESET
+                refused = answers.unreachable(self._outgoing.route.label, str(fault), timed_out=fault.timed_out)
+                self._give_up(refused, ending, time.monotonic_ns())
             return
         self._connecting = None
         self._connected_ns = time.monotonic_ns()
@@ -323,12 +328,6 @@ class Exchange:
             self._attach(one)
             self.flush()
             self._client.settle_reading()
-
-    def _not_connected(self, fault: UnreachableError) -> None:
-        if not self.over:
-            ending = Ending.TIMEOUT if fault.timed_out else Ending.RESET
-            refused = answers.unreachable(self._outgoing.route.label, str(fault), timed_out=fault.timed_out)
-            self._give_up(refused, ending, time.monotonic_ns())
 
     def _attach(self, one: Upstream) -> None:
         if one.transport.is_closing():  # it ended in the turn in which it was made
@@ -370,7 +369,7 @@ class Exchange:
             persistent = persistent and self._framing.says_keep_alive
         if self._upstream is not None and persistent and self._is_written and self._reusable:
             one, self._upstream = self._upstream, None
-            self._pool.give(one)
+            self._client.own.give(one)
         keep = persistent and self.request_whole and self._request.keep_alive
         self._finish(Ending.COMPLETE, at_ns, After.KEEP if keep else After.CLOSE)
 

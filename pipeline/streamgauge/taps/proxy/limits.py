@@ -5,15 +5,16 @@ from collections import Counter
 
 import msgspec
 
-# The default of `--max-connections`. Each connection may need a second descriptor for its upstream; with what a connection
-# may hold (see below) this many take about 1 GiB at the very worst, and 40 MiB when they are idle.
-MAX_CONNECTIONS = 8_192
-# Of these one address may have three quarters, so that no single client shuts out all others.
+# The default of `--max-connections`. With what a connection may hold (docs/security.md) so many take some GiB at the very
+# worst, and 40 MiB when they are idle. They fit into 20,000 descriptors.
+MAX_CONNECTIONS = 6_000
+# Idle connections that one client's connection keeps, each to another upstream: clients that share a connection between
+# two providers take turns. Each costs a descriptor.
+KEPT_MOST = 2
+# Of the clients' connections one address may have three quarters, so that no single client shuts out all others.
 _ADDRESS_SHARE = (3, 4)
 # Descriptors that are no client's and no upstream's: listening sockets, the recorder, counters, libraries' files.
 RESERVED_DESCRIPTORS = 96
-# The part of the other descriptors that idle upstream connections may take.
-_IDLE_SHARE = 8
 # Bytes of requests that one relay holds for all its clients: heads that are not complete, and pipelined requests.
 MAX_CLIENT_BYTES = 64 * 1024 * 1024
 # Bytes of requests that one client may send before the answer to an earlier one is over. As much as one read of the socket
@@ -93,15 +94,9 @@ def address_of(peer: object) -> str:
     return str(address.ipv4_mapped or ipaddress.IPv6Network((address, 64), strict=False))
 
 
-class Capacity(msgspec.Struct, frozen=True):
-    """How the descriptors of a process are divided: clients, and idle connections to each upstream."""
+def capacity_of(descriptors: int, wanted: int, upstreams: int) -> int:
+    """How many clients fit into this many descriptors, `wanted` at most, so that each has room for its upstream connections.
 
-    clients: int
-    idle_per_upstream: int
-
-
-def capacity_of(descriptors: int, wanted: int, upstreams: int, most_idle: int) -> Capacity:
-    """How many clients fit into this many descriptors, `wanted` at most, so that each can have an upstream connection."""
-    free = max(descriptors - RESERVED_DESCRIPTORS, 0)
-    idle = max(1, min(most_idle, free // _IDLE_SHARE // upstreams))
-    return Capacity(max(1, min(wanted, (free - idle * upstreams) // 2)), idle)
+    A client has its own descriptor and KEPT_MOST others; of each upstream one connection may be watched.
+    """
+    return max(1, min(wanted, (descriptors - RESERVED_DESCRIPTORS - upstreams) // (1 + KEPT_MOST)))

@@ -1,4 +1,4 @@
-"""The relay: accepts clients on one listening socket, and knows the upstreams, the pools and the way to the recorder."""
+"""The relay: accepts clients on one listening socket, and knows the upstreams and the way to the recorder."""
 
 import asyncio
 import contextlib
@@ -26,7 +26,7 @@ from streamgauge.taps.proxy.limits import (
 from streamgauge.taps.proxy.outbox import Outbox
 from streamgauge.taps.proxy.request import MAX_REQUEST_HEAD, Route, Routes
 from streamgauge.taps.proxy.tls import LOOK_S, OwnCertificate, upstream_context
-from streamgauge.taps.proxy.upstream import POOL_SIZE, Pool
+from streamgauge.taps.proxy.upstream import WATCH_S, Connector
 
 # Bytes that may wait for a recorder that is away or slow: some 10 s of a busy relay.
 CAPTURE_BUFFER_BYTES = 32 * 1024 * 1024
@@ -46,7 +46,7 @@ class RelaySettings(msgspec.Struct, frozen=True):
     `max_connections`: of clients; None per address: three quarters of them.
     `tls_*`: the certificate that clients see, if any; `upstream_*`: further authorities for https upstreams, and a
     certificate to show them. All are names of PEM files; a key that is not named lies in its certificate's file. `pump`: use
-    it where it was built.
+    it where it was built. `watch_s`: how long a connection is watched before those to its upstream are used again.
     """
 
     upstreams: list[tuple[str, str]]
@@ -73,6 +73,7 @@ class RelaySettings(msgspec.Struct, frozen=True):
     upstream_certificate: str | None = None
     upstream_key: str | None = None
     pump: bool = True
+    watch_s: float = WATCH_S
 
 
 class Relay:
@@ -101,15 +102,15 @@ class Relay:
         self._serving: set[asyncio.Task[None]] = set()
         self.client_bytes = ByteBudget(MAX_CLIENT_BYTES)
         descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        capacity = capacity_of(descriptors, settings.max_connections, len(self.routes.all), POOL_SIZE)
-        if capacity.clients < settings.max_connections:
+        capacity = capacity_of(descriptors, settings.max_connections, len(self.routes.all))
+        if capacity < settings.max_connections:
             say(
-                f"the limit of {descriptors} file descriptors leaves room for {capacity.clients} connections, not"
+                f"the limit of {descriptors} file descriptors leaves room for {capacity} connections, not"
                 f" {settings.max_connections}: raise it (ulimit -n, LimitNOFILE=) or lower --max-connections"
             )
-        self._connections = Connections(capacity.clients, settings.max_connections_per_address)
-        self._pools = {
-            route: Pool(route, tls, settings.connect_timeout_s, capacity.idle_per_upstream) for route in self.routes.all
+        self._connections = Connections(capacity, settings.max_connections_per_address)
+        self._connectors = {
+            route: Connector(route, tls, settings.connect_timeout_s, settings.watch_s) for route in self.routes.all
         }
         self._drain_timeout_s = settings.drain_timeout_s
         self._counters = Counters(Path(settings.counters_path), settings.role)
@@ -150,8 +151,8 @@ class Relay:
 
     def _refuse_connection(self, accepted: socket.socket) -> None:
         """Closes a connection that its address may not have."""
-        accepted.close()
         self._counters.happened(Incident.CLIENT_REFUSED)
+        accepted.close()
 
     def _make_room(self, address: str | None) -> None:
         """Closes the connections that have been idle the longest: of all, or of one address."""
@@ -162,9 +163,9 @@ class Relay:
             if (since := client.idle_since_ns) is not None and since < latest_ns and address in (None, client.address)
         ]
         for _, client in sorted(idle, key=lambda one: one[0])[:SHED_AT_A_TIME]:
+            self._counters.happened(Incident.CLIENT_SHED)
             client.shed()
             self.gone(client)
-            self._counters.happened(Incident.CLIENT_SHED)
 
     def _released(self, address: str) -> None:
         self._connections.remove(address)
@@ -180,9 +181,9 @@ class Relay:
             self._say(f"{fault}; the former one stays in use")
         self._looking = asyncio.get_running_loop().call_later(LOOK_S, self._look_for_certificate)
 
-    def pool(self, route: Route) -> Pool:
-        """The connections to an upstream."""
-        return self._pools[route]
+    def connector(self, route: Route) -> Connector:
+        """What connects to an upstream."""
+        return self._connectors[route]
 
     async def drain(self, timeout_s: float | None = None) -> None:
         """Accepts no more, lets running exchanges end, cuts at the deadline what is left, and hands over the capture."""
@@ -197,8 +198,8 @@ class Relay:
         for client in list(self._clients):
             client.cut()
         await self._all_gone(CUT_S)
-        for pool in self._pools.values():
-            pool.close()
+        for connector in self._connectors.values():
+            connector.close()
         if self.lender is not None:
             self.lender.close()
         await self.outbox.close()

@@ -1,4 +1,8 @@
-"""A connection to an upstream, and the pool of those that may be used again."""
+"""Connections to upstreams. Each belongs to one client connection, and carries no other client's requests.
+
+So a client meets the same closed connections that it would meet without a relay, and nothing that one client leaves on a
+connection (bytes that an upstream sends late, a body that it did not read) can reach another client.
+"""
 
 import asyncio
 import errno
@@ -10,14 +14,19 @@ from typing import Any, Protocol, cast
 
 from aiohappyeyeballs import start_connection
 
+from streamgauge.taps.proxy.limits import KEPT_MOST
 from streamgauge.taps.proxy.request import Route
 from streamgauge.taps.proxy.wire import Wire
 
 # A connection is used again within this time (seconds): common servers close idle ones after 5, and one that closes while
 # a request is on its way to it costs that request.
-POOL_IDLE_S = 4.0
-# Idle connections to one upstream: a burst of more concurrent streams connects anew.
-POOL_SIZE = 256
+KEPT_S = 4.0
+# A server that closes an idle connection within this time (seconds) after an answer closes after each answer: a request that
+# follows at once would meet the close. Its connections are not used again for a while (seconds).
+EARLY_CLOSE_S = 1.0
+DISTRUST_S = 60.0
+# Before connections to an upstream are used again, one is watched for this long (seconds) to see whether it stays open.
+WATCH_S = 0.25
 # What may wait for a socket that takes nothing (bytes), besides the read at hand: enough to fill the pipe again.
 WRITE_BUFFER_BYTES = 64 * 1024
 
@@ -48,17 +57,17 @@ class Answered(Protocol):
 
 
 class Upstream(asyncio.Protocol):
-    """One connection. `exchange`: whose answer is awaited; None while it rests in its pool."""
+    """One connection. `exchange`: whose answer is awaited; None while it is idle, since `idle_since` (loop time)."""
 
-    __slots__ = ("_poll", "_pool", "blocked", "exchange", "idle_since", "transport", "wire")
+    __slots__ = ("_poll", "blocked", "connector", "exchange", "idle_since", "transport", "wire")
 
-    def __init__(self, pool: "Pool") -> None:
+    def __init__(self, connector: "Connector") -> None:
+        self.connector = connector
         self.exchange: Answered | None = None
         self.blocked = False
-        self.idle_since = 0.0
+        self.idle_since: float | None = None
         self.transport: asyncio.Transport
         self.wire: Wire
-        self._pool = pool
         self._poll: select.poll | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -94,15 +103,22 @@ class Upstream(asyncio.Protocol):
             self.exchange.upstream_blocked(blocked)
 
     def _over(self, reset: bool) -> None:
-        self._pool.forget(self)
         exchange, self.exchange = self.exchange, None
         if exchange is not None:
             exchange.upstream_ended(time.monotonic_ns(), reset)
+        elif self.idle_since is not None:
+            self.connector.closed_idle(self, self.idle_since)
+            self.idle_since = None
+
+    def rest(self, now: float) -> None:
+        """Its exchange is whole: from `now` on it is idle."""
+        self.exchange = None
+        self.idle_since = now
+        self.hold(False)
 
     def abort(self) -> None:
         """Drops the connection at once."""
-        self.exchange = None
-        self._pool.forget(self)
+        self.exchange = self.idle_since = None
         self.transport.abort()
 
     def hold(self, held: bool) -> None:
@@ -124,61 +140,109 @@ class Upstream(asyncio.Protocol):
         return not self._poll.poll(0)
 
 
-class Pool:
-    """Connections to one upstream: the one used last is taken first."""
+class OwnConnections:
+    """The idle connections that one client's connection may use again: of each upstream one, and KEPT_MOST at most."""
 
-    def __init__(
-        self, route: Route, tls: ssl.SSLContext | None, connect_timeout_s: float, most_idle: int = POOL_SIZE
-    ) -> None:
-        self._route = route
-        self._tls = tls if route.tls else None
-        self._timeout_s = connect_timeout_s
-        self._most_idle = most_idle
-        self._idle: list[Upstream] = []
-        self._sweeper: asyncio.TimerHandle | None = None
-        self._loop = asyncio.get_running_loop()
+    __slots__ = ("_idle", "_loop")
 
-    def take(self) -> Upstream | None:
-        """An idle connection that is still good; None if there is none."""
-        while self._idle:
-            one = self._idle.pop()
-            if self._loop.time() - one.idle_since < POOL_IDLE_S and one.usable():
-                return one
-            one.abort()
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._idle: dict[Connector, Upstream] = {}  # the one used last comes last
+
+    def take(self, connector: "Connector") -> Upstream | None:
+        """The connection to that upstream, if it is still good; None if there is none."""
+        one = self._idle.pop(connector, None)
+        if one is None:
+            self._drop_beyond(KEPT_MOST - 1)  # there will be a new one
+            return None
+        if not self._is_old(one) and one.usable():
+            one.idle_since = None
+            return one
+        one.abort()
         return None
 
     def give(self, one: Upstream) -> None:
         """Takes back a connection whose exchange is whole."""
-        one.exchange = None
-        if one.transport.is_closing() or len(self._idle) >= self._most_idle or one.blocked:
+        if one.transport.is_closing() or one.blocked:
             one.abort()
             return
-        one.hold(False)
-        one.idle_since = self._loop.time()
-        self._idle.append(one)
-        if self._sweeper is None:
-            self._sweeper = self._loop.call_later(POOL_IDLE_S, self._sweep)
+        one.rest(self._loop.time())
+        if one.connector.may_be_used_again(one):
+            self._idle[one.connector] = one
+            self._drop_beyond(KEPT_MOST)
 
-    def forget(self, one: Upstream) -> None:
-        """The connection is gone."""
-        if one in self._idle:
-            self._idle.remove(one)
+    def sweep(self) -> None:
+        """Drops connections that have been idle for too long."""
+        for connector in [connector for connector, one in self._idle.items() if self._is_old(one)]:
+            self._idle.pop(connector).abort()
 
     def close(self) -> None:
-        """Drops what is idle."""
-        if self._sweeper is not None:
-            self._sweeper.cancel()
-        for one in list(self._idle):
-            one.abort()
+        """Drops all."""
+        self._drop_beyond(0)
 
-    def _sweep(self) -> None:
-        self._sweeper = None
-        now = self._loop.time()
-        for one in [one for one in self._idle if now - one.idle_since >= POOL_IDLE_S]:
+    def _drop_beyond(self, most: int) -> None:
+        while len(self._idle) > most:
+            self._idle.pop(next(iter(self._idle))).abort()
+
+    def _is_old(self, one: Upstream) -> bool:
+        return one.idle_since is None or self._loop.time() - one.idle_since >= KEPT_S
+
+
+class Connector:
+    """Connects to one upstream, and judges whether its connections may be used for more than one request.
+
+    UNKNOWN --a watched connection stayed open--> TRUSTED --a close early after an answer--> DISTRUSTED --time--> UNKNOWN.
+    `watch_s` 0: trusted from the start.
+    """
+
+    def __init__(
+        self, route: Route, tls: ssl.SSLContext | None, connect_timeout_s: float, watch_s: float = WATCH_S
+    ) -> None:
+        self._route = route
+        self._tls = tls if route.tls else None
+        self._timeout_s = connect_timeout_s
+        self._watch_s = watch_s
+        self._trusted = not watch_s
+        self._distrusted_until = 0.0
+        self._watched: Upstream | None = None
+        self._watch: asyncio.TimerHandle | None = None
+        self._loop = asyncio.get_running_loop()
+
+    def may_be_used_again(self, one: Upstream) -> bool:
+        """Whether a connection that has just become idle may be kept for its client's next request. If not, this object has
+        taken it over.
+        """
+        if self._trusted:
+            return True
+        if self._watched is None and self._loop.time() >= self._distrusted_until:
+            self._watched = one
+            self._watch = self._loop.call_later(self._watch_s, self._stayed_open)
+        else:
             one.abort()
-        if self._idle:
-            oldest = self._idle[0].idle_since
-            self._sweeper = self._loop.call_later(oldest + POOL_IDLE_S - now, self._sweep)
+        return False
+
+    def closed_idle(self, one: Upstream, since: float) -> None:
+        """The upstream has closed a connection that was idle since then."""
+        if one is self._watched:
+            self._end_watch()
+        now = self._loop.time()
+        if now - since < EARLY_CLOSE_S:
+            self._trusted, self._distrusted_until = False, now + DISTRUST_S
+
+    def close(self) -> None:
+        """Drops a connection that is watched."""
+        self._end_watch()
+
+    def _stayed_open(self) -> None:
+        self._end_watch()
+        self._trusted = True
+
+    def _end_watch(self) -> None:
+        if self._watched is not None:
+            self._watched.abort()
+        if self._watch is not None:
+            self._watch.cancel()
+        self._watched = self._watch = None
 
     async def connect(self) -> Upstream:
         """A new connection. Raises UnreachableError."""
