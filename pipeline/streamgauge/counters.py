@@ -52,6 +52,46 @@ class Incident(StrEnum):
     CLIENT_SHED = "client_shed"  # idle connections closed to make room for others
 
 
+class Refusal(StrEnum):
+    """Why a relay answered a request by itself: the code in its answer. Add at the end: the order is the file's layout."""
+
+    MALFORMED_REQUEST = "malformed_request"
+    METHOD_REFUSED = "method_refused"
+    TARGET_REFUSED = "target_refused"
+    AMBIGUOUS_FRAMING = "ambiguous_framing"
+    UNKNOWN_UPSTREAM = "unknown_upstream"
+    UPGRADE_REFUSED = "upgrade_refused"
+    HEADERS_TOO_LARGE = "headers_too_large"
+    BODY_TOO_LARGE = "body_too_large"
+    PIPELINED_TOO_MUCH = "pipelined_too_much"
+    HEADER_TIMEOUT = "header_timeout"
+    BODY_TIMEOUT = "body_timeout"
+    RELAY_BUSY = "relay_busy"
+    UPSTREAM_UNREACHABLE = "upstream_unreachable"
+    UPSTREAM_INVALID = "upstream_invalid"
+    UPSTREAM_TIMEOUT = "upstream_timeout"
+
+    @property
+    def status(self) -> int:
+        """The answer's status."""
+        return _STATUS.get(self, 400)
+
+
+_STATUS = {
+    Refusal.UNKNOWN_UPSTREAM: 404,
+    Refusal.HEADER_TIMEOUT: 408,
+    Refusal.BODY_TIMEOUT: 408,
+    Refusal.BODY_TOO_LARGE: 413,
+    Refusal.HEADERS_TOO_LARGE: 431,
+    Refusal.PIPELINED_TOO_MUCH: 431,
+    Refusal.UPGRADE_REFUSED: 501,
+    Refusal.UPSTREAM_UNREACHABLE: 502,
+    Refusal.UPSTREAM_INVALID: 502,
+    Refusal.RELAY_BUSY: 503,
+    Refusal.UPSTREAM_TIMEOUT: 504,
+}
+
+
 # A supervisor starts at most this many relays: far more than cores a gateway's host has.
 MAX_RELAYS = 32
 # Processes that capture for themselves, on one data directory: twice the workers of a host with 64 cores.
@@ -66,15 +106,16 @@ _BEHIND_RELAYS = range(MAX_RELAYS, len(_OF_TAP))
 _APPS = range(len(_OF_TAP), len(ROLES))
 
 _WORD = 8
-_REGION = 32  # slots a role: seen, delivered, reasons and incidents, with room to add
-_SEEN, _DELIVERED, _DROPPED, _INCIDENTS = 0, 1, 2, 16
+_REGION = 64  # slots a role: seen, delivered, reasons, incidents and refusals, with room to add
+_SEEN, _DELIVERED, _DROPPED, _INCIDENTS, _REFUSED = 0, 1, 2, 16, 36
 _REASONS = {reason: _DROPPED + place for place, reason in enumerate(DropReason)}
 _HANDED = _REGION - 1  # how many of its reads a relay has handed to a recorder
 _SEEN_APART = _REGION - 2  # reads seen by a thread that the interpreter does not hold up: the relay's pump
 _ALL_SEEN = (_SEEN, _SEEN_APART)
 _HAPPENINGS = {incident: _INCIDENTS + place for place, incident in enumerate(Incident)}
+_REFUSALS = {refusal: _REFUSED + place for place, refusal in enumerate(Refusal)}
 # The first word: "SGCOUNT" and the layout's version. Another one is another layout.
-_MAGIC = int.from_bytes(b"SGCOUNT2", "little")
+_MAGIC = int.from_bytes(b"SGCOUNT3", "little")
 _SLOTS = 1 + len(ROLES) * _REGION
 _SIZE = _SLOTS * _WORD
 
@@ -145,6 +186,10 @@ class Counters:
         """Count what went wrong and was survived."""
         self._words[self._base + _HAPPENINGS[incident]] += times
 
+    def refused(self, refusal: Refusal) -> None:
+        """Count a request that the relay answered by itself."""
+        self._words[self._base + _REFUSALS[refusal]] += 1
+
     def close(self) -> None:
         """Unmap the file. What was counted stays."""
         self._words.release()
@@ -174,6 +219,12 @@ def read_incidents(path: Path) -> dict[str, int]:
     """What went wrong and was survived, summed over the processes; all zero if there is no file."""
     with _Snapshot(path) as slots:
         return {incident.value: slots.total(place) for incident, place in _HAPPENINGS.items()}
+
+
+def read_refusals(path: Path) -> dict[Refusal, int]:
+    """Requests that relays answered by themselves, summed over the processes; all zero if there is no file."""
+    with _Snapshot(path) as slots:
+        return {refusal: slots.total(place) for refusal, place in _REFUSALS.items()}
 
 
 def settle(path: Path, delivered: int, waiting: int, *, reason: DropReason) -> Balance:

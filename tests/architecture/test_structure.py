@@ -91,6 +91,7 @@ EDGES: dict[str, set[str]] = {
     "taps/proxy/lending.py": set(),
     "taps/proxy/outbox.py": set(),
     "taps/proxy/reader.py": {"httptools"},
+    "taps/proxy/refusals.py": set(),
     "taps/proxy/relay.py": set(),
     "taps/proxy/response.py": {"httptools"},
     "taps/proxy/tls.py": set(),

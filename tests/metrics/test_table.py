@@ -4,7 +4,7 @@ import re
 
 from streamgauge.core.outcome import FINISH_REASONS
 from streamgauge.core.timing import GAP_BOUNDS_S
-from streamgauge.counters import DropReason, Incident
+from streamgauge.counters import DropReason, Incident, Refusal
 from streamgauge.metrics import table
 from streamgauge.metrics.declare import LABELS, OTHER, PAGE_BYTES, UNKNOWN, Kind
 from streamgauge.metrics.observe import USAGE_KINDS
@@ -58,6 +58,7 @@ def test_closed_labels_have_room_for_their_whole_vocabulary() -> None:
     assert len({*FINISH_REASONS.values(), *spare}) <= LABELS["finish_reason"].budget
     assert len({*USAGE_KINDS.values(), *spare}) <= LABELS["kind"].budget
     assert len({*map(str, DropReason), *spare}) <= LABELS["reason"].budget
+    assert len({*map(str, Refusal), *spare}) <= LABELS["reason"].budget
     assert len({*map(str, Incident), *spare}) <= LABELS["kind"].budget
     assert len({*LABELS, *spare}) <= LABELS["label"].budget
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from streamgauge.counters import Counters, DropReason, Incident
+from streamgauge.counters import Counters, DropReason, Incident, Refusal
 from streamgauge.metrics.declare import Part
 from streamgauge.metrics.prometheus import Metrics
 from streamgauge.metrics.tap import tap_reads
@@ -24,6 +24,7 @@ def test_the_page_holds_one_balance_of_all_processes(tmp_path: Path) -> None:
         two.dropped(DropReason.RECORDER_BEHIND, 2)
         delivery.delivered(9)
         one.happened(Incident.BODY_CAPPED)
+        two.refused(Refusal.UNKNOWN_UPSTREAM)
         page = read_page(metrics.render())
         assert balance(page) == (15, 9, 4, 2)
         assert page.value("streamgauge_tap_reads_dropped_total", reason="recorder_behind") == 2
@@ -31,6 +32,8 @@ def test_the_page_holds_one_balance_of_all_processes(tmp_path: Path) -> None:
             "each reason is there from the start"
         )
         assert page.value("streamgauge_tap_incidents_total", kind="body_capped") == 1
+        assert page.value("streamgauge_tap_refused_total", reason="unknown_upstream") == 1
+        assert page.value("streamgauge_tap_refused_total", reason="relay_busy") == 0
         assert "streamgauge_metric_source_failures_total" in page.names_with_samples()
         delivery.delivered(4)
     assert balance(read_page(metrics.render())) == (15, 13, 0, 2)

@@ -265,6 +265,12 @@ _CAPTURE = Row(
                 (_rate("ignored_streams_total", "instance"), "ignored {{instance}}"),
             ),
         ),
+        Panel(
+            "Requests that the relay answered by itself",
+            "Refused, or the upstream could not be asked: no answer of an upstream reached the client.",
+            "short",
+            ((_rate("tap_refused_total", "instance, reason"), "{{instance}} {{reason}}"),),
+        ),
     ),
 )
 

@@ -146,7 +146,14 @@ READS_WAITING = _gauge(
     Part.TAP, "tap_reads_waiting", "Reads on their way: seen, neither delivered nor dropped.", "reads"
 )
 TAP_INCIDENTS = _counter(
-    Part.TAP, "tap_incidents", "What went wrong in a capture and was survived.", "kind", page=6_000
+    Part.TAP, "tap_incidents", "What went wrong in a capture and was survived.", "kind", page=3_000
+)
+TAP_REFUSED = _counter(
+    Part.TAP,
+    "tap_refused",
+    "Requests that the relay answered by itself, by the code in its answer.",
+    "reason",
+    page=3_000,
 )
 SPOOL_BYTES = _gauge(Part.TAP, "spool_bytes", "Size of what waits in the spool.", "bytes")
 SPOOL_LIMIT = _gauge(Part.TAP, "spool_limit_bytes", "The spool's limit.", "bytes")
@@ -235,7 +242,7 @@ TABLE: tuple[Metric, ...] = (
     STREAMS, FIRST_BYTE, FIRST_TOKEN, INTER_CHUNK, INTER_TOKEN, DURATION, FINISH_REASONS, ERRORS,
     USAGE_TOKENS, USAGE_SOURCES, USAGE_ANOMALIES, WITHOUT_TOKEN, BURSTS, STALLS, RESUMED,
     TOKEN_EVENTS, UNREAD_EVENTS, BODY_BYTES, INCOMPLETE, INCOMPLETE_REASONS,
-    READS_SEEN, READS_DELIVERED, READS_DROPPED, READS_WAITING, TAP_INCIDENTS,
+    READS_SEEN, READS_DELIVERED, READS_DROPPED, READS_WAITING, TAP_INCIDENTS, TAP_REFUSED,
     SPOOL_BYTES, SPOOL_LIMIT, SPOOL_ROWS, BROKER_CONNECTED, BROKER_PROBLEM,
     OPEN_STREAMS, IGNORED, BUNDLES, DUPLICATE_BUNDLES, DUPLICATE_SEGMENTS, LATE_SEGMENTS,
     DEAD_LETTERS, DEAD_LETTERS_WAITING, LOG_GAPS, LOG_GAP_MESSAGES, WORKER_LAG, WORKER_PARTITIONS, WORKER_BROKER, STUCK_EXITS,

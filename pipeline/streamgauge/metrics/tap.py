@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from streamgauge.counters import read_balance, read_incidents
+from streamgauge.counters import read_balance, read_incidents, read_refusals
 from streamgauge.metrics import table
 from streamgauge.metrics.prometheus import Sample, Source
 
@@ -20,5 +20,7 @@ def tap_reads(counters: Path) -> Source:
             yield Sample(table.READS_DROPPED.name, reads, {"reason": reason})
         for kind, times in read_incidents(counters).items():
             yield Sample(table.TAP_INCIDENTS.name, times, {"kind": kind})
+        for refusal, times in read_refusals(counters).items():
+            yield Sample(table.TAP_REFUSED.name, times, {"reason": refusal.value})
 
     return read

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from streamgauge.counters import Refusal
 from streamgauge.taps.proxy.answers import invalid, silent, unreachable, write_answer
 from streamgauge.taps.proxy.request import RefusedError
 
@@ -15,7 +16,7 @@ from streamgauge.taps.proxy.request import RefusedError
         (invalid("'openai'", "not_http"), b"HTTP/1.1 502 Bad Gateway", "upstream_invalid"),
         (silent("'openai'", 900.0), b"HTTP/1.1 504 Gateway Timeout", "upstream_timeout"),
         (
-            RefusedError(431, "headers_too_large", "x"),
+            RefusedError(Refusal.HEADERS_TOO_LARGE, "x"),
             b"HTTP/1.1 431 Request Header Fields Too Large",
             "headers_too_large",
         ),

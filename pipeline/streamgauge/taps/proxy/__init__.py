@@ -6,6 +6,6 @@ client.py     a client's connection; reader.py and request.py: its requests, che
 exchange.py   one request and its answer; response.py: where the answer ends
 upstream.py   connections to upstreams, each of one client's connection
 tls.py        certificates, on both sides
-answers.py    the few answers that are ours
+answers.py    the few answers that are ours; refusals.py: counts them
 capture.py outbox.py   what it tells the recorder, without waiting
 """

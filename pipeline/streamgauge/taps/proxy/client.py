@@ -13,6 +13,7 @@ import termios
 import time
 from typing import Protocol, cast
 
+from streamgauge.counters import Refusal
 from streamgauge.taps.proxy.answers import write_answer
 from streamgauge.taps.proxy.asker import After
 from streamgauge.taps.proxy.exchange import Exchange
@@ -20,6 +21,7 @@ from streamgauge.taps.proxy.lending import Lender
 from streamgauge.taps.proxy.limits import ByteBudget, Limits
 from streamgauge.taps.proxy.outbox import Outbox
 from streamgauge.taps.proxy.reader import RequestReader
+from streamgauge.taps.proxy.refusals import Refusals
 from streamgauge.taps.proxy.request import RefusedError, Request, Route, Routes
 from streamgauge.taps.proxy.upstream import WRITE_BUFFER_BYTES, Connector, OwnConnections
 from streamgauge.taps.proxy.wire import Wire
@@ -49,6 +51,7 @@ class House(Protocol):
     client_bytes: ByteBudget
     outbox: Outbox
     lender: Lender | None
+    refusals: Refusals
     tenant_header: str | None
     draining: bool
 
@@ -171,6 +174,7 @@ class Client(asyncio.Protocol):
 
     def answer(self, refused: RefusedError) -> None:
         """An answer of ours, and the end."""
+        self._relay.refusals.add(refused)
         head_only = self._request is not None and self._request.method == b"HEAD"
         self.transport.write(write_answer(refused, head_only))
         self._close(lingering=True)
@@ -360,12 +364,12 @@ class Client(asyncio.Protocol):
         elif self._exchange is not None and self.blocked_ns is not None:
             self._left()
         elif self._exchange is not None and self._exchange.waits_for_client:
-            self._refuse(RefusedError(408, "body_timeout", "The request's body did not come in time."))
+            self._refuse(RefusedError(Refusal.BODY_TIMEOUT, "The request's body did not come in time."))
         elif self._exchange is not None:
             self._exchange.timed_out(self._relay.limits.upstream_idle_timeout_s)
         elif self._reader.in_head:
             self._request = None
-            self.answer(RefusedError(408, "header_timeout", "The request's head did not come in time."))
+            self.answer(RefusedError(Refusal.HEADER_TIMEOUT, "The request's head did not come in time."))
         else:
             self._close(lingering=False)
 

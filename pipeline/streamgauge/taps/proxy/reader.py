@@ -8,6 +8,7 @@ from collections import deque
 
 import httptools
 
+from streamgauge.counters import Refusal
 from streamgauge.taps.proxy.limits import MAX_FIELDS, MAX_PIPELINED_BYTES, OBJECT_BYTES
 from streamgauge.taps.proxy.request import MAX_REQUEST_HEAD, RefusedError, Request
 
@@ -88,13 +89,13 @@ class RequestReader:
             else:
                 self._pipelined_bytes -= len(data) + OBJECT_BYTES
         if self._overflow and not self._waits:
-            self._refuse(431, "pipelined_too_much", _TOO_MUCH_PIPELINED)
+            self._refuse(Refusal.PIPELINED_TOO_MUCH, _TOO_MUCH_PIPELINED)
 
     def refuse_for_room(self) -> None:
         """All clients together hold too much: what this one holds goes, and it is refused."""
         self._pipelined.clear()
         self._pipelined_bytes = 0
-        self._refuse(503, "relay_busy", "The relay holds too many unfinished requests. Try again.")
+        self._refuse(Refusal.RELAY_BUSY, "The relay holds too many unfinished requests. Try again.")
 
     def close(self) -> None:
         """Nothing more will be read."""
@@ -149,7 +150,7 @@ class RequestReader:
         if self.in_head and self._head_bytes > self._max_head:
             self._refuse_head()
         elif self._in_body and self._between > MAX_BETWEEN:
-            self._refuse(431, "headers_too_large", f"Trailers and chunk extensions may have {MAX_BETWEEN} bytes.")
+            self._refuse(Refusal.HEADERS_TOO_LARGE, f"Trailers and chunk extensions may have {MAX_BETWEEN} bytes.")
 
     def _feed(self, parser: httptools.HttpRequestParser, data: bytes) -> bytes:
         """Feeds; gives what is to be fed once more."""
@@ -160,19 +161,19 @@ class RequestReader:
         except httptools.HttpParserCallbackError:
             raise  # a bug of ours
         except httptools.HttpParserError:
-            self._refuse(400, "malformed_request", "This is no valid HTTP/1.1 request.")
+            self._refuse(Refusal.MALFORMED_REQUEST, "This is no valid HTTP/1.1 request.")
         return b""
 
-    def _refuse(self, status: int, code: str, message: str) -> None:
+    def _refuse(self, code: Refusal, message: str) -> None:
         if not self.refused:
             self.refused, self.in_head = True, False
-            self.events.append(RefusedError(status, code, message))
+            self.events.append(RefusedError(code, message))
 
     def _refuse_head(self) -> None:
-        self._refuse(431, "headers_too_large", f"A request's head may have {self._max_head} bytes.")
+        self._refuse(Refusal.HEADERS_TOO_LARGE, f"A request's head may have {self._max_head} bytes.")
 
     def _refuse_body(self) -> None:
-        self._refuse(413, "body_too_large", f"A request's body may have {self._max_body} bytes.")
+        self._refuse(Refusal.BODY_TOO_LARGE, f"A request's body may have {self._max_body} bytes.")
 
     def _without_upgrade(self) -> bytes:
         """llhttp stops behind the head of a request that would upgrade, without its body. The relay does not upgrade:
@@ -180,7 +181,7 @@ class RequestReader:
         """
         request, self._upgrade = self._upgrade, None
         if request is None:
-            self._refuse(400, "method_refused", "This method is not relayed.")
+            self._refuse(Refusal.METHOD_REFUSED, "This method is not relayed.")
             return b""
         self._parser, self._again_ns = httptools.HttpRequestParser(self), request.began_ns
         lines = [b"%b %b HTTP/1.%d" % (request.method, request.target, request.minor)]
@@ -201,7 +202,7 @@ class RequestReader:
         if self._in_body or self.refused:  # a trailer is not passed on
             return
         if len(self._headers) >= MAX_FIELDS:
-            self._refuse(431, "headers_too_large", f"A request may have {MAX_FIELDS} header fields.")
+            self._refuse(Refusal.HEADERS_TOO_LARGE, f"A request may have {MAX_FIELDS} header fields.")
             return
         self._headers.append((name, value))
 
@@ -212,13 +213,13 @@ class RequestReader:
             return
         version, method = parser.get_http_version(), parser.get_method()
         if version not in ("1.0", "1.1"):
-            self._refuse(400, "malformed_request", "The relay speaks HTTP/1.1 and HTTP/1.0.")
+            self._refuse(Refusal.MALFORMED_REQUEST, "The relay speaks HTTP/1.1 and HTTP/1.0.")
             return
         keep_alive = parser.should_keep_alive()
         request = Request(method, self._target, int(version[2]), self._headers, keep_alive, self.began_ns)
         lengths = [int(size) for size in request.values(_LENGTH) if size.isdigit()]
         if method == b"CONNECT":
-            self._refuse(400, "method_refused", "This method is not relayed.")
+            self._refuse(Refusal.METHOD_REFUSED, "This method is not relayed.")
         elif parser.should_upgrade():
             self._offered(request)
         elif sum(len(name) + len(value) + 4 for name, value in self._headers) + len(self._target) > self._max_head:
@@ -235,7 +236,7 @@ class RequestReader:
         if offers <= _IGNORED_UPGRADES:
             self._upgrade = request
         else:
-            self._refuse(501, "upgrade_refused", "The relay makes no upgrades (WebSocket or other): use HTTP alone.")
+            self._refuse(Refusal.UPGRADE_REFUSED, "The relay makes no upgrades (WebSocket or other): use HTTP alone.")
 
     def on_body(self, body: bytes) -> None:
         self._between = 0

@@ -24,6 +24,7 @@ from streamgauge.taps.proxy.limits import (
     capacity_of,
 )
 from streamgauge.taps.proxy.outbox import Outbox
+from streamgauge.taps.proxy.refusals import Refusals
 from streamgauge.taps.proxy.request import MAX_REQUEST_HEAD, Route, Routes
 from streamgauge.taps.proxy.tls import LOOK_S, OwnCertificate, upstream_context
 from streamgauge.taps.proxy.upstream import WATCH_S, Connector
@@ -115,6 +116,7 @@ class Relay:
         self._drain_timeout_s = settings.drain_timeout_s
         self._counters = Counters(Path(settings.counters_path), settings.role)
         self._counters.settle_relay()
+        self.refusals = Refusals(self._counters, say)
         self.outbox = Outbox(Path(settings.recorder_socket), self._counters, settings.capture_buffer_bytes)
         self.lender = Lender(self.outbox, self._counters) if settings.pump and BUILT else None
 

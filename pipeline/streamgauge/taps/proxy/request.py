@@ -10,6 +10,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from streamgauge.counters import Refusal
+
 # The head of a request (bytes): as much as nginx (32 KiB) and more; long cookies and traces fit, a flood does not.
 MAX_REQUEST_HEAD = 64 * 1024
 
@@ -42,13 +44,17 @@ Framing = Literal["none", "length", "chunked"]
 
 
 class RefusedError(ValueError):
-    """A request or exchange that the relay answers by itself. `code` is one of a closed set."""
+    """A request or exchange that the relay answers by itself."""
 
-    def __init__(self, status: int, code: str, message: str) -> None:
+    def __init__(self, code: Refusal, message: str) -> None:
         super().__init__(message)
-        self.status = status
         self.code = code
         self.message = message
+
+    @property
+    def status(self) -> int:
+        """The answer's status."""
+        return self.code.status
 
 
 class Route(msgspec.Struct, frozen=True):
@@ -148,8 +154,7 @@ class Routes:
         if route is None:
             known = ", ".join(f"/{name.decode()}/" for name in sorted(self._by_name))
             raise RefusedError(
-                404,
-                "unknown_upstream",
+                Refusal.UNKNOWN_UPSTREAM,
                 f"No upstream has this name. Begin the path with one of {known} in the base URL.",
             )
         return route, target[end:]
@@ -158,27 +163,28 @@ class Routes:
 def check(request: Request) -> None:
     """Raises RefusedError for what is no request to an origin, or has no single meaning."""
     if request.method in _NOT_OURS:
-        raise RefusedError(400, "method_refused", "This method is not relayed.")
+        raise RefusedError(Refusal.METHOD_REFUSED, "This method is not relayed.")
     check_target(request.target)
     if not _LOOK_ALIKE.isdisjoint(request.names):
-        raise RefusedError(400, "ambiguous_framing", "Name fields with '-': Content-Length, Transfer-Encoding.")
+        raise RefusedError(Refusal.AMBIGUOUS_FRAMING, "Name fields with '-': Content-Length, Transfer-Encoding.")
     hosts = request.names.count(b"host")
     if hosts > 1 or (not hosts and request.minor):
-        raise RefusedError(400, "malformed_request", "A request needs one Host field.")
+        raise RefusedError(Refusal.MALFORMED_REQUEST, "A request needs one Host field.")
 
 
 def check_target(target: bytes) -> None:
     """Raises RefusedError for what is not the path and query of an origin (RFC 9112, 3.2.1), or climbs out of its base."""
     if target[:1] != b"/":
         raise RefusedError(
-            400, "target_refused", "The relay is a reverse proxy: send the path alone, and do not set it as HTTP proxy."
+            Refusal.TARGET_REFUSED,
+            "This is a reverse proxy: send the path alone, and do not set it as HTTP proxy.",
         )
     if not _TARGET.fullmatch(target):
         raise RefusedError(
-            400, "target_refused", "A path may not hold a fragment (#), a backslash, or what is no ASCII."
+            Refusal.TARGET_REFUSED, "A path may not hold a fragment (#), a backslash, or what is no ASCII."
         )
     if _CLIMBS.search(target.partition(b"?")[0]):
-        raise RefusedError(400, "target_refused", "A path may not climb with '..': send the path that is meant.")
+        raise RefusedError(Refusal.TARGET_REFUSED, "A path may not climb with '..': send the path that is meant.")
 
 
 def framing_of(request: Request) -> Framing:
@@ -186,12 +192,12 @@ def framing_of(request: Request) -> Framing:
     lengths, transfers = request.values(b"content-length"), request.values(b"transfer-encoding")
     if transfers:
         if lengths or len(transfers) > 1 or not request.minor or transfers[0].strip(_BLANKS).lower() != b"chunked":
-            raise RefusedError(400, "ambiguous_framing", "Send Content-Length or Transfer-Encoding: chunked, once.")
+            raise RefusedError(Refusal.AMBIGUOUS_FRAMING, "Send Content-Length or Transfer-Encoding: chunked, once.")
         return "chunked"
     if not lengths:
         return "none"
     if len(lengths) > 1 or not _LENGTH.fullmatch(lengths[0].strip(_BLANKS)):
-        raise RefusedError(400, "ambiguous_framing", "Send one Content-Length, a number of at most 18 digits.")
+        raise RefusedError(Refusal.AMBIGUOUS_FRAMING, "Send one Content-Length, a number of at most 18 digits.")
     return "length"
 
 
@@ -219,5 +225,5 @@ def write_head(request: Request, route: Route, target: bytes, framing: Framing) 
         lines.append(b"Connection: keep-alive")  # HTTP/1.0 keeps nothing alive unasked
     head = b"\r\n".join((*lines, b"", b""))
     if head.count(b"\n") != len(lines) + 1 or head.count(b"\r") != len(lines) + 1 or b"\0" in head:
-        raise RefusedError(400, "malformed_request", "A header field holds a line end.")
+        raise RefusedError(Refusal.MALFORMED_REQUEST, "A header field holds a line end.")
     return head
