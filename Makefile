@@ -32,8 +32,9 @@ generated: $(INSTALLED)  ## write again what is generated: the record's JSON Sch
 	$(BIN)/python -m streamgauge.metrics.document
 
 SECONDS ?= 60
-fuzz: $(INSTALLED)  ## fuzz every part of the core by coverage, SECONDS each (60)
+fuzz: $(INSTALLED)  ## fuzz every part of the core by coverage, and the relay with requests, SECONDS each (60)
 	./scripts/fuzz all --seconds $(SECONDS)
+	./scripts/fuzz requests --seconds $(SECONDS)
 
 bench-capture: $(INSTALLED)  ## what the relay spends on the capture of an event, written into docs/performance.md
 	$(BIN)/python -m bench.capture --document docs/performance.md

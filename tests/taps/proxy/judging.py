@@ -1,0 +1,207 @@
+"""What must be true of stories that were run: every fault, as a sentence with the bytes."""
+
+import asyncio
+from typing import NamedTuple
+
+from tests.taps.proxy.driving import Answer, Evidence, Received, Recorded, Told, body_of
+from tests.taps.proxy.readings import Read, Reading, by_aiohttp, by_h11, by_llhttp, difference, owed
+from tests.taps.proxy.refusals import Refusal, why_refused
+from tests.taps.proxy.stories import Story
+
+# Codes of the relay's own answers that are the upstream's fault, which had the request: by what it did.
+_UPSTREAMS_FAULT = dict.fromkeys((b"upstream_unreachable", b"502"), (b"drop", b"earlyclose"))
+# What ends the client's connection after an answer, besides what the answer says itself.
+_ENDING_PLANS = (b"early", b"earlyclose")
+_REPEATABLE = (b"GET", b"HEAD", b"OPTIONS")
+
+
+class Fault(NamedTuple):
+    """`story`: whose it is; None if it is a connection's of the upstream."""
+
+    story: Story | None
+    said: str
+
+
+class Judge:
+    """Judges one evidence. `faults`: what is wrong; `forwarded`, `refused`: requests whose fate was as it must be."""
+
+    def __init__(self, evidence: Evidence) -> None:
+        self.faults = [Fault(None, f"an error in the loop: {error}") for error in evidence.errors]
+        self.forwarded = self.refused = 0
+        self._upstreams = evidence.upstreams
+        self._loop = asyncio.new_event_loop()
+        self._by_target: dict[bytes, list[Received]] = {}
+        self._by_serial: dict[int, Received] = {}
+        self._repeatable: list[Read] = []
+        self._answered = {answer.serial for _, talks in evidence.told for told in talks for answer in told.answers}
+        try:
+            for connection in evidence.connections:
+                self._connection(connection)
+            for story, told in evidence.told:
+                _Talks(self, story, told).judge()
+        finally:
+            self._loop.close()
+        for received in self._by_serial.values():
+            # On a connection that was used before, and that ends without an answer, what changes nothing is asked again.
+            if received.plan == b"drop" and received.read in self._repeatable:
+                self._repeatable.remove(received.read)
+                continue
+            stories = [story for story, _ in evidence.told if story.key in received.read.target]
+            self._fault(stories[0] if stories else None, f"the upstream got what no client sent: {received}")
+
+    def _fault(self, story: Story | None, said: str) -> None:
+        self.faults.append(Fault(story, said))
+
+    def _connection(self, connection: Recorded) -> None:
+        """To each of three parsers the bytes are the same requests, and nothing else; only the last may have no end."""
+        raw, received, fault = connection
+        for one in received:
+            self._by_target.setdefault(one.read.target, []).append(one)
+            self._by_serial[one.serial] = one
+        if fault:
+            self._fault(None, f"llhttp refuses what the upstream got: {raw!r}")
+            return
+        live = [one.read for one in received]
+        for name, reading in (
+            ("h11", by_h11(raw)),
+            ("aiohttp", by_aiohttp(raw, self._loop)),
+            ("llhttp", by_llhttp(raw)),
+        ):
+            reads = [read._replace(begins=0, ends=0) for read in reading.requests]
+            wanted = "whole" if all(read.whole for read in reads) else "waits"
+            if reads != live or reading.end != wanted:
+                self._fault(None, f"{name} reads {reads} ({reading.end}), and the upstream {live}, in {raw!r}")
+
+
+class _Talks:
+    """One story's connections. What it sent in vain, or without an answer, is looked for among what the upstream got."""
+
+    def __init__(self, judge: Judge, story: Story, told: list[Told]) -> None:
+        self._judge = judge
+        self._story = story
+        self._told = told
+
+    def _fault(self, at: int, said: str) -> None:
+        told = self._told[at]
+        self._judge._fault(self._story, f"connection {at}: {said}\n  answers: {told.answers} closed: {told.closed}")
+
+    def judge(self) -> None:
+        for at, told in enumerate(self._told):
+            self._talk(at, told)
+
+    def _talk(self, at: int, told: Told) -> None:
+        reads, sent = told.owed.requests, told.talk.sent
+        again = by_llhttp(sent)
+        if told.hangs:
+            self._fault(at, "an answer that is owed does not come")
+        if told.rest and not told.closed and told.talk.end == "wait" and not told.hangs:
+            self._fault(at, f"bytes behind the answers: {told.rest!r}")
+        for number, answer in enumerate(told.answers):
+            if answer.serial is None:
+                self._refusal(at, number, answer)
+                return
+            if number >= len(reads):
+                self._fault(at, f"answer {number} is to none of its requests")
+                return
+            read = reads[number]
+            received = self._judge._by_serial.pop(answer.serial, None)
+            if received is None:
+                self._fault(at, f"answer {number} is another request's")
+                return
+            self._forwarded(at, sent, read, received)
+            if number and closes(reads[number - 1]):
+                self._fault(at, f"request {number} was sent on, and the one before it asked for the connection's end")
+            if not received.read.whole and not received.plan.startswith(b"early"):
+                self._fault(
+                    at, f"answer {number} came before its request was whole, from an upstream that waits for that"
+                )
+            self._same_to_llhttp(at, number, again, read, received.read)
+            wanted = b"" if read.method == b"HEAD" else body_of(answer.serial, received.plan)
+            if answer.body != wanted:
+                self._fault(at, f"the body of answer {number} is {answer.body!r} instead of {wanted!r}")
+        self._unanswered(at, len(told.answers))
+
+    def _forwarded(self, at: int, sent: bytes, read: Read, received: Received) -> None:
+        """The upstream got this request, or the beginning of it, as it is owed."""
+        self._judge.forwarded += 1
+        want = owed(read, self._judge._upstreams)
+        against = [
+            one.why
+            for one in self._reasons(sent, read)
+            if one.always == "head" or (one.always == "whole" and received.read.whole)
+        ]
+        if want is None or against:
+            self._fault(at, f"what is to be refused was forwarded ({against}): {read}")
+        elif (wrong := difference(received.read, want)) is not None:
+            self._fault(at, f"of {read} the upstream got something else, {wrong}")
+
+    def _same_to_llhttp(self, at: int, number: int, again: Reading, read: Read, got: Read) -> None:
+        """llhttp finds the same in the client's bytes when it gets them in one piece."""
+        if number < len(again.requests):
+            theirs = again.requests[number]._replace(begins=read.begins, ends=read.ends)
+            if again.end == "upgrade" and number == len(again.requests) - 1:
+                return  # at an offer it stops before the body
+            if (theirs.method, theirs.target, theirs.fields) != (read.method, read.target, read.fields) or (
+                got.whole and theirs != read
+            ):
+                self._fault(at, f"llhttp reads {theirs}, and h11 {read}")
+        elif again.end != "upgrade":
+            self._fault(at, f"h11 reads {read}, and llhttp nothing")
+
+    def _reasons(self, sent: bytes, read: Read) -> list[Refusal]:
+        return why_refused(sent[read.begins : read.ends], read)
+
+    def _refusal(self, at: int, number: int, answer: Answer) -> None:
+        """The relay's own answer: the last one, with a reason, and nothing of the request went on but a body's beginning."""
+        told, code = self._told[at], answer.code or b""
+        if not answer.closes or number != len(told.answers) - 1:
+            self._fault(at, f"something came behind the relay's answer {number}")
+        read = told.owed.requests[number] if number < len(told.owed.requests) else None
+        pending = self._pending(read)
+        if code in _UPSTREAMS_FAULT:
+            if pending is None or pending.plan not in _UPSTREAMS_FAULT[code]:
+                self._fault(at, f"the upstream did nothing for which the relay might say {code!r} to request {number}")
+            return
+        self._judge.refused += 1
+        if read is not None and read.whole and not self._reasons(told.talk.sent, read):
+            self._fault(at, f"refused with {code!r}, and h11 sees nothing wrong: {read}")
+        if pending is not None and (pending.read.whole or not pending.read.values(b"transfer-encoding")):
+            self._fault(at, f"refused with {code!r}, and yet the upstream got {pending}")
+
+    def _unanswered(self, at: int, number: int) -> None:
+        """The first request without an answer may be under way; the connection has ended for a reason, or waits."""
+        told = self._told[at]
+        reads = told.owed.requests
+        read = reads[number] if number < len(reads) else None
+        if told.closed and told.talk.end == "wait" and read is not None and read.whole:
+            last, before = (told.answers[-1], reads[number - 1]) if number else (None, None)
+            if last is None or before is None:
+                self._fault(at, "closed without an answer")
+            elif not (last.closes or closes(before) or any(plan in before.target for plan in _ENDING_PLANS)):
+                self._fault(at, f"closed after answer {number - 1} for no reason")
+        # Answers on their way to a client that leaves are lost: more than one of its requests may have gone on.
+        for under_way in reads[number:] if told.talk.end != "wait" else reads[number : number + 1]:
+            if (pending := self._pending(under_way)) is None:
+                break
+            self._forwarded(at, told.talk.sent, under_way, pending)
+
+    def _pending(self, read: Read | None) -> Received | None:
+        """What the upstream got of a request that was not answered: no other one takes it for its own."""
+        want = None if read is None else owed(read, self._judge._upstreams)
+        if want is None:
+            return None
+        unclaimed = [one for one in self._judge._by_target.get(want.target, []) if one.serial in self._judge._by_serial]
+        mine = [
+            one for one in unclaimed if difference(one.read, want) is None and one.serial not in self._judge._answered
+        ]
+        if not mine:
+            return None
+        del self._judge._by_serial[mine[0].serial]
+        if mine[0].plan == b"drop" and want.method in _REPEATABLE and not want.body:
+            self._judge._repeatable.append(mine[0].read)
+        return mine[0]
+
+
+def closes(read: Read) -> bool:
+    """Whether the client wanted its connection closed behind the answer."""
+    return b"close" in read.options or (read.version == b"1.0" and b"keep-alive" not in read.options)
