@@ -203,5 +203,5 @@ class _Talks:
 
 
 def closes(read: Read) -> bool:
-    """Whether the client wanted its connection closed behind the answer."""
-    return b"close" in read.options or (read.version == b"1.0" and b"keep-alive" not in read.options)
+    """Whether the client wanted its connection closed behind the answer. In HTTP/1.0 llhttp lets keep-alive win."""
+    return b"keep-alive" not in read.options if read.version == b"1.0" else b"close" in read.options

@@ -89,6 +89,30 @@ def test_each_reason_to_refuse_stands_for_something(tmp_path: Path, pump: bool) 
     assert evidence.connections == [] or not any(one.read.whole for got in evidence.connections for one in got.received)
 
 
+# --- what was found before ------------------------------------------------------------------------------------------
+
+LATE = b"POST /u0/k0000000001/late HTTP/1.1\r\nHost: c\r\nContent-Length:%b\r\n\r\n"
+NEXT = b"GET /u0/k0000000001/ok HTTP/1.1\r\nHost: c\r\n\r\n"
+EARLY = LATE.replace(b"/late", b"/early")
+FOUND: dict[str, list[Step]] = {
+    # A relay compared heads without the digits of their length, and sent the earlier length without a body.
+    "a length without digits": [EARLY % b" 97" + b"x" * 97, "answers"] * 3 + [EARLY % b" ", "answers"],
+    "no length after a length": [EARLY % b" 2" + b"hi", "answers"] * 3
+    + [EARLY.replace(b"Content-Length:%b\r\n", b""), "answers"],
+    # A relay looked for the end of such a body where the next request ends, and asked both at once.
+    "blanks behind a length": [LATE % b"\t5\t " + b"hello" + NEXT],
+    "a blank behind a length": [LATE % b"5 " + b"hello" + NEXT],
+}
+
+
+@pytest.mark.parametrize("pump", [True, False], ids=["pump", "no pump"])
+@pytest.mark.parametrize("steps", FOUND.values(), ids=FOUND)
+def test_what_was_found_before(steps: list[Step], pump: bool, tmp_path: Path) -> None:
+    stories = [Story(b"k0000000001", "found", [Talk(steps), Talk([NEXT])], 1)]
+    judge = Judge(drive(stories, tmp_path, pump=pump))
+    assert not judge.faults and judge.forwarded >= 3
+
+
 # --- what a judge must see ------------------------------------------------------------------------------------------
 
 

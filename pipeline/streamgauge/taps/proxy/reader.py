@@ -217,7 +217,7 @@ class RequestReader:
             return
         keep_alive = parser.should_keep_alive()
         request = Request(method, self._target, int(version[2]), self._headers, keep_alive, self.began_ns)
-        lengths = [int(size) for size in request.values(_LENGTH) if size.isdigit()]
+        lengths = [int(size) for size in request.values(_LENGTH) if size.strip(b" \t").isdigit()]
         if method == b"CONNECT":
             self._refuse(Refusal.METHOD_REFUSED, "This method is not relayed.")
         elif parser.should_upgrade():
