@@ -1,0 +1,47 @@
+"""A chunked body that is full of line ends costs what any other one costs."""
+
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+
+from tests.taps.proxy.readings import by_llhttp
+from tests.taps.proxy.rig import PATIENCE_S, chunked, exchange_rig, receive, receive_head
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+HEAD = b"POST /v1/x HTTP/1.1\r\nHost: c\r\nTransfer-Encoding: chunked\r\n\r\n"
+PIECE = 16_384  # content of a chunk (bytes)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"x" * PIECE,
+        pytest.param(
+            b"\r\n" * (PIECE // 2),
+            marks=pytest.mark.xfail(strict=True, reason="FAULT: the reader cuts a chunk at each blank line in it"),
+        ),
+    ],
+    ids=["letters", "line ends"],
+)
+def test_a_chunk_goes_on_in_few_pieces(tmp_path: Path, content: bytes) -> None:
+    """At most one for each of the relay's reads, and a few more: the sender's own piece may come in several."""
+    body = chunked(content)
+    got = bytearray(HEAD)
+    whole = threading.Event()
+
+    def handler(one: socket.socket) -> None:
+        receive_head(one)
+        while not got.endswith(b"\r\n0\r\n\r\n") and (piece := one.recv(65536)):
+            got.extend(piece)
+        whole.set()
+        one.sendall(OK)
+
+    with exchange_rig(tmp_path, handler) as (relay, _, _), relay.connect() as client:
+        client.sendall(HEAD + body)
+        assert whole.wait(PATIENCE_S)
+        assert receive(client, len(OK)) == OK
+    [read] = by_llhttp(bytes(got)).requests
+    assert read.whole and read.body == content
+    assert len(got) - len(HEAD) - len(content) < 1_000, "bytes of framing"
