@@ -163,8 +163,9 @@ class Client(asyncio.Protocol):
         exchange, self._exchange = self._exchange, None
         self._idle_ns = time.monotonic_ns()
         if after is After.KEEP and not self._relay.draining:
-            self._reader.go_on()
-            self._charge()
+            if not self._reader.events:
+                self._reader.go_on()
+                self._charge()
             if self._held or self._reader.events:
                 self._loop.call_soon(self._go_on)
         elif after is After.RESET:
@@ -229,10 +230,12 @@ class Client(asyncio.Protocol):
         self._charged += more
 
     def _go_on(self) -> None:
-        """Takes events. A refusal that concerns a later request waits for the exchange at hand."""
+        """Takes events. A later request, and a refusal that concerns one, waits for the exchange at hand."""
         events = self._reader.events
         while events and not self._closing and not self.transport.is_closing():
             event = events[0]
+            if self._exchange is not None and isinstance(event, Request):
+                break
             if isinstance(event, RefusedError) and self._exchange is not None and self._exchange.request_whole:
                 break  # it belongs to the next one
             events.popleft()

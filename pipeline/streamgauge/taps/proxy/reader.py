@@ -1,7 +1,8 @@
 """A client's bytes -> requests, as events in order. Parsing is llhttp's; what it refuses becomes a last event.
 
 The reader parses one request at a time: after a complete request it keeps what follows as bytes, until `go_on`. So a
-client that pipelines costs its bytes, and not the much larger parsed form of them.
+client that pipelines costs its bytes, and not the much larger parsed form of them. Only after a chunked body may the next
+requests be parsed as well, as far as they lie in the same MIN_PIECE bytes.
 """
 
 from collections import deque
@@ -19,6 +20,8 @@ MAX_BETWEEN = 64 * 1024
 _IGNORED_UPGRADES = frozenset((b"h2c",))
 
 _LENGTH = b"content-length"
+# In a chunked body a piece for the parser has at least this size (bytes): content may be full of blank lines.
+MIN_PIECE = 512
 # Ends every head and every chunked body, with or without trailers, as llhttp accepts them.
 _END = b"\r\n\r\n"
 
@@ -128,16 +131,16 @@ class RequestReader:
         return at
 
     def _end_of_piece(self, data: bytes, at: int) -> int:
-        """Where the piece of `data` from `at` on ends: at the latest where the request at hand can end. What the pieces
-        mean, and where the request does end, is llhttp's to say.
+        """Where the piece of `data` from `at` on ends: where the request at hand can end. What the pieces mean, and where the
+        request does end, is llhttp's to say.
         """
         if self._body_left:
             return min(at + self._body_left, len(data))
         before = self._fed_last
-        split = (before + data[at : at + len(_END) - 1]).find(_END)
-        if split >= 0:
-            return at + split + len(_END) - len(before)
-        found = data.find(_END, at)
+        begun = (before + data[at : at + len(_END) - 1]).find(_END)
+        if begun >= 0 and not self._in_body:
+            return at + begun + len(_END) - len(before)
+        found = data.find(_END, at + MIN_PIECE if self._in_body else at)
         return len(data) if found < 0 else found + len(_END)
 
     def _parse(self, piece: bytes) -> None:
