@@ -1,11 +1,13 @@
 """What is lent to the pump comes back as if the relay had read it itself: every byte, every read, and where the body is."""
 
 import os
+import random
 import select
 import shutil
 import socket
 import struct
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from itertools import pairwise
@@ -312,6 +314,7 @@ def test_without_room_reads_go_on_and_are_counted(rig: Rig) -> None:
     assert (rig.lost, rig.messages) == (3, [])
     rig.server.sendall(b"d")
     assert receive(rig.browser, 1) == b"d"
+    assert wait_for(lambda: read_balance(rig.path).seen == 4, "it was seen")
     rig.collect(room=0)
     assert [(type(one), getattr(one, "reads", None)) for one in rig.messages] == [(Dropped, 3), (Arrived, None)]
     rig.server.sendall(b"e")
@@ -366,6 +369,7 @@ def test_where_half_of_the_room_is_used_up_nothing_is_held(tmp_path: Path) -> No
     for _ in range(12):
         rig.server.sendall(b"z" * 3000)
         assert receive(rig.browser, 3000) == b"z" * 3000
+    assert wait_for(lambda: read_balance(rig.path).seen == 12, "they were seen")
     assert wait_for(lambda: bool(select.select([rig.pump.fileno()], [], [], 0)[0]), "it asks to be collected")
     rig.collect(due=False)
     assert len(arrived(rig.messages)) > 1 << 15
@@ -417,6 +421,132 @@ def test_what_cannot_be_lent_is_not(rig: Rig) -> None:
     with pytest.raises(ValueError, match="one word"):
         lending.Pump(ROOM, ROOM, 0, memoryview(bytearray(16)))
     rig.lend()  # closed with it lent
+
+
+OUT_OF_RANGE = [-1, -(2**63), -(2**64), 2**64, 2**80]
+
+
+@pumps
+@pytest.mark.parametrize("number", OUT_OF_RANGE)
+def test_integers_that_are_out_of_range_are_refused(rig: Rig, number: int) -> None:
+    assert follow is not None
+    upstream, client, pump = rig.upstream.fileno(), rig.client.fileno(), rig.pump
+    for refused in (
+        lambda: follow(number, 0, b"abc", 0),
+        lambda: follow(Phase.DATA, number, b"abc", 0),
+        lambda: follow(Phase.DATA, 9, b"abc", number),
+        lambda: lending.Pump(number, ROOM, 0, rig.seen),
+        lambda: lending.Pump(ROOM, number, 0, rig.seen),
+        lambda: lending.Pump(ROOM, ROOM, number, rig.seen),
+        lambda: pump.lend(upstream, client, True, number, Phase.DATA, 1),
+        lambda: pump.lend(upstream, client, True, 7, number, 1),
+        lambda: pump.lend(upstream, client, True, 7, Phase.DATA, number),
+        lambda: pump.recall(number),
+        lambda: pump.moved(number),
+        lambda: pump.collect(number, True),
+    ):
+        with pytest.raises(ValueError, match="between 0 and"):
+            refused()
+    for descriptors in ((number, client), (upstream, number)):
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            pump.lend(*descriptors, True, 7, Phase.DATA, 1)
+    rig.lend()  # nothing of it was lent
+
+
+@pumps
+def test_integers_that_are_too_large_for_their_place_are_refused(rig: Rig) -> None:
+    assert follow is not None
+    with pytest.raises(ValueError, match="begin is 4, at most 3"):
+        follow(Phase.DATA, 9, b"abc", 4)
+    assert follow(Phase.DATA, 9, b"abc", 3) == (Phase.DATA, 9)
+    assert follow(Phase.DATA, 2**64 - 1, b"abc", 0) == (Phase.DATA, 2**64 - 4)
+    assert follow(Phase.SIZE, 2**64 - 1, b"a", 0) is None  # a digit more is no size
+    with pytest.raises(ValueError, match="phase is 8, at most 7"):
+        follow(8, 0, b"abc", 0)
+    with pytest.raises(ValueError, match="phase is 8, at most 7"):
+        rig.pump.lend(rig.upstream.fileno(), rig.client.fileno(), True, 7, 8, 0)
+    for room, batch, hold_ns in ((2**49, 1, 0), (1, 2**49, 0), (1, 1, 10**15)):
+        with pytest.raises(ValueError, match=r"at most \d+ is possible"):
+            lending.Pump(room, batch, hold_ns, rig.seen)
+    with pytest.raises(ValueError, match="room is"):
+        rig.pump.collect(2**49, True)
+    for made in (
+        lambda: rig.pump.lend("7", 1, True, 7, 7, 0),
+        lambda: rig.pump.recall(None),
+        lambda: rig.pump.moved(1.5),
+    ):
+        with pytest.raises(TypeError):
+            made()
+
+
+@pumps
+def test_there_is_no_pump_that_was_not_started(rig: Rig) -> None:
+    with pytest.raises(TypeError):
+        lending.Pump.__new__(lending.Pump)
+    token = rig.lend()
+    rig.pump.close()
+    rig.pump.close()
+    with pytest.raises(OSError, match="closed"):
+        rig.lend()
+    rig.pump.recall(token)
+    rig.collect()
+    assert [one[0] for one in rig.back] == [token]
+
+
+@pumps
+def test_amid_a_bulk_responses_are_recalled_and_lent_again_without_a_byte_lost(tmp_path: Path) -> None:
+    """While the thread moves as much as it can, the relay's calls come at any moment."""
+    rig, each, flows = Rig(tmp_path, room=1 << 28, batch=1 << 14, hold_s=0.001), 1 << 21, 6
+    sent = [random.Random(number).randbytes(each) for number in range(flows)]
+    pairs = [(*socket.socketpair(), *socket.socketpair()) for _ in range(flows)]
+    got = [bytearray() for _ in range(flows)]
+
+    def write(number: int) -> None:
+        pairs[number][0].sendall(sent[number])
+
+    def read(number: int) -> None:
+        while len(got[number]) < each:
+            got[number] += pairs[number][3].recv(1 << 16)
+
+    def lend(number: int) -> None:
+        upstream, client = pairs[number][1:3]
+        tokens[rig.pump.lend(upstream.fileno(), client.fileno(), True, number, Phase.UNTIL_EOF, 0)] = number
+
+    def take_back() -> None:
+        rig.collect(1 << 28, due=len(rig.back) % 2 == 0)
+        for token, _, _, _, data, done, reset, dropped in rig.back:
+            number = tokens.pop(token)
+            assert (reset, dropped) == (False, 0)
+            if data is not None:  # the relay's to pass on, and to tell of
+                pairs[number][2].sendall(data[done:])
+                rig.told.append(Arrived(number, 0, data))
+            lend(number)
+        rig.back.clear()
+
+    tokens: dict[int, int] = {}
+    threads = [threading.Thread(target=job, args=[number]) for job in (write, read) for number in range(flows)]
+    for number in range(flows):
+        lend(number)
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        for token in list(tokens):
+            rig.pump.moved(token)
+        rig.pump.recall(next(iter(tokens)))
+        take_back()
+    for token in list(tokens):
+        rig.pump.recall(token)
+    rig.collect()
+    assert [bytes(one) for one in got] == sent
+    told: dict[int, list[Message]] = {number: [] for number in range(flows)}
+    for one in rig.messages:
+        told[one.stream].append(one)
+    assert [arrived(told[number]) for number in range(flows)] == sent
+    assert rig.lost == 0
+    for pair in pairs:
+        for one in pair:
+            one.close()
+    rig.close()
 
 
 # --- in a relay -----------------------------------------------------------------------------------------------------

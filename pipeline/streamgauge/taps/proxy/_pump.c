@@ -1,20 +1,27 @@
-/* The middle of responses, moved from upstreams' sockets to clients' on a thread that needs no interpreter.
+/* Moves the middle of responses from upstream sockets to client sockets, on a thread that does not need the interpreter.
  *
- * LENT --a read that is plainly the body's middle, which the client takes whole--> LENT
- * LENT --anything else: the end, an error, odd framing, a client that takes less, `recall`--> GIVEN BACK
+ * LENT --a read that is plainly the middle of the body, and that the client takes whole--> LENT
+ * LENT --anything else: the end, an error, unusual framing, a client that takes less, `recall`--> RETURNED
+ * RETURNED --`collect`--> IDLE --`lend`--> LENT
  *
- * The relay lends two sockets once an answer's head has gone out, and reads none of them meanwhile. What ends that is told
- * by `collect`, with the read that the thread did not finish: the relay goes on there as if it had read it itself. So
- * nothing is decided here: a read goes on as it came, is stamped, and is kept for the recorder, those of one response
- * together for as long as `hold_ns`: that spares the recorder time.
+ * The relay lends two sockets when a response's head has gone out. It does not use them until `collect` returns them, with the
+ * read that the thread did not finish: the relay goes on there as if it had read it itself. The thread decides nothing: it
+ * passes a read on as it came, stamps it, and keeps a copy for the recorder. The reads of one response are kept together for up
+ * to `hold_ns`, because one message costs the recorder less than many.
  *
- * One lock guards all; the thread holds it for one read at a time, and waits for nothing inside.
+ * One mutex guards the pump. The thread releases it while it reads and writes sockets. Nothing that holds it builds a Python
+ * object, waits for a socket, or copies more than one read. A function called from Python keeps the interpreter's lock while it
+ * waits for the mutex: if it released that lock, it could hold the mutex while it waits to get the lock back.
+ *
+ * What the thread needs in order to end or to give a flow back exists before it is needed: `close`, `recall` and `hurry` need
+ * no descriptor and no memory. `collect` keeps what it has no memory for until the next call.
  */
 #define Py_LIMITED_API 0x030b0000
 #define _GNU_SOURCE
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <errno.h>
+#include <limits.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -27,17 +34,24 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Bytes of one read; reads of one wake-up; at which size a run of reads becomes a message; over how many
- * moments flows are spread; what a message takes besides its reads, and a read besides its data. */
-enum { READ_BYTES = 262144, AT_ONCE = 64, RUN_BYTES = 65536, SPREAD = 16, MESSAGE_BYTES = 20, STAMP_BYTES = 15 };
-/* From which rate on it is a bulk that comes (bytes a second), and over how long that is taken (ns). The recorder goes by the
+/* READ_BYTES: the most that is read at once. AT_ONCE: sockets for each wake-up. RUN_BYTES: a message for the recorder is
+ * closed at this size. SPREAD: flows that begin together are due at so many different moments. LEAST_ROOM: what a message is
+ * allocated with. BLOCK: flows that are allocated together, and looked at while the mutex is held once. */
+enum { READ_BYTES = 262144, AT_ONCE = 64, RUN_BYTES = 65536, SPREAD = 16, LEAST_ROOM = 1024, BLOCK = 64 };
+/* Bytes in MessagePack: of Arrivals before its reads, of a read before its data, of Dropped. */
+enum { ARRIVALS_HEAD = 16, STAMP_BYTES = 15, DROPPED_BYTES = 20 };
+/* The rate (bytes a second) from which on a bulk is coming, and the time over which it is measured (ns). The recorder uses the
  * same: taps/recording/gently.py. */
 enum { BULK_BYTES_S = 8388608, RATE_NS = 20000000 };
+/* The most that a caller may ask for, so that sums do not overflow: bytes, more than a machine has; a day (ns). */
+static const uint64_t MAX_BYTES = (uint64_t)1 << 48, MAX_HOLD_NS = 86400000000000u;
+/* The epoll data of `wake_fd`: no flow has this token. */
+static const uint64_t WAKE = UINT64_MAX;
 
-/* --- where a body is ------------------------------------------------------------------------------------------------ */
+/* --- the place in a body -------------------------------------------------------------------------------------------- */
 
-/* Chunked: before a size, in its digits, behind its CR, in data, at the CR and at the LF behind it. By length. Until EOF.
- * The same numbers stand in response.py. */
+/* Chunked: before a size, in its digits, after its CR, in data, at the CR and at the LF after it. By length. Until EOF.
+ * place.py has the same numbers. */
 enum { SIZE_BEGIN, SIZE, SIZE_LF, DATA, DATA_CR, DATA_LF, LENGTH, UNTIL_EOF };
 
 typedef struct {
@@ -53,7 +67,7 @@ static int digit_of(unsigned char one)
     return one >= 'a' && one <= 'f' ? one - 'a' + 10 : -1;
 }
 
-/* Goes over a read. 0: it is not plainly the middle of a body, and the place stays where it was. */
+/* Moves the place past a read. 0: the read is not plainly the middle of a body, and the place stays where it was. */
 static int follow(Place *place, const unsigned char *at, size_t size)
 {
     const unsigned char *end = at + size;
@@ -94,52 +108,65 @@ static int follow(Place *place, const unsigned char *at, size_t size)
 
 /* --- the pump ------------------------------------------------------------------------------------------------------- */
 
-typedef struct {
-    char *data; /* captured reads, one behind the other */
+/* One message for the recorder, as taps/messages.py defines it, in MessagePack: Arrivals is [7, stream, [[at_ns, data], ...]],
+ * Dropped is [4, stream, reads]. */
+typedef struct Message {
+    struct Message *next;
     size_t size, room;
-    uint32_t reads;
-} Run;
+    uint32_t reads; /* 0: it is Dropped */
+    unsigned char data[];
+} Message;
 
 typedef struct {
-    int upstream, client, lent, captured;
-    uint32_t generation; /* of this slot: with it, the slot's number is the flow's token */
-    uint64_t stream, last_ns, due_ns, dropped;
-    Place place;
-    Run run;
-} Flow;
+    Message *first, *last;
+    size_t bytes;
+} Messages;
 
+/* How a flow was given back. */
 typedef struct {
-    uint64_t token, at_ns, dropped;
+    uint64_t at_ns;
     Place place; /* before the data */
     char *data;  /* a read that is not finished; NULL: none */
     size_t size, sent;
     int reset;
-} Return;
+} Returned;
 
-typedef struct {
-    char *data; /* messages */
-    size_t size, room;
-    uint64_t messages, reads;
-} Batch;
+typedef struct Flow {
+    struct Flow *next; /* in the list of idle or of returned flows */
+    uint32_t slot, generation; /* together they are the token */
+    int upstream, client, captured, lent, recalled;
+    uint64_t stream, last_ns, due_ns, dropped;
+    Place place;
+    Message *open; /* Arrivals that grows */
+    Returned returned;
+} Flow;
 
 typedef struct {
     PyObject_HEAD
-    pthread_mutex_t lock;
+    /* Set once, or used by the thread alone. */
     pthread_t thread;
-    int epoll, told, started, stop;
-    Flow *flows;
-    uint32_t *idle; /* slots */
-    size_t count, idle_count;
-    Return *returns; /* as much room as there are flows */
-    size_t return_count;
-    Batch *batches; /* the last is the one that grows; there is always one */
-    size_t batch_count, batch_room, batch_bytes;
-    size_t held, capacity; /* bytes in all batches and runs, and how many they may be */
-    int pressed; /* half of that is used up, which was told */
-    uint64_t hold_ns, lost;
+    pid_t owner; /* the process that has the thread: a forked child has not */
+    int epoll, ready_fd, wake_fd, started;
+    size_t batch_bytes;
     uint64_t came, since_ns; /* bytes, since when: for the rate */
-    int in_bulk;             /* the thread's policy is SCHED_BATCH, by us */
-    Py_buffer seen; /* a counter in shared memory: of reads, before anything else counts them */
+    int in_bulk;             /* the thread has set its policy to SCHED_BATCH */
+    int wanted;              /* atomic: the thread waits for the mutex */
+    Py_buffer seen; /* a counter in shared memory: it counts reads before anything else does */
+    /* Used by callers from Python alone, which the interpreter's lock keeps apart. */
+    Flow *idle;
+    /* Guarded by the mutex. */
+    pthread_mutex_t lock;
+    pthread_cond_t changed; /* `moving`, `read_is_lent` or `stopped` */
+    Flow **blocks;
+    size_t block_count;
+    Flow *moving; /* the thread uses this flow's sockets and its open message without the mutex */
+    Flow *returned;
+    Messages finished;
+    size_t held, capacity; /* bytes in all messages, open ones too; and how many they may be */
+    uint64_t hold_ns, lost;
+    int stopped, told; /* told: ready_fd is readable */
+    int pressed;       /* half of the capacity is used up, which was told */
+    int read_is_lent;  /* the data of a returned flow lies in read_bytes: the thread waits until it is collected */
     char read_bytes[READ_BYTES];
 } Pump;
 
@@ -150,44 +177,30 @@ static uint64_t now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
+/* The thread takes the mutex. It says that it waits, for `pass_lock`. */
+static void take_lock(Pump *self)
+{
+    __atomic_store_n(&self->wanted, 1, __ATOMIC_RELAXED);
+    pthread_mutex_lock(&self->lock);
+    __atomic_store_n(&self->wanted, 0, __ATOMIC_RELAXED);
+}
+
+/* Amid long work under the mutex, lets the thread have it first if it waits: unlocking alone would not, since a waiting thread
+ * takes longer to wake up than this one to lock again. */
+static void pass_lock(Pump *self)
+{
+    pthread_mutex_unlock(&self->lock);
+    while (__atomic_load_n(&self->wanted, __ATOMIC_RELAXED))
+        sched_yield();
+    pthread_mutex_lock(&self->lock);
+}
+
 static void tell(Pump *self)
 {
     uint64_t one = 1;
-    (void)!write(self->told, &one, sizeof one);
-}
-
-/* Makes room for so much more behind `size` bytes; 0: there is no memory. */
-static int make_room(char **data, size_t *room, size_t size, size_t more, size_t least)
-{
-    size_t next = *room ? *room : least;
-    while (next < size + more)
-        next *= 2;
-    if (next == *room)
-        return 1;
-    char *moved = realloc(*data, next);
-    if (!moved)
-        return 0;
-    *data = moved;
-    *room = next;
-    return 1;
-}
-
-/* The batch that takes so much more; NULL if none does. */
-static Batch *batch_for(Pump *self, size_t more)
-{
-    Batch *batch = &self->batches[self->batch_count - 1];
-    if (batch->size >= self->batch_bytes) {
-        if (self->batch_count == self->batch_room) {
-            Batch *moved = realloc(self->batches, 2 * self->batch_room * sizeof(Batch));
-            if (!moved)
-                return NULL;
-            self->batches = moved;
-            self->batch_room *= 2;
-        }
-        batch = &self->batches[self->batch_count++];
-        *batch = (Batch){0};
-    }
-    return make_room(&batch->data, &batch->room, batch->size, more, 65536) ? batch : NULL;
+    if (!self->told)
+        (void)!write(self->ready_fd, &one, sizeof one);
+    self->told = 1;
 }
 
 static unsigned char *big_endian(unsigned char *to, unsigned char tag, uint64_t value, int bytes)
@@ -198,80 +211,112 @@ static unsigned char *big_endian(unsigned char *to, unsigned char tag, uint64_t 
     return to;
 }
 
-static void added(Pump *self, Batch *batch, size_t size)
+static unsigned char *begin_message(Message *message, unsigned char tag, uint64_t stream)
 {
-    batch->size += size;
-    batch->messages++;
-    self->held += size;
-    if (batch->size >= self->batch_bytes)
+    message->data[0] = 0x93;
+    message->data[1] = tag;
+    return big_endian(message->data + 2, 0xcf, stream, 8);
+}
+
+static void write_dropped(Message *message, uint64_t stream, uint64_t reads)
+{
+    big_endian(begin_message(message, 4, stream), 0xcf, reads, 8);
+    message->size = DROPPED_BYTES;
+    message->reads = 0;
+}
+
+static void finish(Pump *self, Message *message)
+{
+    Messages *all = &self->finished;
+    message->next = NULL;
+    if (all->last)
+        all->last->next = message;
+    else
+        all->first = message;
+    all->last = message;
+    all->bytes += message->size;
+    if (all->bytes >= self->batch_bytes)
         tell(self);
 }
 
-/* A flow's run becomes a message. As taps/messages.py has it, in MessagePack: Arrivals is [7, stream, [[at_ns, data], ...]]. */
 static void close_run(Pump *self, Flow *flow)
 {
-    Run run = flow->run;
-    if (!run.reads)
+    Message *message = flow->open;
+    if (!message)
         return;
-    flow->run = (Run){0};
-    self->held -= run.size;
-    Batch *batch = batch_for(self, run.size + MESSAGE_BYTES);
-    if (batch) {
-        unsigned char *begin = (unsigned char *)batch->data + batch->size, *to = begin;
-        *to++ = 0x93;
-        *to++ = 7;
-        to = big_endian(to, 0xcf, flow->stream, 8);
-        to = big_endian(to, 0xdd, run.reads, 4);
-        memcpy(to, run.data, run.size);
-        batch->reads += run.reads;
-        added(self, batch, (size_t)(to - begin) + run.size);
-    } else {
-        flow->dropped += run.reads;
-        self->lost += run.reads;
-    }
-    free(run.data);
+    flow->open = NULL;
+    big_endian(begin_message(message, 7, flow->stream), 0xdd, message->reads, 4);
+    finish(self, message);
 }
 
-/* Reads that are missing, at this place in the order: Dropped is [4, stream, reads]. Whether that is told. */
-static int tell_dropped(Pump *self, Flow *flow)
+/* Says that reads are missing after the flow's last message. 0: there is no memory for it. */
+static int finish_dropped(Pump *self, Flow *flow)
 {
-    close_run(self, flow);
-    Batch *batch = batch_for(self, MESSAGE_BYTES);
-    if (!batch)
+    Message *message = malloc(sizeof *message + DROPPED_BYTES);
+    if (!message)
         return 0;
-    unsigned char *begin = (unsigned char *)batch->data + batch->size, *to = begin;
-    *to++ = 0x93;
-    *to++ = 4;
-    to = big_endian(to, 0xcf, flow->stream, 8);
-    to = big_endian(to, 0xcf, flow->dropped, 8);
+    write_dropped(message, flow->stream, flow->dropped);
     flow->dropped = 0;
-    added(self, batch, (size_t)(to - begin));
+    self->held += message->size;
+    finish(self, message);
     return 1;
 }
 
-static void capture(Pump *self, Flow *flow, uint64_t at_ns, const char *data, size_t size)
+/* Makes room for so many more bytes in the flow's open message. 0: there is no memory for it. */
+static int make_room(Flow *flow, size_t more)
 {
-    if (!flow->captured)
-        return;
-    __atomic_fetch_add((uint64_t *)self->seen.buf, 1, __ATOMIC_RELAXED);
-    size_t more = size + STAMP_BYTES;
-    Run *run = &flow->run;
-    int fits = self->held + more + MESSAGE_BYTES <= self->capacity && (!flow->dropped || tell_dropped(self, flow));
-    if (!fits || !make_room(&run->data, &run->room, run->size, more, 1024)) {
-        close_run(self, flow); /* it lies before what is missing */
-        flow->dropped++;
-        self->lost++;
-        return;
-    }
-    unsigned char *to = (unsigned char *)run->data + run->size;
+    Message *open = flow->open;
+    size_t size = open ? open->size : ARRIVALS_HEAD, room = open ? open->room : LEAST_ROOM;
+    while (room < size + more)
+        room *= 2;
+    if (open && room == open->room)
+        return 1;
+    Message *grown = realloc(open, sizeof *grown + room);
+    if (!grown)
+        return 0;
+    grown->size = size;
+    grown->room = room;
+    if (!open)
+        grown->reads = 0;
+    flow->open = grown;
+    return 1;
+}
+
+/* Copies a read into the open message of the flow that is `moving`: nothing else uses that message meanwhile, so this needs no
+ * mutex. By how many bytes the flow's message grew; 0: they are more than `space`, or there is no memory for them. */
+static size_t keep_read(Flow *flow, size_t space, uint64_t at_ns, const char *data, size_t size)
+{
+    size_t before = flow->open ? flow->open->size : 0, more = STAMP_BYTES + size;
+    if (space < more + ARRIVALS_HEAD + DROPPED_BYTES || !make_room(flow, more))
+        return 0;
+    Message *open = flow->open;
+    unsigned char *to = open->data + open->size;
     *to++ = 0x92;
     to = big_endian(to, 0xcf, at_ns, 8);
     to = big_endian(to, 0xc6, size, 4);
     memcpy(to, data, size);
-    run->size += more;
-    run->reads++;
-    self->held += more;
-    if (run->size >= RUN_BYTES)
+    open->size += more;
+    open->reads++;
+    return open->size - before;
+}
+
+/* Counts a read by which the flow's open message grew; 0: it was not kept. */
+static void count_read(Pump *self, Flow *flow, size_t grew)
+{
+    __atomic_fetch_add((uint64_t *)self->seen.buf, 1, __ATOMIC_RELAXED);
+    if (grew && flow->dropped && !finish_dropped(self, flow)) { /* the read that was kept is the message's only one */
+        free(flow->open);
+        flow->open = NULL;
+        grew = 0;
+    }
+    if (!grew) {
+        close_run(self, flow); /* its reads came before the missing one */
+        flow->dropped++;
+        self->lost++;
+        return;
+    }
+    self->held += grew;
+    if (flow->open->size >= RUN_BYTES)
         close_run(self, flow);
     if (!self->pressed && self->held > self->batch_bytes && self->held > self->capacity / 2) {
         self->pressed = 1;
@@ -279,29 +324,33 @@ static void capture(Pump *self, Flow *flow, uint64_t at_ns, const char *data, si
     }
 }
 
-static void give_back(Pump *self, uint64_t token, Return one)
+static void give_back(Pump *self, Flow *flow, Returned returned)
 {
-    Flow *flow = &self->flows[(uint32_t)token];
     epoll_ctl(self->epoll, EPOLL_CTL_DEL, flow->upstream, NULL);
     close_run(self, flow);
     flow->lent = 0;
-    flow->generation++;
-    one.token = token;
-    one.dropped = flow->dropped;
-    self->returns[self->return_count++] = one;
+    flow->returned = returned;
+    flow->next = self->returned;
+    self->returned = flow;
     tell(self);
 }
 
+static uint64_t token_of(const Flow *flow)
+{
+    return (uint64_t)flow->generation << 32 | flow->slot;
+}
+
+/* The flow that is lent under this token; NULL if it is back. */
 static Flow *flow_of(Pump *self, uint64_t token)
 {
     uint32_t slot = (uint32_t)token;
-    Flow *flow = slot < self->count ? &self->flows[slot] : NULL;
-    return flow && flow->lent && flow->generation == token >> 32 ? flow : NULL;
+    Flow *flow = slot / BLOCK < self->block_count ? &self->blocks[slot / BLOCK][slot % BLOCK] : NULL;
+    return flow && flow->lent && token_of(flow) == token ? flow : NULL;
 }
 
-/* An event that comes alone has the core at once. Amid a bulk, who has the core goes on when the thread wakes up: what comes
- * until its turn is over, some milliseconds, is moved together and costs half as much (decision 23). A policy that somebody
- * else has chosen for the tap stays. */
+/* An event that comes alone gets the core at once. During a bulk the process that has the core keeps it when the thread wakes
+ * up: what comes until that process's turn is over, some milliseconds, is moved together and costs half as much (decision 23).
+ * A policy that an operator has chosen for the tap stays. */
 static void keep_pace(Pump *self, uint64_t at_ns, size_t came)
 {
     uint64_t took = at_ns - self->since_ns;
@@ -318,142 +367,217 @@ static void keep_pace(Pump *self, uint64_t at_ns, size_t came)
     }
 }
 
+/* A copy of what was read. Where there is no memory for one it is the read itself, and the thread reads nothing until that has
+ * been collected. */
+static char *copied_read(Pump *self, size_t size)
+{
+    char *copy = malloc(size);
+    return copy ? memcpy(copy, self->read_bytes, size) : self->read_bytes;
+}
+
+/* Called and left with the mutex held; releases it while it uses the sockets and copies the read. */
 static void move(Pump *self, uint64_t token)
 {
     Flow *flow = flow_of(self, token);
-    if (!flow)
-        return; /* recalled in the same turn */
-    ssize_t came = recv(flow->upstream, self->read_bytes, READ_BYTES, MSG_DONTWAIT), sent = 0;
-    uint64_t at_ns = now_ns();
-    if (came < 0 && (errno == EAGAIN || errno == EINTR))
-        return;
-    Place before = flow->place;
-    if (came <= 0) {
-        give_back(self, token, (Return){.at_ns = at_ns, .place = before, .reset = came < 0});
-        return;
-    }
-    keep_pace(self, at_ns, (size_t)came);
-    if (follow(&flow->place, (unsigned char *)self->read_bytes, (size_t)came)) {
-        sent = send(flow->client, self->read_bytes, (size_t)came, MSG_DONTWAIT | MSG_NOSIGNAL);
-        if (sent == came) {
-            flow->last_ns = at_ns;
-            capture(self, flow, at_ns, self->read_bytes, (size_t)came);
-            return;
+    if (!flow || flow->recalled)
+        return; /* it was given back since epoll_wait returned, or will be */
+    Place place = flow->place;
+    Returned unfinished = {.place = place};
+    int upstream = flow->upstream, client = flow->client, finished = 0;
+    size_t space = self->capacity > self->held ? self->capacity - self->held : 0, grew = 0;
+    self->moving = flow;
+    pthread_mutex_unlock(&self->lock);
+
+    ssize_t came = recv(upstream, self->read_bytes, READ_BYTES, MSG_DONTWAIT);
+    int nothing = came < 0 && (errno == EAGAIN || errno == EINTR);
+    uint64_t at_ns = unfinished.at_ns = now_ns();
+    unfinished.reset = came < 0;
+    if (came > 0) {
+        size_t size = unfinished.size = (size_t)came;
+        keep_pace(self, at_ns, size);
+        ssize_t sent = 0;
+        if (follow(&place, (unsigned char *)self->read_bytes, size))
+            sent = send(client, self->read_bytes, size, MSG_DONTWAIT | MSG_NOSIGNAL);
+        finished = sent == came;
+        if (finished && flow->captured)
+            grew = keep_read(flow, space, at_ns, self->read_bytes, size);
+        if (!finished) {
+            unfinished.sent = sent > 0 ? (size_t)sent : 0;
+            unfinished.data = copied_read(self, size);
         }
     }
-    char *rest = malloc((size_t)came);
-    if (!rest) { /* nobody may take what is left for the whole */
-        give_back(self, token, (Return){.at_ns = at_ns, .place = before, .reset = 1});
-        return;
+
+    take_lock(self);
+    self->moving = NULL;
+    pthread_cond_broadcast(&self->changed);
+    if (finished) {
+        flow->place = place;
+        flow->last_ns = at_ns;
+        if (flow->captured)
+            count_read(self, flow, grew);
+    } else if (!nothing) {
+        self->read_is_lent = unfinished.data == self->read_bytes;
+        give_back(self, flow, unfinished);
     }
-    memcpy(rest, self->read_bytes, (size_t)came);
-    give_back(self, token, (Return){.at_ns = at_ns, .place = before, .data = rest, .size = (size_t)came,
-        .sent = sent > 0 ? (size_t)sent : 0});
+    while (self->read_is_lent && !self->stopped) /* memory is short: all streams wait for a moment, and none is broken */
+        pthread_cond_wait(&self->changed, &self->lock);
 }
 
 static void *run(void *given)
 {
     Pump *self = given;
     struct epoll_event ready[AT_ONCE];
-    for (;;) {
+    int stopped;
+    do {
         int many = epoll_wait(self->epoll, ready, AT_ONCE, -1);
-        for (int at = 0; at < many; at++) {
-            pthread_mutex_lock(&self->lock);
-            int stop = self->stop;
-            if (!stop)
-                move(self, ready[at].data.u64);
-            pthread_mutex_unlock(&self->lock);
-            if (stop)
-                return NULL;
-        }
-    }
-}
-
-static void take_lock(Pump *self)
-{
-    if (pthread_mutex_trylock(&self->lock) == 0)
-        return;
-    Py_BEGIN_ALLOW_THREADS
-    pthread_mutex_lock(&self->lock);
-    Py_END_ALLOW_THREADS
+        take_lock(self);
+        for (int at = 0; at < many && !self->stopped; at++)
+            move(self, ready[at].data.u64);
+        stopped = self->stopped;
+        pthread_mutex_unlock(&self->lock);
+    } while (!stopped);
+    return NULL;
 }
 
 /* --- for the interpreter -------------------------------------------------------------------------------------------- */
 
+/* A converter for PyArg_Parse: an integer of 64 bits that is not negative. Raises TypeError or ValueError. */
+static int natural(PyObject *given, void *to)
+{
+    *(uint64_t *)to = PyLong_AsUnsignedLongLong(given);
+    if (!PyErr_Occurred())
+        return 1;
+    if (PyErr_ExceptionMatches(PyExc_OverflowError))
+        PyErr_SetString(PyExc_ValueError, "an integer is not between 0 and 2**64 - 1");
+    return 0;
+}
+
+/* A converter for PyArg_Parse: a descriptor. Raises TypeError, or OSError as os.read would. */
+static int descriptor(PyObject *given, void *to)
+{
+    long value = PyLong_AsLong(given);
+    int fails = PyErr_Occurred() != NULL;
+    if (fails && !PyErr_ExceptionMatches(PyExc_OverflowError))
+        return 0;
+    if (!fails && value >= 0 && value <= INT_MAX) {
+        *(int *)to = (int)value;
+        return 1;
+    }
+    PyErr_Clear();
+    errno = EBADF;
+    PyErr_SetFromErrno(PyExc_OSError);
+    return 0;
+}
+
+/* Whether a value is above the most that it may be; then ValueError is raised. */
+static int above(const char *name, uint64_t value, uint64_t most)
+{
+    if (value <= most)
+        return 0;
+    PyErr_Format(PyExc_ValueError, "%s is %llu, at most %llu is possible", name, (unsigned long long)value,
+        (unsigned long long)most);
+    return 1;
+}
+
+/* Makes what the thread needs until it has ended. Whether that failed, with errno set; dealloc closes what was made. */
 static int start(Pump *self)
 {
-    sigset_t all, before;
+    struct epoll_event woken = {.events = EPOLLIN, .data.u64 = WAKE};
     self->epoll = epoll_create1(EPOLL_CLOEXEC);
-    self->told = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (self->epoll < 0 || self->told < 0)
+    self->ready_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    self->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (self->epoll < 0 || self->ready_fd < 0 || self->wake_fd < 0)
         return -1;
+    if (epoll_ctl(self->epoll, EPOLL_CTL_ADD, self->wake_fd, &woken) < 0)
+        return -1;
+    sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are the interpreter's */
     int failed = pthread_create(&self->thread, NULL, run, self);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
+    self->started = !failed;
     errno = failed;
     return failed ? -1 : 0;
 }
 
-static int Pump_init(PyObject *object, PyObject *args, PyObject *named)
+static PyObject *Pump_new(PyTypeObject *type, PyObject *args, PyObject *named)
 {
-    Pump *self = (Pump *)object;
-    Py_ssize_t capacity, batch;
-    unsigned long long hold_ns;
     static char *names[] = {"capacity", "batch", "hold_ns", "seen", NULL};
-    if (self->started) {
-        PyErr_SetString(PyExc_RuntimeError, "it has been started");
-        return -1;
-    }
-    if (!PyArg_ParseTupleAndKeywords(args, named, "nnKw*", names, &capacity, &batch, &hold_ns, &self->seen))
-        return -1;
-    if (self->seen.len != sizeof(uint64_t) || (uintptr_t)self->seen.buf % sizeof(uint64_t)) {
-        PyBuffer_Release(&self->seen);
-        PyErr_SetString(PyExc_ValueError, "seen is not one word");
-        return -1;
+    uint64_t capacity, batch;
+    Pump *self = (Pump *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
+    if (!self)
+        return NULL;
+    self->epoll = self->ready_fd = self->wake_fd = -1;
+    self->owner = getpid();
+    pthread_mutex_init(&self->lock, NULL);
+    pthread_cond_init(&self->changed, NULL);
+    if (!PyArg_ParseTupleAndKeywords(args, named, "O&O&O&w*", names, natural, &capacity, natural, &batch, natural,
+            &self->hold_ns, &self->seen)
+        || above("capacity", capacity, MAX_BYTES) || above("batch", batch, MAX_BYTES)
+        || above("hold_ns", self->hold_ns, MAX_HOLD_NS)) {
+        Py_DECREF(self);
+        return NULL;
     }
     self->capacity = (size_t)capacity;
     self->batch_bytes = (size_t)batch;
-    self->hold_ns = hold_ns;
-    self->batch_room = 4;
-    self->batches = calloc(self->batch_room, sizeof(Batch));
-    if (!self->batches) {
-        PyBuffer_Release(&self->seen);
-        PyErr_NoMemory();
-        return -1;
-    }
-    self->batch_count = 1;
-    pthread_mutex_init(&self->lock, NULL);
-    if (start(self) < 0) {
+    if (self->seen.len != sizeof(uint64_t) || (uintptr_t)self->seen.buf % sizeof(uint64_t))
+        PyErr_SetString(PyExc_ValueError, "seen is not one word");
+    else if (start(self) < 0)
         PyErr_SetFromErrno(PyExc_OSError);
-        PyBuffer_Release(&self->seen);
-        return -1;
+    else
+        return (PyObject *)self;
+    Py_DECREF(self);
+    return NULL;
+}
+
+/* Ends the thread. A forked child has none: its copy of the mutex may be held, and `wake_fd` would wake the parent's thread. */
+static void stop(Pump *self)
+{
+    uint64_t one = 1;
+    if (!self->started || self->stopped)
+        return;
+    if (getpid() != self->owner) {
+        self->stopped = 1;
+        return;
     }
-    self->started = 1;
-    return 0;
+    pthread_mutex_lock(&self->lock);
+    self->stopped = 1;
+    pthread_cond_broadcast(&self->changed);
+    pthread_mutex_unlock(&self->lock);
+    (void)!write(self->wake_fd, &one, sizeof one);
+    Py_BEGIN_ALLOW_THREADS
+    pthread_join(self->thread, NULL);
+    Py_END_ALLOW_THREADS
+}
+
+static void close_descriptor(int *one)
+{
+    if (*one >= 0)
+        close(*one);
+    *one = -1;
 }
 
 static PyObject *Pump_close(PyObject *object, PyObject *none)
 {
     Pump *self = (Pump *)object;
     (void)none;
-    if (!self->started || self->stop)
-        Py_RETURN_NONE;
-    int stopping = eventfd(1, EFD_CLOEXEC);
-    struct epoll_event wanted = {.events = EPOLLIN, .data.u64 = UINT64_MAX};
-    take_lock(self);
-    self->stop = 1;
-    epoll_ctl(self->epoll, EPOLL_CTL_ADD, stopping, &wanted);
-    pthread_mutex_unlock(&self->lock);
-    Py_BEGIN_ALLOW_THREADS
-    pthread_join(self->thread, NULL);
-    Py_END_ALLOW_THREADS
-    close(stopping);
-    close(self->epoll);
-    close(self->told);
-    self->epoll = self->told = -1; /* what is still lent may be recalled all the same */
+    if (self->stopped)
+        Py_RETURN_NONE; /* closed, or another thread of Python's is closing it */
+    stop(self);
+    close_descriptor(&self->epoll); /* what is still lent may be recalled and collected all the same */
+    close_descriptor(&self->ready_fd);
+    close_descriptor(&self->wake_fd);
     PyBuffer_Release(&self->seen);
     Py_RETURN_NONE;
+}
+
+static void free_messages(Message *message)
+{
+    while (message) {
+        Message *next = message->next;
+        free(message);
+        message = next;
+    }
 }
 
 static void Pump_dealloc(PyObject *object)
@@ -462,16 +586,17 @@ static void Pump_dealloc(PyObject *object)
     PyTypeObject *type = Py_TYPE(object);
     PyObject *closed = Pump_close(object, NULL);
     Py_XDECREF(closed);
-    for (size_t at = 0; at < self->return_count; at++)
-        free(self->returns[at].data);
-    free(self->returns);
-    for (size_t slot = 0; slot < self->count; slot++)
-        free(self->flows[slot].run.data);
-    free(self->flows);
-    free(self->idle);
-    for (size_t at = 0; at < self->batch_count; at++)
-        free(self->batches[at].data);
-    free(self->batches);
+    for (Flow *flow = self->returned; flow; flow = flow->next)
+        if (flow->returned.data != self->read_bytes)
+            free(flow->returned.data);
+    for (size_t slot = 0; slot < self->block_count * BLOCK; slot++)
+        free(self->blocks[slot / BLOCK][slot % BLOCK].open);
+    for (size_t at = 0; at < self->block_count; at++)
+        free(self->blocks[at]);
+    free(self->blocks);
+    free_messages(self->finished.first);
+    pthread_cond_destroy(&self->changed);
+    pthread_mutex_destroy(&self->lock);
     ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
     Py_DECREF(type);
 }
@@ -479,64 +604,111 @@ static void Pump_dealloc(PyObject *object)
 static PyObject *Pump_fileno(PyObject *object, PyObject *none)
 {
     (void)none;
-    return PyLong_FromLong(((Pump *)object)->told);
+    return PyLong_FromLong(((Pump *)object)->ready_fd);
 }
 
-/* More slots. Each keeps its place among the returns until it is idle again, so giving back never needs memory. */
+/* Adds a block of idle flows. Flows stay where they are, so the thread may use one without the mutex. Whether there was no
+ * memory. There are never more flows than descriptors, so slots do not run out. */
 static int grow(Pump *self)
 {
-    size_t next = self->count ? 2 * self->count : 256;
-    Flow *flows = realloc(self->flows, next * sizeof(Flow));
-    self->flows = flows ? flows : self->flows;
-    uint32_t *idle = realloc(self->idle, next * sizeof(uint32_t));
-    self->idle = idle ? idle : self->idle;
-    Return *returns = realloc(self->returns, next * sizeof(Return));
-    self->returns = returns ? returns : self->returns;
-    if (!flows || !idle || !returns)
+    size_t count = self->block_count;
+    Flow *block = calloc(BLOCK, sizeof *block);
+    Flow **blocks = malloc((count + 1) * sizeof *blocks), **before = self->blocks;
+    if (!block || !blocks) {
+        free(block);
+        free(blocks);
         return -1;
-    memset(flows + self->count, 0, (next - self->count) * sizeof(Flow));
-    for (size_t slot = next; slot > self->count; slot--)
-        self->idle[self->idle_count++] = (uint32_t)(slot - 1);
-    self->count = next;
+    }
+    for (int at = BLOCK - 1; at >= 0; at--) {
+        block[at].slot = (uint32_t)(count * BLOCK) + (uint32_t)at;
+        block[at].next = self->idle;
+        self->idle = &block[at];
+    }
+    if (count)
+        memcpy(blocks, before, count * sizeof *blocks);
+    blocks[count] = block;
+    pthread_mutex_lock(&self->lock);
+    self->blocks = blocks;
+    self->block_count++;
+    pthread_mutex_unlock(&self->lock);
+    free(before);
     return 0;
 }
 
 static PyObject *Pump_lend(PyObject *object, PyObject *args)
 {
     Pump *self = (Pump *)object;
-    int upstream, client, captured, phase;
-    unsigned long long stream, left;
-    if (!PyArg_ParseTuple(args, "iipKiK", &upstream, &client, &captured, &stream, &phase, &left))
+    int upstream, client, captured;
+    uint64_t stream, phase, left;
+    if (!PyArg_ParseTuple(args, "O&O&pO&O&O&", descriptor, &upstream, descriptor, &client, &captured, natural, &stream,
+            natural, &phase, natural, &left)
+        || above("phase", phase, UNTIL_EOF))
         return NULL;
-    take_lock(self);
-    if (self->stop || (!self->idle_count && grow(self) < 0)) {
-        pthread_mutex_unlock(&self->lock);
-        return PyErr_NoMemory();
+    if (self->stopped) {
+        PyErr_SetString(PyExc_OSError, "the pump is closed");
+        return NULL;
     }
-    uint32_t slot = self->idle[self->idle_count - 1];
-    Flow *flow = &self->flows[slot];
-    uint64_t token = (uint64_t)flow->generation << 32 | slot;
+    if (!self->idle && grow(self) < 0)
+        return PyErr_NoMemory();
+    Flow *flow = self->idle;
+    uint32_t slot = flow->slot, generation = flow->generation + 1;
+    uint64_t token = (uint64_t)generation << 32 | slot;
+    PyObject *made = PyLong_FromUnsignedLongLong(token); /* before the thread has the sockets: it cannot be undone later */
+    if (!made)
+        return NULL;
     struct epoll_event wanted = {.events = EPOLLIN, .data.u64 = token};
-    /* Those that begin together become due one after the other. */
-    uint64_t now = now_ns(), due_ns = now + self->hold_ns * (slot % SPREAD + 1) / SPREAD;
-    *flow = (Flow){upstream, client, 1, captured, flow->generation, stream, now, due_ns, 0, {phase, left}, {0}};
-    int failed = epoll_ctl(self->epoll, EPOLL_CTL_ADD, upstream, &wanted);
-    flow->lent = !failed;
-    self->idle_count -= !failed;
+    uint64_t now = now_ns();
+    pthread_mutex_lock(&self->lock);
+    self->idle = flow->next;
+    *flow = (Flow){
+        .slot = slot,
+        .generation = generation,
+        .upstream = upstream,
+        .client = client,
+        .captured = captured,
+        .lent = 1,
+        .stream = stream,
+        .last_ns = now,
+        .due_ns = now + self->hold_ns * (slot % SPREAD + 1) / SPREAD, /* flows that begin together are due at different moments */
+        .place = {(int)phase, left},
+    };
     pthread_mutex_unlock(&self->lock);
-    return failed ? PyErr_SetFromErrno(PyExc_OSError) : PyLong_FromUnsignedLongLong(token);
+    if (epoll_ctl(self->epoll, EPOLL_CTL_ADD, upstream, &wanted) == 0)
+        return made;
+    int error = errno;
+    pthread_mutex_lock(&self->lock);
+    flow->lent = 0;
+    flow->next = self->idle;
+    self->idle = flow;
+    pthread_mutex_unlock(&self->lock);
+    Py_DECREF(made);
+    errno = error;
+    return PyErr_SetFromErrno(PyExc_OSError);
+}
+
+/* Takes the mutex and finds the flow of a token; NULL if it is back. Whether that is no token: then nothing is held. */
+static int lock_flow(Pump *self, PyObject *given, Flow **flow)
+{
+    uint64_t token;
+    if (!natural(given, &token))
+        return -1;
+    pthread_mutex_lock(&self->lock);
+    *flow = flow_of(self, token);
+    return 0;
 }
 
 static PyObject *Pump_recall(PyObject *object, PyObject *given)
 {
     Pump *self = (Pump *)object;
-    uint64_t token = PyLong_AsUnsignedLongLong(given);
-    if (PyErr_Occurred())
+    Flow *flow;
+    if (lock_flow(self, given, &flow) < 0)
         return NULL;
-    take_lock(self);
-    Flow *flow = flow_of(self, token);
     if (flow)
-        give_back(self, token, (Return){.at_ns = flow->last_ns, .place = flow->place});
+        flow->recalled = 1; /* the thread does not begin with it again */
+    while (flow && self->moving == flow)
+        pthread_cond_wait(&self->changed, &self->lock);
+    if (flow && flow->lent) /* else the thread has given it back meanwhile */
+        give_back(self, flow, (Returned){.at_ns = flow->last_ns, .place = flow->place});
     pthread_mutex_unlock(&self->lock);
     Py_RETURN_NONE;
 }
@@ -545,10 +717,8 @@ static PyObject *Pump_hurry(PyObject *object, PyObject *none)
 {
     Pump *self = (Pump *)object;
     (void)none;
-    take_lock(self);
+    pthread_mutex_lock(&self->lock);
     self->hold_ns = 0;
-    for (size_t slot = 0; slot < self->count; slot++)
-        self->flows[slot].due_ns = 0;
     pthread_mutex_unlock(&self->lock);
     Py_RETURN_NONE;
 }
@@ -556,105 +726,212 @@ static PyObject *Pump_hurry(PyObject *object, PyObject *none)
 static PyObject *Pump_moved(PyObject *object, PyObject *given)
 {
     Pump *self = (Pump *)object;
-    uint64_t token = PyLong_AsUnsignedLongLong(given);
-    if (PyErr_Occurred())
+    Flow *flow;
+    if (lock_flow(self, given, &flow) < 0)
         return NULL;
-    take_lock(self);
-    Flow *flow = flow_of(self, token);
     uint64_t at_ns = flow ? flow->last_ns : 0;
     pthread_mutex_unlock(&self->lock);
     return PyLong_FromUnsignedLongLong(at_ns);
 }
 
-static PyObject *returned(Return *one)
-{
-    PyObject *data = one->data ? PyBytes_FromStringAndSize(one->data, (Py_ssize_t)one->size) : Py_NewRef(Py_None);
-    if (!data)
-        return NULL;
-    return Py_BuildValue("KKiKNnNK", one->token, one->at_ns, one->place.phase, one->place.left, data,
-        (Py_ssize_t)one->sent, PyBool_FromLong(one->reset), one->dropped);
-}
-
-/* Appends what was made for it, and lets go of it. Whether that failed. */
+/* Appends to a list what was made for it, and releases it. Whether that failed, which is not raised. */
 static int put(PyObject *list, PyObject *made)
 {
     int failed = !made || PyList_Append(list, made) < 0;
     Py_XDECREF(made);
+    if (failed)
+        PyErr_Clear();
     return failed;
 }
 
-/* Runs that have been held for long enough become messages, or all of them. */
-static void close_runs(Pump *self, int all)
+/* Appends a batch with the first messages, and frees those. Whether there was no memory for it; then they stay. */
+static int put_batch(PyObject *list, Messages *messages, size_t batch_bytes)
+{
+    size_t size = 0;
+    unsigned long long count = 0, reads = 0;
+    Message *end = messages->first;
+    do {
+        size += end->size;
+        reads += end->reads;
+        count++;
+        end = end->next;
+    } while (end && size < batch_bytes);
+    PyObject *joined = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)size);
+    char *to = joined ? PyBytes_AsString(joined) : NULL;
+    for (Message *one = messages->first; joined && one != end; one = one->next) {
+        memcpy(to, one->data, one->size);
+        to += one->size;
+    }
+    if (put(list, joined ? Py_BuildValue("NKK", joined, count, reads) : NULL))
+        return -1;
+    while (messages->first != end) {
+        Message *next = messages->first->next;
+        free(messages->first);
+        messages->first = next;
+    }
+    messages->bytes -= size;
+    return 0;
+}
+
+/* Turns Arrivals into Dropped, which take next to no memory. How many reads that drops. */
+static uint64_t drop_reads(Messages *messages)
+{
+    uint64_t dropped = 0;
+    for (Message *one = messages->first; one; one = one->next) {
+        if (!one->reads)
+            continue;
+        uint64_t stream = 0;
+        for (int at = 3; at < 11; at++)
+            stream = stream << 8 | one->data[at];
+        dropped += one->reads;
+        messages->bytes -= one->size - DROPPED_BYTES;
+        write_dropped(one, stream, one->reads);
+    }
+    return dropped;
+}
+
+/* Appends all messages as batches. What there is no memory for is dropped, so that no stream waits for the capture; how many
+ * reads that are. Where there is no memory even to say so, those messages stay. */
+static uint64_t put_batches(PyObject *list, Messages *messages, size_t batch_bytes)
+{
+    uint64_t dropped = 0;
+    int failed = 0;
+    while (messages->first && !failed)
+        failed = put_batch(list, messages, batch_bytes);
+    if (failed)
+        dropped = drop_reads(messages);
+    while (messages->first && put_batch(list, messages, batch_bytes) == 0) {
+    }
+    return dropped;
+}
+
+static PyObject *tuple_of(const Flow *flow)
+{
+    const Returned *one = &flow->returned;
+    PyObject *data = one->data ? PyBytes_FromStringAndSize(one->data, (Py_ssize_t)one->size) : Py_NewRef(Py_None);
+    if (!data)
+        return NULL;
+    return Py_BuildValue("KKiKNnNK", (unsigned long long)token_of(flow), (unsigned long long)one->at_ns, one->place.phase,
+        (unsigned long long)one->place.left, data, (Py_ssize_t)one->sent, PyBool_FromLong(one->reset),
+        (unsigned long long)flow->dropped);
+}
+
+/* Closes runs that have been held for long enough, or all where the capacity is half used up; but not that of the flow which is
+ * `moving`, whose turn is next time. Leaves with the mutex held; on the way it holds it for one block of flows at a time. */
+static void close_runs_and_lock(Pump *self, int due)
 {
     uint64_t now = now_ns();
-    for (size_t slot = 0; slot < self->count; slot++) {
-        Flow *flow = &self->flows[slot];
-        if (flow->run.reads && (all || now >= flow->due_ns)) {
-            close_run(self, flow);
-            flow->due_ns = now + self->hold_ns;
-        }
+    pthread_mutex_lock(&self->lock);
+    int all = self->held > self->capacity / 2;
+    if (!due && !self->pressed)
+        return;
+    for (size_t block = 0; block < self->block_count; block++) {
+        for (Flow *flow = self->blocks[block], *end = flow + BLOCK; flow < end; flow++)
+            if (flow != self->moving && flow->open && (all || !self->hold_ns || now >= flow->due_ns)) {
+                close_run(self, flow);
+                flow->due_ns = now + self->hold_ns;
+            }
+        pass_lock(self);
     }
 }
 
 static PyObject *Pump_collect(PyObject *object, PyObject *args)
 {
     Pump *self = (Pump *)object;
-    uint64_t told;
-    Py_ssize_t capacity;
-    int due;
-    if (!PyArg_ParseTuple(args, "np", &capacity, &due))
+    uint64_t told, capacity;
+    int due, read_is_free = 0;
+    if (!PyArg_ParseTuple(args, "O&p", natural, &capacity, &due) || above("room", capacity, MAX_BYTES))
         return NULL;
-    PyObject *batches = PyList_New(0), *returns = PyList_New(0);
-    int failed = !batches || !returns;
-    (void)!read(self->told, &told, sizeof told);
-    take_lock(self);
-    if (due || self->pressed)
-        close_runs(self, self->held > self->capacity / 2);
-    for (size_t at = 0; at < self->batch_count; at++) {
-        Batch *batch = &self->batches[at];
-        if (!failed && batch->messages)
-            failed = put(batches, Py_BuildValue("y#KK", batch->data, (Py_ssize_t)batch->size, batch->messages, batch->reads));
-        self->held -= batch->size;
-        if (at)
-            free(batch->data);
+    PyObject *batches = PyList_New(0), *returns = PyList_New(0), *all = PyTuple_New(3);
+    if (!batches || !returns || !all) { /* from here on nothing raises: what is taken out below would be lost */
+        Py_XDECREF(batches);
+        Py_XDECREF(returns);
+        Py_XDECREF(all);
+        return NULL;
     }
-    self->batch_count = 1;
-    self->batches[0].size = self->batches[0].messages = self->batches[0].reads = 0;
-    for (size_t at = 0; at < self->return_count; at++) {
-        self->idle[self->idle_count++] = (uint32_t)self->returns[at].token;
-        if (!failed)
-            failed = put(returns, returned(&self->returns[at]));
-        free(self->returns[at].data);
-    }
-    self->return_count = 0;
-    self->pressed = 0;
-    self->capacity = (size_t)capacity;
+    (void)!read(self->ready_fd, &told, sizeof told);
+    close_runs_and_lock(self, due);
+    Messages messages = self->finished;
+    Flow *returned = self->returned, *kept = NULL, *idle = NULL, *idle_end = NULL;
     uint64_t lost = self->lost;
+    self->finished = (Messages){0};
+    self->returned = NULL;
+    self->held -= messages.bytes;
+    self->capacity = (size_t)capacity;
+    self->told = self->pressed = 0;
     self->lost = 0;
     pthread_mutex_unlock(&self->lock);
-    if (!failed)
-        return Py_BuildValue("NKN", batches, lost, returns);
-    Py_XDECREF(batches);
-    Py_XDECREF(returns);
-    return NULL;
+
+    lost += put_batches(batches, &messages, self->batch_bytes);
+    while (returned) {
+        Flow *flow = returned;
+        returned = flow->next;
+        if (messages.first || put(returns, tuple_of(flow))) { /* a flow comes back after its reads */
+            flow->next = kept;
+            kept = flow;
+            continue;
+        }
+        if (flow->returned.data == self->read_bytes)
+            read_is_free = 1;
+        else
+            free(flow->returned.data);
+        flow->returned.data = NULL;
+        flow->next = idle;
+        idle = flow;
+        idle_end = idle_end ? idle_end : flow;
+    }
+    if (idle) {
+        idle_end->next = self->idle;
+        self->idle = idle;
+    }
+    PyObject *number = PyLong_FromUnsignedLongLong(lost);
+    if (number)
+        lost = 0;
+    PyErr_Clear();
+
+    pthread_mutex_lock(&self->lock);
+    if (messages.first) {
+        messages.last->next = self->finished.first;
+        self->finished.first = messages.first;
+        self->finished.last = self->finished.last ? self->finished.last : messages.last;
+        self->finished.bytes += messages.bytes;
+        self->held += messages.bytes;
+    }
+    while (kept) {
+        Flow *flow = kept;
+        kept = flow->next;
+        flow->next = self->returned;
+        self->returned = flow;
+    }
+    self->lost += lost;
+    if (read_is_free) {
+        self->read_is_lent = 0;
+        pthread_cond_broadcast(&self->changed);
+    }
+    pthread_mutex_unlock(&self->lock);
+    PyTuple_SetItem(all, 0, batches);
+    PyTuple_SetItem(all, 1, number ? number : PyLong_FromLong(0)); /* 0 exists already */
+    PyTuple_SetItem(all, 2, returns);
+    return all;
 }
 
 static PyObject *pump_follow(PyObject *module, PyObject *args)
 {
     (void)module;
-    int phase;
-    unsigned long long left;
+    uint64_t phase, left, begin;
     Py_buffer data;
-    Py_ssize_t from;
-    if (!PyArg_ParseTuple(args, "iKy*n", &phase, &left, &data, &from))
+    if (!PyArg_ParseTuple(args, "O&O&y*O&", natural, &phase, natural, &left, &data, natural, &begin))
         return NULL;
-    Place place = {phase, left};
-    from = from < data.len ? from : data.len;
-    int plain = follow(&place, (unsigned char *)data.buf + from, (size_t)(data.len - from));
+    if (above("phase", phase, UNTIL_EOF) || above("begin", begin, (uint64_t)data.len)) {
+        PyBuffer_Release(&data);
+        return NULL;
+    }
+    Place place = {(int)phase, left};
+    int plain = follow(&place, (unsigned char *)data.buf + begin, (size_t)data.len - begin);
     PyBuffer_Release(&data);
     if (!plain)
         Py_RETURN_NONE;
-    return Py_BuildValue("iK", place.phase, place.left);
+    return Py_BuildValue("iK", place.phase, (unsigned long long)place.left);
 }
 
 static PyMethodDef pump_methods[] = {
@@ -669,7 +946,7 @@ static PyMethodDef pump_methods[] = {
 };
 
 static PyType_Slot pump_slots[] = {
-    {Py_tp_init, Pump_init},
+    {Py_tp_new, Pump_new},
     {Py_tp_dealloc, Pump_dealloc},
     {Py_tp_methods, pump_methods},
     {0, NULL},
