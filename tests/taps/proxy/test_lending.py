@@ -20,8 +20,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamgauge.counters import Counters, read_balance
-from streamgauge.taps.messages import Arrivals, Arrived, Dropped, Ended, Message
+from streamgauge.taps.messages import Arrivals, Arrived, Dropped, Encoded, Ended, Message
 from streamgauge.taps.proxy import lending
+from streamgauge.taps.proxy.outbox import Outbox
 from streamgauge.taps.proxy.place import Phase, Place
 from streamgauge.taps.proxy.response import ResponseFraming, follow
 from tests.running import wait_for
@@ -588,6 +589,92 @@ def test_with_and_without_it_the_same_is_said_and_told(tmp_path: Path, kind: str
     assert isinstance(messages[-1], Ended)
     balance = read_balance(tmp_path / "counters")
     assert (balance.seen, sum(balance.dropped.values())) == (len(stamps), 0)
+
+
+def one_event_at_a_time(one: socket.socket) -> None:
+    receive_head(one)
+    receive(one, 2)
+    for event in framed("chunked", [b"data: %d\n\n" % number for number in range(10)]):
+        one.sendall(event)
+        time.sleep(0.01)
+
+
+WHOLE = b"".join(framed("chunked", [b"data: %d\n\n" % number for number in range(10)]))
+
+
+@pumps
+@pytest.mark.parametrize("at", ["put", "put and decoded", "put and counters"])
+def test_whatever_fails_in_the_capture_a_lent_response_comes_to_its_end(
+    tmp_path: Path, at: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> Any:
+        raise MemoryError
+
+    def put(self: Outbox, message: Message | Encoded, size: int) -> None:
+        if isinstance(message, Encoded):
+            raise MemoryError
+        real(self, message, size)
+
+    real = Outbox.put
+    monkeypatch.setattr(Outbox, "put", put)
+    if at == "put and decoded":
+        monkeypatch.setattr(Encoded, "decoded", fails)
+    if at == "put and counters":
+        monkeypatch.setattr(Counters, "happened", fails)
+    with exchange_rig(tmp_path, one_event_at_a_time) as (relay, _, recorder), relay.connect() as client:
+        client.sendall(ASKED)
+        assert receive(client, len(WHOLE)) == WHOLE
+        messages = recorder.ended()
+        relay.faults.clear()
+    balance = read_balance(tmp_path / "counters")
+    told = sum(isinstance(one, Arrived) for one in messages)
+    if at == "put and counters":
+        assert balance.seen > told
+        return
+    assert balance.dropped["capture_fault"] == balance.seen - told > 0
+    assert sum(one.reads for one in messages if isinstance(one, Dropped)) > 0, "the record says that reads are missing"
+
+
+@pumps
+def test_a_flush_without_memory_is_not_the_last_one(tmp_path: Path) -> None:
+    class Short:
+        """The relay's pump: its first collection finds no memory, as it would for a list."""
+
+        def __init__(self, pump: Any) -> None:
+            self.pump, self.refused = pump, 0
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.pump, name)
+
+        def collect(self, room: int, due: bool) -> Any:
+            if due and not self.refused:
+                self.refused += 1
+                raise MemoryError
+            return self.pump.collect(room, due)
+
+    def handler(one: socket.socket) -> None:
+        receive_head(one)
+        receive(one, 2)
+        one.sendall(CHUNKED)
+        for number in range(4):
+            time.sleep(0.01)
+            one.sendall(b"1\r\n%d\r\n" % number)
+        ended.wait(60)
+
+    ended = threading.Event()
+    with exchange_rig(tmp_path, handler) as (relay, _, recorder), relay.connect() as client:
+        lender = relay.relay.lender
+        assert lender is not None
+        short = relay.call(lambda: Short(lender.pump))
+        lender.pump = short
+        client.sendall(ASKED)
+        assert receive(client, len(CHUNKED) + 4 * 6) == CHUNKED + b"".join(b"1\r\n%d\r\n" % n for n in range(4))
+        try:
+            recorder.wait(lambda messages: arrived(messages).endswith(b"1\r\n3\r\n"))
+        finally:
+            ended.set()
+        assert short.refused == 1
+        relay.faults.clear()
 
 
 @pumps

@@ -110,7 +110,7 @@ class Lender:
         """Gives the pump two sockets; a token for them. None, and they are returned, if it does not take them."""
         try:
             token = self.pump.lend(upstream, client, stream is not None, stream or 0, *place)
-        except (OSError, MemoryError):
+        except (OSError, MemoryError, ValueError):
             loan.returned(0, place, None, 0, False, 0)
             return None
         self._loans[token] = loan, stream
@@ -118,22 +118,29 @@ class Lender:
         return token
 
     def collect(self, *, due: bool = False) -> None:
-        """Takes over what was captured, then what is returned: what the exchanges tell of it comes behind it.
+        """Hands over what was captured, then the responses that are returned: their exchanges tell the outbox of later reads.
 
-        `due`: also what has been held for long enough.
+        `due`: also what has been held for long enough. Raises MemoryError, and then the next call does it.
         """
         batches, lost, returns = self.pump.collect(self._room, due)
-        if lost:
-            self._counters.dropped(DropReason.RECORDER_BEHIND, lost)
-        for batch in batches:
-            self._hand_over(Encoded(*batch))
-        for token, at_ns, phase, left, data, sent, reset, dropped in returns:
+        try:
+            if lost:
+                self._counters.dropped(DropReason.RECORDER_BEHIND, lost)
+            for batch in batches:
+                self._hand_over(Encoded(*batch))
+        finally:  # capture fails open: the responses go on in any case
+            for returned in returns:
+                self._give_back(*returned)
+
+    def _give_back(
+        self, token: int, at_ns: int, phase: int, left: int, data: bytes | None, sent: int, reset: bool, dropped: int
+    ) -> None:
+        try:
             loan, stream = self._loans.pop(token)
             missing = dropped if stream is None else dropped + self._missing.pop(stream, 0)
-            try:
-                loan.returned(at_ns, Place(phase, left), data, sent, reset, missing)
-            except Exception as error:  # noqa: BLE001 - the others are returned as well
-                self.loop.call_exception_handler({"message": "a response could not be taken back", "exception": error})
+            loan.returned(at_ns, Place(phase, left), data, sent, reset, missing)
+        except Exception as error:  # noqa: BLE001 - the others are returned as well
+            self.loop.call_exception_handler({"message": "a response could not be taken back", "exception": error})
 
     def _hand_over(self, batch: Encoded) -> None:
         try:
@@ -141,29 +148,40 @@ class Lender:
         except Exception:  # noqa: BLE001 - capture fails open: streams go on, and their records say that reads are missing
             self._counters.happened(Incident.CAPTURE_FAULT)
             self._counters.dropped(DropReason.CAPTURE_FAULT, batch.reads)
-            for message in batch.decoded():
-                if isinstance(message, Arrivals | Dropped):
-                    self._missing[message.stream] += (
-                        message.reads if isinstance(message, Dropped) else len(message.reads)
-                    )
+            self._note_missing(batch)
+
+    def _note_missing(self, batch: Encoded) -> None:
+        """Keeps how many reads of each stream are missing, for its record."""
+        try:
+            messages = batch.decoded()
+        except Exception:  # noqa: BLE001 - it may be of any stream that is lent: the records of all say that a read is missing
+            self._missing.update(stream for _, stream in self._loans.values() if stream is not None)
+            return
+        for message in messages:
+            if isinstance(message, Arrivals | Dropped):
+                self._missing[message.stream] += message.reads if isinstance(message, Dropped) else len(message.reads)
 
     def hurry(self) -> None:
         """From now on nothing is held: what is there goes with the next flush. From any thread."""
         self.pump.hurry()
 
     def close(self) -> None:
-        """When nothing is lent any more."""
-        self.collect()
-        self._outbox.before_flush = None
-        self.loop.remove_reader(self.pump.fileno())
-        self.pump.close()
-        self._seen.release()
+        """Ends the pump. Called when nothing is lent any more."""
+        try:
+            self.collect()
+        finally:
+            self._outbox.before_flush = None
+            self.loop.remove_reader(self.pump.fileno())
+            self.pump.close()
+            self._seen.release()
 
     @property
     def _room(self) -> int:
         return min(self._outbox.room // 2, _HELD_BYTES)  # half: what the relay itself puts meanwhile needs room too
 
     def _gather(self) -> None:
-        self.collect(due=True)
-        if self._loans:
-            self._outbox.expect()
+        try:
+            self.collect(due=True)
+        finally:  # what memory was short for is collected with the next flush
+            if self._loans:
+                self._outbox.expect()
