@@ -163,8 +163,8 @@ class Rig:
     def messages(self) -> list[Message]:
         return apart(self.told)
 
-    def collect(self, room: int = ROOM, *, due: bool = True) -> None:
-        batches, lost, returns = self.pump.collect(room, due)
+    def collect(self, room: int = ROOM, *, due: bool = True, most: int = 1 << 40) -> None:
+        batches, lost, returns = self.pump.collect(room, due, most)
         for encoded, count, reads in batches:
             body = b"\xdd" + struct.pack(">I", count) + encoded
             found = msgspec.msgpack.decode(body, type=list[Message])
@@ -393,6 +393,35 @@ def test_a_run_ends_where_it_is_large_enough(tmp_path: Path) -> None:
 
 
 @pumps
+def test_much_is_collected_in_several_turns(tmp_path: Path) -> None:
+    """And a response is returned as soon as all its reads are."""
+    rig = Rig(tmp_path, room=1 << 24, batch=1 << 16, hold_s=3600)
+    upstream, server = socket.socketpair()
+    early, much = rig.pump.lend(upstream.fileno(), rig.client.fileno(), True, 8, Phase.UNTIL_EOF, 0), rig.lend()
+    server.sendall(b"early")
+    assert receive(rig.browser, 5) == b"early"
+    rig.pump.recall(early)
+    for number in range(100):
+        pass_on(rig, b"%05d" % number * 1000)
+    rig.pump.recall(much)
+    sizes, turns = [], []
+    while len(turns) < 2:
+        assert select.select([rig.pump.fileno()], [], [], 10)[0], "it asks to be collected"
+        before = len(arrived(rig.messages))
+        rig.collect(due=False, most=100_000)
+        sizes.append(len(arrived(rig.messages)) - before)
+        turns += [(one[0], len(sizes)) for one in rig.back]
+        rig.back.clear()
+    assert turns == [(early, 1), (much, len(sizes))]
+    assert len(sizes) > 2 and max(sizes) < 300_000
+    assert arrived(rig.messages) == b"early" + b"".join(b"%05d" % number * 1000 for number in range(100))
+    assert not select.select([rig.pump.fileno()], [], [], 0)[0]
+    for one in (upstream, server):
+        one.close()
+    rig.close()
+
+
+@pumps
 def test_more_flows_than_there_was_room_for(tmp_path: Path) -> None:
     rig, pairs = Rig(tmp_path), [socket.socketpair() for _ in range(300)]
     tokens = [rig.pump.lend(one.fileno(), rig.client.fileno(), False, 0, Phase.UNTIL_EOF, 0) for one, _ in pairs]
@@ -445,6 +474,7 @@ def test_integers_that_are_out_of_range_are_refused(rig: Rig, number: int) -> No
         lambda: pump.recall(number),
         lambda: pump.moved(number),
         lambda: pump.collect(number, True),
+        lambda: pump.collect(ROOM, True, number),
     ):
         with pytest.raises(ValueError, match="between 0 and"):
             refused()
@@ -571,17 +601,19 @@ def test_with_and_without_it_the_same_is_said_and_told(tmp_path: Path, kind: str
         receive(one, 2)
         for event in events:
             one.sendall(event)
-            time.sleep(0.01)
+            assert arrived_whole.acquire(timeout=60)
         if kind == "eof":
             one.close()
 
-    whole = b"".join(events)
+    whole, arrived_whole = b"".join(events), threading.Semaphore(0)
     with exchange_rig(tmp_path, handler, pump=pump) as (relay, _, recorder), relay.connect() as client:
         client.sendall(ASKED)
-        assert receive(client, len(whole) // 2) == whole[: len(whole) // 2]
-        lender = relay.relay.lender
-        assert (lender is not None and len(lender._loans) == 1) == pump
-        assert receive(client, len(whole) - len(whole) // 2) == whole[len(whole) // 2 :]
+        for number, event in enumerate(events):
+            assert receive(client, len(event)) == event
+            if number == len(events) // 2:
+                lender = relay.relay.lender
+                assert (lender is not None and len(lender._loans) == 1) == pump
+            arrived_whole.release()
         messages = recorder.ended()
     assert arrived(messages) == whole
     stamps = [one.at_ns for one in messages if isinstance(one, Arrived)]
@@ -646,11 +678,11 @@ def test_a_flush_without_memory_is_not_the_last_one(tmp_path: Path) -> None:
         def __getattr__(self, name: str) -> Any:
             return getattr(self.pump, name)
 
-        def collect(self, room: int, due: bool) -> Any:
+        def collect(self, room: int, due: bool, most: int) -> Any:
             if due and not self.refused:
                 self.refused += 1
                 raise MemoryError
-            return self.pump.collect(room, due)
+            return self.pump.collect(room, due, most)
 
     def handler(one: socket.socket) -> None:
         receive_head(one)

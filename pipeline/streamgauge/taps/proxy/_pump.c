@@ -112,6 +112,7 @@ static int follow(Place *place, const unsigned char *at, size_t size)
  * Dropped is [4, stream, reads]. */
 typedef struct Message {
     struct Message *next;
+    uint64_t number; /* in the order in which messages are finished */
     size_t size, room;
     uint32_t reads; /* 0: it is Dropped */
     unsigned char data[];
@@ -139,6 +140,7 @@ typedef struct Flow {
     Place place;
     Message *open; /* Arrivals that grows */
     Returned returned;
+    uint64_t after; /* it is returned after the message of this number */
 } Flow;
 
 typedef struct {
@@ -163,10 +165,11 @@ typedef struct {
     Flow *returned;
     Messages finished;
     size_t held, capacity; /* bytes in all messages, open ones too; and how many they may be */
-    uint64_t hold_ns, lost;
-    int stopped, told; /* told: ready_fd is readable */
-    int pressed;       /* half of the capacity is used up, which was told */
-    int read_is_lent;  /* the data of a returned flow lies in read_bytes: the thread waits until it is collected */
+    uint64_t hold_ns, lost, finished_count;
+    int stopped;
+    int ready;        /* ready_fd is readable */
+    int pressed;      /* more than half of the capacity is used up, and ready_fd is readable for that reason */
+    int read_is_lent; /* the data of a returned flow lies in read_bytes: the thread waits until it is collected */
     char read_bytes[READ_BYTES];
 } Pump;
 
@@ -185,8 +188,8 @@ static void take_lock(Pump *self)
     __atomic_store_n(&self->wanted, 0, __ATOMIC_RELAXED);
 }
 
-/* Amid long work under the mutex, lets the thread have it first if it waits: unlocking alone would not, since a waiting thread
- * takes longer to wake up than this one to lock again. */
+/* During long work under the mutex: lets the thread have the mutex first, if it waits. Unlocking alone would not, since a waiting
+ * thread takes longer to wake up than the caller takes to lock again. */
 static void pass_lock(Pump *self)
 {
     pthread_mutex_unlock(&self->lock);
@@ -195,12 +198,13 @@ static void pass_lock(Pump *self)
     pthread_mutex_lock(&self->lock);
 }
 
-static void tell(Pump *self)
+/* Makes `ready_fd` readable. */
+static void signal_ready(Pump *self)
 {
     uint64_t one = 1;
-    if (!self->told)
+    if (!self->ready)
         (void)!write(self->ready_fd, &one, sizeof one);
-    self->told = 1;
+    self->ready = 1;
 }
 
 static unsigned char *big_endian(unsigned char *to, unsigned char tag, uint64_t value, int bytes)
@@ -229,6 +233,7 @@ static void finish(Pump *self, Message *message)
 {
     Messages *all = &self->finished;
     message->next = NULL;
+    message->number = ++self->finished_count;
     if (all->last)
         all->last->next = message;
     else
@@ -236,7 +241,7 @@ static void finish(Pump *self, Message *message)
     all->last = message;
     all->bytes += message->size;
     if (all->bytes >= self->batch_bytes)
-        tell(self);
+        signal_ready(self);
 }
 
 static void close_run(Pump *self, Flow *flow)
@@ -320,7 +325,7 @@ static void count_read(Pump *self, Flow *flow, size_t grew)
         close_run(self, flow);
     if (!self->pressed && self->held > self->batch_bytes && self->held > self->capacity / 2) {
         self->pressed = 1;
-        tell(self);
+        signal_ready(self);
     }
 }
 
@@ -330,9 +335,10 @@ static void give_back(Pump *self, Flow *flow, Returned returned)
     close_run(self, flow);
     flow->lent = 0;
     flow->returned = returned;
+    flow->after = self->finished_count;
     flow->next = self->returned;
     self->returned = flow;
-    tell(self);
+    signal_ready(self);
 }
 
 static uint64_t token_of(const Flow *flow)
@@ -790,19 +796,20 @@ static uint64_t drop_reads(Messages *messages)
     return dropped;
 }
 
-/* Appends all messages as batches. What there is no memory for is dropped, so that no stream waits for the capture; how many
- * reads that are. Where there is no memory even to say so, those messages stay. */
-static uint64_t put_batches(PyObject *list, Messages *messages, size_t batch_bytes)
+/* Appends messages as batches, until those are `most` bytes. What there is no memory for is dropped, so that no stream waits for
+ * the capture, and counted in `dropped`. Whether memory was short; where there is none even for Dropped, those messages stay. */
+static int put_batches(PyObject *list, Messages *messages, size_t batch_bytes, uint64_t most, uint64_t *dropped)
 {
-    uint64_t dropped = 0;
+    size_t all = messages->bytes;
     int failed = 0;
-    while (messages->first && !failed)
+    while (messages->first && !failed && all - messages->bytes < most)
         failed = put_batch(list, messages, batch_bytes);
-    if (failed)
-        dropped = drop_reads(messages);
+    if (!failed)
+        return 0;
+    *dropped += drop_reads(messages);
     while (messages->first && put_batch(list, messages, batch_bytes) == 0) {
     }
-    return dropped;
+    return -1;
 }
 
 static PyObject *tuple_of(const Flow *flow)
@@ -838,9 +845,9 @@ static void close_runs_and_lock(Pump *self, int due)
 static PyObject *Pump_collect(PyObject *object, PyObject *args)
 {
     Pump *self = (Pump *)object;
-    uint64_t told, capacity;
+    uint64_t ready, capacity, most = MAX_BYTES;
     int due, read_is_free = 0;
-    if (!PyArg_ParseTuple(args, "O&p", natural, &capacity, &due) || above("room", capacity, MAX_BYTES))
+    if (!PyArg_ParseTuple(args, "O&p|O&", natural, &capacity, &due, natural, &most) || above("room", capacity, MAX_BYTES))
         return NULL;
     PyObject *batches = PyList_New(0), *returns = PyList_New(0), *all = PyTuple_New(3);
     if (!batches || !returns || !all) { /* from here on nothing raises: what is taken out below would be lost */
@@ -849,7 +856,7 @@ static PyObject *Pump_collect(PyObject *object, PyObject *args)
         Py_XDECREF(all);
         return NULL;
     }
-    (void)!read(self->ready_fd, &told, sizeof told);
+    (void)!read(self->ready_fd, &ready, sizeof ready);
     close_runs_and_lock(self, due);
     Messages messages = self->finished;
     Flow *returned = self->returned, *kept = NULL, *idle = NULL, *idle_end = NULL;
@@ -858,15 +865,16 @@ static PyObject *Pump_collect(PyObject *object, PyObject *args)
     self->returned = NULL;
     self->held -= messages.bytes;
     self->capacity = (size_t)capacity;
-    self->told = self->pressed = 0;
+    self->ready = self->pressed = 0;
     self->lost = 0;
     pthread_mutex_unlock(&self->lock);
 
-    lost += put_batches(batches, &messages, self->batch_bytes);
+    int failed = put_batches(batches, &messages, self->batch_bytes, most, &lost);
     while (returned) {
         Flow *flow = returned;
         returned = flow->next;
-        if (messages.first || put(returns, tuple_of(flow))) { /* a flow comes back after its reads */
+        int waits = messages.first && messages.first->number <= flow->after; /* for its reads */
+        if (waits || put(returns, tuple_of(flow))) {
             flow->next = kept;
             kept = flow;
             continue;
@@ -896,6 +904,8 @@ static PyObject *Pump_collect(PyObject *object, PyObject *args)
         self->finished.last = self->finished.last ? self->finished.last : messages.last;
         self->finished.bytes += messages.bytes;
         self->held += messages.bytes;
+        if (!failed) /* where memory is short the caller tries again later, not at once */
+            signal_ready(self);
     }
     while (kept) {
         Flow *flow = kept;

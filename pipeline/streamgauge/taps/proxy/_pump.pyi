@@ -26,12 +26,15 @@ class Pump:
         """From now on reads wait for no others. From any thread."""
     def moved(self, token: int) -> int:
         """When its last read came (monotonic ns); 0 if it is back."""
-    def collect(self, room: int, due: bool) -> tuple[list[tuple[bytes, int, int]], int, list[Returned]]:
+    def collect(
+        self, room: int, due: bool, most: int = ..., /
+    ) -> tuple[list[tuple[bytes, int, int]], int, list[Returned]]:
         """Returns what was captured, in batches: messages, how many, and how many of them are reads; how many reads were
         dropped; and what is returned, each after its reads.
 
         `room`: how much may be captured until the next one (bytes); beyond that reads are dropped. `due`: with what has
-        waited for `hold_ns`; else only with what waits for nothing any more.
+        waited for `hold_ns`; else only with what waits for nothing any more. `most`: about how much of what was captured is
+        returned (bytes); while there is more the pump is readable.
 
         Where memory is short, captured reads are dropped, and counted; a returned response for which there is no memory is
         kept for the next call. Raises MemoryError, if at all, before it has taken anything out.

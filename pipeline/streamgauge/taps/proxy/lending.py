@@ -5,6 +5,7 @@ built nothing is offered.
 """
 
 import asyncio
+import sys
 from collections import Counter
 from typing import Protocol
 
@@ -28,6 +29,8 @@ HOLD_S = 1.0
 LENT_BEHIND = 2
 # What the pump may hold (bytes). From half of it on it holds nothing for longer than it must.
 _HELD_BYTES = 16 * 1024 * 1024
+# What is collected in one turn of the loop (bytes): it takes a millisecond, for which the loop serves nobody.
+_TURN_BYTES = 1024 * 1024
 
 
 class Borrower(Protocol):
@@ -76,7 +79,7 @@ class Loan:
         self._framing = None
         if self._token is not None:
             self._lender.pump.recall(self._token)
-            self._lender.collect()
+            self._lender.collect(all_of_it=True)
 
     def _lend(self) -> None:
         framing, self._framing = self._framing, None
@@ -117,12 +120,13 @@ class Lender:
         self._outbox.expect()
         return token
 
-    def collect(self, *, due: bool = False) -> None:
+    def collect(self, *, due: bool = False, all_of_it: bool = False) -> None:
         """Hands over what was captured, then the responses that are returned: their exchanges tell the outbox of later reads.
 
-        `due`: also what has been held for long enough. Raises MemoryError, and then the next call does it.
+        `due`: also what has been held for long enough. `all_of_it`: in this turn; else the rest comes with the next ones.
+        Raises MemoryError, and then the next call does it.
         """
-        batches, lost, returns = self.pump.collect(self._room, due)
+        batches, lost, returns = self.pump.collect(self._room, due, sys.maxsize if all_of_it else _TURN_BYTES)
         try:
             if lost:
                 self._counters.dropped(DropReason.RECORDER_BEHIND, lost)
@@ -168,7 +172,7 @@ class Lender:
     def close(self) -> None:
         """Ends the pump. Called when nothing is lent any more."""
         try:
-            self.collect()
+            self.collect(all_of_it=True)
         finally:
             self._outbox.before_flush = None
             self.loop.remove_reader(self.pump.fileno())
