@@ -92,6 +92,22 @@ def test_a_csv_of_records(data_dir: Path) -> None:
     assert [row["outcome"] for row in rows] == ["completed"] * 3 + ["truncated"]
 
 
+def test_csv_holds_no_formula_and_the_other_outputs_are_unchanged(tmp_path: Path) -> None:
+    """Clients choose models and tenants, and an operator may open the CSV in a spreadsheet."""
+    model, tenant = "=cmd|' /C calc'!A0", "x;=1+1"
+    with SqliteLedger(tmp_path / "ledger.sqlite") as ledger:
+        ledger.insert([make_row(1, request_model=model, response_model=model, tenant=tenant)])
+    [record] = csv.DictReader(io.StringIO(queried(tmp_path, "--output", "csv")))
+    assert record["model"] == f"'{model}"
+    [total] = csv.DictReader(io.StringIO(queried(tmp_path, "--by", "model,tenant", "--output", "csv")))
+    assert (total["model"], total["tenant"]) == (f"'{model}", "x;'=1+1")
+    assert total["streams"] == "1"
+    [line] = queried(tmp_path, "--by", "model,tenant", "--output", "jsonl").splitlines()
+    assert json.loads(line)["model"] == model
+    assert model in queried(tmp_path, "--by", "model,tenant")
+    assert model in queried(tmp_path)
+
+
 def test_an_empty_ledger(tmp_path: Path) -> None:
     SqliteLedger(tmp_path / "ledger.sqlite").close()
     assert queried(tmp_path, "--output", "jsonl") == ""

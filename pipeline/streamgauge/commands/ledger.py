@@ -1,13 +1,12 @@
 """`streamgauge ledger query`: the records, or totals of streams and tokens."""
 
 import argparse
-import csv
 import json
 import sys
 from collections.abc import Iterable, Sequence
 
 from streamgauge.commands.ledgers import ledger_to_read
-from streamgauge.commands.tables import print_records, print_table
+from streamgauge.commands.tables import print_csv, print_records, print_table
 from streamgauge.config import Settings
 from streamgauge.errors import DONE, UsageFault
 from streamgauge.ledger import KEYS, Ledger, Total
@@ -58,6 +57,6 @@ def _print_totals(by: Sequence[str], totals: Iterable[Total], output: str) -> No
         for row in rows:
             sys.stdout.write(json.dumps(dict(zip(names, row, strict=True))) + "\n")
     elif output == "csv":
-        csv.writer(sys.stdout, lineterminator="\n").writerows([names, *rows])
+        print_csv(names, rows)
     else:
         print_table(names, rows)

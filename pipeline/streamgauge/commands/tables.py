@@ -1,12 +1,30 @@
-"""Records and rows on a terminal or as CSV: what is not known is an empty cell."""
+"""Prints records and rows as an aligned table or as CSV. An unknown value is an empty cell.
+
+Names of models and tenants come from clients and upstreams, and a spreadsheet reads a cell that begins with `=`, `+`, `-` or
+`@` as a formula. In CSV such text gets an apostrophe before it, which makes it text; numbers, tables and JSON are unchanged.
+"""
 
 import csv
+import io
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 # A column is no wider than this (characters): models and ids are cut for the eye; jsonl has them whole.
 MAX_WIDTH = 36
+
+# A formula begins with one of these (https://owasp.org/www-community/attacks/CSV_Injection); in Japanese spreadsheets their
+# full-width forms do so as well.
+_BEGINS_FORMULA = "=+\\-@\uff1d\uff0b\u30fc\uff0d\uff20"
+# Some readers drop blanks, invisible characters and quotes before it. A reader whose separator is a semicolon or a tab (Excel
+# takes it from the locale) splits our cells there, in spite of our quotes: what follows one begins a cell as well.
+_SEPARATORS = ",;\t\r\n"
+_DROPPED = "\\s\\x00-\\x1f\\u200b-\\u200f\\u2060\\ufeff\"'"
+# Matches each run of such characters once, whatever follows: the time grows with the text's length, not with its square.
+_CELL = re.compile(f"(^[{_SEPARATORS}{_DROPPED}]*|[{_SEPARATORS}{_DROPPED}]+)([{_BEGINS_FORMULA}]?)")
+# By the same page a cell must not begin with these either; a NUL is named by OWASP's ASVS 1.2.10.
+_BEGINS_BADLY = ("\t", "\r", "\n", "\0")
 
 _COLUMNS = (
     "started_at",
@@ -28,7 +46,7 @@ def print_records(records: Iterable[dict[str, Any]], output: str) -> None:
     """Records as an aligned table, or as CSV (`output` "csv")."""
     rows = [_row(record) for record in records]
     if output == "csv":
-        csv.writer(sys.stdout, lineterminator="\n").writerows([_COLUMNS, *rows])
+        print_csv(_COLUMNS, rows)
     else:
         print_table(_COLUMNS, rows)
 
@@ -49,6 +67,31 @@ def _row(record: dict[str, Any]) -> list[object]:
         usage["input_tokens"],
         usage["output_tokens"],
     ]
+
+
+def print_csv(names: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Rows as CSV on stdout, safe to open in a spreadsheet."""
+    line = io.StringIO()
+    writer = csv.writer(line)  # with its own line end, since it quotes a cell for the characters of that: CR and LF
+    for row in (names, *rows):
+        writer.writerow([_as_text(value) if isinstance(value, str) else value for value in row])
+        sys.stdout.write(line.getvalue().removesuffix("\r\n") + "\n")
+        line.seek(0)
+        line.truncate()
+
+
+def _as_text(text: str) -> str:
+    """The text with an apostrophe wherever a spreadsheet may take what follows for a formula."""
+    return _CELL.sub(_with_apostrophe, text)
+
+
+def _with_apostrophe(found: re.Match[str]) -> str:
+    before, sign = found.groups()
+    cell = max(before.rfind(separator) for separator in _SEPARATORS) + 1  # where the last cell begins, 0 for none
+    if sign and cell:
+        before = f"{before[:cell]}'{before[cell:]}"
+    begins_badly = found.start() == 0 and (sign or before.startswith(_BEGINS_BADLY))
+    return ("'" if begins_badly else "") + before + sign
 
 
 def print_table(names: Sequence[str], rows: Sequence[Sequence[object]], max_width: int | None = MAX_WIDTH) -> None:
