@@ -1,11 +1,14 @@
-"""The admin port over real sockets: what it serves, whom it refuses, what it never shows."""
+"""The admin port over real sockets: what it serves, what it refuses, what it never shows, and how much it holds."""
 
 import asyncio
+import logging
+import random
 import socket
 from collections.abc import Awaitable, Callable
 
 import pytest
 
+from streamgauge import admin
 from streamgauge.admin import AdminAddressError, AdminServer, host_name, split_address
 from streamgauge.metrics.prometheus import Metrics
 from tests.metrics.pages import read_page
@@ -128,7 +131,11 @@ def test_hosts_of_others_are_refused_on_every_path() -> None:
     async def test(server: AdminServer) -> None:
         port = split_address(server.address)[1]
         others = (f"evil.example:{port}", "evil.example", "127.0.0.1.evil.example", "10.0.0.1", "localhost.evil.example",
-                  "evil.example@127.0.0.1", "2130706433", "[::2]", ":", "admin.internal")  # fmt: skip
+                  "evil.example@127.0.0.1", "2130706433", "[::2]", ":", "admin.internal",
+                  # What follows a name must be a port.
+                  "[localhost]evil.example", "[::1]evil.example", "[::1]:80@evil.example", "[::1", "localhost:x@evil.example",
+                  "localhost:80@evil.example", "localhost:", "localhost:80:evil.example", "localhost:-1", "localhost:123456",
+                  "[localhost]", "[127.0.0.1]:80", "127.0.0.1:80 evil.example")  # fmt: skip
         for host in others:
             for path in ("/metrics", "/health/live", "/health/ready", "/nothing"):
                 answer = await ask(server.address, path, host=host)
@@ -200,3 +207,152 @@ def test_addresses_and_hosts_are_taken_apart() -> None:
     assert split_address("127.0.0.1:9464") == ("127.0.0.1", 9464)
     assert split_address("[::1]:0") == ("::1", 0)
     assert [host_name(host) for host in ("A:1", "[::1]:2", "::1", "b.")] == ["a", "::1", "::1", "b"]
+    assert [host_name(host) for host in ("a:b", "[a]:1", "[::1]a", "[::1", "a:", "a:1@b")] == [None] * 6
+
+
+# --- what a hostile client sends ------------------------------------------------------------------------------------
+
+CANARY = "canary"
+MALFORMED = (
+    b"GET / HTTP/1.1\r\n\x1b[31mcanary: y\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer canary\x00\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: canary\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: canary\r\n\r\n",
+    b"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\ncanary\r\n",
+    b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\nContent-Encoding: gzip\r\n\r\ncanar",
+    b"canary\r\n\r\n",
+    b"\x16\x03\x01canary\r\n\r\n",
+    b"GET http://[canary/ HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    b"GET http://localhost:canary/ HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    b"GET /canary HTTP/9.9\r\nHost: localhost\r\n\r\n",
+    b"GET /" + b"canary" * 5_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost: localhost\r\n" + b"canary: y\r\n" * 1_000 + b"\r\n",
+    b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nUpgrade: canary\r\nConnection: upgrade\r\n\r\n" + b"canary" * 9,
+)
+
+
+async def say(address: str, raw: bytes) -> bytes:
+    """Send raw bytes; gives what comes back until the server closes, or waits for more of the request."""
+    reader, writer = await asyncio.open_connection(*split_address(address))
+    answer = b""
+    try:
+        writer.write(raw)
+        while piece := await asyncio.wait_for(reader.read(65_536), 2):
+            answer += piece
+    except (ConnectionError, TimeoutError):
+        pass
+    writer.close()
+    return answer
+
+
+def altered(raw: bytes, chance: random.Random) -> bytes:
+    """The request with some bytes replaced."""
+    data = bytearray(raw)
+    for _ in range(chance.randrange(1, 4)):
+        data[chance.randrange(len(data))] = chance.randrange(256)
+    return bytes(data)
+
+
+def test_nothing_of_a_malformed_request_is_logged(
+    caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    chance = random.Random(1)
+    valid = b"GET /health/live HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer canary\r\n\r\n"
+
+    async def test(server: AdminServer) -> None:
+        answers = await asyncio.gather(*(say(server.address, raw) for raw in MALFORMED))
+        assert sum(answer.startswith(b"HTTP/1.0 400") for answer in answers) > len(MALFORMED) // 2
+        for _ in range(5):
+            some = [altered(chance.choice((*MALFORMED[:6], valid)), chance) for _ in range(50)]
+            await asyncio.gather(*(say(server.address, raw) for raw in some))
+        assert (await ask(server.address, "/health/live")).status == 200
+
+    serving(test)
+    assert [record for record in caplog.records if record.name != "asyncio" or record.levelno > logging.DEBUG] == []
+    written = capfd.readouterr()
+    assert written.out + written.err == ""
+
+
+def test_a_fault_of_ours_is_logged_once_and_the_port_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+    def broken() -> bool:
+        raise ZeroDivisionError
+
+    async def test(server: AdminServer) -> None:
+        for _ in range(3):
+            assert (await ask(server.address, "/health/ready")).status == 500
+        assert (await ask(server.address, "/health/live")).status == 200
+
+    serving(test, ready=broken)
+    [record] = [record for record in caplog.records if record.name == "streamgauge.admin"]
+    assert record.exc_info
+    assert record.exc_info[0] is ZeroDivisionError
+
+
+async def is_open(reader: asyncio.StreamReader, within_s: float) -> bool:
+    """Whether the server still holds a connection on which it has nothing to say."""
+    try:
+        return bool(await asyncio.wait_for(reader.read(1), within_s))
+    except TimeoutError:
+        return True
+    except ConnectionError:
+        return False
+
+
+def test_a_scrape_is_answered_beside_more_connections_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admin, "MAX_CONNECTIONS", 8)
+
+    async def test(server: AdminServer) -> None:
+        name, port = split_address(server.address)
+        scraper, sending = await asyncio.open_connection(name, port)
+        idle = []
+        for number in range(40):
+            idle.append(await asyncio.open_connection(name, port))
+            if number % 4 == 0:  # a connection that is used is not the one that is closed
+                sending.write(b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                assert (await asyncio.wait_for(scraper.readuntil(b"ok\n"), 20)).startswith(b"HTTP/1.1 200")
+        assert (await ask(server.address, "/metrics")).status == 200
+        still = [await is_open(reader, 0.2) for reader, _ in idle]
+        assert still[:32] == [False] * 32, "the oldest were closed"
+        assert sum(still) <= 8
+        assert await is_open(scraper, 0.2)
+        for _, writer in (*idle, (scraper, sending)):
+            writer.close()
+
+    serving(test)
+
+
+@pytest.mark.parametrize(
+    "sent", [b"", b"GET /metrics HTTP/1.1\r\nHost: loc", b"GET /health/live HTTP/1.1\r\nHost: a\r\n\r\n"]
+)
+def test_an_idle_connection_is_closed(monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
+    """Also one that began a request, and one that sent its request and then nothing."""
+    monkeypatch.setattr(admin, "KEEPALIVE_S", 0.3)
+
+    async def test(server: AdminServer) -> None:
+        reader, writer = await asyncio.open_connection(*split_address(server.address))
+        writer.write(sent)
+        await asyncio.wait_for(reader.read(), 20)
+        writer.close()
+
+    serving(test)
+
+
+def test_a_client_that_does_not_read_its_answers_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admin, "ANSWER_S", 0.5)
+    asked = 2_000  # many times what the kernel's buffers take
+
+    async def test(server: AdminServer) -> None:
+        loop = asyncio.get_running_loop()
+        with socket.socket() as client:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            client.setblocking(False)
+            await loop.sock_connect(client, split_address(server.address))
+            request = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"
+            with pytest.raises(ConnectionError):
+                async with asyncio.timeout(60):
+                    while True:
+                        await loop.sock_sendall(client, request * asked)
+        assert (await ask(server.address, "/metrics")).status == 200
+
+    serving(test)

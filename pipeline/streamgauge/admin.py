@@ -3,9 +3,14 @@
 It shows no settings and takes no commands. A web page must not read it through a visitor's browser (DNS rebinding), so a
 request is served only if its Host is an address of this port, a name of the loopback, or one that the operator named.
 Ports in Host are not compared: behind a port mapping they differ, and rebinding cannot use them.
+
+The port is open to every process that reaches it. So its connections are bounded, and what a client sends is never logged.
 """
 
-from collections.abc import Callable, Collection, Mapping
+import asyncio
+import logging
+import re
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Self
 
 from aiohttp import hdrs, web
@@ -13,14 +18,28 @@ from aiohttp import hdrs, web
 from streamgauge.errors import Unavailable
 from streamgauge.metrics.prometheus import Metrics
 
-# A scrape and a probe are one short request each; a connection that stays idle longer is closed (seconds).
+# A scrape and a probe are one short request each; a connection that sends no whole request for so long is closed (seconds).
 KEEPALIVE_S = 75.0
+
+# How long a client may take to receive one answer (seconds): Prometheus gives up after 10 by default.
+ANSWER_S = 30.0
 
 # Connections that wait to be accepted: scrapers and probes are few.
 BACKLOG = 32
 
+# Open connections: scrapers, probes and an operator's tools keep one each. One more than that closes the connection whose
+# last request is the longest ago, so that a scrape is answered however many others stay open.
+MAX_CONNECTIONS = 64
+
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+# What may follow a name in Host: a port, or nothing.
+_PORT = re.compile("(:[0-9]{1,5})?")
 _ALWAYS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+
+_log = logging.getLogger(__name__)
+# aiohttp logs each request that it cannot parse: a traceback that quotes it. Whoever sends it gets a 400, which is enough.
+_PARSER_LOG = logging.getLogger(f"{__name__}.parser")
+_PARSER_LOG.setLevel(logging.CRITICAL)
 
 Check = Callable[[], bool]
 
@@ -36,9 +55,11 @@ class AdminServer:
         self, metrics: Metrics, ready: Check, *, live: Check = lambda: True, hosts: Collection[str] = ()
     ) -> None:
         self._metrics = metrics
-        self._hosts = _LOOPBACK | {host_name(host) for host in hosts}
+        self._hosts = _LOOPBACK | {name for host in hosts if (name := host_name(host))}
         self._checks: Mapping[str, Check] = {"/health/live": live, "/health/ready": ready}
-        self._runner = web.ServerRunner(web.Server(self._answer, access_log=None, keepalive_timeout=KEEPALIVE_S))
+        self._server = _BoundedServer(self._answer)
+        self._runner = web.ServerRunner(self._server)
+        self._logged: set[type[Exception]] = set()
         self._address: tuple[str, int] | None = None
 
     async def start(self, address: str) -> None:
@@ -72,6 +93,29 @@ class AdminServer:
         await self.stop()
 
     async def _answer(self, request: web.BaseRequest) -> web.Response:
+        """Answer, and see the answer off: aiohttp would wait without end for a client that does not read it."""
+        self._server.note_request(request.protocol)
+        try:
+            response = self._response(request)
+        except Exception as error:  # noqa: BLE001 - a bug in a check or a page must not end the admin port
+            response = self._failed(error)
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                await response.prepare(request)
+                await response.write_eof()
+        except TimeoutError:
+            if request.transport is not None:
+                request.transport.abort()
+        return response
+
+    def _failed(self, error: Exception) -> web.Response:
+        """Log the first error of its kind: a scraper repeats its request every few seconds."""
+        if type(error) not in self._logged:
+            self._logged.add(type(error))
+            _log.error("the admin port could not answer a request", exc_info=error)
+        return _text(500, "internal error\n")
+
+    def _response(self, request: web.BaseRequest) -> web.Response:
         if not self._may_ask(request):
             return _text(403, "this Host is not served here\n")
         check = self._checks.get(request.path)
@@ -89,7 +133,31 @@ class AdminServer:
         if len(given) != 1:
             return False
         name = host_name(given[0])
-        return name in self._hosts or name == _own_address(request)
+        return name is not None and (name in self._hosts or name == _own_address(request))
+
+
+class _BoundedServer(web.Server):
+    """aiohttp's server, with at most MAX_CONNECTIONS connections."""
+
+    def __init__(self, answer: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]) -> None:
+        super().__init__(answer, access_log=None, logger=_PARSER_LOG, keepalive_timeout=KEEPALIVE_S)
+        self._open: dict[web.RequestHandler, asyncio.Transport] = {}  # by their last request, the oldest first
+
+    def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
+        super().connection_made(handler, transport)
+        transport.set_write_buffer_limits(0)  # an answer is sent when the kernel has all of it
+        if len(self._open) >= MAX_CONNECTIONS:
+            self._open.pop(next(iter(self._open))).abort()
+        self._open[handler] = transport
+
+    def connection_lost(self, handler: web.RequestHandler, exc: BaseException | None = None) -> None:
+        super().connection_lost(handler, exc)
+        self._open.pop(handler, None)
+
+    def note_request(self, handler: web.RequestHandler) -> None:
+        """This connection has sent a request just now."""
+        if (transport := self._open.pop(handler, None)) is not None:
+            self._open[handler] = transport
 
 
 def _own_address(request: web.BaseRequest) -> str | None:
@@ -101,11 +169,21 @@ def _own_address(request: web.BaseRequest) -> str | None:
     return str(name[0]).removeprefix("::ffff:") if name else None
 
 
-def host_name(host: str) -> str:
-    """A Host's name or address, without its port: lower case, no brackets, no dot at its end."""
+def host_name(host: str) -> str | None:
+    """The name or address in a Host: lower case, without port, brackets and a dot at its end. None if it is malformed.
+
+    Brackets hold an IPv6 address, which may also stand there without them, and then has no port.
+    """
     if host.startswith("["):
-        return host[1:].partition("]")[0].lower()
-    return host.partition(":")[0].lower().removesuffix(".") if host.count(":") <= 1 else host.lower()
+        name, bracket, port = host[1:].partition("]")
+        if not bracket or ":" not in name:
+            return None
+    elif host.count(":") > 1:
+        name, port = host, ""
+    else:
+        name, colon, number = host.partition(":")
+        port = colon + number
+    return name.lower().removesuffix(".") if _PORT.fullmatch(port) else None
 
 
 def split_address(address: str) -> tuple[str, int]:
