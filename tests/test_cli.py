@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from streamgauge import __version__
-from streamgauge.cli import build_parser
+from streamgauge.cli import build_parser, main
 from streamgauge.errors import DONE, UNAVAILABLE, USAGE
 from tests.running import command, start_up
 
@@ -148,6 +148,50 @@ def test_wrong_usage_is_one_sentence(arguments: tuple[str, ...], says: str, tmp_
     assert len(told.splitlines()) == 1
     assert told.startswith(f"streamgauge {arguments[0]}: ")
     assert "secret" not in told
+
+
+PASSWORD = "CANARY"
+WITH_PASSWORD = (
+    ("http://user:CANARY@h",),  # a command
+    ("up", "http://user:CANARY@h"),
+    ("up", "--upstraem", "CANARY"),
+    ("up", "--upstraem=CANARY"),
+    ("topics", "describe", "--kafka", NOBODY, "--kafka-password", "CANARY"),
+    ("topics", "describe", "--kafka", NOBODY, "--kafka-password=CANARY"),
+    ("up", "--capture", "http://user:CANARY@h"),
+    ("up", "--upstream", "http://user:CANARY/pw@h"),
+    ("up", "--upstream", "a=http:/user:CANARY@h"),
+    ("tap", "--upstream", "http://x", "--kafka", "user:CANARY@h:9092"),
+    ("up", "--config", "http://user:CANARY@h/settings.toml"),
+    (*UP, "--tenants", "user:CANARY@h"),
+    (*UP, "--tenants", "http://h/?key=CANARY"),
+    (*UP, "--tls-certificate", "-----BEGIN CERTIFICATE-----\nCANARY"),
+    ("ledger", "query", "--limit", "user:CANARY@h"),
+    ("ledger", "query", "--by", "user:CANARY@h"),
+    ("ledger", "query", "--ledger", "postgresql://user:CANARY@h/x"),
+    ("ledger", "query", "--ledger", "sqlite://user:CANARY@h/x"),
+    ("ledger", "query", "--ledger", "sqlite:///postgresql://user:CANARY@h/x"),
+    ("ledger", "query", "--data-dir", "user:CANARY@h"),
+    ("replay", "http://user:CANARY@h/recording.sse"),
+    ("replay", "http://h/recording.sse?key=CANARY"),
+    ("topics", "describe", "--kafka", NOBODY, "--kafka-security", "SSL", "--kafka-ca", "user:CANARY@h"),
+    ("topics", "describe", "--kafka", NOBODY, "--kafka-security", "SASL_SSL", "--kafka-username", "u",
+     "--kafka-password-file", "CANARY"),
+    ("tap", "packets", "--kafka", NOBODY, "--pcap", "user:CANARY@h"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("arguments", WITH_PASSWORD, ids=" ".join)
+def test_no_error_quotes_a_password(
+    arguments: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Wherever a URL with a password may stand by mistake, and where a password itself may."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("STREAMGAUGE_DATA_DIR", str(tmp_path / "data"))
+    assert main(arguments) in (USAGE, UNAVAILABLE)
+    told = capsys.readouterr()
+    assert told.err
+    assert PASSWORD not in told.out + told.err
 
 
 def test_settings_that_cannot_be_say_where_they_come_from(tmp_path: Path) -> None:

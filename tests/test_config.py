@@ -1,6 +1,7 @@
 """Settings: flag, environment, file and default, for each of them; and what cannot be is one sentence."""
 
 import argparse
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 from streamgauge import topics
 from streamgauge.cli import build_parser
 from streamgauge.config import (
+    _FLAGS,
     ENV_PREFIX,
     Address,
     ServerPort,
@@ -340,3 +342,91 @@ def test_limits_of_requests() -> None:
     for wrong in ({"max_request_head": "100"}, {"max_request_head": "2000000"}, {"max_request_body": "0"}):
         with pytest.raises(UsageFault, match=r"^--max-request-"):
             load(wrong)
+
+
+# --- what may be a password is not quoted ---------------------------------------------------------------------------
+
+CANARY = "CANARY"
+# A password, in values that no setting takes; and some that a setting for paths or names takes as they are.
+WITH_PASSWORD = (
+    "http://user:CANARY@h",
+    "http:/user:CANARY@h",
+    "http:\\\\user:CANARY@h",
+    "//user:CANARY@h",
+    "http://user:CANARY/pw@h",
+    "http://user:80/CANARY@h",
+    "http://us@er:CANARY@h",
+    "http://user:CANARY @h",
+    "http://user:pw,CANARY@h",
+    "http://user:80/CANARY,pw@h",
+    "http://user:pw?CANARY@h",
+    "http://user:CANARY%40h",
+    "http://user:CANARY\uff20h",
+    "http://CANARY@h",
+    "http://h:CANARY/",
+    "http://h/?key=CANARY",
+    "http://h/?key=pw@CANARY",
+    "http://h/#CANARY",
+    "a=http://user:CANARY@h",
+    "a=http:/user:CANARY=@h",
+    "a=https://x,b=http://user:CANARY@h",
+    "http:/user:pw=CANARY@h",
+    "user:CANARY@h",
+    "user:CANARY@h:9092",
+    "x:9092,user:CANARY@h:9092",
+    "user:80/CANARY,x@h:9092",
+    "user:CANARY@[::1]:9092",
+    "[::1:CANARY@h]:9092",
+    "postgresql://user:CANARY@h/db",
+    "~user:CANARY@h/x",
+    "Authorization: Bearer CANARY",
+    "-----BEGIN PRIVATE KEY-----\nCANARY\n-----END PRIVATE KEY-----",
+)
+
+
+def refusals(flags: dict[str, object], settings_file: Path | None = None) -> list[str]:
+    """What is said where the settings are refused."""
+    try:
+        load(flags, settings_file)
+    except UsageFault as fault:
+        return [str(fault)]
+    return []
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_no_error_quotes_a_password(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "settings.toml"
+    texts = []
+    for value in WITH_PASSWORD:
+        texts += refusals({name: value}) + refusals({name: [value]})
+        for written in (json.dumps(value), json.dumps([value]), f"{{ x = {json.dumps(value)} }}"):
+            file.write_text(f"{name} = {written}\n")
+            texts += refusals({}, file)
+        with monkeypatch.context() as environment:
+            environment.setenv(f"{ENV_PREFIX}{name.upper()}", value)
+            texts += refusals({})
+    assert len(texts) >= len(WITH_PASSWORD)
+    assert [text for text in texts if CANARY in text] == []
+
+
+@pytest.mark.parametrize("value", WITH_PASSWORD)
+def test_a_settings_file_and_its_names_are_not_quoted_with_a_password(value: str, tmp_path: Path) -> None:
+    file = tmp_path / "settings.toml"
+    file.write_text(f"{json.dumps(value)} = 1\n")
+    [text] = refusals({}, file)
+    assert "there is no such setting" in text
+    assert CANARY not in text
+    if not value.startswith("Auth"):  # a file's name, if an odd one
+        [text] = refusals({}, Path(value))
+        assert CANARY not in text
+
+
+@pytest.mark.parametrize(
+    "name", ["upstream", "listen", "admin", "kafka", "server_ports", "tls_key", "data_dir", "pcap"]
+)
+def test_a_setting_for_a_url_an_address_or_a_path_takes_no_url_with_a_password(name: str) -> None:
+    for value in WITH_PASSWORD[:4]:
+        if name in ("data_dir", "tls_key", "pcap") and not value.startswith("http"):
+            continue  # a path
+        with pytest.raises(UsageFault, match=f"^--{_FLAGS.get(name, name.replace('_', '-'))} "):
+            load({name: value})

@@ -12,13 +12,14 @@ import sys
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from streamgauge import __version__, cli_deadletter
 from streamgauge.cli_kafka import kafka_options
+from streamgauge.cli_parser import PACKETS, Commands, Parser
 from streamgauge.config import load
 from streamgauge.core.dialects import BY_NAME
 from streamgauge.errors import BUG, DONE, UNAVAILABLE, USAGE, StreamgaugeError
+from streamgauge.redaction import redacted_text
 
 _EPILOG = """\
 examples:
@@ -113,17 +114,11 @@ NOT_SETTINGS = {
     "by",
 } | cli_deadletter.NOT_SETTINGS
 
-# A command of two words, the first of which is one as well.
-_PACKETS = "packets"
-
-# argparse gives no public name to what add_subparsers returns.
-_Commands = Any
-
 
 def build_parser() -> argparse.ArgumentParser:
     """The whole command line, as argparse holds it."""
     about = "Measures every LLM token stream: how fast it came, how it ended, what it used."
-    parser = _Parser(prog="streamgauge", description=about, epilog=_EPILOG)
+    parser = Parser(prog="streamgauge", description=about, epilog=_EPILOG)
     parser.add_argument("--version", action="version", version=f"streamgauge {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for add in (_add_up, _add_tap, _add_worker, _add_replay, _add_demo, _add_ledger, _add_topics, _add_deadletter):
@@ -131,19 +126,7 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-class _Parser(argparse.ArgumentParser):
-    """Keeps the lines of examples as they are, and takes no option by its beginning: a later one might begin alike."""
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**{"formatter_class": argparse.RawDescriptionHelpFormatter, "allow_abbrev": False, **options})
-
-    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """A command of two words is listed as one: its words are put together."""
-        words = list(sys.argv[1:] if args is None else args)
-        return super().parse_args([" ".join(words[:2]), *words[2:]] if words[1:2] == [_PACKETS] else words, namespace)
-
-
-def _command(commands: _Commands, name: str, module: str, about: str, epilog: str) -> argparse.ArgumentParser:
+def _command(commands: Commands, name: str, module: str, about: str, epilog: str) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = commands.add_parser(
         name, help=about, description=about[0].upper() + about[1:] + ".", epilog=epilog
     )
@@ -152,7 +135,7 @@ def _command(commands: _Commands, name: str, module: str, about: str, epilog: st
     return parser
 
 
-def _add_up(commands: _Commands) -> None:
+def _add_up(commands: Commands) -> None:
     up = _command(commands, "up", "up", "tap, records, metrics and ledger in one process group, no Kafka", _UP_EPILOG)
     _tap_options(up)
     _ledger_option(up)
@@ -162,7 +145,7 @@ def _add_up(commands: _Commands) -> None:
     _record_options(packets)
 
 
-def _add_tap(commands: _Commands) -> None:
+def _add_tap(commands: Commands) -> None:
     tap = _command(commands, "tap", "tap", "relay LLM traffic and ship what it captured to Kafka", _TAP_EPILOG)
     _tap_options(tap)
     kafka_options(tap)
@@ -173,10 +156,10 @@ def _add_tap(commands: _Commands) -> None:
     kafka_options(_add_packets(commands, "tap"))
 
 
-def _add_packets(commands: _Commands, command: str) -> argparse.ArgumentParser:
+def _add_packets(commands: Commands, command: str) -> argparse.ArgumentParser:
     """The tap that follows packets: `up packets`, `tap packets`."""
     about = f"{command}, of packets on a network interface or in a capture file; nothing is relayed"
-    packets = _command(commands, f"{command} {_PACKETS}", "packets", about, _PACKETS_EPILOG)
+    packets = _command(commands, f"{command} {PACKETS}", "packets", about, _PACKETS_EPILOG)
     packets.add_argument("--interface", metavar="NAME", help="network interface, as lo or eth0; any: all of them")
     packets.add_argument(
         "--port", "--server-ports", dest="server_ports", action="append", metavar="[NAME=]PORT[,...]",
@@ -187,7 +170,7 @@ def _add_packets(commands: _Commands, command: str) -> argparse.ArgumentParser:
     return packets
 
 
-def _add_worker(commands: _Commands) -> None:
+def _add_worker(commands: Commands) -> None:
     worker = _command(commands, "worker", "worker", "make records of what taps shipped to Kafka", _WORKER_EPILOG)
     kafka_options(worker)
     _admin_options(worker)
@@ -200,7 +183,7 @@ def _add_worker(commands: _Commands) -> None:
     )
 
 
-def _add_replay(commands: _Commands) -> None:
+def _add_replay(commands: Commands) -> None:
     replay = _command(commands, "replay", "replay", "make records of recorded streams", _REPLAY_EPILOG)
     replay.add_argument(
         "paths",
@@ -216,7 +199,7 @@ def _add_replay(commands: _Commands) -> None:
     _record_options(replay)
 
 
-def _add_demo(commands: _Commands) -> None:
+def _add_demo(commands: Commands) -> None:
     demo = _command(commands, "demo", "demo", "play simulated providers through the real tap, and watch", _DEMO_EPILOG)
     demo.add_argument("--serve", action="store_true", help="stay up and play on")
     demo.add_argument("--listen", metavar="HOST:PORT", help="of the tap (default: any free port)")
@@ -224,7 +207,7 @@ def _add_demo(commands: _Commands) -> None:
     demo.add_argument("--data-dir", metavar="DIR", help="default: a temporary one")
 
 
-def _add_ledger(commands: _Commands) -> None:
+def _add_ledger(commands: Commands) -> None:
     ledger = commands.add_parser("ledger", help="look at the records", epilog=_LEDGER_EPILOG)
     actions = ledger.add_subparsers(dest="action", metavar="ACTION", required=True)
     query = _command(actions, "query", "ledger", "print records, or totals of streams and tokens", _LEDGER_EPILOG)
@@ -235,7 +218,7 @@ def _add_ledger(commands: _Commands) -> None:
     query.add_argument("--by", metavar="KEY[,KEY...]", help="totals by day, model, outcome, ...")
 
 
-def _add_topics(commands: _Commands) -> None:
+def _add_topics(commands: Commands) -> None:
     topics = commands.add_parser("topics", help="create or describe topics", epilog=_TOPICS_EPILOG)
     actions = topics.add_subparsers(dest="action", metavar="ACTION", required=True)
     create = _command(actions, "create", "topics", "create the topics; where they are there, compare", _TOPICS_EPILOG)
@@ -244,7 +227,7 @@ def _add_topics(commands: _Commands) -> None:
     kafka_options(_command(actions, "describe", "topics", "show the topics as they are", _TOPICS_EPILOG))
 
 
-def _add_deadletter(commands: _Commands) -> None:
+def _add_deadletter(commands: Commands) -> None:
     epilog = cli_deadletter.EPILOG
     letters = commands.add_parser("deadletter", help="look at what workers could not read", epilog=epilog)
     actions = letters.add_subparsers(dest="action", metavar="ACTION", required=True)
@@ -342,7 +325,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return DONE
     except OSError as error:
         _trace(error)
-        sys.stderr.write(f"streamgauge: the system refuses: {error}\n")
+        sys.stderr.write(redacted_text(f"streamgauge: the system refuses: {error}\n"))
         return UNAVAILABLE
     except Exception as error:  # noqa: BLE001 - the last line of defence: a bug of ours still ends in one sentence
         return _report_bug(error)
@@ -365,7 +348,7 @@ def _run(argv: Sequence[str] | None) -> int:
 
 def _say_why(command: str, error: StreamgaugeError) -> None:
     sys.stdout.flush()  # where both go to one place, what came first stands first
-    sys.stderr.write(f"streamgauge {command}: {error}\n")
+    sys.stderr.write(redacted_text(f"streamgauge {command}: {error}\n"))
 
 
 def _stop(number: int, frame: object) -> None:
@@ -389,8 +372,8 @@ def _settings_file() -> Path | None:
 def _report_bug(error: Exception) -> int:
     _trace(error)
     sys.stderr.write(
-        f"streamgauge: a bug of ours: {type(error).__name__}: {error}\n"
-        "Please report it; STREAMGAUGE_DEBUG=1 shows where it happened.\n"
+        redacted_text(f"streamgauge: a bug of ours: {type(error).__name__}: {error}\n")
+        + "Please report it; STREAMGAUGE_DEBUG=1 shows where it happened.\n"
     )
     return BUG
 

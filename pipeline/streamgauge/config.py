@@ -26,6 +26,7 @@ from pydantic_settings import (
 from streamgauge.core.assembler import ABANDON_AFTER_S
 from streamgauge.core.timing import STALL_SECONDS
 from streamgauge.errors import UsageFault
+from streamgauge.redaction import redacted_item, redacted_text, redacted_value
 from streamgauge.taps.proxy.limits import MAX_CONNECTIONS
 from streamgauge.taps.proxy.request import MAX_REQUEST_HEAD
 
@@ -59,6 +60,8 @@ _HOST = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63})*\.?")
 _MAX_HOST = 253
 # What Kafka takes as the beginning of a topic's name, with room for ours (`topics.py` has the names).
 _TOPIC_PREFIX = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
+# What begins like a URL, with one slash or more; "http:/user:password@host" among it.
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[/\\]")
 # What goes into a request line as it is.
 _URL = re.compile("[!-~]+")
 _MAX_PORT = 65_535
@@ -97,63 +100,61 @@ class ServerPort(BaseModel):
     port: int
 
 
-def parse_server_port(text: str) -> ServerPort:
-    """NAME=PORT, or PORT. Raises ValueError."""
+def parse_server_port(text: str, shown: str | None = None) -> ServerPort:
+    """NAME=PORT, or PORT. Raises ValueError, which quotes `shown`, by default the text without what may be a password."""
     name, equals, port = text.rpartition("=")
     if (equals and not _NAME.fullmatch(name)) or not re.fullmatch("[0-9]{1,5}", port) or not 0 < int(port) <= _MAX_PORT:
-        raise ValueError(f"{text!r} is no server's port: write PORT or NAME=PORT, as in 8000 or vllm=8000")
+        shown = shown or redacted_value(text)
+        raise ValueError(f"{shown!r} is no server's port: write PORT or NAME=PORT, as in 8000 or vllm=8000")
     return ServerPort(name=name, port=int(port))
 
 
-def parse_address(text: str) -> Address:
-    """HOST:PORT, or [IPV6]:PORT. Raises ValueError."""
+def parse_address(text: str, shown: str | None = None) -> Address:
+    """HOST:PORT, or [IPV6]:PORT. Raises ValueError, which quotes `shown` as above."""
+    shown = shown or redacted_value(text)
     host, colon, port = text.rpartition(":")
     if not colon or not re.fullmatch("[0-9]{1,5}", port) or int(port) > _MAX_PORT:
-        raise ValueError(f"{text!r} is no address: write HOST:PORT, as in 127.0.0.1:8080")
+        raise ValueError(f"{shown!r} is no address: write HOST:PORT, as in 127.0.0.1:8080")
     if host.startswith("[") and host.endswith("]"):
-        return Address(host=_ipv6(host[1:-1]), port=int(port))
+        address, percent, zone = host[1:-1].partition("%")
+        if not _is_ipv6(address) or (percent and not _HOST.fullmatch(zone)):
+            raise ValueError(f"{shown!r} is no address: its brackets hold no IPv6 address, as in [::1]:8080")
+        return Address(host=host[1:-1], port=int(port))
     if ":" in host:
-        raise ValueError(f"{text!r} is no address: write an IPv6 host in brackets, as in [::1]:8080")
+        raise ValueError(f"{shown!r} is no address: write an IPv6 host in brackets, as in [::1]:8080")
     if host and (len(host) > _MAX_HOST or not _HOST.fullmatch(host)):
-        raise ValueError(f"{text!r} is no address: {host!r} is no host's name")
+        raise ValueError(f"{shown!r} is no address: its host is no valid name")
     return Address(host=host or "127.0.0.1", port=int(port))
 
 
-def _ipv6(host: str) -> str:
-    address, _, zone = host.partition("%")
+def _is_ipv6(host: str) -> bool:
     try:
-        ipaddress.IPv6Address(address)
+        ipaddress.IPv6Address(host)
     except ValueError:
-        raise ValueError(f"{host!r} is no IPv6 address") from None
-    if "%" in host and not _HOST.fullmatch(zone):
-        raise ValueError(f"{host!r} is no IPv6 address: {zone!r} names no interface")
-    return host
+        return False
+    return True
 
 
-def parse_upstream(text: str) -> Upstream:
-    """NAME=URL, or URL alone for a single upstream. Raises ValueError."""
+def parse_upstream(text: str, shown: str | None = None) -> Upstream:
+    """NAME=URL, or URL alone for a single upstream. Raises ValueError, which quotes `shown` as above."""
     name, equals, url = text.partition("=")
     if not equals or "://" in name:
         name, url = "", text
+    shown = shown or redacted_value(text)
     if name and not _NAME.fullmatch(name):
-        raise ValueError(f"{name!r} cannot name an upstream: use letters, digits, '.', '_' and '-'")
+        raise ValueError(f"{shown!r}: the name of an upstream has letters, digits, '.', '_' and '-', and no others")
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        raise ValueError(f"{_shown(url)!r} is no URL: look at its host and port") from None
+        raise ValueError(f"{shown!r} is no URL: look at its host and port") from None
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
-        raise ValueError(f"{_shown(text)!r} is no upstream: write NAME=URL, as in openai=https://api.openai.com")
+        raise ValueError(f"{shown!r} is no upstream: write NAME=URL, as in openai=https://api.openai.com")
     if parts.username is not None or parts.query or parts.fragment or not _URL.fullmatch(url):
-        raise ValueError(f"the upstream {_shown(text)!r} may hold a scheme, host, port and path, and nothing else")
+        raise ValueError(f"the upstream {shown!r} may hold a scheme, host, port and path, and nothing else")
     if ":" not in parts.hostname and not _HOST.fullmatch(parts.hostname):
-        raise ValueError(f"the upstream {_shown(text)!r}: {parts.hostname!r} is no host's name")
+        raise ValueError(f"the upstream {shown!r} has no valid host name")
     return Upstream(name=name, url=url.rstrip("/"))
-
-
-def _shown(url: str) -> str:
-    """What of a URL may be shown: a key in it may not."""
-    return re.sub("//[^/]*@", "//...@", url).partition("?")[0].partition("#")[0]
 
 
 def default_data_dir() -> Path:
@@ -240,7 +241,10 @@ class Settings(BaseSettings):
     @field_validator("upstream", mode="before")
     @classmethod
     def _upstreams(cls, value: object) -> object:
-        items = tuple(parse_upstream(item) if isinstance(item, str) else item for item in _items(value))
+        items = tuple(
+            parse_upstream(item, redacted_item(item, value)) if isinstance(item, str) else item
+            for item in _items(value)
+        )
         if not all(isinstance(item, Upstream) for item in items):
             raise ValueError("write NAME=URL, or a list of these, as in ['openai=https://api.openai.com']")
         return items
@@ -258,8 +262,12 @@ class Settings(BaseSettings):
     @field_validator("server_ports", mode="before")
     @classmethod
     def _server_ports(cls, value: object) -> object:
-        given = [part for one in _items(value) for part in (_items(one) if isinstance(one, str) else [one])]
-        ports = tuple(one if isinstance(one, ServerPort) else parse_server_port(str(one)) for one in given)
+        items = [value] if isinstance(value, str) else _items(value)
+        given = [(part, one) for one in items for part in (_items(one) if isinstance(one, str) else [one])]
+        ports = tuple(
+            part if isinstance(part, ServerPort) else parse_server_port(str(part), redacted_item(str(part), whole))
+            for part, whole in given
+        )
         if len({one.port for one in ports}) != len(ports):
             raise ValueError("a port is named twice")
         return ports
@@ -281,8 +289,9 @@ class Settings(BaseSettings):
             return None
         brokers = [broker.strip() for broker in value.split(",")]
         for broker in brokers:
-            if broker.startswith(":") or parse_address(broker).port == 0:
-                raise ValueError(f"{broker!r} is no broker: write HOST:PORT[,HOST:PORT...]")
+            shown = redacted_item(broker, value)
+            if broker.startswith(":") or parse_address(broker, shown).port == 0:
+                raise ValueError(f"{shown!r} is no broker: write HOST:PORT[,HOST:PORT...]")
         return ",".join(brokers)
 
     @field_validator("kafka_security", "kafka_mechanism", mode="before")
@@ -294,7 +303,8 @@ class Settings(BaseSettings):
     @classmethod
     def _prefix(cls, value: str) -> str:
         if not _TOPIC_PREFIX.fullmatch(value):
-            raise ValueError(f"{value!r} cannot begin a topic's name: letters, digits, '.', '_' and '-', at most 100")
+            shown = redacted_value(value)
+            raise ValueError(f"{shown!r} cannot begin a topic's name: letters, digits, '.', '_' and '-', at most 100")
         return value
 
     @field_validator("partitions")
@@ -308,7 +318,7 @@ class Settings(BaseSettings):
     @classmethod
     def _header(cls, value: str | None) -> str | None:
         if value is not None and not _HEADER.fullmatch(value):
-            raise ValueError(f"{value!r} is no header's name")
+            raise ValueError(f"{redacted_value(value)!r} is no header's name")
         return value
 
     @field_validator("data_dir", "tenants", *_PEM_FILES, *_KAFKA_FILES, "pcap", mode="before")
@@ -318,10 +328,14 @@ class Settings(BaseSettings):
             return value
         if not str(value) or "\0" in str(value):
             raise ValueError("an empty path" if not str(value) else "a path without the character NUL is needed")
+        if _SCHEME.match(str(value)):
+            raise ValueError("a path is needed, and this is a URL")
+        if "-----BEGIN" in str(value):
+            raise ValueError("the path of a file is needed, and this is what a file holds")
         try:
             return Path(value).expanduser().absolute()
         except RuntimeError:
-            raise ValueError(f"{str(value)!r}: there is no such user's home") from None
+            raise ValueError(f"{redacted_value(str(value))!r}: there is no such user's home") from None
 
     @classmethod
     def settings_customise_sources(
@@ -354,14 +368,16 @@ def load(flags: Mapping[str, object], settings_file: Path | None = None) -> Sett
     given: dict[str, Any] = {name: value for name, value in flags.items() if value is not None}
     if settings_file is not None:
         if not settings_file.is_file():
-            raise UsageFault(f"there is no settings file {settings_file}")
+            shown = str(settings_file)
+            shown = redacted_value(shown) if _SCHEME.match(shown) else redacted_text(shown)
+            raise UsageFault(f"there is no settings file {shown}")
         given["settings_file"] = settings_file
     try:
         return Settings(**given)
     except ValidationError as error:
         raise UsageFault("\n".join(_sentence(dict(one)) for one in error.errors())) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageFault(f"the settings file {settings_file} is no TOML: {error}") from None
+        raise UsageFault(redacted_text(f"the settings file {settings_file} is no TOML: {error}")) from None
     except OSError as error:
         raise UsageFault(f"the settings file {settings_file} cannot be read: {error.strerror}") from None
 
@@ -375,6 +391,6 @@ def _sentence(error: Mapping[str, Any]) -> str:
     where = str(error["loc"][0]) if error["loc"] else "settings"
     flag = _FLAGS.get(where, where.replace("_", "-"))
     if error["type"] == "extra_forbidden":
-        return f"{where}: there is no such setting"
+        return f"{redacted_value(where)}: there is no such setting"
     what = str(error["msg"]).removeprefix("Value error, ")
     return f"--{flag} ({ENV_PREFIX}{where.upper()}): {what}"

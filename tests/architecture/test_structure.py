@@ -34,6 +34,7 @@ EDGES: dict[str, set[str]] = {
     # The command line, and what it puts together.
     "__main__.py": set(),
     "cli.py": set(),
+    "cli_parser.py": set(),
     "config.py": {"pydantic", "pydantic_settings", "platformdirs"},
     "commands/brokers.py": set(),
     "commands/deadletter.py": set(),
@@ -174,6 +175,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "core/summary.py": ("core/test_vectors.py",),
     "certificates.py": ("taps/proxy/test_tls.py", "broker/test_security.py"),
     "cli_kafka.py": ("test_config.py", "test_cli.py"),
+    "cli_parser.py": ("test_cli.py",),
     "core/json_text.py": ("core/test_masking.py",),
     "core/keep.py": ("core/test_masking.py",),
     "demo/": ("demo/test_scenarios.py", "integration/test_clients.py"),  # data, judged by the official clients

@@ -51,6 +51,22 @@ def test_no_secret_shows(tmp_path: Path) -> None:
             assert SECRET not in str(shown)
 
 
+@pytest.mark.parametrize("given", [SECRET, f"/{SECRET}", f"{SECRET}/{SECRET}", f"/no/such/{SECRET}", SECRET * 100])
+def test_a_password_in_place_of_its_file_is_not_quoted(
+    given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match="the password's file cannot be read: ") as refused:
+        Password(file=Path(given).absolute())
+    assert SECRET not in str(refused.value)
+
+
+def test_a_password_s_file_is_named_where_its_directory_is_there(tmp_path: Path) -> None:
+    for file, why in ((tmp_path / "missing", "No such file or directory"), (tmp_path, "Is a directory")):
+        with pytest.raises(ValueError, match=f"the password's file {file} cannot be read: {why}$"):
+            Password(file=file)
+
+
 def test_a_password_in_a_file_is_read_anew_and_the_last_one_stays(tmp_path: Path) -> None:
     file = tmp_path / "password"
     file.write_text("one\n")

@@ -63,7 +63,7 @@ BAD: dict[str, tuple[dict[str, str], str]] = {
     "no password": ({"kafka_security": "SASL_SSL", "kafka_username": "u"}, "the password is missing"),
     "no such file": (
         {"kafka_security": "SASL_SSL", "kafka_username": "u", "kafka_password_file": "/no/such"},
-        "/no/such cannot be read",
+        "the password's file cannot be read: No such file",
     ),
     "no such authority": ({"kafka_security": "SSL", "kafka_ca": "/no/such"}, "/no/such cannot be used"),
 }

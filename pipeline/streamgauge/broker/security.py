@@ -84,10 +84,20 @@ def _password_in(file: Path) -> str:
     except UnicodeDecodeError:
         raise ValueError(f"the password in {file} is no UTF-8") from None
     except OSError as fault:
-        raise ValueError(f"the password's file {file} cannot be read: {fault.strerror}") from None
+        name, hint = (f" {file}", "") if _is_path(file) else ("", " (not shown, since it may be the password itself)")
+        raise ValueError(f"the password's file{name} cannot be read: {fault.strerror}{hint}") from None
     if not text or "\0" in text or "\n" in text or len(text) > _MAX_PASSWORD:
         raise ValueError(f"{file} does not hold one line with a password")
     return text
+
+
+def _is_path(file: Path) -> bool:
+    """Whether this is a path for certain, and not a password that was given in place of its file."""
+    directory = file.parent
+    try:
+        return file.exists() or (directory.is_dir() and directory not in (Path.cwd(), Path(file.anchor)))
+    except OSError:  # its name is too long for one
+        return False
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ from streamgauge.listening import Listening, listening, not_to_be_had
 from streamgauge.metrics import table
 from streamgauge.metrics.prometheus import Metrics, Sample
 from streamgauge.metrics.tap import tap_reads
+from streamgauge.redaction import redacted_text
 from streamgauge.spool import Spool, settle_crash
 from streamgauge.taps.proxy.lending import BUILT
 from streamgauge.taps.proxy.relay import RelaySettings
@@ -73,7 +74,7 @@ def as_told(settings: Settings, *, agent: bool) -> Settings:
 def say(sentence: str) -> None:
     """A sentence for the operator."""
     with contextlib.suppress(OSError, ValueError):  # whoever read it is gone: no reason for a tap to end
-        sys.stderr.write(f"streamgauge: {sentence}\n")
+        sys.stderr.write(redacted_text(f"streamgauge: {sentence}\n"))
         sys.stderr.flush()
 
 

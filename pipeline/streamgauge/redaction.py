@@ -1,0 +1,51 @@
+"""Hides passwords in malformed settings and in sentences for the operator.
+
+A URL that cannot be parsed does not tell where its password ends. So all that may belong to a password is hidden, however the
+value is written; what is left tells the operator which value is meant.
+"""
+
+import re
+
+# An @, also as URLs encode it, and the characters that Unicode's NFKC turns into one (urllib refuses a host with these).
+_AT = re.compile("@|%40|\uff20|\ufe6b")
+# A colon with something other than a port, a group of an IPv6 address or a path behind it, and all that follows.
+_NO_PORT = re.compile(r""":(?![0-9A-Fa-f]{0,5}(?:%[\w.-]*)?(?:[/\\:\],'"]|$)).*""", re.DOTALL)
+_QUERY = re.compile(r"[?#]")
+_QUERY_IN_TEXT = re.compile(r"\?[^\s=?]+=.*")
+_PEM = "-----BEGIN"
+_HIDDEN = "..."
+
+
+def redacted_value(value: str) -> str:
+    """A malformed URL, address or name as it may be shown.
+
+    Hides what stands before the last @, a query, a fragment, a PEM file, and what follows a colon and is no port.
+    """
+    *before, shown = _AT.split(value.partition(_PEM)[0])
+    if any(map(_QUERY.search, before)):  # either the password holds a ?, or the query holds an @
+        return _HIDDEN
+    shown = _QUERY.split(shown)[0]
+    return _NO_PORT.sub(f":{_HIDDEN}", f"{_HIDDEN}@{shown}" if before else shown)
+
+
+def redacted_item(item: str, value: object) -> str:
+    """One item of a value that was split at its commas. Where the value holds an @, a comma may be part of a password."""
+    return redacted_value(value if isinstance(value, str) and _AT.search(value) else item)
+
+
+def redacted_text(text: str) -> str:
+    """A sentence that may quote paths and arguments, without what looks like USER:PASSWORD@, ?NAME=VALUE or a PEM file.
+
+    A path such as /home/user@example.com/x stays as it is.
+    """
+    text, pem, _ = text.partition(_PEM)
+    return re.sub(r"\S+", _redacted_word, text) + (f"{_PEM}{_HIDDEN}" if pem else "")
+
+
+def _redacted_word(found: re.Match[str]) -> str:
+    word = found[0]
+    ats = list(_AT.finditer(word))
+    if ats and ":" in word[: ats[-1].start()]:
+        quotes = word[: len(word) - len(word.lstrip("\"'("))]
+        word = f"{quotes}{_HIDDEN}@{word[ats[-1].end() :]}"
+    return _QUERY_IN_TEXT.sub(f"?{_HIDDEN}", word)
