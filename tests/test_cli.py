@@ -258,8 +258,43 @@ def test_a_data_directory_with_a_directory_for_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize("key", [b"", b"short"])
 def test_a_key_that_is_none(key: bytes, tmp_path: Path) -> None:
     (tmp_path / "key").write_bytes(key)
-    told = refused(UNAVAILABLE, "does not hold 32 bytes", *UP, *ANYWHERE, "--data-dir", str(tmp_path))
-    assert told.splitlines()[-1] == "streamgauge up: the recorder did not start: what it says stands above"
+    (tmp_path / "key").chmod(0o600)
+    refused_in_one_sentence(UNAVAILABLE, "does not hold 32 bytes", *UP, *ANYWHERE, "--data-dir", str(tmp_path))
+
+
+def test_a_key_that_others_may_read(tmp_path: Path) -> None:
+    (tmp_path / "key").write_bytes(bytes(32))
+    (tmp_path / "key").chmod(0o644)
+    says = f"the key {tmp_path}/key (mode 0644) can be read or changed by every user of this host: chmod 600 "
+    refused_in_one_sentence(UNAVAILABLE, says, *UP, *ANYWHERE, "--data-dir", str(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["up", "tap", "worker"])
+def test_a_data_directory_that_every_user_may_change(name: str, tmp_path: Path) -> None:
+    given = {
+        "up": (*UP, *ANYWHERE),
+        "tap": ("tap", "--upstream", f"http://{NOBODY}", *ANYWHERE, "--kafka", NOBODY),
+        "worker": ("worker", "--kafka", NOBODY, "--admin", "127.0.0.1:0"),
+    }[name]
+    place = tmp_path / "data"
+    place.mkdir()
+    place.chmod(0o777)
+    says = f"the data directory {place} (mode 0777) can be changed by every user of this host"
+    told = refused(UNAVAILABLE, says, *given, "--data-dir", str(place))
+    assert len(told.splitlines()) == 1
+    assert told.endswith(f": chmod 700 {place}\n")
+    assert list(place.iterdir()) == []
+
+
+def test_a_data_directory_that_others_may_add_to_is_used_with_a_warning(tmp_path: Path) -> None:
+    place = tmp_path / "data"
+    place.mkdir()
+    place.chmod(0o1777)
+    with start_up(f"http://{NOBODY}", place) as up:
+        warning, *_ = up.log.splitlines()
+        assert warning.startswith(f"streamgauge: the data directory {place} (mode 1777) can be changed by every user")
+        assert warning.endswith("name a directory inside it with --data-dir, which is then made for this user alone")
+        assert up.stop() == DONE
 
 
 def test_temporary_files_in_too_long_a_path(tmp_path: Path) -> None:

@@ -30,6 +30,21 @@ def test_nothing_counted_is_all_zero(tmp_path: Path) -> None:
     assert not (tmp_path / "counters").exists()
 
 
+def test_a_link_that_leads_nowhere_is_moved_aside(tmp_path: Path) -> None:
+    path = tmp_path / "counters"
+    path.symlink_to(tmp_path / "nowhere")
+    script = """
+import sys
+from pathlib import Path
+from streamgauge.counters import Counters
+Counters(Path(sys.argv[1]), "relay-0").seen(3)
+"""
+    subprocess.run([sys.executable, "-c", script, str(path)], check=True, timeout=60)
+    assert read_balance(path).seen == 3
+    assert path.with_name("counters.other-1").is_symlink()
+    assert not (tmp_path / "nowhere").exists()
+
+
 def test_each_role_counts_for_itself_and_the_sum_is_the_balance(tmp_path: Path) -> None:
     path = tmp_path / "counters"
     for number, role in enumerate(ROLES, 1):

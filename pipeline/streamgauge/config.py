@@ -112,6 +112,8 @@ def parse_server_port(text: str, shown: str | None = None) -> ServerPort:
 def parse_address(text: str, shown: str | None = None) -> Address:
     """HOST:PORT, or [IPV6]:PORT. Raises ValueError, which quotes `shown` as above."""
     shown = shown or redacted_value(text)
+    if "@" in text:
+        raise ValueError(f"{shown!r} is no address: it may hold a host and a port, and no user and no password")
     host, colon, port = text.rpartition(":")
     if not colon or not re.fullmatch("[0-9]{1,5}", port) or int(port) > _MAX_PORT:
         raise ValueError(f"{shown!r} is no address: write HOST:PORT, as in 127.0.0.1:8080")

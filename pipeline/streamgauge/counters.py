@@ -281,7 +281,7 @@ def settle_apps(path: Path) -> None:
     """What applications held and did not hand over, who are gone, went with them: dropped by `crash`."""
     for index in range(MAX_APPS):
         try:
-            lock = os.open(app_lock(path, index), os.O_RDWR | os.O_CLOEXEC)
+            lock = os.open(app_lock(path, index), os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError:  # nobody ever had this role
             continue
         try:
@@ -318,7 +318,7 @@ class _Snapshot:
 def _open(path: Path) -> mmap.mmap:
     """The mapped file: as it is, or a fresh one where there is none or one of another layout (moved aside)."""
     mapped = _map(path, write=True)
-    if mapped is None and path.exists():
+    if mapped is None and os.path.lexists(path):  # a link that leads nowhere, too
         path.rename(_aside(path))
     while mapped is None:
         _create(path)

@@ -51,6 +51,8 @@ EDGES: dict[str, set[str]] = {
     "datadir.py": set(),
     "group.py": set(),
     "listening.py": set(),
+    "ownership.py": set(),
+    "runtime_dir.py": set(),
     # The admin port and the exporter behind it.
     "admin.py": {"aiohttp"},
     "metrics/document.py": set(),

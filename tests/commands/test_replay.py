@@ -160,6 +160,7 @@ def test_the_installations_key_is_used_where_there_is_one(recorded: Path, tmp_pa
     (tmp_path / "data").mkdir()
     own, other = {"STREAMGAUGE_DATA_DIR": str(tmp_path / "data")}, {"STREAMGAUGE_DATA_DIR": str(tmp_path / "none")}
     (tmp_path / "data" / "key").write_bytes(bytes(32))
+    (tmp_path / "data" / "key").chmod(0o600)
     digests = []
     for environment in (own, own, other, other):
         done = command("replay", str(recorded / "c.flow"), "--output", "jsonl", environment=environment)

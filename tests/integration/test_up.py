@@ -3,6 +3,7 @@
 import http.client
 import json
 import os
+import shutil
 import signal
 import sqlite3
 import threading
@@ -253,6 +254,59 @@ def test_killed_it_leaves_no_process_and_its_place_can_be_taken_at_once(small: P
         assert again.stop() == 0
     assert not last.exists()
     assert not (data_dir / "run").is_symlink()
+
+
+def test_a_recorder_starts_again_where_its_socket_s_directory_is_gone(small: Provider, data_dir: Path) -> None:
+    """As a cleaner of the temporary directory may leave it."""
+    with start_up({"small": small.url}, data_dir) as up:
+        ask(up)
+        up.wait_for_records(1)
+        runtime = (data_dir / "run").readlink()
+        shutil.rmtree(runtime)
+        os.kill(child_of(up, "streamgauge.taps.recording.process"), signal.SIGKILL)
+        wait_for((runtime / "recorder.sock").exists, "the socket, again")
+        assert runtime.stat().st_mode & 0o777 == 0o700
+        ask(up)
+        up.wait_for_records(2)
+        assert up.stop() == 0
+    assert not runtime.exists()
+
+
+def test_a_tap_on_a_copied_data_directory_leaves_the_running_tap_alone(
+    small: Provider, data_dir: Path, tmp_path: Path
+) -> None:
+    """A backup and a clone of a volume hold the running tap's link as well."""
+    copied = tmp_path / "copied"
+    with start_up({"small": small.url}, data_dir) as up:
+        runtime = (data_dir / "run").readlink()
+        shutil.copytree(data_dir, copied, symlinks=True)
+        with start_up({"small": small.url}, copied) as other:
+            assert (copied / "run").readlink() not in (runtime, None)
+            assert (runtime / "recorder.sock").exists()
+            os.kill(child_of(up, "streamgauge.taps.recording.process"), signal.SIGKILL)
+            wait_for(lambda: "it is started again" in up.log, "the recorder's end")
+            ask(up)
+            ask(other)
+            up.wait_for_records(1)
+            other.wait_for_records(1)
+            assert other.stop() == 0
+        assert (runtime / "recorder.sock").exists()
+        assert "cannot start" not in up.log
+        assert up.stop() == 0
+
+
+def test_a_directory_to_which_the_link_leads_keeps_its_files(small: Provider, data_dir: Path, tmp_path: Path) -> None:
+    precious = tmp_path / "streamgauge-ledgers"
+    precious.mkdir(mode=0o700)
+    (precious / "ledger.sqlite").write_text("precious")
+    data_dir.mkdir()
+    (data_dir / "run").symlink_to(precious)
+    with start_up({"small": small.url}, data_dir) as up:
+        ask(up)
+        up.wait_for_records(1)
+        assert (data_dir / "run").readlink() != precious
+        assert up.stop() == 0
+    assert (precious / "ledger.sqlite").read_text() == "precious"
 
 
 def test_the_next_one_waits_for_a_recorder_that_still_writes_down_what_it_has(small: Provider, data_dir: Path) -> None:

@@ -56,6 +56,36 @@ def test_another_programs_database_is_put_aside(path: Path) -> None:
     spool.close()
 
 
+def test_a_link_in_the_lock_s_place_is_not_followed(path: Path, tmp_path: Path) -> None:
+    for target in (tmp_path / "victim", tmp_path / "nowhere"):
+        path.with_name("spool.sqlite.lock").unlink(missing_ok=True)
+        path.with_name("spool.sqlite.lock").symlink_to(target)
+        (tmp_path / "victim").write_text("precious")
+        spool = Spool(path)
+        assert spool.put(rows(b"a")).failure is None
+        spool.close()
+        assert not path.with_name("spool.sqlite.lock").is_symlink()
+    assert (tmp_path / "victim").read_text() == "precious"
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_a_copy_of_a_damaged_file_that_somebody_keeps_is_not_removed(path: Path) -> None:
+    """Its name may begin and end like one of ours."""
+    kept = [
+        path.with_name(f"spool.sqlite.damaged-{name}") for name in ("2026-01-02", "of-monday-1", "copy9", "1.old-2")
+    ]
+    for file in kept:
+        file.write_text("precious")
+    spool = Spool(path)
+    for number in range(1, 4):
+        path.write_bytes(b"rubbish %d" % number * 1000)
+        assert spool.put(rows(b"a")).failure is None
+        spool.close()
+        path.with_name("spool.sqlite-wal").unlink(missing_ok=True)
+    assert [file.read_text() for file in kept] == ["precious"] * len(kept)
+    assert path.with_name("spool.sqlite.damaged-3").exists()
+
+
 def test_damaged_files_do_not_pile_up(path: Path) -> None:
     spool = Spool(path)
     for number in range(1, 5):

@@ -32,6 +32,14 @@ def test_counts_outlive_the_process(tmp_path: Path) -> None:
     assert exported(path) == {"loop": 2, "commit": 1, "group": 0, "stop": 0}
 
 
+def test_a_link_in_the_new_file_s_place_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "0.new").symlink_to(tmp_path / "victim")
+    (tmp_path / "victim").write_text("precious")
+    Exits(tmp_path / "0.exits", Metrics((Part.WORKER,))).note(Cause.LOOP)
+    assert (tmp_path / "victim").read_text() == "precious"
+    assert exported(tmp_path / "0.exits")["loop"] == 1
+
+
 @pytest.mark.parametrize("junk", [b"", b"{", b'{"loop":"x"}', b"[1]", b'{"unheard-of":1}', b"\xff" * 10_000])
 def test_what_is_no_count_is_none(tmp_path: Path, junk: bytes) -> None:
     path = tmp_path / "0.exits"

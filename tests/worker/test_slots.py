@@ -1,5 +1,6 @@
 """A worker's slot lasts as long as its process, and its id is the data directory's."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -45,6 +46,22 @@ def test_data_directories_have_ids_of_their_own(tmp_path: Path) -> None:
     with Slot(tmp_path / "a") as one, Slot(tmp_path / "b") as other:
         assert one.number == other.number == 0
         assert one.instance_id != other.instance_id
+
+
+def test_what_lies_there_is_private_and_no_link_is_followed(tmp_path: Path) -> None:
+    slots = tmp_path / "worker-slots"
+    before = os.umask(0)
+    try:
+        with Slot(tmp_path):
+            assert slots.stat().st_mode & 0o777 == 0o700
+            assert {path.stat().st_mode & 0o777 for path in slots.iterdir()} == {0o600}
+    finally:
+        os.umask(before)
+    (slots / "0").unlink()
+    (slots / "0").symlink_to(tmp_path / "made")
+    with pytest.raises(OSError, match="symbolic links"):
+        Slot(tmp_path)
+    assert not (tmp_path / "made").exists()
 
 
 def test_there_are_only_so_many(tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ class Replaying:
         self.exit_code = DONE
         self._settings = settings
         self._limits = Limits(abandon_after_s=settings.abandon_after, stall_s=settings.stall_seconds)
-        key = _key(settings.data_dir)
+        key = self._key(settings.data_dir)
         capture = CaptureSettings(settings.capture, __version__, key, settings.tenant_header)
         self._how = How(capture, secrets.token_bytes(16), dialect)
 
@@ -98,6 +98,17 @@ class Replaying:
         for note in notes_on(tally, assembler.counts["not_llm"], assembler.open_streams, broken=broken):
             self._say(f"{name}: {note.text}", FOUND if note.is_fault else DONE)
 
+    def _key(self, data_dir: Path) -> bytes:
+        """The installation's own, where there is one: then the digests are those of its records. Else one of this run."""
+        if (data_dir / "key").is_file():
+            try:
+                return installation_key(data_dir)
+            except UnusableKeyError as error:
+                self._say(f"digests of this run are not those of the installation: {error}", DONE)
+            except OSError:  # another user's
+                pass
+        return secrets.token_bytes(_KEY_BYTES)
+
     def _say(self, sentence: str, exit_code: int) -> None:
         sys.stdout.flush()  # where both go to one place, what came first stands first
         sys.stderr.write(f"streamgauge replay: {sentence}\n")
@@ -106,13 +117,3 @@ class Replaying:
 
 def _renamed(record: Record) -> Record:
     return msgspec.structs.replace(record, tap="replay") if record.tap == exchange.TAP else record
-
-
-def _key(data_dir: Path) -> bytes:
-    """The installation's own, where there is one: then the digests are those of its records. Else one of this run."""
-    if (data_dir / "key").is_file():
-        try:
-            return installation_key(data_dir)
-        except (OSError, UnusableKeyError):  # somebody else's
-            pass
-    return secrets.token_bytes(_KEY_BYTES)

@@ -7,12 +7,10 @@ applications capture. They find it at DATA_DIR/run/recorder.sock.
 import asyncio
 import contextlib
 import os
-import shutil
 import signal
 import sys
-import tempfile
 import tomllib
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +19,7 @@ import msgspec
 from streamgauge.admin import AdminAddressError, AdminServer
 from streamgauge.config import Settings, Upstream
 from streamgauge.counters import Counters, settle_apps
-from streamgauge.datadir import DataDirLock, unusable
+from streamgauge.datadir import DataDirLock, unusable, warning_about
 from streamgauge.errors import Unavailable, UsageFault
 from streamgauge.group import Child, Group, streams_drain_s
 from streamgauge.listening import Listening, listening, not_to_be_had
@@ -29,15 +27,13 @@ from streamgauge.metrics import table
 from streamgauge.metrics.prometheus import Metrics, Sample
 from streamgauge.metrics.tap import tap_reads
 from streamgauge.redaction import redacted_text
+from streamgauge.runtime_dir import SOCKET, RuntimeDir
 from streamgauge.spool import Spool, settle_crash
 from streamgauge.taps.proxy.lending import BUILT
 from streamgauge.taps.proxy.relay import RelaySettings
+from streamgauge.taps.recording.installation_key import UnusableKeyError, installation_key
 from streamgauge.taps.recording.process import RecorderSettings
 
-# Where relays reach the recorder, and how long a Unix socket's path may be everywhere (bytes: macOS has 104 with a NUL).
-_RUNTIME_PREFIX = "streamgauge-"
-_SOCKET = "recorder.sock"
-_MAX_SOCKET_PATH = 103
 # How often an admin port that is taken is tried again (seconds): its owner may be an agent that is about to end.
 ADMIN_RETRY_S = 10.0
 # How often it is looked for applications that are gone (seconds): about as often as metrics are read.
@@ -96,7 +92,8 @@ async def running_tap(
     tenants = _tenants(settings.tenants)
     async with contextlib.AsyncExitStack() as stack:
         lock = stack.enter_context(await asyncio.to_thread(DataDirLock, settings.data_dir))
-        runtime = stack.enter_context(_runtime_dir(settings.data_dir, to_be_found=not settings.upstream))
+        await asyncio.to_thread(_check_data_dir, settings.data_dir)
+        runtime = stack.enter_context(RuntimeDir(settings.data_dir, to_be_found=not settings.upstream))
         clients = None
         if settings.upstream:
             where = settings.listen, "--listen", settings.workers
@@ -173,36 +170,19 @@ async def _cancelled(task: asyncio.Task[None]) -> None:
     await asyncio.gather(task, return_exceptions=True)
 
 
-@contextlib.contextmanager
-def _runtime_dir(data_dir: Path, *, to_be_found: bool) -> Iterator[Path]:
-    """A directory of our own (0700) with a short path, as a Unix socket needs. DATA_DIR/run leads to it.
+def _check_data_dir(data_dir: Path) -> None:
+    """Say what others may do there; and look for the key of digests, which is made if it is missing. Raises Unavailable.
 
-    `to_be_found`: others look for it there, so that it cannot do without. Raises Unavailable.
-    One that a killed tap left is removed: the data directory is ours by now, and no process of that tap runs.
+    The recorder does so as well, but what it says would stand above a second sentence.
     """
-    link = data_dir / "run"
-    with contextlib.suppress(OSError):
-        left = link.readlink()
-        link.unlink()
-        if left.name.startswith(_RUNTIME_PREFIX):
-            shutil.rmtree(left, ignore_errors=True)
     try:
-        made = Path(tempfile.mkdtemp(prefix=_RUNTIME_PREFIX))
+        if warning := warning_about(data_dir):
+            say(warning)
+        installation_key(data_dir)
+    except UnusableKeyError as error:
+        raise Unavailable(str(error)) from None
     except OSError as error:
-        raise Unavailable(f"there is no place for temporary files ({error.strerror}): set TMPDIR to one") from None
-    try:
-        if len(os.fsencode(made / _SOCKET)) > _MAX_SOCKET_PATH:
-            raise Unavailable(f"{made} is too long a path for a socket: set TMPDIR to a shorter one")
-        try:
-            link.symlink_to(made)
-        except OSError as error:  # a relay is told where it is; without the link only a kill leaves a directory behind
-            if to_be_found:
-                raise unusable(data_dir, error) from None
-        yield made
-    finally:
-        shutil.rmtree(made, ignore_errors=True)
-        with contextlib.suppress(OSError):
-            link.unlink()
+        raise unusable(data_dir, error) from None
 
 
 def _spool(settings: Settings) -> Spool:
@@ -219,13 +199,13 @@ def _spool(settings: Settings) -> Spool:
 def _group(
     settings: Settings,
     tenants: dict[str, str],
-    runtime: Path,
+    runtime: RuntimeDir,
     clients: Listening | None,
     lock_fd: int,
     capturing: Capturing | None,
 ) -> Group:
     recorder = RecorderSettings(
-        socket=str(runtime / _SOCKET),
+        socket=str(runtime.socket),
         data_dir=str(settings.data_dir),
         capture=settings.capture,
         tenant_header=settings.tenant_header,
@@ -235,9 +215,13 @@ def _group(
         spool_policy=settings.spool_policy,
         spool_max_age_s=settings.spool_age,
     )
-    recording = Child(
-        "recorder", "streamgauge.taps.recording.process", lambda: msgspec.json.encode(recorder), [lock_fd]
-    )
+
+    def told_to_recorder() -> bytes:
+        """At each start: something may have removed the socket's directory since the last one."""
+        runtime.restore()
+        return msgspec.json.encode(recorder)
+
+    recording = Child("recorder", "streamgauge.taps.recording.process", told_to_recorder, [lock_fd])
     if clients is None:
         return Group(recording, capturing(recorder.socket, lock_fd) if capturing else [], say)
     return Group(
@@ -354,7 +338,7 @@ def say_stopping(command: str, settings: Settings) -> None:
 def announce(command: str, tap: Tap, settings: Settings) -> None:
     """Say where everything is."""
     if not settings.upstream:
-        place = settings.data_dir / "run" / _SOCKET
+        place = settings.data_dir / "run" / SOCKET
         say(f"{command}: an agent for taps in applications, at {place}; nothing is relayed")
         say(f"{command}: run these as this user, with STREAMGAUGE_DATA_DIR={settings.data_dir} in their environment")
     for upstream in settings.upstream:

@@ -9,7 +9,7 @@ from streamgauge.commands.brokers import brokers_of
 from streamgauge.commands.ledgers import opened_ledger
 from streamgauge.commands.tapping import say, started_admin
 from streamgauge.config import Settings
-from streamgauge.datadir import make_data_dir
+from streamgauge.datadir import make_data_dir, warning_about
 from streamgauge.ledger import Inserted, Ledger, LedgerRow, UnreadableRecordError
 from streamgauge.metrics.declare import Part
 from streamgauge.metrics.prometheus import Metrics
@@ -29,6 +29,8 @@ def run(settings: Settings, args: argparse.Namespace) -> int:
         leave_group=settings.on_stop == "leave",
     )
     make_data_dir(settings.data_dir)
+    if warning := warning_about(settings.data_dir):
+        say(warning)
     metrics = Metrics((Part.STREAM, Part.WORKER))
 
     @contextlib.asynccontextmanager

@@ -4,8 +4,10 @@ Two processes have it open. Whoever makes or replaces it holds a lock file meanw
 can be had; whoever has the old one open sees by its inode that it was replaced.
 """
 
+import errno
 import fcntl
 import os
+import re
 import sqlite3
 import threading
 import time
@@ -208,7 +210,8 @@ def _swap_in(made: Path, path: Path) -> None:
 
 
 def _put_aside(path: Path) -> None:
-    kept = sorted(path.parent.glob(f"{path.name}.damaged-*[0-9]"), key=_number)
+    ours = re.compile(re.escape(f"{path.name}.damaged-") + "[0-9]{1,9}")  # a copy that somebody keeps has another name
+    kept = sorted((file for file in path.parent.iterdir() if ours.fullmatch(file.name)), key=_number)
     aside = path.with_name(f"{path.name}.damaged-{_number(kept[-1]) + 1 if kept else 1}")
     for old in kept[: len(kept) + 1 - DAMAGED_KEPT]:
         _remove(old)
@@ -289,12 +292,25 @@ class FileLock:
         self._threads.acquire()
         try:
             if not self._depth:
-                self._file = os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600)
+                self._file = self._opened()
                 fcntl.flock(self._file, fcntl.LOCK_EX)
         except OSError:
             self._threads.release()
             raise
         self._depth += 1
+
+    def _opened(self) -> int:
+        """The lock file. It is never a link of ours, so a link in its place is removed and not followed."""
+        try:
+            return self._made()
+        except OSError as error:
+            if error.errno != errno.ELOOP:
+                raise
+        self._path.unlink(missing_ok=True)
+        return self._made()
+
+    def _made(self) -> int:
+        return os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._depth -= 1

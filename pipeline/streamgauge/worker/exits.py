@@ -33,7 +33,9 @@ class Exits:
         self._counts[cause] = self._counts.get(cause, 0) + 1
         made = self._path.with_suffix(".new")
         with contextlib.suppress(OSError):
-            made.write_bytes(msgspec.json.encode(self._counts))
+            made.unlink(missing_ok=True)  # of a process that was killed; a link there is not followed
+            with made.open("xb") as file:
+                file.write(msgspec.json.encode(self._counts))
             made.replace(self._path)
 
 

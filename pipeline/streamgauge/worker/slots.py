@@ -4,8 +4,10 @@ A static member that is killed and started again takes its partitions back at on
 with one id throw each other out, so a slot is held by a file lock: it lasts exactly as long as its process.
 """
 
+import contextlib
 import fcntl
 import os
+import tempfile
 import uuid
 from pathlib import Path
 from types import TracebackType
@@ -25,9 +27,9 @@ class Slot:
 
     def __init__(self, data_dir: Path) -> None:
         directory = data_dir / "worker-slots"
-        directory.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         for number in range(MAX_SLOTS):
-            handle = os.open(directory / str(number), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            handle = os.open(directory / str(number), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -54,13 +56,10 @@ class Slot:
 def _directory_id(directory: Path) -> str:
     """An id for the data directory, made once, by whichever process comes first."""
     path = directory / "id"
-    made = directory / f"id.{os.getpid()}"
     if not path.exists():
-        made.write_text(uuid.uuid4().hex)
-        try:
-            os.link(made, path)  # fails if another process was faster; its id is as good
-        except FileExistsError:
-            pass
-        finally:
-            made.unlink()
+        with tempfile.NamedTemporaryFile("w", dir=directory, prefix=".id-") as made:
+            made.write(uuid.uuid4().hex)
+            made.flush()
+            with contextlib.suppress(FileExistsError):  # another process was faster, and its id is as good
+                os.link(made.name, path)
     return path.read_text()

@@ -50,6 +50,21 @@ def test_everything_arrives_in_order(tmp_path: Path) -> None:
     )  # handed over: what becomes of them is the recorder's to say
 
 
+def test_nothing_is_handed_over_where_another_user_could_listen(tmp_path: Path) -> None:
+    """A link may lead there: what an application's taps capture is not masked yet."""
+    place = tmp_path / "place"
+    place.mkdir()
+    place.chmod(0o777)
+    outbox = outbox_at(place)
+    with RawRecorder(place / "recorder.sock") as recorder:
+        told = put(outbox, b"captured")
+        assert not outbox.connect()
+        place.chmod(0o700)
+        send_all(outbox)
+        recorder.wait(lambda messages: messages == told)
+    outbox.give_up()
+
+
 def test_full_and_overfull(tmp_path: Path) -> None:
     outbox = outbox_at(tmp_path, capacity=8_000)
     put(outbox, bytes(8_000 - MESSAGE_BYTES))

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from streamgauge.counters import MAX_APPS, DropReason, read_balance, settle, settle_apps
+from streamgauge.errors import Unavailable
 from streamgauge.taps.inprocess.role import Role, TooManyError
 
 KILLED = """
@@ -109,8 +110,12 @@ def test_a_directory_that_was_made_anew_is_another(tmp_path: Path) -> None:
 
 def test_a_directory_that_cannot_be_used(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(OSError):
+    with pytest.raises(Unavailable, match="it is a file"):
         Role(tmp_path / "file")
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    with pytest.raises(Unavailable, match=r"\(mode 0777\) can be changed by every user"):
+        Role(tmp_path / "open")
     (tmp_path / "data" / "counters").mkdir(parents=True)
     before = os.dup(0)  # the lowest number that is free
     os.close(before)
@@ -119,3 +124,12 @@ def test_a_directory_that_cannot_be_used(tmp_path: Path) -> None:
     after = os.dup(0)
     os.close(after)
     assert after == before  # nothing was left open
+
+
+def test_a_link_in_a_lock_s_place_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "apps").mkdir()
+    (tmp_path / "apps" / "0.lock").symlink_to(tmp_path / "made")
+    with pytest.raises(OSError, match="symbolic links"):
+        Role(tmp_path)
+    settle_apps(tmp_path / "counters")
+    assert not (tmp_path / "made").exists()

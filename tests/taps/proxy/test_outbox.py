@@ -42,6 +42,21 @@ def test_a_recorder_that_comes_later_gets_everything(tmp_path: Path) -> None:
             assert balance.seen == balance.waiting == sum(isinstance(one, Arrived) for one in messages)
 
 
+def test_nothing_is_handed_over_where_another_user_could_listen(tmp_path: Path) -> None:
+    """The socket's directory may have been removed, and made again by another user."""
+    place = tmp_path / "place"
+    place.mkdir()
+    place.chmod(0o777)
+    with RawUpstream(answering(SSE)) as upstream, RawRecorder(place / "recorder.sock") as recorder:
+        settings = settings_for(tmp_path, upstream.url, recorder_socket=str(place / "recorder.sock"))
+        with RunningRelay(settings) as relay:
+            ask(relay, SSE)
+            time.sleep(1.5)  # it has looked for the recorder again
+            assert recorder.messages == []
+            place.chmod(0o700)
+            assert arrived(recorder.ended(1)) == SSE
+
+
 def test_a_recorder_that_never_comes_costs_reads_and_nothing_else(tmp_path: Path) -> None:
     with RawUpstream(answering(*[BIG] * 5)) as upstream:
         settings = settings_for(tmp_path, upstream.url, capture_buffer_bytes=2_000_000)

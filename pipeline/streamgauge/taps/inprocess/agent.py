@@ -18,6 +18,8 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from streamgauge.datadir import make_data_dir
+
 # Between attempts (seconds). An agent is there within two; each attempt costs half a second of a core, so that a fault that
 # lasts must not repeat it often: the pause doubles up to the larger one.
 ATTEMPT_S = 5.0
@@ -103,8 +105,8 @@ class Agent:
 
     def _take_turn(self) -> bool:
         """Whether it is on us: no other process starts one, and none runs."""
-        self._data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._turn = os.open(self._data_dir / _STARTER, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        make_data_dir(self._data_dir)
+        self._turn = os.open(self._data_dir / _STARTER, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         if _taken(self._turn, fcntl.LOCK_EX) or self._runs():
             self._end_turn()
             return False
@@ -113,7 +115,7 @@ class Agent:
     def _runs(self) -> bool:
         """Whether some agent has the data directory; it may still start, or drain."""
         try:
-            owner = os.open(self._data_dir / _OWNER, os.O_RDONLY | os.O_CLOEXEC)
+            owner = os.open(self._data_dir / _OWNER, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except FileNotFoundError:
             return False
         try:

@@ -4,11 +4,13 @@ While the recorder is away or slow they stay here, up to a bound; whoever has on
 batch that the socket took in part was not read by anybody, and is sent again as a whole; what it took is the recorder's.
 """
 
+import os
 import socket
 from collections import deque
 from collections.abc import Callable
 
 from streamgauge.counters import Counters, DropReason, Incident
+from streamgauge.ownership import is_our_directory
 from streamgauge.taps.messages import Arrived, Message, encode_batch
 
 # Bytes that may wait for a recorder that is away or slow: as for a relay, some 10 s of a busy process.
@@ -97,10 +99,13 @@ class Outbox:
         """Looks for the recorder. Whether it is there."""
         if self._socket is not None:
             return True
+        place = self._place()
+        if not is_our_directory(os.path.dirname(place)):  # noqa: PTH120 - no Path keeps it short
+            return False  # not there yet, or of another user, who would get what is captured
         one = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         one.settimeout(PATIENCE_S)
         try:
-            one.connect(self._place())
+            one.connect(place)
         except OSError:  # not there yet, gone, or its backlog is full
             one.close()
             return False

@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 from streamgauge.counters import MAX_APPS, Counters, app_lock
+from streamgauge.datadir import make_data_dir
 
 
 class TooManyError(OSError):
@@ -15,9 +16,10 @@ class Role:
     """A claimed role. Reads that an earlier holder did not hand over are counted as lost when it is claimed."""
 
     def __init__(self, data_dir: Path) -> None:
-        """Makes the directory where it is missing. Raises OSError where it cannot be used or all roles are taken."""
+        """Makes the directory where it is missing. Raises Unavailable where it cannot be used, TooManyError, OSError."""
+        make_data_dir(data_dir)
         path = data_dir / "counters"
-        app_lock(path, 0).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        app_lock(path, 0).parent.mkdir(mode=0o700, exist_ok=True)
         index, self._lock = _claimed(path)
         self._lock_path = app_lock(path, index)
         try:
@@ -47,7 +49,7 @@ class Role:
 
 def _claimed(path: Path) -> tuple[int, int]:
     for index in range(MAX_APPS):
-        lock = os.open(app_lock(path, index), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        lock = os.open(app_lock(path, index), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

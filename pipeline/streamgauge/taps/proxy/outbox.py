@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from streamgauge.counters import Counters, DropReason, Incident
+from streamgauge.ownership import is_our_directory
 from streamgauge.taps.messages import Arrived, Encoded, Message, encode_batch
 
 # Messages wait this long for others (seconds). Each flush costs a wake-up on either side, and what a recorder does for many
@@ -43,7 +44,7 @@ class Outbox:
         self.full = False  # no more reads fit
         self.overfull = False  # the reserve for beginnings is used up as well
         self.before_flush: Callable[[], None] | None = None
-        self._path = str(path)
+        self._path = path
         self._capacity = capacity
         self._gathering: list[Message | Encoded] = []
         self._gathered = 0
@@ -168,7 +169,9 @@ class Outbox:
         one = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         one.setblocking(False)
         try:
-            one.connect(self._path)
+            if not is_our_directory(self._path.parent):  # gone, and another user may have made it again
+                raise FileNotFoundError(self._path)
+            one.connect(str(self._path))
         except OSError:  # not there yet, gone, or its backlog is full
             one.close()
             self._timer = self._loop.call_later(RETRY_S, self._connect)

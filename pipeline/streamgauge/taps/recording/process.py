@@ -324,7 +324,7 @@ def _run(settings: RecorderSettings) -> int:
     """Raises OSError and UnusableKeyError for what is not to be had."""
     data_dir = Path(settings.data_dir)
     data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-    lock = os.open(data_dir / "recorder.lock", os.O_CREAT | os.O_RDWR, 0o600)
+    lock = os.open(data_dir / "recorder.lock", os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -1,0 +1,54 @@
+"""Tells which other users may read or change a file or a directory, by its owner, group and mode.
+
+A group counts as its user's own where it has the user's name, as on systems with a umask of 002, or where it has no name on
+this host, as the group of a volume in a container.
+"""
+
+import grp
+import os
+import pwd
+import stat
+from pathlib import Path
+
+# Rights, as they stand in a mode for everybody else.
+READ, WRITE = 0o4, 0o2
+
+
+def others_who_may(found: os.stat_result, rights: int) -> str | None:
+    """The users besides the owner who have one of `rights`, named for a sentence; None if there are none."""
+    if found.st_mode & rights:
+        return "every user of this host"
+    group = _shared_group(found.st_gid) if found.st_mode >> 3 & rights else None
+    return f"the members of the group {group}" if group else None
+
+
+def _shared_group(number: int) -> str | None:
+    """The group's name, if others may be in it. Those whose main group it is are not listed in it: so its name decides."""
+    try:
+        group, user = grp.getgrgid(number), pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return None
+    is_own = group.gr_name == user or number == 0  # what root's group may do, root may do
+    return None if is_own and set(group.gr_mem) <= {user, "root"} else group.gr_name
+
+
+def mode_of(found: os.stat_result) -> str:
+    """The mode as chmod takes it."""
+    return f"{stat.S_IMODE(found.st_mode):04o}"
+
+
+def owner_of(found: os.stat_result) -> str:
+    """The owner's name, or number where it has none."""
+    try:
+        return pwd.getpwuid(found.st_uid).pw_name
+    except KeyError:
+        return str(found.st_uid)
+
+
+def is_our_directory(path: str | os.PathLike[str]) -> bool:
+    """Whether this is a directory of this user in which no other user (but root) can put or replace anything."""
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and others_who_may(found, WRITE) is None
