@@ -1,6 +1,7 @@
 """body.py: every coding, whole and damaged, split anywhere; limits by what comes out, never by time."""
 
 import gzip
+import time
 import tracemalloc
 import zlib
 from collections.abc import Callable
@@ -18,8 +19,11 @@ from streamgauge.core.body import (
     RATIO_WINDOW_BYTES,
     BodyDecoder,
     DecodeFault,
+    Piece,
 )
 from tests.core import cuts
+from tests.core.hostile_codings import EMPTY_FRAME, brotli_tables, dense, window_filled
+from tests.core.test_coding_members import counted
 
 
 def raw_deflate(data: bytes) -> bytes:
@@ -174,14 +178,16 @@ def test_what_lies_before_the_damage_comes_out(name: str, events: int) -> None:
 
 def test_a_long_damaged_body_gives_the_same_in_all_splits() -> None:
     """Longer than what a coding keeps of its input."""
-    noise = b"".join(zlib.crc32(b"%d" % number).to_bytes(4) for number in range(40_000))
-    for name in ("gzip", "br", "zstd"):
-        wire = ENCODE[name](noise)
-        damaged = wire[:120_000] + b"\0" * 50 + wire[120_050:]
-        whole = decode([damaged], name)
-        assert whole[2] is (None if name == "br" else DecodeFault.CORRUPT)  # brotli has no check sum
-        assert len(whole[0]) > 90_000
-        assert decode(cuts.at(damaged, range(0, 160_000, 777)), name) == whole
+    for size in (160_000, 1_300_000):
+        noise = b"".join(zlib.crc32(b"%d" % number).to_bytes(4) for number in range(size // 4))
+        for name in ("gzip", "br", "zstd"):
+            wire = ENCODE[name](noise)
+            damage = size * 3 // 4
+            damaged = wire[:damage] + b"\0" * 50 + wire[damage + 50 :]
+            whole = decode([damaged], name)
+            assert whole[2] is (None if name == "br" else DecodeFault.CORRUPT)  # brotli has no check sum
+            assert len(whole[0]) > size // 2
+            assert decode(cuts.at(damaged, range(0, size, 777)), name) == whole
 
 
 @pytest.mark.parametrize("name", ["gzip", "deflate", "br", "zstd"])
@@ -329,6 +335,183 @@ def test_a_plain_body_has_no_limit() -> None:
     decoder = BodyDecoder(max_decoded=10)
     assert decoder.feed(b"x" * 1000).decoded == b"x" * 1000
     assert decoder.finish()
+
+
+# --- work ------------------------------------------------------------------------------------------------------------
+
+EMPTY_MEMBER = gzip.compress(b"", mtime=0)
+# CPU seconds for which bodies of some 100 KB were enough to take several times as many; now each takes less than a tenth.
+SECONDS = 2.0
+
+
+def cpu_seconds(wire: bytes, coding: str, piece: int = 64 * 1024) -> float:
+    """What decoding takes, in reads of that size."""
+    decoder = BodyDecoder(coding=coding)
+    begun = time.process_time()
+    for at in range(0, len(wire), piece):
+        decoder.feed(wire[at : at + piece])
+    return time.process_time() - begun
+
+
+@pytest.mark.parametrize(
+    ("coding", "inner"),
+    [
+        ("gzip, gzip", EMPTY_MEMBER * 2_200_000),
+        ("zstd, gzip", EMPTY_FRAME * 300_000),
+        ("br, gzip", brotli_tables(command=8, blocks=4_000)),
+    ],
+)
+def test_a_coding_within_a_coding_makes_no_more_work_than_its_bytes_allow(coding: str, inner: bytes) -> None:
+    """What is compressed once more has not become a hundredth; a small body would make work without end."""
+    wire = gzip.compress(inner, 9)
+    assert cpu_seconds(wire, coding) < SECONDS
+    whole = decode([wire], coding)
+    assert whole[1:] == (len(wire), DecodeFault.BOMB, False)
+    assert decode([wire[at : at + 333] for at in range(0, len(wire), 333)], coding) == whole
+
+
+def test_frames_without_content_share_a_context(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To make one for each took 15 us: 2 s a MiB."""
+    contexts = counted(monkeypatch)
+    wire = EMPTY_FRAME * 5_000
+    assert decode([wire], "zstd") == (b"", len(wire), None, True)
+    assert decode([wire[at : at + 5] for at in range(0, len(wire), 5)], "zstd") == (b"", len(wire), None, True)
+    assert contexts() == 2
+
+
+@pytest.mark.parametrize("outer", ["gzip", "br", "zstd"])
+def test_little_is_decoded_byte_by_byte_where_a_small_body_is_damaged(outer: str) -> None:
+    """A body of 30 bytes: 40,000 blocks without content, then one of a kind that does not exist. Each took 0.1 to 0.3 s."""
+    frame = b"\x28\xb5\x2f\xfd\x00\x58" + b"\0\0\0" * 43_000 + b"\x06\0\0"
+    wire = ENCODE[outer](frame)
+    assert decode([wire], f"zstd, {outer}")[2] is DecodeFault.CORRUPT
+    assert sum(cpu_seconds(wire, f"zstd, {outer}") for _ in range(30)) < SECONDS
+
+
+HONEST = EVENTS + [b": keep-alive\n\n"] * 2000
+
+
+@pytest.mark.parametrize("name", ["gzip", "deflate", "br", "zstd"])
+def test_a_server_that_flushes_after_each_event_meets_no_limit(name: str) -> None:
+    wire = b"".join(flushed(name, HONEST))
+    assert decode([wire], name) == (b"".join(HONEST), len(wire), None, True)
+
+
+@pytest.mark.parametrize("name", ["gzip", "zstd"])
+def test_a_server_that_makes_a_member_of_each_event_meets_no_limit(name: str) -> None:
+    members = [ENCODE[name](event) for event in HONEST]
+    wire = b"".join(members)
+    assert decode(members, name) == (b"".join(HONEST), len(wire), None, True)
+    assert decode([wire], name) == (b"".join(HONEST), len(wire), None, True)
+
+
+@pytest.mark.parametrize("outer", ["gzip", "br", "zstd"])
+@pytest.mark.parametrize("inner", ["gzip", "br", "zstd"])
+def test_a_proxy_that_compresses_again_meets_no_limit(inner: str, outer: str) -> None:
+    """Events as they are: their texts differ."""
+    events = [b'data: {"choices":[{"delta":{"content":"%x"}}]}\n\n' % zlib.crc32(event) for event in EVENTS]
+    wire = b"".join(flushed(outer, flushed(inner, events)))
+    assert decode([wire], f"{inner}, {outer}") == (b"".join(events), len(wire), None, True)
+    wire = ENCODE[outer](b"".join(flushed(inner, events)))
+    assert decode([wire], f"{inner}, {outer}") == (b"".join(events), len(wire), None, True)
+
+
+# --- memory ----------------------------------------------------------------------------------------------------------
+
+
+class Bounded:
+    """A `Memory` with a bound for each; nobody gives way. `most`: the most that a decoder held."""
+
+    def __init__(self, bound: int = 1 << 40) -> None:
+        self.sizes: dict[BodyDecoder, int] = {}
+        self.most, self._bound = 0, bound
+
+    def hold(self, holder: BodyDecoder, size: int) -> bool:
+        if size > max(self._bound, self.sizes.get(holder, 0)):
+            return False
+        self.sizes[holder] = size
+        self.most = max(self.most, size)
+        return True
+
+
+MIB = 1024 * 1024
+
+
+@pytest.mark.parametrize(("coding", "window"), [("br", 16 * MIB), ("zstd", 8 * MIB), ("zstd, br", 8 * MIB)])
+def test_an_open_body_holds_its_windows_until_it_is_let_go(coding: str, window: int) -> None:
+    memory = Bounded()
+    decoder = BodyDecoder(coding=coding, memory=memory)
+    decoder.feed(window_filled(coding))
+    assert window <= memory.sizes[decoder] < window + 7 * MIB
+    decoder.let_go()
+    assert memory.sizes[decoder] == 0
+    assert decoder.feed(b"more") == (Piece(4, b"", b""))
+
+
+def test_the_second_decoder_of_a_long_body_is_held_too() -> None:
+    noise = b"".join(zlib.crc32(b"%d" % number).to_bytes(4) for number in range(500_000))
+    wire = ENCODE["zstd"](noise)
+    memory = Bounded()
+    decoder = BodyDecoder(coding="zstd", memory=memory)
+    decoder.feed(wire[:400_000])
+    assert memory.sizes[decoder] < 1.5 * MIB
+    decoder.feed(wire[400_000:-1])
+    assert memory.sizes[decoder] > 2 * len(noise)
+
+
+@pytest.mark.parametrize("name", ENCODE)
+def test_a_member_that_has_ended_holds_nothing(name: str) -> None:
+    memory = Bounded()
+    decoder = BodyDecoder(coding=HEADER[name], memory=memory)
+    wire = ENCODE[name](b"hello")
+    decoder.feed(wire[:-1])
+    assert memory.sizes[decoder] > 0
+    decoder.feed(wire[-1:])
+    assert memory.sizes[decoder] == 0 or name == "zstd"  # a frame leaves its context to the next one
+    decoder.let_go()
+    assert memory.sizes[decoder] == 0
+
+
+@pytest.mark.parametrize("coding", ["br", "zstd", "zstd, br"])
+def test_a_body_without_memory_is_too_large_and_its_bytes_go_on(coding: str) -> None:
+    wire, memory = window_filled(coding), Bounded(4 * MIB)
+    decoder = BodyDecoder(coding=coding, length=len(wire), memory=memory)
+    piece = decoder.feed(wire)
+    assert (piece.body_bytes, decoder.fault, memory.sizes[decoder]) == (len(wire), DecodeFault.TOO_LARGE, 0)
+    assert memory.most <= 4 * MIB
+    assert 0 < len(piece.decoded) < 5 * MIB
+    assert dense(40 * MIB).startswith(piece.decoded)
+    assert decoder.complete
+    assert not decoder.finish()
+
+
+def test_a_body_that_gives_way_is_too_large() -> None:
+    memory = Bounded()
+    decoder = BodyDecoder(coding="gzip", memory=memory)
+    wire = b"".join(flushed("gzip", EVENTS[:100]))
+    assert decoder.feed(wire[:500]).decoded
+    decoder.give_way()
+    assert (decoder.fault, memory.sizes[decoder]) == (DecodeFault.TOO_LARGE, 0)
+    assert decoder.feed(wire[500:]) == Piece(len(wire) - 500, b"", b"")
+    assert not decoder.finish()
+
+
+@pytest.mark.parametrize("wrong", [b"\xff" * 9, gzip.compress(bytes(1 << 25))])
+def test_a_fault_gives_the_memory_back(wrong: bytes) -> None:
+    memory = Bounded()
+    decoder = BodyDecoder(coding="gzip", memory=memory)
+    decoder.feed(wrong)
+    assert decoder.fault in (DecodeFault.CORRUPT, DecodeFault.BOMB)
+    assert memory.sizes.get(decoder, 0) == 0
+
+
+def test_bad_framing_gives_the_memory_back() -> None:
+    memory = Bounded()
+    decoder = BodyDecoder("chunked", coding="gzip", memory=memory)
+    decoder.feed(b"a\r\n%b\r\n" % EMPTY_MEMBER[:10])
+    assert memory.sizes[decoder] > 0
+    decoder.feed(b"zz\r\n")
+    assert (decoder.fault, memory.sizes[decoder]) == (DecodeFault.BAD_FRAMING, 0)
 
 
 # --- with framing ----------------------------------------------------------------------------------------------------

@@ -8,17 +8,19 @@ while framing goes on and body bytes are counted; after BAD_FRAMING nobody can t
 
 Limits: decoded bytes stay below RATIO_FREE_BYTES + `max_ratio` times the body's bytes, and below `max_decoded` in all; so
 a feed of n bytes gives at most RATIO_FREE_BYTES + `max_ratio` * (n + one window). Plain bodies pass through without limit.
+Work is bounded by the same limits: each further member of a coding counts as MEMBER_BYTES, and what one coding gives to
+another one stays below BETWEEN_FREE_BYTES + MAX_BETWEEN_RATIO times the body's bytes.
+
+Memory: a decoder takes what its libraries hold, and the input that it keeps, from a `Memory` that is shared by all.
 """
 
-import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from typing import Literal, Protocol
 
-import brotli  # type: ignore[import-untyped]
 import msgspec
-import zstandard
 
+from streamgauge.core.coding_members import LIBRARY_ERRORS, MEMBERS, SEVERAL, Member
 from streamgauge.core.framing import Chunked, Framing, Plain
 
 # Decoded bytes of one body. A stream of a million events has about this size; more is no LLM's answer.
@@ -32,15 +34,22 @@ RATIO_FREE_BYTES = 4 * 1024 * 1024
 RATIO_WINDOW_BYTES = 16 * 1024
 # Codings one upon another. No server sends more than one; two is a proxy that compressed again.
 MAX_CODINGS = 2
+# Of two codings, what the outer one gives to the inner one, a body byte: what is compressed already shrinks little. Measured:
+# recorded streams, compressed with a flush after each event and then again, at most 2.6.
+MAX_BETWEEN_RATIO = 8
+# The same, for which no ratio is asked (bytes): 10,000 equal events, a flush after each, are smaller.
+BETWEEN_FREE_BYTES = 128 * 1024
+# Decoded bytes that a coding's second and each further member count as, whatever they hold: to begin one takes about as long
+# as to decode so many. The smallest have 8 bytes: below MAX_RATIO, so that a body of one coding may have any number.
+MEMBER_BYTES = 2 * 1024
 
-# Decoded at a time, so that a bomb is seen before it has grown (bytes).
-_SLICE_BYTES = 64 * 1024
-# zstd cannot be told to stop: at most 8 blocks of 128 KiB fit into this many bytes of input.
-_ZSTD_STEP_BYTES = 32
-# zstd's window: what a decoder for the web has to support, and no more (RFC 9659; bytes).
-_ZSTD_WINDOW_BYTES = 8 * 1024 * 1024
-# Compressed input that is kept in case that the next proves damaged (see _Coding): nearly all streams are shorter.
-_LATEST_BYTES = 64 * 1024
+# A coding decodes so many bytes of its input at a time: of a damaged one, these are decoded again byte by byte.
+_PART_BYTES = 4 * 1024
+# Compressed input that is kept in case that the next proves damaged (bytes; see _Coding). Nearly all streams are shorter:
+# one of 40,000 events has about this size.
+_LATEST_BYTES = 512 * 1024
+# Memory is asked for in units of so many bytes, so that little is asked.
+_MEMORY_UNIT_BYTES = 16 * 1024
 
 
 class DecodeFault(StrEnum):
@@ -49,8 +58,8 @@ class DecodeFault(StrEnum):
     UNKNOWN_CODING = "unknown_coding"
     TOO_MANY_CODINGS = "too_many_codings"
     CORRUPT = "corrupt"  # not what its coding says, or bytes after the coding's end
-    BOMB = "bomb"  # MAX_RATIO
-    TOO_LARGE = "too_large"  # MAX_DECODED_BYTES
+    BOMB = "bomb"  # MAX_RATIO or MAX_BETWEEN_RATIO
+    TOO_LARGE = "too_large"  # MAX_DECODED_BYTES, or there was no memory for its decoder
     BAD_FRAMING = "bad_framing"
     INCOMPLETE = "incomplete"  # the framing says that it is whole, the coding does not
 
@@ -63,11 +72,22 @@ class Piece(msgspec.Struct, gc=False):
     rest: bytes
 
 
+class Memory(Protocol):
+    """Bounds what all decoders hold together."""
+
+    def hold(self, holder: "BodyDecoder", size: int) -> bool:
+        """Whether `holder` may hold `size` bytes in all from now on; if not, it holds as many as before.
+
+        It is always granted to hold less. To make room, `give_way` of another holder may be called.
+        """
+
+
 class BodyDecoder:
     """One body, fed as it comes.
 
     `transfer`: chunked, or identity: then `length` is the body's, None if the connection's end ends it. `coding`: the
-    Content-Encoding header's value. `fault`: one that is known beforehand.
+    Content-Encoding header's value. `fault`: one that is known beforehand. `memory`: see Memory; with one, `let_go` must be
+    called at last.
 
     `complete`: the framing says that the body is whole; without chunks and length only `finish()` says so.
     """
@@ -79,6 +99,7 @@ class BodyDecoder:
         length: int | None = None,
         *,
         fault: DecodeFault | None = None,
+        memory: Memory | None = None,
         max_decoded: int = MAX_DECODED_BYTES,
         max_ratio: int = MAX_RATIO,
     ) -> None:
@@ -86,32 +107,29 @@ class BodyDecoder:
         self._max_decoded, self._max_ratio = max_decoded, max_ratio
         self._broken = fault is DecodeFault.BAD_FRAMING
         self._body_bytes = 0
+        self._memory, self._held = memory, 0
         codings, wrong = _codings(coding)
         self._codings = codings
+        self.is_coded = bool(codings)  # whether there is a content coding to undo
         self.fault: DecodeFault | None = fault or wrong
 
     @property
     def complete(self) -> bool:
         return self._framing.complete and not self._broken
 
-    @property
-    def is_coded(self) -> bool:
-        """Whether there is a content coding to undo."""
-        return bool(self._codings)
-
     def usual(self, data: bytes) -> bytes | None:
         """What `feed` would give of the usual read: one whole chunk of a body without coding. None, and nothing is taken, for
         any other.
         """
         framing = self._framing
-        if self._codings or self.fault is not None or not isinstance(framing, Chunked):
+        if self.is_coded or self.fault is not None or not isinstance(framing, Chunked):
             return None
         return framing.one_chunk(data)
 
     def usual_each(self, reads: Sequence[bytes]) -> list[bytes]:
         """The same of many reads, each of one chunk or more: what the first ones give, up to one that is not usual."""
         framing = self._framing
-        if self._codings or self.fault is not None or not isinstance(framing, Chunked):
+        if self.is_coded or self.fault is not None or not isinstance(framing, Chunked):
             return []
         return framing.whole_chunks_each(reads)
 
@@ -124,6 +142,7 @@ class BodyDecoder:
         if self._framing.broken:
             self._broken = True
             self.fault = self.fault or DecodeFault.BAD_FRAMING
+            self.let_go()
         return Piece(len(body), decoded, rest)
 
     def finish(self) -> bool:
@@ -133,149 +152,73 @@ class BodyDecoder:
             self.fault = DecodeFault.INCOMPLETE
         return self.complete and self.fault is None
 
+    def give_way(self) -> None:
+        """Give the memory back because another decoder needs it: nothing more is decoded."""
+        self.fault = self.fault or DecodeFault.TOO_LARGE
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Give the memory back; nothing more is decoded."""
+        self._codings = []
+        self._hold(0)
+
     def _decoded(self, body: bytes) -> bytes:
         if self.fault is not None:
             return b""
-        if not self._codings:
+        if not self.is_coded:
             return body
+        if not self._codings:  # let go
+            return b""
         out: list[bytes] = []
         try:
-            for window, limit in self._windows(body):
-                out.extend(_through(self._codings, window, limit))
+            for window, limits in self._windows(body):
+                for piece in _through(self._codings, window, limits):
+                    out.append(piece)
+                    if len(piece) >= _MEMORY_UNIT_BYTES:
+                        self._account()
+                self._account()
         except _UndecodableError as error:
             self.fault = error.fault
             if self.fault is DecodeFault.BOMB and error.limit == self._max_decoded:
                 self.fault = DecodeFault.TOO_LARGE
+        if self.fault is not None:
+            self.let_go()
         return b"".join(out)
 
-    def _windows(self, body: bytes) -> Iterator[tuple[bytes, int]]:
-        """`body` cut where the body's windows end, each with the limit for what is decoded up to there."""
+    def _account(self) -> None:
+        """Take the memory that is needed by now. Raises _UndecodableError if there is none."""
+        held = 0
+        for coding in self._codings:
+            held += coding.held
+        if not self._hold(-(-held // _MEMORY_UNIT_BYTES) * _MEMORY_UNIT_BYTES):
+            raise _UndecodableError(DecodeFault.TOO_LARGE)
+
+    def _hold(self, size: int) -> bool:
+        if size != self._held and self._memory is not None:
+            if not self._memory.hold(self, size):
+                return False
+            self._held = size
+        return True
+
+    def _windows(self, body: bytes) -> Iterator[tuple[bytes, Sequence[int]]]:
+        """`body` cut where the body's windows end, each with every coding's limit for what it gives up to there."""
         at = 0
         while at < len(body):
             number, within = divmod(self._body_bytes, RATIO_WINDOW_BYTES)
             window = body[at : at + RATIO_WINDOW_BYTES - within]
             at += len(window)
             self._body_bytes += len(window)
-            ratio_limit = RATIO_FREE_BYTES + self._max_ratio * (number + 1) * RATIO_WINDOW_BYTES
-            yield window, min(ratio_limit, self._max_decoded)
+            end = (number + 1) * RATIO_WINDOW_BYTES
+            limit = min(RATIO_FREE_BYTES + self._max_ratio * end, self._max_decoded)
+            if len(self._codings) == 1:
+                yield window, (limit,)
+            else:
+                yield window, (min(BETWEEN_FREE_BYTES + MAX_BETWEEN_RATIO * end, self._max_decoded), limit)
 
 
 class _UndecodableError(Exception):
     def __init__(self, fault: DecodeFault, limit: int | None = None) -> None:
         self.fault, self.limit = fault, limit
-
-
-class _Member(Protocol):
-    """One gzip member, zlib stream, brotli stream or zstd frame. Raises what its library raises."""
-
-    def decode(self, data: bytes) -> Iterator[bytes]:
-        """What `data` gives, in pieces of bounded size."""
-
-    @property
-    def ended(self) -> bool: ...
-
-    @property
-    def unused(self) -> bytes:
-        """What lies beyond the end in the data given last."""
-
-
-class _Zlib:
-    def __init__(self, window_bits: int) -> None:
-        self._zlib = zlib.decompressobj(window_bits)
-
-    @property
-    def ended(self) -> bool:
-        return self._zlib.eof
-
-    @property
-    def unused(self) -> bytes:
-        return self._zlib.unused_data
-
-    def decode(self, data: bytes) -> Iterator[bytes]:
-        out = b"-"
-        while (data or out) and not self._zlib.eof:
-            out = self._zlib.decompress(data, _SLICE_BYTES)
-            data = self._zlib.unconsumed_tail
-            yield out
-
-
-class _Deflate:
-    """zlib's wrapping, as the standard has it, or none, as some servers send it: the first two bytes tell."""
-
-    def __init__(self) -> None:
-        self._first = b""
-        self._zlib: _Zlib | None = None
-
-    @property
-    def ended(self) -> bool:
-        return self._zlib is not None and self._zlib.ended
-
-    @property
-    def unused(self) -> bytes:
-        return self._zlib.unused if self._zlib else b""
-
-    def decode(self, data: bytes) -> Iterator[bytes]:
-        if self._zlib is None:
-            self._first = data = self._first + data
-            if len(data) < 2:
-                return
-            wrapped = data[0] & 0x0F == 8 and int.from_bytes(data[:2]) % 31 == 0
-            self._zlib = _Zlib(zlib.MAX_WBITS if wrapped else -zlib.MAX_WBITS)
-        yield from self._zlib.decode(data)
-
-
-class _Brotli:
-    unused = b""  # it tells of bytes after its end as of damage
-
-    def __init__(self) -> None:
-        self._brotli = brotli.Decompressor()
-
-    @property
-    def ended(self) -> bool:
-        return bool(self._brotli.is_finished())
-
-    def decode(self, data: bytes) -> Iterator[bytes]:
-        out = self._brotli.process(data, output_buffer_limit=_SLICE_BYTES)
-        while out or not self._brotli.can_accept_more_data():
-            yield out
-            out = self._brotli.process(b"", output_buffer_limit=_SLICE_BYTES)
-
-
-class _Zstd:
-    def __init__(self) -> None:
-        self._zstd = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES).decompressobj()
-        self._behind = b""
-        # The library checks the content's size only of a frame that comes whole in its first call: so none ever does.
-        self._first_step = 1
-
-    @property
-    def ended(self) -> bool:
-        return self._zstd.eof
-
-    @property
-    def unused(self) -> bytes:
-        return self._zstd.unused_data + self._behind
-
-    def decode(self, data: bytes) -> Iterator[bytes]:
-        at, step = 0, self._first_step
-        while at < len(data):
-            yield self._zstd.decompress(data[at : at + step])
-            at, step, self._first_step = at + step, _ZSTD_STEP_BYTES, _ZSTD_STEP_BYTES
-            if self._zstd.eof:
-                self._behind = data[at:]
-                return
-
-
-_MEMBERS: dict[str, Callable[[], _Member]] = {
-    "gzip": lambda: _Zlib(zlib.MAX_WBITS | 16),
-    "x-gzip": lambda: _Zlib(zlib.MAX_WBITS | 16),
-    "deflate": _Deflate,
-    "br": _Brotli,
-    "zstd": _Zstd,
-}
-# Codings whose body may be several members, one after another (RFC 1952, 2.2; RFC 8878, 3.1).
-_SEVERAL = frozenset(("gzip", "x-gzip", "zstd"))
-_LIBRARY_ERRORS = (zlib.error, brotli.error, zstandard.ZstdError)
 
 
 class _Coding:
@@ -287,54 +230,76 @@ class _Coding:
     """
 
     def __init__(self, name: str) -> None:
-        self._make, self._several = _MEMBERS[name], name in _SEVERAL
-        self._member: _Member | None = None
-        self._behind: _Member | None = None
-        self._latest = bytearray()  # what `_member` had and `_behind` had not
+        self._make, self._several = MEMBERS[name], name in SEVERAL
+        self._member: Member | None = None
+        self._second: Member | None = None
+        self._before: Member | None = None  # the one that ended last, if it is reusable
+        self._latest = bytearray()  # what `_member` had and `_second` had not
         self._ended = 0
-        self.produced = 0
+        self.produced = 0  # decoded bytes, with what further members count as
 
     @property
     def whole(self) -> bool:
         """Whether the input ends where the coding does; none at all is whole as well."""
         return self._member is None
 
-    def decode(self, data: bytes) -> Iterator[bytes]:
-        """What `data` gives, in pieces. Raises _UndecodableError behind the last one."""
-        while data:
-            member = self._member or self._begin()
-            yield from self._guarded(member, data)
-            if not member.ended:
-                return
-            data = member.unused
-            self._member, self._ended = None, self._ended + 1
+    @property
+    def held(self) -> int:
+        """About how many bytes of memory it holds."""
+        if self._member is None:
+            return 0 if self._before is None else self._before.held
+        held = len(self._latest) + self._member.held
+        return held if self._second is None else held + self._second.held
 
-    def _begin(self) -> _Member:
+    def decode(self, data: bytes) -> Iterator[bytes]:
+        """What `data` gives, in pieces; an empty one where a member begins. Raises _UndecodableError after the last one."""
+        for at in range(0, len(data), _PART_BYTES):
+            part = data[at : at + _PART_BYTES]
+            while part:
+                if self._member is None:
+                    self._member = self._begin()
+                    yield b""
+                member = self._member
+                yield from self._guarded(member, part)
+                if not member.ended:
+                    break
+                part = member.unused
+                self._end(member)
+
+    def _begin(self) -> Member:
         if self._ended and not self._several:
             raise _UndecodableError(DecodeFault.CORRUPT)
-        self._member, self._behind = self._make(), None
-        self._latest.clear()
-        return self._member
+        if self._ended:
+            self.produced += MEMBER_BYTES
+        before, self._before = self._before, None
+        return self._make(before)
 
-    def _guarded(self, member: _Member, part: bytes) -> Iterator[bytes]:
+    def _end(self, member: Member) -> None:
+        self._before = member if member.reusable else None
+        self._member = self._second = None
+        self._latest.clear()
+        self._ended += 1
+
+    def _guarded(self, member: Member, part: bytes) -> Iterator[bytes]:
         given = 0
         try:
             for piece in member.decode(part):
                 given += len(piece)
                 yield piece
-        except _LIBRARY_ERRORS:
+        except LIBRARY_ERRORS:
             yield from self._again(part, given)
             raise _UndecodableError(DecodeFault.CORRUPT) from None
         self._latest += part
         if len(self._latest) > _LATEST_BYTES:
             self._catch_up()
 
-    def _catch_up(self) -> _Member:
-        self._behind = self._behind or self._make()
-        for _ in self._behind.decode(bytes(self._latest)):
-            pass
-        self._latest.clear()
-        return self._behind
+    def _catch_up(self) -> Member:
+        self._second = self._second or self._make(None)
+        if self._latest:
+            for _ in self._second.decode(bytes(self._latest)):
+                pass
+            self._latest.clear()
+        return self._second
 
     def _again(self, part: bytes, given: int) -> Iterator[bytes]:
         """What a damaged `part` holds beyond the `given` bytes, decoded byte by byte up to the damage."""
@@ -344,7 +309,7 @@ class _Coding:
                 for piece in member.decode(bytes((byte,))):
                     yield piece[given:]
                     given = max(0, given - len(piece))
-        except _LIBRARY_ERRORS:
+        except LIBRARY_ERRORS:
             return
 
 
@@ -354,22 +319,22 @@ def _codings(header: str | None) -> tuple[list[_Coding], DecodeFault | None]:
         return [], None
     names = [name.strip().lower() for name in header.split(",")]
     names = [name for name in names if name not in ("", "identity")]
-    if any(name not in _MEMBERS for name in names):
+    if any(name not in MEMBERS for name in names):
         return [], DecodeFault.UNKNOWN_CODING
     if len(names) > MAX_CODINGS:
         return [], DecodeFault.TOO_MANY_CODINGS
     return [_Coding(name) for name in reversed(names)], None
 
 
-def _through(codings: Sequence[_Coding], data: bytes, limit: int) -> Iterator[bytes]:
-    """`data` through all codings. Raises _UndecodableError once a coding has given more than `limit` bytes in all."""
-    if not codings:
-        yield data
-        return
-    coding, others = codings[0], codings[1:]
+def _through(codings: Sequence[_Coding], data: bytes, limits: Sequence[int]) -> Iterator[bytes]:
+    """`data` through all codings. Raises _UndecodableError once a coding has given more in all than its limit."""
+    coding, limit = codings[0], limits[0]
     for piece in coding.decode(data):
-        room = limit - coding.produced
+        given = piece[: max(limit - coding.produced, 0)]
         coding.produced += len(piece)
-        yield from _through(others, piece[:room], limit)
-        if len(piece) > room:
+        if len(codings) > 1:
+            yield from _through(codings[1:], given, limits[1:])
+        elif given:
+            yield given
+        if coding.produced > limit:
             raise _UndecodableError(DecodeFault.BOMB, limit)

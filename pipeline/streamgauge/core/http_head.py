@@ -11,7 +11,7 @@ from enum import StrEnum
 
 import msgspec
 
-from streamgauge.core.body import BodyDecoder, DecodeFault
+from streamgauge.core.body import BodyDecoder, DecodeFault, Memory
 
 # One head with its line ends (bytes). Proxies and clients stop at 8 to 128 KiB; a client that got more still is recorded.
 MAX_HEAD_BYTES = 256 * 1024
@@ -157,21 +157,21 @@ def _text(raw: bytes) -> str:
     return raw.translate(_TO_SPACE).decode("latin-1").strip(" \t")
 
 
-def body_decoder_for(head: ResponseHead, request_method: str) -> BodyDecoder:
-    """The decoder of the body behind `head`, by RFC 9112, 6.3. Lengths that are none or disagree: BAD_FRAMING."""
+def body_decoder_for(head: ResponseHead, request_method: str, memory: Memory | None = None) -> BodyDecoder:
+    """The decoder of the body after `head`, by RFC 9112, 6.3. Lengths that are none or disagree: BAD_FRAMING."""
     coding = ", ".join(head.all("content-encoding"))
     if _no_body(head.status, request_method):
         return BodyDecoder(length=0)
     transfers = _members(head.all("transfer-encoding"))
     if transfers:
-        return _transferred(transfers, coding)
+        return _transferred(transfers, coding, memory)
     lengths = set(_members(head.all("content-length")))
     if not lengths:
-        return BodyDecoder(coding=coding)
+        return BodyDecoder(coding=coding, memory=memory)
     length = lengths.pop()
     if lengths or not _LENGTH.fullmatch(length):
         return BodyDecoder(coding=coding, fault=DecodeFault.BAD_FRAMING)
-    return BodyDecoder(coding=coding, length=int(length))
+    return BodyDecoder(coding=coding, length=int(length), memory=memory)
 
 
 def _no_body(status: int, request_method: str) -> bool:
@@ -179,14 +179,14 @@ def _no_body(status: int, request_method: str) -> bool:
     return request_method == "HEAD" or connected or status < 200 or status in (204, 304)
 
 
-def _transferred(transfers: list[str], coding: str) -> BodyDecoder:
+def _transferred(transfers: list[str], coding: str, memory: Memory | None) -> BodyDecoder:
     """Chunked only where that is the last coding, else up to the connection's end; others lie upon the content's."""
     *others, last = transfers
     if last != "chunked":
-        return BodyDecoder(coding=", ".join((coding, *transfers)))
+        return BodyDecoder(coding=", ".join((coding, *transfers)), memory=memory)
     if "chunked" in others:
         return BodyDecoder("chunked", fault=DecodeFault.BAD_FRAMING)
-    return BodyDecoder("chunked", coding=", ".join((coding, *others)))
+    return BodyDecoder("chunked", coding=", ".join((coding, *others)), memory=memory)
 
 
 def _members(values: list[str]) -> list[str]:
