@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from streamgauge.core.segments import Opening, RequestFacts
 from streamgauge.taps.messages import MAX_REQUEST_BODY
 from streamgauge.taps.recording.budget import Budget
-from streamgauge.taps.recording.request import RequestReader, digest, opening_of
+from streamgauge.taps.recording.request import MAX_CODED_REQUEST, RequestReader, digest, opening_of
 from tests.taps import talk
 from tests.taps.talk import KEY, opened
 
@@ -123,6 +123,21 @@ def test_a_compressed_body() -> None:
     assert facts(raw, ("content-encoding", "x-unknown")).model is None
     bomb = gzip.compress(b'{"model":"m","x":"' + bytes(MAX_REQUEST_BODY) + b'"}', mtime=0)
     assert facts(bomb, ("content-encoding", "gzip")).model is None
+
+
+def test_a_compressed_body_is_looked_into_up_to_a_size_of_its_own() -> None:
+    for size, model in ((MAX_CODED_REQUEST - 100_000, "m"), (MAX_CODED_REQUEST, None)):
+        stored = gzip.compress(b'{"model":"m","x":"' + b"x" * size + b'"}', 0)
+        reader = RequestReader(opened("/v1/messages", ("content-encoding", "gzip")), KEY, Budget(ROOM))
+        reader.add(stored)
+        assert reader.capped is (model is None)
+        assert reader.sent(talk.sent(len(stored)), None, None).model == model
+
+
+def test_a_body_that_was_compressed_twice_is_not_looked_into() -> None:
+    raw = gzip.compress(gzip.compress(b'{"model":"m"}', mtime=0), mtime=0)
+    got = facts(raw, ("content-encoding", "gzip"), ("content-encoding", "gzip"))
+    assert (got.model, got.digest) == (None, hmac_of(raw))
 
 
 def test_a_body_that_was_not_handed_over_whole_has_no_digest_and_no_facts() -> None:
