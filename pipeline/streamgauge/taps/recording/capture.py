@@ -8,6 +8,7 @@ from streamgauge.core.masking import Masker
 from streamgauge.core.segments import BUNDLE_BYTES, BUNDLE_NS, End, Head, Loss, Opening, Read, RequestFacts, Segment
 from streamgauge.taps.messages import OFF_THE_WIRE, Answered, Arrival, Arrived, Ended, Opened, Sent
 from streamgauge.taps.recording.budget import Budget
+from streamgauge.taps.recording.decoder_memory import DecoderMemory
 from streamgauge.taps.recording.gently import breathe
 from streamgauge.taps.recording.request import CaptureSettings, RequestReader, opening_of
 from streamgauge.taps.recording.response import Finished, Response
@@ -52,14 +53,14 @@ class StreamCapture:
         self._number = 0
         self._hurries = True  # what there is goes out with the next look
 
-    def begin(self, opened: Opened, settings: CaptureSettings, budget: Budget) -> None:
+    def begin(self, opened: Opened, settings: CaptureSettings, budget: Budget, memory: DecoderMemory) -> None:
         """Take in what is known when the request begins."""
         opening = opening_of(opened, settings)
         breathe()
         masker = Masker(opening.path, settings.capture == "full", opened.dialect)
         self._opening = opening
         self._request = RequestReader(opened, settings.key, budget)
-        self._response = Response(opened.method, masker, budget, on_wire=opened.tap not in OFF_THE_WIRE)
+        self._response = Response(opened.method, masker, budget, memory, on_wire=opened.tap not in OFF_THE_WIRE)
 
     def begin_body(self) -> None:
         """The response has no head: a recording."""

@@ -15,6 +15,7 @@ from streamgauge.counters import DropReason, Incident
 from streamgauge.taps.messages import Answered, Arrivals, Arrived, Asked, Dropped, Ended, Message, Opened, Sent
 from streamgauge.taps.recording.budget import Budget
 from streamgauge.taps.recording.capture import StreamCapture
+from streamgauge.taps.recording.decoder_memory import MAX_DECODER_BYTES, DecoderMemory
 from streamgauge.taps.recording.gently import breathe
 from streamgauge.taps.recording.request import CaptureSettings
 
@@ -39,6 +40,7 @@ class Recorder:
         *,
         max_open_streams: int = MAX_OPEN_STREAMS,
         max_held_bytes: int = MAX_HELD_BYTES,
+        max_decoder_bytes: int = MAX_DECODER_BYTES,
         segment_bytes: int = BUNDLE_BYTES,
     ) -> None:
         self.dropped: Counter[DropReason] = Counter()
@@ -48,6 +50,7 @@ class Recorder:
         self._max_open = max_open_streams
         self._segment_bytes = segment_bytes
         self._budget = Budget(max_held_bytes)
+        self._memory = DecoderMemory(max_decoder_bytes)
         self._open: dict[Key, StreamCapture] = {}
         self._refused: set[Key] = set()
         self._touched: dict[StreamCapture, None] = {}  # in the order in which they were first touched
@@ -149,7 +152,7 @@ class Recorder:
         self._open[key] = capture
         self._touched[capture] = None
         try:
-            capture.begin(opened, self._settings, self._budget)
+            capture.begin(opened, self._settings, self._budget, self._memory)
         except Exception:  # noqa: BLE001 - as above
             self._fault(capture)
 

@@ -15,6 +15,7 @@ from streamgauge.core.masking import Masker
 from streamgauge.core.segments import Ending, Head, Loss, Read
 from streamgauge.taps.messages import Arrival, Arrived
 from streamgauge.taps.recording.budget import Budget, Gathered
+from streamgauge.taps.recording.decoder_memory import DecoderMemory
 from streamgauge.taps.recording.events import MaskedEvents
 from streamgauge.taps.recording.gently import breathe
 from streamgauge.taps.recording.response_head import Expected, expected_of, head_facts, is_event_stream, told_head
@@ -37,14 +38,16 @@ class Finished(msgspec.Struct, frozen=True):
 class Response:
     """Reads one response. `head` and `loss` hold what was learnt since they were last taken."""
 
-    def __init__(self, method: str, masker: Masker, budget: Budget, *, on_wire: bool = True) -> None:
+    def __init__(
+        self, method: str, masker: Masker, budget: Budget, memory: DecoderMemory, *, on_wire: bool = True
+    ) -> None:
         self.head: Head | None = None
         self.loss = Loss()
         self.body_bytes = 0
         self.oversized_events = 0
         self.on_wire = on_wire  # False: what comes is the body alone
         self.fault: DecodeFault | None = None
-        self._method, self._masker, self._budget = method, masker, budget
+        self._method, self._masker, self._budget, self._memory = method, masker, budget, memory
         self._head_reader = HeadReader()
         self._raw_head: ResponseHead | None = None
         self._head_stamp: int | None = None
@@ -72,7 +75,7 @@ class Response:
             return
         head = told_head(status, headers)
         self.on_wire = False
-        self._decoder = BodyDecoder(coding=", ".join(head.all("content-encoding")))
+        self._decoder = BodyDecoder(coding=", ".join(head.all("content-encoding")), memory=self._memory)
         self._take_head(head, stamp_ns)
 
     def read_all(self, arrived: Sequence[Arrived | Arrival], zero_ns: int | None, reads: list[Read]) -> None:
@@ -164,7 +167,8 @@ class Response:
             return Finished()
         if ending is Ending.COMPLETE:
             self._decoder.finish()
-            self._note(self._decoder.fault)
+        self._note(self._decoder.fault)
+        self._decoder.let_go()
         if self._first is not None and (self._raw_head is not None or self._first):
             self._decide(over=True)
         if self._events is not None:
@@ -172,7 +176,9 @@ class Response:
         return self._body()
 
     def let_go(self) -> None:
-        """Give back what is held of the budget."""
+        """Give back what is held of the budget and of the decoders' memory."""
+        if self._decoder is not None:
+            self._decoder.let_go()
         if self._events is not None:
             self._events.let_go()
         if self._whole is not None:
@@ -188,7 +194,7 @@ class Response:
             self._lost = True
         if head is None:
             return b""
-        self._decoder = body_decoder_for(head, self._method)
+        self._decoder = body_decoder_for(head, self._method, self._memory)
         self._take_head(head, stamp_ns)
         breathe()
         return self._head_reader.rest
