@@ -178,7 +178,6 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "certificates.py": ("taps/proxy/test_tls.py", "broker/test_security.py"),
     "cli_kafka.py": ("test_config.py", "test_cli.py"),
     "cli_parser.py": ("test_cli.py",),
-    "core/json_text.py": ("core/test_masking.py",),
     "core/keep.py": ("core/test_masking.py",),
     "demo/": ("demo/test_scenarios.py", "integration/test_clients.py"),  # data, judged by the official clients
     "kafka.py": ("integration/test_shipper.py",),

@@ -1,13 +1,16 @@
 """Forms: what events of one form say, many at a time, up to one of another form."""
 
+import itertools
 import json
+import re
 from itertools import takewhile
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from streamgauge.core.forms import Form, Hole, Lines, Run, Texts, Values, same, split_at_blanks
+from streamgauge.core import forms
+from streamgauge.core.forms import Form, Hole, Lines, Run, Texts, Values, are_insides, same, split_at_blanks
 from streamgauge.core.sse import MAX_EVENT_BYTES
 
 PLAIN = Texts(b'data: {"d":"', b'"}\n\n').read
@@ -56,6 +59,47 @@ def shortened(read: Form, blocks: list[bytes]) -> Run | None:
 def test_escapes_and_characters_are_decoded() -> None:
     assert PLAIN([plain(r"a\n"), plain("é"), plain(r"é\"")]) == Run(3, None, 'a\néé"')
     assert PLAIN([plain("a"), b'data: {"d":"\xc3"}\n\n']) == Run(1, None, "a")
+
+
+# Every text of up to so many of these: plain, an escape, a quote, a separator, other control characters, half a character.
+ALPHABET = (b"a", b"\\", b'"', b"\0", b"\n", b"\xc3")
+LONGEST = 5
+
+
+def short_texts() -> list[bytes]:
+    return [b"".join(text) for size in range(LONGEST + 1) for text in itertools.product(ALPHABET, repeat=size)]
+
+
+def is_inside(text: bytes) -> bool:
+    """Whether a text may stand between quotes: no control character, no quote but an escaped one, no half escape."""
+    at = 0
+    while at < len(text):
+        escapes = text[at : at + 1] == b"\\"
+        taken = text[at + escapes : at + escapes + 1]
+        if not taken or taken < b" " or (taken == b'"' and not escapes):
+            return False
+        at += 1 + escapes
+    return text != b""
+
+
+def test_the_pattern_of_a_text_matches_texts_and_nothing_else() -> None:
+    pattern = re.compile(forms._PATTERNS[Hole.TEXT], re.DOTALL)
+    for text in short_texts():
+        assert (pattern.fullmatch(text) is not None) == is_inside(text), text
+
+
+def test_no_text_among_others_is_taken_for_one_that_it_is_not() -> None:
+    for text in short_texts():
+        for texts in ([text], [b"a", text], [text, b"a"], [b"\\n", text, b"\xc3\xa9"]):
+            assert are_insides(texts) == all(map(is_inside, texts)), texts
+    assert not are_insides([])
+
+
+@pytest.mark.parametrize("before", ["a", "é", r"\n", "日本"])
+def test_an_empty_text_ends_what_is_read_at_once(before: str) -> None:
+    blocks = [plain(before), plain(before), plain(""), plain("a")]
+    assert shortened(PLAIN, blocks) == Run(2, None, json.loads(f'"{before}"') * 2)
+    assert shortened(PLAIN, blocks[:3]) == Run(2, None, json.loads(f'"{before}"') * 2)
 
 
 NUMBERED = Values([b'data: {"n":', b',"d":"', b'"}\n\n'], [(Hole.NUMBER, ()), (Hole.TEXT, ())])

@@ -47,9 +47,12 @@ MAX_CUTTERS = 512
 # Holes of which a run tells the last value.
 _TOLD = (Hole.ID, Hole.SEQUENCE, Hole.USAGE)
 
-# What may stand in a hole, without a way back (possessive), so that no input takes long. A count is below 2**53 without a
-# look at its size. What a text's escapes mean, and whether it is UTF-8, is seen when it is decoded.
-_INSIDE = rb'[^"\\\x00-\x1f]*+(?:\\[^\x00-\x1f][^"\\\x00-\x1f]*+)*+'
+# Patterns of what may stand in a hole. They are possessive: without backtracking no input takes long. Before 3.11.5 CPython
+# keeps what the body of a possessive group consumed before it failed (python/cpython#106052, #100061). So only character
+# classes are repeated possessively, and one group whose body cannot fail once it has consumed a byte: it looks ahead first.
+# tests/architecture/test_patterns.py lists them. A count is below 2**53 without a look at its size. What a text's escapes
+# mean, and whether it is UTF-8, is seen when it is decoded.
+_INSIDE = rb'[^"\\\x00-\x1f]*+(?:(?=\\[^\x00-\x1f])..[^"\\\x00-\x1f]*+)*+'
 _SOME = rb'(?=[^"\\\x00-\x1f]|\\[^\x00-\x1f])' + _INSIDE
 _PATTERNS = {
     Hole.TEXT: b"(" + _SOME + b")",
@@ -70,7 +73,9 @@ _LOOSE = {
 }
 _NOT_IN_IDS = bytes((*range(0x20), *b'"\\'))
 split_at_blanks = re.compile(BLANK).split  # takes half as long as that of bytes
-_are_insides = re.compile(_SOME + rb"(?:\x00" + _SOME + rb")*+").fullmatch
+# What may not stand between quotes in texts that are joined by separators, once escaped backslashes and quotes are removed.
+_find_forbidden = re.compile(rb'["\x01-\x1f]').search
+_find_unfinished = re.compile(rb"\\[\x00-\x1f]").search
 is_plain = re.compile(rb'[^"\\\x00-\x1f]++').fullmatch
 
 
@@ -127,7 +132,7 @@ class Texts:
 
     def _escaped(self, texts: Sequence[bytes]) -> Run | None:
         """The same where some texts hold escapes, or more than ASCII; None if one of them is no text."""
-        if SEPARATOR in b"".join(texts) or not _are_insides(SEPARATOR.join(texts)):
+        if not are_insides(texts):
             return None
         text = _decoded(texts)
         return None if text is None else Run(len(texts), None, text)
@@ -312,9 +317,15 @@ def same(one: bytes, other: bytes) -> int:
 
 def are_insides(texts: Sequence[bytes]) -> bool:
     """Whether each of these may stand between a string's quotes, and is not empty."""
-    if is_plain(b"".join(texts)):
-        return b"" not in texts
-    return _are_insides(SEPARATOR.join(texts)) is not None and not any(SEPARATOR in text for text in texts)
+    if not texts or b"" in texts:
+        return False
+    joined = b"".join(texts)
+    if is_plain(joined):
+        return True
+    if SEPARATOR in joined:
+        return False
+    bare = SEPARATOR.join(texts).replace(b"\\\\", b"").replace(b'\\"', b"")
+    return not (_find_forbidden(bare) or _find_unfinished(bare) or bare.endswith(b"\\"))
 
 
 def _are_numbers(values: Sequence[bytes]) -> bool:

@@ -16,7 +16,8 @@ MAX_DIGITS = 40
 # Levels of nesting. Without it the interpreter's recursion limit decides, and with it how deep the caller's stack is: the
 # same event would parse in one process and not in another (law 2), and what parses could not be written again.
 MAX_DEPTH = 256
-_TOKENS = re.compile(rb'"(?:[^"\\]|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)
+# Strings and brackets of a text whose escaped quotes and backslashes were removed.
+_TOKENS = re.compile(rb'"[^"]*"?|[\[{]|[\]}]')
 
 
 class _Unparsed:
@@ -54,7 +55,7 @@ def _is_too_deep(text: bytes) -> bool:
     if text.count(b"[") + text.count(b"{") <= MAX_DEPTH:
         return False
     depth = 0
-    for token in _TOKENS.finditer(text):
+    for token in _TOKENS.finditer(text.replace(b"\\\\", b"").replace(b'\\"', b"")):
         first = token[0][:1]
         depth += first in b"[{"
         depth -= first in b"]}"

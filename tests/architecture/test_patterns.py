@@ -1,0 +1,97 @@
+"""Regular expressions mean the same on every CPython that Streamgauge runs on.
+
+Before 3.11.5, CPython matched what it must not where the body of a possessive or atomic group fails after it has consumed a
+character: that character stays consumed (python/cpython#106052, python/cpython#100061). A possessive character class is
+matched in one step and is not concerned. So each such construct stands in a list here, with the reason why it is right.
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+FOLDERS = ("pipeline", "tests", "bench", "scripts")
+
+# File and constant -> why its group cannot fail after it has consumed a character.
+AUDITED: dict[tuple[str, str], str] = {
+    (
+        "pipeline/streamgauge/core/forms.py",
+        r'[^"\\\x00-\x1f]*+(?:(?=\\[^\x00-\x1f])..[^"\\\x00-\x1f]*+)*+',
+    ): "the group looks ahead for both characters before it takes them; tests/core/test_forms.py tries all short texts",
+}
+# Constants that are no regular expressions.
+NO_PATTERNS = {("pipeline/streamgauge/taps/asgi.py", "/:@!$&'()*+,;=~")}
+
+_ANY = re.compile(r"[*+?}]\+|\(\?>")  # a module without one of these has none
+_TOKEN = re.compile(r"\\.|\[\^?\]?(?:\\.|[^]\\])*\]|\(\?>|[*+?}]\+|.", re.DOTALL)
+
+
+def constructs(pattern: str) -> list[str]:
+    """The possessive repetitions and atomic groups of a pattern, or of a part of one, each with what it repeats."""
+    found, before = [], ""
+    for token in _TOKEN.findall(pattern):
+        if token == "(?>" or (len(token) == 2 and token[0] in "*+?}" and token[1] == "+"):
+            found.append(token if token[0] in "(}" else before + token)
+        before = token
+    return found
+
+
+def is_of_a_class(construct: str) -> bool:
+    """Whether what is repeated is one character class, escape or character."""
+    repeated = construct[:-2]
+    return construct.endswith("+") and construct[-2:-1] in "*+?" and repeated not in ("", ")")
+
+
+def constants(path: Path) -> Iterator[str]:
+    """The strings and bytes of a module that are not its docstrings."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    prose = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and id(node) not in prose:
+            if isinstance(node.value, bytes):
+                yield node.value.decode("latin-1")
+            elif isinstance(node.value, str):
+                yield node.value
+
+
+def suspects(path: Path) -> list[tuple[str, str, str]]:
+    """The constructs of a module that are not of a character class: its name, the constant, the construct."""
+    if not _ANY.search(path.read_text(encoding="utf-8")):
+        return []
+    name = path.relative_to(ROOT).as_posix()
+    return [
+        (name, constant, construct)
+        for constant in constants(path)
+        for construct in constructs(constant)
+        if not is_of_a_class(construct)
+    ]
+
+
+def test_no_possessive_or_atomic_group_is_new() -> None:
+    modules = [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py"))]
+    found = [suspect for path in modules if path != Path(__file__) for suspect in suspects(path)]
+    assert [suspect for suspect in found if suspect[:2] not in AUDITED and suspect[:2] not in NO_PATTERNS] == []
+
+
+def test_what_was_audited_is_still_there() -> None:
+    for name, constant in (*AUDITED, *NO_PATTERNS):
+        assert constant in constants(ROOT / name)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [
+        (r"(?:ab?c)*+", [")*+"]),
+        (r"(?>a|ab)c", ["(?>"]),
+        (r"(?:x){2,3}+", ["}+"]),
+        (r"[^\]*+]+x*+", ["x*+"]),
+        (r"[]+*]++", ["[]+*]++"]),
+        (r"\(\*+\++(a)?+", [")?+"]),
+        (r"[*+]+", []),
+    ],
+)
+def test_constructs_are_found(pattern: str, found: list[str]) -> None:
+    assert constructs(pattern) == found
