@@ -2,7 +2,8 @@
 
 import pytest
 
-from streamgauge.core.outcome import FINISH_REASONS, outcome_of
+from streamgauge.core.labels import MASKED
+from streamgauge.core.outcome import FINISH_REASONS, MAX_SENTENCE, normal_reason, outcome_of, reason_label
 from streamgauge.core.segments import Ending
 
 
@@ -29,6 +30,35 @@ def test_the_first_line_that_holds(
     status: int | None, error: bool, terminal: bool, ending: Ending | None, gone: bool, outcome: str
 ) -> None:
     assert outcome_of(status=status, error=error, terminal=terminal, ending=ending, client_gone=gone) == outcome
+
+
+@pytest.mark.parametrize(
+    ("raw", "label"),
+    [
+        (None, None),
+        ("", None),
+        (7, "7"),
+        ("any-new.word", "any-new.word"),
+        ("filter: MALFORMED_FUNCTION_CALL", "MALFORMED_FUNCTION_CALL"),
+        ("error(length)", "error"),
+        ("the model's malformed_tool_use", "malformed_tool_use"),
+        ("nonstop, Stop, stopped", MASKED),
+        ("stöp ", MASKED),
+        ("x " * MAX_SENTENCE + "stop", MASKED),
+        ("malformed_" + "x" * 200 + " length", "length"),
+        (["stop"], MASKED),
+        ({"stop": 1}, MASKED),
+        (1.5, MASKED),
+    ],
+)
+def test_the_known_reason_of_a_sentence_is_kept(raw: object, label: str | None) -> None:
+    assert reason_label(raw) == label
+    assert reason_label(label) == label
+
+
+def test_what_the_model_wrote_cannot_be_read() -> None:
+    assert normal_reason("malformed_anything") == "error"
+    assert normal_reason("malformed") is None
 
 
 def test_finish_reasons_have_one_vocabulary() -> None:

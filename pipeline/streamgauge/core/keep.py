@@ -11,12 +11,14 @@ from typing import Union
 import msgspec
 
 from streamgauge.core.labels import MASKED, MAX_SAFE_INTEGER, label_code, label_id
+from streamgauge.core.outcome import reason_label
 
 
 class Kind(Enum):
     """What a kept scalar is. A value that is not what its kind says is masked."""
 
-    CODE = "code"  # a word of the protocol: type, finish reason, error code
+    CODE = "code"  # a word of the protocol: type, status, error code
+    REASON = "reason"  # a finish reason: of a sentence the known reason among its words is kept
     ID = "id"  # an id, model or tool name
     COUNT = "count"  # tokens and indices; bad ones (negative, float) are kept, to be counted as bad
     NUMBER = "number"  # a measure
@@ -99,12 +101,14 @@ def _text(kind: Kind, value: str) -> str:
         return value
     if kind is Kind.CODE:
         return label_code(value) or ""
+    if kind is Kind.REASON:
+        return reason_label(value) or ""
     return (label_id(value) or "") if kind is Kind.ID else MASKED
 
 
 def _may_stay(kind: Kind, value: object) -> bool:
     """Whether a number is what its kind says: an error's code may be one, a name or a flag never is."""
-    if kind is Kind.CODE:
+    if kind in (Kind.CODE, Kind.REASON):
         return isinstance(value, int) and abs(value) <= MAX_SAFE_INTEGER
     return kind in (Kind.COUNT, Kind.NUMBER) and _is_finite(value)
 

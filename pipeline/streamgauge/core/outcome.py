@@ -12,8 +12,10 @@ The outcome is decided by the protocol's own terminal, not by HTTP status or end
     abandoned       the tap itself is gone
 """
 
+import re
 from typing import Literal, assert_never
 
+from streamgauge.core.labels import MASKED, label_code
 from streamgauge.core.segments import Ending
 
 Outcome = Literal[
@@ -44,6 +46,8 @@ FINISH_REASONS: dict[str, str] = {
     "model_length": "length",  # Mistral
     "insufficient_system_resource": "error",  # DeepSeek
     "abort": "error",  # SGLang
+    "network_error": "error",  # Z.ai (docs.z.ai, api reference: chat completion, finish_reason)
+    "sensitive": "content_filter",  # Z.ai
     # OpenAI Responses: the response's status, or why it is incomplete
     "completed": "stop",
     "max_output_tokens": "length",
@@ -97,6 +101,33 @@ FINISH_REASONS: dict[str, str] = {
     "canceled": "error",
     "succeeded": "stop",
 }
+
+# What the model wrote cannot be read: malformed_model_output and malformed_tool_use (Amazon Bedrock, Converse: stopReason),
+# malformed_function_call (gateways before Gemini).
+_MALFORMED = "malformed_"
+
+# A reason that is a sentence is searched for a known one up to here (characters); the longest recorded one has 45.
+MAX_SENTENCE = 1_024
+_WORD = re.compile(r"[A-Za-z0-9_]+")
+
+
+def normal_reason(reason: str) -> str | None:
+    """The normal reason that a raw one stands for; None if it is not known."""
+    known = FINISH_REASONS.get(reason)
+    return "error" if known is None and reason.startswith(_MALFORMED) else known
+
+
+def reason_label(value: object) -> str | None:
+    """A raw finish reason as a record shows it: as it is if it looks like one, None for null and empty.
+
+    Of a sentence ("function_call_filter: MALFORMED_FUNCTION_CALL") the first known reason among its words; `masked` if
+    there is none.
+    """
+    label = label_code(value)
+    if label != MASKED or not isinstance(value, str):
+        return label
+    words = _WORD.findall(value[:MAX_SENTENCE])
+    return next((word for word in words if normal_reason(word) and label_code(word) == word), MASKED)
 
 
 def outcome_of(*, status: int | None, error: bool, terminal: bool, ending: Ending | None, client_gone: bool) -> Outcome:

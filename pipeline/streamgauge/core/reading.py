@@ -8,7 +8,7 @@ from streamgauge.core.dialects.contract import Dialect, ErrorFacts
 from streamgauge.core.json_check import JsonState, feed
 from streamgauge.core.keep import argument_chars
 from streamgauge.core.labels import finite_number, label_code, label_id
-from streamgauge.core.outcome import FINISH_REASONS
+from streamgauge.core.outcome import normal_reason, reason_label
 from streamgauge.core.state import ChoiceState, StreamState, ToolState
 from streamgauge.core.usage import take
 
@@ -164,16 +164,19 @@ class Reading:
             self.arguments(choice, key, arguments, call_id)
 
     def finish(self, choice: int, raw: object, normal: str | None = None) -> None:
-        reason = label_code(raw)
+        reason = reason_label(raw)
         state = self._choice(choice)
         if reason is None or state is None:
             return
         self.steady = False
+        meaning = normal or normal_reason(reason)
+        if meaning == "error":
+            self.error(ErrorFacts(type=reason))
         if state.finish_raw is None and self._timed:
             self._state.timing.finish = self._stamp
-        state.finish_raw, state.finish = reason, normal or FINISH_REASONS.get(reason)
-        if state.finish == "error":
-            self.error(ErrorFacts(type=reason))
+        # Only an error replaces the first reason. The same one again may mean more by then (Gemini's STOP after a call).
+        if state.finish_raw in (None, reason) or (meaning == "error" and state.finish != "error"):
+            state.finish_raw, state.finish = reason, meaning
 
     def usage(self, given: object, *, placeholder: bool = False) -> None:
         if self._dialect is None or given is None:

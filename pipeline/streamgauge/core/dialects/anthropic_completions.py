@@ -17,7 +17,7 @@ KEEP: dict[str, Spec] = {
     "log_id": Kind.ID,
     "model": Kind.ID,
     "completion": Kind.TEXT,
-    "stop_reason": Kind.CODE,
+    "stop_reason": Kind.REASON,
 }
 
 _EVENT = "completion"

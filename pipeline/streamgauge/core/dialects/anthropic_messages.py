@@ -40,7 +40,7 @@ _KEEP_MESSAGE: dict[str, Spec] = {
     "role": Kind.CODE,
     "model": Kind.ID,
     "content": [_KEEP_BLOCK],
-    "stop_reason": Kind.CODE,
+    "stop_reason": Kind.REASON,
     "usage": _KEEP_USAGE,
     "service_tier": Kind.CODE,
 }
@@ -54,7 +54,7 @@ KEEP: dict[str, Spec] = {
         "text": Kind.TEXT,
         "thinking": Kind.TEXT,
         "partial_json": Kind.TEXT,
-        "stop_reason": Kind.CODE,
+        "stop_reason": Kind.REASON,
     },
     "usage": _KEEP_USAGE,
 }

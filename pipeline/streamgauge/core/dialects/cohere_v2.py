@@ -42,7 +42,7 @@ _KEEP_MESSAGE: Spec = {
 # `error` is a sentence: of it no more is kept than that there is one.
 _KEEP_DELTA: Spec = {
     "message": _KEEP_MESSAGE,
-    "finish_reason": Kind.CODE,
+    "finish_reason": Kind.REASON,
     "usage": _KEEP_USAGE,
     "error": Kind.CODE,
 }
@@ -51,7 +51,7 @@ KEEP_BODY: dict[str, Spec] = {
     **KEEP_ERRORS,
     "id": Kind.ID,
     "message": _KEEP_MESSAGE,
-    "finish_reason": Kind.CODE,
+    "finish_reason": Kind.REASON,
     "usage": _KEEP_USAGE,
 }
 

@@ -1,7 +1,7 @@
 """Google's Gemini API and Vertex AI: generateContent and streamGenerateContent.
 
 With `alt=sse` each event is one answer in part, without it the body is a JSON array of them; there is no [DONE] and no
-event name. A finish reason ends it, or a reason why the prompt was blocked; more may follow, and a later reason wins. Code
+event name. A finish reason ends it, or a reason why the prompt was blocked; more events may follow. Code
 Assist sends the same answers inside of a `response` member.
 
 Sources: https://ai.google.dev/api/generate-content (GenerateContentResponse, Candidate, UsageMetadata),
@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, Sink, Usual
 from streamgauge.core.keep import Kind, Spec
 from streamgauge.core.labels import MASKED, label_id, whole_number
+from streamgauge.core.outcome import reason_label
 from streamgauge.core.usage import UsageRules
 
 # A streamed argument is a value at a path; the path itself is none of what counts.
@@ -56,8 +57,8 @@ _KEEP_USAGE: dict[str, Spec] = {
     "serviceTier": Kind.CODE,
 }
 _KEEP_ANSWER: dict[str, Spec] = {
-    "candidates": [{"index": Kind.COUNT, "content": {"parts": [_KEEP_PART]}, "finishReason": Kind.CODE}],
-    "promptFeedback": {"blockReason": Kind.CODE},
+    "candidates": [{"index": Kind.COUNT, "content": {"parts": [_KEEP_PART]}, "finishReason": Kind.REASON}],
+    "promptFeedback": {"blockReason": Kind.REASON},
     "usageMetadata": _KEEP_USAGE,
     "modelVersion": Kind.ID,
     "responseId": Kind.ID,
@@ -150,7 +151,7 @@ def _read_candidate(index: int, candidate: Data, sink: Sink) -> None:
     for part in parts if isinstance(parts, list) else ():
         if isinstance(part, dict):
             _read_part(index, part, sink)
-    reason = candidate.get("finishReason")
+    reason = reason_label(candidate.get("finishReason"))
     # STOP is also said of function calls.
     sink.finish(index, reason, "tool_calls" if reason == "STOP" and sink.calls_client_tools(index) else None)
 

@@ -172,10 +172,10 @@ def _read_status(update: Data, sink: Sink) -> None:
 
 
 def _read_end(interaction: Data, sink: Sink) -> None:
-    status, errors = interaction.get("status"), interaction.get("errors")
+    status, errors = label_code(interaction.get("status")), interaction.get("errors")
     if status == "failed" and isinstance(errors, list) and errors:
         _read_error(errors[0], sink)
-    normal = _NORMAL.get(status) if isinstance(status, str) else None
+    normal = None if status is None else _NORMAL.get(status)
     sink.finish(0, status, "tool_calls" if status == "completed" and sink.calls_client_tools(0) else normal)
 
 

@@ -34,7 +34,7 @@ KEEP: dict[str, Spec] = {
     "index": Kind.COUNT,
     "content": Kind.TEXT,
     "stop": Kind.FLAG,
-    "stop_type": Kind.CODE,
+    "stop_type": Kind.REASON,
     "model": Kind.ID,
 }
 

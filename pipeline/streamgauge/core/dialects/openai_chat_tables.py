@@ -98,7 +98,7 @@ _KEEP_CHOICE: Spec = {
     "message": _KEEP_MESSAGE,
     "text": Kind.TEXT,
     **_KEEP_REASONING,
-    "finish_reason": Kind.CODE,
+    "finish_reason": Kind.REASON,
     "native_finish_reason": Kind.CODE,
     "usage": KEEP_USAGE,
     "error": (KEEP_ERROR, Kind.CODE),

@@ -65,7 +65,7 @@ _KEEP_RESPONSE: dict[str, Spec] = {
     "model": Kind.ID,
     "service_tier": Kind.CODE,
     "background": Kind.FLAG,
-    "incomplete_details": {"reason": Kind.CODE},
+    "incomplete_details": {"reason": Kind.REASON},
     "error": KEEP_ERRORS["error"],
     "output": [_KEEP_ITEM],
     "usage": _KEEP_USAGE,
@@ -182,13 +182,13 @@ class OpenAIResponses(Usual):
             _read_item(index, item, sink)
             _read_content(item, sink)
         status = data.get("status")
-        _read_terminal(status if isinstance(status, str) else "completed", data, sink)
+        _read_terminal((label_code(status) if isinstance(status, str) else None) or "completed", data, sink)
 
 
 def _status(kind: str, response: object) -> str:
     """How it ended: as the response itself says, where that is an end, else as the event is called."""
-    said = response.get("status") if isinstance(response, dict) else None
-    return said if isinstance(said, str) and f"response.{said}" in _TERMINALS else kind.removeprefix("response.")
+    said = label_code(response.get("status")) if isinstance(response, dict) else None
+    return said if said is not None and f"response.{said}" in _TERMINALS else kind.removeprefix("response.")
 
 
 def _read_response(response: Data, sink: Sink) -> None:

@@ -9,9 +9,10 @@ https://replicate.com/docs/reference/http#predictions.get (a prediction; metrics
 
 from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, Sink, Usual
 from streamgauge.core.keep import Kind, Spec
+from streamgauge.core.labels import label_code
 from streamgauge.core.usage import UsageRules
 
-KEEP: dict[str, Spec] = {**KEEP_ERRORS, "reason": Kind.CODE}
+KEEP: dict[str, Spec] = {**KEEP_ERRORS, "reason": Kind.REASON}
 KEEP_BODY: dict[str, Spec] = {
     **KEEP_ERRORS,
     "id": Kind.ID,
@@ -52,8 +53,9 @@ class Replicate(Usual):
         output = data.get("output")
         for piece in output if isinstance(output, list) else (output,):
             sink.text(0, piece)
-        if not _is_one_of(data.get("status"), _RUNNING):
-            sink.finish(0, data.get("status"))
+        status = label_code(data.get("status"))
+        if status not in _RUNNING:
+            sink.finish(0, status)
         metrics = data.get("metrics")
         if isinstance(metrics, dict):
             sink.provider_timing(total_s=metrics.get("total_time"))

@@ -21,7 +21,7 @@ KEEP_BODY: dict[str, Spec] = {
     **KEEP_ERRORS,
     "error_type": Kind.CODE,
     "generated_text": Kind.TEXT,
-    "details": {"finish_reason": Kind.CODE, **_KEEP_USAGE},
+    "details": {"finish_reason": Kind.REASON, **_KEEP_USAGE},
 }
 KEEP: dict[str, Spec] = {**KEEP_BODY, "token": {"text": Kind.TEXT, "special": Kind.FLAG}}
 

@@ -11,14 +11,14 @@ from collections.abc import Iterator
 
 from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, Sink, Usual
 from streamgauge.core.keep import Kind, Spec
-from streamgauge.core.outcome import FINISH_REASONS
+from streamgauge.core.outcome import normal_reason, reason_label
 from streamgauge.core.usage import UsageRules
 
 _KEEP_USAGE: dict[str, Spec] = {"input_token_count": Kind.COUNT, "generated_token_count": Kind.COUNT}
 KEEP: dict[str, Spec] = {
     **KEEP_ERRORS,
     "model_id": Kind.ID,
-    "results": [{"generated_text": Kind.TEXT, "stop_reason": Kind.CODE, **_KEEP_USAGE}],
+    "results": [{"generated_text": Kind.TEXT, "stop_reason": Kind.REASON, **_KEEP_USAGE}],
 }
 
 # More is to come: no reason to have stopped.
@@ -69,5 +69,6 @@ def _results(data: Data) -> Iterator[tuple[int, Data]]:
 
 def _read_stop(index: int, reason: object, sink: Sink) -> None:
     """Reasons are to be compared without regard to case (TextGenResult.stop_reason)."""
-    if isinstance(reason, str) and reason.lower() != _RUNNING:
-        sink.finish(index, reason, FINISH_REASONS.get(reason.lower()))
+    word = reason_label(reason) if isinstance(reason, str) else None
+    if word is not None and word.lower() != _RUNNING:
+        sink.finish(index, word, normal_reason(word.lower()))
