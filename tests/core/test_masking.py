@@ -64,6 +64,10 @@ def test_what_no_path_names_is_masked() -> None:
     [
         ({"error": {"message": CANARY, "type": CANARY + " ", "code": {"a": CANARY}, "param": CANARY}}, ""),
         ({"error": CANARY + " is wrong"}, ""),
+        ({"detail": CANARY}, ""),
+        ({"detail": [{"type": "missing", "loc": [CANARY], "msg": CANARY, "input": {CANARY: CANARY}}]}, ""),
+        ({"base_resp": {"status_code": 1004, "status_msg": CANARY}}, ""),
+        ({"choices": [{"delta": {}, "finish_reason": f"stop sequence {CANARY} met"}]}, ""),
         ({"message": CANARY, "type": "server_error"}, "error"),
         ({"choices": [{"delta": {"tool_calls": [{"function": {"name": "f", "arguments": CANARY}}]}}]}, ""),
         ({"choices": [{"delta": {"content": "a"}, "logprobs": {"content": [{"token": CANARY, "bytes": [1, 2]}]}}]}, ""),

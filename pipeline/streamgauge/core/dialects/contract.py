@@ -165,8 +165,8 @@ KEEP_ERROR: Mapping[str, Spec] = {
 }
 
 # Error objects under `error`, flat ones (local servers), a request id beside it (Anthropic), a type beside it
-# (text-generation-inference), or a list of them with a trace id (watsonx). And what is read of every event: its place in
-# the stream, and whether it is an LLM's.
+# (text-generation-inference), or a list of them with a trace id (watsonx); `detail` (FastAPI), `base_resp` (MiniMax). And
+# what is read of every event: its place in the stream, and whether it is an LLM's.
 KEEP_ERRORS: Mapping[str, Spec] = {
     "jsonrpc": Kind.CODE,
     "sequence_number": Kind.COUNT,
@@ -174,6 +174,8 @@ KEEP_ERRORS: Mapping[str, Spec] = {
     "object": Kind.CODE,
     "error": (KEEP_ERROR, [KEEP_ERROR], Kind.CODE),
     "errors": [KEEP_ERROR],
+    "detail": (KEEP_ERROR, [KEEP_ERROR], Kind.FLAG),  # of a text no more than that there is one
+    "base_resp": {"status_code": Kind.CODE},
     "error_type": Kind.CODE,
     "trace": Kind.ID,
     "type": Kind.CODE,
@@ -188,7 +190,9 @@ def error_in(event: str, data: object) -> ErrorFacts | None:
     """The in-band error of an event, in any of the common shapes.
 
     An `error` member, a list of them, an event named `error`, or an object that says that it is one: by its `type`, or
-    by `object` (FastChat, and vLLM before 0.10). Gemini may send any of them as the one element of a list.
+    by `object` (FastChat, and vLLM before 0.10). A `detail` without any other member: FastAPI's errors, which its servers
+    also send as an event. MiniMax's `base_resp` with a status code other than 0 (platform.minimax.io/docs, error codes).
+    Gemini may send any of them as the one element of a list.
     """
     if isinstance(data, list) and data:
         data = data[0]
@@ -196,7 +200,7 @@ def error_in(event: str, data: object) -> ErrorFacts | None:
         return ErrorFacts() if event == "error" else None
     says = "error" in (event, data.get("type"), data.get("object"))
     if not says and "error" not in data and "errors" not in data:
-        return None
+        return _bare_error(data)
     if "jsonrpc" in data:
         return None  # a remote procedure call's (MCP): no LLM's stream
     inner = data.get("error") or data.get("errors")
@@ -207,9 +211,20 @@ def error_in(event: str, data: object) -> ErrorFacts | None:
         return _facts(inner, beside, data.get("status_code"))
     if inner:  # a text, or no more than that there is one
         return _facts({"type": data.get("error_type")}, beside, data.get("status_code"))
-    if says:
-        return _facts({**data, "type": None} if data.get("type") == "error" else data, beside)
-    return None
+    bare = _bare_error(data)
+    if bare is not None or not says:
+        return bare
+    return _facts({**data, "type": None} if data.get("type") == "error" else data, beside)
+
+
+def _bare_error(data: Data) -> ErrorFacts | None:
+    """An error in a shape that has no `error` member and does not say that it is one."""
+    detail, answer = data.get("detail"), data.get("base_resp")
+    if detail and len(data) == 1:
+        inner = detail[0] if isinstance(detail, list) else detail
+        return _facts(inner, None) if isinstance(inner, dict) else ErrorFacts()
+    code = answer.get("status_code") if isinstance(answer, dict) else None
+    return ErrorFacts(code=label_code(code)) if code and label_code(code) != "0" else None
 
 
 def _facts(error: Data, request_id: object, status: object = None) -> ErrorFacts:
