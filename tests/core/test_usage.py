@@ -2,7 +2,8 @@
 
 import pytest
 
-from streamgauge.core.dialects import BY_NAME
+from streamgauge.core.dialects import BY_NAME, Dialect
+from streamgauge.core.learning import _number
 from streamgauge.core.record import Usage
 from streamgauge.core.usage import UsageState, normalised, take
 
@@ -58,6 +59,35 @@ def test_bad_values_are_counted_and_the_last_good_one_stays(bad: object) -> None
     usage = chat({"prompt_tokens": 5, "completion_tokens": 6}, {"prompt_tokens": bad, "completion_tokens": 7})
     assert (usage.input_tokens, usage.output_tokens, usage.bad_values) == (5, 7, 1)
     assert usage.raw == {"prompt_tokens": 5, "completion_tokens": 7}
+
+
+def test_an_input_that_falls_to_zero_is_a_placeholder() -> None:
+    usage = chat({"prompt_tokens": 5, "completion_tokens": 1}, {"prompt_tokens": 0, "completion_tokens": 6})
+    assert (usage.input_tokens, usage.output_tokens, usage.bad_values) == (5, 6, 1)
+
+
+def test_an_output_that_falls_to_zero_is_zero() -> None:
+    usage = chat({"prompt_tokens": 5, "completion_tokens": 6}, {"prompt_tokens": 5, "completion_tokens": 0})
+    assert (usage.input_tokens, usage.output_tokens, usage.bad_values) == (5, 0, 0)
+
+
+def test_one_count_of_input_may_fall_to_zero_beside_others() -> None:
+    before = {"input_tokens": 100, "cache_read_input_tokens": 55_096, "output_tokens": 7}
+    later = {"input_tokens": 181, "cache_read_input_tokens": 0, "output_tokens": 8}
+    state = UsageState()
+    take(state, ANTHROPIC, before, final=False, placeholder=True)
+    take(state, ANTHROPIC, later, final=True)
+    usage = normalised(state, ANTHROPIC)
+    assert (usage.input_tokens, usage.input_cached_tokens, usage.bad_values) == (181, 0, 0)
+
+
+@pytest.mark.parametrize("dialect", BY_NAME.values(), ids=lambda dialect: dialect.name)
+def test_no_count_of_input_is_learnt(dialect: Dialect) -> None:
+    """What a 0 there means depends on the counts before it."""
+    rules = dialect.usage
+    for path in rules.input_side:
+        keys = ("usage", *path.split("."))
+        assert _number(keys, ("usage",), rules, frozenset()) is None
 
 
 @pytest.mark.parametrize("bad", ["all", 7, [], True])

@@ -207,7 +207,9 @@ def _number(
         inner = path[len(usage) :]
         kind = _kind_at(rules.spec, inner)
         if kind is not None:
-            return (Hole.USAGE, inner) if kind is Kind.COUNT and inner[0] not in rules.zero_is_absent else None
+            # What a 0 means there depends on the counts before: no event says it by itself.
+            is_alone = inner[0] not in rules.zero_is_absent and _dotted(inner) not in rules.input_side
+            return (Hole.USAGE, inner) if kind is Kind.COUNT and is_alone else None
     return (Hole.NUMBER, ()) if _dotted(path) in volatile else None
 
 

@@ -38,8 +38,9 @@ class Reading:
         self._used = False  # the event told a usage
         self._generated: set[int] = set()
         # What the event told, for those who learn from it: whether all but its output was known before, the pieces of
-        # output (None for one that is no text, or that no tool call takes), and the usage.
+        # output (None for one that is no text, or that no tool call takes), and the usage, and whether some of it is bad.
         self.steady = True
+        self.has_bad_values = False
         self.told: list[tuple[int, int, int | None, str | None]] = []
         self.given: object = None
 
@@ -49,6 +50,7 @@ class Reading:
         self._kinds, self._used = 0, False
         self._generated.clear()
         self.steady = True
+        self.has_bad_values = False
         self.told.clear()
         self.given = None
 
@@ -187,7 +189,8 @@ class Reading:
         final = state.terminal or any(choice.finish_raw is not None for choice in state.choices)
         bad = state.usage.bad_values
         self._used |= take(state.usage, self._dialect.usage, given, final=final, placeholder=placeholder)
-        self.steady = self.steady and state.usage.bad_values == bad
+        self.has_bad_values = self.has_bad_values or state.usage.bad_values != bad
+        self.steady = self.steady and not self.has_bad_values
 
     def error(self, facts: ErrorFacts) -> None:
         """The first error stands; a later one, or a finish reason that is one, fills in what the first did not say."""

@@ -144,8 +144,13 @@ class Steady:
         seen = next((one for one in self._seen if one.sign == delta.sign), None)
         if seen is None:
             self._seen = [delta, *self._seen[: MAX_ENVELOPES - 1]]
-            # What such an event tells hangs on its bytes alone, but for what is beyond a limit, and for what a stream is.
-            if before in (None, self._state.dialect) and not self._state.loss.state_limit:
+            # What such an event tells depends on its bytes alone, but for what is beyond a limit, for what a stream is, and
+            # for counts of input that fall to 0.
+            if (
+                before in (None, self._state.dialect)
+                and not self._state.loss.state_limit
+                and not reading.has_bad_values
+            ):
                 self._credit -= TRYING_COST
                 self._keep(envelope_of_one(delta, dialect.name))
         elif reading.steady and seen.text != delta.text:

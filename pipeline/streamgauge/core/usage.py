@@ -1,7 +1,8 @@
 """Usage: what a stream says it used, in every provider's words, as one set of numbers.
 
 Per field the last present value wins; nothing is summed over events. Absent, explicit zero and placeholder are three
-things. Reasoning and cache lie inside or outside of output and input: the stream's own total tells, not the vendor.
+things; an input that was positive and is 0 later is a placeholder, and its counts are bad values. Reasoning and cache lie
+inside or outside of output and input: the stream's own total tells, not the vendor.
 """
 
 from collections.abc import Mapping
@@ -44,6 +45,11 @@ class UsageRules(msgspec.Struct, frozen=True):
     reasoning_outside: bool = False
     zero_is_absent: frozenset[str] = frozenset()
 
+    @property
+    def input_side(self) -> tuple[str, ...]:
+        """The paths of all counts of input, its parts and its cache."""
+        return (*self.input, *self.input_parts, *self.cached, *self.cache_write, *self.cache_write_1h)
+
 
 class UsageState(msgspec.Struct, array_like=True, gc=False):
     """Usage of an open stream: the provider's object, merged field by field, without bad values."""
@@ -67,8 +73,11 @@ def take(state: UsageState, rules: UsageRules, given: object, *, final: bool, pl
         return False
     if rules.zero_is_absent:
         given = {key: value for key, value in given.items() if value != 0 or key not in rules.zero_is_absent}
+    fallen = _fallen(state.raw, rules, given) if state.seen else ()
+    for path in fallen:
+        given = _without(given, _keys(path))
     said, bad = _merge(state.raw, rules.spec, given)
-    state.bad_values += bad
+    state.bad_values += bad + len(fallen)
     if not said:
         return False
     state.seen = True
@@ -78,6 +87,25 @@ def take(state: UsageState, rules: UsageRules, given: object, *, final: bool, pl
     elif state.placeholder and _first(given, rules.output) is not None:
         state.placeholder = False
     return True
+
+
+def _fallen(raw: Mapping[str, object], rules: UsageRules, given: Mapping[str, object]) -> list[str]:
+    """The counts of input that were positive before, where all that are given now are 0: no input shrinks to nothing.
+
+    Some proxies that translate another format fill its message_delta with zeros. One count alone may fall to 0: after a
+    compaction Anthropic's last call reads nothing from the cache.
+    """
+    told = {path: count for path in rules.input_side if (count := whole_number(_at(given, path))) is not None}
+    return [] if any(told.values()) else [path for path in told if whole_number(_at(raw, path))]
+
+
+def _without(given: dict[str, object], keys: tuple[str, ...]) -> dict[str, object]:
+    """A copy of an object without the member at a path."""
+    first, *rest = keys
+    inner = given.get(first)
+    if rest and isinstance(inner, dict):
+        return {**given, first: _without(inner, tuple(rest))}
+    return {key: value for key, value in given.items() if key != first}
 
 
 def _merge(into: dict[str, object], spec: Mapping[str, Spec], given: Mapping[str, object]) -> tuple[int, int]:
@@ -186,13 +214,19 @@ def _settle(
     """Output including reasoning, and the identity that fails. Of the two ways to read it, that which adds up."""
     with_reasoning = (output or 0) + reasoning if reasoning else output
     if input_tokens is None or total is None or (output is None and not outside):
-        return with_reasoning if outside else output, None
+        told = with_reasoning if outside else output
+        return told, _beyond_output(reasoning, told)
     # The last usage of a Gemini stream may leave output out: then an earlier one's is no part of its total.
     readings = (with_reasoning, output, reasoning) if outside else (output, with_reasoning)
     for reading in readings:
         if reading is not None and input_tokens + reading == total:
-            return reading, "reasoning<=output" if (reasoning or 0) > reading else None
+            return reading, _beyond_output(reasoning, reading)
     return readings[0], None if readings[0] is None else "input+output=total"
+
+
+def _beyond_output(reasoning: int | None, output: int | None) -> str | None:
+    """The identity that fails where there is more reasoning than output, of which it is a part."""
+    return "reasoning<=output" if output is not None and (reasoning or 0) > output else None
 
 
 def _parts(raw: Mapping[str, object], rules: UsageRules) -> list[dict[str, object]]:
