@@ -234,7 +234,9 @@ class Stream:
         self._error(name, value)
         if isinstance(value, dict):
             self._number(value)
-            if not state.terminal:
+            if state.terminal:
+                self._tell_late(value)
+            else:
                 self._tell(event, value, stamp)
 
     def _text(self, dialect: Dialect, event: Event, data: bytes, stamp: int | None) -> None:
@@ -280,6 +282,13 @@ class Stream:
         dialect.read(name, value, reading)
         reading.end()
         self._steady.see(event, value, dialect, reading, before)
+
+    def _tell_late(self, value: dict[str, object]) -> None:
+        """An event after the terminal. Usage that comes after [DONE] is the stream's, unless it names another response."""
+        dialect = self.dialect
+        usage = None if dialect is None else dialect.usage_after_done(value)
+        if usage is not None and label_id(value.get("id")) in (None, self.state.identity.response_id):
+            self._read_as(dialect, None).usage(usage)
 
     def _read_as(
         self, dialect: Dialect | None, stamp: int | None, *, repeated: bool = False, timed: bool = True

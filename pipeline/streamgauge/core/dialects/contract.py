@@ -144,6 +144,9 @@ class Dialect(Protocol):
         An answer that is a list of events is read event by event, by `read`.
         """
 
+    def usage_after_done(self, data: Data) -> object:
+        """The usage of an event that came after [DONE] and tells nothing else; None if there is none."""
+
 
 class Usual:
     """What most dialects have in common: only their own terminal ends a stream, and all data is JSON."""
@@ -154,6 +157,9 @@ class Usual:
     done_is_terminal: bool = False
     text_events: frozenset[str] = frozenset()
     volatile: frozenset[str] = frozenset()
+
+    def usage_after_done(self, data: Data) -> object:
+        return None
 
 
 KEEP_ERROR: Mapping[str, Spec] = {

@@ -68,6 +68,11 @@ class OpenAIChat(Usual):
         read_chunk(data, sink, whole=True)
         sink.terminal()
 
+    def usage_after_done(self, data: Data) -> object:
+        """Of a chunk without output: one with output begins another answer, which is none of this stream's."""
+        has_output = any(_has_output(choice) for _, choice in choices_of(data))
+        return None if has_output else first_present(data, _USAGES)
+
 
 def choices_of(data: Data) -> Iterator[tuple[int, Data]]:
     """The choices of a chunk with their index; a choice without one takes its position in the list."""
@@ -222,6 +227,14 @@ _READERS: dict[str, Callable[[int, object, Sink], None]] = {
     "images": _read_images,  # OpenRouter (openrouter.ai/docs, image generation)
 }
 _REASONS = frozenset((*REASONING, REASONING_PARTS))
+
+
+def _has_output(choice: Data) -> bool:
+    messages = [one for one in (choice.get("delta"), choice.get("message")) if isinstance(one, dict)]
+    told = any(message.get(name) for message in messages for name in (*_READERS, *_REASONS))
+    return told or bool(choice.get("text"))
+
+
 _MODELS, _USAGES, _ROUTED_MODELS, _ERRORS = paths(*MODELS), paths(*USAGES), paths(*ROUTED_MODELS), paths(*ERRORS)
 _TIMING = [(paths(*given.split()), name, unit) for given, name, unit in PROVIDER_TIMING]
 _OWN = (*_ROUTED_MODELS, *_ERRORS, *(place for row in _TIMING for place in row[0]))
