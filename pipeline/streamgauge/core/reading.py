@@ -1,13 +1,14 @@
 """The sink that a dialect speaks to: what one event says, put into the stream's state with the event's time."""
 
 import zlib
+from collections.abc import Sequence
 
 import msgspec
 
 from streamgauge.core.dialects.contract import Dialect, ErrorFacts
 from streamgauge.core.json_check import JsonState, feed
 from streamgauge.core.keep import argument_chars
-from streamgauge.core.labels import finite_number, label_code, label_id
+from streamgauge.core.labels import MASKED, finite_number, label_code, label_id
 from streamgauge.core.outcome import normal_reason, reason_label
 from streamgauge.core.state import ChoiceState, StreamState, ToolState
 from streamgauge.core.usage import take
@@ -115,30 +116,38 @@ class Reading:
         client: bool = True,
         json: bool = True,
         empty: bool = False,
+        indexed: bool = True,
+        in_pieces: bool = False,
     ) -> None:
         if self._repeated and not isinstance(name, str):
             return
-        tool = self._open_tool(choice, key, call_id, json, label_id(name) if isinstance(name, str) else None)
+        named = label_id(name) if isinstance(name, str) else None
+        tool = self._open_tool(choice, key, call_id, json, named, indexed=indexed, in_pieces=in_pieces)
         if tool is None:
             return
         says = name is not None or tool.name is None  # a fragment says nothing new of a call that has its name
         if says and (tool.client, tool.empty) != (client, tool.empty or empty):
             tool.client, tool.empty, self.steady = client, tool.empty or empty, False
-        if tool.name is None and isinstance(name, str) and name:
-            tool.name, self.steady = label_id(name), False
+        is_piece = in_pieces and not call_id and not tool.argument_chars and tool.name not in (None, named)
+        if named is not None and (tool.name is None or is_piece):
+            tool.name, self.steady = label_id((tool.name or "") + named), False
             self._generate(choice, name, TOOL)
 
-    def arguments(self, choice: int, key: int | None, value: object, call_id: object = None) -> None:
+    def arguments(
+        self, choice: int, key: int | None, value: object, call_id: object = None, *, indexed: bool = True
+    ) -> None:
         if value is None or value == "" or self._repeated:
             return
-        tool = self._latest_tool(choice) if key is None else self._open_tool(choice, key, call_id, True)
+        tool = (
+            self._latest_tool(choice) if key is None else self._open_tool(choice, key, call_id, True, indexed=indexed)
+        )
         self._kinds |= TOOL
         self._generated.add(choice)
         if tool is None:
             self._tell(TOOL, choice, key, None)
             return
         tool.argument_chars += argument_chars(value)
-        self._tell(TOOL, choice, key, value if self._is_latest(tool, choice) else None)
+        self._tell(TOOL, choice, key if key is None else tool.key, value if self._is_latest(tool, choice) else None)
         if tool.check is not None:
             feed(tool.check, value if isinstance(value, str) else _compact(value))
 
@@ -266,7 +275,15 @@ class Reading:
         return choice is not None and next(one for one in reversed(choice.tools) if one.key == tool.key) is tool
 
     def _open_tool(
-        self, choice_index: int, key: int | None, call_id: object, json: bool, name: str | None = None
+        self,
+        choice_index: int,
+        key: int | None,
+        call_id: object,
+        json: bool,
+        name: str | None = None,
+        *,
+        indexed: bool = True,
+        in_pieces: bool = False,
     ) -> ToolState | None:
         """The call that a fragment belongs to: the latest with its key, or a new one if its id or name is another.
 
@@ -275,17 +292,12 @@ class Reading:
         choice = self._choice(choice_index)
         if choice is None:
             return None
-        digest = zlib.crc32((label_id(call_id) or "").encode()) if isinstance(call_id, str) and call_id else None
-        for tool in reversed(choice.tools if key is not None else ()):
-            if tool.key != key:
-                continue
-            if digest is not None and tool.call_digest is not None:
-                if tool.call_digest == digest:
-                    return tool
-            elif name is None or tool.name in (None, name):
-                return tool
-            else:
-                break
+        label = label_id(call_id) if isinstance(call_id, str) else None
+        digest = None if label is None else zlib.crc32(label.encode())
+        by_id = not indexed and label != MASKED  # which may be any id
+        known = _known_call(choice.tools, key, digest, name, by_id=by_id, in_pieces=in_pieces)
+        if known is not None:
+            return known
         if len(choice.tools) >= MAX_TOOLS or self._calls() >= MAX_TOOLS_OF_ALL:
             self._state.loss.state_limit, self.steady = True, False
             return None
@@ -293,6 +305,29 @@ class Reading:
         check = None if self._masked or not json else JsonState()
         choice.tools.append(ToolState(len(choice.tools) if key is None else key, call_digest=digest, check=check))
         return choice.tools[-1]
+
+
+def _known_call(
+    tools: Sequence[ToolState], key: int | None, digest: int | None, name: str | None, *, by_id: bool, in_pieces: bool
+) -> ToolState | None:
+    """Which of the calls a fragment belongs to; None if it begins one. See `Sink.tool`."""
+    if key is None:
+        return None
+    if by_id and digest is not None:
+        of_id = next((tool for tool in reversed(tools) if tool.call_digest == digest), None)
+        if of_id is not None:
+            return of_id
+    for tool in reversed(tools):
+        if tool.key != key:
+            continue
+        if digest is not None and tool.call_digest is not None:
+            if tool.call_digest == digest:
+                return tool
+        elif name is None or tool.name in (None, name) or (in_pieces and digest is None and not tool.argument_chars):
+            return tool
+        else:
+            return None
+    return None
 
 
 def _compact(value: object) -> str:

@@ -4,7 +4,7 @@ Usage is cumulative and may be told more than once: per field the last one count
 placeholder. Input leaves out what was written to and read from the cache.
 """
 
-from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, Sink, Usual
+from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, Sink, Usual, is_no_call
 from streamgauge.core.keep import Kind, Spec
 from streamgauge.core.labels import whole_number
 from streamgauge.core.usage import UsageRules
@@ -147,6 +147,8 @@ def _read_block(index: int, block: object, sink: Sink) -> None:
     if isinstance(kind, str) and kind in _TOOL_BLOCKS:
         given = block.get("input")
         call_id = block.get("id")
+        if is_no_call(block.get("name"), call_id, given):
+            return
         sink.tool(0, index, block.get("name"), call_id=call_id, client=_TOOL_BLOCKS[kind], empty=given == {})
         if given:  # {} stands for "it follows in fragments", or for no arguments at all
             sink.arguments(0, index, given)

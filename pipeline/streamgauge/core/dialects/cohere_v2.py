@@ -9,7 +9,7 @@ client (cohere, v2/types/v2chat_stream_response.py).
 
 from collections.abc import Callable, Mapping
 
-from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, ErrorFacts, Sink, Usual
+from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, ErrorFacts, Sink, Usual, is_no_call
 from streamgauge.core.keep import Kind, Spec
 from streamgauge.core.labels import whole_number
 from streamgauge.core.usage import UsageRules
@@ -156,8 +156,10 @@ def _read_call(key: int | None, call: object, sink: Sink) -> None:
     """A call begins; one without an index is a new one."""
     given = _object(call)
     function = _object(given.get("function"))
-    sink.tool(0, key, function.get("name"), call_id=given.get("id"))
-    sink.arguments(0, key, function.get("arguments"))
+    name, arguments = function.get("name"), function.get("arguments")
+    if not is_no_call(name, given.get("id"), arguments):
+        sink.tool(0, key, name, call_id=given.get("id"))
+        sink.arguments(0, key, arguments)
 
 
 def _read_end(end: Data, sink: Sink) -> None:

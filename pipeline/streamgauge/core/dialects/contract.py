@@ -57,17 +57,23 @@ class Sink(Protocol):
         client: bool = True,
         json: bool = True,
         empty: bool = False,
+        indexed: bool = True,
+        in_pieces: bool = False,
     ) -> None:
         """A tool call of a choice: a known one by its `key`, or a new one; `key` None always begins one.
 
         `client`: the client has to carry it out. `json` False: its arguments are no JSON text by contract. `empty`: an
-        empty object came with it, which is what its arguments are if no others follow.
+        empty object came with it, which is what its arguments are if no others follow. `indexed` False: the key is only a
+        position in a list, so a call with the same id is the same call. `in_pieces`: `name` may be a piece of one: it is
+        added to the name of a call that has no arguments yet, unless it has an id or says the same name again.
         """
 
-    def arguments(self, choice: int, key: int | None, value: object, call_id: object = None) -> None:
+    def arguments(
+        self, choice: int, key: int | None, value: object, call_id: object = None, *, indexed: bool = True
+    ) -> None:
         """A fragment of arguments as text, or all of them as a JSON value; `key` None: of the call that began last.
 
-        `call_id`: which of the calls with that key, where it says so; else the latest.
+        `call_id`: which of the calls with that key, where it says so; else the latest. `indexed`: as in `tool`.
         """
 
     def whole_tool(
@@ -190,6 +196,11 @@ KEEP_ERRORS: Mapping[str, Spec] = {
     "status_code": Kind.COUNT,
     "request_id": Kind.ID,
 }
+
+
+def is_no_call(name: object, call_id: object, arguments: object) -> bool:
+    """Whether an entry is no tool call: some servers put an empty one beside text."""
+    return not name and not call_id and not arguments
 
 
 def error_in(event: str, data: object) -> ErrorFacts | None:

@@ -11,7 +11,7 @@ types.py (Part, FunctionCall, PartialArg, ToolCall).
 
 from collections.abc import Iterator
 
-from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, Sink, Usual
+from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, Sink, Usual, is_no_call
 from streamgauge.core.keep import Kind, Spec
 from streamgauge.core.labels import MASKED, label_id, whole_number
 from streamgauge.core.outcome import reason_label
@@ -178,6 +178,8 @@ def _read_call(index: int, call: Data, sink: Sink) -> None:
     """A call as a whole, or streamed: its name, fragments of its arguments without one, and an empty object at its end."""
     fragments, args = call.get("partialArgs"), call.get("args")
     streamed = isinstance(fragments, list) or call.get("willContinue") is True
+    if not streamed and is_no_call(call.get("name"), call.get("id"), args):
+        return
     if isinstance(call.get("name"), str) and call["name"]:
         key = _BY_ID if streamed and label_id(call.get("id")) not in (None, MASKED) else None
         sink.tool(index, key, call["name"], call_id=call.get("id"), json=not streamed)

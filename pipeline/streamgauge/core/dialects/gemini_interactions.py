@@ -11,7 +11,16 @@ types.interactions (Usage, Step, StepDeltaData).
 
 from collections.abc import Mapping
 
-from streamgauge.core.dialects.contract import KEEP_ERROR, KEEP_ERRORS, Data, ErrorFacts, Sink, Usual, error_in
+from streamgauge.core.dialects.contract import (
+    KEEP_ERROR,
+    KEEP_ERRORS,
+    Data,
+    ErrorFacts,
+    Sink,
+    Usual,
+    error_in,
+    is_no_call,
+)
 from streamgauge.core.keep import Kind, Spec
 from streamgauge.core.labels import label_code, whole_number
 from streamgauge.core.usage import UsageRules
@@ -195,6 +204,8 @@ def _read_step(index: int, step: object, sink: Sink) -> None:
         _read_arguments(index, step.get("arguments"), sink)
     elif (label_code(kind) or "").endswith("_call"):
         client, json = kind == _CLIENT_CALL, kind in _JSON_CALLS
+        if client and is_no_call(step.get("name"), step.get("id"), step.get("arguments")):
+            return  # of the server's calls the type alone is the name
         sink.tool(0, index, step.get("name"), call_id=step.get("id"), client=client, json=json)
         _read_arguments(index, step.get("arguments"), sink)
     elif kind in _OUTPUT:

@@ -7,7 +7,7 @@ text also under `text` or `message`, tool calls by index, id or position.
 import re
 from collections.abc import Callable, Iterator
 
-from streamgauge.core.dialects.contract import Data, Sink, Usual, error_in
+from streamgauge.core.dialects.contract import Data, Sink, Usual, error_in, is_no_call
 from streamgauge.core.dialects.openai_chat_tables import (
     CHOICE_ERROR,
     CHOICE_USAGE,
@@ -178,26 +178,49 @@ def _read_refusal(index: int, refusal: object, sink: Sink) -> None:
 
 
 def _read_tools(index: int, calls: object, sink: Sink) -> None:
-    """Calls or fragments of them, by index or position. Two at one index in one list are two (Gemini's own chat)."""
-    known: set[int | None] = set()
+    """Calls or fragments of them: by index, without one by id, without either by position in the list.
+
+    Two entries of one index in one list are fragments of one call (vLLM with speculative decoding:
+    https://github.com/openai/openai-python/issues/3203), or two whole calls (Gemini's own chat): then the second has a name,
+    no id of the first, and the first has its arguments.
+    """
+    begun: dict[int, tuple[object, bool]] = {}  # by key the id of the last entry, and whether it had arguments
     for position, call in enumerate(calls if isinstance(calls, list) else (calls,)):
-        if isinstance(call, dict):
-            given = whole_number(call.get("index"))
-            key = position if given is None else given
-            _read_call(index, None if key in known else key, call, sink)
-            known.add(key)
+        if not isinstance(call, dict):
+            continue
+        given, call_id = whole_number(call.get("index")), call.get("id")
+        key = position if given is None else given
+        name, arguments = _told_of(call)
+        if is_no_call(name, call_id, arguments):
+            continue
+        known_id, is_whole = begun.get(key, (None, False))
+        is_another = bool(name) and is_whole and (not call_id or call_id != known_id)
+        _read_call(index, None if is_another else key, call, sink, indexed=given is not None)
+        begun[key] = (call_id or known_id, is_whole or bool(arguments))
 
 
-def _read_call(index: int, key: int | None, call: Data, sink: Sink) -> None:
-    _read_function(index, key, call.get("function"), call.get("id"), sink)
-    custom = call.get("custom")
-    if isinstance(custom, dict):  # its input is free text (platform.openai.com/docs, custom tools)
-        sink.tool(index, key, custom.get("name"), call_id=call.get("id"), json=False)
-        sink.arguments(index, key, custom.get("input"), call.get("id"))
+def _told_of(call: Data) -> tuple[object, object]:
+    """The name and the arguments of an entry: of a function, or of a custom tool."""
+    function, custom = call.get("function"), call.get("custom")
+    told = function if isinstance(function, dict) else {}
+    free = custom if isinstance(custom, dict) else {}
+    return told.get("name") or free.get("name"), told.get("arguments") or free.get("input")
+
+
+def _read_call(index: int, key: int | None, call: Data, sink: Sink, *, indexed: bool) -> None:
+    call_id = call.get("id")
+    for kind, text, json in (("function", "arguments", True), ("custom", "input", False)):
+        given = call.get(kind)
+        if isinstance(given, dict):  # a custom tool's input is free text (platform.openai.com/docs, custom tools)
+            name = given.get("name")
+            sink.tool(index, key, name, call_id=call_id, json=json, indexed=indexed, in_pieces=indexed)
+            sink.arguments(index, key, given.get(text), call_id, indexed=indexed)
 
 
 def _read_deprecated(index: int, function: object, sink: Sink) -> None:
-    _read_function(index, FUNCTION_CALL_KEY, function, None, sink)
+    if isinstance(function, dict) and not is_no_call(function.get("name"), None, function.get("arguments")):
+        sink.tool(index, FUNCTION_CALL_KEY, function.get("name"), in_pieces=True)
+        sink.arguments(index, FUNCTION_CALL_KEY, function.get("arguments"))
 
 
 def _read_images(index: int, images: object, sink: Sink) -> None:
@@ -207,14 +230,10 @@ def _read_images(index: int, images: object, sink: Sink) -> None:
 
 def _read_flat_call(index: int, delta: Data, sink: Sink) -> None:
     """A call whose members lie in the delta itself (Snowflake Cortex, docs.snowflake.com, complete: tool calling)."""
-    sink.tool(index, FLAT_CALL_KEY, delta.get("name"), call_id=delta.get("tool_use_id"))
-    sink.arguments(index, FLAT_CALL_KEY, delta.get("input"), delta.get("tool_use_id"))
-
-
-def _read_function(index: int, key: int | None, function: object, call_id: object, sink: Sink) -> None:
-    if isinstance(function, dict):
-        sink.tool(index, key, function.get("name"), call_id=call_id)
-        sink.arguments(index, key, function.get("arguments"), call_id)
+    name, call_id, arguments = delta.get("name"), delta.get("tool_use_id"), delta.get("input")
+    if not is_no_call(name, call_id, arguments):
+        sink.tool(index, FLAT_CALL_KEY, name, call_id=call_id)
+        sink.arguments(index, FLAT_CALL_KEY, arguments, call_id)
 
 
 # The members of a delta, apart from reasoning: of its several names one counts.

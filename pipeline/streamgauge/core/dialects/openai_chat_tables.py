@@ -25,6 +25,7 @@ _KEEP_CONTENT: Spec = (Kind.TEXT, [_KEEP_PART])
 _KEEP_REASONING: dict[str, Spec] = {
     "reasoning": Kind.TEXT,
     "reasoning_content": Kind.TEXT,
+    "reasoning_text": Kind.TEXT,
     "reasoning_details": [{"type": Kind.CODE, "index": Kind.COUNT, "text": Kind.TEXT, "summary": Kind.TEXT}],
 }
 _KEEP_MESSAGE: Spec = {
@@ -156,6 +157,7 @@ MODELS: tuple[str, ...] = (
 REASONING: tuple[str, ...] = (
     "reasoning",  # OpenRouter, Groq, Ollama (openai/openai.go), vLLM from 0.11 (docs.vllm.ai, reasoning outputs)
     "reasoning_content",  # DeepSeek (api-docs.deepseek.com), xAI, Z.ai, SGLang, llama.cpp, vLLM before
+    "reasoning_text",  # GitHub Copilot (https://github.com/BerriAI/litellm/issues/35021)
 )
 # The same as a list of parts: OpenRouter (openrouter.ai/docs, reasoning tokens); encrypted parts have neither member.
 REASONING_PARTS = "reasoning_details"
