@@ -63,7 +63,7 @@ def states(made: list[Segment], credit: int, *, settled: bool = True) -> list[ob
     """The stream's state behind each segment, with so much credit to learn; behind the last alone if not `settled`."""
     before, steady.FIRST_CREDIT = steady.FIRST_CREDIT, credit
     try:
-        stream = Stream(StreamState(bytes(16), bytes(16), 0), STALL_NS)
+        stream = Stream(StreamState(bytes(16), bytes(16), 0, items={}), STALL_NS)
         found = []
         for segment in made:
             stream.apply(segment)

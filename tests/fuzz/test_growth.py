@@ -56,6 +56,18 @@ WAYS: dict[str, tuple[Event, int]] = {
     "tool blocks": (lambda n: block(n, type="tool_use", name=LONG, input={}), USUAL_BYTES + TOOLS_BYTES),
     "errors": (lambda n: {"error": {"type": f"{n:0128}", "code": f"{n:0128}", "request_id": f"{n:0256}"}}, USUAL_BYTES),
     "sequence numbers": (lambda n: {"type": "response.created", "sequence_number": 2**52 + n}, USUAL_BYTES),
+    "items of an answer": (
+        lambda n: {"type": "response.output_text.delta", "output_index": 2**52 + n, "delta": "x"},
+        USUAL_BYTES,
+    ),
+    "items that closing events bring": (
+        lambda n: {
+            "type": "response.output_item.done",
+            "output_index": 2**52 + n,
+            "item": {"type": "message", "content": [{"text": "x", "refusal": "x"}]},
+        },
+        USUAL_BYTES,
+    ),
     "usage": (lambda n: {**chat({}), "usage": {"prompt_tokens": n, f"unknown_{n}": n, "cost": 0.1}}, USUAL_BYTES),
     "usage parts": (
         lambda n: {

@@ -9,6 +9,7 @@ No clock, no I/O, no logging, no asyncio: times arrive inside the data. `tests/a
     dialects/     one file a wire format
     stream.py     one stream: segments -> state -> record
     steady.py learning.py envelope.py forms.py   deltas that are like others, taken without decoding them
+    closing.py    which output of an event is new, and which repeats what deltas said
     legs.py       which stream a leg continues
     assembler.py  many streams: bundles -> finished records
     record.py     the record as the core makes it

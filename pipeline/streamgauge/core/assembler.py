@@ -207,7 +207,7 @@ class Assembler:
             oldest = next(iter(bucket.streams.values()))
             oldest.loss.state_limit = True
             self._give_up(key, oldest)
-        state = StreamState(segment.stream, bundle.instance, bundle.slot)
+        state = StreamState(segment.stream, bundle.instance, bundle.slot, items={})
         bucket.streams[segment.stream] = state
         return state
 

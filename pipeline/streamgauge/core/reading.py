@@ -5,7 +5,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from streamgauge.core.dialects.contract import Dialect, ErrorFacts
+from streamgauge.core.closing import MEDIA, REASONING, REFUSAL, TEXT, TOOL, Repetition
+from streamgauge.core.dialects.contract import Dialect, ErrorFacts, Source
 from streamgauge.core.json_check import JsonState, feed
 from streamgauge.core.keep import argument_chars
 from streamgauge.core.labels import MASKED, finite_number, label_code, label_id
@@ -19,9 +20,6 @@ MAX_CHOICES = 128
 MAX_TOOLS = 64
 # Of all choices together.
 MAX_TOOLS_OF_ALL = 128
-
-# Kinds of generated output, as bits: one event may carry several.
-TEXT, REASONING, TOOL, MEDIA, REFUSAL = 1, 2, 4, 8, 16
 
 
 class Reading:
@@ -38,6 +36,7 @@ class Reading:
         self._kinds = 0
         self._used = False  # the event told a usage
         self._generated: set[int] = set()
+        self._repetition = Repetition(state)
         # What the event told, for those who learn from it: whether all but its output was known before, the pieces of
         # output (None for one that is no text, or that no tool call takes), and the usage, and whether some of it is bad.
         self.steady = True
@@ -49,6 +48,7 @@ class Reading:
         """An event is read; `timed` False for a whole answer, whose content makes no token events."""
         self._dialect, self._stamp, self._repeated, self._timed = dialect, stamp, repeated, timed
         self._kinds, self._used = 0, False
+        self._repetition.begin()
         self._generated.clear()
         self.steady = True
         self.has_bad_values = False
@@ -94,6 +94,12 @@ class Reading:
     def choice(self, index: int) -> None:
         self._choice(index)
 
+    def part(self, item: int | None, source: Source) -> None:
+        self._repetition.part(item, source)
+
+    def closes(self) -> None:
+        self._repetition.whole()
+
     def text(self, choice: int, value: object) -> None:
         self._state.counts.text_chars += self._generate(choice, value, TEXT)
 
@@ -119,7 +125,7 @@ class Reading:
         indexed: bool = True,
         in_pieces: bool = False,
     ) -> None:
-        if self._repeated and not isinstance(name, str):
+        if (self._repeated and not isinstance(name, str)) or self._repetition.repeats(TOOL):
             return
         named = label_id(name) if isinstance(name, str) else None
         tool = self._open_tool(choice, key, call_id, json, named, indexed=indexed, in_pieces=in_pieces)
@@ -136,7 +142,7 @@ class Reading:
     def arguments(
         self, choice: int, key: int | None, value: object, call_id: object = None, *, indexed: bool = True
     ) -> None:
-        if value is None or value == "" or self._repeated:
+        if value is None or value == "" or self._repeated or self._repetition.repeats(TOOL):
             return
         tool = (
             self._latest_tool(choice) if key is None else self._open_tool(choice, key, call_id, True, indexed=indexed)
@@ -162,17 +168,25 @@ class Reading:
         client: bool = True,
         json: bool = True,
     ) -> None:
+        if self._repetition.repeats(TOOL):
+            return
+        self._repetition.closes = True
         named = label_id(name) if isinstance(name, str) else None
         before = self._calls()
         tool = self._open_tool(choice, key, call_id, json, named)
-        if tool is None or self._calls() == before:
+        if tool is None:
             return
-        opening = self._state.opening
-        if opening is not None and opening.resumed_from is not None:
-            tool.name, tool.client, tool.check = named, client, None
-        else:
-            self.tool(choice, key, name, call_id=call_id, client=client, json=json)
+        if not self._repetition.sees_all:
+            if self._calls() > before:
+                tool.name, tool.client, tool.check = named, client, None
+            return
+        self.tool(choice, key, name, call_id=call_id, client=client, json=json)
+        if not tool.argument_chars:
             self.arguments(choice, key, arguments, call_id)
+
+    def whole_arguments(self, choice: int, key: int, value: object, *, client: bool = True, json: bool = True) -> None:
+        if self._repetition.sees_all:
+            self.whole_tool(choice, key, None, value, client=client, json=json)
 
     def finish(self, choice: int, raw: object, normal: str | None = None) -> None:
         reason = reason_label(raw)
@@ -237,7 +251,7 @@ class Reading:
 
     def _generate(self, choice: int, value: object, kind: int) -> int:
         """Note generated output; gives its code points."""
-        if not isinstance(value, str) or not value or self._repeated:
+        if not isinstance(value, str) or not value or self._repeated or not self._repetition.is_new(kind):
             return 0
         self._kinds |= kind
         self._generated.add(choice)
@@ -246,9 +260,10 @@ class Reading:
         return len(value)
 
     def _tell(self, kind: int, choice: int, key: int | None, value: object) -> None:
-        text = value if isinstance(value, str) else None
+        # What a closing event brings depends on what came before it: nobody learns from it.
+        text = value if isinstance(value, str) and not self._repetition.closes else None
         self.told.append((kind, choice, key, text))
-        self.steady = self.steady and text is not None
+        self.steady = self.steady and text is not None and not self._repetition.grew
 
     def _choice(self, index: int) -> ChoiceState | None:
         choices = self._state.choices

@@ -13,7 +13,7 @@ from streamgauge.core.state import StreamState
 from streamgauge.core.waiting import size_of
 
 # What the content of so many streams adds is not counted, which would take a few percent of a worker's time: it is 100 KB for
-# each at most (128 tool calls with a name and open brackets of 256 characters each, 128 finish reasons).
+# each at most (128 tool calls with a name and open brackets of 256 characters each, 128 finish reasons, 128 items).
 FEW_STREAMS = 16
 
 # A message of the state's topic has at most 8 MiB (`topics.MAX_STATE_BYTES`). Beside this much lie those few streams

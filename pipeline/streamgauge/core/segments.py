@@ -23,6 +23,9 @@ BUNDLE_NS = 250_000_000
 
 SLOTS = 64
 
+# The position of a request that asks for a stored response from its beginning: `Opening.resumed_from`.
+FROM_START = "start"
+
 # What a bundle may hold, far beyond what any of ours does: its reads and segments (100 to 200 bytes each in memory, six on
 # the wire), and earlier instances on a data directory (a tap names those since its last delivery). A decoder checks a list's
 # length before it makes anything of it.

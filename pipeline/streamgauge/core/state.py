@@ -77,6 +77,8 @@ class LossState(msgspec.Struct, array_like=True, gc=False):
 class StreamState(msgspec.Struct, array_like=True, gc=False):
     """One open stream.
 
+    `items`: what brought the output of each item of an answer first (`closing.py`); None in a state of a program that did
+    not note it, from which nobody can tell what a closing event repeats.
     `instance`, `slot`: where its segments come from. `waiting`: segments that came ahead of a missing one, by number,
     and `waiting_since_ns`, the tap's clock when the first of them came. `dialect` is what the content showed; `hint` what
     it might be by a weaker sign. `terminal`: the protocol's own end was seen. `body_read`: a whole answer was understood.
@@ -103,3 +105,4 @@ class StreamState(msgspec.Struct, array_like=True, gc=False):
     counts: CountState = msgspec.field(default_factory=CountState)
     identity: IdentityState = msgspec.field(default_factory=IdentityState)
     loss: LossState = msgspec.field(default_factory=LossState)
+    items: dict[int, int] | None = None

@@ -6,6 +6,7 @@ id, sequence number and running usage. Everything else of the stream is as it wa
 
 from collections.abc import Sequence
 
+from streamgauge.core.closing import REASONING, REFUSAL, TEXT, TOOL
 from streamgauge.core.dialects import Dialect
 from streamgauge.core.envelope import EVENT_ID, Delta, Envelope
 from streamgauge.core.forms import Run
@@ -13,7 +14,7 @@ from streamgauge.core.json_check import feed
 from streamgauge.core.known_envelopes import envelope_of, envelope_of_one
 from streamgauge.core.labels import label_id, whole_number
 from streamgauge.core.learning import VOLATILE, path_to, says_the_same
-from streamgauge.core.reading import REASONING, REFUSAL, TEXT, TOOL, Reading
+from streamgauge.core.reading import Reading
 from streamgauge.core.segments import Read
 from streamgauge.core.sse import Event
 from streamgauge.core.state import ChoiceState, StreamState

@@ -4,6 +4,7 @@ A dialect says what an event means by calling a Sink. It holds no state and know
 """
 
 from collections.abc import Mapping
+from enum import IntEnum
 from typing import Protocol
 
 import msgspec
@@ -36,6 +37,15 @@ class ErrorFacts(msgspec.Struct, array_like=True, frozen=True):
     request_id: str | None = None
 
 
+class Source(IntEnum):
+    """What brings the output of an item of an answer (OpenAI's Responses): a delta, or an event that closes something."""
+
+    DELTA = 1
+    TEXT_DONE = 2
+    PART_DONE = 3
+    ITEM_DONE = 4
+
+
 class Sink(Protocol):
     """The stream, as a dialect sees it while it reads one event. Values are taken as they came: wrong types count nothing."""
 
@@ -43,6 +53,15 @@ class Sink(Protocol):
         self, response_id: object = None, model: object = None, tier: object = None, routed_model: object = None
     ) -> None: ...
     def choice(self, index: int) -> None: ...
+    def part(self, item: int | None, source: Source) -> None:
+        """The output that the event tells from here on is of this item of the answer (None: the event names none).
+
+        Of a closing event's output only those kinds count that no other source brought before.
+        """
+
+    def closes(self) -> None:
+        """The event tells from here on the answer as a whole: of that only those kinds of output count that no event told."""
+
     def text(self, choice: int, value: object) -> None: ...
     def reasoning(self, choice: int, value: object) -> None: ...
     def refusal(self, choice: int, value: object) -> None: ...
@@ -87,9 +106,13 @@ class Sink(Protocol):
         client: bool = True,
         json: bool = True,
     ) -> None:
-        """A tool call as it is once it is over: it counts only if nothing of it was told before, neither here nor, where a
-        leg continues, before the leg.
+        """A tool call as it is once it is over: its name and its arguments count where they were not told before.
+
+        Where events are not seen, since they came before a leg or are missing, they may have told them: then nothing counts.
         """
+
+    def whole_arguments(self, choice: int, key: int, value: object, *, client: bool = True, json: bool = True) -> None:
+        """All arguments of a call at once, without its name: as in `whole_tool`."""
 
     def finish(self, choice: int, raw: object, normal: str | None = None) -> None: ...
     def usage(self, given: object, *, placeholder: bool = False) -> None: ...

@@ -94,6 +94,8 @@ def read_chunk(data: Data, sink: Sink, *, whole: bool = False) -> None:
     sink.identify(data.get("id"), first_present(data, _MODELS), tier)
     kind = data.get("object")
     closing = isinstance(kind, str) and kind in CLOSING
+    if closing:
+        sink.closes()
     for index, choice in choices_of(data):
         sink.choice(index)
         _read_message(index, choice, sink, closing=closing, whole=whole)
@@ -113,9 +115,10 @@ def read_chunk(data: Data, sink: Sink, *, whole: bool = False) -> None:
 def _read_message(index: int, choice: Data, sink: Sink, *, closing: bool, whole: bool) -> None:
     """Of delta, text and message the first present holds what is new (Together sends two, Perplexity a running total).
 
-    In a whole answer the message holds all of it, and Perplexity's has an empty delta beside it.
+    In a whole answer the message holds all of it, and Perplexity's has an empty delta beside it. So it does in a closing
+    event.
     """
-    message = choice.get("message") if whole else None
+    message = choice.get("message") if whole or closing else None
     if not isinstance(message, dict):
         message = choice.get("delta")
     if not isinstance(message, dict):
@@ -124,7 +127,7 @@ def _read_message(index: int, choice: Data, sink: Sink, *, closing: bool, whole:
             _read_reasoning(index, choice, sink)
             return
         message = choice.get("message")
-        if not isinstance(message, dict) or closing:
+        if not isinstance(message, dict):
             return
     for name, value in message.items():
         read = _READERS.get(name)

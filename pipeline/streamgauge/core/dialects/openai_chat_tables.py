@@ -172,7 +172,7 @@ USAGES: tuple[str, ...] = (
 ERRORS: tuple[str, ...] = (
     "x_groq.error",  # Groq (groq-python, ChatCompletionChunk.x_groq)
 )
-# Events that say once more, as a `message`, what the deltas said.
+# Events that say once more, as a `message`, what the deltas said. What no delta said counts there.
 CLOSING: frozenset[str] = frozenset(("chat.completion.done",))  # Perplexity (docs.perplexity.ai, concise streaming)
 # Usage, in a choice: Moonshot (platform.moonshot.ai/docs, streaming).
 CHOICE_USAGE = "usage"

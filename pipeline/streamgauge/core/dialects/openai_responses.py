@@ -1,10 +1,11 @@
 """OpenAI Responses: typed events, known by their JSON `type` (some servers send no `event:` line).
 
 Its terminals are response.completed, response.incomplete and response.failed; a [DONE] that some add behind is none.
-Items are keyed by output_index, since some gateways give an item another id in each event.
+Items are keyed by output_index, since some gateways give an item another id in each event. Output that only a closing
+event of a part or of an item brings counts there (closing.py); what the terminal says of the whole response does not.
 """
 
-from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, Sink, Usual, error_in
+from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, Sink, Source, Usual, error_in, is_no_call
 from streamgauge.core.keep import Kind, Spec
 from streamgauge.core.labels import label_code, whole_number
 from streamgauge.core.usage import UsageRules
@@ -54,6 +55,9 @@ _KEEP_ITEM: Spec = {
     "arguments": Kind.ARGUMENTS,
     "input": Kind.ARGUMENTS,
     "code": Kind.ARGUMENTS,
+    "action": {"commands": [Kind.TEXT]},
+    "operation": {"diff": Kind.ARGUMENTS},
+    "result": Kind.TEXT,
     "content": [_KEEP_CONTENT],
     "summary": [_KEEP_CONTENT],
 }
@@ -83,13 +87,12 @@ KEEP: dict[str, Spec] = {
     "text": Kind.TEXT,
     "refusal": Kind.TEXT,
     "arguments": Kind.TEXT,
+    "input": Kind.TEXT,
+    "diff": Kind.TEXT,
     "partial_image_b64": Kind.TEXT,
     "response": _KEEP_RESPONSE,
 }
 
-_TEXT = {"response.output_text.delta"}
-_REFUSAL = {"response.refusal.delta"}
-_REASONING = {"response.reasoning_text.delta", "response.reasoning_summary_text.delta"}
 _MEDIA = {"response.audio.delta", "response.audio.transcript.delta"}
 # Fragments of a call's input, and the item that they belong to.
 _ARGUMENTS = {
@@ -99,6 +102,22 @@ _ARGUMENTS = {
     "response.code_interpreter_call_code.delta": "code_interpreter_call",
     "response.shell_call_command.delta": "shell_call",
     "response.apply_patch_call_operation_diff.delta": "apply_patch_call",
+}
+# Closing events of a text, and the member that holds all of it.
+_TEXTS_DONE = {
+    "response.output_text.done": "text",
+    "response.refusal.done": "refusal",
+    "response.reasoning_text.done": "text",
+    "response.reasoning_summary_text.done": "text",
+}
+_PARTS_DONE = {"response.content_part.done", "response.reasoning_summary_part.done", "response.reasoning_part.done"}
+# Closing events of a call's input: the member that holds all of it, and the item. (The `code` of a code interpreter's is
+# called as an error's code, which masking keeps only if it is a word: its item says it again.)
+_ARGUMENTS_DONE = {
+    "response.function_call_arguments.done": ("arguments", "function_call"),
+    "response.mcp_call_arguments.done": ("arguments", "mcp_call"),
+    "response.custom_tool_call_input.done": ("input", "custom_tool_call"),
+    "response.apply_patch_call_operation_diff.done": ("diff", "apply_patch_call"),
 }
 _PARTIAL_IMAGE = "response.image_generation_call.partial_image"
 _TERMINALS = {"response.completed", "response.incomplete", "response.failed", "response.cancelled"}
@@ -162,13 +181,16 @@ class OpenAIResponses(Usual):
             _read_response(response, sink)
         if not isinstance(kind, str):
             return
+        index = whole_number(data.get("output_index"))
         if kind.endswith(".delta"):
+            sink.part(index, Source.DELTA)
             _read_delta(kind, data, sink)
         elif kind == "response.output_item.added":
-            _read_item(whole_number(data.get("output_index")) or 0, data.get("item"), sink)
-        elif kind == "response.output_item.done":
-            _read_item(whole_number(data.get("output_index")) or 0, data.get("item"), sink, over=True)
+            _read_item(index or 0, data.get("item"), sink)
+        elif kind.endswith(".done"):
+            _read_done(kind, index, data, sink)
         elif kind == _PARTIAL_IMAGE:
+            sink.part(index, Source.DELTA)
             sink.media(0, data.get("partial_image_b64"))
         elif kind in _TERMINALS:
             _read_terminal(_status(kind, response), response if isinstance(response, dict) else {}, sink)
@@ -195,20 +217,48 @@ def _read_response(response: Data, sink: Sink) -> None:
     sink.identify(response.get("id"), response.get("model"), response.get("service_tier"))
 
 
+def _read_text(kind: str, text: object, sink: Sink) -> None:
+    """A text by the name of its event, without its ending: a delta and what closes it have one."""
+    match kind.rpartition(".")[0]:
+        case "response.output_text":
+            sink.text(0, text)
+        case "response.refusal":
+            sink.refusal(0, text)
+        case "response.reasoning_text" | "response.reasoning_summary_text":
+            sink.reasoning(0, text)
+
+
 def _read_delta(kind: str, data: Data, sink: Sink) -> None:
     delta = data.get("delta")
-    if kind in _TEXT:
-        sink.text(0, delta)
-    elif kind in _REASONING:
-        sink.reasoning(0, delta)
-    elif kind in _REFUSAL:
-        sink.refusal(0, delta)
-    elif kind in _MEDIA:
+    if kind in _MEDIA:
         sink.media(0, delta)
     elif kind in _ARGUMENTS:
         index, item = whole_number(data.get("output_index")) or 0, _ARGUMENTS[kind]
         sink.tool(0, index, None, client=item in _CLIENT_CALLS, json=item in _JSON_CALLS)
         sink.arguments(0, index, delta if isinstance(delta, str) else None)  # a text by contract
+    else:
+        _read_text(kind, delta, sink)
+
+
+def _read_done(kind: str, index: int | None, data: Data, sink: Sink) -> None:
+    """A closing event says once more what deltas said, or for the first time."""
+    if kind in _TEXTS_DONE:
+        sink.part(index, Source.TEXT_DONE)
+        _read_text(kind, data.get(_TEXTS_DONE[kind]), sink)
+    elif kind in _PARTS_DONE:
+        sink.part(index, Source.PART_DONE)
+        part = data.get("part")
+        if isinstance(part, dict):
+            _read_part(part, sink, reasons="reasoning" in kind or part.get("type") == "reasoning_text")
+    elif kind in _ARGUMENTS_DONE:
+        member, item = _ARGUMENTS_DONE[kind]
+        given = data.get(member)
+        arguments = given if isinstance(given, str) else None  # a text by contract
+        sink.whole_arguments(0, index or 0, arguments, client=item in _CLIENT_CALLS, json=item in _JSON_CALLS)
+    elif kind == "response.output_item.done":
+        sink.part(index, Source.ITEM_DONE)
+        _read_item(index or 0, data.get("item"), sink, over=True)
+        _read_content(data.get("item"), sink)
 
 
 def _read_item(index: int, item: object, sink: Sink, over: bool = False) -> None:
@@ -218,8 +268,9 @@ def _read_item(index: int, item: object, sink: Sink, over: bool = False) -> None
     kind, name, call_id = item.get("type"), item.get("name"), item.get("call_id")
     if not isinstance(kind, str) or not (isinstance(name, str) or kind in _NAMELESS_CALLS):
         return
-    client, json = _is_clients(item), kind in _JSON_CALLS
-    arguments = item.get("arguments") or item.get("input") or item.get("code")
+    client, json, arguments = _is_clients(item), kind in _JSON_CALLS, _arguments_of(item)
+    if kind not in _NAMELESS_CALLS and is_no_call(name, call_id, arguments):
+        return
     if over:
         sink.whole_tool(0, index, name, arguments, call_id=call_id, client=client, json=json)
     else:
@@ -227,17 +278,33 @@ def _read_item(index: int, item: object, sink: Sink, over: bool = False) -> None
         sink.arguments(0, index, arguments)
 
 
+def _arguments_of(item: Data) -> object:
+    """What the model wrote for a call, under the name that its type has for it."""
+    given = item.get("arguments") or item.get("input") or item.get("code")
+    action, operation = item.get("action"), item.get("operation")
+    if not given and isinstance(operation, dict):
+        given = operation.get("diff")
+    if not given and isinstance(action, dict) and isinstance(action.get("commands"), list):
+        given = "".join([command for command in action["commands"] if isinstance(command, str)])
+    return given
+
+
 def _read_content(item: object, sink: Sink) -> None:
-    """Text of a whole answer's item. Of reasoning the summary counts, as it does in a stream; else what it says itself."""
+    """Text of a whole item, or its image. Of reasoning the summary counts, as in a stream; else what it says itself."""
     if not isinstance(item, dict):
         return
-    reasons = item.get("type") == "reasoning"
     for part in _parts_of(item.get("summary")) or _parts_of(item.get("content")):
-        if reasons:
-            sink.reasoning(0, part.get("text"))
-        else:
-            sink.text(0, part.get("text"))
-            sink.refusal(0, part.get("refusal"))
+        _read_part(part, sink, reasons=item.get("type") == "reasoning")
+    if item.get("type") == "image_generation_call":
+        sink.media(0, item.get("result"))
+
+
+def _read_part(part: Data, sink: Sink, *, reasons: bool) -> None:
+    if reasons:
+        sink.reasoning(0, part.get("text"))
+    else:
+        sink.text(0, part.get("text"))
+        sink.refusal(0, part.get("refusal"))
 
 
 def _parts_of(given: object) -> list[Data]:
