@@ -73,6 +73,21 @@ def test_a_position_is_no_response_id() -> None:
     assert joined(origin, stored("stored", "resp_1"), again("again", "4", request_digest=None)) == []
 
 
+def test_a_stored_response_read_from_its_start_is_the_same_stream() -> None:
+    origin = Part("origin", request_digest="digest", response_id="resp_1", last_event_id="9")
+    assert joined(origin, stored("again", resumed_from="start"), stored("and again", resumed_from="start")) == [
+        "origin",
+        "again",
+        "and again",
+    ]
+    assert joined(origin, stored("other", "resp_2", resumed_from="start")) == []
+
+
+def test_the_start_is_no_events_id() -> None:
+    other = cut("other", last_event_id="start", request_digest=None)
+    assert joined(other, again("leg", "start", request_digest=None)) == []
+
+
 @pytest.mark.parametrize("position", ["3", "17", "evt_3"])
 def test_a_client_may_have_seen_less_than_the_tap(position: str) -> None:
     assert "leg" in joined(cut("origin"), again("leg", position))
@@ -196,7 +211,7 @@ def candidates(leg: Part, earlier: Sequence[Part]) -> list[list[Part]]:
     by_response = [one for one in near if same(one.response_id, leg.response_id)]
     by_event = [one for one in near if same(one.last_event_id, leg.resumed_from)]
     if leg.request_digest is None:
-        return [by_response, [] if str(leg.resumed_from).isdigit() else by_event]
+        return [by_response, [] if str(leg.resumed_from).isdigit() or leg.resumed_from == "start" else by_event]
     by_digest = [one for one in near if same(one.request_digest, leg.request_digest)]
     return [
         [one for one in by_digest if one in by_response and one in by_event],
@@ -223,7 +238,7 @@ def searched(leg: Part, earlier: Sequence[Part]) -> Part | None:
     return None
 
 
-IDS = st.sampled_from([None, "1", "2", "a", "b", "masked"])
+IDS = st.sampled_from([None, "1", "2", "a", "b", "start", "masked"])
 PARTS = st.lists(
     st.builds(
         Part,

@@ -94,9 +94,12 @@ class _Answer(BaseHTTPRequestHandler):
     server: Resumable
 
     def do_GET(self) -> None:
-        """The rest of a stored response, the event before it repeated as an upstream with rough offsets does."""
+        """The rest of a stored response, the event before it repeated as an upstream with rough offsets does.
+
+        Without a position all of it.
+        """
         asked = urlsplit(self.path)
-        after = int(parse_qs(asked.query)["starting_after"][0])
+        after = int(parse_qs(asked.query).get("starting_after", ["0"])[0])
         assert asked.path == "/v1/responses/resp_1"
         self._stream(RESPONSE[after:], whole=True)
 

@@ -18,8 +18,8 @@ from tests.running import Running, command, start_up, wait_for
 Record = dict[str, Any]
 
 CLIENTS_S = 60.0
-# A response and its two legs, a message and its leg, a refused leg, a retry and what it retries, two chats.
-RECORDS = 10
+# A response and its three legs, a message and its leg, a refused leg, a retry and what it retries, two chats.
+RECORDS = 11
 # What the clients say of a body that breaks off.
 BREAK = "incomplete chunked read|Connection error"
 
@@ -30,6 +30,7 @@ def take_up_a_response(client: openai.OpenAI) -> None:
     for _ in range(2):  # once more, as a second window of the same user: the same usage is told again
         rest = list(client.responses.retrieve("resp_1", stream=True, starting_after=LAST_SEQUENCE))
         assert rest[-1].type == "response.completed"
+    assert len(list(client.responses.retrieve("resp_1", stream=True))) == len(RESPONSE)
 
 
 def take_up_a_message(client: anthropic.Anthropic) -> None:
@@ -52,7 +53,9 @@ def chat(client: openai.OpenAI, model: str = "small-1", **headers: str) -> None:
 
 @pytest.fixture(scope="module")
 def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """After all that is asked here: a response taken up twice, a message once, a refusal, a retry, and two with one id."""
+    """After all requests: a response resumed twice and read again from its start, a message resumed once, a refusal, a retry,
+    and two with one id.
+    """
     data_dir = tmp_path_factory.mktemp("resume") / "data"
     with resumable() as server, start_up({"p": server.url}, data_dir) as running:
         root = f"{running.url}/p"
@@ -85,13 +88,21 @@ def test_a_response_and_its_legs(records: list[Record]) -> None:
     assert (broken["outcome"], broken["resumed_from"]) == ("upstream_reset", None)
     assert (broken["response_id"], broken["last_sequence_number"]) == ("resp_1", LAST_SEQUENCE)
     assert (broken["counts"]["token_events"], broken["usage"]["source"]) == (4, "absent")
-    legs = of(records, endpoint="/responses/{id}")
+    legs = of(records, endpoint="/responses/{id}", resumed_from=str(LAST_SEQUENCE))
     assert len(legs) == 2
     for leg in legs:
         assert (leg["outcome"], leg["resumed_from"], leg["response_id"]) == ("completed", str(LAST_SEQUENCE), "resp_1")
         assert (leg["counts"]["repeated_events"], leg["counts"]["token_events"]) == (1, 3)
         assert broken["counts"]["token_events"] + leg["counts"]["token_events"] == len(RESPONSE) - 3
         assert (leg["usage"]["total_tokens"], leg["usage"]["source"]) == (42, "final")
+
+
+def test_a_response_that_is_read_again_from_its_start(records: list[Record]) -> None:
+    [again] = of(records, endpoint="/responses/{id}", resumed_from="start")
+    assert (again["outcome"], again["response_id"], again["request_digest"]) == ("completed", "resp_1", None)
+    assert (again["counts"]["repeated_events"], again["counts"]["token_events"]) == (0, len(RESPONSE) - 3)
+    assert (again["usage"]["total_tokens"], again["usage"]["source"]) == (42, "final")
+    assert again["timing"]["inter_token_latency_s"] is None
 
 
 def test_a_message_and_its_leg(records: list[Record]) -> None:
@@ -176,9 +187,9 @@ def test_the_metrics_say_each_token_once(up: Running) -> None:
     page = settled(up)
     assert _sum(page, "streamgauge_usage_tokens_total", 'kind="input"') == INPUT
     assert _sum(page, "streamgauge_usage_tokens_total", 'kind="output"') == OUTPUT
-    assert _sum(page, "streamgauge_resumed_streams_total") == 4
-    # Seven deltas of the response, the last three again, four of the message, three chats of one.
-    assert _sum(page, "streamgauge_token_events_total") == 7 + 3 + 4 + 3
+    assert _sum(page, "streamgauge_resumed_streams_total") == 5
+    # Seven deltas of the response, the last three again, all again from its start, four of the message, three chats of one.
+    assert _sum(page, "streamgauge_token_events_total") == 7 + 3 + 7 + 4 + 3
 
 
 def test_the_metrics_agree_with_the_ledger_model_by_model(up: Running) -> None:

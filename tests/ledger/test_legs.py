@@ -59,6 +59,12 @@ def test_a_stored_response_is_continued_by_its_id() -> None:
     assert counted(origin, first, last) == {"origin": (30, 12, 42), "cut": NOTHING, "last": NOTHING}
 
 
+def test_a_stored_response_read_again_from_its_start_counts_once() -> None:
+    origin = part("origin", (30, 12), response_id="resp_1", request_digest="digest")
+    again = (stored(name, resumed_from="start", tokens=(30, 12)) for name in ("a", "b"))
+    assert counted(origin, *again) == {"origin": (30, 12, 42), "a": NOTHING, "b": NOTHING}
+
+
 def test_several_legs_that_all_tell_usage_count_once() -> None:
     origin = part("origin", (30, 12), response_id="resp_1")
     assert counted(origin, stored("a", tokens=(30, 12)), stored("b", tokens=(30, 12))) == {

@@ -62,6 +62,13 @@ def test_a_leg_of_a_stream_that_completed_does_not_repeat_it(continued: Continue
     assert added(continued, leg(), input=30, output=12) == {}
 
 
+def test_a_stored_response_read_again_from_its_start_adds_nothing(continued: Continued) -> None:
+    assert added(continued, record(response_id="resp_1"), input=30, output=12) == {"input": 30, "output": 12}
+    for _ in range(2):
+        again = leg(resumed_from="start", response_id="resp_1", request_digest=None)
+        assert added(continued, again, input=30, output=12) == {}
+
+
 def test_two_requests_that_share_an_id_count_twice(continued: Continued) -> None:
     for one in (broken(request_digest="d"), record(response_id="r", request_digest="d")):
         assert added(continued, one, input=3, output=2) == {"input": 3, "output": 2}

@@ -1,8 +1,9 @@
 """Which stream a leg continues. Pure: what records say of each other, whoever counts by it.
 
-A *leg* is a record whose request names a position in an earlier stream (`resumed_from`); any other record is an *origin*.
-Each leg continues at most one earlier record of the same upstream and credential: the one that the first of the rules
-below finds. An origin continues nothing, so two of them are never one stream, whatever ids they share.
+A *leg* is a record whose request names a position in an earlier stream (`resumed_from`), or asks for a stored response from
+its start; any other record is an *origin*. Each leg continues at most one earlier record of the same upstream and
+credential: the one that the first of the rules below finds. An origin continues nothing, so two of them are never one
+stream, whatever ids they share.
 
 Positions that are numbers are the same in many streams by chance, so one alone shows nothing.
 
@@ -13,6 +14,7 @@ import re
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from streamgauge.core.labels import MASKED
+from streamgauge.core.segments import FROM_START
 
 # Sequence numbers, and the event ids of providers that count them in each stream anew.
 _NUMBER = re.compile(r"[0-9]*")
@@ -41,7 +43,7 @@ class _Rule(NamedTuple):
     """A leg continues the latest earlier record whose `earlier` values are the leg's `own`; all of them must be known.
 
     Never one that says another response id than the leg. `any_event`: the position is not compared with the record's last
-    event, only must not lie beyond it. `unlike_others`: the position must be no mere number.
+    event, only must not lie beyond it. `unlike_others`: the position must be an event's id, and no mere number.
     """
 
     own: tuple[str, ...]
@@ -132,7 +134,7 @@ def _key(record: Linked, names: tuple[str, ...], called: tuple[str, ...]) -> Key
 def _fits(rule: _Rule, leg: Linked, found: Known[Stream]) -> bool:
     """Whether nothing speaks against what a rule has found."""
     position, last = leg.resumed_from or "", found.last_event_id or ""
-    if rule.unlike_others and _NUMBER.fullmatch(position):
+    if rule.unlike_others and (position == FROM_START or _NUMBER.fullmatch(position)):
         return False
     if rule.any_event and _beyond(position, last):
         return False

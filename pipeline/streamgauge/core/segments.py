@@ -45,8 +45,9 @@ class Opening(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """What is known when a request begins. On segment 0, always.
 
     `path` is the endpoint's template (`dialects.endpoint_of`), None for a path that is not an LLM's; never the raw path.
-    `started_at_ns` is UTC wall clock, for printing only: nothing is computed from it. `resumed_from` is the position that a
-    leg's request names, as it names it (Last-Event-ID, starting_after); None for a request that continues nothing.
+    `started_at_ns` is UTC wall clock, for printing only: nothing is computed from it. `resumed_from` is the position that the
+    request of a resumed stream names, as it names it (Last-Event-ID, starting_after), FROM_START where it asks for a stored
+    response without one; None for a request that continues nothing.
     """
 
     tap: Word

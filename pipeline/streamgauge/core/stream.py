@@ -24,7 +24,7 @@ from streamgauge.core.json_text import UNPARSED, parse
 from streamgauge.core.labels import label_id, whole_number
 from streamgauge.core.outcome import FIRST_ERROR_STATUS
 from streamgauge.core.reading import Reading
-from streamgauge.core.segments import End, Loss, Opening, Read, Segment
+from streamgauge.core.segments import FROM_START, End, Loss, Opening, Read, Segment
 from streamgauge.core.sse import Event, SseDecoder, read_events, split_blocks
 from streamgauge.core.state import StreamState
 from streamgauge.core.steady import Steady
@@ -148,8 +148,7 @@ class Stream:
 
     def _is_steady(self) -> bool:
         """Whether an event can only say more of what is known: nothing is repeated, and no terminal was seen."""
-        opening = self.state.opening
-        return not self.state.terminal and (opening is None or opening.resumed_from is None)
+        return not self.state.terminal and not self._begins_later
 
     def _read(self, read: Read) -> None:
         state = self.state
@@ -308,10 +307,16 @@ class Stream:
             return None
         return BY_NAME.get(opening.dialect or "") or dialect_of_endpoint(opening.path)
 
+    @property
+    def _begins_later(self) -> bool:
+        """Whether the request names a position in an earlier stream, and so not the start of one."""
+        opening = self.state.opening
+        return opening is not None and opening.resumed_from not in (None, FROM_START)
+
     def _is_repeated(self, value: dict[str, object]) -> bool:
         """Whether a leg that continues repeats what lies at or below the position that its request names."""
         opening = self.state.opening
-        if opening is None or opening.resumed_from is None:
+        if opening is None or opening.resumed_from is None or not self._begins_later:
             return False
         number = whole_number(value.get("sequence_number"))
         if opening.resumed_after is not None:

@@ -14,7 +14,7 @@ from streamgauge.core.body import BodyDecoder
 from streamgauge.core.dialects import endpoint_of
 from streamgauge.core.json_text import parse
 from streamgauge.core.labels import label_code, label_id, whole_number
-from streamgauge.core.segments import Opening, RequestFacts
+from streamgauge.core.segments import FROM_START, Opening, RequestFacts
 from streamgauge.taps.messages import MAX_REQUEST_BODY, Opened, Sent
 from streamgauge.taps.recording.budget import Budget, Gathered
 
@@ -73,15 +73,16 @@ _MEMBERS = dict.fromkeys(
 
 
 class _Stored(NamedTuple):
-    """A stored response that is read on from a position: the path that names it, and the query's name for the position.
+    """A stored response that is read again: the path that names it, and the query's name for the position to begin after.
 
     `numbered`: positions are the events' sequence numbers; else they are opaque. A position named so counts before a
-    Last-Event-ID.
+    Last-Event-ID. Without a position a stream begins at the start. `always`: it is a stream also without `stream=true`.
     """
 
     path: re.Pattern[str]
     parameter: str
     numbered: bool
+    always: bool = False
 
 
 _STORED = (
@@ -90,7 +91,7 @@ _STORED = (
     # https://ai.google.dev/api/interactions-api
     _Stored(re.compile(r"/interactions/([^/:]+)\Z"), "last_event_id", numbered=False),
     # https://docs.cloud.google.com/gemini-enterprise-agent-platform/reference/rest/v1beta1/interactions/getStream
-    _Stored(re.compile(r"/interactions/([^/:]+):stream\Z"), "lastEventId", numbered=False),
+    _Stored(re.compile(r"/interactions/([^/:]+):stream\Z"), "lastEventId", numbered=False, always=True),
 )
 
 
@@ -179,7 +180,7 @@ def _attempt(retries: str) -> int | None:
 
 
 class _Leg(NamedTuple):
-    """What a request says of what it continues; nothing where it names no position. The names are those of Opening."""
+    """What a request says of what it continues; nothing where it continues nothing. The names are those of Opening."""
 
     resumed_from: str | None = None
     resumed_after: int | None = None
@@ -195,6 +196,8 @@ def _leg(method: str, path: str, headers: dict[str, str], parameters: dict[str, 
         response_id = label_id(unquote(found[1]))
         if _POSITION.fullmatch(after) if stored.numbered else after:
             return _Leg(label_id(after), int(after) if stored.numbered else None, response_id)
+        if event_id is None and (stored.always or parameters.get("stream") == "true"):
+            return _Leg(FROM_START, continues=response_id)
         return _Leg(event_id, continues=response_id if event_id else None)
     return _Leg(event_id)
 
