@@ -27,6 +27,7 @@ from typing import Any
 
 from aiokafka.errors import KafkaError, KafkaTimeoutError  # type: ignore[import-untyped]
 
+from streamgauge.broker.cancelling import end_task
 from streamgauge.broker.pace import Pace
 from streamgauge.broker.producer import Meaning, Message, Producer, may_be_the_message, meaning_of
 from streamgauge.broker.security import Brokers, brokers_at
@@ -128,9 +129,7 @@ class Shipper:
         try:
             await asyncio.wait({self._shipping})
         finally:
-            self._shipping.cancel()
-            watching.cancel()
-            await asyncio.wait({self._shipping, watching})
+            await asyncio.gather(end_task(self._shipping), end_task(watching))
             await self._producer.stop(_FAREWELL_S if self._drained else 0)
             await self._settle()
         if not self._shipping.cancelled():
@@ -142,7 +141,7 @@ class Shipper:
         self._wake.set()
         if self._shipping is not None:
             await asyncio.wait({self._shipping}, timeout=deadline_s)
-            self._shipping.cancel()
+            await end_task(self._shipping)
 
     async def _ship_all(self) -> None:
         while not (self._stopping and self._drained):

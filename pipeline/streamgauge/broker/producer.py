@@ -32,6 +32,7 @@ from aiokafka.errors import (  # type: ignore[import-untyped]
     UnknownProducerId,
 )
 
+from streamgauge.broker.cancelling import end_task
 from streamgauge.broker.refusal import refusal_of
 from streamgauge.broker.security import Brokers, brokers_at
 
@@ -196,8 +197,7 @@ class Producer:
             stopping = asyncio.ensure_future(producer.stop())
             done, _ = await asyncio.wait({stopping}, timeout=deadline_s)
             if not done:
-                stopping.cancel()
-                await asyncio.wait({stopping})
+                await end_task(stopping)
         await self._let_go()
 
     async def _let_go(self) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from aiokafka.errors import KafkaError, KafkaTimeoutError  # type: ignore[import-untyped]
 
+from streamgauge.broker.cancelling import end_in_background
 from streamgauge.broker.pace import Pace
 from streamgauge.broker.producer import Meaning, Message, Producer, meaning_of
 from streamgauge.worker.faults import StateRefusedError, WriteDeniedError
@@ -116,7 +117,7 @@ class Outbox:
                 size = len(message.value or b"")
                 raise StateRefusedError(f"the broker refuses {size} bytes for {message.topic}: {type(error).__name__}")
         finally:
-            moving.cancel()
+            end_in_background(moving)
 
 
 def _outcome(

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from streamgauge.broker.cancelling import end_in_background, end_task
 from streamgauge.broker.producer import Message
 from streamgauge.bundles import UnreadableBundle, decode_bundle, encode_bundle
 from streamgauge.core.assembler import PRODUCERS, TICK_INSTANCE, Assembler
@@ -132,12 +133,13 @@ class Partition:
         self._wake.set()
         if self._task is not None:
             await asyncio.wait({self._task})
+        self._around.metrics.unset(table.WORKER_LAG.name, partition=self._number)
 
     async def drop(self) -> None:
         """The partition is not ours any more: wait for what is in flight, forget everything."""
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait({self._task})
+            await end_task(self._task)
+        self._around.metrics.unset(table.WORKER_LAG.name, partition=self._number)
         await self._outbox.settle(_SETTLE_S)
 
     # --- the loop ---------------------------------------------------------------------------------------------------
@@ -234,7 +236,7 @@ class Partition:
                 self._report()
             burying.result()
         finally:
-            burying.cancel()
+            end_in_background(burying)  # it may hold the turn of all dead letters
 
     def lost(self, messages: int) -> None:
         """The log's beginning was deleted before it was read: say how much, and let open streams say it too."""

@@ -50,6 +50,9 @@ class Observed:
     def set(self, name: str, value: float, **_labels: object) -> None:
         self.counts[name] = int(value)
 
+    def unset(self, name: str, **_labels: object) -> None:
+        self.counts.pop(name, None)
+
     def add_counts(self, counts: Mapping[str, int]) -> None:
         self.counts.update(counts)
 

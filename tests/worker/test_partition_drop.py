@@ -1,0 +1,92 @@
+"""A partition that is taken away: its task ends whatever aiokafka does with the cancellation, and its gauges leave the page."""
+
+import asyncio
+import contextlib
+import logging
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from aiokafka.client import AIOKafkaClient
+
+from streamgauge.broker.producer import Message, Producer
+from streamgauge.core.assembler import Assembler
+from streamgauge.metrics import table
+from streamgauge.metrics.prometheus import Metrics
+from streamgauge.topics import Topics
+from streamgauge.worker.outbox import Outbox
+from streamgauge.worker.partition import Partition, Surroundings
+from streamgauge.worker.place import Reading
+
+# How long a partition may take to be dropped (seconds): its task is cancelled again each second.
+_DROPPED_S = 20.0
+
+
+async def _nowhere(_: Message) -> bool:
+    return False
+
+
+def a_partition(producer: Producer, metrics: Metrics) -> Partition:
+    """A partition of which nothing is read."""
+    anything: Any = SimpleNamespace(topic="segments", end=lambda number: 7)
+    reading = Reading(anything, anything)
+    around = Surroundings(Topics(), reading, anything, metrics, lambda *_: None, lambda _: None, 1.0, 60.0)
+    return Partition(3, Assembler(), Outbox(producer, _nowhere), around, next_offset=0, known=[])
+
+
+def test_a_cancellation_that_aiokafka_swallows_does_not_keep_the_partition(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`AIOKafkaClient.close` waits for its own task with CancelledError suppressed. The task that is cancelled there went on,
+    and the rebalance waited for it without end."""
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
+    close = AIOKafkaClient.close
+    cancelled: list[object] = []
+
+    async def run() -> None:
+        # A listener that takes connections and says nothing is a broker that does not answer.
+        writers: list[asyncio.StreamWriter] = []
+        server = await asyncio.start_server(lambda reader, writer: writers.append(writer), "127.0.0.1", 0)
+        producer = Producer(f"127.0.0.1:{server.sockets[0].getsockname()[1]}", max_message_bytes=1000, batch_bytes=1000)
+        partition = a_partition(producer, Metrics())
+        task = partition._task = asyncio.create_task(partition._outbox.send(Message("t", b"x")))
+        dropping: list[asyncio.Task[None]] = []
+
+        async def cancelled_while_it_closes(self: Any) -> None:
+            if self._sync_task is None:  # a client that has connected has one
+                self._sync_task = asyncio.create_task(asyncio.sleep(3600))
+            if not cancelled:
+                cancelled.append(self)
+                dropping.append(asyncio.create_task(partition.drop()))  # it cancels in the next turn of the loop
+            await close(self)
+
+        monkeypatch.setattr(AIOKafkaClient, "close", cancelled_while_it_closes)
+        try:
+            while not dropping:  # noqa: ASYNC110 - the producer comes there by itself
+                await asyncio.sleep(0.05)
+            done, _ = await asyncio.wait(dropping, timeout=_DROPPED_S)
+            assert done, "the partition is not dropped"
+            assert task.done()
+        finally:
+            for one in (task, *dropping):
+                one.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait({task, *dropping}, timeout=30)
+            server.close()
+            for writer in writers:
+                writer.close()
+            await asyncio.gather(*(writer.wait_closed() for writer in writers), return_exceptions=True)
+
+    asyncio.run(run())
+
+
+def test_the_lag_of_a_partition_that_moved_away_leaves_the_page() -> None:
+    """Its last value stood there for good, and an alert fired for a partition that another worker has."""
+    metrics = Metrics()
+
+    async def run() -> None:
+        partition = a_partition(Producer("127.0.0.1:1", max_message_bytes=1000, batch_bytes=1000), metrics)
+        partition._report()
+        assert f'{table.WORKER_LAG.name}{{partition="3"}} 7.0' in metrics.render().decode()
+        await partition.drop()
+
+    asyncio.run(run())
+    assert f"{table.WORKER_LAG.name}{{" not in metrics.render().decode()
