@@ -17,6 +17,7 @@ import zstandard
 
 from streamgauge.bundles import decode_bundle, encode_bundle
 from streamgauge.core.segments import FORMAT_VERSION, Read
+from streamgauge.counters import read_balance
 from streamgauge.spool import NewRow, Spool
 from streamgauge.topics import Topics
 from tests.faults.canaries import Stream, found_in, streams, word
@@ -145,9 +146,10 @@ def through_tap(upstreams: dict[str, str], folder: Path, known: dict[int, Case])
     """With no broker: all of it lies in the spool, its file or its log."""
     with start_tap("tap", upstreams, folder / "tap", "--kafka", "127.0.0.1:1") as tap:
         asyncio.run(ask_all(tap.url, known))
-        wait_for(lambda: tap.metrics()["streamgauge_tap_reads_waiting"] >= len(known), "all reads in the spool")
+        wait_for(lambda: tap.metrics()["streamgauge_tap_reads_waiting"] >= len(known), "all reads seen")
         while_it_runs = [*on_disk(folder), tap.get("/metrics")[1].encode(), tap.log.encode()]
-        assert tap.stop() == 0
+        assert tap.stop() == 0  # what waited for the recorder is in the spool then
+        assert not any(read_balance(folder / "tap" / "counters").dropped.values()), tap.log
     return found(iter([*while_it_runs, *on_disk(folder), tap.log.encode()]))
 
 
@@ -156,7 +158,8 @@ def through_kafka(bootstrap: str, prefix: str, folder: Path, count: int) -> set[
     names = Topics(prefix)
     ledger = f"sqlite:///{folder / 'ledger.sqlite'}"
     flags = ["--kafka", bootstrap, "--topic-prefix", prefix]
-    with start("worker", [*flags, "--admin", "127.0.0.1:0", "--ledger", ledger], folder / "worker") as worker:
+    own = ["--admin", "127.0.0.1:0", "--data-dir", str(folder / "worker")]
+    with start("worker", [*flags, *own, "--ledger", ledger], folder / "worker") as worker:
         wait_until_ready(worker)
         with start_tap("tap", {"p": "http://127.0.0.1:1"}, folder / "tap", *flags) as tap:
             wait_for(lambda: tap.metrics()["streamgauge_tap_reads_waiting"] == 0, "empty spool")

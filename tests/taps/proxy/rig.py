@@ -187,6 +187,7 @@ class RawRecorder:
         self.connections = 0
         self._reading = threading.Event()
         self._reading.set()
+        self.pause_s = 0.0  # after each batch: a recorder that is slow
         self._changed = threading.Condition()
         self._open: list[socket.socket] = []
         self._threads: list[threading.Thread] = []
@@ -263,6 +264,7 @@ class RawRecorder:
                 with self._changed:
                     self.messages += apart(decode_batch(body))
                     self._changed.notify_all()
+                time.sleep(self.pause_s)
         except OSError:
             return
 

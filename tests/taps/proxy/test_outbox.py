@@ -5,7 +5,7 @@ from pathlib import Path
 
 from streamgauge.counters import read_balance
 from streamgauge.taps.messages import Arrived, Dropped, Ended, Opened
-from streamgauge.taps.proxy.outbox import BATCH_BYTES, RESERVE
+from streamgauge.taps.proxy.outbox import BATCH_BYTES, QUIET_S, RESERVE
 from tests.taps.proxy.rig import (
     RawRecorder,
     RawUpstream,
@@ -132,3 +132,34 @@ def test_a_batch_that_was_taken_in_part_comes_again_whole(tmp_path: Path) -> Non
             second.ended(2)
         tail = arrived(messages)
         assert tail and BIG.endswith(tail)
+
+
+def test_an_ordered_stop_waits_for_a_slow_recorder_until_the_drains_end(tmp_path: Path) -> None:
+    """It gave the recorder two seconds in all, and dropped the rest without a word."""
+    said: list[str] = []
+    with RawRecorder(tmp_path / "recorder.sock") as recorder, RawUpstream(answering(*[BIG] * 4)) as upstream:
+        with RunningRelay(settings_for(tmp_path, upstream.url), say=said.append) as relay:
+            recorder.hold()
+            ask(relay, BIG, 4)
+            recorder.pause_s = 0.25  # some fifty batches
+            recorder.release()
+            relay.drain(50.0)
+        messages = recorder.ended(4)
+    assert arrived(messages) == BIG * 4
+    balance = read_balance(tmp_path / "counters")
+    assert (sum(balance.dropped.values()), said) == (0, [])
+
+
+def test_an_ordered_stop_says_what_a_recorder_that_takes_nothing_costs(tmp_path: Path) -> None:
+    said: list[str] = []
+    with RawRecorder(tmp_path / "recorder.sock") as recorder, RawUpstream(answering(*[BIG] * 4)) as upstream:
+        with RunningRelay(settings_for(tmp_path, upstream.url), say=said.append) as relay:
+            recorder.hold()
+            ask(relay, BIG, 4)
+            began = time.monotonic()
+            relay.drain(50.0)
+            assert QUIET_S <= time.monotonic() - began < 30.0
+    lost = read_balance(tmp_path / "counters").dropped["recorder_gone"]
+    (sentence,) = said
+    assert lost > 0
+    assert sentence.startswith(f"{lost} reads are dropped (recorder_gone)")

@@ -170,7 +170,9 @@ async def _run(settings: PacketSettings) -> int:
     counters.settle_relay()
     outbox = Outbox(Path(settings.recorder_socket), counters, settings.capture_buffer_bytes)
     code = await (_file(settings, outbox, stop) if settings.pcap else _live(settings, outbox, counters, stop))
-    await outbox.close()
+    lost = await outbox.close(settings.drain_timeout_s)
+    if lost:
+        sys.stderr.write(f"the packet tap: {lost} reads are dropped (recorder_gone): the recorder did not take them\n")
     counters.close()
     return code
 

@@ -28,8 +28,12 @@ RETRY_S = 1.0
 MESSAGE_BYTES = 200
 # The part of the bound that is kept for beginnings, when reads are already dropped: one eighth.
 RESERVE = 8
-# How long a drain waits for a recorder that takes nothing (seconds).
+# How long `close` waits for a recorder that takes nothing, or is away (seconds); and the least that it has in all, where streams
+# used up a drain's time. A recorder that has one processor with others may pause for a second or two.
+QUIET_S = 5.0
 CLOSE_S = 2.0
+# How often `close` looks whether something left (seconds).
+_LOOK_S = 0.1
 
 
 class Outbox:
@@ -78,20 +82,32 @@ class Outbox:
         """How much more may be put before no more reads fit (bytes)."""
         return max(self._capacity - BATCH_BYTES - self.held - self._gathered, 0)
 
-    async def close(self) -> None:
-        """Sends what waits, for CLOSE_S at most; what stays is counted as dropped."""
+    async def close(self, within_s: float = CLOSE_S) -> int:
+        """Send what waits, for `within_s` at most, but CLOSE_S at least; a recorder that takes nothing for QUIET_S ends it.
+
+        What stays is counted as dropped; gives how many reads that are.
+        """
         self._close_batch()
         self._closed = True
-        if self._batches and self._socket is not None:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(CLOSE_S):
-                    await self._emptied.wait()
+        if self._socket is not None:
+            await self._send_all(max(within_s, CLOSE_S))
         self._disconnect()
         if self._timer is not None:
             self._timer.cancel()
-        for batch, _ in self._batches:
-            self._lose(batch, DropReason.RECORDER_GONE)
+        lost = sum(self._lose(batch, DropReason.RECORDER_GONE) for batch, _ in self._batches)
         self._batches.clear()
+        return lost
+
+    async def _send_all(self, within_s: float) -> None:
+        ends = self._loop.time() + within_s
+        quiet_since, before = self._loop.time(), (len(self._batches), self._sent)
+        while self._batches and not self._emptied.is_set() and self._loop.time() < min(ends, quiet_since + QUIET_S):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK_S):
+                    await self._emptied.wait()
+            now = (len(self._batches), self._sent)
+            if now != before:
+                quiet_since, before = self._loop.time(), now
 
     def _hold(self, size: int) -> None:
         self.held += size
@@ -151,10 +167,12 @@ class Outbox:
         elif self._closed:
             self._emptied.set()
 
-    def _lose(self, batch: Sequence[Message | Encoded], reason: DropReason) -> None:
+    def _lose(self, batch: Sequence[Message | Encoded], reason: DropReason) -> int:
+        """Count a batch's reads as dropped; gives how many they are."""
         reads = _reads_of(batch)
         if reads:
             self.counters.dropped(reason, reads)
+        return reads
 
     def _wait_for_room(self, blocked: bool) -> None:
         if blocked != self._blocked and self._socket is not None:

@@ -190,13 +190,15 @@ class Relay:
     async def drain(self, timeout_s: float | None = None) -> None:
         """Accepts no more, lets running exchanges end, cuts at the deadline what is left, and hands over the capture."""
         self.draining = True
+        within_s = self._drain_timeout_s if timeout_s is None else timeout_s
+        ends = time.monotonic() + within_s
         if self._looking is not None:
             self._looking.cancel()
         if self._acceptor is not None:
             self._acceptor.close()
         for client in list(self._clients):
             client.drain()
-        await self._all_gone(self._drain_timeout_s if timeout_s is None else timeout_s)
+        await self._all_gone(within_s)
         for client in list(self._clients):
             client.cut()
         await self._all_gone(CUT_S)
@@ -204,7 +206,11 @@ class Relay:
             connector.close()
         if self.lender is not None:
             self.lender.close()
-        await self.outbox.close()
+        lost = await self.outbox.close(ends - time.monotonic())
+        if lost:
+            self._say(
+                f"{lost} reads are dropped (recorder_gone): the recorder did not take them before the drain's end"
+            )
         self._counters.close()
 
     def hurry(self) -> None:
