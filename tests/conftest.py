@@ -1,10 +1,14 @@
 """What all tests share."""
 
+from collections.abc import Generator
+from typing import Any
+
 import pytest
 from hypothesis import settings
 
 from streamgauge.core.assembler import Assembler
 from streamgauge.core.record import Record
+from tests import kept_logs
 from tests.streams import bundles_of, chat_segments
 
 # No test is timed: machines are shared. What the environment chose beside that (in CI the same examples each time) stays.
@@ -12,6 +16,17 @@ settings.register_profile("untimed", settings.default, deadline=None)
 settings.load_profile("untimed")
 
 pytest_plugins = ["tests.kafka_broker.fixtures"]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: "pytest.CallInfo[None]") -> Generator[None, Any, Any]:
+    """A test that failed shows the ends of its processes' logs, and keeps them."""
+    report = yield
+    if report.failed:
+        report.sections += kept_logs.keep(f"{item.nodeid}-{call.when}", getattr(item, "funcargs", {}).get("tmp_path"))
+    if call.when == "teardown":
+        kept_logs.forget()
+    return report
 
 
 @pytest.fixture

@@ -14,6 +14,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tests import kept_logs
+
 # Machines are shared: what takes a second alone may take this long (seconds).
 PATIENCE_S = 60.0
 
@@ -123,6 +125,7 @@ def start(name: str, flags: Sequence[str], data_dir: Path, environment: Mapping[
     """Any command that stays, its stderr in a log."""
     data_dir.mkdir(parents=True, exist_ok=True)
     log = data_dir.parent / f"{data_dir.name}.log"
+    kept_logs.add(log)
     with log.open("a") as errors:
         begins = log.stat().st_size
         process = subprocess.Popen(

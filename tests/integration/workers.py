@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests import kept_logs
+
 # A worker is ready within seconds; a machine that runs other tests at the same time gets room.
 _READY_S = 60
 _STOP_S = 60
@@ -22,6 +24,7 @@ class WorkerProcess:
         directory.mkdir(parents=True, exist_ok=True)
         self._stderr = directory / f"worker-{time.monotonic_ns()}.err"
         self._stdout = self._stderr.with_suffix(".out")
+        kept_logs.add(self._stderr)
         with self._stderr.open("wb") as errors, self._stdout.open("wb") as output:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", module, json.dumps(settings)],
