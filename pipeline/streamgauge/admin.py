@@ -41,7 +41,8 @@ _log = logging.getLogger(__name__)
 _PARSER_LOG = logging.getLogger(f"{__name__}.parser")
 _PARSER_LOG.setLevel(logging.CRITICAL)
 
-Check = Callable[[], bool]
+# True: it is. False, or a sentence that says why: it is not.
+Check = Callable[[], bool | str]
 
 
 class AdminAddressError(Unavailable):
@@ -122,7 +123,7 @@ class AdminServer:
         if request.method not in {hdrs.METH_GET, hdrs.METH_HEAD}:
             return _text(404, "not found\n")
         if check is not None:
-            return _text(200, "ok\n") if check() else _text(503, f"not {request.path.removeprefix('/health/')}\n")
+            return _answer_of(check(), request.path.removeprefix("/health/"))
         if request.path == "/metrics":
             page = self._metrics.page(",".join(request.headers.getall(hdrs.ACCEPT, [])))
             return web.Response(body=page.body, headers={**_ALWAYS, hdrs.CONTENT_TYPE: page.content_type})
@@ -158,6 +159,12 @@ class _BoundedServer(web.Server):
         """This connection has sent a request just now."""
         if (transport := self._open.pop(handler, None)) is not None:
             self._open[handler] = transport
+
+
+def _answer_of(found: bool | str, what: str) -> web.Response:
+    if found is True:
+        return _text(200, "ok\n")
+    return _text(503, f"not {what}: {found}\n" if found else f"not {what}\n")
 
 
 def _own_address(request: web.BaseRequest) -> str | None:

@@ -181,6 +181,8 @@ def _add_worker(commands: Commands) -> None:
     worker.add_argument(
         "--on-stop", metavar="leave|stay", help="in the group, to come back within 10 s (default: leave)"
     )
+    expired = "go on though the group's offsets have expired; the worker's error says which id"
+    worker.add_argument("--segments-id", metavar="ID", help=expired)
 
 
 def _add_replay(commands: Commands) -> None:

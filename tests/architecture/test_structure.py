@@ -107,6 +107,7 @@ EDGES: dict[str, set[str]] = {
     "taps/recording/process.py": set(),
     # Kafka and Faust.
     "broker/administrator.py": {"aiokafka"},
+    "broker/cancelling.py": set(),
     "broker/header_names.py": {"aiokafka"},
     "broker/log_reader.py": {"aiokafka"},
     "broker/producer.py": {"aiokafka"},
@@ -123,18 +124,23 @@ EDGES: dict[str, set[str]] = {
     "worker/checkup.py": {"aiokafka"},
     "worker/exits.py": set(),
     "worker/dead_letters.py": {"aiokafka"},
+    "worker/group_leader.py": {"aiokafka"},
     "worker/log.py": {"aiokafka"},
+    "worker/log_lines.py": set(),
     "worker/outbox.py": {"aiokafka"},
     "worker/partition.py": set(),
     "worker/place.py": {"aiokafka"},
+    "worker/readiness.py": set(),
     "worker/recognition.py": {"aiokafka"},
+    "worker/recovery.py": {"faust", "aiokafka"},
     "worker/run.py": {"faust", "aiokafka", "uvloop"},
     "worker/seams.py": {"faust", "aiokafka"},
     "worker/settings.py": set(),
     "worker/slots.py": set(),
+    "worker/stacks.py": set(),
     "worker/store.py": {"faust"},
     "worker/storing.py": {"faust"},
-    "worker/transport.py": {"faust", "mode"},  # mode is what Faust's services are made of
+    "worker/transport.py": {"faust", "aiokafka", "mode"},  # mode is what Faust's services are made of
     "worker/watchdog.py": set(),
     # Without Kafka, and where records rest.
     "ledger/sqlite.py": set(),

@@ -103,6 +103,11 @@ class Broker:
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
 
+    def thaw(self) -> None:
+        """SIGCONT: it goes on."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+
     def stop(self) -> None:
         """A clean shutdown, or a kill if it takes too long."""
         self._end(signal.SIGTERM)

@@ -10,6 +10,7 @@ import pytest
 from faust.types import TP
 from mode.services import Service
 
+from streamgauge.broker.security import brokers_at
 from streamgauge.worker.transport import Consumer, Eager, Transport, transport_of
 
 
@@ -134,7 +135,7 @@ def test_a_service_that_stops_is_told(kind: type[Service]) -> None:
 
 def test_an_app_gets_the_consumer() -> None:
     app = faust.App("test", broker="kafka://127.0.0.1:1;kafka://127.0.0.1:2", autodiscover=False)
-    transport = transport_of(app)
+    transport = transport_of(app, brokers_at("127.0.0.1:1"))
     assert isinstance(transport, Transport)
     assert transport.Consumer is Consumer
     assert [url.port for url in transport.url] == [1, 2]
@@ -143,7 +144,7 @@ def test_an_app_gets_the_consumer() -> None:
 def of_an_app() -> Any:
     """A consumer as the app makes one."""
     app = faust.App("test", broker="kafka://127.0.0.1:1", autodiscover=False, loop=asyncio.get_running_loop())
-    app.transport = transport_of(app)
+    app.transport = transport_of(app, brokers_at("127.0.0.1:1"))
     consumer: Any = app.transport.create_consumer(
         lambda message: None,
         on_partitions_revoked=lambda revoked: None,

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from aiokafka.admin import AIOKafkaAdminClient  # type: ignore[import-untyped]
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType  # type: ignore[import-untyped]
+from aiokafka.coordinator.protocol import ConsumerProtocol  # type: ignore[import-untyped]
 from aiokafka.errors import (  # type: ignore[import-untyped]
     GroupAuthorizationFailedError,
     GroupCoordinatorNotAvailableError,
@@ -230,6 +231,34 @@ async def seen_topics(admin: AIOKafkaAdminClient, names: Sequence[str]) -> tuple
         if topic["topic"] in names and not topic["error_code"]
     }
     return found, [topic["topic"] for topic in answer["topics"] if topic["error_code"] == _TOPIC_DENIED]
+
+
+class GroupSeen(NamedTuple):
+    """A consumer group as its coordinator describes it. `stable`: no rebalance is under way, and it has members.
+
+    `assigned`: topic -> the partitions that some member has.
+    """
+
+    stable: bool
+    assigned: dict[str, set[int]]
+
+
+async def seen_group(admin: AIOKafkaAdminClient, group: str) -> GroupSeen | None:
+    """What the group's members have; None where the coordinator does not say it now. Raises KafkaError."""
+    node = await admin.find_coordinator(group)
+    try:
+        answer = (await admin._send_request(_Groups(group), node)).to_object()
+    except (NotImplementedError, IncompatibleBrokerVersion):  # older than Kafka 2.3
+        return None
+    described = answer["groups"][0]
+    if described["error_code"]:
+        return None
+    assigned: dict[str, set[int]] = {}
+    for member in described["members"]:
+        if member["assignment"]:
+            for topic, partitions in ConsumerProtocol.ASSIGNMENT.decode(member["assignment"]).assignment:
+                assigned.setdefault(topic, set()).update(partitions)
+    return GroupSeen(described["state"] == "Stable", assigned)
 
 
 async def may_with_group(admin: AIOKafkaAdminClient, group: str) -> frozenset[int] | None:

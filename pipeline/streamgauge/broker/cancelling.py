@@ -1,7 +1,7 @@
 """Ending a task that may be inside of aiokafka.
 
-aiokafka waits for its own tasks with CancelledError suppressed, as in `AIOKafkaClient.close`. A task that is cancelled once at
-that moment goes on, and a caller that waits for its end waits for ever.
+aiokafka waits for its own tasks with CancelledError suppressed, as in `AIOKafkaClient.close`. A task that is cancelled once
+at that moment goes on, and a caller that waits for its end waits for ever.
 """
 
 import asyncio

@@ -27,6 +27,7 @@ def run(settings: Settings, args: argparse.Namespace) -> int:
         stall_s=settings.stall_seconds,
         drain_timeout_s=settings.drain_timeout,
         leave_group=settings.on_stop == "leave",
+        segments_id=settings.segments_id,
     )
     make_data_dir(settings.data_dir)
     if warning := warning_about(settings.data_dir):
@@ -36,7 +37,9 @@ def run(settings: Settings, args: argparse.Namespace) -> int:
     @contextlib.asynccontextmanager
     async def admin_port(worker: Worker) -> AsyncIterator[None]:
         async with contextlib.AsyncExitStack() as stack:
-            admin = AdminServer(metrics, lambda: worker.ready, live=lambda: worker.live, hosts=settings.admin_host)
+            admin = AdminServer(
+                metrics, lambda: worker.unready or True, live=lambda: worker.live, hosts=settings.admin_host
+            )
             await started_admin(stack, admin, settings)
             say(f"worker: metrics at http://{admin.address}/metrics, data in {settings.data_dir}")
             yield

@@ -9,6 +9,7 @@ from faust.types import TopicT
 
 from streamgauge.broker.header_names import forgive_header_names
 from streamgauge.broker.security import Brokers
+from streamgauge.worker.recovery import Tables
 from streamgauge.worker.settings import WorkerSettings
 from streamgauge.worker.store import StateTable
 from streamgauge.worker.transport import transport_of
@@ -20,6 +21,9 @@ _BEATS = 10
 _IDLE_S = 366 * 24 * 3600.0
 # A broker that is slow, not dead, gets this (seconds): more than the session, as Faust demands.
 _REQUEST_TIMEOUT_S = 30.0
+# How often the consumer asks for the metadata of its topics (milliseconds). A leader of the group that does not know a topic
+# assigns none of its partitions, and aiokafka asks again only after this time or when a connection breaks.
+_METADATA_AGE_MS = 10_000
 # Messages between Faust's fetcher and an agent, which hands them on at once: bundles are big.
 _BUFFER = 64
 
@@ -44,6 +48,7 @@ def create_app(
         web_enabled=False,
         consumer_group_instance_id=instance_id,
         consumer_auto_offset_reset="earliest",
+        consumer_metadata_max_age_ms=_METADATA_AGE_MS,
         broker_session_timeout=settings.session_timeout_s,
         broker_heartbeat_interval=settings.session_timeout_s / _BEATS,
         broker_max_poll_interval=_IDLE_S,
@@ -54,8 +59,9 @@ def create_app(
         topic_allow_declare=False,  # `streamgauge topics create` makes them, with the configuration that they need
         topic_disable_leader=True,
         table_standby_replicas=0,
+        TableManager=Tables,
     )
-    app.transport = transport_of(app)
+    app.transport = transport_of(app, settings.brokers)
     app.tables.add(
         StateTable(
             app,

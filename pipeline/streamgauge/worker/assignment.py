@@ -53,12 +53,26 @@ class Assignment:
         self._recognition = recognition(self.consumer) if recognition else None
         app.on_partitions_revoked.connect(self.on_revoked)
         state.on_recover(self.on_recovered)
+        state.on_give_up(self.give_up)
         return self._acknowledger
 
     @property
     def ready(self) -> bool:
         """Whether the partitions are given and their state is recovered, and it takes messages."""
-        return self.settled and not self._draining
+        return self.unready is None
+
+    @property
+    def unready(self) -> str | None:
+        """Why it takes no messages, as a part of a sentence; None if it does."""
+        if self._draining:
+            return "it was told to stop"
+        if not self.consumer.is_member:
+            return "it is no member of its group"
+        if self.consumer.holding is None:
+            return "its group rebalances"
+        if not self._recovered or self._app.rebalancing:
+            return "the state of its partitions is not recovered yet"
+        return None
 
     # --- what a checkup asks ----------------------------------------------------------------------------------------
 
@@ -91,6 +105,10 @@ class Assignment:
 
     async def on_revoked(self, _app: Any, /, *_revoked: Any, **_: Any) -> None:
         """A rebalance begins. Kafka's classic protocol takes all partitions away, also those that come back."""
+        await self.give_up()
+
+    async def give_up(self) -> None:
+        """Drop what was recovered: the partitions are taken away, or their recovery starts again."""
         self._recovered = False
         await self._let_go()
 
@@ -106,7 +124,7 @@ class Assignment:
         except WorkerError as error:
             self._fail(error)
         except Exception as error:  # noqa: BLE001 - swallowed by Faust, a worker without its state would run on
-            self._fail(BugError(f"recovery: {error!r}"))
+            self._fail(BugError(f"recovery: {error!r}", error))
 
     async def _load(self) -> None:
         await self._let_go()
@@ -115,20 +133,25 @@ class Assignment:
         if holding is None or holding != self.consumer.holding:
             return  # the next rebalance is under way
         partitions = {number: self._recover(number, *place) for number, place in found.items()}
-        if not await self._are_ours(found) or holding != self.consumer.holding:
+        if not await self._are_ours(found, partitions) or holding != self.consumer.holding:
             return
         self._partitions = partitions
         for partition in partitions.values():
             partition.start()
         self._recovered = True
 
-    async def _are_ours(self, found: Mapping[int, tuple[int, int, int]]) -> bool:
+    async def _are_ours(self, found: Mapping[int, tuple[int, int, int]], partitions: Mapping[int, Partition]) -> bool:
         """Whether these are the logs that the state speaks of. Raises WorkerError if they are not."""
         if self._recognition is None:
             return True
         entries = {number: self._state.data.entries(number).values() for number in found}  # type: ignore[attr-defined]
         spoken = {number: max(map(offset_of, values), default=None) for number, values in entries.items()}
-        return await self._recognition.check(found, spoken)
+        resume = {
+            number: partitions[number].next_offset
+            for number, (committed, *_) in found.items()
+            if self._settings.segments_id and not committed and spoken[number] is not None
+        }
+        return await self._recognition.check(found, spoken, resume)
 
     def _recover(self, number: int, committed: int, begins: int, ends: int) -> Partition:
         assembler = Assembler(Limits(abandon_after_s=self._settings.abandon_after_s, stall_s=self._settings.stall_s))
@@ -146,11 +169,12 @@ class Assignment:
                 "it was made anew. Give the worker another prefix, or delete the state topic and the group's offsets"
             )
         outbox = Outbox(self._producer, self._instead)
-        next_offset = max(committed, begins)
+        due = max(committed, 1 + assembler.applied_offset(PRODUCERS))  # what lies below has done all that it does
+        # Where the group's offsets have expired, the state alone knows where reading goes on.
+        next_offset = max(due if self._settings.segments_id and not committed else committed, begins)
         partition = Partition(
             number, assembler, outbox, self._surroundings(), next_offset=next_offset, known=list(entries)
         )
-        due = max(committed, 1 + assembler.applied_offset(PRODUCERS))  # what lies below has done all that it does
         if begins > due:
             partition.lost(begins - due)
         return partition

@@ -11,6 +11,7 @@ from aiokafka.errors import KafkaError  # type: ignore[import-untyped]
 
 from streamgauge.worker.health import Found, Spot, Standing
 from streamgauge.worker.log import Log
+from streamgauge.worker.owners import Owners
 
 # How often it is looked (seconds), and how long the broker may take to answer: one request and a second try.
 _EVERY_S = 5.0
@@ -31,11 +32,14 @@ class Part(Protocol):
 
 
 class Checkup:
-    """Looks at `parts`, and tells `report` what it found."""
+    """Looks at `parts`, and at the owners of all partitions, and tells `report` what it found."""
 
-    def __init__(self, log: Log, parts: Sequence[Part], report: Callable[[Found], None]) -> None:
+    def __init__(
+        self, log: Log, parts: Sequence[Part], report: Callable[[Found], None], owners: Owners | None = None
+    ) -> None:
         self._log = log
         self._parts = parts
+        self._owners = owners
         self._report = report
         self._seen: dict[Spot, tuple[range, int]] = {}  # what waits, and at how many looks it was the same
         self._empty: dict[Spot, range] = {}  # what waits, and holds no message
@@ -50,6 +54,8 @@ class Checkup:
         """One look."""
         try:
             async with asyncio.timeout(_ANSWER_S):
+                if self._owners is not None:
+                    await self._owners.look()
                 standings = [await self._standings(part) for part in self._parts]
             found = {spot: standing for one in standings for spot, standing in one.items()}
             # Beside each other: each may take its time, and who waits for this look has less than that for all of them.
@@ -57,9 +63,10 @@ class Checkup:
             found = dict(zip(found, certain, strict=True))
         except (KafkaError, TimeoutError):
             return Found(broker_answers=False)
-        settled = all(part.settled for part in self._parts)
+        why = self._owners.problem if self._owners is not None else None
+        settled = all(part.settled for part in self._parts) and why is None
         moves = tuple(move for part in self._parts for move in part.moves())
-        return Found(broker_answers=True, settled=settled, moves=moves, standings=found)
+        return Found(broker_answers=True, settled=settled, moves=moves, standings=found, why=why)
 
     async def _standings(self, part: Part) -> dict[Spot, Standing]:
         tries = part.tries()

@@ -1,5 +1,7 @@
 """Why a worker ends by itself. Each is one sentence, and an exit code of the command line's contract."""
 
+from collections.abc import Mapping, Sequence
+
 from streamgauge.errors import STUCK, UNAVAILABLE
 
 
@@ -51,12 +53,20 @@ class SlotsTakenError(WorkerError):
 
 
 class StuckError(WorkerError):
-    """The watchdog found the worker stuck. To be started again."""
+    """The watchdog found the worker stuck. To be started again. `stacks`: what each thread and task did."""
 
     exit_code = STUCK
 
+    def __init__(self, sentence: str, stacks: Mapping[str, Sequence[str]] | None = None) -> None:
+        super().__init__(sentence)
+        self.stacks = stacks or {}
+
 
 class BugError(WorkerError):
-    """Something that must not happen."""
+    """Something that must not happen. `error`: what was raised, whose traceback is logged."""
 
     exit_code = 70
+
+    def __init__(self, sentence: str, error: BaseException | None = None) -> None:
+        super().__init__(sentence)
+        self.error = error

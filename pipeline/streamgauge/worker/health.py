@@ -3,6 +3,7 @@
     the broker does not answer                 nobody can tell: judged anew when it does
     a rebalance or a recovery goes on          so is the worker
     no partitions or no state for too long     stuck, as long as the broker answers
+    partitions that no member of the group has, for too long     likewise
     all that there is is committed             nothing to do
     the offset moves                           well
     it stays, something is tried again         waits by rule: for a topic that takes nothing, for a ledger
@@ -57,12 +58,16 @@ class Standing(NamedTuple):
 
 @dataclass(frozen=True)
 class Found:
-    """What one look found. `settled`: partitions are given and recovered. `moves`: differs while that goes on."""
+    """What one look found. `settled`: partitions are given and recovered. `moves`: differs while that goes on.
+
+    `why`: why it is not settled, where that is known.
+    """
 
     broker_answers: bool
     settled: bool = False
     moves: tuple[int, ...] = ()
     standings: Mapping[Spot, Standing] = field(default_factory=dict)
+    why: str | None = None
 
 
 class Judge:
@@ -83,7 +88,7 @@ class Judge:
         if not found.settled:
             self._since.clear()
             self._unsettled_s += elapsed_s
-            return self._left_out() if self._unsettled_s >= self._stuck_s else None
+            return self._left_out(found.why) if self._unsettled_s >= self._stuck_s else None
         self._unsettled_s = 0.0
         self._since = {spot: self._aged(spot, now, elapsed_s) for spot, now in found.standings.items()}
         return next((self._stays(spot) for spot, (_, age) in self._since.items() if age >= self._stuck_s), None)
@@ -102,8 +107,6 @@ class Judge:
             f"{standing.end - standing.committed} messages behind it",
         )
 
-    def _left_out(self) -> Stuck:
-        return Stuck(
-            Cause.GROUP,
-            f"for {self._unsettled_s:.0f} s the worker has neither partitions nor their state, although the broker answers",
-        )
+    def _left_out(self, why: str | None) -> Stuck:
+        said = why or "the worker has neither partitions nor their state"
+        return Stuck(Cause.GROUP, f"for {self._unsettled_s:.0f} s {said}, although the broker answers")

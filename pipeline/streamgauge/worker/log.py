@@ -14,6 +14,7 @@ from aiokafka.errors import for_code  # type: ignore[import-untyped]
 from aiokafka.protocol.commit import OffsetFetchRequest  # type: ignore[import-untyped]
 from aiokafka.structs import TopicPartition  # type: ignore[import-untyped]
 
+from streamgauge.broker.administrator import GroupSeen, seen_group
 from streamgauge.broker.producer import REQUEST_TIMEOUT_MS
 from streamgauge.broker.security import Brokers
 from streamgauge.broker.topic_ids import Identity, identities
@@ -68,6 +69,10 @@ class Log:
                 if name == topic and offset >= 0:
                     found[number] = (offset, note)
         return found
+
+    async def group(self) -> GroupSeen | None:
+        """Which partitions the members of the group have; None where the coordinator does not say it now."""
+        return await seen_group(self._admin, self._group)
 
     async def identities(self, topics: Sequence[str]) -> dict[str, Identity]:
         """Which topics these are now, by the broker's ids; without those that are not there."""

@@ -152,7 +152,7 @@ class Partition:
         except WorkerError as error:
             self._around.fail(error)
         except Exception as error:  # noqa: BLE001 - a bug here must end the worker with its reason, not leave a zombie
-            self._around.fail(BugError(f"partition {self._number}: {error!r}"))
+            self._around.fail(BugError(f"partition {self._number}: {error!r}", error))
 
     async def _work(self) -> None:
         while not (self._finishing and not self._queue):
@@ -309,6 +309,11 @@ class Partition:
         self._message_at = now
         tick = encode_bundle(Bundle(instance=TICK_INSTANCE, slot=0, number=0, tap_ns=0))
         await self._outbox.send(Message(self._around.topics.segments, tick, partition=self._number))
+
+    @property
+    def next_offset(self) -> int:
+        """The offset of the message that is applied next."""
+        return self._place.next_offset
 
     @property
     def tries(self) -> int:

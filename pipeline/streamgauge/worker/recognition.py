@@ -11,6 +11,10 @@ partition, of offset 0, comes before any state, and from then on:
     another id, or another number of partitions    likewise, while the worker runs
 
 Each ends the worker with a sentence. To go on would lose streams unsaid, or give some of them a second record.
+
+Kafka also forgets what a group has committed when no worker has run for a week (`offsets.retention.minutes`). Only an operator
+knows that the topic is still the same one, and says so with its id (`--segments-id`): then reading goes on behind what the
+state speaks of. A topic that is made anew has another id, so an option that was left in place accepts nothing else.
 """
 
 import asyncio
@@ -32,6 +36,8 @@ _RETRY_S = 1.0
 _EVERY_S = 2.0
 # At so many looks in a row a topic is missing before it counts as gone: a broker that has just started may not know all.
 _MISSING_LOOKS = 5
+# What `--segments-id` is given where the broker tells no ids.
+UNKNOWN_ID = "unknown"
 # The note where the broker tells no ids.
 _NO_ID = "no id"
 
@@ -49,13 +55,21 @@ class Committing(Protocol):
 class Recognition:
     """Looks whether partitions that are given are those that their state speaks of."""
 
-    def __init__(self, log: Log, topics: Topics, consumer: Committing) -> None:
+    def __init__(self, log: Log, topics: Topics, consumer: Committing, segments_id: str = "") -> None:
         self._log = log
         self._topics = topics
         self._consumer = consumer
+        self._segments_id = segments_id
 
-    async def check(self, places: Mapping[int, tuple[int, int, int]], spoken: Mapping[int, int | None]) -> bool:
+    async def check(
+        self,
+        places: Mapping[int, tuple[int, int, int]],
+        spoken: Mapping[int, int | None],
+        resume: Mapping[int, int] = {},
+    ) -> bool:
         """`places`: committed, begin and end of each partition; `spoken`: up to where its state speaks, None without any.
+
+        `resume`: where the state says that reading goes on, of partitions of which nothing is committed.
 
         True: all is well. False: the next rebalance has begun. Raises WorkerError. Asks until the broker answers.
         """
@@ -70,7 +84,8 @@ class Recognition:
                 for number, (committed, begins, _) in places.items():
                     self._compare(number, notes.get(number), there.id, (committed, begins, spoken[number]))
                 self._consumer.mark = there.id or _NO_ID
-                if await self._consumer.commit({number: 0 for number in places if number not in notes}):
+                first = {number: 0 for number in places if number not in notes}
+                if await self._consumer.commit({**first, **resume}):
                     return True
             await asyncio.sleep(_RETRY_S)
         return False
@@ -79,8 +94,8 @@ class Recognition:
         committed, begins, spoken = place
         segments = f"{self._topics.segments}/{number}"
         if note is None:
-            if spoken is not None and spoken >= begins:
-                raise LogMadeAnewError(f"{segments} was made anew, or {self._nobody_knows(spoken + 1)}")
+            if spoken is not None and spoken >= begins and self._segments_id != (topic_id or UNKNOWN_ID):
+                raise LogMadeAnewError(self._forgotten(segments, spoken + 1, topic_id))
         elif topic_id and note not in (topic_id, _NO_ID, ""):
             raise LogMadeAnewError(f"{segments} was made anew behind offset {committed}: {_REMEDY}")
         elif note and committed and spoken is None:
@@ -89,8 +104,13 @@ class Recognition:
                 f"acknowledged: it was made anew. {_REMEDY_STATE}"
             )
 
-    def _nobody_knows(self, applied: int) -> str:
-        return f"the group's offsets are gone: {applied} messages of it are applied already. {_REMEDY}"
+    def _forgotten(self, segments: str, applied: int, topic_id: str) -> str:
+        return (
+            f"the group has no offsets of {segments}, though {applied} messages of it are applied already: they expired "
+            f"because no worker ran, or the topic was made anew. If {self._topics.segments} is still the same topic, start "
+            f"the workers with --segments-id {topic_id or UNKNOWN_ID}: they go on where they were (docs/guides/outages.md). "
+            f"Else: {_REMEDY}"
+        )
 
 
 _REMEDY = (

@@ -5,14 +5,12 @@ import contextlib
 import logging
 import os
 import signal
-import sys
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, cast
 
 import faust
-import msgspec
 import uvloop
 from aiokafka.errors import (  # type: ignore[import-untyped]
     GroupAuthorizationFailedError,
@@ -21,6 +19,7 @@ from aiokafka.errors import (  # type: ignore[import-untyped]
 )
 
 from streamgauge.broker.administrator import Kind, Operation, Right, denied
+from streamgauge.broker.cancelling import end_task
 from streamgauge.broker.producer import Producer
 from streamgauge.broker.watch import Watch
 from streamgauge.metrics import table
@@ -31,8 +30,11 @@ from streamgauge.worker.assignment import Assignment
 from streamgauge.worker.checkup import Checkup
 from streamgauge.worker.dead_letters import DeadLetters
 from streamgauge.worker.exits import Exits
-from streamgauge.worker.faults import BugError, FaustCrashedError, WorkerError
+from streamgauge.worker.faults import BugError, FaustCrashedError, StuckError, WorkerError
 from streamgauge.worker.log import Log
+from streamgauge.worker.log_lines import log_lines_to_stderr
+from streamgauge.worker.owners import Owners
+from streamgauge.worker.readiness import Readiness
 from streamgauge.worker.recognition import Recognition, TopicsWatch
 from streamgauge.worker.seams import Consumer
 from streamgauge.worker.settings import RecordStore, WorkerMetrics, WorkerSettings
@@ -73,6 +75,7 @@ class Worker:
         self._metrics = metrics or Metrics()
         self._fault: WorkerError | None = None
         self._assignment: Assignment | None = None
+        self._owners: Owners | None = None
         self._deadline: float | None = None  # by when it has ended, once it was told to
         self.watchdog = Watchdog(settings.stuck_s, settings.blocked_s)
         self.watchdog.fail = self._fail
@@ -80,7 +83,18 @@ class Worker:
 
     @property
     def ready(self) -> bool:
-        return self.live and self._fault is None and self._assignment is not None and self._assignment.ready
+        return self.unready is None
+
+    @property
+    def unready(self) -> str | None:
+        """Why the worker is not ready, as a part of a sentence; None if it is."""
+        if self.watchdog.stuck is not None:
+            return f"it is stuck: {self.watchdog.stuck.why}"
+        if self._fault is not None:
+            return "it ends because of a fault, which its log tells"
+        if self._assignment is None or self._owners is None:
+            return "it waits for the broker and its topics"
+        return self._assignment.unready or self._owners.problem
 
     @property
     def live(self) -> bool:
@@ -123,7 +137,9 @@ class Worker:
         """The first reason counts."""
         if self._fault is None:
             self._fault = fault
-            _LOG.error("%s", fault)
+            raised = fault.error if isinstance(fault, BugError) else None
+            stacks = fault.stacks if isinstance(fault, StuckError) else None
+            _LOG.error("%s", fault, exc_info=raised, extra={"stacks": stacks})
             self.watchdog.ending(_END_S)
 
     async def _until(self, stopping: "asyncio.Task[bool]", work: Coroutine[Any, Any, Any]) -> bool:
@@ -133,7 +149,7 @@ class Worker:
         if task.done():
             task.result()
         else:
-            await _cancelled(task)
+            await end_task(task)
         return stopping.done()
 
     async def _wait_for_topics(self) -> None:
@@ -160,15 +176,29 @@ class Worker:
         log = Log(self._settings.brokers, self._settings.prefix)
         watch = Watch(self._settings.brokers, producer.answers, "the worker waits for it", producer.refusal)
         try:
-            if await self._until(stopping, _connect(producer)):
+            if await self._until(stopping, self._connect(producer, log)):
                 return
             watch.seen(True)
-            await log.start()
             await self._run_faust(instance_id, stopping, producer, dead_letters, log, watch)
         except KafkaError as error:
             self._fail(FaustCrashedError(f"the broker went away at the start: {error!r}"))
         finally:
             await self._disconnect(producer, other, log)
+
+    async def _connect(self, producer: Producer, log: Log) -> None:
+        """Connect both. A broker that has gone away since it was checked is waited for as it was then."""
+        while not await producer.start():
+            await asyncio.sleep(_RETRY_S)
+            await self._wait_for_topics()
+        while True:
+            try:
+                await log.start()
+            except KafkaError:
+                await log.stop()
+                await asyncio.sleep(_RETRY_S)
+                await self._wait_for_topics()
+            else:
+                return
 
     async def _disconnect(self, producer: Producer, other: Producer, log: Log) -> None:
         """All at once, and no longer than there is time for: what still waits for the broker then is left to the process."""
@@ -195,34 +225,44 @@ class Worker:
         app = create_app(self._settings, assignment.receive, storing.receive if storing else None, instance_id)
         state = cast(StateTable, app.tables["state"])
         topics = self._settings.topics
-        recognition = partial(Recognition, log, topics)
+        recognition = partial(Recognition, log, topics, segments_id=self._settings.segments_id)
         jobs = [assignment.connect(app, state, log, dead_letters, recognition).run(), watch.run()]
         jobs.append(TopicsWatch(log, topics, self._metrics, assignment.unread, self._fail).run())
         if storing:
             jobs += [storing.connect(app, state, log, dead_letters).run(), storing.run()]
-        jobs.append(Checkup(log, [assignment, storing] if storing else [assignment], self.watchdog.found).run())
+        parts: list[Assignment | Storing] = [assignment, storing] if storing else [assignment]
+        owners = self._owners = Owners(log, [part.consumer for part in parts])
+        jobs.append(Checkup(log, parts, self.watchdog.found, owners).run())
+        readiness = Readiness()
         tasks = [asyncio.ensure_future(job) for job in jobs]
         starting = asyncio.ensure_future(app.start())
-        starting.add_done_callback(lambda _: self.watchdog.watch("the consumer's event loop", assignment.consumer.loop))
         try:
             while not (stopping.done() or self._fault or self._has_crashed(app, starting, assignment.consumer)):
                 assignment.report()
                 self._metrics.set(table.WORKER_BROKER.name, int(watch.connected))
+                readiness.look(self.unready if watch.connected else None, asyncio.get_running_loop().time())
                 self._look_after(tasks)
+                self._watch_consumer(assignment.consumer)
                 await asyncio.wait({stopping}, timeout=_LOOK_S)
             await self._drain(assignment, storing)
         finally:
             await self._stop_faust(app, starting)
             for task in tasks:
-                await _cancelled(task)
+                await end_task(task)
             if storing and storing.close():
                 self.hung = True
+
+    def _watch_consumer(self, consumer: Consumer) -> None:
+        """Watch the consumer's event loop from when its thread runs, which may be long before the state is recovered."""
+        loop = consumer.loop
+        if loop is not None and loop.is_running():
+            self.watchdog.watch("the consumer's event loop", loop)
 
     def _look_after(self, tasks: "Sequence[asyncio.Future[None]]") -> None:
         """A part that runs beside and has failed must not leave the others alone."""
         for task in tasks:
             if task.done() and not task.cancelled() and (error := task.exception()) is not None:
-                self._fail(BugError(f"a part of the worker failed: {error!r}"))
+                self._fail(BugError(f"a part of the worker failed: {error!r}", error))
 
     def _has_crashed(self, app: faust.App, starting: "asyncio.Future[Any]", consumer: Consumer) -> bool:
         reason: BaseException | None = app.crash_reason if app.crashed else None
@@ -266,28 +306,14 @@ class Worker:
                 self._assignment.consumer.leave_for_good()
         done, _ = await asyncio.wait({asyncio.ensure_future(app.stop())}, timeout=self._part(2))
         self.hung = not done
-        await _cancelled(starting)
+        await end_task(starting)
         for task in done:
             if (error := task.exception()) is not None:
                 _LOG.warning("Faust did not stop cleanly: %r", error)
 
 
-async def _connect(producer: Producer) -> None:
-    while True:
-        if await producer.start():
-            return
-        await asyncio.sleep(_RETRY_S)
-
-
 async def _never() -> None:
     return None
-
-
-async def _cancelled(task: "asyncio.Future[Any]") -> None:
-    task.cancel()
-    await asyncio.wait({task})
-    if not task.cancelled():
-        task.exception()  # looked at, or asyncio complains that nobody did
 
 
 # --- the process ----------------------------------------------------------------------------------------------------
@@ -324,24 +350,3 @@ async def _run_until_signal(worker: Worker, beside: Beside | None) -> int:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     async with beside(worker) if beside else contextlib.nullcontext():
         return await worker.run(stop)
-
-
-class OneLine(logging.Formatter):
-    """A log record as one line of JSON."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        line = {"at": record.created, "level": record.levelname.lower(), "part": record.name}
-        line["message"] = " ".join(record.getMessage().split())
-        if record.exc_info and record.exc_info[1] is not None:
-            line["error"] = repr(record.exc_info[1])
-        return msgspec.json.encode(line).decode()
-
-
-def log_lines_to_stderr() -> None:
-    """One line of JSON each, unless somebody has set up logging already."""
-    root = logging.getLogger()
-    if not root.handlers:
-        handler = logging.StreamHandler(sys.stderr)
-        handler.setFormatter(OneLine())
-        root.addHandler(handler)
-        root.setLevel(logging.INFO)

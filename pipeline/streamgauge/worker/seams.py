@@ -147,10 +147,10 @@ class Consumer:
         return bool(known) and coordinator.generation == self.generation
 
     @property
-    def loop(self) -> asyncio.AbstractEventLoop:
-        """The loop that aiokafka's consumer turns on, in a thread of its own."""
-        loop: asyncio.AbstractEventLoop = self._inner._thread.thread_loop
-        return loop
+    def loop(self) -> asyncio.AbstractEventLoop | None:
+        """The loop that aiokafka's consumer turns on, in a thread of its own; None until Faust has made that."""
+        thread = self._inner._thread
+        return thread.thread_loop if thread is not None else None
 
     @property
     def recovered_offsets(self) -> int:

@@ -40,6 +40,8 @@ class WorkerSettings:
     session_timeout_s: float = 10.0
     # Leave the group when told to stop, so that others take over at once; or stay in it for the session, and come back.
     leave_group: bool = True
+    # The id of the segments topic that the state speaks of, by an operator's word, where the group's offsets have expired.
+    segments_id: str = ""
     # How long an offset may stay although messages wait, and an event loop may be blocked, until the worker ends itself.
     stuck_s: float = STUCK_S
     blocked_s: float = BLOCKED_S

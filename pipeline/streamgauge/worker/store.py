@@ -6,7 +6,7 @@ successor's: whoever recovers keeps, for each key, the one that speaks up to the
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import cache
 from typing import Any
 
@@ -21,7 +21,7 @@ from streamgauge.core.state_format import NewerStateError
 from streamgauge.worker.seams import recovery_is_whole
 
 # Faust's services say when they start and stop, under the module that defines them: that belongs to Faust's own log.
-_FAUST_LOG = logging.getLogger("faust.streamgauge")
+FAUST_LOG = logging.getLogger("faust.streamgauge")
 
 
 def key_of(partition: int, entry: int) -> bytes:
@@ -37,7 +37,7 @@ def _keys(partition: int) -> frozenset[bytes]:
 class NewestStore(MemoryStore[bytes, bytes]):
     """Faust's memory store with an `apply` of its own. It never raises: recovery would lose the rest of its batch."""
 
-    logger = _FAUST_LOG
+    logger = FAUST_LOG
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -82,7 +82,20 @@ class NewestStore(MemoryStore[bytes, bytes]):
 class StateTable(faust.Table[bytes, bytes]):
     """A table whose store is a NewestStore."""
 
-    logger = _FAUST_LOG
+    logger = FAUST_LOG
+
+    def __init__(self, *given: Any, **more: Any) -> None:
+        super().__init__(*given, **more)
+        self._to_give_up: list[Callable[[], Awaitable[None]]] = []
+
+    def on_give_up(self, callback: Callable[[], Awaitable[None]]) -> None:
+        """Call this where the recovery of the same partitions starts again, before anything is read again."""
+        self._to_give_up.append(callback)
+
+    async def give_up_recovered(self) -> None:
+        """Tell all parts to drop what they recovered."""
+        for callback in self._to_give_up:
+            await callback()
 
     async def on_recovery_completed(self, active_tps: set[TP], standby_tps: set[TP]) -> None:
         """Tell who waits for the state, once it is whole. If the reading was broken off, the next one tells."""

@@ -60,16 +60,21 @@ class Storing:
 
     def connect(self, app: faust.App, state: StateTable, log: Log, dead_letters: DeadLetters) -> Acknowledger:
         """Take part in the app's rebalances; gives what commits offsets, to be run beside."""
-        self._consumer = Consumer(app, self._settings.topics.records)
+        self._consumer = self.consumer = Consumer(app, self._settings.topics.records)
         self._reading = Reading(self._consumer, log)
         self._acknowledger = Acknowledger(self._consumer)
         self._dead_letters = dead_letters
         app.on_partitions_revoked.connect(self.on_revoked)
         state.on_recover(self.on_recovered)
+        state.on_give_up(self.give_up)
         return self._acknowledger
 
     async def on_revoked(self, _app: Any, /, *_revoked: Any, **_: Any) -> None:
-        """What is not stored yet is read again by whoever has the partition; what is stored twice is known."""
+        """A rebalance begins."""
+        await self.give_up()
+
+    async def give_up(self) -> None:
+        """What is not stored yet is read again by whichever worker has the partition; what is stored twice is known."""
         self._queue.clear()
         self._queued_bytes = 0
         self._places.clear()
@@ -82,7 +87,7 @@ class Storing:
         try:
             await self._find_places()
         except Exception as error:  # noqa: BLE001 - swallowed by Faust, records would wait for ever
-            self._fail(BugError(f"records topic: {error!r}"))
+            self._fail(BugError(f"records topic: {error!r}", error))
 
     async def _find_places(self) -> None:
         holding = self._consumer.holding
@@ -141,7 +146,7 @@ class Storing:
         except WorkerError as error:
             self._fail(error)
         except Exception as error:  # noqa: BLE001 - a bug here must end the worker with its reason, not leave a zombie
-            self._fail(BugError(f"storing: {error!r}"))
+            self._fail(BugError(f"storing: {error!r}", error))
 
     async def drain(self) -> None:
         """Store what is there, and take no more."""

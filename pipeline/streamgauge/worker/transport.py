@@ -16,17 +16,30 @@ new place, and drops it, for it was asked before the rebalance: a recovery waits
 make that likely. A rebalance holds up the one who waits until it is over; and it empties the set of partitions to take from,
 which Faust shares with aiokafka, to which an empty set means all. Here taking and setting back have turns, and the set is
 a copy.
+
+Faust ends where the broker does not answer when its consumer or its producer starts. Here both wait for the broker.
 """
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine, Generator, Mapping
+from collections.abc import Awaitable, Coroutine, Generator, Mapping
 from typing import Any
 
 import faust
+from aiokafka.errors import (  # type: ignore[import-untyped]
+    KafkaConnectionError,
+    KafkaTimeoutError,
+    NodeNotReadyError,
+    RequestTimedOutError,
+)
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
 from mode.services import Service, WaitResults
+
+from streamgauge.broker.refusal import refusal_of
+from streamgauge.broker.security import Brokers
+from streamgauge.worker.group_leader import wait_for_topics_before_assigning
+from streamgauge.worker.store import FAUST_LOG
 
 # How long a broker may hold its answer back while none of the partitions that it is asked for has a message (milliseconds).
 _FETCH_WAIT_MS = 100
@@ -35,6 +48,10 @@ _LOOK_S = 0.01
 _LOOKS = 100
 # How long one taking waits for messages (seconds); who wants to set reading back waits for twice that at most.
 _TAKE_S = 0.25
+# How soon a broker that did not answer at the start is asked again (seconds).
+_RETRY_S = 1.0
+# What a client raises that could not connect.
+_AWAY = (KafkaConnectionError, KafkaTimeoutError, NodeNotReadyError, RequestTimedOutError, TimeoutError)
 
 
 class _Begun:
@@ -84,10 +101,21 @@ class Eager(Service):
 class _Thread(driver.AIOKafkaConsumerThread):
     """Faust's thread, whose client asks a broker for so long only."""
 
+    logger = FAUST_LOG
+
     def _create_worker_consumer(self, transport: driver.Transport) -> Any:
         client: Any = super()._create_worker_consumer(transport)
         client._fetch_max_wait_ms = _FETCH_WAIT_MS
         return client
+
+    async def on_start(self) -> None:
+        """As Faust's, but it waits for a broker that is away, and the coordinator assigns no topic that it does not know."""
+        while not await _answered(super().on_start(), self.transport):
+            await self._consumer.stop()  # type: ignore[union-attr]
+            if self.should_stop:
+                return
+            await asyncio.sleep(_RETRY_S)
+        wait_for_topics_before_assigning(self._consumer._coordinator)  # type: ignore[union-attr]
 
     async def on_thread_stop(self) -> None:
         """As Faust's, but that it ends where the broker is away: aiokafka then breaks off its own requests, and what that
@@ -107,6 +135,8 @@ class _Thread(driver.AIOKafkaConsumerThread):
 
 class Consumer(Eager, driver.Consumer):
     """Faust's consumer, which delivers each message by `wait_first`."""
+
+    logger = FAUST_LOG
 
     def __init__(self, *given: Any, **more: Any) -> None:
         super().__init__(*given, **more)
@@ -140,12 +170,42 @@ class Consumer(Eager, driver.Consumer):
         return _Thread(self, loop=self.loop, beacon=self.beacon)
 
 
+class Producer(driver.Producer):
+    """Faust's producer, which waits for a broker that is away when it starts. The worker sends nothing by it."""
+
+    logger = FAUST_LOG
+
+    async def on_start(self) -> None:
+        """As Faust's, until the broker answers."""
+        while not await _answered(super().on_start(), self.transport):
+            await self._producer.stop()  # type: ignore[union-attr]
+            if self.should_stop:
+                return
+            await asyncio.sleep(_RETRY_S)
+
+
+async def _answered(start: Awaitable[None], transport: Any) -> bool:
+    """Start a client; whether the broker answered. Raises what a client raises that the broker refuses for good."""
+    try:
+        await start
+    except _AWAY:
+        refusal = await refusal_of(transport.brokers)
+        if refusal is not None and refusal.final:
+            raise
+        return False
+    return True
+
+
 class Transport(driver.Transport):
-    """The transport that has it. Give it to `app.transport`."""
+    """The transport that has both. Give it to `app.transport`."""
 
     Consumer = Consumer
+    Producer = Producer
+    brokers: Brokers
 
 
-def transport_of(app: faust.App) -> Transport:
+def transport_of(app: faust.App, brokers: Brokers) -> Transport:
     """The transport for an app, by its settings."""
-    return Transport(app.conf.broker_consumer, app)
+    transport = Transport(app.conf.broker_consumer, app)
+    transport.brokers = brokers
+    return transport

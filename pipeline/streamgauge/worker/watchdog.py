@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 from streamgauge.worker.faults import StuckError
 from streamgauge.worker.health import BLOCKED_S, STUCK_S, Cause, Found, Judge, Stuck
+from streamgauge.worker.stacks import stacks_of
 
 _LOG = logging.getLogger("streamgauge.worker")
 
@@ -59,8 +60,9 @@ class Watchdog:
         self._over.set()
 
     def watch(self, name: str, loop: asyncio.AbstractEventLoop) -> None:
-        """Look whether this event loop turns, too; the first is the one that `fail` is called on."""
-        self._beats.append(_Beat(name, loop))
+        """Look whether this event loop turns, too; the first is the one that `fail` is called on. Twice is as once."""
+        if all(beat.loop is not loop for beat in self._beats):
+            self._beats.append(_Beat(name, loop))
 
     def found(self, found: Found) -> None:
         """What a checkup found."""
@@ -108,10 +110,13 @@ class Watchdog:
     def _exit(self, stuck: Stuck) -> None:
         self.stuck = stuck
         self.note(stuck.cause)
-        fault = StuckError(f"the worker is stuck and ends: {stuck.why}")
+        stacks = stacks_of({beat.name: beat.loop for beat in list(self._beats)})
+        fault = StuckError(f"the worker is stuck and ends: {stuck.why}", stacks)
         if stuck.cause in (Cause.COMMIT, Cause.GROUP) and self._ends_in_order(fault):
             return
-        saying = threading.Thread(target=_LOG.error, args=("%s", fault), daemon=True)
+        saying = threading.Thread(
+            target=_LOG.error, args=("%s", fault), kwargs={"extra": {"stacks": stacks}}, daemon=True
+        )
         saying.start()
         saying.join(_SAY_S)
         self._end(fault.exit_code)
@@ -128,13 +133,13 @@ class _Beat:
 
     def __init__(self, name: str, loop: asyncio.AbstractEventLoop) -> None:
         self.name = name
-        self._loop = loop
+        self.loop = loop
         self._waits = False
         self.silent_s = 0.0
 
     def look(self, elapsed_s: float) -> float:
         """For how long it has not answered (seconds)."""
-        if self._waits and not self._loop.is_closed():
+        if self._waits and not self.loop.is_closed():
             self.silent_s += elapsed_s
         else:
             self.silent_s = 0.0
@@ -146,7 +151,7 @@ class _Beat:
     def tell(self, what: Callable[..., None], *given: object) -> bool:
         """Have the loop call something; False if it is closed."""
         try:
-            self._loop.call_soon_threadsafe(what, *given)
+            self.loop.call_soon_threadsafe(what, *given)
         except RuntimeError:
             return False
         return True

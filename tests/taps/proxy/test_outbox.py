@@ -152,13 +152,16 @@ def test_an_ordered_stop_waits_for_a_slow_recorder_until_the_drains_end(tmp_path
 
 def test_an_ordered_stop_says_what_a_recorder_that_takes_nothing_costs(tmp_path: Path) -> None:
     said: list[str] = []
-    with RawRecorder(tmp_path / "recorder.sock") as recorder, RawUpstream(answering(*[BIG] * 4)) as upstream:
-        with RunningRelay(settings_for(tmp_path, upstream.url), say=said.append) as relay:
-            recorder.hold()
-            ask(relay, BIG, 4)
-            began = time.monotonic()
-            relay.drain(50.0)
-            assert QUIET_S <= time.monotonic() - began < 30.0
+    with (
+        RawRecorder(tmp_path / "recorder.sock") as recorder,
+        RawUpstream(answering(*[BIG] * 4)) as upstream,
+        RunningRelay(settings_for(tmp_path, upstream.url), say=said.append) as relay,
+    ):
+        recorder.hold()
+        ask(relay, BIG, 4)
+        began = time.monotonic()
+        relay.drain(50.0)
+        assert QUIET_S <= time.monotonic() - began < 30.0
     lost = read_balance(tmp_path / "counters").dropped["recorder_gone"]
     (sentence,) = said
     assert lost > 0

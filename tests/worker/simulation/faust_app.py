@@ -60,6 +60,9 @@ class Table:
     def on_recover(self, callback: Callable[[], Awaitable[None]]) -> None:
         self.recovered.append(callback)
 
+    def on_give_up(self, callback: Callable[[], Awaitable[None]]) -> None:
+        """A simulated recovery never starts again by itself."""
+
 
 class SimulatedFaust:
     """One worker's Faust. `losing`: the part of fetches after which something is lost, or comes again."""

@@ -1,0 +1,40 @@
+"""Assigning partitions as the leader of the group, once the topics are known.
+
+aiokafka's consumer asks for the metadata of its topics when it subscribes. If that one request fails, the leader knows no
+partitions: Faust's assignor ignores a topic that it does not know, and every member of the group gets nothing.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
+
+from aiokafka.consumer.group_coordinator import GroupCoordinator  # type: ignore[import-untyped]
+from aiokafka.coordinator.protocol import ConsumerProtocol  # type: ignore[import-untyped]
+
+# The part of a session that a leader may take to learn its topics: the group drops a leader that is silent for a session.
+_SHARE_OF_SESSION = 0.5
+
+Assign = Callable[[Any], Awaitable[Any]]
+
+
+def wait_for_topics_before_assigning(coordinator: GroupCoordinator) -> None:
+    """Have this coordinator learn the partitions of all topics of its group before it assigns them."""
+    coordinator._perform_assignment = partial(_assign, coordinator, coordinator._perform_assignment)
+
+
+async def _assign(coordinator: GroupCoordinator, assign: Assign, response: Any) -> Any:
+    """Where the topics stay unknown it assigns what it knows: `metadata_max_age_ms` later it asks again, and rejoins."""
+    topics = {
+        topic for member in response.members for topic in ConsumerProtocol.METADATA.decode(member[-1]).subscription
+    }
+    client = coordinator._client
+    client.set_topics(topics)
+    loop = asyncio.get_running_loop()
+    gives_up_at = loop.time() + _SHARE_OF_SESSION * coordinator._session_timeout_ms / 1000
+    while not coordinator._closing.done() and loop.time() < gives_up_at:
+        if all(client.cluster.partitions_for_topic(topic) for topic in topics):
+            break
+        await client.force_metadata_update()
+        await asyncio.sleep(coordinator._retry_backoff_ms / 1000)
+    return await assign(response)

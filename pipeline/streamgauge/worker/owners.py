@@ -1,0 +1,66 @@
+"""Whether each partition of the worker's topics has an owner in its group, by the coordinator's word.
+
+A leader of the group that does not know a topic assigns it to no member, and a recovery of nothing succeeds at once: then
+each member looks as if it were ready. A spare worker, whose group gave all partitions to others, is ready.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from streamgauge.worker.log import Log
+
+# Partitions that a sentence names (count).
+_NAMED = 3
+
+
+class Member(Protocol):
+    """What is needed of the consumer. `holding`: see seams.py."""
+
+    topic: str
+
+    @property
+    def holding(self) -> object: ...
+    def assigned(self) -> set[int]: ...
+
+
+class Owners:
+    """Asks the coordinator with `look`. `consumers`: one for each topic that the worker reads."""
+
+    def __init__(self, log: Log, consumers: Sequence[Member]) -> None:
+        self._log = log
+        self._consumers = consumers
+        self._looked_at: object = None  # the assignment that was looked at
+        self._missing: str | None = None
+
+    async def look(self) -> None:
+        """Ask the coordinator. Raises KafkaError. A group that rebalances says nothing."""
+        holding = self._consumers[0].holding
+        topics = [consumer.topic for consumer in self._consumers]
+        there = await self._log.identities(topics)
+        group = await self._log.group()
+        if holding is None or holding != self._consumers[0].holding or group is None or not group.stable:
+            return
+        without = [
+            f"{topic}/{number}"
+            for topic in topics
+            for number in range(there[topic].partitions if topic in there else 0)
+            if number not in group.assigned.get(topic, ())
+        ]
+        self._looked_at, self._missing = holding, _sentence(without)
+
+    @property
+    def problem(self) -> str | None:
+        """Why the worker is not ready, as a part of a sentence; None if nothing is wrong."""
+        holding = self._consumers[0].holding
+        if holding is not None and holding == self._looked_at:
+            return self._missing
+        if self._consumers[0].assigned():
+            return None
+        return "it has no partitions, and has not heard yet whether others have all of them"
+
+
+def _sentence(without: list[str]) -> str | None:
+    if not without:
+        return None
+    more = f" and {len(without) - _NAMED} more" if len(without) > _NAMED else ""
+    return f"no worker of the group has {', '.join(without[:_NAMED])}{more}"

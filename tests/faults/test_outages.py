@@ -1,0 +1,172 @@
+"""K8 to K12: after an outage of the broker, at any step of a worker's life, records come soon; with a real broker."""
+
+import asyncio
+import json
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamgauge.broker.topic_ids import identities
+from streamgauge.worker.faults import WorkerError
+from tests.faults.log_faults import forget_offsets, make_anew
+from tests.faults.test_worker_faults import assert_all_once, write
+from tests.integration.synthetic import SyntheticTap, distinct
+from tests.integration.workers import WorkerProcess, worker
+from tests.kafka_broker.administration import admin
+from tests.kafka_broker.broker import Broker
+from tests.kafka_broker.fixtures import make_topics
+from tests.kafka_broker.reading import read_all, read_until
+from tests.running import wait_for
+
+pytestmark = pytest.mark.kafka
+
+# By when the first record has to come after the broker's return (seconds).
+FIRST_RECORD_S = 15.0
+# The shortest session that a broker takes as it comes; what Faust waits for each step of a recovery, which has to be longer;
+# and an outage that outlasts both (seconds).
+SESSION_S, STEP_S, OUTAGE_S = 6.0, 8.0, 16.0
+STREAMS = 100
+
+
+def first_record_s(bootstrap: str, prefix: str, known: int, process: WorkerProcess) -> float:
+    """How long it takes until the records topic has more than `known` streams (seconds)."""
+    began = time.monotonic()
+    topic = f"{prefix}.records"
+    try:
+        asyncio.run(read_until(bootstrap, topic, lambda all_: len(distinct(all_)) > known, 2 * FIRST_RECORD_S))
+    except TimeoutError:
+        raise AssertionError(f"no record: exit code {process.process.poll()}\n{process.log}") from None
+    return time.monotonic() - began
+
+
+@contextmanager
+def at_moment(directory: Path, moment: str, **settings: Any) -> Iterator[tuple[WorkerProcess, Callable[[], None]]]:
+    """A worker that has come to this step; what it is given with has it go on."""
+    reached = directory / f"{moment}.reached"
+    told = {"module": "tests.faults.moment_worker", "moment": moment, "reached": str(reached)}
+    with worker(directory, **told, request_timeout_s=STEP_S, **settings) as process:
+        wait_for(lambda: reached.exists() or process.process.poll() is not None, f"worker at {moment}")
+        assert process.process.poll() is None, process.log
+        yield process, reached.with_suffix(".go").touch
+
+
+@pytest.mark.parametrize("how", ["kill", "freeze"])
+@pytest.mark.parametrize(
+    "moment",
+    [
+        "log_start",
+        "faust_start",
+        "subscribe",
+        "join",
+        "sync",
+        "highwaters",
+        "offsets",
+        "seek",
+        "load",
+        "recognition",
+        "perform_seek",
+    ],
+)
+@pytest.mark.timeout(300)
+def test_k11_an_outage_at_each_step_of_a_start(
+    own_broker: Callable[..., Broker], tmp_path: Path, moment: str, how: str
+) -> None:
+    """A worker with state starts, and the broker goes away at one step, for longer than Faust waits for it."""
+    broker = own_broker()
+    prefix = make_topics(broker.bootstrap)
+    bundles = list(SyntheticTap(40).bundles(STREAMS, segments=10))
+    half = len(bundles) // 2
+    settings = {"bootstrap": broker.bootstrap, "prefix": prefix, "checkpoint_s": 0.2, "session_timeout_s": SESSION_S}
+    with worker(tmp_path, **settings) as first:
+        first.wait_ready()
+        write(broker.bootstrap, prefix, bundles[:half])
+        first_record_s(broker.bootstrap, prefix, 0, first)
+        first.kill()
+    with at_moment(tmp_path, moment, **settings) as (starts, go_on):
+        broker.kill() if how == "kill" else broker.freeze()
+        go_on()
+        time.sleep(OUTAGE_S)
+        assert starts.process.poll() is None, starts.log
+        assert "ready" not in starts.metrics
+        broker.start() if how == "kill" else broker.thaw()
+        write(broker.bootstrap, prefix, bundles[half:])
+        known = len(distinct(asyncio.run(read_until(broker.bootstrap, f"{prefix}.records", bool))))
+        assert first_record_s(broker.bootstrap, prefix, min(known, STREAMS - 1), starts) < FIRST_RECORD_S, starts.log
+        assert_all_once(broker.bootstrap, prefix, STREAMS)
+        assert starts.stop() == 0, starts.log
+
+
+def test_k11_a_leader_whose_metadata_request_fails_assigns_all_partitions(
+    kafka: str, prefix: str, tmp_path: Path
+) -> None:
+    """The broker is well all the time; without the topics' metadata a leader gave nobody a partition for five minutes."""
+    write(kafka, prefix, list(SyntheticTap(41).bundles(20)))
+    with worker(tmp_path, "tests.faults.moment_worker", moment="metadata", bootstrap=kafka, prefix=prefix) as leads:
+        leads.wait_ready()
+        assert first_record_s(kafka, prefix, 0, leads) < FIRST_RECORD_S, leads.log
+        assert_all_once(kafka, prefix, 20)
+        assert leads.stop() == 0
+
+
+# --- offsets that expired ---------------------------------------------------------------------------------------------
+
+
+def test_k10_offsets_that_expired_under_the_state_have_a_way_back(kafka: str, prefix: str, tmp_path: Path) -> None:
+    """Kafka forgets what a group has committed when no worker ran for a week: nothing is lost or doubled by that."""
+    bundles = list(SyntheticTap(42).bundles(STREAMS, segments=10))
+    half = len(bundles) // 2
+    settings = {"bootstrap": kafka, "prefix": prefix, "checkpoint_s": 0.2}
+    with worker(tmp_path, **settings) as before:
+        before.wait_ready()
+        write(kafka, prefix, [(0, b"poison"), *bundles[:half]])
+        first_record_s(kafka, prefix, 0, before)
+        asyncio.run(read_until(kafka, f"{prefix}.deadletter", bool))
+        assert before.stop() == 0
+    forget_offsets(kafka, prefix)  # as Kafka does by itself after `offsets.retention.minutes`
+    write(kafka, prefix, bundles[half:])
+    with worker(tmp_path, **settings) as refuses:
+        assert refuses.process.wait(60) == WorkerError.exit_code
+        (sentence,) = [json.loads(line)["message"] for line in refuses.log.splitlines() if "--segments-id" in line]
+    assert "they expired because no worker ran, or the topic was made anew" in sentence
+    (given,) = re.findall(r"--segments-id (\w+)", sentence)
+    with worker(tmp_path, **settings, segments_id="0" * len(given)) as refuses_again:
+        assert refuses_again.process.wait(60) == WorkerError.exit_code
+        assert sentence in refuses_again.log
+    with worker(tmp_path, **settings, segments_id=given) as goes_on:
+        goes_on.wait_ready()
+        assert_all_once(kafka, prefix, STREAMS)
+        assert goes_on.stop() == 0, goes_on.log
+    # What was poison is not read again either, and the next life needs no word of anybody.
+    assert len(asyncio.run(read_all(kafka, f"{prefix}.deadletter"))) == 1
+    with worker(tmp_path, **settings, stuck_s=8.0) as next_life:
+        next_life.wait_ready()
+        time.sleep(20)
+        assert next_life.stop() == 0, next_life.log
+
+
+def test_k10_a_segments_topic_made_anew_is_not_taken_for_the_one_with_the_given_id(
+    kafka: str, prefix: str, tmp_path: Path
+) -> None:
+    """An option that was left in place accepts no other topic."""
+    settings = {"bootstrap": kafka, "prefix": prefix, "checkpoint_s": 0.2}
+    with worker(tmp_path, **settings) as before:
+        before.wait_ready()
+        write(kafka, prefix, list(SyntheticTap(43).bundles(20, segments=10)))
+        assert_all_once(kafka, prefix, 20)
+        assert before.stop() == 0
+    given = asyncio.run(topic_id(kafka, f"{prefix}.segments"))
+    make_anew(kafka, prefix, "segments")
+    write(kafka, prefix, list(SyntheticTap(44).bundles(100, segments=10)))
+    with worker(tmp_path, **settings, segments_id=given) as refuses:
+        assert refuses.process.wait(60) == WorkerError.exit_code, refuses.log
+        assert "made anew" in refuses.log
+
+
+async def topic_id(bootstrap: str, name: str) -> str:
+    async with admin(bootstrap) as client:
+        return (await identities(client, [name]))[name].id

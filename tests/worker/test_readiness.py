@@ -1,0 +1,24 @@
+"""The log lines about a worker that is not ready: one when it lasts, one when it is over."""
+
+import pytest
+
+from streamgauge.worker.readiness import SAID_AFTER_S, Readiness
+
+
+def test_one_line_where_it_lasts_and_one_at_its_end(caplog: pytest.LogCaptureFixture) -> None:
+    readiness = Readiness()
+    for at in range(40):
+        readiness.look("no worker has t/0", 100.0 + at)
+    for at in range(5):
+        readiness.look(None, 140.0 + at)
+    assert caplog.messages == [
+        f"the worker is not ready for {SAID_AFTER_S:.0f} s: no worker has t/0",
+        "the worker is ready again, after 40 s",
+    ]
+
+
+def test_a_rebalance_is_not_worth_a_line(caplog: pytest.LogCaptureFixture) -> None:
+    readiness = Readiness()
+    for at in range(100):
+        readiness.look("its group rebalances" if at % 8 else None, float(at))
+    assert caplog.messages == []
