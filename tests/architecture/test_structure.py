@@ -108,6 +108,7 @@ EDGES: dict[str, set[str]] = {
     # Kafka and Faust.
     "broker/administrator.py": {"aiokafka"},
     "broker/cancelling.py": set(),
+    "broker/connections.py": {"aiokafka"},
     "broker/header_names.py": {"aiokafka"},
     "broker/log_reader.py": {"aiokafka"},
     "broker/producer.py": {"aiokafka"},

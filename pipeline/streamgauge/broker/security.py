@@ -16,6 +16,7 @@ from typing import Any, Self
 
 from aiokafka.client import AIOKafkaClient  # type: ignore[import-untyped]
 
+from streamgauge.broker.connections import break_as_expected
 from streamgauge.certificates import State, load_certificate, reading_authorities, state_of
 
 _LOG = logging.getLogger("streamgauge.broker")
@@ -188,6 +189,7 @@ class Brokers:
 
     def options(self) -> dict[str, Any]:
         """What every client of aiokafka is made with: where, by which protocol, as whom."""
+        break_as_expected()
         return {"bootstrap_servers": self.bootstrap, **self.security()}
 
     def security(self) -> dict[str, Any]:
