@@ -16,6 +16,7 @@ from aiokafka.consumer.group_coordinator import GroupCoordinator
 from aiokafka.consumer.subscription_state import SubscriptionState
 from aiokafka.errors import GroupAuthorizationFailedError
 from aiokafka.producer.message_accumulator import BatchBuilder
+from faust.assignor.partition_assignor import PartitionAssignor
 from faust.tables.recovery import Recovery
 
 from streamgauge.commands.worker import LedgerStore
@@ -69,6 +70,11 @@ def lose_the_recovery() -> None:
         return
 
     Assignment._load = nothing  # type: ignore[method-assign]
+
+
+def assign_nothing() -> None:
+    """The group's leader knows no topic: each member joins, recovers nothing, and has nothing to do."""
+    PartitionAssignor._get_copartitioned_groups = classmethod(lambda *_: {})  # type: ignore
 
 
 def block_the_consumer() -> None:
@@ -153,6 +159,7 @@ FAULTS: dict[str, Callable[[], None]] = {
         hang_checkpoints,
         commit_nothing,
         lose_the_recovery,
+        assign_nothing,
         break_the_coordination,
         deny_the_group_unheard,
         take_messages_late,

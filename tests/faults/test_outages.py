@@ -106,7 +106,8 @@ def test_k11_a_leader_whose_metadata_request_fails_assigns_all_partitions(
 ) -> None:
     """The broker is well all the time; without the topics' metadata a leader gave nobody a partition for five minutes."""
     write(kafka, prefix, list(SyntheticTap(41).bundles(20)))
-    with worker(tmp_path, "tests.faults.moment_worker", moment="metadata", bootstrap=kafka, prefix=prefix) as leads:
+    told = {"module": "tests.faults.moment_worker", "moment": "metadata"}
+    with worker(tmp_path, **told, bootstrap=kafka, prefix=prefix) as leads:
         leads.wait_ready()
         assert first_record_s(kafka, prefix, 0, leads) < FIRST_RECORD_S, leads.log
         assert_all_once(kafka, prefix, 20)

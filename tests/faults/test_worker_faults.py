@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import signal
 import sqlite3
 import time
@@ -40,6 +41,11 @@ def records_of(bootstrap: str, prefix: str, count: int, timeout_s: float = 90) -
     return distinct(asyncio.run(read_until(bootstrap, topic, lambda all_: len(distinct(all_)) >= count, timeout_s)))
 
 
+def has_all(bootstrap: str, prefix: str, count: int) -> bool:
+    """Whether the records topic has `count` streams now."""
+    return len(distinct(asyncio.run(read_all(bootstrap, f"{prefix}.records")))) >= count
+
+
 def assert_all_once(bootstrap: str, prefix: str, count: int) -> None:
     """Exactly one distinct record a stream, and the one that a replay of the log gives."""
     found = records_of(bootstrap, prefix, count)
@@ -72,6 +78,7 @@ async def members(bootstrap: str, prefix: str) -> set[str]:
         ("commit_nothing", ".segments/0 stays at offset 0 for", "commit"),
         ("hang_the_ledger", ".records/", "commit"),
         ("lose_the_recovery", "neither partitions nor their state", "group"),
+        ("assign_nothing", "no worker of the group has", "group"),
     ],
 )
 def test_i7_a_stuck_worker_ends_with_its_reason(
@@ -84,6 +91,7 @@ def test_i7_a_stuck_worker_ends_with_its_reason(
         assert stuck.process.wait(90) == _STUCK_CODE, stuck.log
         (line,) = [line for line in stuck.log.splitlines() if "the worker is stuck and ends" in line]
         assert reason in line
+        assert "thread MainThread" in json.loads(line)["stacks"]
         assert "Traceback" not in stuck.log
     with worker(tmp_path, **settings) as next_life:
         next_life.wait_ready()
@@ -308,6 +316,8 @@ def test_w4_a_broker_away_for_long(own_broker: Callable[..., Broker], tmp_path: 
         time.sleep(45)
         broker.start()
         write(broker.bootstrap, prefix, bundles[half:])
+        wait_for(lambda: has_all(broker.bootstrap, prefix, 200) or waits.process.poll() is not None, "all records", 90)
+        assert waits.process.poll() is None, waits.log
         assert_all_once(broker.bootstrap, prefix, 200)
         assert survived(waits), waits.log
         assert len(waits.log.splitlines()) < 40, waits.log

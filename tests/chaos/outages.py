@@ -1,0 +1,213 @@
+"""`python -m tests.chaos.outages --minutes N`: random outages of a real broker under one worker, one after the other.
+
+The broker is killed or frozen for a random time at a random moment of the worker's life: while it starts, recovers, works or is
+idle; sometimes the worker is killed, told to stop or stopped (SIGSTOP) meanwhile. After each outage new streams are written, and
+the time is taken from the broker's return to the first new record, and to the last. A line of JSON for each outage, a table at
+the end; exit code 1 if a record is missing, comes late, is there in two versions, or a worker ended for another reason than 75.
+"""
+
+import argparse
+import asyncio
+import json
+import random
+import signal
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from tests.integration.synthetic import SyntheticTap, distinct
+from tests.integration.workers import WorkerProcess
+from tests.kafka_broker.broker import Broker
+from tests.kafka_broker.fixtures import make_topics
+from tests.kafka_broker.reading import read_all, write_all
+
+# Streams that are written before an outage and finished after it (count).
+_STREAMS = 40
+# By when the first record has to come, and how long a record is waited for at all (seconds): longer than the watchdog's 120.
+FIRST_S = 15.0
+_PATIENCE_S = 180.0
+# Outages (seconds): most are short; each tenth outlasts what a client of Kafka waits for one answer, 30 s.
+_SHORT_S, _LONG_S, _LONGEST_S = (0.2, 4.0), (4.0, 20.0), (32.0, 75.0)
+# How a worker's process fares meanwhile; None: it is left alone.
+_MEANWHILE = (None, None, None, None, "kill", "term", "stop")
+_STUCK = 75
+
+
+@dataclass
+class Outage:
+    """One outage, and what became of it. Times in seconds after the broker's return; None: never."""
+
+    how: str
+    away_s: float
+    moment: str
+    meanwhile: str | None
+    first_s: float | None = None
+    all_s: float | None = None
+    codes: tuple[int, ...] = ()
+
+
+class Run:
+    """One broker, one group, one worker at a time."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.random = random.Random(seed)
+        self._folder = folder
+        self._broker = Broker(folder / "broker")
+        self._broker.start()
+        self._prefix = make_topics(self._broker.bootstrap)
+        self._tap = SyntheticTap(seed)
+        self._written = 0
+        self._worker = self._start()
+
+    def _start(self) -> WorkerProcess:
+        return WorkerProcess(
+            self._folder / "worker",
+            bootstrap=self._broker.bootstrap,
+            prefix=self._prefix,
+            checkpoint_s=0.2,
+            session_timeout_s=6.0,
+        )
+
+    def outage(self) -> Outage:
+        """Make one, and wait until all records are there."""
+        away_s = self.random.uniform(*self.random.choices((_SHORT_S, _LONG_S, _LONGEST_S), (5, 4, 1))[0])
+        how, meanwhile = self.random.choice(("kill", "freeze")), self.random.choice(_MEANWHILE)
+        moment = self.random.choice(("idle", "works", "starts", "recovers"))
+        found = Outage(how, round(away_s, 1), moment, meanwhile)
+        bundles = list(self._tap.bundles(_STREAMS, segments=8))
+        half = len(bundles) // 2
+        self._write(bundles[:half])
+        self._come_to(moment)
+        self._broker.kill() if how == "kill" else self._broker.freeze()
+        time.sleep(away_s * self.random.random())
+        rest_s = self._disturb(meanwhile)
+        time.sleep(away_s / 2)
+        self._broker.start() if how == "kill" else self._broker.thaw()
+        back = time.monotonic()
+        self._worker.process.send_signal(signal.SIGCONT) if rest_s else None
+        before = self._records()
+        self._written += _STREAMS
+        self._write(bundles[half:])
+        self._wait(found, back, before)
+        return found
+
+    def _come_to(self, moment: str) -> None:
+        """Bring the worker to a moment of its life."""
+        if moment in ("starts", "recovers"):
+            self._worker.kill()
+            self._worker = self._start()
+        if moment == "recovers":
+            time.sleep(self.random.uniform(0.8, 3.5))  # imports, the check of the topics, joining, reading the state
+        elif moment == "starts":
+            time.sleep(self.random.uniform(0.2, 1.5))
+        else:
+            self._worker.wait_ready()
+            time.sleep(3 if moment == "idle" else self.random.uniform(0, 0.5))
+
+    def _disturb(self, meanwhile: str | None) -> bool:
+        """Whether the worker has to be woken."""
+        if meanwhile == "kill":
+            self._worker.kill()
+            self._worker = self._start()
+        elif meanwhile == "term":
+            self._worker.stop()
+            self._worker = self._start()
+        elif meanwhile == "stop":
+            self._worker.process.send_signal(signal.SIGSTOP)
+            return True
+        return False
+
+    def _wait(self, found: Outage, back: float, before: int) -> None:
+        while time.monotonic() < back + _PATIENCE_S:
+            code = self._worker.process.poll()
+            if code is not None:
+                found.codes += (code,)
+                sys.stderr.write(f"the worker ended with {code}:\n{self._worker.log[-6000:]}\n")
+                self._worker = self._start()
+            now = self._records()
+            if found.first_s is None and now > before:
+                found.first_s = round(time.monotonic() - back, 1)
+            if now >= self._written:
+                found.first_s = found.first_s if found.first_s is not None else 0.0
+                found.all_s = round(time.monotonic() - back, 1)
+                return
+            time.sleep(0.2)
+        sys.stderr.write(f"records are missing:\n{self._worker.log[-6000:]}\n")
+
+    def _write(self, bundles: Sequence[tuple[int, bytes]]) -> None:
+        asyncio.run(write_all(self._broker.bootstrap, f"{self._prefix}.segments", list(bundles)))
+
+    def _records(self) -> int:
+        return len(self._all())
+
+    def _all(self) -> dict[str, set[bytes]]:
+        return distinct(asyncio.run(read_all(self._broker.bootstrap, f"{self._prefix}.records")))
+
+    def end(self) -> int:
+        """Stop everything; how many streams have two different records."""
+        doubled = sum(len(records) > 1 for records in self._all().values())
+        self._worker.kill()
+        self._broker.kill()
+        return doubled
+
+
+def report(outages: Sequence[Outage]) -> str:
+    """The table, in Markdown."""
+    lines = ["| outage | count | first record, median / worst | all, median / worst | never | exits |"]
+    lines.append("|---|---|---|---|---|---|")
+    for how, low, high in (
+        (how, low, high)
+        for how in ("kill", "freeze")
+        for low, high in ((0.0, _SHORT_S[1]), (_SHORT_S[1], _LONG_S[1]), (_LONG_S[1], _LONGEST_S[1]))
+    ):
+        some = [one for one in outages if one.how == how and low < one.away_s <= high]
+        if some:
+            lines.append(f"| {'killed' if how == 'kill' else 'frozen'}, {low:g} to {high:g} s {_row(some)}")
+    return "\n".join([*lines, f"| all {_row(outages)}"])
+
+
+def _row(some: Sequence[Outage]) -> str:
+    first = [one.first_s for one in some if one.first_s is not None]
+    all_ = [one.all_s for one in some if one.all_s is not None]
+    codes = [code for one in some for code in one.codes]
+    return f"| {len(some)} | {_of(first)} | {_of(all_)} | {len(some) - len(all_)} | {', '.join(map(str, codes)) or 'none'} |"
+
+
+def _of(times: Sequence[float]) -> str:
+    return f"{statistics.median(times):.1f} / {max(times):.1f} s" if times else "never"
+
+
+def is_well(outage: Outage) -> bool:
+    """Whether its records came in time, or the worker ended for a reason that its next life has not."""
+    if outage.all_s is None or any(code != _STUCK for code in outage.codes):
+        return False
+    return bool(outage.codes) or (outage.first_s is not None and outage.first_s <= FIRST_S)
+
+
+def main() -> int:
+    """Run for so long; gives the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--minutes", type=float, default=20.0)
+    parser.add_argument("--seed", type=int, default=int(time.time()))
+    told = parser.parse_args()
+    outages: list[Outage] = []
+    ends = time.monotonic() + 60 * told.minutes
+    with tempfile.TemporaryDirectory() as folder:
+        run = Run(Path(folder), told.seed)
+        try:
+            while time.monotonic() < ends:
+                outages.append(run.outage())
+                sys.stdout.write(json.dumps(asdict(outages[-1])) + "\n")
+                sys.stdout.flush()
+        finally:
+            doubled = run.end()
+    sys.stdout.write(f"\nseed {told.seed}, {doubled} streams with two records\n{report(outages)}\n")
+    return 0 if all(map(is_well, outages)) and not doubled else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

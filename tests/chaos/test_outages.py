@@ -1,0 +1,53 @@
+"""What the harness of outages calls well, and its table; a short run of it with a real broker."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.outages import FIRST_S, Outage, is_well, report
+
+_ROOT = Path(__file__).parent.parent.parent
+
+
+def outage(first_s: float | None, all_s: float | None, *codes: int, how: str = "kill") -> Outage:
+    return Outage(how, 2.0, "works", None, first_s, all_s, codes)
+
+
+@pytest.mark.parametrize(
+    ("found", "well"),
+    [
+        (outage(1.0, 2.0), True),
+        (outage(FIRST_S + 1, FIRST_S + 2), False),  # late, and nothing was said
+        (outage(None, None), False),
+        (outage(130.0, 131.0, 75), True),  # ended with its reason, and its next life went on
+        (outage(None, None, 75), False),
+        (outage(1.0, 2.0, 3), False),
+    ],
+)
+def test_what_is_well(found: Outage, well: bool) -> None:
+    assert is_well(found) is well
+
+
+def test_the_table() -> None:
+    table = report([outage(1.0, 2.0), outage(3.0, 9.0), outage(None, None, 75), outage(0.5, 0.6, how="freeze")])
+    assert "| killed, 0 to 4 s | 3 | 2.0 / 3.0 s | 5.5 / 9.0 s | 1 | 75 |" in table
+    assert "| frozen, 0 to 4 s | 1 | 0.5 / 0.5 s | 0.6 / 0.6 s | 0 | none |" in table
+    assert table.splitlines()[-1].startswith("| all | 4 |")
+
+
+@pytest.mark.kafka
+@pytest.mark.timeout(400)
+def test_a_short_run_with_a_real_broker_is_well(kafka: str) -> None:
+    """`kafka` skips where no broker can be started; the harness starts one of its own."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.chaos.outages", "--minutes", "0.3", "--seed", "3"],
+        cwd=_ROOT,
+        capture_output=True,
+        text=True,
+        timeout=380,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "0 streams with two records" in done.stdout
