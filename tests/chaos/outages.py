@@ -1,9 +1,10 @@
 """`python -m tests.chaos.outages --minutes N`: random outages of a real broker under one worker, one after the other.
 
-The broker is killed or frozen for a random time at a random moment of the worker's life: while it starts, recovers, works or is
-idle; sometimes the worker is killed, told to stop or stopped (SIGSTOP) meanwhile. After each outage new streams are written, and
-the time is taken from the broker's return to the first new record, and to the last. A line of JSON for each outage, a table at
-the end; exit code 1 if a record is missing, comes late, is there in two versions, or a worker ended for another reason than 75.
+The broker is killed or frozen for a random time at a random moment of the worker's life: while it starts, recovers,
+works or is idle; sometimes the worker is killed, told to stop or stopped (SIGSTOP) meanwhile. After each outage new
+streams are written, and the time is taken from the broker's return to the first new record, and to the last. A line
+of JSON for each outage, a table at the end; exit code 1 if a record is missing, comes late, is there in two versions,
+or a worker ended for another reason than 75.
 """
 
 import argparse
@@ -19,6 +20,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from tests import kept_logs
 from tests.integration.synthetic import SyntheticTap, distinct
 from tests.integration.workers import WorkerProcess
 from tests.kafka_broker.broker import Broker
@@ -55,7 +57,7 @@ class Run:
 
     def __init__(self, folder: Path, seed: int) -> None:
         self.random = random.Random(seed)
-        self._folder = folder
+        self._folder, self._seed = folder, seed
         self._broker = Broker(folder / "broker")
         self._broker.start()
         self._prefix = make_topics(self._broker.bootstrap)
@@ -126,7 +128,7 @@ class Run:
             code = self._worker.process.poll()
             if code is not None:
                 found.codes += (code,)
-                sys.stderr.write(f"the worker ended with {code}:\n{self._worker.log[-6000:]}\n")
+                self._say(f"the worker ended with {code}")
                 self._worker = self._start()
             now = self._records()
             if found.first_s is None and now > before:
@@ -136,7 +138,14 @@ class Run:
                 found.all_s = round(time.monotonic() - back, 1)
                 return
             time.sleep(0.2)
-        sys.stderr.write(f"records are missing:\n{self._worker.log[-6000:]}\n")
+        self._say(f"{self._records()} records of {self._written}")
+
+    def _say(self, what: str) -> None:
+        """Say it with the worker's log, of which a copy is kept: the last line of a stuck worker is long."""
+        sections = kept_logs.keep(f"outages-{self._seed}-{time.monotonic_ns()}", self._folder / "worker")
+        lines = "\n".join(line[:400] for line in self._worker.log.splitlines()[-12:])
+        sys.stderr.write(f"{what}:\n{lines}\n" + "".join(f"{title}\n" for title, _ in sections))
+        sys.stderr.flush()
 
     def _write(self, bundles: Sequence[tuple[int, bytes]]) -> None:
         asyncio.run(write_all(self._broker.bootstrap, f"{self._prefix}.segments", list(bundles)))

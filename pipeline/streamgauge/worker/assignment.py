@@ -66,13 +66,11 @@ class Assignment:
         """Why it takes no messages, as a part of a sentence; None if it does."""
         if self._draining:
             return "it was told to stop"
+        if not self._recovered:
+            return "its group has not given it partitions yet, or their state is not recovered yet"
         if not self.consumer.is_member:
             return "it is no member of its group"
-        if self.consumer.holding is None:
-            return "its group rebalances"
-        if not self._recovered or self._app.rebalancing:
-            return "the state of its partitions is not recovered yet"
-        return None
+        return "its group rebalances" if self._app.rebalancing else None
 
     # --- what a checkup asks ----------------------------------------------------------------------------------------
 

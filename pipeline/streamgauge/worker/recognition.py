@@ -12,9 +12,10 @@ partition, of offset 0, comes before any state, and from then on:
 
 Each ends the worker with a sentence. To go on would lose streams unsaid, or give some of them a second record.
 
-Kafka also forgets what a group has committed when no worker has run for a week (`offsets.retention.minutes`). Only an operator
-knows that the topic is still the same one, and says so with its id (`--segments-id`): then reading goes on behind what the
-state speaks of. A topic that is made anew has another id, so an option that was left in place accepts nothing else.
+Kafka also forgets what a group has committed when no worker has run for a week (`offsets.retention.minutes`). Only an
+operator knows that the topic is still the same one, and says so with its id (`--segments-id`): then reading goes on
+behind what the state speaks of. A topic that is made anew has another id, so an option that was left in place accepts
+nothing else.
 """
 
 import asyncio
