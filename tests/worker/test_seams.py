@@ -4,6 +4,7 @@ import asyncio
 from pathlib import Path
 
 from streamgauge.worker import WorkerSettings, create_app
+from streamgauge.worker.owners import Owners
 from streamgauge.worker.seams import Consumer
 
 
@@ -27,5 +28,19 @@ def test_between_a_revocation_and_the_next_gift_nothing_holds() -> None:
         before = consumer.holding
         app.rebalancing_count += 1  # the next one begins, in the consumer's thread
         assert consumer.holding != before
+
+    asyncio.run(run())
+
+
+def test_before_fausts_thread_runs_nothing_is_given() -> None:
+    """A checkup asks as soon as the worker runs; Faust's thread may wait for the broker for minutes."""
+
+    async def run() -> None:
+        app = create_app(WorkerSettings("127.0.0.1:1", Path("unused")), lambda message: None, None)
+        consumer = Consumer(app, "segments")
+        owners = Owners(None, [consumer])  # type: ignore[arg-type]
+        assert consumer.assigned() == set()
+        assert consumer.loop is not None
+        assert owners.problem == "it has no partitions, and has not heard yet whether others have all of them"
 
     asyncio.run(run())

@@ -14,6 +14,7 @@ import faust
 from aiokafka import AIOKafkaConsumer  # type: ignore[import-untyped]
 from aiokafka.errors import IllegalStateError, KafkaError  # type: ignore[import-untyped]
 from aiokafka.structs import OffsetAndMetadata, TopicPartition  # type: ignore[import-untyped]
+from faust.exceptions import ConsumerNotStarted
 from faust.types import TP, AppT
 
 
@@ -59,8 +60,12 @@ class Consumer:
         return self.generation, self._given_times, self.rebalance
 
     def assigned(self) -> set[int]:
-        """The partitions that are ours."""
-        return {tp.partition for tp in self._app.consumer.assignment() if tp.topic == self.topic}
+        """The partitions that are ours; none until Faust's thread runs, which waits for the broker."""
+        try:
+            given = self._app.consumer.assignment()
+        except ConsumerNotStarted:
+            return set()
+        return {tp.partition for tp in given if tp.topic == self.topic}
 
     def hold_back(self, partition: int) -> None:
         """Fetch no more of a partition for now. What was fetched still comes: `pause_partitions` would lose it."""
