@@ -136,6 +136,22 @@ def take_messages_late() -> None:
     Recovery._seek_offsets = set_back_and_pause  # type: ignore[method-assign]
 
 
+def lose_changelog_once() -> None:
+    """The first messages of the changelog are taken by Faust's thread, and dropped, as at a rebalance's beginning."""
+    take = transport.Consumer._getmany
+    lost: list[object] = []
+
+    async def take_and_lose(self: transport.Consumer, *given: Any, **more: Any) -> Any:
+        taken = await take(self, *given, **more)
+        changelog = [place for place in taken if place.topic.endswith(".state")]
+        if changelog and not lost:
+            lost.extend(changelog)
+            return {place: messages for place, messages in taken.items() if place not in changelog}
+        return taken
+
+    transport.Consumer._getmany = take_and_lose  # type: ignore[method-assign]
+
+
 def two_hours_ahead() -> None:
     """The machine's clock is wrong; Kafka 4 takes no message whose own time is more than an hour ahead of the broker's."""
     now, now_ns = time.time, time.time_ns
@@ -163,6 +179,7 @@ FAULTS: dict[str, Callable[[], None]] = {
         break_the_coordination,
         deny_the_group_unheard,
         take_messages_late,
+        lose_changelog_once,
         two_hours_ahead,
     )
 }

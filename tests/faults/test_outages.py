@@ -114,6 +114,25 @@ def test_k11_a_leader_whose_metadata_request_fails_assigns_all_partitions(
         assert leads.stop() == 0
 
 
+def test_k9_a_changelog_that_was_lost_on_its_way_is_read_again(kafka: str, prefix: str, tmp_path: Path) -> None:
+    """Faust waited for messages that it had dropped, until the watchdog ended the worker two minutes later."""
+    bundles = list(SyntheticTap(45).bundles(STREAMS, segments=10))
+    half = len(bundles) // 2
+    settings: dict[str, Any] = {"bootstrap": kafka, "prefix": prefix, "checkpoint_s": 0.2}
+    with worker(tmp_path, **settings) as first:
+        first.wait_ready()
+        write(kafka, prefix, bundles[:half])
+        first_record_s(kafka, prefix, 0, first)
+        time.sleep(1)  # its state is written
+        first.kill()
+    known = len(distinct(asyncio.run(read_all(kafka, f"{prefix}.records"))))
+    write(kafka, prefix, bundles[half:])
+    with worker(tmp_path, module="tests.faults.faulty_worker", fault="lose_changelog_once", **settings) as again:
+        assert first_record_s(kafka, prefix, known, again) < FIRST_RECORD_S, again.log
+        assert_all_once(kafka, prefix, STREAMS)
+        assert again.stop() == 0, again.log
+
+
 # --- offsets that expired ---------------------------------------------------------------------------------------------
 
 
