@@ -185,7 +185,8 @@ class Answer(NamedTuple):
 
 class Told(NamedTuple):
     """A talk that is over. `owed`: the client's requests as h11 reads them; `closed`: by the relay; `hangs`: an answer that
-    is owed did not come; `rest`: what came behind the last whole answer.
+    is owed did not come; `rest`: what came behind the last whole answer; `began`: how many requests the upstream had got
+    before.
     """
 
     talk: Talk
@@ -194,6 +195,7 @@ class Told(NamedTuple):
     closed: bool
     hangs: bool
     rest: bytes
+    began: int
 
 
 class Client(asyncio.Protocol):
@@ -285,8 +287,9 @@ class Client(asyncio.Protocol):
         return True
 
 
-async def tell(talk: Talk, port: int) -> Told:
+async def tell(talk: Talk, port: int, origin: Origin) -> Told:
     """One connection, as its talk goes."""
+    began = origin.serial
     owed = by_h11(talk.sent, tolerant=True)
     loop = asyncio.get_running_loop()
     client = Client([read.method for read in owed.requests])
@@ -297,7 +300,7 @@ async def tell(talk: Talk, port: int) -> Told:
             await _take_steps(talk, owed, client)
     except TimeoutError:
         hangs = True
-    told = Told(talk, owed, client.answers, client.closed, hangs, client.rest)
+    told = Told(talk, owed, client.answers, client.closed, hangs, client.rest, began)
     if talk.end == "reset":
         client.transport.abort()
     else:
@@ -369,15 +372,18 @@ async def run(stories: list[Story], folder: Path, *, pump: bool) -> Evidence:
             story = waiting.popleft()
             told.append((story, talks))
             for talk in story.talks:
-                talks.append(await tell(talk, port))
+                talks.append(await tell(talk, port, origin))
                 if talks[-1].hangs:  # one is enough
                     waiting.clear()
                     break
 
     await asyncio.gather(*(some() for _ in range(AT_A_TIME)))
     await relay.drain(PATIENCE_S)
-    async with asyncio.timeout(PATIENCE_S):
-        await origin.all_over()
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            await origin.all_over()
+    except TimeoutError:
+        errors.append({"message": f"the drained relay has {origin.open} connections to the upstream open"})
     server.close()
     await server.wait_closed()
     base = authority.encode()

@@ -12,6 +12,8 @@ from tests.taps.proxy.stories import Story
 _UPSTREAMS_FAULT = dict.fromkeys((b"upstream_unreachable", b"502"), (b"drop", b"earlyclose"))
 # What ends the client's connection after an answer, besides what the answer says itself.
 _ENDING_PLANS = (b"early", b"earlyclose")
+# After these the upstream's connection is not used again: it said so, or sent more than its answer.
+_LAST_PLANS = (b"stray", b"close", b"eof", b"earlyclose", b"drop")
 _REPEATABLE = (b"GET", b"HEAD", b"OPTIONS")
 
 
@@ -58,6 +60,9 @@ class Judge:
         for one in received:
             self._by_target.setdefault(one.read.target, []).append(one)
             self._by_serial[one.serial] = one
+        for one in received[:-1]:
+            if one.plan in _LAST_PLANS or not one.read.whole:
+                self._fault(None, f"the connection was used again after {one}: {raw!r}")
         if fault:
             self._fault(None, f"llhttp refuses what the upstream got: {raw!r}")
             return
@@ -157,12 +162,14 @@ class _Talks:
         if not answer.closes or number != len(told.answers) - 1:
             self._fault(at, f"something came behind the relay's answer {number}")
         read = told.owed.requests[number] if number < len(told.owed.requests) else None
-        pending = self._pending(read)
         if code in _UPSTREAMS_FAULT:
+            pending = self._pending(read)
             if pending is None or pending.plan not in _UPSTREAMS_FAULT[code]:
                 self._fault(at, f"the upstream did nothing for which the relay might say {code!r} to request {number}")
             return
         self._judge.refused += 1
+        # The story's next connection may have sent the same again.
+        pending = self._pending(read, until=self._told[at + 1].began if at + 1 < len(self._told) else None)
         if read is not None and read.whole and not self._reasons(told.talk.sent, read):
             self._fault(at, f"refused with {code!r}, and h11 sees nothing wrong: {read}")
         if pending is not None and (pending.read.whole or not pending.read.values(b"transfer-encoding")):
@@ -185,20 +192,25 @@ class _Talks:
                 break
             self._forwarded(at, told.talk.sent, under_way, pending)
 
-    def _pending(self, read: Read | None) -> Received | None:
-        """What the upstream got of a request that was not answered: no other one takes it for its own."""
+    def _pending(self, read: Read | None, until: int | None = None) -> Received | None:
+        """What the upstream got of a request that was not answered, up to its request `until`: no other one takes it for its
+        own.
+        """
         want = None if read is None else owed(read, self._judge._upstreams)
         if want is None:
             return None
-        unclaimed = [one for one in self._judge._by_target.get(want.target, []) if one.serial in self._judge._by_serial]
+        judge = self._judge
         mine = [
-            one for one in unclaimed if difference(one.read, want) is None and one.serial not in self._judge._answered
+            one
+            for one in judge._by_target.get(want.target, [])
+            if one.serial in judge._by_serial and one.serial not in judge._answered
+            if (until is None or one.serial <= until) and difference(one.read, want) is None
         ]
         if not mine:
             return None
-        del self._judge._by_serial[mine[0].serial]
+        del judge._by_serial[mine[0].serial]
         if mine[0].plan == b"drop" and want.method in _REPEATABLE and not want.body:
-            self._judge._repeatable.append(mine[0].read)
+            judge._repeatable.append(mine[0].read)
         return mine[0]
 
 

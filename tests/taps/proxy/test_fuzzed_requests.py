@@ -162,6 +162,13 @@ def told_of(evidence: Evidence, key: bytes) -> tuple[list[Told], Told]:
     return talks, talks[0]
 
 
+def stray(evidence: Evidence) -> None:
+    """The upstream sent more than its answer, and its connection was used again."""
+    at, one = next((at, one) for at, one in enumerate(evidence.connections) if len(one.received) > 1)
+    received = [one.received[0]._replace(plan=b"stray"), *one.received[1:]]
+    evidence.connections[at] = one._replace(received=received)
+
+
 def swap_answers(evidence: Evidence) -> None:
     """Each of two clients got the other's answer."""
     (talks, told), (others, other) = told_of(evidence, ONE), told_of(evidence, OTHER)
@@ -228,6 +235,7 @@ TAMPERED: dict[str, Callable[[Evidence], None]] = {
     "a byte too many": appended(b"x"),
     "a line too many": appended(b"\r\n\r\n"),
     "half a request that no client sent": appended(b"PUT /base/ HTTP/1.1\r\nHost: c\r\nContent-Length: 5\r\n\r\n"),
+    "a connection is used again after too many bytes": stray,
     "two clients' answers are exchanged": swap_answers,
     "a client's answers are in another order": swap_own_answers,
     "an answer to none": change_answers(serial=999_999_999),
