@@ -61,7 +61,8 @@ _BEGINNING = re.compile(rb"[\r\n]*([^\r\n ]*) +([^\r\n ]*) +(HTTP/1\.[01]\r\n)")
 def by_h11(data: bytes, *, tolerant: bool = False) -> Reading:
     """Each request by a new connection of h11's. `tolerant`: of what llhttp takes before and in a first line."""
     found: list[Read] = []
-    size, end = len(data), "whole"
+    size = len(data)
+    end: End = "whole"
     while data and end == "whole":
         begins = size - len(data)
         if tolerant:

@@ -5,6 +5,7 @@ All requests of a story carry its key in their targets, and what the upstream is
 
 import random
 import re
+from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from tests.taps.proxy.raw_requests import CASES
@@ -52,6 +53,7 @@ class Story(NamedTuple):
 RAW = [case.sent for case in CASES if b"/u0/x" in case.sent and b"/u0/inner" not in case.sent]
 _LENGTH = re.compile(rb"(?i)(content-length:[ \t]*)([0-9]+)")
 _END = b"\r\n\r\n"
+_LINE_END = re.compile(rb"\r\n(?:\r\n)?")
 
 
 class Writer:
@@ -60,13 +62,14 @@ class Writer:
     def __init__(self, seed: str) -> None:
         self._random = random.Random(seed)
         self._pick = self._random.choice
+        self._key = KEY
 
     def _often(self, of_a_hundred: float) -> bool:
         return self._random.random() * 100 < of_a_hundred
 
     def story(self) -> Story:
         """The next one."""
-        key = b"k%010x" % self._random.getrandbits(40)
+        self._key = key = b"k%010x" % self._random.getrandbits(40)
         kind = self._pick(
             ("pipelined", "pipelined", "pipelined", "learnt", "learnt", "learnt", "early", "expect", "truncated", "raw")
         )
@@ -169,7 +172,7 @@ class Writer:
     def _sent(self, wires: list[bytes], *, cuts: int = 40, waits: int = 30) -> list[Step]:
         """Pipelined or one after the other, whole or cut."""
         steps: list[Step] = []
-        for wire in wires:
+        for wire in [wire.replace(KEY, self._key) for wire in wires]:
             steps += self._cut(wire) if self._often(cuts) else [wire]
             if self._often(waits):
                 steps.append("answers")
@@ -178,11 +181,16 @@ class Writer:
         return steps
 
     def _cut(self, wire: bytes) -> list[Step]:
-        places = sorted(self._random.randint(0, len(wire)) for _ in range(self._pick((1, 1, 2, 4))))
+        """In pieces with pauses between them; half of the cuts are at the end of a line, or in it."""
+        ends = [found.end() for found in _LINE_END.finditer(wire)]
+        places = {self._random.randint(0, len(wire)) for _ in range(self._pick((1, 1, 2, 4)))}
+        if ends and self._often(50):
+            places.add(max(0, self._pick(ends) - self._pick((0, 1, 2, 3))))
         steps: list[Step] = []
-        for start, end in zip((0, *places), (*places, len(wire)), strict=True):
+        for start, end in pairwise((0, *sorted(places), len(wire))):
             if start < end:
-                steps += [wire[start:end], self._pick((1, 2, 2, 4))]
+                steps += [self._pick((1, 2, 2, 4))] if steps else []
+                steps.append(wire[start:end])
         return steps
 
     def _joined(self, steps: list[Step]) -> list[Step]:
@@ -252,7 +260,8 @@ class Writer:
             head, body = head + b"Transfer-Encoding: chunked\r\n\r\n", self._chunked(body)
         sent = body[: self._pick((0, 0, len(body) // 2, len(body) - 1, len(body)))]
         steps: list[Step] = [head + sent] if self._often(40) else [head, "more", *([sent] if sent else [])]
-        steps += self._pick(([], ["more"], [2]))
+        pauses: tuple[list[Step], ...] = ([], ["more"], [2])
+        steps += self._pick(pauses)
         behind = [self.request(odd=0) for _ in range(self._pick((0, 1, 2)))]
         first = Talk([*steps, *self._sent(behind)], self._pick(("wait", "wait", "fin", "reset")))
         next_ = [self.request(odd=0) for _ in range(self._pick((1, 2)))]

@@ -94,11 +94,11 @@ def test_each_reason_to_refuse_stands_for_something(tmp_path: Path, pump: bool) 
 LATE = b"POST /u0/k0000000001/late HTTP/1.1\r\nHost: c\r\nContent-Length:%b\r\n\r\n"
 NEXT = b"GET /u0/k0000000001/ok HTTP/1.1\r\nHost: c\r\n\r\n"
 EARLY = LATE.replace(b"/late", b"/early")
+THRICE: list[Step] = [EARLY % b" 97" + b"x" * 97, "answers"] * 3
 FOUND: dict[str, list[Step]] = {
     # A relay compared heads without the digits of their length, and sent the earlier length without a body.
-    "a length without digits": [EARLY % b" 97" + b"x" * 97, "answers"] * 3 + [EARLY % b" ", "answers"],
-    "no length after a length": [EARLY % b" 2" + b"hi", "answers"] * 3
-    + [EARLY.replace(b"Content-Length:%b\r\n", b""), "answers"],
+    "a length without digits": [*THRICE, EARLY % b" ", "answers"],
+    "no length after a length": [*THRICE, EARLY.replace(b"Content-Length:%b\r\n", b""), "answers"],
     # A relay looked for the end of such a body where the next request ends, and asked both at once.
     "blanks behind a length": [LATE % b"\t5\t " + b"hello" + NEXT],
     "a blank behind a length": [LATE % b"5 " + b"hello" + NEXT],
