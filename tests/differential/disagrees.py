@@ -86,6 +86,9 @@ REFUSES: tuple[Refusal, ...] = (
     Refusal(
         (CHAT_STREAM,), "IndexError: list index out of range", "An index that is none; the text counts all the same."
     ),
+    Refusal(
+        (CHAT_STREAM,), "AssertionError: ", "An entry of tool_calls without a function is no call; the text counts."
+    ),
     Refusal((CHAT_STREAM,), "RuntimeError: Expected list delta entry", "OpenRouter's reasoning_details need no index."),
     Refusal((MISTRAL,), "ResponseValidationError: ", _TYPED),
     # openai-python lib/streaming/responses/_responses.py; the API reference promises none of it to an observer.
@@ -98,6 +101,11 @@ REFUSES: tuple[Refusal, ...] = (
     ),
     Refusal(
         (RESPONSES_STREAM,), "RuntimeError: Completed output item", "Gateways give an item a new id in each event."
+    ),
+    Refusal(
+        (RESPONSES_STREAM,),
+        "KeyError: 0",
+        "A call whose item has neither name nor call id: its name comes with its end.",
     ),
     Refusal(
         (RESPONSES_STREAM,), "RuntimeError: Duplicate response output index", "A gateway gives two calls one index."
@@ -157,6 +165,27 @@ _AT_ITS_END = (
     "A call that is told once it is over (output_item.done alone) is one; the client's events begin with its item."
 )
 _BY_THE_WAY = "The record: what was told before the finish is partial; the client takes the last response's."
+_BARE_ERROR = (
+    "FastAPI's detail and MiniMax's base_resp are errors in band; the clients look at the `error` member alone."
+)
+_SENTENCE = "The record: of a sentence the known reason among its words counts; the client hands the sentence out."
+_FIRST_REASON = (
+    "The record: a choice's first finish reason stands, unless an error follows; the client takes the last one."
+)
+_FALLEN = (
+    "The record: an input that was positive and is 0 later is a placeholder; the client takes the last object whole."
+)
+_SUM = "The record: without a total it is the sum of input and output; the client hands out what was sent."
+_COPILOT = "GitHub Copilot's reasoning_text; the client's reader knows reasoning and reasoning_content."
+_AFTER_DONE = "The record: usage behind [DONE] is usage; the clients stop reading at [DONE]."
+_CLOSING = "The record: what only a closing event brings is output; the client's deltas have none of it."
+_PIECES = (
+    "The record: pieces of a name are one name, the same name again is the same; the client adds all, or takes one."
+)
+_NO_CALL = (
+    "The record: an entry without name, id and arguments is no call, and a name never told is null; the client makes a "
+    "call of every entry, with an empty name."
+)
 _LAST_USAGE = "The record: per field the last present value wins; the client takes the last object whole."
 
 ROWS: tuple[Row, ...] = (
@@ -349,6 +378,124 @@ ROWS: tuple[Row, ...] = (
         "text finish usage",
         "Code Assist wraps each chunk in `response`; it looks outside.",
     ),
+    Row(
+        EVERY_CHAT,
+        "openai-chat",
+        "usage-after-done usage-after-done-empty-id usage-after-done-unterminated "
+        "usage-after-done-with-empty-choice usage-after-done-without-finish usage-after-done-without-id",
+        "usage",
+        _AFTER_DONE,
+    ),
+    Row((CHAT_CREATE, MISTRAL), "openai-chat", "usage-after-done-replaces", "output total", _AFTER_DONE),
+    Row((CHAT_STREAM,), "openai-chat", "usage-after-done-replaces", "usage", _AFTER_DONE),
+    Row((COMPLETIONS,), "openai-completions", "usage-after-done", "usage", _AFTER_DONE),
+    Row((ANTHROPIC,), "anthropic-messages", "error-detail", "ended output", _BARE_ERROR),
+    Row(
+        CHATS,
+        "openai-chat",
+        "error-detail error-detail-first error-detail-list error-detail-object minimax-error "
+        "minimax-error-code-as-text",
+        "ended",
+        _BARE_ERROR,
+    ),
+    Row(EVERY_CHAT, "openai-chat", "minimax-error-with-choices", "ended", _BARE_ERROR),
+    Row(RESPONSES, "openai-responses", "error-detail", "ended", _BARE_ERROR),
+    Row((CHAT_CREATE,), "openai-chat", "perplexity-done-after-role perplexity-done-with-new-kind", "text", _CLOSING),
+    Row((CHAT_CREATE, MISTRAL), "openai-chat", "perplexity-done-only", "text", _CLOSING),
+    Row((RESPONSES_CREATE,), "openai-responses", "done-item-of-parts", "refusal text", _CLOSING),
+    Row((RESPONSES_CREATE,), "openai-responses", "done-name-only", "calls", _CLOSING),
+    Row(
+        (RESPONSES_CREATE,),
+        "openai-responses",
+        "done-reasoning-item-only done-reasoning-part-only done-reasoning-summary-only",
+        "reasoning",
+        _CLOSING,
+    ),
+    Row((RESPONSES_CREATE,), "openai-responses", "done-refusal-only", "refusal", _CLOSING),
+    Row(
+        (RESPONSES_CREATE,),
+        "openai-responses",
+        "done-second-item done-text-only done-two-texts done-unplaced",
+        "text",
+        _CLOSING,
+    ),
+    Row(
+        RESPONSES,
+        "openai-responses",
+        "done-arguments-in-item done-arguments-only done-code-only done-custom-input-only "
+        "done-mcp-arguments-only done-patch-diff-only",
+        "arguments",
+        _CLOSING,
+    ),
+    Row(RESPONSES, "openai-responses", "done-call-without-item done-patch-and-shell-only", "calls", _CLOSING),
+    Row(
+        RESPONSES,
+        "openai-responses",
+        "done-item-only done-more-items-than-told-apart done-part-only done-two-items done-two-parts",
+        "text",
+        _CLOSING,
+    ),
+    Row((RESPONSES_STREAM,), "openai-responses", "done-item-of-parts", "text", _CLOSING),
+    Row(CHATS, "openai-chat", "reasoning-text", "reasoning", _COPILOT),
+    Row((GEMINI,), "gemini", "finish-error-replaces", "ended", _ERROR_REASON),
+    Row(
+        EVERY_CHAT, "openai-chat", "finish-error-replaces finish-malformed finish-network-error", "ended", _ERROR_REASON
+    ),
+    Row((ANTHROPIC,), "anthropic-messages", "input-falls-to-zero-alone", "input", _FALLEN),
+    Row((ANTHROPIC,), "anthropic-messages", "input-falls-to-zero", "cached input", _FALLEN),
+    Row((GEMINI,), "gemini", "input-falls-to-zero", "input", _FALLEN),
+    Row(CHATS, "openai-chat", "input-falls-to-zero", "cached input", _FALLEN),
+    Row((CHAT_CREATE, MISTRAL), "openai-chat", "input-falls-to-zero-on-each-delta", "input total", _FALLEN),
+    Row((CHAT_STREAM,), "openai-chat", "input-falls-to-zero-on-each-delta", "usage", _FALLEN),
+    Row((MISTRAL,), "openai-chat", "input-falls-to-zero", "input", _FALLEN),
+    Row((ANTHROPIC,), "anthropic-messages", "finish-first-stands", "finish", _FIRST_REASON),
+    Row((GEMINI,), "gemini", "finish-first-stands", "finish", _FIRST_REASON),
+    Row(EVERY_CHAT, "openai-chat", "finish-error-stands", "ended finish", _FIRST_REASON),
+    Row(EVERY_CHAT, "openai-chat", "finish-first-stands finish-first-stands-of-each", "finish", _FIRST_REASON),
+    Row((COMPLETIONS,), "openai-completions", "finish-first-stands", "finish", _FIRST_REASON),
+    Row(
+        (CHAT_CREATE,),
+        "openai-chat",
+        "tool-without-index-and-id tool-without-index-by-id tool-without-index-many-fragments "
+        "tool-without-index-odd-ids",
+        "arguments calls",
+        _KEYS,
+    ),
+    Row(
+        CHATS, "openai-chat", "tool-name-with-another-id tool-two-ids-one-index-in-one-chunk", "arguments calls", _KEYS
+    ),
+    Row((CHAT_CREATE, MISTRAL), "openai-chat", "tool-without-index-by-turns", "arguments calls", _KEYS),
+    Row((CHAT_STREAM,), "openai-chat", "tool-id-repeated-at-one-index", "calls", _KEYS),
+    Row((MISTRAL,), "openai-chat", "tool-id-repeated-at-one-index", "arguments calls", _KEYS),
+    Row((CHAT_STREAM,), "openai-chat", "input-always-zero", "usage", _LAST_USAGE),
+    Row(CHATS, "openai-chat", "tool-name-after-arguments tool-same-name-twice-at-one-index", "arguments calls", _NAMES),
+    Row((ANTHROPIC,), "anthropic-messages", "tool-empty-block", "calls", _NO_CALL),
+    Row((COHERE,), "cohere-v2", "tool-empty-call", "calls", _NO_CALL),
+    Row((CHAT_CREATE,), "openai-chat", "tool-custom-empty", "calls", _NO_CALL),
+    Row(CHATS, "openai-chat", "function-call-empty", "calls", _NO_CALL),
+    Row(EVERY_CHAT, "openai-chat", "tool-empty-entry tool-only-an-id", "calls", _NO_CALL),
+    Row((MISTRAL,), "openai-chat", "tool-empty-entry-between tool-empty-entry-first", "calls", _NO_CALL),
+    Row(RESPONSES, "openai-responses", "done-empty-call", "text", _CLOSING),
+    Row(
+        (CHAT_STREAM,),
+        "openai-chat",
+        "perplexity-done-after-role perplexity-done-only perplexity-done-with-new-kind",
+        "finish text usage",
+        _OBJECT,
+    ),
+    Row((CHAT_STREAM,), "openai-chat", "perplexity-done-repeats-calls", "finish", _OBJECT),
+    Row((CHAT_CREATE,), "openai-chat", "tool-name-in-pieces tool-name-in-pieces-of-two", "calls", _PIECES),
+    Row(CHATS, "openai-chat", "tool-name-too-long", "calls", _PIECES),
+    Row((CHAT_CREATE, MISTRAL), "openai-chat", "function-call-name-in-pieces", "calls", _PIECES),
+    Row((CHAT_STREAM,), "openai-chat", "tool-name-repeated", "calls", _PIECES),
+    Row((ANTHROPIC,), "anthropic-messages", "finish-in-a-sentence", "finish", _SENTENCE),
+    Row((COHERE,), "cohere-v2", "finish-in-a-sentence", "ended finish", _SENTENCE),
+    Row((GEMINI,), "gemini", "blocked-in-a-sentence finish-in-a-sentence", "finish", _SENTENCE),
+    Row(EVERY_CHAT, "openai-chat", "finish-in-a-sentence-error", "ended finish", _SENTENCE),
+    Row(EVERY_CHAT, "openai-chat", "finish-in-a-sentence finish-in-a-sentence-punctuation", "finish", _SENTENCE),
+    Row((RESPONSES_CREATE,), "openai-responses", "incomplete-in-a-sentence", "finish", _SENTENCE),
+    Row(EVERY_CHAT, "openai-chat", "reasoning-beyond-output", "total", _SUM),
+    Row((MISTRAL,), "openai-chat", "reasoning-beyond-output-without-input", "input total", _SUM),
     Row(
         (INTERACTIONS,),
         "gemini-interactions",

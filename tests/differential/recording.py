@@ -9,6 +9,7 @@ from streamgauge.core.dialects import (
     DONE,
     Dialect,
     ErrorFacts,
+    Source,
     dialect_of_text_event,
     endpoint_of,
     is_whole,
@@ -16,6 +17,8 @@ from streamgauge.core.dialects import (
 )
 from streamgauge.core.dialects import dialect_of_endpoint as hinted
 from streamgauge.core.json_text import UNPARSED, parse
+from streamgauge.core.labels import MASKED, label_id
+from streamgauge.core.segments import FROM_START
 from streamgauge.core.sse import Event, SseDecoder
 from tests.differential.answer import Answer, Call, Ended, Said, Used
 from tests.vectors.drive import Live, live, wire
@@ -40,6 +43,15 @@ class Keeper:
         self.said: dict[int, Said] = {}
         self.ended = False
         self._calls: dict[int, list[tuple[int | None, object, bool, Call]]] = {}
+        # What the event at hand belongs to: an item and what brings it, or the answer as a whole.
+        self._part: tuple[int | None, Source] | None = None
+        self._before: dict[tuple[int | None, str], set[Source]] = {}
+        self._told_whole: set[str] | None = None
+        self._brought: dict[tuple[int | None, str], set[Source]] = {}
+
+    def begin(self) -> None:
+        """Another event."""
+        self._part = self._told_whole = None
 
     def identify(
         self, response_id: object = None, model: object = None, tier: object = None, routed_model: object = None
@@ -49,14 +61,45 @@ class Keeper:
     def choice(self, index: int) -> None:
         self._said(index)
 
+    def part(self, item: int | None, source: Source) -> None:
+        self._part = item, source
+        self._before = {key: set(sources) for key, sources in self._brought.items()}
+
+    def closes(self) -> None:
+        names = ("text", "reasoning", "refusal")
+        told = {name for name in names if any(getattr(said, name) for said in self.said.values())}
+        self._told_whole = (
+            {*names, "calls"} if self._leg else told | ({"calls"} if any(self._calls.values()) else set())
+        )
+
     def text(self, choice: int, value: object) -> None:
-        self._said(choice).text += _string(value)
+        self._say(choice, "text", value)
 
     def reasoning(self, choice: int, value: object) -> None:
-        self._said(choice).reasoning += _string(value)
+        self._say(choice, "reasoning", value)
 
     def refusal(self, choice: int, value: object) -> None:
-        self._said(choice).refusal += _string(value)
+        self._say(choice, "refusal", value)
+
+    def _say(self, choice: int, name: str, value: object) -> None:
+        said, text = self._said(choice), _string(value)
+        if text and self._is_new(name):
+            setattr(said, name, getattr(said, name) + text)
+
+    def _is_new(self, name: str) -> bool:
+        """Whether no other source brought such an output of this item; texts and parts have an event each."""
+        if self._told_whole is not None:
+            return name not in self._told_whole
+        if self._part is None:
+            return True
+        item, source = self._part
+        items = {known for known, _ in self._before} if item is None else {item, None}
+        others = set[Source]().union(*(self._before.get((known, name), set()) for known in items))
+        several = {source} if source in (Source.TEXT_DONE, Source.PART_DONE) else set()
+        is_new = source is Source.DELTA or (not self._leg and others <= several)
+        if is_new:
+            self._brought.setdefault((item, name), set()).add(source)
+        return is_new
 
     def media(self, choice: int, value: object) -> None:
         return
@@ -71,17 +114,30 @@ class Keeper:
         client: bool = True,
         json: bool = True,
         empty: bool = False,
+        indexed: bool = True,
+        in_pieces: bool = False,
     ) -> None:
-        call = self._call(choice, key, call_id or None, client, name if isinstance(name, str) and name else None)
-        if call.name is None and isinstance(name, str) and name:
-            call.name = name
+        if self._told_whole is not None and "calls" in self._told_whole:
+            return
+        named, pieces = name if isinstance(name, str) and name else None, in_pieces and not call_id
+        call = self._call(choice, key, call_id or None, client, named, indexed=indexed, in_pieces=pieces)
+        if named is not None and call.name is None:
+            call.name = named
+        elif named is not None and pieces and call.name != named and not call.arguments:
+            call.name = f"{call.name}{named}"
 
-    def arguments(self, choice: int, key: int | None, value: object, call_id: object = None) -> None:
-        if value is None or value == "":
+    def arguments(
+        self, choice: int, key: int | None, value: object, call_id: object = None, *, indexed: bool = True
+    ) -> None:
+        if value is None or value == "" or (self._told_whole is not None and "calls" in self._told_whole):
             return
         if key is None and not self._calls.get(choice):
             return  # of no call
-        call = self._calls[choice][-1][3] if key is None else self._call(choice, key, call_id, True)
+        call = (
+            self._calls[choice][-1][3]
+            if key is None
+            else self._call(choice, key, call_id or None, True, indexed=indexed)
+        )
         call.arguments = f"{call.arguments}{value if isinstance(value, str) else msgspec.json.encode(value).decode()}"
 
     def whole_tool(
@@ -95,10 +151,14 @@ class Keeper:
         client: bool = True,
         json: bool = True,
     ) -> None:
-        before = len(self._calls.get(choice, ()))
         self.tool(choice, key, name, call_id=call_id, client=client, json=json)
-        if len(self._calls[choice]) > before and not self._leg:
+        named = name if isinstance(name, str) and name else None
+        if not self._leg and not self._call(choice, key, call_id or None, client, named).arguments:
             self.arguments(choice, key, arguments, call_id)
+
+    def whole_arguments(self, choice: int, key: int, value: object, *, client: bool = True, json: bool = True) -> None:
+        if not self._leg:
+            self.whole_tool(choice, key, None, value, client=client, json=json)
 
     def finish(self, choice: int, raw: object, normal: str | None = None) -> None:
         return
@@ -123,16 +183,33 @@ class Keeper:
     def _said(self, index: int) -> Said:
         return self.said.setdefault(index, Said(calls=[]))
 
-    def _call(self, choice: int, key: int | None, call_id: object, client: bool, name: str | None = None) -> Call:
-        """The latest call with this key, unless it is known by another id or name; else a new one."""
+    def _call(
+        self,
+        choice: int,
+        key: int | None,
+        call_id: object,
+        client: bool,
+        name: str | None = None,
+        *,
+        indexed: bool = True,
+        in_pieces: bool = False,
+    ) -> Call:
+        """The latest call with this key, unless it is known by another id or name; else a new one.
+
+        Without an index the call with this id, whatever its key, if it is an id that can be kept.
+        """
         calls = self._calls.setdefault(choice, [])
+        if not indexed and label_id(call_id) not in (None, MASKED):
+            of_id = next((call for _, known_id, _, call in reversed(calls) if known_id == call_id), None)
+            if of_id is not None:
+                return of_id
         for known_key, known_id, _, call in reversed(calls if key is not None else ()):
             if known_key != key:
                 continue
             if call_id is not None and known_id is not None:
                 if known_id == call_id:
                     return call
-            elif name is None or call.name in (None, name):
+            elif name is None or call.name in (None, name) or (in_pieces and not call.arguments):
                 return call
             else:
                 break
@@ -147,7 +224,7 @@ def _string(value: object) -> str:
 
 def kept(vector: Vector) -> Keeper:
     """What the dialects say of a vector's events up to the terminal."""
-    keeper, decoder = Keeper(vector.record.get("resumed_from") is not None), SseDecoder()
+    keeper, decoder = Keeper(vector.record.get("resumed_from") not in (None, FROM_START)), SseDecoder()
     dialect = BY_NAME[vector.dialect] if vector.name_dialect else hinted(endpoint_of(vector.method, vector.target))
     pending = [*decoder.feed(vector.body), decoder.finish()]
     for event in pending[:-1] + [one for one in pending[-1:] if one is not None and is_whole(one, dialect)]:
@@ -170,6 +247,7 @@ def _tell(event: Event, data: bytes, dialect: Dialect | None, keeper: Keeper) ->
         return dialect
     shown = recognised(event.name, value) or dialect
     if shown is not None:
+        keeper.begin()
         shown.read(event.name, value, keeper)
     return shown
 

@@ -5,7 +5,7 @@ import re
 from streamgauge.core.dialects.anthropic_completions import AnthropicCompletions
 from streamgauge.core.dialects.anthropic_messages import AnthropicMessages
 from streamgauge.core.dialects.cohere_v2 import CohereV2
-from streamgauge.core.dialects.contract import DONE, Data, Dialect, ErrorFacts, Sink, error_in, looks_whole
+from streamgauge.core.dialects.contract import DONE, Data, Dialect, ErrorFacts, Sink, Source, error_in, looks_whole
 from streamgauge.core.dialects.gemini import Gemini
 from streamgauge.core.dialects.gemini_interactions import GeminiInteractions
 from streamgauge.core.dialects.llama_cpp_native import LlamaCppNative
@@ -155,6 +155,7 @@ __all__ = [
     "Dialect",
     "ErrorFacts",
     "Sink",
+    "Source",
     "dialect_of_endpoint",
     "dialect_of_error",
     "dialect_of_text_event",
