@@ -237,10 +237,7 @@ class Settings(BaseSettings):
     on_stop: Literal["leave", "stay"] = Field(
         "leave", description="a worker's place in its group: given up at once, or kept for 10 s to come back"
     )
-    segments_id: str = Field(
-        "",
-        description="the segments topic's id, where the workers' group has lost its offsets and the topic is still the same",
-    )
+    segments_id: str = Field("", description="id of the segments topic whose offsets the workers' group has lost")
     abandon_after: Timeout = Field(ABANDON_AFTER_S, description="seconds of silence of a tap")
     stall_seconds: Timeout = Field(STALL_SECONDS, description="a longer gap is a stall")
 
