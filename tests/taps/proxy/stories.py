@@ -208,8 +208,8 @@ class Writer:
         talks, requests = [], 0
         for _ in range(self._pick((1, 2, 2))):
             count = self._pick((1, 1, 2, 3, 5, 8))
-            last = count - 1 if self._often(85) else -1
-            wires = [self.request(odd=None if at == last else 0) for at in range(count)]
+            changed = self._pick((count - 1, self._random.randrange(count))) if self._often(85) else -1
+            wires = [self.request(odd=None if at == changed else 0) for at in range(count)]
             talks.append(Talk(self._sent(wires), self._pick(("wait",) * 8 + ("fin", "reset"))))
             requests += count
         return talks, requests

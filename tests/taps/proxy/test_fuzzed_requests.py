@@ -94,6 +94,8 @@ def test_each_reason_to_refuse_stands_for_something(tmp_path: Path, pump: bool) 
 LATE = b"POST /u0/k0000000001/late HTTP/1.1\r\nHost: c\r\nContent-Length:%b\r\n\r\n"
 NEXT = b"GET /u0/k0000000001/ok HTTP/1.1\r\nHost: c\r\n\r\n"
 EARLY = LATE.replace(b"/late", b"/early")
+CHUNKED = b"POST /u0/k0000000001/late HTTP/1.1\r\nHost: c\r\nTransfer-Encoding: chunked\r\n\r\n"
+CHUNKS = b"5\r\nhello\r\n0\r\n\r\n"
 THRICE: list[Step] = [EARLY % b" 97" + b"x" * 97, "answers"] * 3
 FOUND: dict[str, list[Step]] = {
     # A relay compared heads without the digits of their length, and sent the earlier length without a body.
@@ -102,6 +104,9 @@ FOUND: dict[str, list[Step]] = {
     # A relay looked for the end of such a body where the next request ends, and asked both at once.
     "blanks behind a length": [LATE % b"\t5\t " + b"hello" + NEXT],
     "a blank behind a length": [LATE % b"5 " + b"hello" + NEXT],
+    # A relay had read the head behind the end of a chunked body, and never read the body that belongs to that head.
+    "a head behind chunks, and its body later": [CHUNKED, 4, CHUNKS + CHUNKED, 4, CHUNKS],
+    "a head behind chunks, and its body behind an answer": [CHUNKED, 4, CHUNKS + CHUNKED, "answers", 4, CHUNKS],
 }
 
 

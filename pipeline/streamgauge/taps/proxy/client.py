@@ -20,7 +20,7 @@ from streamgauge.taps.proxy.exchange import Exchange
 from streamgauge.taps.proxy.lending import Lender
 from streamgauge.taps.proxy.limits import ByteBudget, Limits
 from streamgauge.taps.proxy.outbox import Outbox
-from streamgauge.taps.proxy.reader import RequestReader
+from streamgauge.taps.proxy.reader import WHOLE, RequestReader
 from streamgauge.taps.proxy.refusals import Refusals
 from streamgauge.taps.proxy.request import RefusedError, Request, Route, Routes
 from streamgauge.taps.proxy.upstream import WRITE_BUFFER_BYTES, Connector, OwnConnections
@@ -163,7 +163,7 @@ class Client(asyncio.Protocol):
         exchange, self._exchange = self._exchange, None
         self._idle_ns = time.monotonic_ns()
         if after is After.KEEP and not self._relay.draining:
-            if not self._reader.events:
+            if WHOLE not in self._reader.events:  # the next request may be there in part
                 self._reader.go_on()
                 self._charge()
             if self._held or self._reader.events:
