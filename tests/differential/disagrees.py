@@ -431,7 +431,7 @@ ROWS: tuple[Row, ...] = (
     Row(
         RESPONSES,
         "openai-responses",
-        "done-item-only done-more-items-than-told-apart done-part-only done-two-items done-two-parts",
+        "done-item-only done-many-items done-part-only done-two-items done-two-parts",
         "text",
         _CLOSING,
     ),
