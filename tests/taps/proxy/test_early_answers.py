@@ -194,7 +194,7 @@ def test_a_body_that_ends_amid_the_answer_does_not_make_it_good(
 def test_a_request_that_was_whole_leaves_a_connection_that_is_used_again(
     tmp_path: Path, sent: bytes, answer: bytes, pump: bool
 ) -> None:
-    """The other side of the rule: without it the tests above would hold for a relay that pools nothing."""
+    """The other side of the rule: without it the tests above would hold for a relay that uses no connection again."""
 
     def handler(one: socket.socket) -> None:
         head = receive_head(one)
@@ -211,5 +211,4 @@ def test_a_request_that_was_whole_leaves_a_connection_that_is_used_again(
             assert receive(client, len(answer)) == answer
             client.sendall(NEXT)
             assert receive(client, len(OK)) == OK
-        assert ask_next(relay) == OK
         assert upstream.connections == 1
