@@ -29,6 +29,10 @@ def end_in_background(task: "asyncio.Future[Any]") -> None:
     if task.done():
         return
     task.cancel()
-    ending = asyncio.ensure_future(end_task(task))
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:  # the loop is at its end, and runs nothing more
+        return
+    ending = loop.create_task(end_task(task))
     _ending.add(ending)
     ending.add_done_callback(_ending.discard)

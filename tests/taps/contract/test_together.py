@@ -74,7 +74,12 @@ def test_a_relay_connects_once_for_two_requests(tmp_path: Path) -> None:
     assert driver.start
     chat = BY_NAME["chat"]
     with driver.start(tmp_path) as running:
-        first, second = (running.run([chat])[0].write("full").records[0]["timing"] for _ in range(2))
+        assert running.connect
+        with running.connect() as client:
+            for _ in range(2):
+                assert client.ask(chat) == expected(chat)
+        told = running.told(0, 2)
+    first, second = (written(told[chat.name, number], "full").records[0]["timing"] for number in range(2))
     assert first["upstream_connect_s"] is not None
     assert second["upstream_connect_s"] is None
 

@@ -16,7 +16,7 @@ from collections import deque
 
 from streamgauge.core.segments import Ending
 from streamgauge.taps.packets.exchange import Exchange, Telling
-from streamgauge.taps.proxy.reader import RequestReader
+from streamgauge.taps.proxy.reader import WHOLE, RequestReader
 from streamgauge.taps.proxy.request import RefusedError, Request, check, framing_of
 from streamgauge.taps.proxy.response import ResponseFault
 
@@ -162,6 +162,8 @@ class Conversation:
         events = self._reader.events
         while events and not self.requests_lost and not self.alone:
             event = events.popleft()
+            if event is WHOLE and WHOLE not in events:
+                self._reader.go_on()
             if isinstance(event, Request):
                 self._ask(at_ns, event)
             elif isinstance(event, RefusedError):
