@@ -41,8 +41,10 @@ class Incident(StrEnum):
     BAD_BATCH = "bad_batch"  # a batch on the recorder's socket that does not decode
     STREAM_REFUSED = "stream_refused"  # more streams open than the recorder's bound
     CAPTURE_FAULT = "capture_fault"  # streams given up because of a bug of ours
-    BODY_CAPPED = "body_capped"  # bodies not looked into: over a size or a budget
-    EVENT_CAPPED = "event_capped"  # single events over their cap
+    BODY_CAPPED = (
+        "body_capped"  # bodies of requests and answers not looked into: over a size, or others needed the room
+    )
+    EVENT_CAPPED = "event_capped"  # single events given up: over a size, or others needed the room
     DECODE_FAULT = "decode_fault"  # streams whose coding or framing could not be undone
     BUNDLE_LOST = "bundle_lost"  # bundles that the spool took in no form
     SPOOL_DAMAGED = "spool_damaged"  # spool files moved aside

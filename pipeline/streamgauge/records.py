@@ -34,6 +34,7 @@ IncompleteReason = Literal[
     "body_capped",
     "log_gap",
     "state_limit",
+    "request_capped",
 ]
 
 
@@ -165,7 +166,11 @@ class Counts(_Part):
 
 
 class Integrity(_Part):
-    """Whether the capture is whole, and if not, why."""
+    """What the capture lacks. `complete`: the response was captured whole.
+
+    `request_capped` is the one reason that leaves `complete` true: the request's body was not read (over 16 MiB, no room for
+    it, or a part of it lost on the way), and what it asked for is null.
+    """
 
     complete: bool
     reasons: list[IncompleteReason]

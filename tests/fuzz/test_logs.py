@@ -55,7 +55,8 @@ SEGMENTS = st.builds(
     stream=st.sampled_from([bytes((number,)) * 16 for number in range(4)]),
     number=SMALL | NUMBERS,
     opening=st.none() | OPENINGS,
-    request=st.none() | st.builds(RequestFacts, n=st.none() | NUMBERS, connect_ns=st.none() | NUMBERS),
+    request=st.none()
+    | st.builds(RequestFacts, n=st.none() | NUMBERS, connect_ns=st.none() | NUMBERS, capped=st.booleans()),
     head=st.none()
     | st.builds(Head, status=st.none() | NUMBERS, stamp_ns=st.none() | NUMBERS, event_stream=st.booleans()),
     reads=st.lists(st.builds(Read, st.none() | NUMBERS, NUMBERS, NUMBERS, CONTENT), max_size=3),

@@ -8,6 +8,9 @@ import msgspec
 
 SCHEMA_VERSION = 1
 
+# The one reason that leaves a record complete, see Integrity.
+REQUEST_CAPPED = "request_capped"
+
 
 class Request(msgspec.Struct):
     stream: bool | None = None
@@ -114,6 +117,13 @@ class Counts(msgspec.Struct):
 
 
 class Integrity(msgspec.Struct):
+    """What the capture lacks. `complete`: the response was captured whole, so its times, counts and usage are right.
+
+    `request_capped` is the one reason that leaves `complete` true. The request's body was not read: it was over 16 MiB,
+    there was no room for it, or a part of it was lost on the way. What it asked for is null then, and the outcome is judged
+    without its `n`, by the choices that began. Nothing of the response is missing.
+    """
+
     complete: bool
     reasons: list[str]
     missing_segments: int

@@ -82,6 +82,8 @@ class RequestFacts(msgspec.Struct, array_like=True, frozen=True, gc=False):
     digest: Word | None = None
     connect_ns: Count | None = None  # the upstream's connection was made; None if it was reused
     sent_ns: Count | None = None  # the request's last byte was handed to the upstream's socket
+    # The body was not read whole: it was too long, there was no room for it, or a part of it was lost on the way.
+    capped: bool = False
 
 
 class Head(msgspec.Struct, array_like=True, frozen=True, gc=False):

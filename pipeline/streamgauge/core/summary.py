@@ -259,7 +259,8 @@ def _counts(state: StreamState) -> made.Counts:
 def _integrity(state: StreamState) -> made.Integrity:
     loss, end = state.loss, state.end
     unended = end is None or end.ending is Ending.CUT
-    if not unended and loss == _NO_LOSS and end is not None and not end.body_capped:
+    request_capped = state.request is not None and state.request.capped
+    if not unended and not request_capped and loss == _NO_LOSS and end is not None and not end.body_capped:
         return made.Integrity(True, [], 0, 0, 0, None)
     reasons = [
         reason
@@ -272,11 +273,12 @@ def _integrity(state: StreamState) -> made.Integrity:
             ("body_capped", end is not None and end.body_capped),
             ("log_gap", loss.log_gap),
             ("state_limit", loss.state_limit),
+            (made.REQUEST_CAPPED, request_capped),
         )
         if holds
     ]
     return made.Integrity(
-        complete=not reasons,
+        complete=not set(reasons) - {made.REQUEST_CAPPED},
         reasons=reasons,
         missing_segments=loss.missing_segments,
         dropped_reads=loss.dropped_reads,

@@ -142,6 +142,7 @@ class StreamCapture:
         """The exchange is over."""
         self._end = End(ended.ending, self._since(ended.at_ns))
         if self._request is not None:
+            self.body_capped |= self._request.capped
             self._facts, self._request = self._request.unsent(), None
         if self._response is not None:
             self._end = self._ending(ended, self._response, self._response.finish(ended.ending))

@@ -38,7 +38,7 @@ def _blocks(decoded: bytes) -> list[bytes]:
 
 
 class MaskedEvents:
-    """One event stream. `oversized`: events over their cap or the budget since this was last set to 0."""
+    """One event stream. `oversized`: events given up, over their cap or for lack of room, since this was last set to 0."""
 
     def __init__(self, masker: Masker, budget: Budget) -> None:
         self.oversized = 0
@@ -112,8 +112,13 @@ class MaskedEvents:
 
     def let_go(self) -> None:
         """Give back what is held of the budget."""
-        self._budget.give(self._charged)
+        self._budget.give(self._charged, self)
         self._held = self._charged = 0
+
+    def give_way(self) -> None:
+        """Give up the event that has not ended: others need what it holds of the budget."""
+        self.oversized += 1
+        self.resume()
 
     def _seek(self, data: bytes) -> bytes:
         found = _BLANK_LINE.search(data)
@@ -129,9 +134,8 @@ class MaskedEvents:
             self._held += len(decoded)
         charge = max(min(self._held, MAX_EVENT_BYTES) - FREE_EVENT_BYTES, 0)
         if charge < self._charged:
-            self._budget.give(self._charged - charge)
-        elif charge > self._charged and not self._budget.take(charge - self._charged):
-            self.oversized += 1
-            self.resume()
+            self._budget.give(self._charged - charge, self)
+        elif charge > self._charged and not self._budget.take(charge - self._charged, self):
+            self.give_way()
             return
         self._charged = charge

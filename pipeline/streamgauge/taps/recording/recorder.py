@@ -22,8 +22,8 @@ from streamgauge.taps.recording.request import CaptureSettings
 # Streams open at once. A relay holds two sockets for each, so file descriptors end sooner; at about 5 KiB each this is
 # 100 MiB.
 MAX_OPEN_STREAMS = 20_000
-# Bytes held over all streams: bodies that are gathered, and long events (see budget.py). Twenty requests of the largest
-# size at once, or 5,000 of the usual 50 KiB.
+# Bytes held over all streams: bodies that are gathered, and long events. Sixteen requests of the largest size at once, or
+# 5,000 of the usual 50 KiB; beyond it the oldest give way (see budget.py), which `body_capped` and `event_capped` count.
 MAX_HELD_BYTES = 256 * 1024 * 1024
 
 # A stream by its sender (a connection's number) and the sender's own number.

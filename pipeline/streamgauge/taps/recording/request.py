@@ -211,6 +211,8 @@ class RequestReader:
 
     def __init__(self, opened: Opened, key: bytes, budget: Budget) -> None:
         self._target = opened.target
+        # On other paths a body is not handed over, and nothing of it is missed.
+        self._wanted = endpoint_of(opened.method, opened.target) is not None
         self._coding = ", ".join(value for name, value in opened.headers if name == "content-encoding")
         self._digest = _keyed(key).copy()
         self._gathered = Gathered(budget, MAX_CODED_REQUEST if self._coding else MAX_REQUEST_BODY)
@@ -224,7 +226,7 @@ class RequestReader:
 
     @property
     def capped(self) -> bool:
-        """Whether the body was too long to look into."""
+        """Whether the body was let go of: it was too long, or others needed the room."""
         return self._gathered.capped
 
     def sent(self, sent: Sent, connect_ns: int | None, sent_ns: int | None) -> RequestFacts:
@@ -237,6 +239,7 @@ class RequestReader:
             digest=self._digest.hexdigest()[:DIGEST_DIGITS] if whole else None,
             connect_ns=connect_ns,
             sent_ns=sent_ns,
+            capped=self.capped or (self._wanted and not sent.whole and sent.body_bytes > 0),
         )
 
     def let_go(self) -> None:
@@ -246,7 +249,7 @@ class RequestReader:
     def unsent(self) -> RequestFacts | None:
         """What is known of a request that never went out whole; None if nothing."""
         self.let_go()
-        facts = self._facts({})
+        facts = self._facts({}, capped=self.capped)
         return None if facts == RequestFacts() else facts
 
     def _facts(self, body: Mapping[str, object], **sizes: Any) -> RequestFacts:
