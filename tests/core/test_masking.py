@@ -1,5 +1,7 @@
 """Masking keeps structure, code points and token events, and nothing that was not named."""
 
+import json
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -28,6 +30,21 @@ def masked(data: object, path: str | None = "/chat/completions", name: str = "")
 def test_text_keeps_its_code_points_alone() -> None:
     data = {"choices": [{"index": 0, "delta": {"content": "gr\u00fc\u00df \U0001f600\n"}}]}
     assert masked(data) == {"choices": [{"index": 0, "delta": {"content": "x" * 7}}]}
+
+
+@pytest.mark.parametrize(
+    "rest", [b"", b"1", b"2]", b'x"', b"}", b"rue", b"ull", b"alse", b"aN", b"nfinity", b"Infinity", b" {}"]
+)
+def test_what_is_no_json_by_its_first_byte_is_none_for_the_decoders_either(rest: bytes) -> None:
+    for first in range(256):
+        text = bytes((first,)) + rest
+        try:
+            json.loads(text.decode("utf-8", "replace"))
+        except ValueError:
+            assert parse(text) is UNPARSED
+        else:
+            assert parse(text) is not UNPARSED
+    assert parse(b"") is UNPARSED
 
 
 @pytest.mark.parametrize("kind", [Kind.CODE, Kind.ID, Kind.FLAG])

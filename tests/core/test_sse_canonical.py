@@ -9,8 +9,8 @@ from streamgauge.core.sse import (
     MAX_RETRY_DIGITS,
     Event,
     SseDecoder,
-    are_canonical,
-    is_canonical,
+    canonical_events,
+    canonical_events_of,
     read_events,
     split_blocks,
     write_event,
@@ -83,7 +83,9 @@ def test_what_was_written_is_split_into_its_events(content: bytes) -> None:
 @example(b"event: \ndata: a\n\nevent: b\ndata: c\n\n")
 @example(b"data: a\n\n\ndata: b\n\n")
 def test_what_is_canonical_is_written_as_it_stands(content: bytes) -> None:
-    if is_canonical(content):
+    events = canonical_events(content)
+    if events:
+        assert len(read_events(content)) == events
         assert b"".join(write_event(event) for event in SseDecoder().feed(content)) == content
 
 
@@ -94,15 +96,18 @@ def test_what_is_canonical_is_written_as_it_stands(content: bytes) -> None:
 @example([b"data: a\n\n\n\n", b"data: b"])
 @example([b"data: a\n\n", b"event: b\ndata: c\n\n"])
 def test_many_are_canonical_if_each_is(contents: list[bytes]) -> None:
-    if are_canonical(contents):
-        assert all(is_canonical(content) for content in contents)
+    events = canonical_events_of(contents)
+    if events:
+        each = [canonical_events(content) for content in contents]
+        assert all(each)
+        assert sum(each) == events
 
 
 def test_the_usual_events_are_canonical_at_a_glance() -> None:
-    assert are_canonical([b"data: a\n\n", b"data: b\n\n"])
-    assert are_canonical([b"event: a\ndata: b\n\n", b"event: c\ndata: d\n\n"])
-    assert is_canonical(b"data: a\n\ndata: b\n\n")
-    assert is_canonical("event: a\ndata: ü\n\nevent: c\ndata: d\n\n".encode())
+    assert canonical_events_of([b"data: a\n\n", b"data: b\n\n"]) == 2
+    assert canonical_events_of([b"event: a\ndata: b\n\n", b"event: c\ndata: d\n\n"]) == 2
+    assert canonical_events(b"data: a\n\ndata: b\n\n") == 2
+    assert canonical_events("event: a\ndata: ü\n\nevent: c\ndata: d\n\n".encode()) == 2
 
 
 def test_what_may_be_cut_elsewhere_is_not_split() -> None:

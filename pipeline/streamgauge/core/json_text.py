@@ -16,6 +16,9 @@ MAX_DIGITS = 40
 # Levels of nesting. Without it the interpreter's recursion limit decides, and with it how deep the caller's stack is: the
 # same event would parse in one process and not in another (law 2), and what parses could not be written again.
 MAX_DEPTH = 256
+# What a JSON text begins with, by msgspec and by the stdlib (blanks, NaN and Infinity among it): any other is told from its
+# first byte, in a tenth of the time that two decoders take to refuse it.
+_BEGINNINGS = frozenset(b' \t\n\r{["-0123456789tfnNI')
 # Strings and brackets of a text whose escaped quotes and backslashes were removed.
 _TOKENS = re.compile(rb'"[^"]*"?|[\[{]|[\]}]')
 
@@ -34,6 +37,8 @@ _DECODER = msgspec.json.Decoder()
 
 def parse(text: bytes) -> object:
     """The value of a JSON text, UNPARSED if it is none. Duplicate keys: the last wins."""
+    if not text or text[0] not in _BEGINNINGS:
+        return UNPARSED
     if len(text) > 2 * MAX_DEPTH and _is_too_deep(text):
         return UNPARSED
     try:

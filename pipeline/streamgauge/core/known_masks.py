@@ -30,10 +30,14 @@ _VALUES = re.compile(rb"x+|[0-9]+")  # what masked events of one form differ in
 
 
 class KnownMasks:
-    """What was learnt of one stream's masking. `rules`: the name of those by which it is masked; None until it is settled."""
+    """What was learnt of one stream's masking. `rules`: the name of those by which it is masked; None until it is settled.
+
+    `events`: how many were masked by what was learnt.
+    """
 
     def __init__(self) -> None:
         self.rules: str | None = None
+        self.events = 0
         self._borrower = Borrower()
         self._borrows = MAX_BORROWS
         self._forms: list[MaskForm] = []
@@ -46,6 +50,7 @@ class KnownMasks:
             plain = form.plain(content)
             if plain is not None:
                 self._tries = MAX_TRIES
+                self.events += 1
                 return plain
         return None
 
@@ -63,6 +68,7 @@ class KnownMasks:
             each = form.each(blocks)
             if each:
                 self._tries = MAX_TRIES
+                self.events += len(each)
                 return _by_contents(each, contents) if several else each
         return []
 
@@ -88,8 +94,10 @@ class KnownMasks:
             one = form.one(content)
             if one is not None:
                 self._tries = MAX_TRIES
+                self.events += 1
                 return one, b""
         borrowed = self._borrowed(content)
+        self.events += borrowed is not None
         return (b"", content) if borrowed is None else (borrowed, b"")
 
     def _several(self, content: bytes) -> tuple[bytes, bytes]:
@@ -103,6 +111,7 @@ class KnownMasks:
                     break
                 count, masked = 1, borrowed
             self._tries = MAX_TRIES
+            self.events += count
             done.append(masked)
             blocks = blocks[count:]
         return b"".join(done), b"".join([block + BLANK for block in blocks]) + rest

@@ -25,7 +25,14 @@ from streamgauge.core.keep import Spec, encoded, filtered
 from streamgauge.core.known_masks import KnownMasks
 from streamgauge.core.labels import label_code, label_id
 from streamgauge.core.mask_learning import Masked
-from streamgauge.core.sse import HALF_EVENT, Event, are_canonical, comment_lines, is_canonical, write_tail
+from streamgauge.core.sse import (
+    HALF_EVENT,
+    Event,
+    canonical_events,
+    canonical_events_of,
+    comment_lines,
+    write_tail,
+)
 
 # What is kept of an event that no dialect claims: enough to see an error, or that it is no LLM's, nothing else.
 _KEEP_UNKNOWN: Mapping[str, Spec] = KEEP_ERRORS
@@ -44,6 +51,12 @@ class Masker:
         self._known = KnownMasks()
         self._spec: Mapping[str, Spec] | None = None  # what was kept of the last event's data, None: of text
         self._has_spec = False  # it is what decides how the last event was masked
+        self._passed = 0  # events that were left as they were, with full capture
+
+    @property
+    def quick_events(self) -> int:
+        """Events so far that were masked as others were, without a look at each: `known`, `usual` and `usual_each`."""
+        return self._passed + self._known.events
 
     def known(self, content: bytes) -> tuple[bytes, bytes]:
         """The masked events at the beginning of decoded bytes, as far as they are masked as others were; and the rest.
@@ -53,19 +66,25 @@ class Masker:
         if not self._full:
             return self._known.mask(content)
         end = content.rfind(b"\n\n") + 2
-        return (content[:end], content[end:]) if is_canonical(content[:end]) else (b"", content)
+        events = canonical_events(content[:end])
+        self._passed += events
+        return (content[:end], content[end:]) if events else (b"", content)
 
     def usual(self, content: bytes) -> bytes | None:
         """What `known` would give of the usual content, one event of plain text; None for any other."""
         if self._full:
-            return content if is_canonical(content) else None
+            events = canonical_events(content)
+            self._passed += events
+            return content if events else None
         return self._known.plain(content)
 
     def usual_each(self, contents: Sequence[bytes]) -> list[bytes]:
         """The same of many contents: what the first ones become, up to one that has to be looked at by itself."""
         if not self._full:
             return self._known.each(contents)
-        return list(contents) if are_canonical(contents) else []
+        events = canonical_events_of(contents)
+        self._passed += events
+        return list(contents) if events else []
 
     def learn(self, block: bytes, event: Event, became: Event) -> None:
         """The last event, as it came and as it was masked, is an example. `block`: without its blank line."""

@@ -87,7 +87,7 @@ class SseDecoder:
             data = data[end:]
         else:
             *blocks, data = data.split(b"\n\n")
-            events += [event for block in blocks if (event := self._whole(block)) is not None]
+            events += [event for block in blocks if block and (event := self._whole(block)) is not None]
         if data:
             self._advance(data, events)
         return events
@@ -312,31 +312,32 @@ def read_events(blocks: bytes) -> list[Event]:
     return SseDecoder().feed(blocks)
 
 
-def is_canonical(content: bytes) -> bool:
-    """Whether these are whole blocks as `write_event` gives them, of the usual kind: a line of data each, or a name and one.
-
-    Where it is not seen at a glance, False.
+def canonical_events(content: bytes) -> int:
+    """How many events these bytes hold, if they are whole blocks as `write_event` gives them and of the usual kind: a line of
+    data each, or a name and one. 0 for any other, and where it cannot be seen at a glance.
     """
     if not content.endswith(b"\n\n") or b"\r" in content or len(content) > MAX_EVENT_BYTES:
-        return False
+        return 0
     lines = content.count(b"\n")
     if content.startswith(b"data: "):
-        usual = lines == 2 * content.count(b"\n\ndata: ") + 2
+        events = content.count(b"\n\ndata: ") + 1
+        usual = lines == 2 * events
     else:
         events = content.count(b"\n\nevent: ") + 1
         named = content.startswith(b"event: ") and b"event: \n" not in content
         usual = named and lines == 3 * events and content.count(b"\ndata: ") == events
-    return usual and _utf8(content) is content
+    return events if usual and _utf8(content) is content else 0
 
 
-def are_canonical(contents: Sequence[bytes]) -> bool:
-    """Whether each of these is that."""
+def canonical_events_of(contents: Sequence[bytes]) -> int:
+    """How many events these contents hold, if that is true of each of them; else 0."""
     joined = b"".join(contents)
     if {content[-2:] for content in contents} != {b"\n\n"}:
-        return False
+        return 0
     if joined.count(b"\n") != 2 * len(contents) or {content[:6] for content in contents} != {b"data: "}:
-        return is_canonical(joined)
-    return b"\r" not in joined and len(joined) <= MAX_EVENT_BYTES and _utf8(joined) is joined
+        return canonical_events(joined)
+    usual = b"\r" not in joined and len(joined) <= MAX_EVENT_BYTES and _utf8(joined) is joined
+    return len(contents) if usual else 0
 
 
 def split_blocks(content: bytes) -> list[bytes]:
