@@ -104,6 +104,7 @@ EDGES: dict[str, set[str]] = {
     "taps/replay/files.py": set(),
     "taps/replay/spool_rows.py": set(),
     "taps/recording/recorder.py": set(),
+    "taps/recording/batches.py": set(),
     "taps/recording/process.py": set(),
     # Kafka and Faust.
     "broker/administrator.py": {"aiokafka"},
@@ -204,6 +205,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "taps/packets/process.py": ("integration/test_packets.py",),
     "taps/__init__.py": ("taps/contract/test_contract.py",),
     "taps/inprocess/courier.py": ("taps/inprocess/test_sender.py",),
+    "taps/recording/batches.py": ("taps/recording/test_process.py",),
     "taps/recording/capture.py": ("taps/recording/test_recorder.py",),
     "taps/messages.py": ("taps/recording/test_process.py",),
     "taps/proxy/__main__.py": ("taps/proxy/test_process.py",),

@@ -1,5 +1,7 @@
 """One client or upstream takes all that it can get: what others' streams say, and when, is as without it."""
 
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +11,10 @@ from tests.faults import greedy
 from tests.running import Running, start_up, wait_for
 
 MIB = 1024 * 1024
+# The shortest event with data, and one that is written in many ways; some 100,000 and more in an answer of a MB.
+TINY = (b"data:x\n\n", b":\n\n", b"data: {}\n\n", b'data: "\\ud800"\n\n')
+# A record that comes within this time (seconds) came before the floods': they take a minute. Alone it takes one.
+IN_TIME_S = 20.0
 INCIDENT = 'streamgauge_tap_incidents_total{kind="body_capped"}'
 
 
@@ -43,3 +49,32 @@ def test_uploads_that_stall_do_not_take_the_request_facts_of_others(up: Running)
     assert 1 <= len(capped) <= 4
     assert {tuple(record["integrity"]["reasons"]) for record in capped} == {("request_capped",)}
     assert wait_for(lambda: up.metrics().get(INCIDENT) == len(capped), "the incidents")
+
+
+@pytest.mark.parametrize(("count", "size"), [(4, 4 * MIB), (40, MIB // 2)])
+def test_floods_of_tiny_events_do_not_delay_the_records_of_others(data_dir: Path, count: int, size: int) -> None:
+    floods = [event * (size // len(event)) for event in TINY]
+    with greedy.upstream(floods) as url, start_up(url, data_dir) as up:
+        asking = [threading.Thread(target=greedy.ask, args=(up, f"/{number % len(floods)}")) for number in range(count)]
+        for one in asking:
+            one.start()
+        for one in asking:
+            one.join()
+        began = time.monotonic()
+        assert greedy.ask(up) > len(greedy.ORDINARY)
+
+        def ordinary() -> list[dict[str, object]]:
+            return [
+                record for record in up.records() if record["request_model"] == "m-1" and record["counts"]["text_chars"]
+            ]
+
+        (record,) = wait_for(ordinary, "record")
+        assert time.monotonic() - began < IN_TIME_S
+        assert record["integrity"] == {**record["integrity"], "complete": True, "reasons": []}
+        assert up.metrics()["streamgauge_tap_reads_waiting"] > 0, "there was no flood any more"
+        assert up.stop() == 0, up.log
+        found = up.records()
+    assert len(found) == count + 1
+    for flood in found:
+        lost = flood["integrity"]["dropped_reads"]
+        assert flood["integrity"]["reasons"] == (["dropped_reads"] if lost else [])

@@ -19,10 +19,10 @@ def break_recorder(mark: bytes) -> None:
 
     read_all = Response.read_all
 
-    def breaks(self: Any, arrived: Any, *rest: Any) -> None:
+    def breaks(self: Any, arrived: Any, *rest: Any) -> Any:
         if any(mark in one.data for one in arrived):
             raise Broken
-        read_all(self, arrived, *rest)
+        return read_all(self, arrived, *rest)
 
     Response.read_all = breaks  # type: ignore
 

@@ -70,6 +70,7 @@ _BODY_ALONE = (
             "resumed_from", "service_tier", "upstream",
         ),
     ),
+    Apart("nor that this was too long", ("integrity.reasons.*",), frozenset({"long-prompt"})),
     Apart(
         "nor of its head",
         ("status_code", "provider_request_id", "provider_organization", "provider_project", "retry_after_s"),

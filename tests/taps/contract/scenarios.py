@@ -265,6 +265,7 @@ ASKED = (
             "request_model": None,
             "request_digest": None,
             "request": {"stream": None, "n": None, "max_tokens": None, "include_usage": None, "body_bytes": 20_000_049},
+            "integrity": {"complete": True, "reasons": ["request_capped"]},
         },
     ),
     Scenario(

@@ -24,8 +24,9 @@ from streamgauge.core.segments import BUNDLE_BYTES, Bundle, Ending
 from streamgauge.counters import Balance, Counters, read_balance, read_incidents
 from streamgauge.spool import Spool, settle_crash
 from streamgauge.taps.messages import Arrived, Asked, Message, encode_batch
+from streamgauge.taps.recording.batches import MAX_BATCH_BYTES
 from streamgauge.taps.recording.outbox import Outbox, unfinished_instances
-from streamgauge.taps.recording.process import MAX_BATCH_BYTES, RecorderProcess, RecorderSettings
+from streamgauge.taps.recording.process import RecorderProcess, RecorderSettings
 from tests.taps.talk import EVENTS, SSE, answer, arrivals, ended, head, opened
 
 # For what takes milliseconds; generous, since the machine may be busy (s).
@@ -197,6 +198,49 @@ def test_a_stream_from_a_relay_to_the_spool(started: list[Recording], tmp_path: 
     balance = recording.balance()
     assert (balance.seen, balance.waiting, sum(balance.dropped.values())) == (7, 7, 0)
     assert recording.unfinished() == {}
+
+
+def flood(stream: int, events: int) -> list[Message]:
+    """A stream of the shortest events with data, in reads of 64 KiB."""
+    wire = b"data:x\n\n" * events
+    reads = [wire[at : at + 65_536] for at in range(0, len(wire), 65_536)]
+    return [opened(stream=stream), *arrivals(head(SSE), *reads, stream=stream), ended(stream=stream)]
+
+
+def test_floods_delay_no_other_stream(started: list[Recording], tmp_path: Path) -> None:
+    recording = start(started, tmp_path)
+    with recording.relay() as relay:
+        for stream in range(10, 14):
+            recording.tell(relay, *flood(stream, 50_000))
+        recording.tell(relay, *WHOLE)
+        first = records(recording.until(records))
+        assert [record.counts.events for record in first] == [5]
+        assert first[0].integrity.complete
+        bundles = recording.until(lambda bundles: len(records(bundles)) == 5)
+    assert recording.stop() == 0
+    found = [record for record in records(bundles) if record.counts.events != 5]
+    assert [(record.counts.events, record.integrity.complete) for record in found] == [(50_000, True)] * 4
+    balance = recording.balance()
+    assert (balance.seen, sum(balance.dropped.values())) == (balance.waiting, 0)
+
+
+def test_a_stop_does_not_wait_for_floods(started: list[Recording], tmp_path: Path) -> None:
+    """What they have waiting then is dropped, and told on their records."""
+    recording = start(started, tmp_path)
+    with recording.relay() as relay:
+        for stream in range(10, 14):
+            recording.tell(relay, *flood(stream, 1_000_000))
+        recording.tell(relay, *WHOLE)
+        recording.until(records)
+    assert recording.stop() == 0
+    bundles = recording.bundles()
+    floods = [record for record in records(bundles) if record.counts.events != 5]
+    assert len(floods) == 4
+    assert {tuple(record.integrity.reasons) for record in floods} == {("dropped_reads",)}
+    balance = recording.balance()
+    assert balance.waiting == reads_in(bundles)
+    assert balance.dropped["recorder_behind"] == sum(balance.dropped.values()) == balance.seen - balance.waiting
+    assert balance.dropped["recorder_behind"] == sum(record.integrity.dropped_reads for record in floods)
 
 
 def test_a_batch_in_pieces_and_several_batches_at_once(started: list[Recording], tmp_path: Path) -> None:

@@ -258,23 +258,35 @@ MESSAGES = st.one_of(
 
 def _pending_of(recorder: Recorder) -> int:
     """What is pending, looked for stream by stream."""
-    return sum(capture.pending_bytes for capture in {*recorder._touched, *recorder._open.values()})
+    captures = {*recorder._touched, *recorder._open.values(), *recorder._behind}
+    assert recorder.behind_bytes == sum(one.waiting_bytes for one in captures if one.behind)
+    return sum(one.ready_bytes + (0 if one.behind else one.waiting_bytes) for one in captures)
 
 
 @settings(deadline=None)
-@given(st.lists(MESSAGES, max_size=40), st.integers(1, 5), st.integers(1, 5))
-def test_every_read_is_in_a_segment_or_counted(messages: list[Message], every: int, whole: int) -> None:
-    recorder = Recorder(talk.settings("masked"), max_open_streams=2)
+@given(
+    st.lists(MESSAGES, max_size=40),
+    st.integers(1, 5),
+    st.integers(1, 5),
+    st.sampled_from([1, 2, 5, 1_000]),
+    st.booleans(),
+)
+def test_every_read_is_in_a_segment_or_counted(
+    messages: list[Message], every: int, whole: int, work: int, bounded: bool
+) -> None:
+    most = 1_000 if bounded else 1_000_000
+    recorder = Recorder(talk.settings("masked"), max_open_streams=2, turn_work=work, max_behind_bytes=most)
     segments: list[Segment] = []
     for number, message in enumerate(messages):
         recorder.handle(message)
         assert recorder.pending_bytes == _pending_of(recorder)
         if number % every == 0:
-            segments += recorder.segments() if number % whole == 0 else recorder.each_due()
+            segments += recorder.segments() if number % whole == 0 else [*recorder.each_due(), *recorder.turn()]
             assert recorder.pending_bytes == _pending_of(recorder)
+        assert recorder.behind_bytes <= most
     recorder.cut(0, None)
     segments += recorder.segments()
-    assert recorder.pending_bytes == 0
+    assert (recorder.pending_bytes, recorder.behind_bytes, recorder.open_streams) == (0, 0, 0)
     numbers: dict[bytes, list[int]] = {}
     for segment in segments:
         numbers.setdefault(segment.stream, []).append(segment.number)

@@ -6,5 +6,6 @@ response.py response_head.py events.py   head, body and events of a response, ma
 budget.py     the bytes that may be held
 bundler.py    segments -> bundles: slots, numbers, heartbeats, farewells
 outbox.py     bundles -> the spool, in order
-process.py    the process around it: `python -m streamgauge.taps.recording.process`
+process.py    the process around it: `python -m streamgauge.taps.recording.process`; batches.py: its connections
+credit.py     the time that streams which are behind may have for their turns
 """

@@ -1,12 +1,14 @@
 """One stream while it is open: its messages in, its segments out."""
 
 from collections.abc import Iterator, Sequence
+from itertools import islice, takewhile
+from typing import cast
 
 import msgspec
 
 from streamgauge.core.masking import Masker
 from streamgauge.core.segments import BUNDLE_BYTES, BUNDLE_NS, End, Head, Loss, Opening, Read, RequestFacts, Segment
-from streamgauge.taps.messages import OFF_THE_WIRE, Answered, Arrival, Arrived, Ended, Opened, Sent
+from streamgauge.taps.messages import OFF_THE_WIRE, Answered, Arrival, Arrived, Dropped, Ended, Opened, Sent
 from streamgauge.taps.recording.budget import Budget
 from streamgauge.taps.recording.decoder_memory import DecoderMemory
 from streamgauge.taps.recording.gently import breathe
@@ -19,6 +21,9 @@ READ_BYTES = 16
 WAITING_BYTES = 140
 CODED = 8
 
+# Reads that are looked through for a hole at a time.
+MANY_READS = 1_024
+
 # While a stream is open its reads go out each fourth time that one looks, once a second: what a segment costs recorder,
 # spool, broker and worker is shared by four times as many events. Its beginning, until there are reads, its end, and reads
 # that have waited for each other before go with the next look.
@@ -29,14 +34,19 @@ SEGMENT_NS = LOOKS_A_SEGMENT * BUNDLE_NS
 class StreamCapture:
     """One stream. All stamps in its segments are nanoseconds since the request began.
 
-    Its methods may raise: whoever calls them then calls `fail`, after which it is blind and raises no more.
+    What arrives waits in order, holes and the end among it, until `settle` takes it in, all of it or a part.
+    Its methods may raise: the caller then calls `fail`, after which the capture is blind and raises no more.
+
+    `ready_bytes`: about what `take` would give. `behind`: the recorder's mark of a stream that has more waiting than its turn
+    takes.
     """
 
     def __init__(self, stream: bytes, opened: Opened, settings: CaptureSettings, place: int = 0) -> None:
         """`place`: the so-manyth stream, so that streams are spread over the looks."""
         self.stream = stream
         self._look = place % LOOKS_A_SEGMENT
-        self.pending_bytes = 0
+        self.ready_bytes = 0
+        self.behind = False
         self.body_capped = False
         self._zero = opened.at_ns
         # What is there if all else fails.
@@ -44,8 +54,10 @@ class StreamCapture:
         self._request: RequestReader | None = None
         self._response: Response | None = None
         self._facts: RequestFacts | None = None
-        self._waiting: list[Arrived | Arrival] = []
-        self._waiting_bytes = 0
+        self._waiting: list[Arrived | Arrival | Dropped] = []
+        self._waiting_data = 0  # bytes of the reads that wait
+        self._holes = 0  # among what waits
+        self._ended: Ended | None = None  # the end that waits
         self._weight = CODED  # of a byte that waits; until the head has told
         self._reads: list[Read] = []
         self._lost = 0
@@ -85,78 +97,129 @@ class StreamCapture:
             self._response.answered(self._since(answered.at_ns), answered.status, answered.headers)
 
     def wait(self, arrived: Arrived | Arrival) -> int:
-        """A read of the response: it waits, until `settle`. Gives the bytes that are pending more. Never raises."""
+        """A read of the response: it waits, until `settle`. Gives the bytes that wait more. Never raises."""
         self._waiting.append(arrived)
-        return self._hold(len(arrived.data) * self._weight + WAITING_BYTES)
+        size = len(arrived.data)
+        self._waiting_data += size
+        return size * self._weight + WAITING_BYTES
 
     def wait_for_none(self, arrived: Sequence[Arrival]) -> int:
         """The same of reads that have waited for each other: they go out with the next look."""
         self._waiting += arrived
         self._hurries = True
-        return self._hold(sum([len(one.data) for one in arrived]) * self._weight + WAITING_BYTES * len(arrived))
+        size = sum([len(one.data) for one in arrived])
+        self._waiting_data += size
+        return size * self._weight + WAITING_BYTES * len(arrived)
 
-    def _hold(self, size: int) -> int:
-        self._waiting_bytes += size
-        self.pending_bytes += size
-        return size
+    def dropped(self, dropped: Dropped) -> int:
+        """Reads are missing here, after those that wait."""
+        self._waiting.append(dropped)
+        self._holes += 1
+        return WAITING_BYTES
+
+    def ended(self, ended: Ended) -> None:
+        """The exchange is over once what waits is taken in."""
+        self._ended = ended
+
+    @property
+    def waiting_bytes(self) -> int:
+        """About what is held of that which waits."""
+        part = 0 if self._response is None else self._response.part_bytes
+        return self._waiting_data * self._weight + WAITING_BYTES * len(self._waiting) + part
 
     @property
     def waits(self) -> bool:
-        """Whether there are reads for `settle`."""
+        """Whether there is something for `settle`."""
         return bool(self._waiting)
 
-    def settle(self) -> int:
-        """Takes in the reads that wait; gives how many could not be: these are lost.
+    @property
+    def has_end(self) -> bool:
+        """Whether the end has come; what waits still comes before it."""
+        return self._ended is not None
 
-        What it raises is a fault of ours; the reads behind it still wait.
+    def settle(self, most: int | None = None) -> int:
+        """Take in what waits, until about `most` work is done (see `MaskedEvents.work`; None: all of it). Gives the work.
+
+        What it raises is a fault of ours; what stood behind that still waits.
         """
-        waiting = self._waiting
-        if not waiting:
-            return 0
-        response, before = self._response, len(self._reads)
-        if response is None:
-            self._waiting = []
-            self.pending_bytes -= self._waiting_bytes
-            self._waiting_bytes = 0
-            self._lost += len(waiting)
-            return len(waiting)
+        response, work = self._response, 0
+        while response is not None and self._waiting and (most is None or work < most):
+            first = self._waiting[0]
+            if isinstance(first, Dropped):
+                self._pass(1)
+                self._holes -= 1
+                response.dropped(first.reads)
+                work += 1
+            else:
+                work += self._read(response, None if most is None else most - work)
+        return work
+
+    def _read(self, response: Response, most: int | None) -> int:
+        """Take in reads up to a hole."""
+        reads, before, work = self._leading_reads(), len(self._reads), 0
         try:
-            response.read_all(waiting, self._zero, self._reads)
+            for step in response.read_all(reads, self._zero, self._reads):
+                work += step
+                if most is not None and work >= most:
+                    break
         finally:
             read = self._reads[before:]
-            self._waiting = waiting[len(read) :]
-            self.pending_bytes += sum([len(one.content) for one in read]) + READ_BYTES * len(read) - self._waiting_bytes
+            self.ready_bytes += sum([len(one.content) for one in read]) + READ_BYTES * len(read)
             self._weight = CODED if response.is_coded else 1
-            self._waiting_bytes = sum([len(one.data) * self._weight + WAITING_BYTES for one in self._waiting])
-            self.pending_bytes += self._waiting_bytes
-        return 0
+            self._pass(len(read))
+        return work
 
-    def dropped(self, reads: int) -> None:
-        """Reads that never reached us."""
-        if self._response is None:
-            self._lost += reads
+    def _leading_reads(self) -> list[Arrived | Arrival]:
+        if not self._holes:
+            return cast(list[Arrived | Arrival], self._waiting)
+        return cast(list[Arrived | Arrival], [*takewhile(_is_read, islice(self._waiting, MANY_READS))])
+
+    def _pass(self, count: int) -> None:
+        """So many of what waits wait no longer."""
+        if count == len(self._waiting):
+            self._waiting, self._waiting_data = [], 0
         else:
-            self._response.dropped(reads)
+            self._waiting_data -= sum(map(_size_of, self._waiting[:count]))
+            self._waiting = self._waiting[count:]
 
-    def end(self, ended: Ended) -> None:
-        """The exchange is over."""
+    def drop_waiting(self) -> int:
+        """Leave a hole in place of what waits; gives how many reads that were."""
+        holes = [one.reads for one in self._waiting if isinstance(one, Dropped)]
+        reads = len(self._waiting) - len(holes)
+        self._waiting, self._waiting_data, self._holes = [], 0, 0
+        if self._response is None:
+            self._lost += reads + sum(holes)
+        elif reads or holes:
+            self._response.drop_part()
+            self.dropped(Dropped(0, reads + sum(holes)))
+        return reads
+
+    def end(self) -> None:
+        """The exchange is over, and all that came before is taken in."""
+        ended, self._ended = self._ended, None
+        assert ended is not None
         self._end = End(ended.ending, self._since(ended.at_ns))
         if self._request is not None:
             self.body_capped |= self._request.capped
             self._facts, self._request = self._request.unsent(), None
         if self._response is not None:
             self._end = self._ending(ended, self._response, self._response.finish(ended.ending))
-            self.pending_bytes += len(self._end.tail) + len(self._end.body or b"")
+            self.ready_bytes += len(self._end.tail) + len(self._end.body or b"")
 
     def fail(self) -> None:
         """A bug of ours: nothing more is read of this stream. At least one read counts as lost, so that it says so."""
-        self._lost += 0 if self._waiting else 1
+        self._lost += 0 if any(map(_is_read, self._waiting)) else 1
         if self._response is not None:
             self._lost += self._response.loss.dropped_reads
             self._response.let_go()
         if self._request is not None:
             self._request.let_go()
         self._response = self._request = None
+
+    @property
+    def is_blind(self) -> bool:
+        """Whether it has failed: what waits, and what still comes, is for `drop_waiting`."""
+        return self._response is None
 
     @property
     def decode_fault(self) -> bool:
@@ -194,9 +257,9 @@ class StreamCapture:
 
     def take(self, most: int = BUNDLE_BYTES) -> Iterator[Segment]:
         """What there is since the last time, as segments of about `most` bytes at most; none if there is nothing."""
-        runs = list(_runs(self._reads, most)) if self.pending_bytes > most else [self._reads] if self._reads else []
+        runs = list(_runs(self._reads, most)) if self.ready_bytes > most else [self._reads] if self._reads else []
         self._hurries = self._hurries and not runs
-        self._reads, self.pending_bytes = [], 0
+        self._reads, self.ready_bytes = [], 0
         head, loss = None, self._take_loss()
         if self._response is not None:
             head, self._response.head = self._response.head, None
@@ -220,6 +283,14 @@ class StreamCapture:
             return Loss(dropped_reads=lost) if lost else None
         loss, self._response.loss = self._response.loss, Loss()
         return None if loss == Loss() else loss
+
+
+def _is_read(waiting: Arrived | Arrival | Dropped) -> bool:
+    return not isinstance(waiting, Dropped)
+
+
+def _size_of(waiting: Arrived | Arrival | Dropped) -> int:
+    return 0 if isinstance(waiting, Dropped) else len(waiting.data)
 
 
 def _runs(reads: list[Read], most: int) -> Iterator[list[Read]]:

@@ -15,6 +15,8 @@ FREE_EVENT_BYTES = 16 * 1024
 _BLANK_LINE = re.compile(rb"\n\n|\r\n\r\n|\r\r")
 # How decoded bytes end behind which nothing is pending.
 _ENDS = (b"\n\n", b"\r\n\r\n")
+# What takes time to look at: lines, and values within values.
+_SIGNS_OF_WORK = (b"\n", b"\r", b"{", b"[")
 # Bytes of one piece that are kept to find a blank line that is split over two.
 _SPLIT_BLANK_LINE = 3
 
@@ -42,12 +44,22 @@ class MaskedEvents:
 
     def __init__(self, masker: Masker, budget: Budget) -> None:
         self.oversized = 0
+        self._looked_at = 0
         self._masker, self._budget = masker, budget
         self._decoder = SseDecoder()
         self._behind_hole: bytes | None = None  # the last bytes looked at while a blank line is sought
         self._held = 0
         self._charged = 0
         self._idle = False  # nothing is pending: what comes begins with a block
+
+    @property
+    def work(self) -> int:
+        """How much work its events made so far.
+
+        An event that is masked as others were is one. Where events are looked at one by one each line is one, and each
+        object or list, since these are what time is spent on here and where the masked events are read.
+        """
+        return self._masker.quick_events + self._looked_at
 
     def usual(self, decoded: bytes) -> bytes | None:
         """What `feed` would give of the usual piece, one event of plain text. None, and nothing is taken, for any other."""
@@ -78,6 +90,7 @@ class MaskedEvents:
 
     def _masked(self, decoded: bytes) -> bytes:
         began_idle, self._idle = self._idle, decoded.endswith(_ENDS)
+        self._looked_at += sum([decoded.count(sign) for sign in _SIGNS_OF_WORK])
         events = self._decoder.feed(decoded)
         if events and not self._charged and decoded.endswith(b"\n\n"):
             self._held = 0  # the usual read: nothing is pending

@@ -13,7 +13,6 @@ Exit codes: 0 done, 2 wrong settings, 3 the data directory or the socket is not 
 """
 
 import asyncio
-import contextlib
 import fcntl
 import os
 import signal
@@ -33,21 +32,26 @@ from streamgauge.core.segments import BUNDLE_BYTES, BUNDLE_NS, Segment
 from streamgauge.counters import Counters, Incident
 from streamgauge.spool import MAX_AGE_S, MAX_BYTES, Spool, settle_restart
 from streamgauge.taps.messages import Arrivals, Arrived, decode_batch
+from streamgauge.taps.recording.batches import Batches
 from streamgauge.taps.recording.bundler import HEARTBEAT_NS, Bundler
+from streamgauge.taps.recording.credit import Credit
 from streamgauge.taps.recording.gently import breathe, gently, pace
 from streamgauge.taps.recording.installation_key import UnusableKeyError, installation_key
 from streamgauge.taps.recording.outbox import Outbox, Policy, unfinished_instances
 from streamgauge.taps.recording.recorder import Recorder
 from streamgauge.taps.recording.request import CaptureSettings
 
-# A batch is some 64 KiB, or one read or piece of a request's body; more is not from a relay of ours (bytes).
-MAX_BATCH_BYTES = 64 * 1024 * 1024
 # So much that waits goes out at once, whatever is due: it bounds memory when much comes (bytes). A second of 20,000 reads.
 FLUSH_BYTES = 8 * 1024 * 1024
 # How late a look may be where no batch comes that would be its occasion.
 _LATE_LOOK_NS = BUNDLE_NS * 3 // 2
+# Streams that are behind have their turns when nothing is to be read, and for so long at each look (ns), so that they get on
+# while much comes: what comes meanwhile, some MiB, waits in the relays' buffers.
+LOOK_TURNS_NS = 30_000_000
 # How long the last rows are offered to a disk that does not take them (s).
 LAST_WORDS_S = 2.0
+# How long streams that are behind have their turns when all ends (s); what is left of them then is dropped.
+LAST_TURNS_S = 2.0
 # How often what was put is forced to the disk, and what waits is looked at for its age (s): a power cut costs what came
 # since, and a disk is not kept busy for it.
 UPKEEP_S = 5.0
@@ -57,7 +61,6 @@ LET_IN_S = 0.05
 # How long what the sockets hold may take to be read when connections are hung up (s): they hold some 200 KiB each.
 HANG_UP_S = 0.5
 
-_LENGTH_BYTES = 4
 # What is done before others get the core: a few tenths of a millisecond's work. Reads are only put aside, any other message
 # may take as long as the rest.
 _PUT_ASIDE = (Arrived, Arrivals)
@@ -99,11 +102,17 @@ class RecorderProcess:
         self._bundler = Bundler(instance, now, dead, round(settings.heartbeat_s * 1e9), bundle_bytes)
         self._outbox = Outbox(instance, spool, counters, settings.spool_policy, settings.spool_max_age_s)
         self._flushed_ns = self._looked_ns = now
+        self._credit = Credit()
+        self._comes = False
 
     @property
     def open_streams(self) -> int:
         """Streams that have not ended."""
         return self._recorder.open_streams
+
+    def comes(self) -> None:
+        """A relay has sent something: more may be there to be read."""
+        self._comes = True
 
     def batch(self, source: int, body: bytes) -> None:
         """A batch of one relay. Raises msgspec.DecodeError if it is none."""
@@ -129,15 +138,45 @@ class RecorderProcess:
         """What is due goes on its way."""
         self._looked_ns = time.monotonic_ns()
         self._flush(self._recorder.each_due())
+        self._credit.grant()
+        if self._has_turns:
+            self._take_turns(LOOK_TURNS_NS)
 
-    def next_look_s(self) -> float:
-        """When to look (seconds from now), if no batch is the occasion before."""
-        return max(_LATE_LOOK_NS - self._since_look_ns, 0) / 1e9
+    def rest_s(self) -> float:
+        """When to `go_on` (seconds from now): as soon as what there is to be read is read, if turns are due."""
+        return 0 if self._has_turns else max(self._late_ns - self._since_look_ns, 0) / 1e9
 
-    def look_if_late(self) -> None:
-        """Looks, unless a batch has been the occasion meanwhile."""
-        if self._since_look_ns >= _LATE_LOOK_NS:
+    def go_on(self) -> None:
+        """Look, if no batch has been the occasion; else, where nothing comes, a turn of a stream that is behind."""
+        came, self._comes = self._comes, False
+        if self._since_look_ns >= self._late_ns:
             self.look()
+        elif self._has_turns and not came:
+            self._take_turns(0)
+
+    @property
+    def _late_ns(self) -> int:
+        """After how long a look is late; streams that are behind wait for its credit."""
+        return BUNDLE_NS if self._recorder.behind_bytes else _LATE_LOOK_NS
+
+    @property
+    def _has_turns(self) -> bool:
+        return self._recorder.behind_bytes > 0 and self._credit.left
+
+    def _take_turns(self, for_ns: int) -> None:
+        """Turns of streams that are behind, one at least, as long as there is credit and for about so long."""
+        began = before = time.monotonic_ns()
+        while True:
+            segments = self._recorder.turn()
+            self._bundler.add(segments, before, since_ns=self._flushed_ns)
+            now = time.monotonic_ns()
+            self._credit.charge(now - before, segments)
+            if now - began >= for_ns or not self._has_turns:
+                break
+            before = now
+            breathe()
+        if self._bundler.ready >= _READY:
+            self._outbox.send(self._bundler.take_ready(), self._bundler.slots)
 
     @property
     def _since_look_ns(self) -> int:
@@ -162,6 +201,10 @@ class RecorderProcess:
 
     async def farewell(self) -> None:
         """The last bundles. Offered for a moment to a disk that does not take them."""
+        until = time.monotonic_ns() + round(LAST_TURNS_S * 1e9)
+        while self._recorder.behind_bytes and time.monotonic_ns() < until:
+            self._take_turns(0)
+        self._recorder.drop_behind()
         now = time.monotonic_ns()
         self._bundler.add(self._recorder.segments(), now)
         self._outbox.send(self._bundler.farewell(now), self._bundler.slots, farewell=True)
@@ -178,59 +221,6 @@ class RecorderProcess:
             self._counters.happened(incident, times)
         self._recorder.dropped.clear()
         self._recorder.incidents.clear()
-
-
-class Batches(asyncio.Protocol):
-    """One relay's connection: length-prefixed batches. What is no batch ends it."""
-
-    def __init__(self, source: int, process: RecorderProcess, left: Callable[["Batches"], None]) -> None:
-        self.transport: asyncio.Transport | None = None
-        self._source, self._process, self._left = source, process, left
-        self._buffer = bytearray()
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
-
-    def data_received(self, data: bytes) -> None:
-        self._buffer += data
-        start = 0
-        while (end := self._end_of_batch(start)) is not None:
-            body = bytes(memoryview(self._buffer)[start + _LENGTH_BYTES : end])
-            start = end
-            try:
-                self._process.batch(self._source, body)
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                self._refuse()
-                return
-        del self._buffer[:start]
-
-    def hang_up(self) -> None:
-        """Read what has been sent, and no more: the other side finds out at its next send, and keeps what it has."""
-        if self.transport is not None:
-            with contextlib.suppress(OSError):  # it has hung up itself
-                self.transport.get_extra_info("socket").shutdown(socket.SHUT_RD)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._process.gone(self._source)
-        self._left(self)
-
-    def _end_of_batch(self, start: int) -> int | None:
-        """Where the batch at `start` ends; None if it is not whole, or too long to be one."""
-        if len(self._buffer) < start + _LENGTH_BYTES:
-            return None
-        size = int.from_bytes(self._buffer[start : start + _LENGTH_BYTES])
-        if size > MAX_BATCH_BYTES:
-            self._refuse()
-            return None
-        end = start + _LENGTH_BYTES + size
-        return end if len(self._buffer) >= end else None
-
-    def _refuse(self) -> None:
-        self._process.bad_batch()
-        self._buffer.clear()
-        if self.transport is not None:
-            self.transport.abort()
 
 
 async def serve(
@@ -282,8 +272,8 @@ async def serve(
 
 async def _tick(process: RecorderProcess) -> None:
     while True:
-        await asyncio.sleep(process.next_look_s())
-        process.look_if_late()
+        await asyncio.sleep(process.rest_s())
+        process.go_on()
 
 
 async def _all_ended(process: RecorderProcess) -> None:

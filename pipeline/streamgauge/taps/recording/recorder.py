@@ -2,12 +2,17 @@
 
 A bug in the handling of one stream makes that stream incomplete and touches no other. Every read that is handed in is
 either in a segment or counted in `dropped`.
+
+Streams take turns. What arrived of a stream is taken in up to TURN_WORK at a time. A stream that has more than that is
+behind: the rest waits, and the caller gives those that are behind one `turn` after another, when it has time for them. So
+a stream whose events are many and costly delays no other. What streams behind have waiting is bounded by MAX_BEHIND_BYTES;
+beyond it those with the most lose it, counted as `recorder_behind`.
 """
 
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import assert_never
 
 from streamgauge.core.segments import BUNDLE_BYTES, Ending, Segment
@@ -25,6 +30,13 @@ MAX_OPEN_STREAMS = 20_000
 # Bytes held over all streams: bodies that are gathered, and long events. Sixteen requests of the largest size at once, or
 # 5,000 of the usual 50 KiB; beyond it the oldest give way (see budget.py), which `body_capped` and `event_capped` count.
 MAX_HELD_BYTES = 256 * 1024 * 1024
+# Work of one stream at a time (see `MaskedEvents.work`): 1,024 usual events, or a hundred to 500 costly ones, which take 5
+# to 10 ms. An LLM's stream makes some hundred events a second.
+TURN_WORK = 1_024
+# What streams that are behind may have waiting (bytes): eight answers of 8 MiB, far beyond what a model says at one time.
+MAX_BEHIND_BYTES = 64 * 1024 * 1024
+# When it is more, streams lose what waits until it is this part of it: each time all of them have to be looked at.
+_LEFT_BEHIND = 3 / 4
 
 # A stream by its sender (a connection's number) and the sender's own number.
 Key = tuple[int, int]
@@ -42,6 +54,8 @@ class Recorder:
         max_held_bytes: int = MAX_HELD_BYTES,
         max_decoder_bytes: int = MAX_DECODER_BYTES,
         segment_bytes: int = BUNDLE_BYTES,
+        turn_work: int = TURN_WORK,
+        max_behind_bytes: int = MAX_BEHIND_BYTES,
     ) -> None:
         self.dropped: Counter[DropReason] = Counter()
         self.incidents: Counter[Incident] = Counter()
@@ -49,23 +63,31 @@ class Recorder:
         self._new_id = new_id or new_stream_id
         self._max_open = max_open_streams
         self._segment_bytes = segment_bytes
+        self._turn_work, self._max_behind = turn_work, max_behind_bytes
         self._budget = Budget(max_held_bytes)
         self._memory = DecoderMemory(max_decoder_bytes)
         self._open: dict[Key, StreamCapture] = {}
         self._refused: set[Key] = set()
         self._touched: dict[StreamCapture, None] = {}  # in the order in which they were first touched
-        self._pending_bytes = 0
+        self._behind: dict[StreamCapture, None] = {}  # in the order of their turns
+        self._ending = 0  # of those behind, streams whose end waits as well
+        self._pending_bytes = self._behind_bytes = 0
         self._begun = self._looks = 0
 
     @property
     def open_streams(self) -> int:
         """Streams that have not ended."""
-        return len(self._open)
+        return len(self._open) + self._ending
 
     @property
     def pending_bytes(self) -> int:
-        """About the size of what `segments` would give."""
+        """About the size of what waits, but for what streams behind have waiting."""
         return self._pending_bytes
+
+    @property
+    def behind_bytes(self) -> int:
+        """About the size of what streams behind have waiting; 0 if none is."""
+        return self._behind_bytes
 
     def handle(self, message: Message, source: int = 0) -> None:
         """Take in one message of the sender `source`. Never raises.
@@ -78,34 +100,102 @@ class Recorder:
         if capture is None or isinstance(message, Opened):
             self._strange(key, message)
             return
-        self._touched[capture] = None
         if isinstance(message, Arrived):
-            self._pending_bytes += capture.wait(message)
-            return
-        if isinstance(message, Arrivals):
-            self._pending_bytes += capture.wait_for_none(message.reads)
-            return
-        before = capture.pending_bytes
-        if self._settle(capture):
-            breathe()
-        try:
+            self._wait(capture, capture.wait(message))
+        elif isinstance(message, Arrivals):
+            self._wait(capture, capture.wait_for_none(message.reads))
+        elif isinstance(message, Dropped):
+            self._wait(capture, capture.dropped(message))
+        elif isinstance(message, Ended):
+            self._end(key, capture, message)
+        else:
             self._tell(capture, message)
-        except Exception:  # noqa: BLE001 - capture fails open: a bug costs this stream's record its completeness
-            self._fault(capture)
-        self._pending_bytes += capture.pending_bytes - before
-        if isinstance(message, Ended):
-            self._close(key, capture)
 
-    def _settle(self, capture: StreamCapture) -> bool:
-        """Take in the reads that wait; gives whether any did."""
-        if not capture.waits:
-            return False
+    def _wait(self, capture: StreamCapture, size: int) -> None:
+        """So many bytes more wait of a stream."""
+        if capture.behind:
+            self._behind_bytes += size
+            self._bound_behind()
+        else:
+            self._pending_bytes += size
+            self._touched[capture] = None
+
+    def _tell(self, capture: StreamCapture, message: Answered | Asked | Sent) -> None:
+        if not capture.behind:
+            self._touched[capture] = None
         try:
-            self.dropped[DropReason.CAPTURE_FAULT] += capture.settle()
+            match message:
+                case Answered():
+                    capture.answered(message)
+                case Asked():
+                    capture.asked(message.data)
+                case Sent():
+                    capture.sent(message)
+                case _:
+                    assert_never(message)
+        except Exception:  # noqa: BLE001 - capture fails open: a bug costs this stream's record its completeness
+            self._count(capture, -1)
+            self._fault(capture)
+            self._count(capture, 1)
+
+    def _end(self, key: Key, capture: StreamCapture, ended: Ended) -> None:
+        del self._open[key]
+        capture.ended(ended)
+        if capture.behind:
+            self._ending += 1
+            return
+        self._touched[capture] = None
+        waited = capture.waits
+        self._turn(capture, self._turn_work)
+        if waited:
+            breathe()
+
+    def _turn(self, capture: StreamCapture, most: int | None) -> int:
+        """Take in what waits of a stream, until `most` work is done: with more waiting it is behind then. Gives the work."""
+        self._count(capture, -1)
+        work = 0
+        try:
+            work = capture.settle(most)
         except Exception:  # noqa: BLE001 - as above
             self._fault(capture)
-            self.dropped[DropReason.CAPTURE_FAULT] += capture.settle()
-        return True
+        if capture.is_blind:
+            self.dropped[DropReason.CAPTURE_FAULT] += capture.drop_waiting()
+        self._behind.pop(capture, None)
+        capture.behind = capture.waits
+        if capture.behind:
+            self._behind[capture] = None
+            self._touched.pop(capture, None)
+        elif capture.has_end:
+            self._close(capture)
+        self._count(capture, 1)
+        self._bound_behind()
+        return work
+
+    def _count(self, capture: StreamCapture, sign: int) -> None:
+        """Put a stream's bytes into the totals, or take them out."""
+        self._pending_bytes += sign * capture.ready_bytes
+        if capture.behind:
+            self._behind_bytes += sign * capture.waiting_bytes
+            self._ending += sign * capture.has_end
+        else:
+            self._pending_bytes += sign * capture.waiting_bytes
+
+    def _bound_behind(self) -> None:
+        if self._behind_bytes > self._max_behind:
+            self._lighten(int(self._max_behind * _LEFT_BEHIND))
+
+    def _lighten(self, most: int) -> None:
+        """Drop what streams behind have waiting, of those with the most first, until it is no more than this (bytes)."""
+        for capture in sorted(self._behind, key=lambda one: one.waiting_bytes, reverse=True):
+            if self._behind_bytes <= most:
+                break
+            self._count(capture, -1)
+            self.dropped[DropReason.RECORDER_BEHIND] += capture.drop_waiting()
+            self._count(capture, 1)
+
+    def drop_behind(self) -> None:
+        """Drop all that streams behind have waiting: there is no time left for it."""
+        self._lighten(0)
 
     def begin_body(self, stream: int, source: int = 0) -> None:
         """This stream, just opened, is a recording: its response has no head, and what arrives is the body."""
@@ -120,30 +210,42 @@ class Recorder:
         self._refused = {key for key in self._refused if key[0] != source}
 
     def segments(self) -> list[Segment]:
-        """What there is to be sent since the last call, stream by stream."""
-        return list(self.each_segment())
+        """All that there is to be sent since the last call, stream by stream, whatever work it is."""
+        return list(self._of([*self._touched, *self._behind], None))
 
     def each_segment(self) -> Iterator[Segment]:
-        """The same, made one by one: to be taken to the end."""
-        return self._of(list(self._touched))
+        """What streams that are not behind have to be sent, made one by one: to be taken to the end."""
+        return self._of(list(self._touched), self._turn_work)
 
     def each_due(self) -> Iterator[Segment]:
         """The same of streams that began or ended, and of a part of the others: another one at each look."""
         self._looks += 1
-        return self._of([capture for capture in self._touched if capture.is_due(self._looks)])
+        return self._of([capture for capture in self._touched if capture.is_due(self._looks)], self._turn_work)
 
-    def _of(self, captures: list[StreamCapture]) -> Iterator[Segment]:
+    def turn(self) -> list[Segment]:
+        """What there is to be sent of a stream that is behind, after its turn; none if no stream is. Then others are next."""
+        capture = next(iter(self._behind), None)
+        if capture is None:
+            return []
+        self._turn(capture, self._turn_work)
+        return list(self._take(capture))
+
+    def _of(self, captures: Iterable[StreamCapture], most: int | None) -> Iterator[Segment]:
         for capture in captures:
-            del self._touched[capture]
-            self._pending_bytes -= capture.pending_bytes
-            self._settle(capture)
-            yield from capture.take(self._segment_bytes)
+            self._touched.pop(capture, None)
+            if capture.waits:
+                self._turn(capture, most)
+            yield from self._take(capture)
+
+    def _take(self, capture: StreamCapture) -> Iterator[Segment]:
+        self._pending_bytes -= capture.ready_bytes
+        return capture.take(self._segment_bytes)
 
     def _begin(self, key: Key, opened: Opened) -> None:
         before = self._open.get(key)
         if before is not None:
             self.handle(Ended(opened.stream, opened.at_ns, Ending.CUT), key[0])
-        if len(self._open) >= self._max_open:
+        if self.open_streams >= self._max_open:
             self.incidents[Incident.STREAM_REFUSED] += 1
             self._refused.add(key)
             return
@@ -156,21 +258,6 @@ class Recorder:
         except Exception:  # noqa: BLE001 - as above
             self._fault(capture)
 
-    def _tell(self, capture: StreamCapture, message: Answered | Asked | Sent | Dropped | Ended) -> None:
-        match message:
-            case Answered():
-                capture.answered(message)
-            case Asked():
-                capture.asked(message.data)
-            case Sent():
-                capture.sent(message)
-            case Dropped():
-                capture.dropped(message.reads)
-            case Ended():
-                capture.end(message)
-            case _:
-                assert_never(message)
-
     def _strange(self, key: Key, message: Message) -> None:
         """A stream that begins, that was refused, or that began before we did."""
         if isinstance(message, Opened):
@@ -181,8 +268,11 @@ class Recorder:
         elif isinstance(message, Ended):
             self._refused.discard(key)
 
-    def _close(self, key: Key, capture: StreamCapture) -> None:
-        del self._open[key]
+    def _close(self, capture: StreamCapture) -> None:
+        try:
+            capture.end()
+        except Exception:  # noqa: BLE001 - as above
+            self._fault(capture)
         self.incidents[Incident.BODY_CAPPED] += capture.body_capped
         self.incidents[Incident.DECODE_FAULT] += capture.decode_fault
         self.incidents[Incident.EVENT_CAPPED] += capture.oversized_events

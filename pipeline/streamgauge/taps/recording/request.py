@@ -210,9 +210,7 @@ class RequestReader:
     """Gathers one request's body and tells its facts. Whatever is odd about a body makes its facts null."""
 
     def __init__(self, opened: Opened, key: bytes, budget: Budget) -> None:
-        self._target = opened.target
-        # On other paths a body is not handed over, and nothing of it is missed.
-        self._wanted = endpoint_of(opened.method, opened.target) is not None
+        self._method, self._target = opened.method, opened.target
         self._coding = ", ".join(value for name, value in opened.headers if name == "content-encoding")
         self._digest = _keyed(key).copy()
         self._gathered = Gathered(budget, MAX_CODED_REQUEST if self._coding else MAX_REQUEST_BODY)
@@ -239,8 +237,12 @@ class RequestReader:
             digest=self._digest.hexdigest()[:DIGEST_DIGITS] if whole else None,
             connect_ns=connect_ns,
             sent_ns=sent_ns,
-            capped=self.capped or (self._wanted and not sent.whole and sent.body_bytes > 0),
+            capped=self.capped or (not sent.whole and sent.body_bytes > 0 and self._is_wanted()),
         )
+
+    def _is_wanted(self) -> bool:
+        """Whether the body was to be handed over: on a path that is no LLM's nothing of it is."""
+        return endpoint_of(self._method, self._target) is not None
 
     def let_go(self) -> None:
         """Give back what is held of the budget."""
