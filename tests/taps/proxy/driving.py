@@ -361,6 +361,7 @@ async def run(stories: list[Story], folder: Path, *, pump: bool) -> Evidence:
         max_request_head=MAX_HEAD,
         max_request_body=MAX_BODY,
         pump=pump,
+        watch_s=0.0,  # connections are used again from the start
     )
     relay = await serve(settings, listening)
     told: list[tuple[Story, list[Told]]] = []
