@@ -109,6 +109,11 @@ FOUND: dict[str, tuple[str, bytes]] = {
         "anthropic-messages",
         b'{"type":"content_block_delta","delta":{"type":"input_json_delta","partial_json":{"a":1}}}',
     ),
+    "a finish reason that is a zero but no integer": (
+        "openai-chat",
+        b'{"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":0.0}]}',
+    ),
+    "an error's code that is a zero but no integer": ("openai-chat", b'{"error":{"code":-0.0,"message":"m"}}'),
     **{
         f"arguments of {depth} levels": (
             "anthropic-messages",

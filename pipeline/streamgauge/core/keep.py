@@ -91,7 +91,7 @@ def _scalar(kind: Kind, value: object) -> object:
         return _text(kind, value)
     if kind is Kind.TEXT:
         return 1 if value else 0  # no text, and no more of one when it is masked
-    return value if _may_stay(kind, value) else OUT_OF_RANGE if value else 0
+    return value if not value or _may_stay(kind, value) else OUT_OF_RANGE
 
 
 def _text(kind: Kind, value: str) -> str:

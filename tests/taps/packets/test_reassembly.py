@@ -28,15 +28,6 @@ def direction(first: int = 0, room: int = ROOM) -> tuple[Direction, Budget]:
     return Direction(first, budget), budget
 
 
-def left(budget: Budget) -> int:
-    """How much room there is."""
-    size = ROOM
-    while not budget.take(size):
-        size -= 1
-    budget.give(size)
-    return size
-
-
 def feed(one: Direction, first: int, cuts: list[Cut]) -> list[Piece]:
     return [piece for at, payload in cuts for piece in one.add((first + at) % WRAP, payload, 5)]
 
@@ -61,7 +52,7 @@ def test_any_order_and_any_overlap_give_the_same_bytes(first: int, cut: tuple[by
     assert all(isinstance(piece, bytes) for piece in pieces)
     assert b"".join(piece for piece in pieces if isinstance(piece, bytes)) == data
     assert (one.position, one.waiting, one.hole_ns) == (len(data), 0, None)
-    assert left(budget) == ROOM
+    assert budget.free == ROOM
 
 
 @given(first=FIRSTS, cut=cut_up(), missing=st.sets(st.integers(0, 7)))
@@ -84,7 +75,7 @@ def test_what_never_came_is_a_loss_of_its_size_and_at_its_place(
             assert piece == data[at : at + size]
         at += size
     assert at == len(data) == one.position
-    assert left(budget) == ROOM
+    assert budget.free == ROOM
 
 
 @given(
@@ -112,7 +103,7 @@ def test_of_bytes_that_come_twice_the_first_copy_counts(first: int, segments: li
     assert one.position == len(got)
     assert bytes(got) == bytes(model[place] for place in range(len(got)))
     assert one.waiting == sum(place >= one.position for place in model)
-    assert left(budget) == ROOM - one.waiting
+    assert budget.free == ROOM - one.waiting
 
 
 @given(steps=st.lists(st.tuples(st.integers(0, 3), st.integers(0, WRAP - 1), st.binary(max_size=40)), max_size=30))
@@ -196,7 +187,7 @@ def test_no_more_waits_behind_one_hole_than_its_limits(size: int, pieces: int) -
     assert got == [10, bytes(size)]
     assert one.waiting == waited
     one.let_go()
-    assert budget.take(2 * MAX_AHEAD_BYTES)
+    assert budget.free == 2 * MAX_AHEAD_BYTES
 
 
 def test_where_all_room_is_taken_bytes_in_order_still_come() -> None:
@@ -205,7 +196,7 @@ def test_where_all_room_is_taken_bytes_in_order_still_come() -> None:
     assert one.add(20, b"uvw", 1) == []
     assert one.waiting == 3
     assert one.add(0, b"abcde", 1) == [b"abcdefgh"]
-    assert budget.take(4)
+    assert budget.free == 4
 
 
 @pytest.mark.parametrize("beyond", [1, WRAP // 4])

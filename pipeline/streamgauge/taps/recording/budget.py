@@ -34,6 +34,11 @@ class Budget:
         self._small: dict[Holder, int] = {}  # both in the order in which holders came to be so large
         self._large: dict[Holder, int] = {}
 
+    @property
+    def free(self) -> int:
+        """How many bytes are held by nothing."""
+        return self._left
+
     def take(self, size: int, holder: Holder | None = None) -> bool:
         """Whether there was room for `size` more bytes, or could be made; then they are taken.
 
