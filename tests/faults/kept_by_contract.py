@@ -96,6 +96,8 @@ EVENTS = {
         tokens_predicted.#
     """,
     "openai-chat": """
+        base_resp.status_code.' base_resp.status_code.# choices.[].message.tool_calls.[].function.name.'
+        choices.[].message.tool_calls.[].id.' detail.[].type.' detail.code.' detail.status_code.#
         choices.[].delta.audio.expires_at.# choices.[].delta.audio.id.' choices.[].delta.content.[].thinking.[].type.'
         choices.[].delta.content.[].type.' choices.[].delta.function_call.name.' choices.[].delta.images.[].type.'
         choices.[].delta.name.' choices.[].delta.reasoning_details.[].index.#

@@ -22,6 +22,7 @@ from tests.kafka_broker.administration import delete_beginning, delete_topic, se
 from tests.kafka_broker.broker import Broker
 from tests.kafka_broker.fixtures import PARTITIONS, make_topics
 from tests.kafka_broker.reading import read_all, read_until, write_all
+from tests.running import wait_for
 
 pytestmark = pytest.mark.kafka
 
@@ -368,7 +369,8 @@ def test_no_broker_is_waited_for_or_an_exit(tmp_path: Path) -> None:
         assert process.process.wait(60) == 3
         assert "no Kafka broker answers" in process.log
     with worker(tmp_path, bootstrap="127.0.0.1:1") as process:
-        time.sleep(4)
+        wait_for(lambda: process.log, "the line that no broker answers")
+        time.sleep(2)
         assert process.process.poll() is None
         assert len(process.log.splitlines()) == 1
         assert process.stop() == 0

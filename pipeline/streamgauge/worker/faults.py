@@ -57,9 +57,12 @@ class StuckError(WorkerError):
 
     exit_code = STUCK
 
-    def __init__(self, sentence: str, stacks: Mapping[str, Sequence[str]] | None = None) -> None:
+    def __init__(
+        self, sentence: str, stacks: Mapping[str, Sequence[str]] | None = None, *, leaves: bool = False
+    ) -> None:
         super().__init__(sentence)
         self.stacks = stacks or {}
+        self.leaves = leaves
 
 
 class BugError(WorkerError):

@@ -302,7 +302,7 @@ class Worker:
         if self._assignment is not None:
             settling = asyncio.ensure_future(self._assignment.on_revoked(app))
             await asyncio.wait({settling}, timeout=self._part(3))
-            if self._settings.leave_group and (self._fault is None or self._fault.leaves):
+            if self._settings.leave_group if self._fault is None else self._fault.leaves:
                 self._assignment.consumer.leave_for_good()
         done, _ = await asyncio.wait({asyncio.ensure_future(app.stop())}, timeout=self._part(2))
         self.hung = not done

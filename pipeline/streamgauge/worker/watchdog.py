@@ -111,7 +111,9 @@ class Watchdog:
         self.stuck = stuck
         self.note(stuck.cause)
         stacks = stacks_of({beat.name: beat.loop for beat in list(self._beats)})
-        fault = StuckError(f"the worker is stuck and ends: {stuck.why}", stacks)
+        # The next life of a static member would be given the same assignment, in which partitions are missing.
+        leaves = stuck.cause is Cause.GROUP
+        fault = StuckError(f"the worker is stuck and ends: {stuck.why}", stacks, leaves=leaves)
         if stuck.cause in (Cause.COMMIT, Cause.GROUP) and self._ends_in_order(fault):
             return
         saying = threading.Thread(
