@@ -13,6 +13,7 @@ from tests.blackbox.reading import READERS, Reading, outcome_of, usage_of
 Json = dict[str, Any]
 # The machine is shared: a stamp may be that far from ours (seconds); medians are judged elsewhere.
 SLACK_S = 2.0
+READ_REQUEST_BYTES = 16 * 1024 * 1024
 NORMAL = {
     "stop": "stop", "length": "length", "tool_calls": "tool_calls", "content_filter": "content_filter",
     "end_turn": "stop", "stop_sequence": "stop", "max_tokens": "length", "tool_use": "tool_calls",
@@ -125,7 +126,7 @@ def expected_of(one: Exchange) -> Json:
         "counts.repeated_events": 0,
         "timing.gaps.count": max(0, len(tokens) - 1),
         "integrity.complete": True,
-        "integrity.reasons": [],
+        "integrity.reasons": ["request_capped"] if len(one.request_body) > READ_REQUEST_BYTES else [],
         "error.phase": phase_of(one, outcome),
     }
     if one.ended != "left":
