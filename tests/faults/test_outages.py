@@ -5,7 +5,8 @@ import json
 import re
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -55,50 +56,57 @@ def at_moment(directory: Path, moment: str, **settings: Any) -> Iterator[tuple[W
         yield process, reached.with_suffix(".go").touch
 
 
+# The steps of a start, a few of which are looked at with one outage: each by a worker, and a group, of its own.
+STEPS = {
+    "the beginning": ("log_start", "faust_start", "subscribe", "join"),
+    "the assignment": ("sync", "highwaters", "offsets", "seek"),
+    "the state": ("load", "recognition", "perform_seek"),
+}
+
+
 @pytest.mark.parametrize("how", ["kill", "freeze"])
-@pytest.mark.parametrize(
-    "moment",
-    [
-        "log_start",
-        "faust_start",
-        "subscribe",
-        "join",
-        "sync",
-        "highwaters",
-        "offsets",
-        "seek",
-        "load",
-        "recognition",
-        "perform_seek",
-    ],
-)
+@pytest.mark.parametrize("steps", STEPS)
 @pytest.mark.timeout(300)
 def test_k11_an_outage_at_each_step_of_a_start(
-    own_broker: Callable[..., Broker], tmp_path: Path, moment: str, how: str
+    own_broker: Callable[..., Broker], tmp_path: Path, steps: str, how: str
 ) -> None:
     """A worker with state starts, and the broker goes away at one step, for longer than Faust waits for it."""
     broker = own_broker()
-    prefix = make_topics(broker.bootstrap)
     bundles = list(SyntheticTap(40).bundles(STREAMS, segments=10))
     half = len(bundles) // 2
-    settings = {"bootstrap": broker.bootstrap, "prefix": prefix, "checkpoint_s": 0.2, "session_timeout_s": SESSION_S}
-    with worker(tmp_path, **settings) as first:
-        first.wait_ready()
-        write(broker.bootstrap, prefix, bundles[:half])
-        first_record_s(broker.bootstrap, prefix, 0, first)
-        first.kill()
-    with at_moment(tmp_path, moment, **settings) as (starts, go_on):
-        broker.kill() if how == "kill" else broker.freeze()
-        go_on()
-        time.sleep(OUTAGE_S)
-        assert starts.process.poll() is None, starts.log
-        assert "ready" not in starts.metrics
-        broker.start() if how == "kill" else broker.thaw()
+    settings: dict[str, Any] = {"bootstrap": broker.bootstrap, "checkpoint_s": 0.2, "session_timeout_s": SESSION_S}
+
+    def lives_before(moment: str) -> str:
+        prefix = make_topics(broker.bootstrap)
+        with worker(tmp_path / moment, prefix=prefix, **settings) as first:
+            first.wait_ready()
+            write(broker.bootstrap, prefix, bundles[:half])
+            first_record_s(broker.bootstrap, prefix, 0, first)
+        return prefix
+
+    def all_comes(prefix: str, starts: WorkerProcess) -> None:
         write(broker.bootstrap, prefix, bundles[half:])
         known = len(distinct(asyncio.run(read_until(broker.bootstrap, f"{prefix}.records", bool))))
         assert first_record_s(broker.bootstrap, prefix, min(known, STREAMS - 1), starts) < FIRST_RECORD_S, starts.log
         assert_all_once(broker.bootstrap, prefix, STREAMS)
         assert starts.stop() == 0, starts.log
+
+    moments = STEPS[steps]
+    with ThreadPoolExecutor(len(moments)) as beside, ExitStack() as stack:
+        prefixes = list(beside.map(lives_before, moments))
+        waiting = [
+            at_moment(tmp_path / name, name, prefix=of, **settings) for name, of in zip(moments, prefixes, strict=True)
+        ]
+        starting = list(beside.map(stack.enter_context, waiting))
+        broker.kill() if how == "kill" else broker.freeze()
+        for _, go_on in starting:
+            go_on()
+        time.sleep(OUTAGE_S)
+        for starts, _ in starting:
+            assert starts.process.poll() is None, starts.log
+            assert "ready" not in starts.metrics
+        broker.start() if how == "kill" else broker.thaw()
+        list(beside.map(all_comes, prefixes, [starts for starts, _ in starting]))
 
 
 def test_k11_a_leader_whose_metadata_request_fails_assigns_all_partitions(
