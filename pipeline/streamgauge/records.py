@@ -54,7 +54,11 @@ class Request(_Part):
 
 
 class Error(_Part):
-    """The error as the provider words it, without its message. `before_stream`: an answer that is no event stream."""
+    """The error as the provider words it, without its message. `before_stream`: an answer that is no event stream.
+
+    `transport` (outcomes upstream_reset and timeout): `code` is what failed between the tap and the upstream: dns, refused,
+    unreachable, connect_timeout, tls, tls_certificate, reset, closed, not_http or idle_timeout; null where that is not known.
+    """
 
     phase: Literal["before_stream", "in_stream", "transport"]
     type: str | None

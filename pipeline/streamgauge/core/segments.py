@@ -130,6 +130,27 @@ class Ending(StrEnum):
     CUT = "cut"  # the tap itself stopped: a drain deadline
 
 
+class TransportFault(StrEnum):
+    """What failed between the tap and the upstream: `error.code` of a record whose outcome is upstream_reset or timeout."""
+
+    DNS = "dns"  # the upstream's name was not found
+    REFUSED = "refused"  # its address refused the connection
+    UNREACHABLE = "unreachable"  # no route, or another fault of the network
+    CONNECT_TIMEOUT = "connect_timeout"  # no connection in time
+    TLS = "tls"  # the TLS handshake failed
+    TLS_CERTIFICATE = "tls_certificate"  # its certificate is not trusted, or not for its name
+    RESET = "reset"  # the connection was reset
+    CLOSED = "closed"  # the connection ended in order before the response was whole, or before it began
+    NOT_HTTP = "not_http"  # what came is no HTTP
+    IDLE_TIMEOUT = "idle_timeout"  # connected, and nothing came for too long
+
+    @property
+    def ending(self) -> Ending:
+        """How an exchange ends that fails so."""
+        too_late = self in (TransportFault.CONNECT_TIMEOUT, TransportFault.IDLE_TIMEOUT)
+        return Ending.TIMEOUT if too_late else Ending.RESET
+
+
 class End(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """The stream's end. On the last segment.
 
@@ -146,6 +167,8 @@ class End(msgspec.Struct, array_like=True, frozen=True, gc=False):
     tail: bytes = b""
     body: bytes | None = None
     body_capped: bool = False
+    # A TransportFault, None where it is not known. A word, so that one that a later tap adds is no bad bundle.
+    fault: Word | None = None
 
 
 class Segment(msgspec.Struct, array_like=True, frozen=True, gc=False):

@@ -7,7 +7,7 @@ from streamgauge.core import record as made
 from streamgauge.core.dialects import BY_NAME, OTHER, dialect_of_endpoint
 from streamgauge.core.json_check import verdict
 from streamgauge.core.outcome import FIRST_ERROR_STATUS, Outcome, outcome_of
-from streamgauge.core.segments import Ending
+from streamgauge.core.segments import Ending, TransportFault
 from streamgauge.core.state import ChoiceState, LossState, StreamState, ToolState
 from streamgauge.core.timing import TimingState, gaps_of, is_burst, seconds, wire_max_gap
 from streamgauge.core.usage import normalised
@@ -15,6 +15,7 @@ from streamgauge.core.usage import normalised
 _NO_CLAIMS = (None, None, None, None)
 _INDEX = attrgetter("index")
 _NO_LOSS = LossState()
+_TRANSPORT_FAULTS = frozenset(one.value for one in TransportFault)
 _EPOCH = datetime(1970, 1, 1)  # UTC, and written without an offset
 
 
@@ -139,7 +140,8 @@ def _error(state: StreamState, outcome: Outcome) -> made.Error | None:
     kind, code = (facts.type, facts.code) if facts else (None, None)
     status = facts.status if facts else None
     if outcome in ("upstream_reset", "timeout"):
-        return made.Error("transport")
+        fault = state.end.fault if state.end is not None else None
+        return made.Error("transport", code=fault if fault in _TRANSPORT_FAULTS else None)
     if outcome not in ("http_error", "stream_error"):
         return None
     in_stream = head is not None and head.event_stream

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from streamgauge.core.segments import Ending
-from streamgauge.taps.httpx_streams import Asked, AskedStream, Stream, ending_of, kinds_of, library_of, tell_end
+from streamgauge.taps.httpx_streams import Asked, AskedStream, Stream, kinds_of, library_of, tell_end, tell_failed
 from streamgauge.taps.inprocess.capture import Asking, StreamCapture, is_event_stream, is_llm
 from streamgauge.taps.inprocess.senders import sender_of
 
@@ -176,7 +176,7 @@ class _Exchange:
         with contextlib.suppress(Exception):  # capture fails open
             self._restore()
             if self._capture is not None:
-                tell_end(self._capture, ending_of(error))
+                tell_failed(self._capture, error)
 
     def answered(self, response: _Response, kind: str) -> _Response:
         """The answer, with a stream that is captured where it is an LLM's."""

@@ -1,18 +1,38 @@
 """A request's and a response's stream, as the httpx tap puts them in the place of the libraries' own."""
 
 import contextlib
+import re
+import socket
+import ssl
 import sys
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
-from streamgauge.core.segments import Ending
+from streamgauge.core.segments import Ending, TransportFault
 from streamgauge.taps.inprocess.capture import StreamCapture
 
 _LIBRARIES = ("httpx", "httpx2")
 # What the libraries call an upstream that says nothing for too long; the same name stands for all kinds of it.
 _TIMEOUTS = frozenset(("TimeoutException", "TimeoutError"))
+
+_FAULTS = {
+    "ConnectTimeout": TransportFault.CONNECT_TIMEOUT,
+    "ReadTimeout": TransportFault.IDLE_TIMEOUT,
+    "WriteTimeout": TransportFault.IDLE_TIMEOUT,
+}
+_CAUSES = {
+    socket.gaierror: TransportFault.DNS,
+    ssl.SSLCertVerificationError: TransportFault.TLS_CERTIFICATE,
+    ssl.SSLError: TransportFault.TLS,
+    ConnectionRefusedError: TransportFault.REFUSED,
+    ConnectionError: TransportFault.RESET,
+}
+# Of errors that were raised for others, so many are looked at.
+_MAX_CAUSES = 8
+# h11's words for a connection that ended too early.
+_CLOSED = re.compile(r"disconnected|closed")
 
 # Either library's: they share names, and no base class.
 Stream = Any
@@ -112,16 +132,16 @@ class Answer:
 
 class SyncAnswer(Answer):
     def __iter__(self) -> Iterator[bytes]:
-        note, now, ending = self._capture.arrived, time.monotonic_ns, Ending.COMPLETE
+        note, now, failed = self._capture.arrived, time.monotonic_ns, None
         try:
             for chunk in self._of:
                 note(now(), chunk)
                 yield chunk
         except BaseException as error:
-            ending = ending_of(error)
+            failed = error
             raise
         finally:
-            tell_end(self._capture, ending)
+            tell_failed(self._capture, failed)
 
     def close(self) -> None:
         try:
@@ -132,17 +152,17 @@ class SyncAnswer(Answer):
 
 class AsyncAnswer(Answer):
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        note, now, ending = self._capture.arrived, time.monotonic_ns, Ending.COMPLETE
+        note, now, failed = self._capture.arrived, time.monotonic_ns, None
         stream = self._of.__aiter__()
         try:
             async for chunk in stream:
                 note(now(), chunk)
                 yield chunk
         except BaseException as error:
-            ending = ending_of(error)
+            failed = error
             raise
         finally:
-            tell_end(self._capture, ending)
+            tell_failed(self._capture, failed)
             if isinstance(stream, AsyncGenerator):  # as whoever reads it without us does
                 await stream.aclose()
 
@@ -157,6 +177,34 @@ def tell_end(capture: StreamCapture, ending: Ending) -> None:
     """The stream ends now; the first end that is told counts."""
     now = time.monotonic_ns()
     capture.ended(now, ending, now if ending is Ending.CLIENT else None)
+
+
+def tell_failed(capture: StreamCapture, error: BaseException | None) -> None:
+    """The stream ends now, with this error; None: in order."""
+    if error is None:
+        tell_end(capture, Ending.COMPLETE)
+        return
+    ending = ending_of(error)
+    now = time.monotonic_ns()
+    fault = None if ending is Ending.CLIENT else fault_of(error)
+    capture.ended(now, ending, now if ending is Ending.CLIENT else None, fault)
+
+
+def fault_of(error: BaseException) -> TransportFault | None:
+    """What failed, by the library's name for the error and by the errors that it was raised for; None if they do not tell."""
+    names = {kind.__name__ for kind in type(error).__mro__}
+    for name, fault in _FAULTS.items():
+        if name in names:
+            return fault
+    cause: BaseException | None = error
+    for _ in range(_MAX_CAUSES):
+        for kind, fault in _CAUSES.items():
+            if isinstance(cause, kind):
+                return fault
+        cause = (cause.__cause__ or cause.__context__) if cause is not None else None
+    if "RemoteProtocolError" in names:
+        return TransportFault.CLOSED if _CLOSED.search(str(error)) else TransportFault.NOT_HTTP
+    return TransportFault.UNREACHABLE if "ConnectError" in names else None
 
 
 def ending_of(error: BaseException) -> Ending:

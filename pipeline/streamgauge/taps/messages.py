@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from streamgauge.core.segments import Ending
+from streamgauge.core.segments import Ending, TransportFault
 
 # The recorder looks into request bodies up to this size, for model, n and the like; a longer one has null facts (bytes).
 MAX_REQUEST_BODY = 16 * 1024 * 1024
@@ -78,7 +78,10 @@ class Dropped(msgspec.Struct, array_like=True, tag=4, frozen=True, gc=False):
 
 
 class Ended(msgspec.Struct, array_like=True, tag=5, frozen=True, gc=False):
-    """The exchange is over. `unsent_bytes`: wire bytes that arrived but were not handed to the client's socket."""
+    """The exchange is over. `unsent_bytes`: wire bytes that arrived but were not handed to the client's socket.
+
+    `fault`: why, where the upstream did not end it in order.
+    """
 
     stream: int
     at_ns: int | None
@@ -86,6 +89,7 @@ class Ended(msgspec.Struct, array_like=True, tag=5, frozen=True, gc=False):
     client_gone_ns: int | None = None
     client_blocked_ns: int | None = None
     unsent_bytes: int = 0
+    fault: TransportFault | None = None
 
 
 class Arrival(msgspec.Struct, array_like=True, frozen=True, gc=False):

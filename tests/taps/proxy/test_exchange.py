@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from streamgauge.core.segments import Ending
+from streamgauge.core.segments import Ending, TransportFault
 from streamgauge.taps.messages import Ended, Opened, Sent
 from tests.taps.proxy.rig import (
     RunningRelay,
@@ -30,6 +30,8 @@ STREAM = b"POST /v1/chat/completions HTTP/1.1\r\nHost: client\r\nContent-Length:
 EVENTS = [b"data: %d\n\n" % number for number in range(20)]
 SSE_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nX-odd:  kept \r\n"
 CHUNKED = SSE_HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + chunked(*EVENTS)
+# What an end before its time is, by how an upstream makes it.
+AMISS = {"fin": TransportFault.CLOSED, "reset": TransportFault.RESET}
 LENGTH = SSE_HEAD + b"Content-Length: %d\r\n\r\n" % len(b"".join(EVENTS)) + b"".join(EVENTS)
 
 both_loops = pytest.mark.parametrize("uv", [True, False], ids=["uvloop", "asyncio"])
@@ -183,7 +185,8 @@ def test_a_reset_is_passed_on_as_a_reset_behind_what_came(tmp_path: Path, body: 
             time.sleep(0.3)  # the reset is here before the first byte is read
             assert receive_until_reset(client) == (body, True)
         messages = recorder.ended()
-        assert only(messages, Ended).ending is Ending.RESET
+        ended = only(messages, Ended)
+        assert (ended.ending, ended.fault) == (Ending.RESET, TransportFault.RESET)
         assert arrived(messages) == body
 
 
@@ -194,7 +197,8 @@ def test_an_early_end_is_passed_on_as_an_early_end(tmp_path: Path, body: bytes, 
         with relay.connect() as client:
             client.sendall(STREAM)
             assert receive_until_reset(client) == (body, False)
-        assert only(recorder.ended(), Ended).ending is Ending.RESET
+        ended = only(recorder.ended(), Ended)
+        assert (ended.ending, ended.fault) == (Ending.RESET, TransportFault.CLOSED)
 
 
 def test_a_large_body_arrives_whole_before_the_reset(tmp_path: Path) -> None:
@@ -217,7 +221,8 @@ def test_no_head_is_a_502_that_says_what_to_do(tmp_path: Path, end: str) -> None
             assert b'"code":"upstream_unreachable"' in body and b"Try again" in body
         messages = recorder.ended()
         assert kinds(messages) == ["Opened", "Asked", "Sent", "Ended"]
-        assert only(messages, Ended).ending is Ending.RESET
+        ended = only(messages, Ended)
+        assert (ended.ending, ended.fault) == (Ending.RESET, AMISS[end])
 
 
 @pytest.mark.parametrize(
@@ -230,10 +235,13 @@ def test_no_head_is_a_502_that_says_what_to_do(tmp_path: Path, end: str) -> None
     ],
 )
 def test_what_is_no_answer_is_a_502(tmp_path: Path, answer: bytes, status: bytes) -> None:
-    with exchange_rig(tmp_path, answering(answer)) as (relay, _, _), relay.connect() as client:
-        client.sendall(GET)
-        got = receive_all(client)
-        assert got.startswith(b"HTTP/1.1 " + status) and b"upstream_invalid" in got
+    with exchange_rig(tmp_path, answering(answer)) as (relay, _, recorder):
+        with relay.connect() as client:
+            client.sendall(STREAM)
+            got = receive_all(client)
+            assert got.startswith(b"HTTP/1.1 " + status) and b"upstream_invalid" in got
+        ended = only(recorder.ended(), Ended)
+        assert (ended.ending, ended.fault) == (Ending.RESET, TransportFault.NOT_HTTP)
 
 
 def test_broken_chunks_pass_as_they_are_until_the_end(tmp_path: Path) -> None:
@@ -254,7 +262,8 @@ def test_half_a_head_is_none(tmp_path: Path, end: str) -> None:
         with relay.connect() as client:
             client.sendall(STREAM)
             assert receive_all(client).startswith(b"HTTP/1.1 502 ")
-        assert only(recorder.ended(), Ended).ending is Ending.RESET
+        ended = only(recorder.ended(), Ended)
+        assert (ended.ending, ended.fault) == (Ending.RESET, AMISS[end])
 
 
 def test_a_head_in_pieces_arrives_whole_and_as_it_was(tmp_path: Path) -> None:
@@ -340,7 +349,8 @@ def test_silence_before_a_head_is_a_504(tmp_path: Path) -> None:
             client.sendall(STREAM)
             got = receive_all(client)
             assert got.startswith(b"HTTP/1.1 504 Gateway Timeout\r\n") and b"upstream_timeout" in got
-        assert only(recorder.ended(), Ended).ending is Ending.TIMEOUT
+        ended = only(recorder.ended(), Ended)
+        assert (ended.ending, ended.fault) == (Ending.TIMEOUT, TransportFault.IDLE_TIMEOUT)
 
 
 @pytest.mark.parametrize(("framed", "was_reset"), [(True, False), (False, True)])
@@ -350,7 +360,8 @@ def test_silence_amid_a_body_never_looks_like_its_end(tmp_path: Path, framed: bo
         with relay.connect() as client:
             client.sendall(STREAM)
             assert receive_until_reset(client) == (body, was_reset)
-        assert only(recorder.ended(), Ended).ending is Ending.TIMEOUT
+        ended = only(recorder.ended(), Ended)
+        assert (ended.ending, ended.fault) == (Ending.TIMEOUT, TransportFault.IDLE_TIMEOUT)
 
 
 def test_an_upstream_that_goes_on_is_not_silent(tmp_path: Path) -> None:

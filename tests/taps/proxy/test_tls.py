@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import trustme
 
-from streamgauge.core.segments import Ending
+from streamgauge.core.segments import Ending, TransportFault
 from streamgauge.taps.messages import Ended
 from streamgauge.taps.proxy import relay as relay_module
 from streamgauge.taps.proxy.tls import OwnCertificate, upstream_context
@@ -93,10 +93,12 @@ def test_who_is_not_verified_sees_no_byte_of_a_request(tmp_path: Path, pki: Pki,
 
     upstream = tls_upstream(pki.other if case == "another name" else pki.server, talk, heard=heard)
     settings = pki.settings(tmp_path, upstream, **({} if case == "another name" else {"upstream_ca": None}))
-    with upstream, RunningRelay(settings) as relay, relay.connect() as client:
-        client.sendall(POST)
-        got = receive_all(client)
-        assert got.startswith(b"HTTP/1.1 502 ") and b"certificate is not trusted, or not for its name" in got
+    with upstream, RawRecorder(tmp_path / "recorder.sock") as recorder, RunningRelay(settings) as relay:
+        with relay.connect() as client:
+            client.sendall(POST)
+            got = receive_all(client)
+            assert got.startswith(b"HTTP/1.1 502 ") and b"certificate is not trusted, or not for its name" in got
+        assert only(recorder.ended(), Ended).fault is TransportFault.TLS_CERTIFICATE
 
 
 def test_a_certificate_of_ours_is_shown_to_who_asks(tmp_path: Path, pki: Pki) -> None:
@@ -151,7 +153,8 @@ def test_an_end_without_close_notify_is_no_end(
         with relay.connect() as client:
             client.sendall(POST.replace(b"\r\nHost", b"\r\nConnection: close\r\nHost"))
             assert receive_until_reset(client) == (answer, was_reset)
-        assert only(recorder.ended(), Ended).ending is ending
+        ended = only(recorder.ended(), Ended)
+        assert (ended.ending, ended.fault) == (ending, TransportFault.CLOSED if ending is Ending.RESET else None)
 
 
 # Clients.

@@ -11,7 +11,7 @@ from typing import ClassVar
 import pytest
 import uvloop
 
-from streamgauge.core.segments import Ending
+from streamgauge.core.segments import Ending, TransportFault
 from streamgauge.taps.messages import Ended, Sent
 from streamgauge.taps.proxy.upstream import WATCH_S
 from streamgauge.taps.proxy.wire import Wire
@@ -282,14 +282,15 @@ def test_sent_tells_whether_a_connection_was_made(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "why"),
+    ("url", "why", "fault"),
     [
-        ("http://127.0.0.1:1", b"it refused the connection"),
-        ("http://no-such-name.invalid", b"its name was not found"),
-        ("https://127.0.0.1:{port}", b"the TLS handshake failed"),
+        ("http://127.0.0.1:1", b"it refused the connection", TransportFault.REFUSED),
+        ("http://no-such-name.invalid", b"its name was not found", TransportFault.DNS),
+        ("https://127.0.0.1:{port}", b"the TLS handshake failed", TransportFault.TLS),
+        ("http://255.255.255.255", b"the connection failed", TransportFault.UNREACHABLE),
     ],
 )
-def test_no_connection_is_a_502_that_says_why(tmp_path: Path, url: str, why: bytes) -> None:
+def test_no_connection_is_a_502_that_says_why(tmp_path: Path, url: str, why: bytes, fault: TransportFault) -> None:
     def no_tls(one: socket.socket) -> None:
         one.recv(100)
         one.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
@@ -303,7 +304,8 @@ def test_no_connection_is_a_502_that_says_why(tmp_path: Path, url: str, why: byt
         client.sendall(POST)
         got = receive_all(client)
         assert got.startswith(b"HTTP/1.1 502 ") and b'"code":"upstream_unreachable"' in got and why in got
-        assert only(recorder.ended(), Ended).ending is Ending.RESET
+        ended = only(recorder.ended(), Ended)
+        assert (ended.ending, ended.fault) == (Ending.RESET, fault)
 
 
 def test_a_handshake_that_does_not_end_is_a_504(tmp_path: Path) -> None:
@@ -319,7 +321,8 @@ def test_a_handshake_that_does_not_end_is_a_504(tmp_path: Path) -> None:
         client.sendall(POST)
         got = receive_all(client)
         assert got.startswith(b"HTTP/1.1 504 ") and b'"code":"upstream_timeout"' in got
-        assert only(recorder.ended(), Ended).ending is Ending.TIMEOUT
+        ended = only(recorder.ended(), Ended)
+        assert (ended.ending, ended.fault) == (Ending.TIMEOUT, TransportFault.CONNECT_TIMEOUT)
 
 
 def test_an_unknown_authority_is_not_trusted(tmp_path: Path) -> None:

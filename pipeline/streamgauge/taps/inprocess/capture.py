@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from streamgauge.core.dialects import endpoint_of
-from streamgauge.core.segments import Ending
+from streamgauge.core.segments import Ending, TransportFault
 from streamgauge.counters import DropReason
 from streamgauge.taps.messages import (
     MAX_REQUEST_BODY,
@@ -138,13 +138,15 @@ class StreamCapture:
         except Exception:  # noqa: BLE001 - capture fails open
             self._fault(lost=1)
 
-    def ended(self, at_ns: int, ending: Ending, gone_ns: int | None = None) -> None:
-        """The stream is over: told once. `gone_ns`: when its reader left, if it did."""
+    def ended(
+        self, at_ns: int, ending: Ending, gone_ns: int | None = None, fault: TransportFault | None = None
+    ) -> None:
+        """The stream is over: told once. `gone_ns`: when its reader left, if it did; `fault`: what failed, if known."""
         try:
             if not self._ended:
                 self._ended = True
                 self._tell_lost()
-                self._note(Ended(self.stream, at_ns, ending, gone_ns))
+                self._note(Ended(self.stream, at_ns, ending, gone_ns, fault=fault))
                 self._limit = _NO_ROOM
         except Exception:  # noqa: BLE001 - capture fails open
             self._fault()

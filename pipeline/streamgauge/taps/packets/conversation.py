@@ -14,7 +14,7 @@ How an exchange ends, the first that holds (RFC 9112, 6.3 and 8):
 
 from collections import deque
 
-from streamgauge.core.segments import Ending
+from streamgauge.core.segments import Ending, TransportFault
 from streamgauge.taps.packets.exchange import Exchange, Telling
 from streamgauge.taps.proxy.reader import WHOLE, RequestReader
 from streamgauge.taps.proxy.request import RefusedError, Request, check, framing_of
@@ -118,7 +118,7 @@ class Conversation:
             whole = self._waiting[0].ends_cleanly()
             if self._gone_ns is None and whole:
                 self._end_first(at_ns)
-            self._end_all(at_ns, Ending.RESET)
+            self._end_all(at_ns, Ending.RESET, TransportFault.CLOSED)
 
     # Both.
 
@@ -126,12 +126,12 @@ class Conversation:
         """An RST. `unsent_bytes`: of the answer, what the client's host has not acknowledged."""
         if by_client and self._gone_ns is None:
             self._gone_ns = at_ns
-        self._end_all(at_ns, Ending.RESET, unsent_bytes if by_client else 0)
+        self._end_all(at_ns, Ending.RESET, TransportFault.RESET, unsent_bytes if by_client else 0)
 
     def tick(self, now_ns: int, idle_ns: int) -> None:
         """Ends what has been silent for too long. If it goes on, that is not told."""
         if self._waiting and now_ns - self._quiet_ns > idle_ns:
-            self._end_all(self._quiet_ns + idle_ns, Ending.TIMEOUT)
+            self._end_all(self._quiet_ns + idle_ns, Ending.TIMEOUT, TransportFault.IDLE_TIMEOUT)
             self.lose()
 
     def lose(self) -> None:
@@ -208,17 +208,17 @@ class Conversation:
         if self._ever_lost and exchange.framing.fault is ResponseFault.NOT_HTTP:
             exchange.blind = self.answers_lost = True
         else:
-            self._leave_alone(at_ns, Ending.RESET)
+            self._leave_alone(at_ns, Ending.RESET, TransportFault.NOT_HTTP)
 
-    def _leave_alone(self, at_ns: int, ending: Ending) -> None:
-        self._end_all(at_ns, ending)
+    def _leave_alone(self, at_ns: int, ending: Ending, fault: TransportFault | None = None) -> None:
+        self._end_all(at_ns, ending, fault)
         self._reader.close()
         self.alone, self._asking = True, None
 
     def _end_first(self, at_ns: int) -> None:
         self._waiting.popleft().ended(at_ns, Ending.COMPLETE)
 
-    def _end_all(self, at_ns: int, ending: Ending, unsent_bytes: int = 0) -> None:
+    def _end_all(self, at_ns: int, ending: Ending, fault: TransportFault | None = None, unsent_bytes: int = 0) -> None:
         """Whatever the server does after the client has left: the client has left."""
         if ending is Ending.RESET and self._gone_ns is not None:
             ending = Ending.CLIENT
@@ -226,5 +226,5 @@ class Conversation:
         while self._waiting:
             exchange = self._waiting.popleft()
             exchange.blind = exchange.blind or self.answers_lost
-            exchange.ended(at_ns, ending, gone_ns, unsent_bytes)
+            exchange.ended(at_ns, ending, fault, gone_ns, unsent_bytes)
             unsent_bytes = 0

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from streamgauge.core.dialects import endpoint_of
-from streamgauge.core.segments import Ending
+from streamgauge.core.segments import Ending, TransportFault
 from streamgauge.taps.messages import (
     MAX_REQUEST_BODY,
     REQUEST_HEADERS,
@@ -121,11 +121,18 @@ class Exchange:
         """The server has ended its side: whether the answer is whole with that."""
         return self.framing.end_of_input()
 
-    def ended(self, at_ns: int, ending: Ending, gone_ns: int | None = None, unsent_bytes: int = 0) -> None:
+    def ended(
+        self,
+        at_ns: int,
+        ending: Ending,
+        fault: TransportFault | None = None,
+        gone_ns: int | None = None,
+        unsent_bytes: int = 0,
+    ) -> None:
         """It is over, however it ended. A blind one ends as cut: nobody knows how it did."""
         if self._stream is not None:
             cut = Ending.CUT if self.blind else ending
-            self._telling.put(Ended(self._stream, at_ns, cut, gone_ns, None, unsent_bytes))
+            self._telling.put(Ended(self._stream, at_ns, cut, gone_ns, None, unsent_bytes, fault))
         self._stream = self._early = None
 
     # Inside.

@@ -4,6 +4,7 @@ from http import HTTPStatus
 
 import msgspec
 
+from streamgauge.core.segments import TransportFault
 from streamgauge.counters import Refusal
 from streamgauge.taps.proxy.request import RefusedError
 
@@ -11,10 +12,10 @@ from streamgauge.taps.proxy.request import RefusedError
 ERROR_TYPE = "streamgauge_relay_error"
 
 
-def unreachable(upstream: str, why: str, *, timed_out: bool = False) -> RefusedError:
-    """No connection (`timed_out`: in time), or one that ended before an answer. `why` is a phrase of ours."""
+def unreachable(upstream: str, why: str, fault: TransportFault | None = None) -> RefusedError:
+    """No connection, or one that ended before an answer. `why` is a phrase of ours."""
     message = f"The upstream {upstream} could not be asked: {why}. Try again; check its URL and the network."
-    if timed_out:
+    if fault is TransportFault.CONNECT_TIMEOUT:
         return RefusedError(Refusal.UPSTREAM_TIMEOUT, message)
     return RefusedError(Refusal.UPSTREAM_UNREACHABLE, message)
 

@@ -7,7 +7,7 @@ import time
 from itertools import count
 
 from streamgauge.core.dialects import endpoint_of
-from streamgauge.core.segments import Ending
+from streamgauge.core.segments import Ending, TransportFault
 from streamgauge.counters import DropReason, Incident
 from streamgauge.taps.messages import (
     MAX_REQUEST_BODY,
@@ -98,12 +98,20 @@ class StreamCapture:
         if reads:
             self._dropped, self.smooth = self._dropped + reads, False
 
-    def ended(self, at_ns: int, ending: Ending, gone_ns: int | None, blocked_ns: int, unsent_bytes: int) -> None:
+    def ended(
+        self,
+        at_ns: int,
+        ending: Ending,
+        fault: TransportFault | None,
+        gone_ns: int | None,
+        blocked_ns: int,
+        unsent_bytes: int,
+    ) -> None:
         """The stream is over. Always finds room: there is one for each that was opened."""
         try:
             if self._opened:
                 self._tell_dropped()
-                self._outbox.put(Ended(self.stream, at_ns, ending, gone_ns, blocked_ns, unsent_bytes), 0)
+                self._outbox.put(Ended(self.stream, at_ns, ending, gone_ns, blocked_ns, unsent_bytes, fault), 0)
         except Exception:  # noqa: BLE001 - capture fails open
             self._fault()
 

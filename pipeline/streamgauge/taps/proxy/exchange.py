@@ -8,7 +8,7 @@ yet, the telling waits until it has, or left.
 import asyncio
 import time
 
-from streamgauge.core.segments import Ending
+from streamgauge.core.segments import Ending, TransportFault
 from streamgauge.taps.proxy import answers
 from streamgauge.taps.proxy.asker import After, Asker
 from streamgauge.taps.proxy.lending import Lender, Loan
@@ -36,6 +36,7 @@ class Exchange:
         "_connector",
         "_flows",
         "_framing",
+        "_gone_ns",
         "_head",
         "_last",
         "_lender",
@@ -49,6 +50,7 @@ class Exchange:
         "_reused",
         "_sent_due",
         "_teller",
+        "_unsent_bytes",
         "_upstream",
         "over",
         "quiet_ns",
@@ -69,8 +71,7 @@ class Exchange:
         self._connecting: asyncio.Task[None] | None = None
         self._connected_ns: int | None = None
         self._pending: list[bytes] = [outgoing.head]
-        self._pending_bytes = 0
-        self._body_bytes = 0
+        self._pending_bytes = self._body_bytes = 0
         self._sent_due = False
         self._framing = ResponseFraming(request.method == b"HEAD", plainly=lender is not None)
         self._any_byte = False  # of any answer, an interim one too
@@ -80,8 +81,9 @@ class Exchange:
         self._reusable = True  # the upstream kept to the order: a whole request, then one answer and nothing more
         self._lender = lender  # while the answer may be lent
         self._loan: Loan | None = None
-        self._last: tuple[Ending, int, After] | None = None
-        self._blocked_ns = 0
+        self._last: tuple[Ending, TransportFault | None, int, After] | None = None
+        self._blocked_ns = self._unsent_bytes = 0
+        self._gone_ns: int | None = None
 
     def begin(self, outbox: Outbox, tenant_header: str | None) -> None:
         """Takes a connection that is the client's own, or starts one; what is pending is written with the next `flush`."""
@@ -145,10 +147,11 @@ class Exchange:
         self._end_loan()
         now = time.monotonic_ns()
         self._client_moves(now)
+        self._gone_ns, self._unsent_bytes = now, unsent_bytes
         if self._last is not None:
-            self._conclude(now, unsent_bytes)
+            self._conclude()
         elif not self.over:
-            self._finish(Ending.CLIENT, now, After.GONE, gone_ns=now, unsent_bytes=unsent_bytes)
+            self._finish(Ending.CLIENT, now, After.GONE)
 
     def client_blocked(self) -> None:
         """The client takes no more: neither does the relay."""
@@ -161,7 +164,7 @@ class Exchange:
         self._client_moves(now)
         self.quiet_ns = now
         if self._last is not None:
-            self._conclude(None, 0)
+            self._conclude()
         elif self._upstream is not None:
             self._upstream.hold(False)
 
@@ -176,16 +179,17 @@ class Exchange:
         if self.over:
             return
         if self._framing.untouched:
-            self._give_up(answers.silent(self._outgoing.route.label, seconds), Ending.TIMEOUT, now)
+            self._give_up(answers.silent(self._outgoing.route.label, seconds), TransportFault.IDLE_TIMEOUT, now)
         else:
-            self._finish(Ending.TIMEOUT, now, self._break())
+            self._finish(Ending.TIMEOUT, now, self._break(), TransportFault.IDLE_TIMEOUT)
 
     def cut(self) -> None:
         """The relay stops: nobody may take what came so far for the whole."""
         self._end_loan()
         self._client_moves(time.monotonic_ns())
         if self._last is not None:
-            self._conclude(None, self._client.transport.get_write_buffer_size())
+            self._unsent_bytes = self._client.transport.get_write_buffer_size()
+            self._conclude()
         elif not self.over:
             self._finish(Ending.CUT, time.monotonic_ns(), After.GONE)
 
@@ -228,21 +232,21 @@ class Exchange:
         self._passed, self._flows = True, not self._framing.untouched
         self._client.wire.write(data)
 
-    def upstream_ended(self, at_ns: int, reset: bool) -> None:
+    def upstream_ended(self, at_ns: int, fault: TransportFault | None) -> None:
         """The upstream's connection has ended, before the answer was known to be whole."""
         self._upstream = None
-        if not reset and self._framing.end_of_input():
+        if fault is None and self._framing.end_of_input():
             self._finish(Ending.COMPLETE, at_ns, After.CLOSE)
         elif self._repeats():
             self._framing = ResponseFraming(self._request.method == b"HEAD", plainly=self._lender is not None)
             self._pending, self._pending_bytes, self._reused = [self._outgoing.head], 0, False
             self._connect()
         elif self._framing.untouched:
-            self._give_up(
-                answers.unreachable(self._outgoing.route.label, "it closed the connection"), Ending.RESET, at_ns
-            )
+            refused = answers.unreachable(self._outgoing.route.label, "it closed the connection")
+            self._give_up(refused, fault or TransportFault.CLOSED, at_ns)
         else:
-            self._finish(Ending.RESET, at_ns, After.RESET if reset else self._break())
+            after = self._break() if fault is None else After.RESET
+            self._finish(Ending.RESET, at_ns, after, fault or TransportFault.CLOSED)
 
     def upstream_blocked(self, blocked: bool) -> None:
         """The upstream takes no more of the request, or again."""
@@ -280,7 +284,7 @@ class Exchange:
         assert one is not None
         if reset:
             one.abort()
-            self.upstream_ended(at_ns, reset=True)
+            self.upstream_ended(at_ns, TransportFault.RESET)
             return
         one.hold(False)
         if data is not None:
@@ -316,9 +320,8 @@ class Exchange:
         except UnreachableError as fault:
             self._connecting = None
             if not self.over:
-                ending = Ending.TIMEOUT if fault.timed_out else Ending.RESET
-                refused = answers.unreachable(self._outgoing.route.label, str(fault), timed_out=fault.timed_out)
-                self._give_up(refused, ending, time.monotonic_ns())
+                refused = answers.unreachable(self._outgoing.route.label, str(fault), fault.fault)
+                self._give_up(refused, fault.fault, time.monotonic_ns())
             return
         self._connecting = None
         self._connected_ns = time.monotonic_ns()
@@ -331,7 +334,7 @@ class Exchange:
 
     def _attach(self, one: Upstream) -> None:
         if one.transport.is_closing():  # it ended in the turn in which it was made
-            self.upstream_ended(time.monotonic_ns(), reset=True)
+            self.upstream_ended(time.monotonic_ns(), TransportFault.CLOSED)
             return
         self._upstream, one.exchange = one, self
         self.quiet_ns = time.monotonic_ns()
@@ -352,16 +355,16 @@ class Exchange:
     def _refuses(self, fault: ResponseFault, at_ns: int) -> bool:
         """What no longer can be followed is passed on as it is; unless it is no answer, and nothing of it was."""
         if not self._passed and fault is not ResponseFault.BAD_CHUNKS:
-            self._give_up(answers.invalid(self._outgoing.route.label, fault.value), Ending.RESET, at_ns)
+            self._give_up(answers.invalid(self._outgoing.route.label, fault.value), TransportFault.NOT_HTTP, at_ns)
             return True
         if fault is ResponseFault.UPGRADED:
-            self._finish(Ending.RESET, at_ns, After.RESET)
+            self._finish(Ending.RESET, at_ns, After.RESET, TransportFault.NOT_HTTP)
             return True
         return False
 
-    def _give_up(self, refused: RefusedError, ending: Ending, at_ns: int) -> None:
+    def _give_up(self, refused: RefusedError, fault: TransportFault | None, at_ns: int) -> None:
         self._client.answer(refused)
-        self._finish(ending, at_ns, After.ANSWERED)
+        self._finish(fault.ending if fault else Ending.RESET, at_ns, After.ANSWERED, fault)
 
     def _whole(self, at_ns: int) -> None:
         persistent = self._framing.persistent
@@ -373,9 +376,7 @@ class Exchange:
         keep = persistent and self.request_whole and self._request.keep_alive
         self._finish(Ending.COMPLETE, at_ns, After.KEEP if keep else After.CLOSE)
 
-    def _finish(
-        self, ending: Ending, at_ns: int, after: After, *, gone_ns: int | None = None, unsent_bytes: int = 0
-    ) -> None:
+    def _finish(self, ending: Ending, at_ns: int, after: After, fault: TransportFault | None = None) -> None:
         self.over = True
         self._teller.begin()
         if self._connecting is not None:
@@ -383,14 +384,14 @@ class Exchange:
         if self._upstream is not None:
             self._upstream.abort()
             self._upstream = None
-        self._last = (ending, at_ns, after)
+        self._last = (ending, fault, at_ns, after)
         if self._client.blocked_ns is None or after is After.GONE:
-            self._conclude(gone_ns, unsent_bytes)
+            self._conclude()
 
-    def _conclude(self, gone_ns: int | None, unsent_bytes: int) -> None:
+    def _conclude(self) -> None:
         assert self._last is not None
-        (ending, at_ns, after), self._last = self._last, None
-        self._teller.ended(at_ns, ending, gone_ns, self._blocked_ns, unsent_bytes)
+        (ending, fault, at_ns, after), self._last = self._last, None
+        self._teller.ended(at_ns, ending, fault, self._gone_ns, self._blocked_ns, self._unsent_bytes)
         self._client.exchange_over(after)
 
     def _client_moves(self, now: int) -> None:

@@ -2,7 +2,7 @@
 stream.
 """
 
-from streamgauge.core.segments import Ending
+from streamgauge.core.segments import Ending, TransportFault
 from streamgauge.taps.proxy.capture import StreamCapture, told_of
 from streamgauge.taps.proxy.outbox import Outbox
 from streamgauge.taps.proxy.request import Outgoing, Request, Told
@@ -96,10 +96,18 @@ class Teller:
         if self.capture is not None:
             self.capture.lost(reads)
 
-    def ended(self, at_ns: int, ending: Ending, gone_ns: int | None, blocked_ns: int, unsent_bytes: int) -> None:
+    def ended(
+        self,
+        at_ns: int,
+        ending: Ending,
+        fault: TransportFault | None,
+        gone_ns: int | None,
+        blocked_ns: int,
+        unsent_bytes: int,
+    ) -> None:
         """The exchange is over."""
         if self.capture is not None:
-            self.capture.ended(at_ns, ending, gone_ns, blocked_ns, unsent_bytes)
+            self.capture.ended(at_ns, ending, fault, gone_ns, blocked_ns, unsent_bytes)
 
     def _open(self, told: Told) -> StreamCapture:
         self.capture = StreamCapture(self._outbox)

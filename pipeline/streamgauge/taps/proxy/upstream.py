@@ -14,6 +14,7 @@ from typing import Any, Protocol, cast
 
 from aiohappyeyeballs import start_connection
 
+from streamgauge.core.segments import TransportFault
 from streamgauge.taps.proxy.limits import KEPT_MOST
 from streamgauge.taps.proxy.request import Route
 from streamgauge.taps.proxy.wire import Wire
@@ -39,19 +40,22 @@ _CLOSING = select.POLLIN | select.POLLHUP | select.POLLERR
 
 
 class UnreachableError(OSError):
-    """No connection could be made. `timed_out`: in time; the text is a phrase of ours."""
+    """No connection could be made. The text is a phrase of ours; `fault` None: for want of something that the tap needs."""
 
-    def __init__(self, why: str, timed_out: bool = False) -> None:
+    def __init__(self, why: str, fault: TransportFault | None) -> None:
         super().__init__(why)
-        self.timed_out = timed_out
+        self.fault = fault
 
 
 class Answered(Protocol):
-    """Who waits for what an upstream sends. Stamps are monotonic ns, taken before anything else."""
+    """Takes what an upstream sends. Stamps are monotonic ns, taken before anything else.
+
+    `fault` of an end: None for one in order, in whose place the HTTP framing says whether the answer is whole.
+    """
 
     def arrived(self, at_ns: int, data: bytes) -> None: ...
 
-    def upstream_ended(self, at_ns: int, reset: bool) -> None: ...
+    def upstream_ended(self, at_ns: int, fault: TransportFault | None) -> None: ...
 
     def upstream_blocked(self, blocked: bool) -> None: ...
 
@@ -83,13 +87,13 @@ class Upstream(asyncio.Protocol):
             self.exchange.arrived(at_ns, data)
 
     def eof_received(self) -> None:
-        self._over(reset=False)
+        self._over(None)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """An end that was not told by `eof_received` is a reset, or a TLS connection without a close_notify: what came
         may have been cut off by anybody (RFC 8446, 6.1; RFC 9112, 9.8).
         """
-        self._over(reset=True)
+        self._over(TransportFault.RESET if isinstance(exc, ConnectionError) else TransportFault.CLOSED)
 
     def pause_writing(self) -> None:
         self._block(True)
@@ -102,10 +106,10 @@ class Upstream(asyncio.Protocol):
         if self.exchange is not None:
             self.exchange.upstream_blocked(blocked)
 
-    def _over(self, reset: bool) -> None:
+    def _over(self, fault: TransportFault | None) -> None:
         exchange, self.exchange = self.exchange, None
         if exchange is not None:
-            exchange.upstream_ended(time.monotonic_ns(), reset)
+            exchange.upstream_ended(time.monotonic_ns(), fault)
         elif self.idle_since is not None:
             self.connector.closed_idle(self, self.idle_since)
             self.idle_since = None
@@ -250,21 +254,22 @@ class Connector:
             async with asyncio.timeout(self._timeout_s):
                 return await self._connect()
         except TimeoutError:
-            raise UnreachableError("no connection in time", timed_out=True) from None
+            raise UnreachableError("no connection in time", TransportFault.CONNECT_TIMEOUT) from None
         except ssl.SSLCertVerificationError:
-            raise UnreachableError("its TLS certificate is not trusted, or not for its name") from None
+            why = "its TLS certificate is not trusted, or not for its name"
+            raise UnreachableError(why, TransportFault.TLS_CERTIFICATE) from None
         except ssl.SSLError:
-            raise UnreachableError("the TLS handshake failed") from None
+            raise UnreachableError("the TLS handshake failed", TransportFault.TLS) from None
         except socket.gaierror:
-            raise UnreachableError("its name was not found") from None
+            raise UnreachableError("its name was not found", TransportFault.DNS) from None
         except ConnectionRefusedError:
-            raise UnreachableError("it refused the connection") from None
+            raise UnreachableError("it refused the connection", TransportFault.REFUSED) from None
         except (UnicodeError, RuntimeError):  # a name that no resolver takes; uvloop, of a socket that went away
-            raise UnreachableError("the connection failed") from None
+            raise UnreachableError("the connection failed", TransportFault.UNREACHABLE) from None
         except OSError as error:
             if error.errno in (errno.EMFILE, errno.ENFILE):
-                raise UnreachableError("the tap has no file descriptor left (raise ulimit -n)") from None
-            raise UnreachableError("the connection failed") from None
+                raise UnreachableError("the tap has no file descriptor left (raise ulimit -n)", None) from None
+            raise UnreachableError("the connection failed", TransportFault.UNREACHABLE) from None
 
     async def _connect(self) -> Upstream:
         """Its addresses, by turns of their families, each a little later than the one before; the first that answers."""

@@ -198,7 +198,7 @@ class StreamCapture:
         """The exchange is over, and all that came before is taken in."""
         ended, self._ended = self._ended, None
         assert ended is not None
-        self._end = End(ended.ending, self._since(ended.at_ns))
+        self._end = End(ended.ending, self._since(ended.at_ns), fault=ended.fault)
         if self._request is not None:
             self.body_capped |= self._request.capped
             self._facts, self._request = self._request.unsent(), None
@@ -244,6 +244,7 @@ class StreamCapture:
             tail=finished.tail,
             body=finished.body,
             body_capped=finished.body_capped,
+            fault=ended.fault,
         )
 
     def _since(self, at_ns: int | None) -> int | None:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from streamgauge.core.segments import Bundle, Ending
+from streamgauge.core.segments import Bundle, Ending, TransportFault
 
 # A name and a value; names in lower case.
 Header = tuple[str, str]
@@ -55,6 +55,7 @@ class Exchange(msgspec.Struct, frozen=True):
     stamps: list[tuple[int, int]] = []
     times: Times = Times()
     ending: Ending = Ending.COMPLETE
+    fault: TransportFault | None = None
 
 
 class Tally(msgspec.Struct):

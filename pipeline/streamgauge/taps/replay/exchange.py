@@ -73,7 +73,7 @@ def _messages(exchange: Exchange, stream: int, wanted: frozenset[str], dialect: 
         told = [header for header in settled(exchange.headers, exchange.body) if header[0] in RESPONSE_HEADERS]
         yield Answered(stream, times.head_ns, exchange.status, told)
         yield from _response(exchange, stream)
-    yield Ended(stream, times.end_ns, exchange.ending)
+    yield Ended(stream, times.end_ns, exchange.ending, fault=exchange.fault)
 
 
 def _request(exchange: Exchange, stream: int) -> Iterator[Message]:

@@ -7,7 +7,7 @@ exchange ended.
 import re
 from collections.abc import Callable, Iterator, Mapping
 
-from streamgauge.core.segments import Ending
+from streamgauge.core.segments import Ending, TransportFault
 from streamgauge.taps.replay.contract import BrokenExchange, BrokenRecording, Exchange, Header, Tally
 from streamgauge.taps.replay.har_times import Page, pages_of, stamps_of, times_of
 from streamgauge.taps.replay.json_parts import items, members, unfolded
@@ -21,6 +21,22 @@ _ABORTED = re.compile(r"ERR_ABORTED|NS_BINDING_ABORTED|cancell?ed|client disconn
 _TIMED_OUT = re.compile(r"TIMED_OUT|NS_ERROR_NET_TIMEOUT")
 # Where it stands: Chromium and mitmproxy, Playwright.
 _REASONS = ("_error", "_failureText")
+
+# Chromium's names (net/base/net_error_list.h) and Firefox's (xpcom/base/ErrorList.py); the first that fits.
+_FAULTS = {
+    re.compile(words): fault
+    for words, fault in {
+        "ERR_NAME_|NS_ERROR_UNKNOWN_HOST": TransportFault.DNS,
+        "ERR_CONNECTION_REFUSED|NS_ERROR_CONNECTION_REFUSED": TransportFault.REFUSED,
+        "ERR_CONNECTION_TIMED_OUT": TransportFault.CONNECT_TIMEOUT,
+        "ERR_CERT_": TransportFault.TLS_CERTIFICATE,
+        "ERR_SSL_": TransportFault.TLS,
+        "ERR_CONNECTION_RESET|NS_ERROR_NET_RESET": TransportFault.RESET,
+        "ERR_CONNECTION_CLOSED|ERR_EMPTY_RESPONSE|ERR_INCOMPLETE_CHUNKED|NS_ERROR_NET_PARTIAL": TransportFault.CLOSED,
+        "ERR_INVALID_HTTP_RESPONSE": TransportFault.NOT_HTTP,
+        "ERR_ADDRESS_|ERR_INTERNET_|ERR_NETWORK_": TransportFault.UNREACHABLE,
+    }.items()
+}
 
 
 def exchanges(document: memoryview, beside: Beside, tally: Tally) -> Iterator[Exchange]:
@@ -56,6 +72,7 @@ def _exchange(entry: Mapping[object, object], creator: str, pages: Mapping[str, 
         stamps=stamps_of(entry, pages, len(body or b"")),
         times=times_of(entry, creator),
         ending=_ending(status, entry, response),
+        fault=next((fault for words, fault in _FAULTS.items() if words.search(_reason(response))), None),
     )
 
 
@@ -92,8 +109,12 @@ def _stored(content: Mapping[object, object], beside: Beside) -> bytes | None:
     return beside(name) if name else None
 
 
+def _reason(response: Mapping[object, object]) -> str:
+    return next((said for name in _REASONS if (said := text(response.get(name)))), "")
+
+
 def _ending(status: int | None, entry: Mapping[object, object], response: Mapping[object, object]) -> Ending:
-    reason = next((said for name in _REASONS if (said := text(response.get(name)))), "")
+    reason = _reason(response)
     if entry.get("_wasAborted") is True or _ABORTED.search(reason):
         return Ending.CLIENT
     if reason:
