@@ -9,7 +9,7 @@ import pytest
 
 from streamgauge.core.assembler import Assembler
 from streamgauge.core.record import encode_record
-from streamgauge.core.segments import Bundle, Ending
+from streamgauge.core.segments import Bundle, Ending, TransportFault
 from streamgauge.demo.scenario import Scenario
 from streamgauge.demo.scenarios import BY_MODEL, SCENARIOS
 from streamgauge.demo.simulator import Simulator
@@ -23,6 +23,7 @@ from tests.demo.running import simulator
 INSTANCE = bytes(range(16))
 
 ENDINGS = {"complete": Ending.COMPLETE, "early_eof": Ending.RESET, "reset": Ending.RESET, "left": Ending.CLIENT}
+FAULTS = {"early_eof": TransportFault.CLOSED, "reset": TransportFault.RESET}
 
 # How far a first token's time may be off on a machine that does other things (seconds); usual is less than a millisecond.
 SLACK_S = 2.0
@@ -43,9 +44,11 @@ def record(scenario: Scenario, raw: Raw, capture: Literal["masked", "full"]) -> 
     recorder.handle(Sent(1, raw.sent_ns, None, len(raw.request), True))
     for stamp, data in raw.reads:
         recorder.handle(Arrived(1, stamp, data))
-    ending = Ending.TIMEOUT if scenario.expected.outcome == "timeout" else ENDINGS[raw.end]
+    ending, fault = ENDINGS[raw.end], FAULTS.get(raw.end)
+    if scenario.expected.outcome == "timeout":
+        ending, fault = Ending.TIMEOUT, TransportFault.IDLE_TIMEOUT
     gone = raw.ended_ns if ending is Ending.CLIENT else None
-    recorder.handle(Ended(1, raw.ended_ns, ending, gone))
+    recorder.handle(Ended(1, raw.ended_ns, ending, gone, fault=fault))
     (made,) = assembler.apply(0, 0, Bundle(INSTANCE, 0, 0, 1, recorder.segments()))
     decoded = msgspec.json.decode(encode_record(made))
     assert isinstance(decoded, dict)

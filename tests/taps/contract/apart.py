@@ -27,6 +27,7 @@ class Apart(NamedTuple):
 
 
 _BLOCKED = Apart("only a relay holds back its upstream for a client that reads slowly", ("timing.client_blocked_s",))
+_NO_UPSTREAM = Apart("an application that breaks off its own answer has no upstream that failed", ("error.code",))
 _NO_SOCKET = Apart("what reached a client's socket is not seen from within a process", ("counts.client_bytes",))
 _NOT_RECORDED = Apart("a recording does not hold what reached the client", ("counts.client_bytes",))
 _NO_ENDING = Apart(
@@ -95,7 +96,7 @@ _BODY_ALONE = (
 APART: Mapping[str, tuple[Apart, ...]] = {
     "proxy": (),
     **{f"{name}-{kind}": (_BLOCKED, _NO_SOCKET) for name in LIBRARIES for kind in ("sync", "async")},
-    "asgi": (_BLOCKED, _NO_SOCKET),
+    "asgi": (_BLOCKED, _NO_SOCKET, _NO_UPSTREAM),
     "packets": (_BLOCKED,),
     "pcap": (_BLOCKED,),
     "replay-pcap": (_BLOCKED, _FILE),

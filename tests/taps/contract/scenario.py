@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from streamgauge.core.segments import Ending
+from streamgauge.core.segments import Ending, TransportFault
 from streamgauge.taps.messages import MAX_REQUEST_BODY, REQUEST_HEADERS, Arrived, Asked, Ended, Message, Opened, Sent
 
 # In every generated text and message: found in nothing that a masked capture writes.
@@ -24,6 +24,8 @@ heard = threading.Event()
 End = Literal["complete", "fin", "rst", "client"]
 Framing = Literal["chunked", "length", "close"]
 ENDINGS = {"complete": Ending.COMPLETE, "fin": Ending.RESET, "rst": Ending.RESET, "client": Ending.CLIENT}
+
+FAULTS = {"fin": TransportFault.CLOSED, "rst": TransportFault.RESET}
 
 
 class Scenario(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,4 +114,4 @@ def reference(scenario: Scenario) -> list[Message]:
     told += [Arrived(1, T0 + STEP * at, read) for at, read in enumerate(scenario.wire(), 2)]
     end_ns = T0 + STEP * (len(told) + 2)
     gone_ns = end_ns if scenario.end == "client" else None
-    return [*told, Ended(1, end_ns, ENDINGS[scenario.end], gone_ns, 0)]
+    return [*told, Ended(1, end_ns, ENDINGS[scenario.end], gone_ns, 0, fault=FAULTS.get(scenario.end))]

@@ -31,7 +31,8 @@ _RIVER, _BRIDGE, _CALL = words(RIVER), words(BRIDGE), fragments(ARGUMENTS)
 _SPOKEN = [_CHAT.role(), *_CHAT.text(_RIVER)]
 _STOPPED = [*_SPOKEN, _CHAT.finish("stop"), DONE]
 _GOOD = Expected(outcome="completed", finish="stop", finish_raw="stop", response_model=MODEL)
-_TRANSPORT = ErrorFacts(phase="transport")
+_RESET = ErrorFacts(phase="transport", code="reset")
+_SILENT = ErrorFacts(phase="transport", code="idle_timeout")
 
 
 def _good() -> tuple[Scenario, ...]:
@@ -126,7 +127,7 @@ def _bad() -> tuple[Scenario, ...]:
             Endpoint.CHAT,
             "the connection is reset",
             _SPOKEN[:20],
-            Expected(outcome="upstream_reset", client=ClientEnd.CONNECTION, response_model=MODEL, error=_TRANSPORT),
+            Expected(outcome="upstream_reset", client=ClientEnd.CONNECTION, response_model=MODEL, error=_RESET),
             answer=Answer(finale=Finale.RESET),
         ),
         streamed(
@@ -143,7 +144,7 @@ def _bad() -> tuple[Scenario, ...]:
             Endpoint.CHAT,
             "falls silent until the tap's patience ends",
             _SPOKEN[:10],
-            Expected(outcome="timeout", client=ClientEnd.CONNECTION, response_model=MODEL, error=_TRANSPORT),
+            Expected(outcome="timeout", client=ClientEnd.CONNECTION, response_model=MODEL, error=_SILENT),
             answer=Answer(finale=Finale.SILENT),
             tap_only=True,
         ),
@@ -152,7 +153,7 @@ def _bad() -> tuple[Scenario, ...]:
             Endpoint.CHAT,
             "the connection is reset before any answer: the tap says 502",
             [],
-            Expected(outcome="upstream_reset", client=ClientEnd.STATUS, streaming=None, status=None, error=_TRANSPORT),
+            Expected(outcome="upstream_reset", client=ClientEnd.STATUS, streaming=None, status=None, error=_RESET),
             answer=Answer(no_head=True, finale=Finale.RESET),
             tap_only=True,
         ),

@@ -134,7 +134,7 @@ def _messages() -> tuple[Scenario, ...]:
                 outcome="upstream_reset",
                 client=ClientEnd.CONNECTION,
                 response_model=CLAUDE,
-                error=ErrorFacts(phase="transport"),
+                error=ErrorFacts(phase="transport", code="reset"),
                 usage=begun,
             ),
             answer=Answer(finale=Finale.RESET),

@@ -67,7 +67,7 @@ def _scenarios() -> tuple[Scenario, ...]:
                 broken,
                 outcome="upstream_reset",
                 client=ClientEnd.CONNECTION,
-                error=ErrorFacts(phase="transport"),
+                error=ErrorFacts(phase="transport", code="closed"),
             ),
             answer=Answer(finale=Finale.EARLY_FIN),
         ),
