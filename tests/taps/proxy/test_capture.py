@@ -266,7 +266,7 @@ def test_without_room_reads_are_dropped_in_their_place_and_the_rest_is_told() ->
     box.full = True
     capture.arrived(5, b"5")
     capture.sent(6, None, 2)
-    capture.ended(7, Ending.COMPLETE, None, 0, 0)
+    capture.ended(7, Ending.COMPLETE, None, None, 0, 0)
     assert [type(message) for message in box.put_messages] == [
         Opened,
         Asked,
@@ -292,7 +292,7 @@ def test_a_stream_that_found_no_room_to_begin_is_not_told_at_all() -> None:
     capture.asked(b"ab")
     capture.sent(6, None, 2)
     capture.arrived(1, b"1")
-    capture.ended(7, Ending.COMPLETE, None, 0, 0)
+    capture.ended(7, Ending.COMPLETE, None, None, 0, 0)
     assert box.put_messages == []
     assert box.counted == {"seen": 1, "recorder_behind": 1}
 
