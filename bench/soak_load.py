@@ -68,7 +68,9 @@ class Stream:
         """Phase, type and code of its record's error; None for none."""
         if self.outcome == "stream_error":
             return "in_stream", ERROR_TYPE, ERROR_CODE
-        return ("transport", None, None) if self.outcome == "upstream_reset" else None
+        if self.outcome == "upstream_reset":
+            return "transport", None, "reset" if self.other_way else "closed"
+        return None
 
 
 def chunks(one: Stream) -> list[bytes]:

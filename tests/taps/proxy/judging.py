@@ -35,6 +35,7 @@ class Judge:
         self._by_target: dict[bytes, list[Received]] = {}
         self._by_serial: dict[int, Received] = {}
         self._repeatable: list[Read] = []
+        self._begun: list[Read] = []  # requests that were refused, and of which the upstream had nothing at that moment
         self._answered = {answer.serial for _, talks in evidence.told for told in talks for answer in told.answers}
         try:
             for connection in evidence.connections:
@@ -47,6 +48,11 @@ class Judge:
             # On a connection that was used before, and that ends without an answer, what changes nothing is asked again.
             if received.plan == b"drop" and received.read in self._repeatable:
                 self._repeatable.remove(received.read)
+                continue
+            # The upstream may read the beginning of a refused request only when the client's next connection has begun.
+            begun = next((read for read in self._begun if difference(received.read, read) is None), None)
+            if begun is not None and not received.read.whole:
+                self._begun.remove(begun)
                 continue
             stories = [story for story, _ in evidence.told if story.key in received.read.target]
             self._fault(stories[0] if stories else None, f"the upstream got what no client sent: {received}")
@@ -172,6 +178,8 @@ class _Talks:
         pending = self._pending(read, until=self._told[at + 1].began if at + 1 < len(self._told) else None)
         if read is not None and read.whole and not self._reasons(told.talk.sent, read):
             self._fault(at, f"refused with {code!r}, and h11 sees nothing wrong: {read}")
+        if pending is None and (want := None if read is None else owed(read, self._judge._upstreams)) is not None:
+            self._judge._begun.append(want)
         if pending is not None and (pending.read.whole or not pending.read.values(b"transfer-encoding")):
             self._fault(at, f"refused with {code!r}, and yet the upstream got {pending}")
 
