@@ -152,6 +152,14 @@ def test_a_large_body_is_no_large_head() -> None:
     assert [type(event) for event in events] == [Request, bytes, type(WHOLE), Request, type(WHOLE)]
 
 
+def test_bodies_that_came_in_the_same_read_are_no_part_of_the_next_head() -> None:
+    """A chunked body, a request with a large body, and the beginning of a third request, all in one read."""
+    big = b"POST /b HTTP/1.1\r\nHost: h\r\nContent-Length: 200000\r\n\r\n" + bytes(200_000)
+    events = read(CHUNKS + big + GET[:10], GET[10:])
+    assert [event.target for event in events if isinstance(event, Request)][1:] == [b"/b", GET.split()[1]]
+    assert sum(event is WHOLE for event in events) == 3
+
+
 def test_closed_is_forgotten() -> None:
     reader = RequestReader()
     reader.feed(1, POST)

@@ -138,18 +138,25 @@ class RequestReader:
             return min(at + self._body_left, len(data))
         before = self._fed_last
         begun = (before + data[at : at + len(_END) - 1]).find(_END)
-        if begun >= 0 and not self._in_body:
+        if self._in_body:
+            least = at + MIN_PIECE
+            if begun >= 0 or data.find(_END, at, least + len(_END) - 1) >= 0:
+                return min(least, len(data))
+            found = data.find(_END, least)
+        elif begun >= 0:
             return at + begun + len(_END) - len(before)
-        found = data.find(_END, at + MIN_PIECE if self._in_body else at)
+        else:
+            found = data.find(_END, at)
         return len(data) if found < 0 else found + len(_END)
 
     def _parse(self, piece: bytes) -> None:
         self._between += len(piece)
-        data = piece
+        was_in_body, data = self._in_body, piece
         while data and not self.refused and self._parser is not None:
             data = self._feed(self._parser, data)
         self._fed_last = (self._fed_last + piece[-3:])[-3:] if len(piece) < 3 else piece[-3:]
-        self._head_bytes += len(piece) if self.in_head else 0
+        # Of a piece in which a body ended and a head began, too little is counted: less than MIN_PIECE.
+        self._head_bytes += len(piece) if self.in_head and not was_in_body else 0
         if self.in_head and self._head_bytes > self._max_head:
             self._refuse_head()
         elif self._in_body and self._between > MAX_BETWEEN:
