@@ -16,6 +16,7 @@ from streamgauge.taps.messages import Dropped, Message
 from streamgauge.taps.recording.decoder_memory import MAX_DECODER_BYTES, SMALL_DECODER_BYTES, DecoderMemory
 from streamgauge.taps.recording.recorder import Recorder
 from tests.core.hostile_codings import window_filled
+from tests.running import wait_for
 from tests.taps import talk
 from tests.taps.recording.test_process import Recording, records, start, started
 from tests.taps.talk import BODY, EVENTS, SSE, arrivals, ended, gzip_flushed, head, opened, sent
@@ -171,8 +172,9 @@ def test_however_a_stream_ends_its_memory_is_free_again(last: list[Message]) -> 
 
 # Beyond the decoders' memory: the recorder itself, events that are gathered, and what allocators keep (bytes).
 ELSE_BYTES = 160 * MIB
-# CPU of the recorder until an honest stream that came after the hostile ones is stored (s); it took half a minute.
-HONEST_CPU_S = 12.0
+# CPU of the recorder until an honest stream that came after the hostile ones is stored (s): half a minute without turns, 7 s
+# where a turn decoded a whole read.
+HONEST_CPU_S = 3.0
 CODINGS = ("br", "zstd", "zstd, br")
 STREAMS = 100
 
@@ -205,9 +207,10 @@ def test_open_streams_with_the_largest_windows_stay_within_their_memory(
         assert status(recording, "VmHWM") - before < MAX_DECODER_BYTES + ELSE_BYTES
         (honest,) = records(told)
         assert (honest.outcome, honest.integrity.complete) == ("completed", True)
+    # The relay is gone: the streams end once what waits is taken in, and then their fault is counted. The others lost what
+    # waited, since that is bounded too.
+    wait_for(lambda: read_incidents(recording.data / "counters")["decode_fault"] > STREAMS // 4, "the bound", 30)
     assert recording.stop() == 0
-    # Streams that are behind when the recorder stops lose what waits, and never meet the bound.
-    assert STREAMS // 2 < read_incidents(recording.data / "counters")["decode_fault"] <= STREAMS
 
 
 def has_ended(bundles: list[Bundle]) -> bool:

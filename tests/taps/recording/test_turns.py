@@ -202,6 +202,15 @@ WIRES = (
     (head(SSE), BODY.replace(b"\n", b"\r") * 3 + b"id: 1\n\n" * 50),
     (head(SSE, ("transfer-encoding", "chunked")), chunked(*[EVENTS[1]] * 20, TINY * 50, BODY)),
     (head(SSE, ("content-encoding", "gzip")), gzip_flushed(BODY * 10, TINY * 30, BODY)),
+    (
+        head(SSE, ("content-encoding", "gzip"), ("transfer-encoding", "chunked")),
+        chunked(gzip_flushed(BODY, TINY * 300)),
+    ),
+    (head(SSE, ("content-encoding", "gzip")), gzip_flushed(BODY * 10)[:-40] + b"damaged" * 20),
+    (
+        head(("content-type", "application/json"), ("content-encoding", "gzip")),
+        gzip_flushed(b'{"a":' + b"1" * 900 + b"}"),
+    ),
     (head(SSE), b'data: [{"error":{"type":"a"}}]\n\n' * 20 + b'{\n"error":{"type":"b"}}\n\n'),
     (head(("content-type", "application/json")), b'{"object":"chat.completion","choices":[]}'),
 )
@@ -238,9 +247,9 @@ def test_turns_change_nothing_of_what_is_recorded(
     ids = iter(range(100))
     turning = Recorder(talk.settings(capture), lambda _: bytes((0,)) * 15 + bytes((next(ids),)), turn_work=work)
     segments: list[Segment] = []
-    steps = response.STEP_BYTES, response.LEAST_STEP_BYTES, response.MOST_STEP_BYTES
-    response.STEP_BYTES, response.LEAST_STEP_BYTES, response.MOST_STEP_BYTES = 40, 7, 200
-    try:
+    with pytest.MonkeyPatch.context() as patched:
+        for name, size in (("CODED", 9), ("", 40), ("LEAST", 7), ("MOST", 200)):
+            patched.setattr(response, f"{name}_STEP_BYTES".lstrip("_"), size)
         for messages in told:
             tell(turning, messages[0])
         for place in range(1, max(map(len, told))):
@@ -249,8 +258,6 @@ def test_turns_change_nothing_of_what_is_recorded(
                 segments += [*turning.each_due(), *turning.turn()]
         segments += [*turning.each_due(), *turning.each_segment(), *all_turns(turning)]
         segments += turning.segments()
-    finally:
-        response.STEP_BYTES, response.LEAST_STEP_BYTES, response.MOST_STEP_BYTES = steps
     assert (turning.open_streams, turning.behind_bytes, turning.pending_bytes) == (0, 0, 0)
     got = sorted(by_stream(segments), key=lambda one: one.segments[0].stream)
     for one, other in zip(got, expected, strict=True):

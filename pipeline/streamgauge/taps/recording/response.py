@@ -25,11 +25,15 @@ from streamgauge.taps.recording.response_head import Expected, expected_of, head
 MAX_RESPONSE_BODY = 16 * 1024 * 1024
 # So many reads are looked at together, and of large ones fewer: as many as have so many bytes, if all are like the first.
 AT_ONCE, BYTES_AT_ONCE = 64, 16 * 1024
-# Decoded bytes of one read that are looked at in one step: a read has up to 256 KiB, which become up to 80 MiB where it is
-# coded. After a step that was little work for its bytes (at most one for BYTES_OF_WORK) the next ones are larger, else
-# smaller: 4 KiB hold 500 to 1,400 of the shortest events, 3 to 5 ms of work.
+# Coded bytes of one read that are decoded in one step: a read has up to 256 KiB, and they become up to 80 MiB.
+CODED_STEP_BYTES = 4 * 1024
+# Decoded bytes of one read that are looked at in one step. After a step that was little work for its bytes (at most one for
+# BYTES_OF_WORK) the next ones are larger, else smaller: 4 KiB hold 500 to 1,400 of the shortest events, 3 to 5 ms of work.
 STEP_BYTES, LEAST_STEP_BYTES, MOST_STEP_BYTES = 16 * 1024, 4 * 1024, 64 * 1024
 BYTES_OF_WORK = 64
+# Of a coded body so many coded bytes are one work at least (see `MaskedEvents.work`), and so many decoded ones, however few
+# events they hold: they take about as long, 5 to 10 us. Plain bodies are not larger than what came.
+CODED_OF_WORK, DECODED_OF_WORK = 64, 1024
 
 
 class Finished(msgspec.Struct, frozen=True):
@@ -63,16 +67,19 @@ class Response:
         self._events: MaskedEvents | None = None
         self._whole: Gathered | None = None
         self._lost = False
-        # A read that was taken in in part: what it is so far, its content, and its decoded bytes that are still to come.
+        # A read that was taken in in part: what it is so far, its content, and what is still to come of it: coded bytes, and
+        # decoded ones before them.
         self._part: Read | None = None
         self._part_contents: list[bytes] = []
-        self._part_left = b""
+        self._part_coded = self._part_left = b""
         self._part_at = self._part_made = 0
         self._step = STEP_BYTES
+        self._looked = 0  # bytes of content that the last step looked at
+        self._decoding = 0  # the work of the last step's decoding
 
     @property
     def part_bytes(self) -> int:
-        """What is held of a read that was taken in in part (bytes): its decoded bytes, and what became of some of them."""
+        """What is held of a read that was taken in in part (bytes): decoded bytes, and what became of some of them."""
         return len(self._part_left) + self._part_made
 
     @property
@@ -103,7 +110,8 @@ class Response:
         at, alone, step = 0, 0, 1
         while at < len(arrived):
             decoder, events = self._decoder, self._events
-            worked, done = 0 if events is None else events.work, self._part_at
+            worked = 0 if events is None else events.work
+            self._looked = self._decoding = 0
             one = arrived[at]
             together = min(AT_ONCE, BYTES_AT_ONCE // (len(one.data) or 1), len(arrived) - at)
             if self._part is not None:
@@ -124,26 +132,50 @@ class Response:
                 yield max(events.work - worked, count)
                 continue
             work = 1 if self._events is None else max(self._events.work - worked, 1)
-            if self._part_left:
+            if self._is_in_part:
                 self._part = read
-                is_little = work * BYTES_OF_WORK <= self._part_at - done
+                is_little = work * BYTES_OF_WORK <= self._looked
                 self._step = min(4 * self._step, MOST_STEP_BYTES) if is_little else LEAST_STEP_BYTES
             else:
                 reads.append(read)
                 at += 1
-            yield work
+            yield max(work, self._decoding)
+
+    @property
+    def _is_in_part(self) -> bool:
+        """Whether something is still to come of the read that was taken in last."""
+        return bool(self._part_left or self._part_coded)
 
     def _go_on(self, part: Read) -> Read:
         """The next step of a read that was taken in in part; with the last one the whole read."""
-        begin, self._part_at = self._part_at, _step_end(self._part_left, self._part_at, self._step)
-        content = self._content(self._part_left[begin : self._part_at])
+        if self._part_left:
+            begin, self._part_at = self._part_at, _step_end(self._part_left, self._part_at, self._step)
+            content = self._content(self._part_left[begin : self._part_at])
+            if self._part_at >= len(self._part_left):
+                self._part_left, self._part_at = b"", 0
+        else:
+            body_bytes, content = self._begin(self._part_coded)
+            part = msgspec.structs.replace(part, body_bytes=part.body_bytes + body_bytes)
         self._part_contents.append(content)
         self._part_made += len(content)
-        if self._part_at < len(self._part_left):
+        if self._is_in_part:
             return part
         whole = b"".join((part.content, *self._part_contents))
         self.drop_part()
         return msgspec.structs.replace(part, content=whole)
+
+    def _begin(self, data: bytes) -> tuple[int, bytes]:
+        """The first step of the body's next bytes; the rest is put aside. Gives the size of those of the body, and content."""
+        decoder = self._decoder
+        assert decoder is not None
+        if decoder.is_coded:
+            data, self._part_coded = data[:CODED_STEP_BYTES], data[CODED_STEP_BYTES:]
+            self._decoding = len(data) // CODED_OF_WORK
+        piece = decoder.feed(data)
+        self.body_bytes += piece.body_bytes
+        content = self._content(self._first_step(piece.decoded)) if piece.decoded else b""
+        self._note(decoder.fault)
+        return piece.body_bytes, content
 
     def _first_step(self, decoded: bytes) -> bytes:
         """What of a read's decoded bytes is looked at now; the rest is put aside."""
@@ -154,7 +186,8 @@ class Response:
 
     def drop_part(self) -> None:
         """Forget a read that was taken in in part: it is dropped with others."""
-        self._part, self._part_left, self._part_contents = None, b"", []
+        self._part, self._part_contents = None, []
+        self._part_coded = self._part_left = b""
         self._part_at = self._part_made = 0
 
     def _read_usual(
@@ -181,11 +214,7 @@ class Response:
             data = self._read_head(stamp_ns, data)
         if self._decoder is None or self._lost:
             return Read(stamp_ns, size, 0)
-        piece = self._decoder.feed(data)
-        self.body_bytes += piece.body_bytes
-        content = self._content(self._first_step(piece.decoded)) if piece.decoded else b""
-        self._note(self._decoder.fault)
-        return Read(stamp_ns, size, piece.body_bytes, content)
+        return Read(stamp_ns, size, *self._begin(data))
 
     def _read_events(self, stamp_ns: int | None, data: bytes, decoder: BodyDecoder, events: MaskedEvents) -> Read:
         """The same once it is known that events come: nearly every read."""
@@ -195,14 +224,7 @@ class Response:
         if body is not None and usual is not None:
             self.body_bytes += len(body)
             return Read(stamp_ns, size, len(body), usual)
-        piece = decoder.feed(data)
-        self.body_bytes += piece.body_bytes
-        content = events.feed(self._first_step(piece.decoded)) if piece.decoded else b""
-        if events.oversized:
-            self._note_oversized(events)
-        if decoder.fault is not None:
-            self._note(decoder.fault)
-        return Read(stamp_ns, size, piece.body_bytes, content)
+        return Read(stamp_ns, size, *self._begin(data))
 
     def dropped(self, reads: int) -> None:
         """So many reads are missing here."""
@@ -277,6 +299,9 @@ class Response:
         if self._first is not None:
             self._first += decoded
             decoded = self._decide(over=False)
+        self._looked = len(decoded)
+        if self.is_coded:
+            self._decoding = max(self._decoding, len(decoded) // DECODED_OF_WORK)
         if self._whole is not None:
             self._whole.add(decoded)
         if self._events is None or not decoded:
