@@ -165,7 +165,7 @@ class Response:
         return msgspec.structs.replace(part, content=whole)
 
     def _begin(self, data: bytes) -> tuple[int, bytes]:
-        """The first step of the body's next bytes; the rest is put aside. Gives the size of those of the body, and content."""
+        """The first step of what came; the rest is put aside. Gives how many bytes of it are the body's, and the content."""
         decoder = self._decoder
         assert decoder is not None
         if decoder.is_coded:
