@@ -259,7 +259,9 @@ def test_a_stop_has_an_end_while_the_ledger_refuses_and_nothing_is_lost(life: Li
     put(data_dir, *whole(3))
     life.refusals = ["the ledger is away"] * 100_000
     run_until_stopped(life, 0.2, lambda: None)
-    assert life.said == ["the ledger is away; what comes waits in the spool"]
+    assert life.said == [
+        "the ledger is away; no records are stored until it works again, and what lies in the spool stays there"
+    ]
     life.end()
     again = Life(data_dir)
     again.work()
@@ -278,7 +280,10 @@ def test_trouble_is_said_once_and_its_end_once(life: Life, data_dir: Path) -> No
             time.sleep(0.02)
 
     run_until_stopped(life, 60, until_stored)
-    assert life.said == ["the ledger is away; what comes waits in the spool", "records are stored again"]
+    assert life.said == [
+        "the ledger is away; no records are stored until it works again, and what lies in the spool stays there",
+        "records are stored again",
+    ]
 
 
 def test_the_log_ages_by_the_taps_clock_and_gives_up_who_is_silent(data_dir: Path) -> None:

@@ -1,6 +1,10 @@
-"""What each child process of a command does before all else."""
+"""What all child processes of a command have in common: signals, and sentences for the operator."""
 
+import contextlib
 import signal
+import sys
+
+from streamgauge.redaction import redacted_text
 
 
 def leave_terminal_to_parent() -> None:
@@ -11,3 +15,10 @@ def leave_terminal_to_parent() -> None:
     """
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTTOU):
         signal.signal(number, signal.SIG_IGN)
+
+
+def say(sentence: str) -> None:
+    """Write a sentence for the operator to stderr, which the child shares with its parent."""
+    with contextlib.suppress(OSError, ValueError):  # nothing reads stderr any more: no reason for a child to end
+        sys.stderr.write(redacted_text(f"streamgauge: {sentence}\n"))
+        sys.stderr.flush()

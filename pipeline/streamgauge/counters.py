@@ -2,8 +2,9 @@
 
 One file a data directory, shared by the processes of one tap. A version word, then for each role a region of 8-byte
 slots that only the process in that role writes: an aligned 8-byte store into a shared mapping, which the kernel keeps
-when the process dies. Numbers only grow. `delivered` rests in the spool's database, in the transaction that deletes
-the rows; the slot here mirrors it. `spool.settle_crash` closes the balance before a tap's processes start.
+when the process dies. Numbers only grow; `writes_refused` is a state. `delivered` rests in the spool's database, in the
+transaction that deletes the rows; the slot here mirrors it. `spool.settle_crash` closes the balance before a tap's processes
+start.
 
 Applications that capture for themselves have roles as relays do, and lives of their own: they were there before the tap, and
 stay when it goes. Whoever has role app-N holds a lock on `app_lock`; what a living one has and did not hand over still waits.
@@ -113,6 +114,7 @@ _SEEN, _DELIVERED, _DROPPED, _INCIDENTS, _REFUSED = 0, 1, 2, 16, 36
 _REASONS = {reason: _DROPPED + place for place, reason in enumerate(DropReason)}
 _HANDED = _REGION - 1  # how many of its reads a relay has handed to a recorder
 _SEEN_APART = _REGION - 2  # reads seen by a thread that the interpreter does not hold up: the relay's pump
+_WRITES_REFUSED = _REGION - 3  # 1 while the disk refuses what this role puts into the spool, else 0
 _ALL_SEEN = (_SEEN, _SEEN_APART)
 _HAPPENINGS = {incident: _INCIDENTS + place for place, incident in enumerate(Incident)}
 _REFUSALS = {refusal: _REFUSED + place for place, refusal in enumerate(Refusal)}
@@ -192,6 +194,10 @@ class Counters:
         """Count a request that the relay answered by itself."""
         self._words[self._base + _REFUSALS[refusal]] += 1
 
+    def writes_refused(self, refused: bool) -> None:
+        """Note whether the disk refuses what this role puts into the spool: a state, not a count."""
+        self._words[self._base + _WRITES_REFUSED] = int(refused)
+
     def close(self) -> None:
         """Unmap the file. What was counted stays."""
         self._words.release()
@@ -227,6 +233,12 @@ def read_refusals(path: Path) -> dict[Refusal, int]:
     """Requests that relays answered by themselves, summed over the processes; all zero if there is no file."""
     with _Snapshot(path) as slots:
         return {refusal: slots.total(place) for refusal, place in _REFUSALS.items()}
+
+
+def read_writes_refused(path: Path) -> bool:
+    """Whether the disk refuses what is put into the spool, as the last write went; False if there is no file."""
+    with _Snapshot(path) as slots:
+        return slots.total(_WRITES_REFUSED) > 0
 
 
 def settle(path: Path, delivered: int, waiting: int, *, reason: DropReason) -> Balance:

@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
-from streamgauge.errors import Unavailable
+from streamgauge.errors import DONE, UNAVAILABLE, Unavailable
 
 # A child answers within this, also on a busy machine: imports take half a second (seconds).
 READY_S = 60.0
@@ -158,6 +158,12 @@ class Group:
     def serving(self) -> bool:
         """Whether a relay accepts requests; where there is none, whether the recorder accepts what taps send it."""
         return not self._stopping and any(child.ready for child in self._relays or (self._recorder,))
+
+    @property
+    def exit_code(self) -> int:
+        """What the command ends with after `stop`: not 0 if the recorder could not write down what it had left."""
+        process = self._recorder.process
+        return UNAVAILABLE if process is not None and process.returncode == UNAVAILABLE else DONE
 
     @property
     def restarts(self) -> int:

@@ -224,4 +224,4 @@ class LocalLoop:
 
 def _what_failed(error: DeliveryFailed | sqlite3.Error) -> str:
     what = str(error) if isinstance(error, DeliveryFailed) else f"{STATE_FILE} cannot be written ({error})"
-    return f"{what}; what comes waits in the spool"
+    return f"{what}; no records are stored until it works again, and what lies in the spool stays there"

@@ -69,6 +69,7 @@ EDGES: dict[str, set[str]] = {
     "spool/age.py": set(),
     "spool/opening.py": set(),
     "spool/sql.py": set(),
+    "spool/reserve.py": set(),
     "taps/httpx.py": set(),
     "taps/httpx_streams.py": set(),
     "taps/inprocess/capture.py": set(),

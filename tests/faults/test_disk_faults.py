@@ -6,21 +6,33 @@ Traffic goes on untouched; what is lost is counted by its reason; every stream h
 import asyncio
 import os
 import random
+import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
-from streamgauge.counters import Counters, DropReason, read_incidents
+from streamgauge.counters import Balance, Counters, DropReason, read_balance, read_incidents
+from streamgauge.errors import UNAVAILABLE
 from streamgauge.spool import NewRow, Spool
 from tests.faults.mock_kafka import MockCluster, mock_cluster
 from tests.faults.rig import PARTITIONS, Rig, assert_whole, records_on, tap_rig
 from tests.faults.small_disk import SmallDisk, small_disk
+from tests.faults.traffic import ask, provider
+from tests.running import Running, start_tap, wait_for
 
 __all__ = ["small_disk"]
 PREFIX = "streamgauge"
 # Text an event that fills the smallest spool within seconds, where it is captured (bytes).
 LARGE = 4000
+# The gauge of a disk that refuses writes, and the bundles that wait.
+REFUSED = "streamgauge_spool_writes_refused"
+OPEN_ROWS = "streamgauge_spool_rows"
+# Streams before the disk is full, and all of them.
+WHOLE, STREAMS = 15, 90
 
 
 @pytest.fixture
@@ -73,19 +85,118 @@ def test_k6_disk_full(broker: MockCluster, small_disk: SmallDisk) -> None:
         async with tap_rig(small_disk.path, broker.bootstrap, PREFIX) as rig:
             await rig.traffic.run_until(lambda: rig.books()["waiting"] > 0)
             other = small_disk.path / "other"
-            with open(other, "wb", buffering=0) as file:  # noqa: ASYNC230, PTH123 - the test's own, and done at once
-                try:
-                    while True:
-                        file.write(os.urandom(4096))
-                except OSError:
-                    pass
+            fill(other)
             await rig.traffic.run_for(4)
             assert rig.tap.get("/health/ready")[0] == 200
+            assert rig.tap.metrics()[REFUSED] == 1
+            assert_refusal_is_reported(rig.tap, small_disk)
             other.unlink()
             await rig.traffic.run_for(2)
+            assert rig.tap.metrics()[REFUSED] == 0
+            assert rig.tap.log.count("can be written again") == 1
             await judge(rig, broker, "spool_failed")
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("command", ["up", "tap"])
+def test_an_ordered_stop_on_a_full_disk_reports_what_is_lost(
+    broker: MockCluster, small_disk: SmallDisk, command: str
+) -> None:
+    """Reads that found no place are counted as spool_failed; each stream has its record; the exit code tells of the loss."""
+
+    async def run() -> tuple[Running, int]:
+        async with provider() as url:
+            options = ["--kafka", broker.bootstrap, "--topic-prefix", PREFIX] if command == "tap" else []
+            context = start_tap(command, url, small_disk.path / "data", *options)
+            tap = await asyncio.to_thread(context.__enter__)
+            try:
+                await asyncio.gather(*(ask(tap.url, number) for number in range(WHOLE)))
+                await asyncio.to_thread(wait_for, lambda: tap.metrics()[OPEN_ROWS] > 0 or command == "up", "rows")
+                fill(small_disk.path / "other")
+                for first in range(WHOLE, STREAMS, 15):
+                    await asyncio.gather(*(ask(tap.url, number) for number in range(first, first + 15)))
+                assert tap.metrics()[REFUSED] == 1
+                assert tap.get("/health/ready")[0] == 200
+                code = await asyncio.to_thread(tap.stop)
+            finally:
+                await asyncio.to_thread(context.__exit__, None, None, None)
+        return tap, code
+
+    tap, code = asyncio.run(run())
+    assert code == UNAVAILABLE, tap.log
+    assert_refusal_is_reported(tap, small_disk)
+    balance = balance_of(tap)
+    assert balance.dropped["crash"] == 0
+    lost = balance.dropped["spool_failed"]
+    said = re.findall(
+        r"the spool in (\S+) did not take .* (\d+) reads of (\d+) streams are lost, counted as (\w+)", tap.log
+    )
+    assert said == [(str(tap.data_dir), str(lost), said[0][2], "spool_failed")], tap.log
+    assert lost > STREAMS
+    assert "have no record" not in tap.log
+    assert "make room there" in tap.log.splitlines()[-1]
+    (small_disk.path / "other").unlink()
+    small_disk.resize("64m")
+    records = records_after_restart(tap, broker, command)
+    assert len({record["stream_id"] for record in records}) == len(records) == STREAMS
+    incomplete = [record["integrity"] for record in records if not record["integrity"]["complete"]]
+    assert len(incomplete) == int(said[0][2])
+    assert sum(integrity["dropped_reads"] for integrity in incomplete) == lost
+    assert Counter(reason for one in incomplete for reason in one["reasons"]) == {"dropped_reads": len(incomplete)}
+    assert balance_of(tap).dropped == balance.dropped
+
+
+def test_a_small_disk_is_not_filled_by_the_spools_own_log(small_disk: SmallDisk) -> None:
+    """What was delivered makes room for what comes, although the default log alone is larger than this disk."""
+    spool = Spool(small_disk.path / "spool.sqlite")
+    for number in range(400):
+        assert spool.put([NewRow(1, 1, os.urandom(20_000))]).failure is None, f"row {number} of 20 KB"
+        spool.done([row.id for row in spool.take(0, 1)])
+        assert spool.failure is None
+    spool.close()
+
+
+def fill(path: Path) -> None:
+    """Another program takes all that is left of a disk."""
+    with open(path, "wb", buffering=0) as file:  # noqa: PTH123 - the test's own
+        try:
+            while True:
+                file.write(os.urandom(4096))
+        except OSError:
+            pass
+
+
+def assert_refusal_is_reported(tap: Running, disk: SmallDisk) -> None:
+    """Once, with the directory and the error; and no line says that what waits in memory waits in the spool."""
+    (line,) = [
+        line for line in tap.log.splitlines() if "cannot be written" in line and "the spool" in line.split("(")[0]
+    ]
+    assert str(disk.path) in line
+    assert "full" in line
+    assert "wait in memory" in line
+    assert "waits in the spool" not in tap.log
+
+
+def balance_of(tap: Running) -> Balance:
+    balance = read_balance(tap.data_dir / "counters")
+    assert balance.seen == balance.delivered + balance.waiting + sum(balance.dropped.values())
+    return balance
+
+
+def records_after_restart(tap: Running, broker: MockCluster, command: str) -> list[dict[str, Any]]:
+    """A second life on the same directory delivers all that waits."""
+    options = ["--kafka", broker.bootstrap, "--topic-prefix", PREFIX] if command == "tap" else []
+    broker.up()
+    with start_tap(command, "http://127.0.0.1:9", tap.data_dir, *options) as second:
+        wait_for(lambda: second.metrics()["streamgauge_tap_reads_waiting"] == 0, "empty spool")
+        if command == "up":
+            records = second.wait_for_records(STREAMS)
+        assert second.stop() == 0, second.log
+    if command == "tap":
+        found = asyncio.run(records_on(broker.bootstrap, PREFIX))
+        records = [msgspec.json.decode(msgspec.json.encode(record)) for record in found]
+    return records
 
 
 def test_k6_file_deleted_under_a_tap(broker: MockCluster, tmp_path: Path) -> None:

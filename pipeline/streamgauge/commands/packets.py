@@ -145,7 +145,7 @@ async def _up(settings: Settings, source: _Source) -> int:
         source.watch(stop)
         await stop.wait()
         _say_end("up packets", settings, source)
-    return _code(settings, source)
+    return _code(settings, source) or tap.group.exit_code
 
 
 async def _tap(settings: Settings, source: _Source) -> int:
@@ -165,7 +165,7 @@ async def _tap(settings: Settings, source: _Source) -> int:
             await tap.group.stop(settings.drain_timeout)
             await shipper.stop(max(deadline - time.monotonic(), _FINISH_S))
         await shipping
-    return _code(settings, source)
+    return _code(settings, source) or tap.group.exit_code
 
 
 def _code(settings: Settings, source: _Source) -> int:

@@ -15,7 +15,7 @@ from streamgauge.broker.security import Brokers
 from streamgauge.commands.brokers import brokers_of
 from streamgauge.commands.tapping import announce, as_told, running_tap, say_stopping, stop_signal
 from streamgauge.config import Settings
-from streamgauge.errors import DONE, UsageFault
+from streamgauge.errors import UsageFault
 from streamgauge.group import END_S
 from streamgauge.kafka import Shipper, ShipperSettings
 from streamgauge.metrics import table
@@ -50,7 +50,7 @@ async def _run(settings: Settings, brokers: Brokers, child: bool) -> int:
             await tap.group.stop(settings.drain_timeout)
             await shipper.stop(max(deadline - time.monotonic(), _FINISH_S))
         await shipping
-    return DONE
+    return tap.group.exit_code
 
 
 def broker_samples(shipper: Shipper) -> Iterable[Sample]:

@@ -16,7 +16,7 @@ from streamgauge.config import Settings
 from streamgauge.core.assembler import Limits
 from streamgauge.core.record import Record
 from streamgauge.datadir import make_data_dir
-from streamgauge.errors import DONE, Unavailable
+from streamgauge.errors import Unavailable
 from streamgauge.ledger import Ledger, LedgerUnavailableError, row_of
 from streamgauge.local import STATE_FILE, DeliveryFailed, LocalLoop, StateFile
 from streamgauge.metrics import table
@@ -38,7 +38,7 @@ async def _run(settings: Settings) -> int:
         announce("up", tap, settings)
         await stop.wait()
         say_stopping("up", settings)
-    return DONE
+    return tap.group.exit_code
 
 
 @contextlib.asynccontextmanager
@@ -88,7 +88,9 @@ def _assemble(loop: LocalLoop) -> None:
     try:
         loop.run(time.monotonic)
     except Exception as error:  # noqa: BLE001 - the tap goes on without records: the user's stream comes first
-        say(f"a bug of ours ended the making of records ({error!r}): what comes waits in the spool until a restart")
+        say(
+            f"a bug of ours ended the making of records ({error!r}): what is captured stays in the spool until a restart"
+        )
 
 
 class Delivery:

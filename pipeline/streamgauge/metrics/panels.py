@@ -222,13 +222,14 @@ _CAPTURE = Row(
         ),
         Panel(
             "Spool",
-            "How full it is.",
+            "How full it is; and 100 % while its disk refuses writes.",
             "percentunit",
             (
                 (
                     "sum by (instance) (streamgauge_spool_bytes) / sum by (instance) (streamgauge_spool_limit_bytes)",
                     "{{instance}}",
                 ),
+                ("max by (instance) (streamgauge_spool_writes_refused)", "{{instance}}, writes refused"),
             ),
         ),
         Panel(

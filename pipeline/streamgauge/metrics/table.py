@@ -43,7 +43,7 @@ def _seconds(name: str, help: str, bounds: tuple[float, ...], *labels: str, page
 _MEASURED = "Left out: incomplete captures, legs that continue another stream, and what was not seen."
 
 # What finished streams say, by `observe`.
-STREAMS = _counter(Part.STREAM, "streams", "Finished streams.", "upstream", "dialect", "model", "outcome", page=130_000)
+STREAMS = _counter(Part.STREAM, "streams", "Finished streams.", "upstream", "dialect", "model", "outcome", page=129_000)
 FIRST_BYTE = _seconds(
     "time_to_first_byte",
     f"From the request's first byte to the first byte of the answer's body. {_MEASURED}",
@@ -158,6 +158,9 @@ TAP_REFUSED = _counter(
 SPOOL_BYTES = _gauge(Part.TAP, "spool_bytes", "Size of what waits in the spool.", "bytes")
 SPOOL_LIMIT = _gauge(Part.TAP, "spool_limit_bytes", "The spool's limit.", "bytes")
 SPOOL_ROWS = _gauge(Part.TAP, "spool_rows", "Bundles that wait in the spool.", "bundles")
+SPOOL_WRITES_REFUSED = _gauge(
+    Part.TAP, "spool_writes_refused", "1 while the disk refuses what is put into the spool, else 0.", "bool"
+)
 BROKER_CONNECTED = _gauge(
     Part.TAP, "broker_connected", "1 if the broker took the last message or answers, else 0.", "bool"
 )
@@ -243,7 +246,7 @@ TABLE: tuple[Metric, ...] = (
     USAGE_TOKENS, USAGE_SOURCES, USAGE_ANOMALIES, WITHOUT_TOKEN, BURSTS, STALLS, RESUMED,
     TOKEN_EVENTS, UNREAD_EVENTS, BODY_BYTES, INCOMPLETE, INCOMPLETE_REASONS,
     READS_SEEN, READS_DELIVERED, READS_DROPPED, READS_WAITING, TAP_INCIDENTS, TAP_REFUSED,
-    SPOOL_BYTES, SPOOL_LIMIT, SPOOL_ROWS, BROKER_CONNECTED, BROKER_PROBLEM,
+    SPOOL_BYTES, SPOOL_LIMIT, SPOOL_ROWS, SPOOL_WRITES_REFUSED, BROKER_CONNECTED, BROKER_PROBLEM,
     OPEN_STREAMS, IGNORED, BUNDLES, DUPLICATE_BUNDLES, DUPLICATE_SEGMENTS, LATE_SEGMENTS,
     DEAD_LETTERS, DEAD_LETTERS_WAITING, LOG_GAPS, LOG_GAP_MESSAGES, WORKER_LAG, WORKER_PARTITIONS, WORKER_BROKER, STUCK_EXITS,
     LEDGER_ROWS,

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from streamgauge.counters import read_balance, read_incidents, read_refusals
+from streamgauge.counters import read_balance, read_incidents, read_refusals, read_writes_refused
 from streamgauge.metrics import table
 from streamgauge.metrics.prometheus import Sample, Source
 
@@ -18,6 +18,7 @@ def tap_reads(counters: Path) -> Source:
         yield Sample(table.READS_WAITING.name, balance.waiting, {})
         for reason, reads in balance.dropped.items():
             yield Sample(table.READS_DROPPED.name, reads, {"reason": reason})
+        yield Sample(table.SPOOL_WRITES_REFUSED.name, int(read_writes_refused(counters)), {})
         for kind, times in read_incidents(counters).items():
             yield Sample(table.TAP_INCIDENTS.name, times, {"kind": kind})
         for refusal, times in read_refusals(counters).items():

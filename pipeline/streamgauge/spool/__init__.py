@@ -7,8 +7,10 @@
 | opening.py | the file under two processes: opened, replaced, found damaged, written again |
 | file.py | the format: pages, columns, checksums, what can be rescued of a damaged file |
 | sql.py | the statements |
+| reserve.py | disk space that is kept for the last rows |
 """
 
+from streamgauge.spool.reserve import Reserve
 from streamgauge.spool.spool import (
     MAX_AGE_S,
     MAX_BYTES,
@@ -32,6 +34,7 @@ __all__ = [
     "Lighter",
     "NewRow",
     "Put",
+    "Reserve",
     "Room",
     "Row",
     "Spool",

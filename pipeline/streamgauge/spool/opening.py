@@ -37,6 +37,7 @@ class SpoolFile:
         self._inode: int | None = None
         self.lock = FileLock(path)
         self.failure: Failure | None = None  # of the last call; None if it went well
+        self.error = ""  # what SQLite or the system said to it
 
     def transact(self, work: Work) -> Failure | None:
         """Do it in one transaction."""
@@ -58,7 +59,7 @@ class SpoolFile:
         """Do it on the open file. A damaged one is replaced, once, and it is done again."""
         replaced = False
         with self._threads:
-            self.failure = None
+            self.failure, self.error = None, ""
             for _ in range(_ATTEMPTS):
                 try:
                     work(self._open())
@@ -68,13 +69,13 @@ class SpoolFile:
                 except (sqlite3.Error, DamagedError, OSError) as error:
                     self.close()
                     if replaced or not is_damage(error, self._path):
-                        self.failure = failure_of(error)
+                        self.failure, self.error = failure_of(error), _text_of(error)
                         break
                     self._replace()
                     replaced = True
             else:
                 self.close()
-                self.failure = Failure.BUSY
+                self.failure, self.error = Failure.BUSY, "another process replaces the file again and again"
             return self.failure
 
     def sync(self) -> None:
@@ -143,3 +144,7 @@ class SpoolFile:
 
     def _delivered(self) -> int:
         return self._counters.total_delivered() if self._counters else 0
+
+
+def _text_of(error: Exception) -> str:
+    return (isinstance(error, OSError) and error.strerror) or str(error)

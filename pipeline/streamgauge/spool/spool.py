@@ -9,6 +9,7 @@ or the newest (`give_up_room`), or of what it wanted to put; rows that are vital
 Rows that were handed out for delivery are never touched.
 """
 
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from sqlite3 import Connection
@@ -45,6 +46,8 @@ MAX_AGE_S = 3 * 24 * 3600.0
 # What SQLite's log beside the file may take of it (bytes): it is emptied at a quarter of that; a transaction in flight, or
 # a reader that defers the emptying for a moment, needs the rest.
 LOG_BYTES = 16 * 1024**2
+# The log is at most this part of the spool, and of the disk: on a small disk a log of 16 MiB would leave no room for rows.
+LOG_PART = 8
 # What deliverers may hold of it at once: more, and in a small spool no row would be left that may lose its reads.
 IN_FLIGHT_PART = 4
 
@@ -111,7 +114,7 @@ class Spool:
     ) -> None:
         self._counters = counters
         self._now = now
-        log = min(LOG_BYTES, max_bytes // 8)
+        log = min(LOG_BYTES, min(max_bytes, _disk_bytes(path.parent, max_bytes)) // LOG_PART)
         self.most_at_once = log // 2
         self._most = max_bytes - log
         self._most_reads = int(self._most * (1 - RESERVE))
@@ -121,6 +124,11 @@ class Spool:
     def failure(self) -> Failure | None:
         """Of the last call; None if it went well."""
         return self._file.failure
+
+    @property
+    def error(self) -> str:
+        """What SQLite or the system said to the last call, if it failed."""
+        return self._file.error
 
     @property
     def most_in_flight(self) -> int:
@@ -332,6 +340,14 @@ class Spool:
                 return reads
         except OSError:
             return 0
+
+
+def _disk_bytes(folder: Path, otherwise: int) -> int:
+    """The size of the disk that the folder is on; where the system does not say it, the other number."""
+    try:
+        return shutil.disk_usage(folder).total
+    except OSError:
+        return otherwise
 
 
 def settle_crash(spool: Spool, counters_path: Path) -> Balance:

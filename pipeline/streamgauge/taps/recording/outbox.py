@@ -4,6 +4,7 @@ Where there is no room for a bundle's reads, reads are dropped: by policy those 
 spool, or its own. A bundle without its reads stays in its place: heads, ends, heartbeats, and the losses that tell of the
 drop. Where there is no room even for these, bundles in the spool lose their reads whatever the policy: the oldest, or the
 newest. While the disk refuses everything, bundles wait here, and when that gets too much they wait without their reads.
+At the end the outbox drops the reads of what still waits, and puts heads and ends into the space that is kept for them.
 
 The spool also remembers which instances ran on this data directory and did not say farewell, with the slots they used.
 """
@@ -17,8 +18,9 @@ import msgspec
 from streamgauge.bundles import UnreadableBundle, decode_bundle, encode_bundle
 from streamgauge.core.segments import Bundle
 from streamgauge.counters import Counters, DropReason, Incident
-from streamgauge.spool import MAX_AGE_S, NewRow, Room, Spool, cost_of
+from streamgauge.spool import MAX_AGE_S, NewRow, Reserve, Room, Spool, cost_of
 from streamgauge.taps.recording.bundler import reads_of, without_reads
+from streamgauge.taps.recording.write_refusals import WriteRefusals
 
 # Bundles that wait for a disk that refuses everything (bytes): half of it for any, all of it for those without reads,
 # which are some hundred thousand heads and ends.
@@ -27,6 +29,9 @@ MAX_WAITING_BYTES = 16 * 1024 * 1024
 _AT_ONCE_BYTES = 4 * 1024 * 1024
 # When room has to be made, so much is made at once (bytes): a few bundles, ten milliseconds' work.
 _ROOM_BYTES = 256 * 1024
+# Where the kept space does not take all of the last rows, they are put in smaller transactions, down to this size (bytes):
+# each takes some pages more than its rows.
+_LEAST_AT_ONCE_BYTES = 16 * 1024
 
 Policy = Literal["drop-newest", "drop-oldest"]
 
@@ -48,8 +53,33 @@ class _Item(msgspec.Struct, frozen=True):
     cost: int
 
 
+class Lost(msgspec.Struct, frozen=True):
+    """What was lost when the outbox was closed, as it is counted, and the error of the system (empty: the spool is full).
+
+    `reads` of so many `streams` were dropped. `without_record`: the streams of which nothing lies in the spool.
+    """
+
+    reads: int
+    streams: int
+    without_record: int
+    reason: DropReason
+    error: str
+
+    def sentence(self, data_dir: str) -> str:
+        """For the operator: what was lost, and what to do."""
+        missing = f"; {self.without_record} of these streams have no record" if self.without_record else ""
+        cure = "make room there, or make the directory writable," if self.error else "give it a larger --spool-bytes"
+        return (
+            f"the spool in {data_dir} did not take all of the last rows ({self.error or 'it is full'}): {self.reads} reads of"
+            f" {self.streams} streams are lost, counted as {self.reason}{missing}; {cure} before the next start"
+        )
+
+
 class Outbox:
-    """One instance's way into the spool. Raises nothing for the disk's faults."""
+    """One instance's way into the spool. Raises nothing for the disk's faults.
+
+    `refusals` is told how each write went. `reserve`: disk space for the last rows.
+    """
 
     def __init__(
         self,
@@ -58,11 +88,14 @@ class Outbox:
         counters: Counters,
         policy: Policy = "drop-newest",
         max_age_s: float = MAX_AGE_S,
+        refusals: WriteRefusals | None = None,
+        reserve: Reserve | None = None,
     ) -> None:
         self._instance = instance
         self._policy: Policy = policy
         self._max_age_s = max_age_s
         self._spool, self._counters = spool, counters
+        self._refusals, self._reserve = refusals, reserve
         self._at_once = min(_AT_ONCE_BYTES, spool.most_at_once)
         self._waiting: deque[_Item] = deque()
         self._waiting_bytes = 0
@@ -83,6 +116,34 @@ class Outbox:
         self._put(running, last={} if farewell else running)
         while self._waiting and self._put(running, last={} if farewell else running):
             pass
+
+    def close(self, slots: Sequence[int]) -> Lost | None:
+        """Drop the reads of what the disk did not take, and put heads and ends where space is kept for them.
+
+        Gives what was lost; None if all lies in the spool. After a call of `send` with `farewell`.
+        """
+        if not self._waiting:
+            return None
+        error, reason = self._spool.error, self._reason
+        self._refusals = None  # that the last rows find room says nothing of other reads
+        given_up = [item.bundle for item in self._waiting if item.row.reads]
+        self._waiting = deque(self._lighter(item) if item.row.reads else item for item in self._waiting)
+        self._waiting_bytes = sum(item.cost for item in self._waiting)
+        if self._reserve is not None:
+            self._reserve.release()
+        running = {self._instance: list(slots)}
+        while self._waiting:
+            if not self._put(running, last={}):
+                self._at_once //= 2
+                if self._at_once < _LEAST_AT_ONCE_BYTES:
+                    break
+        missing = [item.bundle for item in self._waiting]
+        self._counters.happened(Incident.BUNDLE_LOST, len(missing))
+        self._waiting.clear()
+        self._waiting_bytes = 0
+        streams = {one.stream for bundle in (*given_up, *missing) for one in bundle.segments}
+        begun = {one.stream for bundle in missing for one in bundle.segments if one.opening is not None}
+        return Lost(sum(map(reads_of, given_up)), len(streams), len(begun), reason, error)
 
     def give_up_old(self) -> bool:
         """Reads that have waited in the spool for too long are dropped, of a few bundles. Whether there may be more."""
@@ -106,7 +167,11 @@ class Outbox:
         known = last if len(fitting) == len(self._waiting) else running
         told = {} if known == self._told else {_INSTANCES: msgspec.msgpack.encode(known)}
         if not (fitting or told) or self._spool.failure or self._spool.put(fitting, told).failure:
+            if self._spool.failure and self._refusals is not None:
+                self._refusals.refused(self._spool.error)
             return False
+        if self._refusals is not None:
+            self._refusals.written()
         self._told = known
         for _ in fitting:
             self._waiting_bytes -= self._waiting.popleft().cost
@@ -147,10 +212,14 @@ class Outbox:
             room = self._spool.room()
         return room
 
+    @property
+    def _reason(self) -> DropReason:
+        """Why reads are dropped now."""
+        return DropReason.SPOOL_FAILED if self._spool.failure else DropReason.SPOOL_FULL
+
     def _lighter(self, item: _Item) -> _Item:
         """The bundle without its reads, which are dropped."""
-        reason = DropReason.SPOOL_FAILED if self._spool.failure else DropReason.SPOOL_FULL
-        self._counters.dropped(reason, item.row.reads)
+        self._counters.dropped(self._reason, item.row.reads)
         return _item(without_reads(item.bundle))
 
 

@@ -9,7 +9,7 @@
     a relay is gone    what it left open ends there, cut
     SIGKILL            the next instance on this data directory declares this one dead
 
-Exit codes: 0 done, 2 wrong settings, 3 the data directory or the socket is not to be had.
+Exit codes: 0 done, 2 wrong settings, 3 the data directory or the socket is not to be had, or the disk refused the last rows.
 """
 
 import asyncio
@@ -27,19 +27,21 @@ from typing import Literal
 import msgspec
 
 from streamgauge import __version__
-from streamgauge.child import leave_terminal_to_parent
+from streamgauge.child import leave_terminal_to_parent, say
 from streamgauge.core.segments import BUNDLE_BYTES, BUNDLE_NS, Segment
 from streamgauge.counters import Counters, Incident
-from streamgauge.spool import MAX_AGE_S, MAX_BYTES, Spool, settle_restart
+from streamgauge.errors import DONE, UNAVAILABLE, USAGE
+from streamgauge.spool import MAX_AGE_S, MAX_BYTES, Reserve, Spool, settle_restart
 from streamgauge.taps.messages import Arrivals, Arrived, decode_batch
 from streamgauge.taps.recording.batches import Batches
 from streamgauge.taps.recording.bundler import HEARTBEAT_NS, Bundler
 from streamgauge.taps.recording.credit import Credit
 from streamgauge.taps.recording.gently import breathe, gently, pace
 from streamgauge.taps.recording.installation_key import UnusableKeyError, installation_key
-from streamgauge.taps.recording.outbox import Outbox, Policy, unfinished_instances
+from streamgauge.taps.recording.outbox import Lost, Outbox, Policy, unfinished_instances
 from streamgauge.taps.recording.recorder import Recorder
 from streamgauge.taps.recording.request import CaptureSettings
+from streamgauge.taps.recording.write_refusals import WriteRefusals
 
 # So much that waits goes out at once, whatever is due: it bounds memory when much comes (bytes). A second of 20,000 reads.
 FLUSH_BYTES = 8 * 1024 * 1024
@@ -100,7 +102,17 @@ class RecorderProcess:
         instance, now = uuid.uuid4().bytes, time.monotonic_ns()
         dead = unfinished_instances(spool)
         self._bundler = Bundler(instance, now, dead, round(settings.heartbeat_s * 1e9), bundle_bytes)
-        self._outbox = Outbox(instance, spool, counters, settings.spool_policy, settings.spool_max_age_s)
+        self._reserve = Reserve(Path(settings.data_dir) / "spool.reserve", settings.spool_max_bytes)
+        self._reserve.keep()
+        self._outbox = Outbox(
+            instance,
+            spool,
+            counters,
+            settings.spool_policy,
+            settings.spool_max_age_s,
+            WriteRefusals(settings.data_dir, counters, say, time.monotonic),
+            self._reserve,
+        )
         self._flushed_ns = self._looked_ns = now
         self._credit = Credit()
         self._comes = False
@@ -194,13 +206,17 @@ class RecorderProcess:
         self._count()
 
     async def upkeep(self) -> None:
-        """What was put is forced to the disk, on a thread: it may take its time. Then what is too old is given up."""
+        """What was put is forced to the disk, on a thread: it may take its time. Then what is too old is given up.
+
+        Space that could not be kept at the start is kept as soon as the disk has room for it.
+        """
         await asyncio.to_thread(self._spool.sync)
+        await asyncio.to_thread(self._reserve.keep)
         while self._outbox.give_up_old():  # noqa: ASYNC110 - a step of it each time, until nothing is old
             await asyncio.sleep(BUNDLE_NS / 1e9)
 
-    async def farewell(self) -> None:
-        """The last bundles. Offered for a moment to a disk that does not take them."""
+    async def farewell(self) -> Lost | None:
+        """Put the last bundles. A disk that does not take them is tried again for a moment; gives what is lost then."""
         until = time.monotonic_ns() + round(LAST_TURNS_S * 1e9)
         while self._recorder.behind_bytes and time.monotonic_ns() < until:
             self._take_turns(0)
@@ -213,6 +229,7 @@ class RecorderProcess:
         while not self._outbox.is_empty and time.monotonic_ns() < deadline:
             await asyncio.sleep(BUNDLE_NS / 1e9)
             self._outbox.send((), self._bundler.slots, farewell=True)
+        return self._outbox.close(self._bundler.slots)
 
     def _count(self) -> None:
         for reason, reads in self._recorder.dropped.items():
@@ -225,8 +242,8 @@ class RecorderProcess:
 
 async def serve(
     settings: RecorderSettings, process: RecorderProcess, listening: socket.socket, said_ready: Callable[[], None]
-) -> None:
-    """Record until SIGTERM or the parent's end; then say farewell."""
+) -> Lost | None:
+    """Record until SIGTERM or the parent's end; then say farewell. Gives what the disk did not take at the end."""
     loop = asyncio.get_running_loop()
     draining, orphaned, idle = asyncio.Event(), asyncio.Event(), asyncio.Event()
     connections: set[Batches] = set()
@@ -267,7 +284,8 @@ async def serve(
             if connection.transport is not None:
                 connection.transport.abort()
         await _first(idle.wait(), asyncio.sleep(LAST_WORDS_S))
-        await process.farewell()
+        lost = await process.farewell()
+    return lost
 
 
 async def _tick(process: RecorderProcess) -> None:
@@ -319,16 +337,19 @@ def _run(settings: RecorderSettings) -> int:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         sys.stderr.write(f"another recorder runs on {data_dir}: give each tap a data directory of its own\n")
-        return 3
+        return UNAVAILABLE
     counters = Counters(data_dir / "counters", "recorder")
     spool = Spool(data_dir / "spool.sqlite", settings.spool_max_bytes, counters)
     settle_restart(spool, data_dir / "counters")
     process = RecorderProcess(settings, installation_key(data_dir), spool, counters)
     listening = _listen(Path(settings.socket))
-    asyncio.run(serve(settings, process, listening, _say_ready))
+    lost = asyncio.run(serve(settings, process, listening, _say_ready))
     spool.close()
     counters.close()
-    return 0
+    if lost is None:
+        return DONE
+    say(lost.sentence(settings.data_dir))
+    return UNAVAILABLE
 
 
 def _listen(path: Path) -> socket.socket:
@@ -355,12 +376,12 @@ def main() -> int:
         settings = msgspec.json.decode(sys.stdin.buffer.readline(), type=RecorderSettings)
     except msgspec.DecodeError as error:
         sys.stderr.write(f"the recorder's settings cannot be read: {error}\n")
-        return 2
+        return USAGE
     try:
         return _run(settings)
     except (OSError, UnusableKeyError) as error:
         sys.stderr.write(f"the recorder cannot start: {error}\n")
-        return 3
+        return UNAVAILABLE
 
 
 if __name__ == "__main__":
