@@ -1,5 +1,6 @@
 """Into the spool in order, whatever the disk does; what it costs is counted, and heads and ends still come through."""
 
+import contextlib
 import os
 import shutil
 from collections.abc import Iterator
@@ -10,12 +11,14 @@ import pytest
 from streamgauge.bundles import decode_bundle, encode_bundle
 from streamgauge.core.segments import Bundle, End, Ending, Opening, Read, Segment
 from streamgauge.counters import Counters, read_balance, read_incidents
-from streamgauge.spool import NewRow, Spool
+from streamgauge.spool import NewRow, Reserve, Spool
 from streamgauge.spool.age import Moment
 from streamgauge.taps.recording import outbox
 from streamgauge.taps.recording.bundler import reads_of
 from streamgauge.taps.recording.outbox import Outbox, unfinished_instances
+from tests.faults.small_disk import SmallDisk, small_disk
 
+__all__ = ["small_disk"]
 INSTANCE = b"i" * 16
 MIB = 1024 * 1024
 
@@ -304,4 +307,61 @@ def test_a_row_that_is_no_bundle_is_left_alone(place: Path, counters: Counters, 
     for number in range(100):
         out.send([bundle(number, size=10_000)], [1])
     assert spool.take(0, 1)[0].value == b"another version's" * 100
+    spool.close()
+
+
+def on_full_disk(disk: SmallDisk, counters: Counters, *, kept: bool) -> tuple[Outbox, Spool]:
+    """An outbox with 40 bundles, the later 30 of which a full disk refused."""
+    spool, reserve = Spool(disk.path / "spool.sqlite"), Reserve(disk.path / "spool.reserve", 64 * MIB)
+    assert reserve.keep()
+    out = Outbox(INSTANCE, spool, counters, reserve=reserve)
+    for number in range(10):
+        out.send([bundle(number, size=2_000)], [1])
+    assert out.is_empty
+    if not kept:
+        reserve.release()
+    with (disk.path / "other").open("wb", buffering=0) as other, contextlib.suppress(OSError):
+        while True:
+            other.write(os.urandom(4096))
+    for number in range(10, 39):
+        out.send([bundle(number, size=20_000)], [1])
+    out.send([bundle(39, reads=0, farewell=True)], [1], farewell=True)
+    assert not out.is_empty
+    return out, spool
+
+
+def test_at_the_end_a_full_disk_costs_reads_and_the_kept_space_takes_heads_and_ends(
+    small_disk: SmallDisk, counters: Counters, tmp_path: Path
+) -> None:
+    out, spool = on_full_disk(small_disk, counters, kept=True)
+    lost = out.close([1])
+    assert lost is not None
+    assert (lost.without_record, str(lost.reason)) == (0, "spool_failed")
+    assert "full" in lost.error
+    assert dropped(tmp_path) == {"spool_failed": lost.reads}
+    got = in_spool(spool)
+    assert [one.number for one in got] == list(range(40))
+    assert got[-1].farewell
+    light = [one for one in got[:-1] if not reads_of(one)]
+    assert lost.reads == 2 * len(light) > 20
+    assert lost.streams == len(light)
+    assert all(one.segments[0].end and one.segments[0].loss for one in light)
+    assert unfinished_instances(spool) == {}
+    assert read_incidents(tmp_path / "counters")["bundle_lost"] == 0
+    assert out.close([1]) is None
+    spool.close()
+
+
+def test_without_kept_space_streams_without_a_record_are_counted(
+    small_disk: SmallDisk, counters: Counters, tmp_path: Path
+) -> None:
+    out, spool = on_full_disk(small_disk, counters, kept=False)
+    lost = out.close([1])
+    assert lost is not None
+    got = in_spool(spool)
+    assert [one.number for one in got] == list(range(len(got)))
+    assert lost.without_record == 39 - len(got) > 0
+    assert dropped(tmp_path) == {"spool_failed": lost.reads}
+    assert read_incidents(tmp_path / "counters")["bundle_lost"] == 40 - len(got)
+    assert f"{lost.without_record} of these streams have no record" in lost.sentence("/data")
     spool.close()
