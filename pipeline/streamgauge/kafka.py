@@ -89,7 +89,7 @@ class Shipper:
         self._topic = Topics(settings.prefix).segments
         self._producer = Producer(self._brokers, max_message_bytes=MAX_MESSAGE_BYTES, batch_bytes=_BATCH_BYTES)
         self._watch = Watch(
-            self._brokers, self._producer.answers, "what comes is kept in the spool", self._producer.refusal
+            self._brokers, self._producer.answers, "what is captured is kept until it answers", self._producer.refusal
         )
         self._partitions: int | None = None
         self._counts_by_it = False  # streams may be open that were sent under this count
@@ -148,7 +148,7 @@ class Shipper:
             try:
                 await (self._ship() if await self._is_ready() else self._pause(self._retry_s()))
             except Exception as error:  # noqa: BLE001 - capture fails open: a tap goes on without its shipper
-                self._complain(f"a bug of ours while shipping ({error!r}): what comes is kept in the spool")
+                self._complain(f"a bug of ours while shipping ({error!r}): what is captured is kept meanwhile")
                 self._broken = True
                 await self._pause(self._pace.failed())
 

@@ -22,7 +22,7 @@ from tests.faults.mock_kafka import MockCluster, mock_cluster
 from tests.faults.rig import PARTITIONS, Rig, assert_whole, records_on, tap_rig
 from tests.faults.small_disk import SmallDisk, small_disk
 from tests.faults.traffic import ask, provider
-from tests.running import Running, start_tap, wait_for
+from tests.running import Running, command, start_tap, wait_for
 
 __all__ = ["small_disk"]
 PREFIX = "streamgauge"
@@ -99,20 +99,20 @@ def test_k6_disk_full(broker: MockCluster, small_disk: SmallDisk) -> None:
     asyncio.run(run())
 
 
-@pytest.mark.parametrize("command", ["up", "tap"])
+@pytest.mark.parametrize("name", ["up", "tap"])
 def test_an_ordered_stop_on_a_full_disk_reports_what_is_lost(
-    broker: MockCluster, small_disk: SmallDisk, command: str
+    broker: MockCluster, small_disk: SmallDisk, name: str
 ) -> None:
     """Reads that found no place are counted as spool_failed; each stream has its record; the exit code tells of the loss."""
 
     async def run() -> tuple[Running, int]:
         async with provider() as url:
-            options = ["--kafka", broker.bootstrap, "--topic-prefix", PREFIX] if command == "tap" else []
-            context = start_tap(command, url, small_disk.path / "data", *options)
+            options = ["--kafka", broker.bootstrap, "--topic-prefix", PREFIX] if name == "tap" else []
+            context = start_tap(name, url, small_disk.path / "data", *options)
             tap = await asyncio.to_thread(context.__enter__)
             try:
                 await asyncio.gather(*(ask(tap.url, number) for number in range(WHOLE)))
-                await asyncio.to_thread(wait_for, lambda: tap.metrics()[OPEN_ROWS] > 0 or command == "up", "rows")
+                await asyncio.to_thread(wait_for, lambda: tap.metrics()[OPEN_ROWS] > 0 or name == "up", "rows")
                 fill(small_disk.path / "other")
                 for first in range(WHOLE, STREAMS, 15):
                     await asyncio.gather(*(ask(tap.url, number) for number in range(first, first + 15)))
@@ -138,13 +138,21 @@ def test_an_ordered_stop_on_a_full_disk_reports_what_is_lost(
     assert "make room there" in tap.log.splitlines()[-1]
     (small_disk.path / "other").unlink()
     small_disk.resize("64m")
-    records = records_after_restart(tap, broker, command)
+    records = records_after_restart(tap, broker, name)
     assert len({record["stream_id"] for record in records}) == len(records) == STREAMS
     incomplete = [record["integrity"] for record in records if not record["integrity"]["complete"]]
     assert len(incomplete) == int(said[0][2])
     assert sum(integrity["dropped_reads"] for integrity in incomplete) == lost
     assert Counter(reason for one in incomplete for reason in one["reasons"]) == {"dropped_reads": len(incomplete)}
     assert balance_of(tap).dropped == balance.dropped
+
+
+def test_a_start_on_a_full_disk_says_to_make_room(small_disk: SmallDisk) -> None:
+    fill(small_disk.path / "other")
+    done = command("up", "--upstream", "http://127.0.0.1:9", "--data-dir", str(small_disk.path / "data"))
+    assert done.returncode == UNAVAILABLE
+    assert "full: make room on its disk, or choose another" in done.stderr
+    assert "aside" not in done.stderr
 
 
 def test_a_small_disk_is_not_filled_by_the_spools_own_log(small_disk: SmallDisk) -> None:
@@ -184,16 +192,16 @@ def balance_of(tap: Running) -> Balance:
     return balance
 
 
-def records_after_restart(tap: Running, broker: MockCluster, command: str) -> list[dict[str, Any]]:
+def records_after_restart(tap: Running, broker: MockCluster, name: str) -> list[dict[str, Any]]:
     """A second life on the same directory delivers all that waits."""
-    options = ["--kafka", broker.bootstrap, "--topic-prefix", PREFIX] if command == "tap" else []
+    options = ["--kafka", broker.bootstrap, "--topic-prefix", PREFIX] if name == "tap" else []
     broker.up()
-    with start_tap(command, "http://127.0.0.1:9", tap.data_dir, *options) as second:
+    with start_tap(name, "http://127.0.0.1:9", tap.data_dir, *options) as second:
         wait_for(lambda: second.metrics()["streamgauge_tap_reads_waiting"] == 0, "empty spool")
-        if command == "up":
+        if name == "up":
             records = second.wait_for_records(STREAMS)
         assert second.stop() == 0, second.log
-    if command == "tap":
+    if name == "tap":
         found = asyncio.run(records_on(broker.bootstrap, PREFIX))
         records = [msgspec.json.decode(msgspec.json.encode(record)) for record in found]
     return records

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from streamgauge.config import Settings
 from streamgauge.errors import Unavailable
 from streamgauge.ledger import Ledger, LedgerUnavailableError, SqliteLedger, open_ledger
+from streamgauge.spool import Failure, failure_of
 
 _SQLITE = "sqlite://"
 
@@ -16,7 +17,9 @@ def opened_ledger(settings: Settings) -> Iterator[Ledger]:
     try:
         ledger = open_ledger(settings.ledger_url)
     except LedgerUnavailableError as error:
-        raise Unavailable(f"{error}: move it aside, or choose another with --ledger") from None
+        is_full = isinstance(error.__cause__, Exception) and failure_of(error.__cause__) is Failure.DISK_FULL
+        cure = "make room on its disk" if is_full else "move it aside"
+        raise Unavailable(f"{error}: {cure}, or choose another with --ledger") from None
     with ledger:
         yield ledger
 

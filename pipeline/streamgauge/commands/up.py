@@ -22,6 +22,7 @@ from streamgauge.local import STATE_FILE, DeliveryFailed, LocalLoop, StateFile
 from streamgauge.metrics import table
 from streamgauge.metrics.declare import Part
 from streamgauge.metrics.prometheus import Metrics, Sample
+from streamgauge.spool import Failure, failure_of
 
 # What the spool may take to reach the ledger at the end, even if streams took the whole drain timeout (seconds).
 _FINISH_S = 1.0
@@ -124,4 +125,5 @@ def _state(settings: Settings) -> StateFile:
 
 def _unreadable_state(settings: Settings, error: Exception) -> Unavailable:
     path = settings.data_dir / STATE_FILE
-    return Unavailable(f"{path} cannot be read ({error}): move it aside, or choose another --data-dir")
+    cure = "make room on its disk" if failure_of(error) is Failure.DISK_FULL else "move it aside"
+    return Unavailable(f"{path} cannot be used ({error}): {cure}, or choose another --data-dir")

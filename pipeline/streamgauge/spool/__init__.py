@@ -24,7 +24,7 @@ from streamgauge.spool.spool import (
     settle_crash,
     settle_restart,
 )
-from streamgauge.spool.sql import Failure, Lighter, cost_of
+from streamgauge.spool.sql import Failure, Lighter, cost_of, failure_of
 
 __all__ = [
     "MAX_AGE_S",
@@ -40,6 +40,7 @@ __all__ = [
     "Spool",
     "Waiting",
     "cost_of",
+    "failure_of",
     "settle_crash",
     "settle_restart",
 ]
