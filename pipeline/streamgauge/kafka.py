@@ -33,6 +33,7 @@ from streamgauge.broker.producer import Meaning, Message, Producer, may_be_the_m
 from streamgauge.broker.security import Brokers, brokers_at
 from streamgauge.broker.watch import Watch
 from streamgauge.counters import DropReason
+from streamgauge.faults import described, report_fault
 from streamgauge.spool import Row, Spool
 from streamgauge.topics import (
     DEFAULT_PREFIX,
@@ -125,7 +126,7 @@ class Shipper:
     async def run(self) -> None:
         """Ships until `stop`. Returns when all is shipped or the stop's deadline has passed."""
         self._shipping = asyncio.create_task(self._ship_all())
-        watching = asyncio.create_task(self._watch.run())
+        watching = asyncio.create_task(self._watch_always())
         try:
             await asyncio.wait({self._shipping})
         finally:
@@ -148,9 +149,19 @@ class Shipper:
             try:
                 await (self._ship() if await self._is_ready() else self._pause(self._retry_s()))
             except Exception as error:  # noqa: BLE001 - capture fails open: a tap goes on without its shipper
-                self._complain(f"a bug of ours while shipping ({error!r}): what is captured is kept meanwhile")
+                report_fault("the shipper", error)
+                self._complain(f"a bug while shipping ({described(error)}): what is captured is kept meanwhile")
                 self._broken = True
                 await self._pause(self._pace.failed())
+
+    async def _watch_always(self) -> None:
+        """Watch the broker. A watch that ended would leave `connected` as it was."""
+        while True:
+            try:
+                await self._watch.run()
+            except Exception as error:  # noqa: BLE001 - the shipper goes on, and the watch begins again
+                report_fault("the watch over the broker", error)
+                await asyncio.sleep(_RETRY_S)
 
     async def _pause(self, seconds: float) -> None:
         """Until something happens, or the time is up."""

@@ -15,6 +15,7 @@ from typing import Protocol
 from streamgauge.bundles import UnreadableBundle, decode_bundle
 from streamgauge.core.assembler import Assembler, Limits
 from streamgauge.core.record import Record
+from streamgauge.faults import report_fault
 from streamgauge.metrics.table import DEAD_LETTERS
 from streamgauge.spool import Row, Spool
 
@@ -211,6 +212,7 @@ class LocalLoop:
             self._bury(row, stage, error.error_class)
             return []
         except Exception as error:  # noqa: BLE001 - a row that a bug of ours fails over must not stop all others
+            report_fault("the assembler", error)
             self._bury(row, stage, type(error).__name__)
             return self._assembler.take_finished()
         self._counts.add_counts(self._assembler.counts)

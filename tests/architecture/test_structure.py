@@ -49,6 +49,7 @@ EDGES: dict[str, set[str]] = {
     "commands/topics.py": set(),
     "commands/up.py": set(),
     "datadir.py": set(),
+    "faults.py": set(),
     "group.py": set(),
     "listening.py": set(),
     "ownership.py": set(),

@@ -2,8 +2,13 @@
 
 import json
 import logging
+import subprocess
+import sys
 import threading
 
+import pytest
+
+from streamgauge.broker.watch import damp
 from streamgauge.worker.faults import BugError, StuckError
 from streamgauge.worker.log_lines import OneLine
 from streamgauge.worker.run import Worker
@@ -68,3 +73,53 @@ def test_a_stuck_worker_says_what_each_thread_does() -> None:
     assert isinstance(stacks, dict)
     assert {"thread MainThread", "thread waits"} <= set(stacks)
     assert stacks["thread waits"][-1].endswith(" wait")
+
+
+def test_what_led_to_an_error_has_its_places_too() -> None:
+    try:
+        try:
+            fails_deep_inside("sk-0123456789")
+        except LookupError as error:
+            raise RuntimeError("no answer") from error
+    except RuntimeError as error:
+        line = line_of(BugError("a part failed", error))
+    places = line["traceback"]
+    assert isinstance(places, list)
+    assert places[1] == "after LookupError:"
+    assert places[-1].endswith(" fails_deep_inside")
+
+
+THREAD = """
+import threading
+from streamgauge.worker.log_lines import log_lines_to_stderr
+
+def fails_in_a_thread():
+    raise LookupError("sk-0123456789")
+
+log_lines_to_stderr()
+thread = threading.Thread(target=fails_in_a_thread, name="ledger")
+thread.start()
+thread.join()
+"""
+
+
+def test_a_thread_that_fails_is_a_line_as_all_else() -> None:
+    done = subprocess.run([sys.executable, "-c", THREAD], capture_output=True, text=True, check=True)
+    line = json.loads(done.stderr)
+    assert line["message"] == "a bug was caught in the thread ledger: LookupError"
+    assert line["traceback"][-1].endswith(" fails_in_a_thread")
+    assert "sk-0123456789" not in done.stderr
+
+
+def test_an_error_that_faust_logs_keeps_its_places(caplog: pytest.LogCaptureFixture) -> None:
+    """The damper makes one sentence of what the libraries log; an agent's bug reaches the log through them alone."""
+    faust = logging.getLogger("faust.agents")
+    damp()
+    try:
+        fails_deep_inside("sk-0123456789")
+    except LookupError:
+        faust.exception("Agent crashed")
+    [record] = [record for record in caplog.records if record.name == "streamgauge.faults"]
+    line = json.loads(OneLine().format(record))
+    assert line["message"] == "a bug was caught in what faust.agents runs: LookupError"
+    assert line["traceback"][-1].endswith(" fails_deep_inside")

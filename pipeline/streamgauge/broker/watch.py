@@ -10,6 +10,7 @@ import time
 from collections.abc import Awaitable, Callable
 
 from streamgauge.broker.security import Brokers
+from streamgauge.faults import report_fault
 
 _LOG = logging.getLogger("streamgauge.broker")
 
@@ -42,6 +43,8 @@ class Damper(logging.Handler):
         text = " ".join(record.getMessage().split())[:_MAX_TEXT]
         if record.exc_info and record.exc_info[1] is not None:
             text = f"{text}: {record.exc_info[1]!r}"[:_MAX_TEXT]
+            if not isinstance(record.exc_info[1], OSError) and not _is_of_kafka(record.exc_info[1]):
+                report_fault(f"what {record.name} runs", record.exc_info[1])  # a sentence would leave its frames out
         kind = f"{record.name}:{record.lineno}"
         if len(self._heard) >= _KINDS and kind not in self._heard:
             kind = "other"
@@ -70,6 +73,11 @@ class Damper(logging.Handler):
         self.acquire()
         self._heard.clear()
         self.release()
+
+
+def _is_of_kafka(error: BaseException) -> bool:
+    """Whether it is the client's own, which says that the broker refused or did not answer."""
+    return type(error).__module__.partition(".")[0] in _FLOODING
 
 
 _DAMPER = Damper()

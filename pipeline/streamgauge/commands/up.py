@@ -17,6 +17,7 @@ from streamgauge.core.assembler import Limits
 from streamgauge.core.record import Record
 from streamgauge.datadir import make_data_dir
 from streamgauge.errors import Unavailable
+from streamgauge.faults import report_fault
 from streamgauge.ledger import Ledger, LedgerUnavailableError, row_of
 from streamgauge.local import STATE_FILE, DeliveryFailed, LocalLoop, StateFile
 from streamgauge.metrics import table
@@ -89,9 +90,8 @@ def _assemble(loop: LocalLoop) -> None:
     try:
         loop.run(time.monotonic)
     except Exception as error:  # noqa: BLE001 - the tap goes on without records: the user's stream comes first
-        say(
-            f"a bug of ours ended the making of records ({error!r}): what is captured stays in the spool until a restart"
-        )
+        report_fault("the assembler's thread", error)
+        say("a bug ended the assembler: what is captured stays in the spool until `up` is started again")
 
 
 class Delivery:

@@ -19,6 +19,7 @@ from prometheus_client.registry import Collector, CollectorRegistry
 
 import streamgauge
 from streamgauge.core.record import Record
+from streamgauge.faults import report_fault
 from streamgauge.metrics import table
 from streamgauge.metrics.continued import Continued
 from streamgauge.metrics.declare import Kind, Part
@@ -130,8 +131,8 @@ class Metrics(Collector):
     def _ask(self, source: Source) -> list[Sample]:
         try:
             return list(source())
-        except Exception:  # noqa: BLE001 - a part that cannot say its numbers must not hide those of all others
-            _log.debug("a source of metrics failed", exc_info=True)
+        except Exception as error:  # noqa: BLE001 - a source of metrics that fails must not hide the numbers of the others
+            report_fault("a source of metrics", error)
             self.add(table.SOURCE_FAILURES.name)
             return []
 

@@ -30,6 +30,7 @@ from typing import Any
 from urllib.parse import quote
 
 from streamgauge.core.segments import Ending
+from streamgauge.faults import report_fault
 from streamgauge.taps.inprocess.capture import Asking, StreamCapture, is_event_stream, is_llm
 from streamgauge.taps.inprocess.senders import finish, sender_of
 
@@ -115,8 +116,8 @@ class _Exchange:
                 self._capture = tap.capture_of(self._asking)
             else:
                 self._undecided = True
-        except Exception:  # noqa: BLE001 - capture fails open
-            self._fault()
+        except Exception as error:  # noqa: BLE001 - capture fails open
+            self._fault(error)
 
     async def receive(self) -> Message:
         """The application asks for the request's next piece, or waits for the client's end."""
@@ -144,8 +145,8 @@ class _Exchange:
                     self._end(Ending.COMPLETE, at_ns)
             else:
                 self._answered(message, at_ns)
-        except Exception:  # noqa: BLE001 - capture fails open
-            self._fault()
+        except Exception as error:  # noqa: BLE001 - capture fails open
+            self._fault(error)
 
     def over(self) -> None:
         """The application has returned, or raised, or was cancelled."""
@@ -159,8 +160,8 @@ class _Exchange:
                 self._end(Ending.CLIENT, at_ns, gone_ns=at_ns)
             elif message["type"] == "http.request":
                 self._asked_for(message.get("body") or b"", at_ns, more=bool(message.get("more_body")))
-        except Exception:  # noqa: BLE001 - capture fails open
-            self._fault()
+        except Exception as error:  # noqa: BLE001 - capture fails open
+            self._fault(error)
 
     def _asked_for(self, body: bytes, at_ns: int, *, more: bool) -> None:
         self._asked += len(body)
@@ -196,8 +197,9 @@ class _Exchange:
         if capture is not None:
             capture.ended(at_ns, ending, gone_ns)
 
-    def _fault(self) -> None:
+    def _fault(self, error: Exception) -> None:
         """A bug of ours: what has begun to be told ends here, and says so."""
+        report_fault("the middleware", error)
         if self._capture is not None:
             self._capture.fault()
         self._end(Ending.CUT, _clock())
@@ -210,8 +212,9 @@ def _finishing(send: Send) -> Send:
         if message.get("type") in ("lifespan.shutdown.complete", "lifespan.shutdown.failed"):
             try:
                 await asyncio.to_thread(finish, FINISH_S)
-            except Exception:  # noqa: BLE001 - capture fails open; a server on another loop than asyncio's, too
-                _log.warning("streamgauge: what was captured last was not handed over", exc_info=True)
+            except Exception as error:  # noqa: BLE001 - capture fails open; a server on another loop than asyncio's, too
+                _log.warning("streamgauge: what was captured last was not handed over")
+                report_fault("the middleware's end", error)
         await send(message)
 
     return finishing

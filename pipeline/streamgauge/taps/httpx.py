@@ -6,7 +6,6 @@ Bytes, errors and closes pass through unchanged. Which of the two libraries is i
 imported here. Whatever goes wrong in the tap itself, the application sees nothing of it.
 """
 
-import contextlib
 import os
 import threading
 import time
@@ -15,6 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from streamgauge.core.segments import Ending
+from streamgauge.faults import report_fault
 from streamgauge.taps.httpx_streams import Asked, AskedStream, Stream, kinds_of, library_of, tell_end, tell_failed
 from streamgauge.taps.inprocess.capture import Asking, StreamCapture, is_event_stream, is_llm
 from streamgauge.taps.inprocess.senders import sender_of
@@ -147,7 +147,8 @@ class _Exchange:
         self._stream: Stream = None  # the request's own, while ours stands in its place
         try:
             self._begin()
-        except Exception:  # noqa: BLE001 - capture fails open
+        except Exception as error:  # noqa: BLE001 - capture fails open
+            report_fault("the transport, before a request", error)
             self._restore()
 
     def _begin(self) -> None:
@@ -173,10 +174,12 @@ class _Exchange:
 
     def failed(self, error: BaseException) -> None:
         """No answer came."""
-        with contextlib.suppress(Exception):  # capture fails open
+        try:
             self._restore()
             if self._capture is not None:
                 tell_failed(self._capture, error)
+        except Exception as bug:  # noqa: BLE001 - capture fails open
+            report_fault("the transport, after a request that failed", bug)
 
     def answered(self, response: _Response, kind: str) -> _Response:
         """The answer, with a stream that is captured where it is an LLM's."""
@@ -184,7 +187,8 @@ class _Exchange:
             at_ns = time.monotonic_ns()
             self._restore()
             self._take(response, at_ns, kind)
-        except Exception:  # noqa: BLE001 - capture fails open
+        except Exception as error:  # noqa: BLE001 - capture fails open
+            report_fault("the transport, at an answer", error)
             if self._capture is not None:
                 tell_end(self._capture, Ending.CUT)
         return response

@@ -1,6 +1,5 @@
 """A request's and a response's stream, as the httpx tap puts them in the place of the libraries' own."""
 
-import contextlib
 import re
 import socket
 import ssl
@@ -11,6 +10,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from streamgauge.core.segments import Ending, TransportFault
+from streamgauge.faults import report_fault
 from streamgauge.taps.inprocess.capture import StreamCapture
 
 _LIBRARIES = ("httpx", "httpx2")
@@ -111,8 +111,10 @@ class AskedStream:
 
 
 def _quietly(tell: Callable[..., None], *facts: object) -> None:
-    with contextlib.suppress(Exception):  # capture fails open
+    try:
         tell(*facts)
+    except Exception as error:  # noqa: BLE001 - capture fails open
+        report_fault("the transport, at a request's body", error)
 
 
 class Answer:
@@ -126,8 +128,10 @@ class Answer:
         self._of, self._capture = stream, capture
 
     def __del__(self) -> None:
-        with contextlib.suppress(Exception):  # nobody has it any more, and nobody closed it; maybe the process ends
+        try:
             tell_end(self._capture, Ending.CLIENT)
+        except Exception as error:  # noqa: BLE001 - raised here it would be printed with its text
+            report_fault("the transport, at an answer that was never closed", error)
 
 
 class SyncAnswer(Answer):

@@ -2,13 +2,11 @@
 
 import logging
 import sys
-import traceback
-from types import TracebackType
+import threading
 
 import msgspec
 
-# Frames of a traceback that a line keeps, from where the error was raised (count): what is above them is asyncio's loop.
-_FRAMES = 30
+from streamgauge.faults import places_with_causes, report_fault
 
 
 class OneLine(logging.Formatter):
@@ -21,19 +19,17 @@ class OneLine(logging.Formatter):
         """The line."""
         line: dict[str, object] = {"at": record.created, "level": record.levelname.lower(), "part": record.name}
         line["message"] = " ".join(record.getMessage().split())
+        fault = getattr(record, "fault", None)  # of streamgauge.faults: the message's further lines are the frames
+        if fault:
+            line["message"] = record.getMessage().partition("\n")[0]
+            line.update(fault)
         if record.exc_info and record.exc_info[1] is not None:
             line["error"] = repr(record.exc_info[1])
-            line["traceback"] = places_of(record.exc_info[2])
+            line["traceback"] = places_with_causes(record.exc_info[1])
         stacks = getattr(record, "stacks", None)
         if stacks:
             line["stacks"] = stacks
         return msgspec.json.encode(line).decode()
-
-
-def places_of(raised: TracebackType | None) -> list[str]:
-    """Where an error came from, outermost first: file, line and function of each frame; no value, which may be anybody's."""
-    frames = traceback.extract_tb(raised)[-_FRAMES:]
-    return [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames]
 
 
 def log_lines_to_stderr() -> None:
@@ -44,3 +40,10 @@ def log_lines_to_stderr() -> None:
         handler.setFormatter(OneLine())
         root.addHandler(handler)
         root.setLevel(logging.INFO)
+        threading.excepthook = _report_thread
+
+
+def _report_thread(ended: threading.ExceptHookArgs) -> None:
+    """A thread that ends with an error: as a line of JSON, as all else."""
+    if ended.exc_value is not None and not isinstance(ended.exc_value, SystemExit):
+        report_fault(f"the thread {ended.thread.name if ended.thread else '?'}", ended.exc_value)

@@ -26,6 +26,7 @@ from streamgauge.core.assembler import PRODUCERS, TICK_INSTANCE, Assembler
 from streamgauge.core.record import Record, encode_record
 from streamgauge.core.segments import Bundle
 from streamgauge.deadletter import Stage
+from streamgauge.faults import report_fault
 from streamgauge.metrics import table
 from streamgauge.topics import Topics
 from streamgauge.worker.dead_letters import DeadLetters
@@ -216,6 +217,7 @@ class Partition:
         try:
             records = self._assembler.apply(message.offset, round(message.timestamp * 1000), bundle)
         except Exception as error:  # noqa: BLE001 - a bundle that a bug of ours fails over must not stop its partition
+            report_fault("the assembler", error)
             await self._bury(message, Stage.ASSEMBLE, type(error).__name__, began)
             return self._assembler.take_finished()
         return records

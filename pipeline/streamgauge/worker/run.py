@@ -209,7 +209,7 @@ class Worker:
         self.hung = self.hung or bool(waiting)
         for part in done:
             if (error := part.exception()) is not None:
-                _LOG.warning("a connection to the broker did not end cleanly: %r", error)
+                _LOG.warning("a connection to the broker did not end cleanly: %r", error, exc_info=error)
 
     async def _run_faust(
         self,
@@ -272,6 +272,7 @@ class Worker:
         if reason is None:
             return False
         said = self._right_taken_away(reason)
+        _LOG.error("the consumer gave up", exc_info=reason)
         self._fail(FaustCrashedError(f"the consumer gave up: {said or repr(reason)}"))
         return True
 
@@ -309,7 +310,7 @@ class Worker:
         await end_task(starting)
         for task in done:
             if (error := task.exception()) is not None:
-                _LOG.warning("Faust did not stop cleanly: %r", error)
+                _LOG.warning("Faust did not stop cleanly: %r", error, exc_info=error)
 
 
 async def _never() -> None:

@@ -11,6 +11,8 @@ import faust
 
 from streamgauge.core.record import SCHEMA_VERSION, version_of
 from streamgauge.deadletter import Stage
+from streamgauge.errors import StreamgaugeError
+from streamgauge.faults import described, report_fault
 from streamgauge.metrics import table
 from streamgauge.worker.acknowledging import Acknowledger
 from streamgauge.worker.dead_letters import DeadLetters
@@ -202,8 +204,10 @@ class Storing:
             try:
                 stored = await asyncio.get_running_loop().run_in_executor(self._thread, self._insert_now, records)
             except Exception as error:  # noqa: BLE001 - whatever is wrong with the ledger, the records are safe in Kafka
+                if not isinstance(error, StreamgaugeError):
+                    report_fault("the ledger", error)
                 if not self._failing:
-                    _LOG.error("records cannot be stored, trying again: %s", error)
+                    _LOG.error("records cannot be stored, trying again: %s", described(error))
                 self._failing = True
                 self._tries += 1
                 await asyncio.sleep(_RETRY_S)

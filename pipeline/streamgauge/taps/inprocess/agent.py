@@ -19,6 +19,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from streamgauge.datadir import make_data_dir
+from streamgauge.errors import StreamgaugeError
+from streamgauge.faults import described, report_fault
 
 # Between attempts (seconds). An agent is there within two; each attempt costs half a second of a core, so that a fault that
 # lasts must not repeat it often: the pause doubles up to the larger one.
@@ -67,7 +69,9 @@ class Agent:
                     " and one is started"
                 )
         except Exception as error:  # noqa: BLE001 - capture fails open: the application knows nothing of agents
-            self._complain(f"no agent can be started ({error}); streams go on, and are not captured")
+            if not isinstance(error, OSError | StreamgaugeError):
+                report_fault("the start of an agent", error)
+            self._complain(f"no agent can be started ({described(error)}); streams go on, and are not captured")
 
     def close(self, within_s: float = END_S) -> None:
         """This process ends: so may its agent, once it has shipped the rest. Waits for it, for so long at most."""

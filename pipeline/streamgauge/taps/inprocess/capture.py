@@ -13,6 +13,7 @@ import msgspec
 from streamgauge.core.dialects import endpoint_of
 from streamgauge.core.segments import Ending, TransportFault
 from streamgauge.counters import DropReason
+from streamgauge.faults import report_fault
 from streamgauge.taps.messages import (
     MAX_REQUEST_BODY,
     REQUEST_HEADERS,
@@ -64,6 +65,10 @@ Told = Opened | Asked | Sent | Answered | Ended | Lost | Fault
 Note = tuple[int, bytes] | Told
 
 
+class EndedError(RuntimeError):
+    """The process ends, or this sender is that of the process from which this one was forked."""
+
+
 class Taker(Protocol):
     """Who takes the notes. `full`: there is no room for more reads."""
 
@@ -96,8 +101,10 @@ class StreamCapture:
         try:
             self.stream = taker.begin(self)
             self._note(_opened(self.stream, asking, tenant_header))
-        except Exception:  # noqa: BLE001 - capture fails open
-            self._fault()
+        except EndedError:
+            self._fault(None)
+        except Exception as error:  # noqa: BLE001 - capture fails open
+            self._fault(error)
 
     def asked(self, data: bytes) -> None:
         """A piece of the request's body. Beyond the limit, or without room, it is left out, and `sent` says so."""
@@ -107,23 +114,23 @@ class StreamCapture:
                 self._whole = False
             elif self._whole and data:
                 self._note(Asked(self.stream, bytes(data)))
-        except Exception:  # noqa: BLE001 - capture fails open
-            self._fault()
+        except Exception as error:  # noqa: BLE001 - capture fails open
+            self._fault(error)
 
     def sent(self, at_ns: int | None, body_bytes: int) -> None:
         """The request is whole, and was handed on. `at_ns`: when its last byte was; None where that is not seen."""
         try:
             whole = self._whole and self._asked == body_bytes
             self._note(Sent(self.stream, at_ns, None, body_bytes, whole))
-        except Exception:  # noqa: BLE001 - capture fails open
-            self._fault()
+        except Exception as error:  # noqa: BLE001 - capture fails open
+            self._fault(error)
 
     def answered(self, at_ns: int, status: int, headers: Headers) -> None:
         """The response's head."""
         try:
             self._note(Answered(self.stream, at_ns, status, _kept(headers, RESPONSE_HEADERS)))
-        except Exception:  # noqa: BLE001 - capture fails open
-            self._fault()
+        except Exception as error:  # noqa: BLE001 - capture fails open
+            self._fault(error)
 
     def arrived(self, at_ns: int, data: bytes) -> None:
         """A piece of the response's body. `at_ns`: when it came, before it was handed on."""
@@ -135,8 +142,8 @@ class StreamCapture:
             elif data:
                 self.noted_bytes += len(data) + NOTE_BYTES
                 self.notes.append((at_ns, data))
-        except Exception:  # noqa: BLE001 - capture fails open
-            self._fault(lost=1)
+        except Exception as error:  # noqa: BLE001 - capture fails open
+            self._fault(error, lost=1)
 
     def ended(
         self, at_ns: int, ending: Ending, gone_ns: int | None = None, fault: TransportFault | None = None
@@ -148,12 +155,12 @@ class StreamCapture:
                 self._tell_lost()
                 self._note(Ended(self.stream, at_ns, ending, gone_ns, fault=fault))
                 self._limit = _NO_ROOM
-        except Exception:  # noqa: BLE001 - capture fails open
-            self._fault()
+        except Exception as error:  # noqa: BLE001 - capture fails open
+            self._fault(error)
 
     def fault(self) -> None:
-        """A bug of the tap's own: nothing more is noted but the end, and the record says that it is incomplete."""
-        self._fault()
+        """The tap caught and reported a bug: nothing more is noted but the end, and the record says it is incomplete."""
+        self._fault(None)
 
     def _note(self, note: Note) -> None:
         self.noted_bytes += size_of_note(note)
@@ -179,16 +186,18 @@ class StreamCapture:
             self._note(Lost(self._lost, reason))
             self._lost = 0
 
-    def _fault(self, lost: int = 0) -> None:
-        """A bug of ours: from here on the stream is not captured."""
+    def _fault(self, error: Exception | None, lost: int = 0) -> None:
+        """From here on the stream is not captured. `error`: a bug of ours, to be reported."""
+        if error is not None:
+            report_fault("the capture of a tap in an application", error)
         try:
             if not self._broken:
                 self._tell_lost()
                 self._broken, self._limit = True, _NO_ROOM
                 self._note(Fault())
             self._lost += lost
-        except Exception:  # noqa: BLE001 - not even this works: the stream still goes on
-            pass
+        except Exception as failed:  # noqa: BLE001 - not even this works: the stream still goes on
+            report_fault("the notes of a tap in an application", failed)
 
 
 def size_of_note(note: Note) -> int:

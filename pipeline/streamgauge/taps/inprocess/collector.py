@@ -9,6 +9,7 @@ from typing import assert_never
 import msgspec
 
 from streamgauge.counters import Counters, DropReason, Incident
+from streamgauge.faults import report_fault
 from streamgauge.taps.inprocess.capture import NOTE_BYTES, Fault, Lost, Note, StreamCapture, Told, size_of_note
 from streamgauge.taps.inprocess.outbox import BATCH_BYTES, Outbox
 from streamgauge.taps.messages import Answered, Arrived, Asked, Dropped, Ended, Opened, Sent
@@ -98,8 +99,8 @@ class Collector:
                     self._read(stream, *note)
                 else:
                     self._take(stream, note)
-            except Exception:  # noqa: BLE001 - capture fails open: a bug costs this stream's record its completeness
-                self._fault(stream, turn[at:])
+            except Exception as error:  # noqa: BLE001 - capture fails open: a bug costs this stream's record its completeness
+                self._fault(stream, turn[at:], error)
                 break
         stream.capture.taken_bytes += sum(size_of_note(note) for note in turn)
 
@@ -162,8 +163,9 @@ class Collector:
             self._outbox.put(Dropped(stream.capture.stream, stream.lost), 0)
             stream.lost = 0
 
-    def _fault(self, stream: _Stream, left: list[Note]) -> None:
+    def _fault(self, stream: _Stream, left: list[Note], error: Exception) -> None:
         """A bug of ours: what is left of this turn is lost, and nothing more is told of the stream but its end."""
+        report_fault("the sender of a tap in an application", error)
         self.counters.happened(Incident.CAPTURE_FAULT)
         stream.broken = True
         for note in left:

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable
 
 from streamgauge.counters import Counters, DropReason, Incident
+from streamgauge.faults import report_fault
 from streamgauge.ownership import is_our_directory
 from streamgauge.taps.messages import Arrived, Message, encode_batch
 
@@ -165,7 +166,8 @@ class Outbox:
     def _encode(self) -> bool:
         try:
             self._sending, self._sent = memoryview(encode_batch(self._batches[0].messages)), 0
-        except Exception:  # noqa: BLE001 - capture fails open: whatever a message holds, streams and later messages go on
+        except Exception as error:  # noqa: BLE001 - capture fails open: whatever a message holds, streams and later messages go on
+            report_fault("the outbox of a tap in an application", error)
             self.counters.happened(Incident.CAPTURE_FAULT)
             self._lose_first(DropReason.CAPTURE_FAULT)
             return False

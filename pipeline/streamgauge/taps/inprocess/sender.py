@@ -13,7 +13,9 @@ import threading
 from collections import deque
 from pathlib import Path
 
-from streamgauge.taps.inprocess.capture import StreamCapture
+from streamgauge.errors import StreamgaugeError
+from streamgauge.faults import described, report_fault
+from streamgauge.taps.inprocess.capture import EndedError, StreamCapture
 from streamgauge.taps.inprocess.courier import RETRY_S, Agents, Courier
 from streamgauge.taps.inprocess.outbox import CAPACITY_BYTES
 
@@ -27,10 +29,6 @@ IDLE_S = 1.0
 HURRY_S = 0.05
 
 _log = logging.getLogger("streamgauge")
-
-
-class EndedError(RuntimeError):
-    """The process ends, or this sender is that of the process from which this one was forked."""
 
 
 class Sender:
@@ -131,7 +129,9 @@ class Sender:
 
     def _survive(self, error: Exception) -> float | None:
         """The data directory cannot be used: streams that began are forgotten. Or a fault of ours: it is counted."""
-        complaint = f"{type(error).__name__}: {error}"
+        if not isinstance(error, OSError | StreamgaugeError):
+            report_fault("the sender's thread of a tap in an application", error)
+        complaint = described(error)
         if complaint != self._complained:
             self._complained = complaint
             _log.warning("streamgauge: streams go on, and are not captured (%s)", complaint)
@@ -139,8 +139,10 @@ class Sender:
             self.full = True
             self._begun.clear()
             return None
-        with contextlib.suppress(Exception):
+        try:
             self._courier.survived()
+        except Exception as failed:  # noqa: BLE001 - as in `_run`: the thread goes on
+            report_fault("the counters of a tap in an application", failed)
         return RETRY_S
 
     def _take_hurried(self) -> list[threading.Event]:

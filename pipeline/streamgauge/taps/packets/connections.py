@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from streamgauge.faults import report_fault
 from streamgauge.taps.packets.connection import Connection, begins_request
 from streamgauge.taps.packets.decode import ACK, SYN, Segment, port_of
 from streamgauge.taps.packets.exchange import Telling
@@ -61,8 +62,8 @@ class Connections:
         self._table.move_to_end(key)
         try:
             connection.take(segment, from_client=from_client)
-        except Exception:  # noqa: BLE001 - capture fails open: a bug costs this connection, and no other
-            self._give_up(connection, segment.at_ns)
+        except Exception as error:  # noqa: BLE001 - capture fails open: a bug costs this connection, and no other
+            self._give_up(connection, segment.at_ns, error)
         if connection.closed:
             del self._table[key]
 
@@ -71,8 +72,8 @@ class Connections:
         for key, connection in list(self._table.items()):
             try:
                 connection.tick(now_ns, self._following.idle_ns)
-            except Exception:  # noqa: BLE001 - as above
-                self._give_up(connection, now_ns)
+            except Exception as error:  # noqa: BLE001 - as above
+                self._give_up(connection, now_ns, error)
             if connection.closed or (now_ns - connection.last_ns > FORGET_NS and not connection.open):
                 self._forget(key, now_ns)
 
@@ -114,10 +115,11 @@ class Connections:
         connection = self._table.pop(key)
         try:
             connection.cut(now_ns)
-        except Exception:  # noqa: BLE001 - as above
-            self._give_up(connection, now_ns)
+        except Exception as error:  # noqa: BLE001 - as above
+            self._give_up(connection, now_ns, error)
 
-    def _give_up(self, connection: Connection, now_ns: int) -> None:
+    def _give_up(self, connection: Connection, now_ns: int, error: Exception) -> None:
         """A bug of ours: nothing more is told of this connection but that its streams are incomplete."""
+        report_fault("the packet tap", error)
         self.faults += 1
         connection.fail(now_ns)

@@ -4,7 +4,7 @@ The parent writes one line of JSON (PacketSettings) to stdin and keeps it open: 
 is said on stdout when the capture runs. SIGTERM: streams that are open may end until the drain deadline; new ones are left
 alone.
 
-Exit codes: 0 done, 2 wrong settings, 3 the interface, the file or the counters are not to be had.
+Exit codes: 0 done, 2 wrong settings, 3 the interface, the file or the counters are not to be had, 70 a bug.
 """
 
 import asyncio
@@ -20,6 +20,8 @@ import msgspec
 
 from streamgauge.child import leave_terminal_to_parent
 from streamgauge.counters import Counters, Incident
+from streamgauge.errors import BUG
+from streamgauge.faults import report_fault, report_loop_faults
 from streamgauge.taps.packets.clock import StampClock
 from streamgauge.taps.packets.connections import Connections, Following
 from streamgauge.taps.packets.decode import decode_ip
@@ -164,6 +166,7 @@ def _both_clocks() -> tuple[int, int]:
 async def _run(settings: PacketSettings) -> int:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
+    loop.set_exception_handler(report_loop_faults("the packet tap's process"))
     loop.add_signal_handler(signal.SIGTERM, stop.set)
     _leave_with_parent(loop)
     counters = Counters(Path(settings.counters_path), settings.role)
@@ -238,6 +241,9 @@ def main() -> int:
     except OSError as fault:
         sys.stderr.write(f"the packet tap: {fault}\n")
         return _UNAVAILABLE
+    except Exception as error:  # noqa: BLE001 - Python would print its text, which may quote a stream; it is started again
+        report_fault("the packet tap's process, which ends", error)
+        return BUG
 
 
 if __name__ == "__main__":

@@ -20,6 +20,8 @@ import msgspec
 import uvloop
 
 from streamgauge.child import leave_terminal_to_parent
+from streamgauge.errors import BUG
+from streamgauge.faults import report_fault, report_loop_faults
 from streamgauge.taps.proxy.outbox import FLUSH_S
 from streamgauge.taps.proxy.relay import RelaySettings, serve
 
@@ -39,6 +41,7 @@ async def _run(settings: RelaySettings, listening: socket.socket, others: list[s
     """Serves, drains at SIGTERM, and leaves."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
+    loop.set_exception_handler(report_loop_faults("the relay's process"))
     loop.add_signal_handler(signal.SIGTERM, stop.set)
     relay = await serve(settings, listening, others, _say)
     _last_words.append(relay.hurry)
@@ -63,12 +66,14 @@ def _read_settings(fd: int) -> RelaySettings:
 
 def _leave_with_parent(fd: int) -> None:
     """Waits for the end of the parent. A thread, so that even a loop that hangs does not outlive it."""
-    while os.read(fd, 4096):
-        continue
-    for words in _last_words:
-        words()
-    time.sleep(_LAST_FLUSH_S)
-    os._exit(_UNAVAILABLE)
+    try:
+        while os.read(fd, 4096):
+            continue
+        for words in _last_words:
+            words()
+        time.sleep(_LAST_FLUSH_S)
+    finally:
+        os._exit(_UNAVAILABLE)
 
 
 def _allow_many_descriptors() -> None:
@@ -78,7 +83,7 @@ def _allow_many_descriptors() -> None:
 
 
 def main() -> int:
-    """Serves until SIGTERM, then leaves with 0. Gives 2 for settings that cannot be, 3 for a part that is not to be had."""
+    """Serves until SIGTERM, then leaves with 0. Gives 2 for wrong settings, 3 for an unavailable part, 70 for a bug."""
     leave_terminal_to_parent()
     signal.signal(
         signal.SIGTERM, lambda *_: os._exit(_DONE)
@@ -103,6 +108,9 @@ def main() -> int:
     except OSError as fault:
         sys.stderr.write(f"relay: {fault}\n")
         return _UNAVAILABLE
+    except Exception as error:  # noqa: BLE001 - Python would print its text, which may quote a stream; it is started again
+        report_fault("the relay's process, which ends", error)
+        return BUG
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from itertools import count
 from streamgauge.core.dialects import endpoint_of
 from streamgauge.core.segments import Ending, TransportFault
 from streamgauge.counters import DropReason, Incident
+from streamgauge.faults import report_fault
 from streamgauge.taps.messages import (
     MAX_REQUEST_BODY,
     REQUEST_HEADERS,
@@ -57,8 +58,8 @@ class StreamCapture:
             opened = Opened(self.stream, began_ns, wall_ns, upstream, told.method, told.target, told.headers)
             self._outbox.put(opened, told.size)
             self._opened = self.smooth = True
-        except Exception:  # noqa: BLE001 - capture fails open
-            self._fault()
+        except Exception as error:  # noqa: BLE001 - capture fails open
+            self._fault(error)
 
     def asked(self, data: bytes) -> None:
         """A piece of the request's body. Beyond the limit, or without room, it is left out, and `sent` says so."""
@@ -68,8 +69,8 @@ class StreamCapture:
                 self._whole = False
             elif self._whole:
                 self._outbox.put(Asked(self.stream, data), len(data))
-        except Exception:  # noqa: BLE001 - capture fails open
-            self._fault()
+        except Exception as error:  # noqa: BLE001 - capture fails open
+            self._fault(error)
 
     def sent(self, at_ns: int, connected_ns: int | None, body_bytes: int) -> None:
         """The request has gone out; told once, however often it is repeated."""
@@ -78,8 +79,8 @@ class StreamCapture:
                 self._sent = True
                 whole = self._whole and self._asked == body_bytes
                 self._outbox.put(Sent(self.stream, at_ns, connected_ns, body_bytes, whole), 0)
-        except Exception:  # noqa: BLE001 - capture fails open
-            self._fault()
+        except Exception as error:  # noqa: BLE001 - capture fails open
+            self._fault(error)
 
     def arrived(self, at_ns: int, data: bytes) -> None:
         """A read from the upstream."""
@@ -90,8 +91,8 @@ class StreamCapture:
                 self._arrived_amiss(at_ns, data)
             else:
                 outbox.put(Arrived(self.stream, at_ns, data), len(data))
-        except Exception:  # noqa: BLE001 - capture fails open
-            self._fault(lost=1)
+        except Exception as error:  # noqa: BLE001 - capture fails open
+            self._fault(error, lost=1)
 
     def lost(self, reads: int) -> None:
         """Others could not hand over so many reads, which are counted, and not told."""
@@ -112,8 +113,8 @@ class StreamCapture:
             if self._opened:
                 self._tell_dropped()
                 self._outbox.put(Ended(self.stream, at_ns, ending, gone_ns, blocked_ns, unsent_bytes, fault), 0)
-        except Exception:  # noqa: BLE001 - capture fails open
-            self._fault()
+        except Exception as error:  # noqa: BLE001 - capture fails open
+            self._fault(error)
 
     def _tells(self) -> bool:
         return self._opened and not self._broken
@@ -137,16 +138,17 @@ class StreamCapture:
             self._outbox.put(Dropped(self.stream, self._dropped), 0)
             self._dropped, self.smooth = 0, not self._broken
 
-    def _fault(self, lost: int = 0) -> None:
+    def _fault(self, error: Exception, lost: int = 0) -> None:
         """A bug of ours: from here on the stream is not captured."""
+        report_fault("the relay's capture", error)
         first, self._broken, self.smooth = not self._broken, True, False
         try:
             if first:
                 self._outbox.counters.happened(Incident.CAPTURE_FAULT)
             if lost:
                 self._drop(DropReason.CAPTURE_FAULT)
-        except Exception:  # noqa: BLE001 - not even counting works: the stream still goes on
-            pass
+        except Exception as failed:  # noqa: BLE001 - not even counting works: the stream still goes on
+            report_fault("the relay's counters", failed)
 
 
 def told_of(request: Request, outgoing: Outgoing, tenant_header: str | None) -> Told:

@@ -10,6 +10,7 @@ from collections import Counter
 from typing import Protocol
 
 from streamgauge.counters import Counters, DropReason, Incident
+from streamgauge.faults import report_fault
 from streamgauge.taps.messages import Arrivals, Dropped, Encoded
 from streamgauge.taps.proxy.outbox import BATCH_BYTES, Outbox
 from streamgauge.taps.proxy.place import Place
@@ -144,12 +145,14 @@ class Lender:
             missing = dropped if stream is None else dropped + self._missing.pop(stream, 0)
             loan.returned(at_ns, Place(phase, left), data, sent, reset, missing)
         except Exception as error:  # noqa: BLE001 - the others are returned as well
-            self.loop.call_exception_handler({"message": "a response could not be taken back", "exception": error})
+            self._counters.happened(Incident.CAPTURE_FAULT)
+            report_fault("the return of a response from the pump", error)
 
     def _hand_over(self, batch: Encoded) -> None:
         try:
             self._outbox.put(batch, len(batch.encoded))
-        except Exception:  # noqa: BLE001 - capture fails open: streams go on, and their records say that reads are missing
+        except Exception as error:  # noqa: BLE001 - capture fails open: streams go on, and their records say that reads are missing
+            report_fault("the pump's outbox", error)
             self._counters.happened(Incident.CAPTURE_FAULT)
             self._counters.dropped(DropReason.CAPTURE_FAULT, batch.reads)
             self._note_missing(batch)
@@ -158,7 +161,8 @@ class Lender:
         """Keeps how many reads of each stream are missing, for its record."""
         try:
             messages = batch.decoded()
-        except Exception:  # noqa: BLE001 - it may be of any stream that is lent: the records of all say that a read is missing
+        except Exception as error:  # noqa: BLE001 - it may be of any stream that is lent: the records of all say that a read is missing
+            report_fault("the decoding of the pump's batch", error)
             self._missing.update(stream for _, stream in self._loans.values() if stream is not None)
             return
         for message in messages:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from streamgauge.counters import Counters, DropReason, Incident
+from streamgauge.faults import report_fault
 from streamgauge.ownership import is_our_directory
 from streamgauge.taps.messages import Arrived, Encoded, Message, encode_batch
 
@@ -152,7 +153,8 @@ class Outbox:
     def _encode(self) -> bool:
         try:
             self._sending, self._sent = memoryview(encode_batch(self._batches[0][0])), 0
-        except Exception:  # noqa: BLE001 - capture fails open: whatever a message holds, streams and later messages go on
+        except Exception as error:  # noqa: BLE001 - capture fails open: whatever a message holds, streams and later messages go on
+            report_fault("the outbox to the recorder", error)
             self.counters.happened(Incident.CAPTURE_FAULT)
             self._lose(self._batches[0][0], DropReason.CAPTURE_FAULT)
             self._next_batch()

@@ -9,7 +9,8 @@
     a relay is gone    what it left open ends there, cut
     SIGKILL            the next instance on this data directory declares this one dead
 
-Exit codes: 0 done, 2 wrong settings, 3 the data directory or the socket is not to be had, or the disk refused the last rows.
+Exit codes: 0 done, 2 wrong settings, 3 the data directory or the socket is not to be had, or the disk refused the last rows,
+70 a bug.
 """
 
 import asyncio
@@ -30,7 +31,8 @@ from streamgauge import __version__
 from streamgauge.child import leave_terminal_to_parent, say
 from streamgauge.core.segments import BUNDLE_BYTES, BUNDLE_NS, Segment
 from streamgauge.counters import Counters, Incident
-from streamgauge.errors import DONE, UNAVAILABLE, USAGE
+from streamgauge.errors import BUG, DONE, UNAVAILABLE, USAGE
+from streamgauge.faults import report_fault, report_loop_faults
 from streamgauge.spool import MAX_AGE_S, MAX_BYTES, Reserve, Spool, settle_restart
 from streamgauge.taps.messages import Arrivals, Arrived, decode_batch
 from streamgauge.taps.recording.batches import Batches
@@ -261,6 +263,7 @@ async def serve(
         idle.clear()
         return connection
 
+    loop.set_exception_handler(report_loop_faults("the recorder's process"))
     loop.add_signal_handler(signal.SIGTERM, draining.set)
     _watch_parent(loop, orphaned)
     server = await loop.create_unix_server(connected, sock=listening)
@@ -382,6 +385,9 @@ def main() -> int:
     except (OSError, UnusableKeyError) as error:
         sys.stderr.write(f"the recorder cannot start: {error}\n")
         return UNAVAILABLE
+    except Exception as error:  # noqa: BLE001 - Python would print its text, which may quote a stream; it is started again
+        report_fault("the recorder's process, which ends", error)
+        return BUG
 
 
 if __name__ == "__main__":

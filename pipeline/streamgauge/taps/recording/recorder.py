@@ -17,6 +17,7 @@ from typing import assert_never
 
 from streamgauge.core.segments import BUNDLE_BYTES, Ending, Segment
 from streamgauge.counters import DropReason, Incident
+from streamgauge.faults import report_fault
 from streamgauge.taps.messages import Answered, Arrivals, Arrived, Asked, Dropped, Ended, Message, Opened, Sent
 from streamgauge.taps.recording.budget import Budget
 from streamgauge.taps.recording.capture import StreamCapture
@@ -133,9 +134,9 @@ class Recorder:
                     capture.sent(message)
                 case _:
                     assert_never(message)
-        except Exception:  # noqa: BLE001 - capture fails open: a bug costs this stream's record its completeness
+        except Exception as error:  # noqa: BLE001 - capture fails open: a bug costs this stream's record its completeness
             self._count(capture, -1)
-            self._fault(capture)
+            self._fault(capture, error)
             self._count(capture, 1)
 
     def _end(self, key: Key, capture: StreamCapture, ended: Ended) -> None:
@@ -156,8 +157,8 @@ class Recorder:
         work = 0
         try:
             work = capture.settle(most)
-        except Exception:  # noqa: BLE001 - as above
-            self._fault(capture)
+        except Exception as error:  # noqa: BLE001 - as above
+            self._fault(capture, error)
         if capture.is_blind:
             self.dropped[DropReason.CAPTURE_FAULT] += capture.drop_waiting()
         self._behind.pop(capture, None)
@@ -255,8 +256,8 @@ class Recorder:
         self._touched[capture] = None
         try:
             capture.begin(opened, self._settings, self._budget, self._memory)
-        except Exception:  # noqa: BLE001 - as above
-            self._fault(capture)
+        except Exception as error:  # noqa: BLE001 - as above
+            self._fault(capture, error)
 
     def _strange(self, key: Key, message: Message) -> None:
         """A stream that begins, that was refused, or that began before we did."""
@@ -271,13 +272,14 @@ class Recorder:
     def _close(self, capture: StreamCapture) -> None:
         try:
             capture.end()
-        except Exception:  # noqa: BLE001 - as above
-            self._fault(capture)
+        except Exception as error:  # noqa: BLE001 - as above
+            self._fault(capture, error)
         self.incidents[Incident.BODY_CAPPED] += capture.body_capped
         self.incidents[Incident.DECODE_FAULT] += capture.decode_fault
         self.incidents[Incident.EVENT_CAPPED] += capture.oversized_events
 
-    def _fault(self, capture: StreamCapture) -> None:
+    def _fault(self, capture: StreamCapture, error: Exception) -> None:
+        report_fault("the recorder", error)
         self.incidents[Incident.CAPTURE_FAULT] += 1
         capture.fail()
 
