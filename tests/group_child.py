@@ -7,6 +7,7 @@
     fall        be ready, and end at once with 7
     refuse      say why on stderr, end with 3
     babble      say something else than ready, and stay
+    shout       say a line that is longer than asyncio reads, and stay
 """
 
 import json
@@ -35,7 +36,7 @@ def main() -> int:
     say(f"started {os.getpid()}")
     if does == "refuse":
         return 3
-    sys.stdout.write("hello\n" if does == "babble" else "ready\n")
+    sys.stdout.write({"babble": "hello\n", "shout": 100_000 * "x" + "\n"}.get(does, "ready\n"))
     sys.stdout.flush()
     if does == "fall":
         return 7

@@ -232,3 +232,52 @@ def test_streams_have_the_drain_timeout_but_for_a_reserve() -> None:
     assert streams_drain_s(2) == 1
     assert streams_drain_s(0) == 0
     assert HANGS_S > RESERVE_S
+
+
+def test_a_child_whose_first_line_is_too_long_is_started_again(log: Path) -> None:
+    said: list[str] = []
+
+    async def work() -> None:
+        group = Group(child(log, "recorder"), [child(log, "one", "fall", "shout", "stay")], said.append)
+        await group.start()
+        await until(lambda: len(pids(log, "one")) == 3 and group.serving)
+        await group.stop(5)
+
+    play(work)
+    assert any("did not start" in sentence for sentence in said)
+
+
+def test_a_child_whose_first_line_is_too_long_at_the_start_is_a_part_that_is_missing(log: Path) -> None:
+    async def work() -> None:
+        with pytest.raises(Unavailable, match="did not start"):
+            await Group(child(log, "recorder", "shout"), [], print).start()
+
+    play(work)
+    assert not any(map(runs, pids(log, "recorder")))
+
+
+def test_a_child_whose_settings_cannot_be_made_is_tried_again_and_reported(
+    log: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its settings restore a directory first, for which the disk may have no room."""
+    made = child(log, "one", "fall", "stay")
+    settings, failures = made._settings, [OSError(28, "No space left on device"), LookupError("sk-0123456789")]
+
+    def failing() -> bytes:
+        if made.starts in (2, 3):
+            raise failures.pop(0)
+        return settings()
+
+    made._settings = failing
+
+    async def work() -> None:
+        group = Group(child(log, "recorder"), [made], print)
+        await group.start()
+        await until(lambda: made.starts == 4 and group.serving)
+        await group.stop(5)
+
+    play(work)
+    assert [message.splitlines()[0] for message in caplog.messages] == [
+        "a bug was caught in the start of the one: OSError: [Errno 28] No space left on device",
+        "a bug was caught in the start of the one: LookupError",
+    ]

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from streamgauge.errors import DONE, UNAVAILABLE, Unavailable
+from streamgauge.faults import report_fault, reported_task
 
 # A child answers within this, also on a busy machine: imports take half a second (seconds).
 READY_S = 60.0
@@ -99,7 +100,7 @@ class Child:
             process.stdin.write(self._settings() + b"\n")
             async with asyncio.timeout(READY_S):  # wait_for of Python 3.11 may swallow a cancellation
                 return await process.stdout.readline()
-        except (TimeoutError, ConnectionError):
+        except (TimeoutError, ConnectionError, ValueError):  # ValueError: the line is longer than StreamReader's 64 KiB
             return b""
 
     def ask_to_stop(self) -> None:
@@ -152,7 +153,8 @@ class Group:
         except BaseException:
             await asyncio.gather(*(child.kill() for child in children))
             raise
-        self._watchers = [asyncio.create_task(self._watch(child)) for child in children]
+        for child in children:
+            self._watchers.append(reported_task(f"the watch over the {child.name}", self._watch(child)))
 
     @property
     def serving(self) -> bool:
@@ -184,7 +186,9 @@ class Group:
                 return
             except Unavailable as error:
                 self._say(str(error))
-                pause = min(2 * pause, MAX_RESTART_S)
+            except Exception as error:  # noqa: BLE001 - the tap relays with its other children, and tries this one again
+                report_fault(f"the start of the {child.name}", error)
+            pause = min(2 * pause, MAX_RESTART_S)
 
     async def stop(self, drain_s: float) -> None:
         """Relays finish what is open, in their part of `drain_s`; then the recorder writes down what is left.

@@ -1,5 +1,6 @@
 """What `up` and `tap` share: tenants, several relays on one address, and the balance that a new tap finds."""
 
+import asyncio
 import http.client
 import json
 import os
@@ -11,9 +12,12 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from streamgauge.admin import AdminServer
 from streamgauge.commands import tapping
 from streamgauge.config import load
 from streamgauge.counters import Counters, read_balance
+from streamgauge.metrics.declare import Part
+from streamgauge.metrics.prometheus import Metrics
 from tests.integration.provider import BEGIN, REST, Provider, provider
 from tests.processes import children
 from tests.running import PATIENCE_S, Running, start_up, wait_for
@@ -117,3 +121,58 @@ def test_children_have_groups_of_their_own_and_share_the_session(tmp_path: Path)
             if (status := Path(f"/proc/{pid}/status")).exists():
                 mask = next(line.split()[1] for line in status.read_text().splitlines() if line.startswith("SigIgn"))
                 assert int(mask, 16) & ignored == ignored
+
+
+def test_applications_are_settled_again_after_a_bug(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    settled: list[Path] = []
+
+    def settle(counters: Path) -> None:
+        settled.append(counters)
+        if len(settled) < 3:
+            raise LookupError("a bug")
+
+    monkeypatch.setattr(tapping, "SETTLE_APPS_S", 0.01)
+    monkeypatch.setattr(tapping, "settle_apps", settle)
+
+    async def work() -> None:
+        settling = asyncio.create_task(tapping._settle_apps(tmp_path))
+        async with asyncio.timeout(PATIENCE_S):
+            while len(settled) < 4 and not settling.done():  # noqa: ASYNC110 - another thread settles
+                await asyncio.sleep(0.01)
+        settling.cancel()
+
+    asyncio.run(work())
+    assert len(settled) >= 4
+    assert [message.splitlines()[0] for message in caplog.messages if "bug" in message] == [
+        "a bug was caught in the settling of applications: LookupError"
+    ]
+
+
+def test_the_admin_port_is_tried_again_after_a_bug(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    made: list[AdminServer] = []
+
+    def make() -> AdminServer:
+        made.append(AdminServer(Metrics((Part.TAP,)), lambda: True))
+        if len(made) < 3:
+            raise LookupError("a bug")
+        return made[-1]
+
+    monkeypatch.setattr(tapping, "ADMIN_RETRY_S", 0.01)
+    settings = load({"admin": "127.0.0.1:0", "data_dir": str(tmp_path)}, None)
+
+    async def work() -> None:
+        trying = asyncio.create_task(tapping._admin_when_free(make, settings))
+        async with asyncio.timeout(PATIENCE_S):
+            while len(made) < 3 and not trying.done():  # noqa: ASYNC110 - the task has no event to wait for
+                await asyncio.sleep(0.01)
+        assert not trying.done()
+        await tapping._cancelled(trying)
+
+    asyncio.run(work())
+    assert [message.splitlines()[0] for message in caplog.messages] == [
+        "a bug was caught in the admin port: LookupError"
+    ]

@@ -21,6 +21,7 @@ from streamgauge.config import Settings, Upstream
 from streamgauge.counters import Counters, settle_apps
 from streamgauge.datadir import DataDirLock, unusable, warning_about
 from streamgauge.errors import Unavailable, UsageFault
+from streamgauge.faults import report_fault, reported_task
 from streamgauge.group import Child, Group, streams_drain_s
 from streamgauge.listening import Listening, listening, not_to_be_had
 from streamgauge.metrics import table
@@ -108,7 +109,7 @@ async def running_tap(
 
         start_admin = _admin_or_later if admin_may_wait else _admin_now
         admin_address = await start_admin(stack, admin, settings)
-        settling = asyncio.create_task(_settle_apps(settings.data_dir / "counters"))
+        settling = reported_task("the settling of applications", _settle_apps(settings.data_dir / "counters"))
         stack.push_async_callback(_cancelled, settling)
         stack.push_async_callback(group.stop, settings.drain_timeout)
         await group.start()
@@ -142,8 +143,7 @@ async def _admin_or_later(
         return await _admin_now(stack, make, settings)
     except Unavailable as error:
         say(f"{error}; until then there are no metrics, and capture goes on")
-    trying = asyncio.create_task(_admin_when_free(make, settings))
-
+    trying = reported_task("the wait for the admin port", _admin_when_free(make, settings))
     stack.push_async_callback(_cancelled, trying)
     return None
 
@@ -152,17 +152,25 @@ async def _admin_when_free(make: Callable[[], AdminServer], settings: Settings) 
     async with contextlib.AsyncExitStack() as stack:
         while True:
             await asyncio.sleep(ADMIN_RETRY_S)
-            with contextlib.suppress(Unavailable):
-                say(f"metrics at http://{await _admin_now(stack, make, settings)}/metrics")
-                await asyncio.Event().wait()
+            try:
+                address = await _admin_now(stack, make, settings)
+            except Unavailable:
+                continue
+            except Exception as error:  # noqa: BLE001 - the tap goes on without metrics, and tries again
+                report_fault("the admin port", error)
+                continue
+            say(f"metrics at http://{address}/metrics")
+            await asyncio.Event().wait()
 
 
 async def _settle_apps(counters: Path) -> None:
     """Applications that capture come and go: what one had that was killed is settled while the tap runs."""
     while True:
         await asyncio.sleep(SETTLE_APPS_S)
-        with contextlib.suppress(OSError):  # a disk that fails shows elsewhere
+        try:
             await asyncio.to_thread(settle_apps, counters)
+        except Exception as error:  # noqa: BLE001 - the next round may do it; an OSError is reported as well
+            report_fault("the settling of applications", error)
 
 
 async def _cancelled(task: asyncio.Task[None]) -> None:

@@ -53,7 +53,7 @@ async def simulator_process(time_scale: float) -> AsyncIterator[SimulatorProcess
 async def _address(stdout: asyncio.StreamReader) -> str:
     try:
         url = (await asyncio.wait_for(stdout.readline(), PATIENCE_S)).decode().strip()
-    except TimeoutError:
+    except (TimeoutError, ValueError):  # ValueError: its first line is longer than 64 KiB
         url = ""
     if not url:
         raise Unavailable("the provider simulator did not start: see above for what it says")

@@ -9,6 +9,7 @@ import asyncio
 import time
 
 from streamgauge.core.segments import Ending, TransportFault
+from streamgauge.faults import reported_task
 from streamgauge.taps.proxy import answers
 from streamgauge.taps.proxy.asker import After, Asker
 from streamgauge.taps.proxy.lending import Lender, Loan
@@ -312,7 +313,7 @@ class Exchange:
         return After.RESET if self._framing.until_eof and self._framing.fault is None else After.CLOSE
 
     def _connect(self) -> None:
-        self._connecting = asyncio.get_running_loop().create_task(self._connect_now())
+        self._connecting = reported_task("the connection to an upstream", self._connect_now())
 
     async def _connect_now(self) -> None:
         try:

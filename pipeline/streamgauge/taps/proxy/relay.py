@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from streamgauge.counters import Counters, Incident
+from streamgauge.faults import report_fault, reported_task
 from streamgauge.taps.proxy.acceptor import Acceptor
 from streamgauge.taps.proxy.client import LINGER_S, Client
 from streamgauge.taps.proxy.lending import BUILT, Lender
@@ -137,7 +138,7 @@ class Relay:
         )
 
     def _start_serving(self, accepted: socket.socket, address: str) -> None:
-        task = asyncio.get_running_loop().create_task(self._serve(accepted, address))
+        task = reported_task("the serving of a connection", self._serve(accepted, address))
         self._serving.add(task)
         task.add_done_callback(self._serving.discard)
 
@@ -181,6 +182,8 @@ class Relay:
                 self._say("its certificate was renewed")
         except ValueError as fault:
             self._say(f"{fault}; the former one stays in use")
+        except Exception as error:  # noqa: BLE001 - the certificate in use stays, and the next look may succeed
+            report_fault("the renewal of the certificate", error)
         self._looking = asyncio.get_running_loop().call_later(LOOK_S, self._look_for_certificate)
 
     def connector(self, route: Route) -> Connector:

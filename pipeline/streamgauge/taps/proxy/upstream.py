@@ -15,6 +15,7 @@ from typing import Any, Protocol, cast
 from aiohappyeyeballs import start_connection
 
 from streamgauge.core.segments import TransportFault
+from streamgauge.faults import report_fault
 from streamgauge.taps.proxy.limits import KEPT_MOST
 from streamgauge.taps.proxy.request import Route
 from streamgauge.taps.proxy.wire import Wire
@@ -270,6 +271,9 @@ class Connector:
             if error.errno in (errno.EMFILE, errno.ENFILE):
                 raise UnreachableError("the tap has no file descriptor left (raise ulimit -n)", None) from None
             raise UnreachableError("the connection failed", TransportFault.UNREACHABLE) from None
+        except Exception as error:  # noqa: BLE001 - a bug: the client gets an answer, and does not wait for a timeout
+            report_fault("the connection to an upstream", error)
+            raise UnreachableError("the connection failed", None) from None
 
     async def _connect(self) -> Upstream:
         """Its addresses, by turns of their families, each a little later than the one before; the first that answers."""
