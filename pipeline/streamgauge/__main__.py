@@ -1,8 +1,29 @@
-"""`python -m streamgauge` is the command `streamgauge`."""
+"""`python -m streamgauge` is the command `streamgauge`; so is the installed script.
 
+Importing the command line takes some tenths of a second. A signal then, or while Python ends, exits without a traceback.
+"""
+
+import os
+import signal
 import sys
 
-from streamgauge.cli import main
+# What a shell gives for a command that Ctrl-C ended.
+_INTERRUPTED = 130
+
+
+def _leave(number: int, _: object) -> None:
+    os._exit(_INTERRUPTED if number == signal.SIGINT else 0)
+
+
+def main() -> int:
+    """Run the command line; gives the exit code."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # in the background a shell has it ignored
+        signal.signal(signal.SIGINT, _leave)
+    signal.signal(signal.SIGTERM, _leave)
+    from streamgauge import cli
+
+    return cli.main()
+
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -18,7 +18,7 @@ from streamgauge.cli_kafka import kafka_options
 from streamgauge.cli_parser import PACKETS, Commands, Parser
 from streamgauge.config import load
 from streamgauge.core.dialects import BY_NAME
-from streamgauge.errors import BUG, DONE, UNAVAILABLE, USAGE, StreamgaugeError
+from streamgauge.errors import BUG, DONE, INTERRUPTED, UNAVAILABLE, USAGE, StreamgaugeError
 from streamgauge.redaction import redacted_text
 
 _EPILOG = """\
@@ -312,7 +312,7 @@ def _ledger_option(parser: argparse.ArgumentParser) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; gives the exit code. Never shows a traceback, unless STREAMGAUGE_DEBUG is set."""
-    before = signal.signal(signal.SIGTERM, _stop)  # until a command that stays handles it in its own way
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")  # records are JSON, whatever the locale
     try:
@@ -321,8 +321,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return code
     except SystemExit as left:  # argparse has said what it had to say
         return left.code if isinstance(left.code, int) else USAGE
-    except KeyboardInterrupt:
+    except Terminated:
         return DONE
+    except KeyboardInterrupt:
+        return INTERRUPTED
     except BrokenPipeError:  # whoever read our output has read enough
         return DONE
     except OSError as error:
@@ -332,7 +334,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:  # noqa: BLE001 - the last line of defence: a bug of ours still ends in one sentence
         return _report_bug(error)
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
         _settle()
 
 
@@ -342,6 +345,7 @@ def _run(argv: Sequence[str] | None) -> int:
     try:
         settings = load(flags, args.config or _settings_file())
         command = importlib.import_module(f"streamgauge.commands.{args.module}")
+        _raise_on_signals()
         return int(command.run(settings, args))
     except StreamgaugeError as error:
         _say_why(args.command, error)
@@ -353,8 +357,22 @@ def _say_why(command: str, error: StreamgaugeError) -> None:
     sys.stderr.write(redacted_text(f"streamgauge {command}: {error}\n"))
 
 
-def _stop(number: int, frame: object) -> None:
-    raise KeyboardInterrupt
+class Terminated(KeyboardInterrupt):
+    """SIGTERM: asyncio and other libraries let it pass as they do a Ctrl-C."""
+
+
+def _raise_on_signals() -> None:
+    """From here on a signal unwinds what the command has begun, until a command that stays handles it in its own way.
+
+    Before, while modules are imported, nothing is to be unwound, and an import may swallow what is raised in it.
+    """
+    signal.signal(signal.SIGTERM, _terminate)
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _terminate(number: int, frame: object) -> None:
+    raise Terminated
 
 
 def _settle() -> None:

@@ -62,6 +62,10 @@ _DENIED_S = 10.0
 _TRIES_ALONE = 5
 # After so long without a confirmation from a broker that answers something else is wrong (seconds): three requests.
 _STUCK_S = 30.0
+# A stop waits this long for a broker that is away or refuses (seconds): one more attempt, since what waits is on the disk.
+AWAY_S = 1.0
+# How often a stop looks whether the broker is away (seconds).
+_STOP_LOOK_S = 0.1
 # How long a drained producer may take to say goodbye (seconds).
 _FAREWELL_S = 2.0
 # Where the spool keeps the partition count that this data directory's instance learnt.
@@ -137,12 +141,21 @@ class Shipper:
             self._shipping.result()
 
     async def stop(self, deadline_s: float) -> None:
-        """Ship what is left, for at most `deadline_s` seconds; what remains stays in the spool."""
+        """Ship what is left, for at most `deadline_s` seconds, or until nothing was deliverable for AWAY_S.
+
+        What remains stays in the spool.
+        """
         self._stopping = True
         self._wake.set()
-        if self._shipping is not None:
-            await asyncio.wait({self._shipping}, timeout=deadline_s)
-            await end_task(self._shipping)
+        if self._shipping is None:
+            return
+        now = asyncio.get_running_loop().time
+        ends, deliverable_s = now() + deadline_s, now()
+        while not self._shipping.done() and now() < min(ends, deliverable_s + AWAY_S):
+            await asyncio.wait({self._shipping}, timeout=_STOP_LOOK_S)
+            if not self._watch.away and self.problem is None:
+                deliverable_s = now()
+        await end_task(self._shipping)
 
     async def _ship_all(self) -> None:
         while not (self._stopping and self._drained):

@@ -54,6 +54,7 @@ EDGES: dict[str, set[str]] = {
     "listening.py": set(),
     "ownership.py": set(),
     "runtime_dir.py": set(),
+    "stopping.py": set(),
     # The admin port and the exporter behind it.
     "admin.py": {"aiohttp"},
     "metrics/document.py": set(),

@@ -114,6 +114,7 @@ class Watch:
         self._refusal = refusal
         self._damper = damp()
         self.connected = False
+        self.away = False  # it was last seen not to answer; unlike `connected`, False before the first look
         self.problem: str | None = None
         self._announced = False
         self._said: set[str] = set()  # at most a sentence a broker and kind of trouble
@@ -152,7 +153,7 @@ class Watch:
         if there:
             self._said.clear()
             self._looked_at, problem = -_LOOK_EVERY_S, None
-        self.connected, self.problem = there, problem
+        self.connected, self.away, self.problem = there, not there, problem
         if there:
             for line in self._damper.take(time.monotonic()):
                 _LOG.warning("%s", line)

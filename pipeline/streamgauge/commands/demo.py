@@ -4,17 +4,19 @@ import argparse
 import asyncio
 import contextlib
 import json
+import shutil
 import tempfile
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from streamgauge.commands.tapping import say, stop_signal
+from streamgauge.commands.tapping import say
 from streamgauge.commands.up import running_up
 from streamgauge.config import Address, Settings, Upstream
 from streamgauge.core.record import Record, encode_record
 from streamgauge.errors import Unavailable
+from streamgauge.stopping import StopSignal
 
 if TYPE_CHECKING:
     from streamgauge.demo.verdict import Json
@@ -29,8 +31,10 @@ def run(settings: Settings, args: argparse.Namespace) -> int:
     except ModuleNotFoundError as error:
         raise Unavailable(f"the demo needs {error.name}: pip install 'streamgauge[demo]'") from None
 
-    async def demo(data_dir: Path) -> int:
-        stop = stop_signal()
+    async def demo(data_dir: Path, discard: Callable[[], None] | None = None) -> int:
+        signals = StopSignal("demo", say, lambda: "it sums up nothing, and its streams are cut")
+        signals.before_exit = discard
+        stop = signals.stop
 
         @contextlib.asynccontextmanager
         async def start_up(upstreams: Mapping[str, str]) -> AsyncIterator[DemoTap]:
@@ -62,7 +66,7 @@ def run(settings: Settings, args: argparse.Namespace) -> int:
     if "data_dir" in settings.model_fields_set:
         return asyncio.run(demo(settings.data_dir))
     with tempfile.TemporaryDirectory(prefix="streamgauge-demo-") as folder:
-        return asyncio.run(demo(Path(folder)))
+        return asyncio.run(demo(Path(folder), lambda: shutil.rmtree(folder, ignore_errors=True)))
 
 
 class DemoTap:

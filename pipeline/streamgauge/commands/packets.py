@@ -17,7 +17,7 @@ import msgspec
 
 from streamgauge.commands.brokers import brokers_of
 from streamgauge.commands.tap import broker_samples
-from streamgauge.commands.tapping import Tap, running_tap, say, say_stopping, stop_signal
+from streamgauge.commands.tapping import Tap, running_tap, say, say_stopping, say_undelivered, stop_signal
 from streamgauge.commands.up import running_up
 from streamgauge.config import Settings
 from streamgauge.errors import DONE, FOUND, Unavailable, UsageFault
@@ -139,7 +139,7 @@ def _file(settings: Settings) -> Iterator[_Source]:
 
 
 async def _up(settings: Settings, source: _Source) -> int:
-    stop = stop_signal()
+    stop = stop_signal("up packets", settings)
     async with running_up(settings, capturing=source.capturing) as tap:
         _announce("up packets", tap, settings)
         source.watch(stop)
@@ -150,7 +150,7 @@ async def _up(settings: Settings, source: _Source) -> int:
 
 async def _tap(settings: Settings, source: _Source) -> int:
     brokers = brokers_of(settings)
-    stop = stop_signal()
+    stop = stop_signal("tap packets", settings)
     metrics = Metrics((Part.TAP,))
     async with running_tap(settings, metrics, lambda: True, capturing=source.capturing) as tap:
         shipper = Shipper(tap.spool, ShipperSettings(brokers, settings.topic_prefix))
@@ -165,6 +165,7 @@ async def _tap(settings: Settings, source: _Source) -> int:
             await tap.group.stop(settings.drain_timeout)
             await shipper.stop(max(deadline - time.monotonic(), _FINISH_S))
         await shipping
+        say_undelivered("tap packets", settings)
     return _code(settings, source) or tap.group.exit_code
 
 

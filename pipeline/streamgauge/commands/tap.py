@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 from streamgauge.broker.security import Brokers
 from streamgauge.commands.brokers import brokers_of
-from streamgauge.commands.tapping import announce, as_told, running_tap, say_stopping, stop_signal
+from streamgauge.commands.tapping import announce, as_told, running_tap, say_stopping, say_undelivered, stop_signal
 from streamgauge.config import Settings
 from streamgauge.errors import UsageFault
 from streamgauge.group import END_S
@@ -36,7 +36,7 @@ def run(settings: Settings, args: argparse.Namespace) -> int:
 
 
 async def _run(settings: Settings, brokers: Brokers, child: bool) -> int:
-    stop = stop_signal(with_stdin=child)
+    stop = stop_signal("tap", settings, with_stdin=child)
     metrics = Metrics((Part.TAP,))
     async with running_tap(settings, metrics, lambda: True, admin_may_wait=child) as tap:
         shipper = Shipper(tap.spool, ShipperSettings(brokers, settings.topic_prefix))
@@ -50,6 +50,7 @@ async def _run(settings: Settings, brokers: Brokers, child: bool) -> int:
             await tap.group.stop(settings.drain_timeout)
             await shipper.stop(max(deadline - time.monotonic(), _FINISH_S))
         await shipping
+        say_undelivered("tap", settings)
     return tap.group.exit_code
 
 

@@ -7,7 +7,6 @@ applications capture. They find it at DATA_DIR/run/recorder.sock.
 import asyncio
 import contextlib
 import os
-import signal
 import sys
 import tomllib
 from collections.abc import AsyncIterator, Callable, Iterable
@@ -18,7 +17,7 @@ import msgspec
 
 from streamgauge.admin import AdminAddressError, AdminServer
 from streamgauge.config import Settings, Upstream
-from streamgauge.counters import Counters, settle_apps
+from streamgauge.counters import Counters, read_balance, settle_apps
 from streamgauge.datadir import DataDirLock, unusable, warning_about
 from streamgauge.errors import Unavailable, UsageFault
 from streamgauge.faults import report_fault, reported_task
@@ -30,6 +29,7 @@ from streamgauge.metrics.tap import tap_reads
 from streamgauge.redaction import redacted_text
 from streamgauge.runtime_dir import SOCKET, RuntimeDir
 from streamgauge.spool import Spool, settle_crash
+from streamgauge.stopping import StopSignal
 from streamgauge.taps.proxy.lending import BUILT
 from streamgauge.taps.proxy.relay import RelaySettings
 from streamgauge.taps.recording.installation_key import UnusableKeyError, installation_key
@@ -316,15 +316,27 @@ def _spool_source(spool: Spool, limit: int) -> Callable[[], Iterable[Sample]]:
     return read
 
 
-def stop_signal(*, with_stdin: bool = False) -> asyncio.Event:
-    """Set when SIGTERM or SIGINT comes; `with_stdin`: also when stdin ends, whose other end a parent holds."""
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+def stop_signal(command: str, settings: Settings, *, with_stdin: bool = False) -> asyncio.Event:
+    """Set when SIGTERM or SIGINT comes; a second one ends the process at once, with a sentence on what is left.
+
+    `with_stdin`: also set when stdin ends, whose other end a parent holds.
+    """
+    stop = StopSignal(command, say, lambda: _left_by(settings.data_dir)).stop
     if with_stdin:
-        _watch_parent(loop, stop)
+        _watch_parent(asyncio.get_running_loop(), stop)
     return stop
+
+
+def _left_by(data_dir: Path) -> str:
+    waiting = read_balance(data_dir / "counters").waiting
+    return f"open streams are cut, and {waiting} reads are left for the next start on {data_dir}"
+
+
+def say_undelivered(command: str, settings: Settings) -> None:
+    """Say what waits in the spool when a tap has ended without its broker."""
+    waiting = read_balance(settings.data_dir / "counters").waiting
+    if waiting:
+        say(f"{command}: {waiting} reads wait in the spool; the next start on {settings.data_dir} delivers them")
 
 
 def _watch_parent(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:

@@ -35,7 +35,7 @@ def run(settings: Settings, args: argparse.Namespace) -> int:
 
 
 async def _run(settings: Settings) -> int:
-    stop = stop_signal()
+    stop = stop_signal("up", settings)
     async with running_up(settings) as tap:
         announce("up", tap, settings)
         await stop.wait()

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import signal
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
@@ -24,6 +23,7 @@ from streamgauge.broker.producer import Producer
 from streamgauge.broker.watch import Watch
 from streamgauge.metrics import table
 from streamgauge.metrics.prometheus import Metrics
+from streamgauge.stopping import StopSignal
 from streamgauge.topics import MAX_DEADLETTER_BYTES, BrokerUnreachableError, TopicsError, check
 from streamgauge.worker.app import create_app
 from streamgauge.worker.assignment import Assignment
@@ -346,8 +346,7 @@ def run_worker(
 
 
 async def _run_until_signal(worker: Worker, beside: Beside | None) -> int:
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    left = "what is not acknowledged is read again by the worker that is given its partitions"
+    stop = StopSignal("worker", partial(_LOG.warning, "%s"), lambda: left).stop
     async with beside(worker) if beside else contextlib.nullcontext():
         return await worker.run(stop)
