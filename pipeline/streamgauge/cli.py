@@ -362,10 +362,7 @@ class Terminated(KeyboardInterrupt):
 
 
 def _raise_on_signals() -> None:
-    """From here on a signal unwinds what the command has begun, until a command that stays handles it in its own way.
-
-    Before, while modules are imported, nothing is to be unwound, and an import may swallow what is raised in it.
-    """
+    """A signal unwinds the command from here on. Before, an import may swallow what a signal raises in it."""
     signal.signal(signal.SIGTERM, _terminate)
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
