@@ -340,7 +340,7 @@ def test_a_database_of_somebody_else_is_no_ledger(tmp_path: Path) -> None:
 def test_a_state_that_cannot_be_read(junk: Path, tmp_path: Path) -> None:
     state = tmp_path / "state.sqlite"
     junk.rename(state)
-    refused_in_one_sentence(UNAVAILABLE, f"{state} cannot be read", *UP, *ANYWHERE, "--data-dir", str(tmp_path))
+    refused_in_one_sentence(UNAVAILABLE, f"{state} cannot be used", *UP, *ANYWHERE, "--data-dir", str(tmp_path))
 
 
 def test_a_state_that_holds_something_else(tmp_path: Path) -> None:
@@ -349,7 +349,7 @@ def test_a_state_that_holds_something_else(tmp_path: Path) -> None:
         database.execute("CREATE TABLE state(key INTEGER PRIMARY KEY, value BLOB NOT NULL)")
         database.execute("INSERT INTO state VALUES (1, x'00')")
         database.commit()
-    refused_in_one_sentence(UNAVAILABLE, f"{state} cannot be read", *UP, *ANYWHERE, "--data-dir", str(tmp_path))
+    refused_in_one_sentence(UNAVAILABLE, f"{state} cannot be used", *UP, *ANYWHERE, "--data-dir", str(tmp_path))
 
 
 def test_a_spool_that_cannot_be_read_stops_nothing(junk: Path, tmp_path: Path) -> None:

@@ -304,9 +304,8 @@ class Exchange:
         unread, and read the next request on the same connection as the rest of it: that connection is not used again.
         """
         one = self._upstream
-        return (
-            self.request_whole and not self._pending and one is not None and not one.transport.get_write_buffer_size()
-        )
+        is_empty = one is not None and not one.transport.get_write_buffer_size()
+        return self.request_whole and not self._pending and is_empty
 
     def _break(self) -> After:
         """How a client learns that this is not the whole: where an end would look like one, by a reset."""
