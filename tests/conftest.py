@@ -1,5 +1,6 @@
 """What all tests share."""
 
+import signal
 from collections.abc import Generator
 from typing import Any
 
@@ -14,6 +15,10 @@ from tests.streams import bundles_of, chat_segments
 # No test is timed: machines are shared. What the environment chose beside that (in CI the same examples each time) stays.
 settings.register_profile("untimed", settings.default, deadline=None)
 settings.load_profile("untimed")
+
+# A shell ignores Ctrl-C for what it runs in the background, and programs that tests start would inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 pytest_plugins = ["tests.kafka_broker.fixtures"]
 

@@ -137,7 +137,7 @@ class Worker:
         """The first reason counts."""
         if self._fault is None:
             self._fault = fault
-            raised = fault.error if isinstance(fault, BugError) else None
+            raised = fault.error if isinstance(fault, BugError) else fault.__cause__
             stacks = fault.stacks if isinstance(fault, StuckError) else None
             _LOG.error("%s", fault, exc_info=raised, extra={"stacks": stacks})
             self.watchdog.ending(_END_S)
@@ -272,8 +272,9 @@ class Worker:
         if reason is None:
             return False
         said = self._right_taken_away(reason)
-        _LOG.error("the consumer gave up", exc_info=reason)
-        self._fail(FaustCrashedError(f"the consumer gave up: {said or repr(reason)}"))
+        fault = FaustCrashedError(f"the consumer gave up: {said or repr(reason)}")
+        fault.__cause__ = reason
+        self._fail(fault)
         return True
 
     def _right_taken_away(self, reason: BaseException) -> str | None:
