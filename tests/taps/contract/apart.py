@@ -43,7 +43,7 @@ _NO_ENDING = Apart(
 _WHOLE_REQUEST = Apart(
     "a recording holds the request's body, which a live tap has let pass when the answer's head shows an event stream",
     ("request.stream", "request_model", "request_digest"),
-    frozenset({"unknown-path", "type-in-capitals"}),
+    frozenset({"unknown-path", "type-in-capitals", "type-twice", "types-in-one-field"}),
 )
 _NO_STAMPS = Apart(
     "reads have no stamps",

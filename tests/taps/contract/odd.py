@@ -9,6 +9,8 @@ WHOLE = b"".join(CHAT)
 PACKED = gzip.compress(WHOLE, mtime=0)
 REFUSED = f'{{"error":{{"message":"{CANARY}","type":"requests","code":"slow_down"}}}}'.encode()
 RESET = {"outcome": "upstream_reset", "error": {"phase": "transport"}}
+# The chat has a comment of its own.
+COMMENTED = {**COMPLETED, "counts": {**COMPLETED["counts"], "comments": 2}}
 
 HEADS = (
     Scenario(name="no-type", headers=(), reads=CHAT, record=COMPLETED),
@@ -19,6 +21,29 @@ HEADS = (
         headers=(("CONTENT-TYPE", "Text/Event-Stream;Charset=utf-8"),),
         reads=CHAT,
         record=COMPLETED,
+    ),
+    Scenario(
+        name="type-twice",
+        target="/mystery",
+        early=False,
+        headers=(JSON, SSE),
+        reads=CHAT,
+        record=COMPLETED,
+    ),
+    Scenario(
+        name="types-in-one-field",
+        target="/mystery",
+        early=False,
+        headers=(("Content-Type", "text/event-stream; charset=utf-8, text/event-stream"),),
+        reads=CHAT,
+        record=COMPLETED,
+    ),
+    Scenario(name="events-as-json-after-a-comment", headers=(JSON,), reads=(b": ping\n\n", *CHAT), record=COMMENTED),
+    Scenario(
+        name="events-as-text-after-an-id",
+        headers=(("Content-Type", "text/plain"),),
+        reads=(b"\r\nid: 7\r\n: ping\r\n", *CHAT),
+        record=COMMENTED,
     ),
     Scenario(
         name="ids-twice",

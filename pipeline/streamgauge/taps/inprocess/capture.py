@@ -10,6 +10,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
+from streamgauge.core.content_type import says_event_stream
 from streamgauge.core.dialects import endpoint_of
 from streamgauge.core.segments import Ending, TransportFault
 from streamgauge.counters import DropReason
@@ -33,7 +34,6 @@ WAKE_BYTES = 1024 * 1024
 # as an application hands it on in one piece, and the sender's next turn.
 MAX_UNTAKEN_BYTES = 20 * 1024 * 1024
 
-_EVENT_STREAM = "text/event-stream"
 _NO_ROOM = -1  # less than any stream has noted: each read is looked at
 
 Headers = Iterable[tuple[str | bytes, str | bytes]]
@@ -218,7 +218,7 @@ def is_llm(method: str, target: str) -> bool:
 
 def is_event_stream(headers: Headers) -> bool:
     """Whether a response's head says that its body is one."""
-    return any(value.lower().startswith(_EVENT_STREAM) for _, value in _kept(headers, frozenset(("content-type",))))
+    return says_event_stream(value for _, value in _kept(headers, frozenset(("content-type",))))
 
 
 def _opened(stream: int, asking: Asking, tenant_header: str | None) -> Opened:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
+from streamgauge.core.content_type import says_event_stream
 from streamgauge.core.dialects import endpoint_of
 from streamgauge.core.segments import Ending, TransportFault
 from streamgauge.taps.messages import (
@@ -24,7 +25,6 @@ from streamgauge.taps.messages import (
 from streamgauge.taps.proxy.request import Request
 from streamgauge.taps.proxy.response import MAX_RESPONSE_HEAD, ResponseFraming
 
-_EVENT_STREAM = b"text/event-stream"
 _WANTED = frozenset(name.encode() for name in REQUEST_HEADERS)
 # Bytes that stand for lost ones where only their number matters: framing counts them, and falters at them anywhere else.
 _FILLER = bytes(64 * 1024)
@@ -146,7 +146,7 @@ class Exchange:
     def _open_late(self) -> None:
         """A path that is no LLM's: its answer's head has decided."""
         early, self._early = self._early or [], None
-        if self.framing.content_type.startswith(_EVENT_STREAM):
+        if says_event_stream((self.framing.content_type.decode("latin-1"),)):
             stream = self._open()
             for read in early:
                 self._telling.put(Arrived(stream, read.at_ns, read.data))

@@ -289,7 +289,7 @@ class ResponseFraming:
         found: dict[bytes, list[bytes]] = {}
         for name, value in fields:
             found.setdefault(name, []).append(value)
-        self.content_type = found.get(b"content-type", [b""])[0].strip()
+        self.content_type = b", ".join(found.get(b"content-type", []))
         transfers, lengths = _members(found.get(b"transfer-encoding")), _members(found.get(b"content-length"))
         options = _members(found.get(b"connection"))
         self.says_keep_alive = b"keep-alive" in options

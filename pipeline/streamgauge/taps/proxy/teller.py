@@ -2,13 +2,12 @@
 stream.
 """
 
+from streamgauge.core.content_type import says_event_stream
 from streamgauge.core.segments import Ending, TransportFault
 from streamgauge.taps.proxy.capture import StreamCapture, told_of
 from streamgauge.taps.proxy.outbox import Outbox
 from streamgauge.taps.proxy.request import Outgoing, Request, Told
 from streamgauge.taps.proxy.response import MAX_RESPONSE_HEAD, ResponseFraming
-
-_EVENT_STREAM = b"text/event-stream"
 
 
 class Teller:
@@ -74,7 +73,7 @@ class Teller:
         if framing.status is None and framing.fault is None and self._early_bytes < MAX_RESPONSE_HEAD:
             return
         early, self._early, self.waits = self._early, [], False
-        if framing.content_type.startswith(_EVENT_STREAM):
+        if says_event_stream((framing.content_type.decode("latin-1"),)):
             capture = self._open(told_of(self._request, self._outgoing, self._tenant_header))
             if self._sent is not None:
                 capture.sent(*self._sent)

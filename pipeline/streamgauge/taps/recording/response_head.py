@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from enum import Enum, auto
 
+from streamgauge.core.content_type import says_event_stream
 from streamgauge.core.http_head import MAX_FIELDS, ResponseHead
 from streamgauge.core.labels import label_id
 from streamgauge.core.segments import Head
@@ -26,7 +27,7 @@ class Expected(Enum):
 
     EVENTS = auto()  # an event stream, or a recording of one: unless it begins as JSON or HTML do
     EVENTS_OF_ERROR = auto()  # an error that says to be an event stream: only if it begins as one
-    OTHER = auto()  # another content type, or none: an event stream only if it begins with its two usual fields
+    OTHER = auto()  # another content type, or none: an event stream only if its first lines are one's
     NO_EVENTS = auto()  # an error
 
 
@@ -41,6 +42,8 @@ _BOM = b"\xef\xbb\xbf"
 _BLANKS = b" \t\r\n"
 _USUAL_FIELDS = (b"data:", b"event:")
 _FIELDS = (*_USUAL_FIELDS, b"id:", b"retry:", b":")
+# Blank lines, comments, ids and retries, each with its line end.
+_LEADING_LINES = re.compile(rb"(?:(?:(?::|id:|retry:)[^\r\n]*|[ \t]*)(?:\r\n|\n|\r))*")
 
 
 def told_head(status: int | None, headers: list[tuple[str, str]]) -> ResponseHead:
@@ -52,8 +55,7 @@ def told_head(status: int | None, headers: list[tuple[str, str]]) -> ResponseHea
 
 def expected_of(head: ResponseHead) -> Expected:
     """What the head promises."""
-    content_type = (head.first("content-type") or "").partition(";")[0].strip().lower()
-    events, error = content_type == "text/event-stream", head.status >= _FIRST_ERROR_STATUS
+    events, error = says_event_stream(head.all("content-type")), head.status >= _FIRST_ERROR_STATUS
     if error:
         return Expected.EVENTS_OF_ERROR if events else Expected.NO_EVENTS
     return Expected.EVENTS if events else Expected.OTHER
@@ -73,7 +75,22 @@ def is_event_stream(expected: Expected, first: bytes, *, over: bool) -> bool | N
         return first[:1] not in (b"{", b"[", b"<") if first or over else None
     if expected is Expected.EVENTS_OF_ERROR:
         return _begins_with(_FIELDS, first.lstrip(_BLANKS), over=over)
-    return _begins_with(_USUAL_FIELDS, first, over=over)
+    return _has_usual_field(first, over=over)
+
+
+def _has_usual_field(first: bytes, *, over: bool) -> bool | None:
+    """Whether one of the usual fields comes after lines that an event stream may begin with.
+
+    MAX_SNIFF_BYTES of such lines alone are an event stream as well: one that keeps its connection alive for long.
+    """
+    found = _LEADING_LINES.match(first)
+    rest = first[found.end() :] if found else first
+    if rest.startswith(_USUAL_FIELDS):
+        return True
+    may_go_on = not rest.strip(_BLANKS) or _begins_with(_FIELDS, rest, over=False) is not False
+    if len(first) == MAX_SNIFF_BYTES:
+        return may_go_on and bool(first.strip(_BLANKS))
+    return None if may_go_on and not over else False
 
 
 def _begins_with(fields: tuple[bytes, ...], first: bytes, *, over: bool) -> bool | None:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from streamgauge.core.body import BodyDecoder
+from streamgauge.core.content_type import says_event_stream
 from streamgauge.core.dialects import endpoint_of
 from streamgauge.core.labels import label_id
 from streamgauge.core.segments import Segment
@@ -28,7 +29,6 @@ from streamgauge.taps.replay.contract import Exchange, Header, Tally
 # stream that is no LLM's is left alone. Its record says "replay" (see commands/replay.py).
 TAP = "exchange"
 
-_EVENT_STREAM = "text/event-stream"
 # How much of a body is tried to tell whether it is still coded (bytes).
 _TRIED_BYTES = 64 * 1024
 # How a body begins that is no longer coded: as events, JSON or HTML do.
@@ -57,10 +57,8 @@ def segments_of(
 
 def is_captured(exchange: Exchange) -> bool:
     """Whether a live tap captures it: by its path, or by an event stream in its answer."""
-    content_type = next((value for name, value in exchange.headers if name == "content-type"), "")
-    return endpoint_of(exchange.method, exchange.target) is not None or content_type.strip().lower().startswith(
-        _EVENT_STREAM
-    )
+    content_types = [value for name, value in exchange.headers if name == "content-type"]
+    return endpoint_of(exchange.method, exchange.target) is not None or says_event_stream(content_types)
 
 
 def _messages(exchange: Exchange, stream: int, wanted: frozenset[str], dialect: str | None) -> Iterator[Message]:
