@@ -1,5 +1,7 @@
 """What a stream and its legs used together. Which stream a leg continues: tests/core/test_legs.py."""
 
+import itertools
+import tracemalloc
 from typing import Any
 
 from hypothesis import given
@@ -42,7 +44,7 @@ def cut(name: str, **changes: Any) -> Part:
 
 def counted(*parts: Part) -> dict[str, tuple[int | None, int | None, int | None]]:
     """What counts for each record that is continued or continues, by name."""
-    lines = count_once(parts)
+    lines = count_once(parts, parts)
     return {line.stream_id: (line.input_tokens, line.output_tokens, line.total_tokens) for line in lines}
 
 
@@ -142,12 +144,13 @@ def test_a_total_is_the_providers_own_where_it_belongs_to_both() -> None:
 
 
 def test_the_source_is_that_of_what_is_counted() -> None:
-    assert count_once([cut("origin", tokens=(41, None)), again("leg", "17", tokens=(None, 20))]) == [
+    parts = [cut("origin", tokens=(41, None)), again("leg", "17", tokens=(None, 20))]
+    assert count_once(parts, parts) == [
         Counted("origin", "final", 41, 20, 61),
         Counted("leg", "final"),
     ]
     unknown = [cut("origin", **ABSENT), again("leg", "17", **ABSENT)]
-    assert [line.usage_source for line in count_once(unknown)] == ["absent", "absent"]
+    assert [line.usage_source for line in count_once(unknown, unknown)] == ["absent", "absent"]
 
 
 # --- whatever comes ---------------------------------------------------------------------------------------------------
@@ -176,7 +179,7 @@ PARTS = st.lists(
 @given(PARTS)
 def test_an_origin_is_never_a_part_of_another(parts: list[Part]) -> None:
     """Whatever ids are shared: what an origin told of itself, or a leg in its place, counts for it."""
-    lines = {line.stream_id: line for line in count_once(parts)}
+    lines = {line.stream_id: line for line in count_once(parts, parts)}
     for one in parts:
         line = lines.get(one.stream_id)
         if line is not None and one.resumed_from is None:
@@ -186,11 +189,28 @@ def test_an_origin_is_never_a_part_of_another(parts: list[Part]) -> None:
 
 @given(PARTS)
 def test_nothing_is_counted_that_no_record_says(parts: list[Part]) -> None:
-    lines = count_once(parts)
+    lines = count_once(parts, parts)
     assert len({line.stream_id for line in lines}) == len(lines)
     assert {line.output_tokens for line in lines} <= {one.output_tokens for one in parts} | {None}
 
 
 @given(PARTS)
 def test_without_legs_nothing_changes(parts: list[Part]) -> None:
-    assert count_once([one._replace(resumed_from=None) for one in parts]) == []
+    origins = [one._replace(resumed_from=None) for one in parts]
+    assert count_once(origins, origins) == []
+
+
+def test_a_leg_beside_many_equal_requests_takes_no_memory_for_them() -> None:
+    """A probe sends the same body for ever; one of its streams is resumed."""
+    legs = [again("leg", "17", response_id="resp_7", tokens=(None, 20))]
+    origins = (
+        cut(f"{number}", response_id=f"resp_{number}", last_event_id="9", tokens=(41, None)) for number in range(20_000)
+    )
+    tracemalloc.start()
+    try:
+        lines = count_once(itertools.chain(origins, legs), legs)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert [line.stream_id for line in lines] == ["7", "leg"]
+    assert peak < 200_000

@@ -222,7 +222,7 @@ def in_ledger(told: Sequence[Told], finals_from: int) -> Counter[tuple[str, str]
             for place, (one, _, numbers) in enumerate(told)
         ]  # fmt: skip
         counts = {part.stream_id: part.input_tokens for part in parts}
-        counts |= {line.stream_id: line.input_tokens for line in count_once(parts)}
+        counts |= {line.stream_id: line.input_tokens for line in count_once(parts, parts)}
         for place, (_, model, _) in enumerate(told):
             sums[model, kind] += counts[str(place)] or 0
     return sums

@@ -108,6 +108,12 @@ class Streams(Generic[Stream]):
             if key is not None and not (any_event and record.last_event_id is None):
                 table[key] = known
 
+    @staticmethod
+    def keys_of(record: Linked) -> list[Key]:
+        """What `continued_by` would ask the tables for."""
+        rules = () if record.resumed_from is None else _WITHOUT_BODY if record.request_digest is None else _WITH_BODY
+        return [key for rule in rules if (key := _key(record, rule.own, rule.earlier)) is not None]
+
     def continued_by(self, record: Linked) -> Stream | None:
         """The stream that a record continues: None for an origin, and for a leg for which no rule finds anything."""
         if record.resumed_from is None:

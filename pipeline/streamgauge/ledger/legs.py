@@ -9,7 +9,7 @@ Decision 7 (docs/decisions/0007-resumed-legs.md) has the reasons.
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from streamgauge.core.legs import Streams
+from streamgauge.core.legs import Key, Known, Streams
 
 
 class Part(NamedTuple):
@@ -39,21 +39,37 @@ class Counted(NamedTuple):
     total_tokens: int | None = None
 
 
-def count_once(parts: Iterable[Part]) -> list[Counted]:
+class _Asked(dict[Key, Known[list[Part]]]):
+    """Remembers what legs ask for, and nothing else: a million equal requests beside one leg take no memory."""
+
+    def __init__(self, keys: frozenset[Key]) -> None:
+        super().__init__()
+        self._keys = keys
+
+    def __setitem__(self, key: Key, value: Known[list[Part]]) -> None:
+        if key in self._keys:
+            super().__setitem__(key, value)
+
+
+def count_once(parts: Iterable[Part], legs: Iterable[Part]) -> list[Counted]:
     """For each record that is continued or continues, what it counts for. Others count as they are.
 
     `parts` in order of their start, origins before legs that started at the same moment: at least every leg, and every
-    record that shares a digest or an id with one.
+    record that shares a digest or an id with one. `legs`: every leg among them, in any order.
     """
-    known: Streams[list[Part]] = Streams(broken={}, completed={})
-    streams: list[list[Part]] = []
+    keys = frozenset(key for leg in legs for key in Streams.keys_of(leg))
+    known: Streams[list[Part]] = Streams(broken=_Asked(keys), completed=_Asked(keys))
+    continued: list[list[Part]] = []
     for part in parts:
         stream = known.continued_by(part)
         if stream is None:
-            streams.append(stream := [])
-        stream.append(part)
+            stream = [part]
+        else:
+            if len(stream) == 1:
+                continued.append(stream)
+            stream.append(part)
         known.add(part, stream)
-    return [line for stream in streams if len(stream) > 1 for line in _counted(stream)]
+    return [line for stream in continued for line in _counted(stream)]
 
 
 def _counted(stream: list[Part]) -> list[Counted]:

@@ -10,7 +10,7 @@ from streamgauge.ledger.contract import Total
 from streamgauge.ledger.legs import Counted, Part, count_once
 from streamgauge.ledger.sqlite_schema import NO_START, Database
 
-_ANY_LEG = "SELECT 1 FROM records WHERE resumed_from IS NOT NULL LIMIT 1"
+_LEGS = f"SELECT {', '.join(Part._fields)} FROM records WHERE resumed_from IS NOT NULL"
 # Legs, and all records that share with one what links them; an event's id alone links where there is no digest, and is none
 # if it is a number.
 _PARTS = f"""
@@ -41,9 +41,10 @@ def totals_of(database: Database, by: Sequence[str]) -> list[Total]:
     database.execute("PRAGMA temp_store = MEMORY")
     database.execute(_COUNTED)
     database.execute("BEGIN")
-    if database.execute(_ANY_LEG).fetchone() is not None:
-        parts = map(Part._make, database.execute(_PARTS).fetchall())
-        database.executemany(_COUNT, count_once(parts))
+    legs = [Part._make(row) for row in database.execute(_LEGS)]
+    if legs:
+        parts = map(Part._make, database.execute(_PARTS))
+        database.executemany(_COUNT, count_once(parts, legs))
     lines = database.execute(_query(by)).fetchall()
     database.execute("COMMIT")
     return [_total(line, len(by)) for line in lines]
