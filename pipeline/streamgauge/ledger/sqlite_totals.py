@@ -43,7 +43,7 @@ def totals_of(database: Database, by: Sequence[str]) -> list[Total]:
     database.execute("BEGIN")
     legs = [Part._make(row) for row in database.execute(_LEGS)]
     if legs:
-        parts = map(Part._make, database.execute(_PARTS))
+        parts = (Part._make(row) for row in database.execute(_PARTS))
         database.executemany(_COUNT, count_once(parts, legs))
     lines = database.execute(_query(by)).fetchall()
     database.execute("COMMIT")

@@ -6,7 +6,7 @@
 Messages pass as they are, at once; what they say is told to the recorder of an agent on this host (`streamgauge up --agent`,
 or `streamgauge tap --agent`). Set by the environment, or by arguments:
 
-    STREAMGAUGE_DATA_DIR        the agent's data directory
+    STREAMGAUGE_DATA_DIR        the agent's data directory; or STREAMGAUGE_CONFIG, its settings file
     STREAMGAUGE_TAP_NAME        what records call this application (default: app)
     STREAMGAUGE_TENANT_HEADER   the request header that names the tenant
     STREAMGAUGE_KAFKA           start an agent where none runs (see taps/inprocess/agent.py)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from streamgauge.config import default_data_dir
+from streamgauge.config import default_data_dir, load
 from streamgauge.taps.inprocess.place import data_dir_of, recorder_socket
 
 
@@ -22,6 +22,30 @@ def test_an_argument_counts_before_the_environment(monkeypatch: pytest.MonkeyPat
     assert data_dir_of(tmp_path / "given") == tmp_path / "given"
     monkeypatch.chdir(tmp_path)
     assert data_dir_of("given") == tmp_path / "given"
+
+
+def test_the_agents_settings_file_names_the_directory_as_well(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.delenv("STREAMGAUGE_DATA_DIR", raising=False)
+    file = tmp_path / "streamgauge.toml"
+    file.write_text(f'data_dir = "{tmp_path / "filed"}"\n')
+    monkeypatch.setenv("STREAMGAUGE_CONFIG", str(file))
+    assert data_dir_of(None) == load({}, file).data_dir == tmp_path / "filed"
+    monkeypatch.setenv("STREAMGAUGE_DATA_DIR", str(tmp_path / "named"))
+    assert data_dir_of(None) == tmp_path / "named"
+    monkeypatch.delenv("STREAMGAUGE_DATA_DIR")
+    for content in (b"capture = 'full'\n", b"data_dir = 7\n"):
+        file.write_bytes(content)
+        assert data_dir_of(None) == default_data_dir()
+    assert not caplog.messages
+    for content in (b"data_dir = \n", b"\xff"):
+        file.write_bytes(content)
+        assert data_dir_of(None) == default_data_dir()
+    monkeypatch.setenv("STREAMGAUGE_CONFIG", str(tmp_path / "none"))
+    assert data_dir_of(None) == default_data_dir()
+    assert len(caplog.messages) == 3
+    assert all("cannot be read" in said for said in caplog.messages)
 
 
 def test_the_socket_is_where_the_agent_put_it(tmp_path: Path) -> None:

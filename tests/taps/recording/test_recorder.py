@@ -1,6 +1,7 @@
 """Messages in, segments out: nothing raised, nothing unaccounted for, no secret."""
 
 import json
+import tracemalloc
 import uuid
 
 import pytest
@@ -137,11 +138,28 @@ def test_more_streams_than_allowed_are_refused_and_their_reads_counted() -> None
     assert recorder.dropped == {DropReason.RECORDER_BEHIND: 2}
     recorder.handle(ended(stream=1))
     recorder.handle(ended(stream=3))
-    for message in arrivals(BODY, stream=3):
-        recorder.handle(message)
-    assert recorder.dropped[DropReason.RECORDER_GONE] == 1
-    recorder.handle(opened(stream=3))
+    recorder.handle(opened(stream=4))
     assert recorder.open_streams == 2
+
+
+def test_streams_that_were_refused_and_never_end_take_no_memory() -> None:
+    """One that began before the recorder has a smaller number than any that it refused."""
+    recorder = Recorder(talk.settings(), max_open_streams=1)
+    recorder.handle(opened(stream=10))
+    tracemalloc.start()
+    try:
+        for stream in range(11, 20_011):
+            recorder.handle(opened(stream=stream))
+        held = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert held < 100_000
+    for stream in (9, 11, 20_010):
+        recorder.handle(arrivals(BODY, stream=stream)[0])
+    assert recorder.dropped == {DropReason.RECORDER_GONE: 1, DropReason.RECORDER_BEHIND: 2}
+    recorder.cut(0, None)
+    recorder.handle(arrivals(BODY, stream=11)[0])
+    assert recorder.dropped[DropReason.RECORDER_GONE] == 2
 
 
 def test_a_stream_that_began_before_the_recorder_is_counted_and_left_alone() -> None:

@@ -68,7 +68,8 @@ class Recorder:
         self._budget = Budget(max_held_bytes)
         self._memory = DecoderMemory(max_decoder_bytes)
         self._open: dict[Key, StreamCapture] = {}
-        self._refused: set[Key] = set()
+        # Of each sender that had a stream refused, the first such stream's number. Senders count streams upwards.
+        self._refused_from: dict[int, int] = {}
         self._touched: dict[StreamCapture, None] = {}  # in the order in which they were first touched
         self._behind: dict[StreamCapture, None] = {}  # in the order of their turns
         self._ending = 0  # of those behind, streams whose end waits as well
@@ -208,7 +209,7 @@ class Recorder:
         """This sender is gone: whatever it left open ends here."""
         for sender, stream in [key for key in self._open if key[0] == source]:
             self.handle(Ended(stream, at_ns, Ending.CUT), sender)
-        self._refused = {key for key in self._refused if key[0] != source}
+        self._refused_from.pop(source, None)
 
     def segments(self) -> list[Segment]:
         """All that there is to be sent since the last call, stream by stream, whatever work it is."""
@@ -248,7 +249,8 @@ class Recorder:
             self.handle(Ended(opened.stream, opened.at_ns, Ending.CUT), key[0])
         if self.open_streams >= self._max_open:
             self.incidents[Incident.STREAM_REFUSED] += 1
-            self._refused.add(key)
+            source, stream = key
+            self._refused_from[source] = min(stream, self._refused_from.get(source, stream))
             return
         self._begun += 1
         capture = StreamCapture(self._new_id(opened.wall_ns), opened, self._settings, self._begun)
@@ -264,10 +266,10 @@ class Recorder:
         if isinstance(message, Opened):
             self._begin(key, message)
         elif isinstance(message, Arrived | Arrivals):
-            reason = DropReason.RECORDER_BEHIND if key in self._refused else DropReason.RECORDER_GONE
+            source, stream = key
+            refused = source in self._refused_from and stream >= self._refused_from[source]
+            reason = DropReason.RECORDER_BEHIND if refused else DropReason.RECORDER_GONE
             self.dropped[reason] += 1 if isinstance(message, Arrived) else len(message.reads)
-        elif isinstance(message, Ended):
-            self._refused.discard(key)
 
     def _close(self, capture: StreamCapture) -> None:
         try:
