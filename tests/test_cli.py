@@ -12,7 +12,7 @@ import pytest
 from streamgauge import __version__
 from streamgauge.cli import build_parser, main
 from streamgauge.errors import DONE, UNAVAILABLE, USAGE
-from tests.running import command, start_up
+from tests.running import command, start, start_up, wait_for
 
 # A port of the host that nobody may listen on, so that nobody answers.
 NOBODY = "127.0.0.1:1"
@@ -141,6 +141,20 @@ def test_a_slip_is_answered_with_the_usage(arguments: tuple[str, ...], says: str
         (("ledger", "query", "--by", ""), "--by : there is no such key"),
         (("ledger", "query", "--by", "day,day"), "stands there twice"),
         (("replay", "/nowhere/recording.sse"), "there is no file /nowhere/recording.sse"),
+        (("up", "--agent", "--upstream", "a=http://x"), "--agent relays nothing: leave --upstream away, or --agent"),
+        (("tap", "--agent", "--upstream", "a=http://x", "--kafka", NOBODY), "--agent relays nothing"),
+        (
+            (*UP, "--tls-certificate", "/nowhere/tls.pem"),
+            "--tls-certificate: the certificate /nowhere/tls.pem cannot be",
+        ),
+        (
+            (*UP, "--upstream-ca", "/nowhere/ca.pem"),
+            "--upstream-ca, --upstream-certificate: the authorities in /nowhere/ca",
+        ),
+        (
+            (*UP, "--upstream-certificate", "/nowhere/c.pem"),
+            "the certificate /nowhere/c.pem cannot be used: No such file",
+        ),
     ],
 )
 def test_wrong_usage_is_one_sentence(arguments: tuple[str, ...], says: str, tmp_path: Path) -> None:
@@ -366,7 +380,27 @@ def test_a_spool_that_cannot_be_read_stops_nothing(junk: Path, tmp_path: Path) -
 
 def test_a_recording_that_is_none_has_a_record_all_the_same(junk: Path) -> None:
     done = command("replay", str(junk), "--output", "jsonl")
-    assert (done.returncode, done.stderr, len(done.stdout.splitlines())) == (DONE, "", 1)
+    assert (done.returncode, len(done.stdout.splitlines())) == (DONE, 1)
+    note = "no event was found in 1 stream: is it a recording of server-sent events?"
+    assert done.stderr == f"streamgauge replay: {junk}: {note}\n"
+
+
+def test_no_directory_is_made_for_a_ledger(tmp_path: Path) -> None:
+    ledger = f"sqlite:///{tmp_path}/slip/ledger.sqlite"
+    for name in (("worker", "--kafka", NOBODY), UP):
+        says = (
+            f"the ledger {tmp_path}/slip/ledger.sqlite cannot be opened: No such file or directory: make its directory"
+        )
+        refused(UNAVAILABLE, says, *name, *ANYWHERE[2:], "--ledger", ledger, "--data-dir", str(tmp_path / "data"))
+    assert not (tmp_path / "slip").exists()
+
+
+def test_upstreams_of_the_environment_are_left_alone_by_an_agent_with_a_word(tmp_path: Path) -> None:
+    flags = ["--agent", "--admin", "127.0.0.1:0", "--data-dir", str(tmp_path / "data")]
+    with start("up", flags, tmp_path / "data", {"STREAMGAUGE_UPSTREAM": "a=http://x"}) as up:
+        wait_for(lambda: "metrics at" in up.log, "start")
+        assert "the upstreams of the environment or the settings file are not used" in up.log
+        assert up.stop() == DONE
 
 
 def test_a_directory_without_recordings(tmp_path: Path) -> None:

@@ -11,17 +11,16 @@ import pytest
 from streamgauge import topics
 from streamgauge.cli import build_parser
 from streamgauge.config import (
-    _FLAGS,
     ENV_PREFIX,
     Address,
     ServerPort,
     Settings,
     Upstream,
     default_data_dir,
-    load,
     parse_address,
 )
 from streamgauge.errors import UsageFault
+from streamgauge.loading import _FLAGS, load
 
 
 def local(port: int) -> Address:
@@ -273,33 +272,6 @@ def test_several_faults_are_a_sentence_each() -> None:
     with pytest.raises(UsageFault) as refused:
         load({"workers": "0", "listen": "x", "stall_seconds": "soon"})
     assert len(str(refused.value).splitlines()) == 3
-
-
-FILES: dict[str, tuple[bytes, str]] = {
-    "no TOML": (b"listen = ", "is no TOML"),
-    "no UTF-8": (b'kafka = "\xff\xfe"', "is no TOML"),
-    "no such setting": (b"colour = 1", "colour: there is no such setting"),
-    "a table for upstreams": (b'[upstream]\nopenai = "https://x"', "--upstream .*write NAME=URL, or a list"),
-    "a number for an address": (b"listen = 8080", "--listen .*'8080' is no address"),
-    "a list for a path": (b"data_dir = [1]", "--data-dir "),
-    "a word for a number": (b'workers = "some"', "--workers "),
-}
-
-
-@pytest.mark.parametrize("case", FILES)
-def test_a_file_that_cannot_be_is_one_sentence(case: str, tmp_path: Path) -> None:
-    content, says = FILES[case]
-    file = tmp_path / "settings.toml"
-    file.write_bytes(content)
-    with pytest.raises(UsageFault, match=says) as refused:
-        load({}, file)
-    assert "\n" not in str(refused.value)
-
-
-def test_a_file_that_is_not_there_or_a_directory(tmp_path: Path) -> None:
-    for path in (tmp_path / "none.toml", tmp_path):
-        with pytest.raises(UsageFault, match="there is no settings file"):
-            load({}, path)
 
 
 @pytest.mark.parametrize("prefix", ["streamgauge", "a", "x" * 100, "", "a/b", "a b", ".a", "x" * 101, "-a", "a.b"])

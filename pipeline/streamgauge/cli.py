@@ -16,9 +16,9 @@ from pathlib import Path
 from streamgauge import __version__, cli_deadletter
 from streamgauge.cli_kafka import kafka_options
 from streamgauge.cli_parser import PACKETS, Commands, Parser
-from streamgauge.config import load
 from streamgauge.core.dialects import BY_NAME
 from streamgauge.errors import BUG, DONE, INTERRUPTED, UNAVAILABLE, USAGE, StreamgaugeError
+from streamgauge.loading import load
 from streamgauge.redaction import redacted_text
 
 _EPILOG = """\

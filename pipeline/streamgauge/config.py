@@ -6,14 +6,12 @@ sentence that names it and says what fits.
 
 import ipaddress
 import re
-import tomllib
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 import platformdirs
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 from pydantic_settings import (
     BaseSettings,
     InitSettingsSource,
@@ -25,8 +23,7 @@ from pydantic_settings import (
 
 from streamgauge.core.assembler import ABANDON_AFTER_S
 from streamgauge.core.timing import STALL_SECONDS
-from streamgauge.errors import UsageFault
-from streamgauge.redaction import redacted_item, redacted_text, redacted_value
+from streamgauge.redaction import redacted_item, redacted_value
 from streamgauge.taps.proxy.limits import MAX_CONNECTIONS
 from streamgauge.taps.proxy.request import MAX_REQUEST_HEAD
 
@@ -61,7 +58,7 @@ _MAX_HOST = 253
 # What Kafka takes as the beginning of a topic's name, with room for ours (`topics.py` has the names).
 _TOPIC_PREFIX = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
 # What begins like a URL, with one slash or more; "http:/user:password@host" among it.
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[/\\]")
+SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[/\\]")
 # What goes into a request line as it is.
 _URL = re.compile("[!-~]+")
 _MAX_PORT = 65_535
@@ -331,7 +328,7 @@ class Settings(BaseSettings):
             return value
         if not str(value) or "\0" in str(value):
             raise ValueError("an empty path" if not str(value) else "a path without the character NUL is needed")
-        if _SCHEME.match(str(value)):
+        if SCHEME.match(str(value)):
             raise ValueError("a path is needed, and this is a URL")
         if "-----BEGIN" in str(value):
             raise ValueError("the path of a file is needed, and this is what a file holds")
@@ -364,36 +361,3 @@ def _items(value: object) -> list[Any]:
     if isinstance(value, str):
         return [item.strip() for item in value.split(",") if item.strip()]
     return list(value) if isinstance(value, list | tuple) else [value]
-
-
-def load(flags: Mapping[str, object], settings_file: Path | None = None) -> Settings:
-    """The settings for these flags (None means not given). Raises UsageFault."""
-    given: dict[str, Any] = {name: value for name, value in flags.items() if value is not None}
-    if settings_file is not None:
-        if not settings_file.is_file():
-            shown = str(settings_file)
-            shown = redacted_value(shown) if _SCHEME.match(shown) else redacted_text(shown)
-            raise UsageFault(f"there is no settings file {shown}")
-        given["settings_file"] = settings_file
-    try:
-        return Settings(**given)
-    except ValidationError as error:
-        raise UsageFault("\n".join(_sentence(dict(one)) for one in error.errors())) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageFault(redacted_text(f"the settings file {settings_file} is no TOML: {error}")) from None
-    except OSError as error:
-        raise UsageFault(f"the settings file {settings_file} cannot be read: {error.strerror}") from None
-
-
-# Flags that are not called as their settings are. A setting `port` cannot be: Kubernetes puts STREAMGAUGE_PORT, an URL, into
-# the environment of every container beside a service that is named streamgauge.
-_FLAGS = {"server_ports": "port"}
-
-
-def _sentence(error: Mapping[str, Any]) -> str:
-    where = str(error["loc"][0]) if error["loc"] else "settings"
-    flag = _FLAGS.get(where, where.replace("_", "-"))
-    if error["type"] == "extra_forbidden":
-        return f"{redacted_value(where)}: there is no such setting"
-    what = str(error["msg"]).removeprefix("Value error, ")
-    return f"--{flag} ({ENV_PREFIX}{where.upper()}): {what}"

@@ -52,6 +52,7 @@ EDGES: dict[str, set[str]] = {
     "faults.py": set(),
     "group.py": set(),
     "listening.py": set(),
+    "loading.py": {"pydantic"},
     "ownership.py": set(),
     "runtime_dir.py": set(),
     "stopping.py": set(),

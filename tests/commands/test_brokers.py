@@ -7,8 +7,8 @@ import pytest
 
 from streamgauge.broker.security import Mechanism, Protocol
 from streamgauge.commands.brokers import PASSWORD_VARIABLE, brokers_of
-from streamgauge.config import load
 from streamgauge.errors import UsageFault
+from streamgauge.loading import load
 from tests.running import command
 
 SECRET = "a-secret-nobody-may-see"

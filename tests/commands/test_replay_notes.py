@@ -2,12 +2,20 @@
 
 import pytest
 
-from streamgauge.commands.replay_notes import Note, notes_on
+from streamgauge.commands.replay_notes import Found, Note, notes_on
 from streamgauge.taps.replay.contract import Tally
 
 
-def said(tally: Tally, not_llm: int = 0, open_streams: int = 0, *, broken: bool = False) -> list[Note]:
-    return list(notes_on(tally, not_llm, open_streams, broken=broken))
+def said(
+    tally: Tally,
+    not_llm: int = 0,
+    open_streams: int = 0,
+    *,
+    records: int = 1,
+    without_event: int = 0,
+    broken: bool = False,
+) -> list[Note]:
+    return list(notes_on(tally, Found(records, without_event, not_llm, open_streams), broken=broken))
 
 
 @pytest.mark.parametrize("tally", [Tally(), Tally(exchanges=3)])
@@ -43,6 +51,17 @@ def test_streams_that_proved_to_be_no_llms_count_as_others() -> None:
 
 def test_what_was_not_read_to_its_end_may_have_had_one() -> None:
     assert said(Tally(exchanges=0), broken=True) == []
+
+
+def test_a_recording_without_an_event_is_told() -> None:
+    text = "no event was found in 1 stream: is it a recording of server-sent events?"
+    assert said(Tally(), without_event=1) == [Note(text)]
+
+
+def test_a_spool_without_a_row_is_told() -> None:
+    text = "no stream is in it; a spool holds only what waits for its delivery"
+    assert said(Tally(), records=0) == [Note(text)]
+    assert said(Tally(), records=0, broken=True) == []
 
 
 def test_streams_that_have_not_ended_are_told() -> None:

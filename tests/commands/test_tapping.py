@@ -14,8 +14,8 @@ import pytest
 
 from streamgauge.admin import AdminServer
 from streamgauge.commands import tapping
-from streamgauge.config import load
 from streamgauge.counters import Counters, read_balance
+from streamgauge.loading import load
 from streamgauge.metrics.declare import Part
 from streamgauge.metrics.prometheus import Metrics
 from tests.integration.provider import BEGIN, REST, Provider, provider

@@ -10,7 +10,8 @@ from importlib.metadata import packages_distributions
 import pytest
 
 from streamgauge.admin import AdminServer, split_address
-from streamgauge.config import Settings, load
+from streamgauge.config import Settings
+from streamgauge.loading import load
 from streamgauge.metrics.prometheus import Metrics
 from tests.deploy.composed import ROOT
 

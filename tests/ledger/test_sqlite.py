@@ -114,8 +114,17 @@ def test_three_slashes_are_relative_and_four_absolute(url: str, path: str) -> No
 
 def test_a_relative_url_is_relative_to_where_we_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "a" / "b").mkdir(parents=True)
     open_ledger("sqlite:///a/b/ledger.sqlite").close()
     assert (tmp_path / "a/b/ledger.sqlite").is_file()
+
+
+def test_no_directory_is_made_for_a_ledger(tmp_path: Path) -> None:
+    path = tmp_path / "slip" / "ledger.sqlite"
+    with pytest.raises(LedgerUnavailableError, match=f"the ledger {path} cannot be opened: No such file") as refused:
+        open_ledger(f"sqlite:///{path}")
+    assert isinstance(refused.value.__cause__, FileNotFoundError)
+    assert not path.parent.exists()
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import contextlib
 from collections.abc import Iterator
 
 from streamgauge.config import Settings
+from streamgauge.datadir import make_data_dir
 from streamgauge.errors import Unavailable
 from streamgauge.ledger import Ledger, LedgerUnavailableError, SqliteLedger, open_ledger
 from streamgauge.spool import Failure, failure_of
@@ -14,11 +15,18 @@ _SQLITE = "sqlite://"
 @contextlib.contextmanager
 def opened_ledger(settings: Settings) -> Iterator[Ledger]:
     """The ledger, made where it is missing. Raises UnsupportedLedgerError, or Unavailable if it cannot be opened."""
+    if settings.ledger is None:
+        make_data_dir(settings.data_dir)
     try:
         ledger = open_ledger(settings.ledger_url)
     except LedgerUnavailableError as error:
-        is_full = isinstance(error.__cause__, Exception) and failure_of(error.__cause__) is Failure.DISK_FULL
-        cure = "make room on its disk" if is_full else "move it aside"
+        cause = error.__cause__
+        if isinstance(cause, FileNotFoundError):
+            cure = "make its directory"  # none is made: a slip in the path would go unseen
+        elif isinstance(cause, Exception) and failure_of(cause) is Failure.DISK_FULL:
+            cure = "make room on its disk"
+        else:
+            cure = "move it aside"
         raise Unavailable(f"{error}: {cure}, or choose another with --ledger") from None
     with ledger:
         yield ledger

@@ -10,13 +10,13 @@ from pathlib import Path
 import msgspec
 
 from streamgauge import __version__
-from streamgauge.commands.replay_notes import notes_on
+from streamgauge.commands.replay_notes import Found, notes_on
 from streamgauge.commands.replay_topic import records_of_topic
 from streamgauge.commands.tables import print_records
 from streamgauge.config import Settings
 from streamgauge.core.assembler import Assembler, Limits
 from streamgauge.core.record import Record, encode_record
-from streamgauge.errors import DONE, FOUND, UNAVAILABLE, UsageFault
+from streamgauge.errors import DONE, FOUND, UNAVAILABLE, USAGE, UsageFault
 from streamgauge.taps.recording.installation_key import UnusableKeyError, installation_key
 from streamgauge.taps.recording.request import CaptureSettings
 from streamgauge.taps.replay import exchange
@@ -30,7 +30,7 @@ _KEY_BYTES = 32
 def run(settings: Settings, args: argparse.Namespace) -> int:
     """The records of each file, in the order of the arguments, a directory's files by path; then those of the topic.
 
-    1 if a file is broken, 3 if one cannot be read: the others are replayed all the same.
+    1 if a file is broken, 2 if one may not be read, 3 if its disk fails: the others are replayed all the same.
     """
     # A broker that is only set is not meant where files are named.
     wants_topic = args.kafka is not None or (not args.paths and settings.kafka is not None)
@@ -85,17 +85,21 @@ class Replaying:
     def assembled(self, name: str, log: Log, tally: Tally) -> Iterator[Record]:
         """The records of a log, and behind them what there is to say of it."""
         assembler, broken = Assembler(self._limits), False
+        records = without_event = 0
         try:
             for offset, log_ms, bundle in log:
                 for record in assembler.apply(offset, log_ms, bundle):
+                    records += 1
+                    without_event += bool(record.streaming and not record.counts.events and not record.counts.comments)
                     yield _renamed(record)
         except BrokenRecording as error:
             broken = True
             self._say(f"{name}: {error}", FOUND)
         except OSError as error:
             broken = True
-            self._say(f"{name} cannot be read: {error.strerror or error}", UNAVAILABLE)
-        for note in notes_on(tally, assembler.counts["not_llm"], assembler.open_streams, broken=broken):
+            self._say(f"{name} cannot be read: {error.strerror or error}", _code_of(error))
+        found = Found(records, without_event, assembler.counts["not_llm"], assembler.open_streams)
+        for note in notes_on(tally, found, broken=broken):
             self._say(f"{name}: {note.text}", FOUND if note.is_fault else DONE)
 
     def _key(self, data_dir: Path) -> bytes:
@@ -113,6 +117,11 @@ class Replaying:
         sys.stdout.flush()  # where both go to one place, what came first stands first
         sys.stderr.write(f"streamgauge replay: {sentence}\n")
         self.exit_code = max(self.exit_code, exit_code)
+
+
+def _code_of(error: OSError) -> int:
+    """A file that may not be read was named wrongly; anything else is its disk's."""
+    return USAGE if isinstance(error, PermissionError | FileNotFoundError | IsADirectoryError) else UNAVAILABLE
 
 
 def _renamed(record: Record) -> Record:

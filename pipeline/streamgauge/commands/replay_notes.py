@@ -13,16 +13,30 @@ class Note(NamedTuple):
     is_fault: bool = False
 
 
-def notes_on(tally: Tally, not_llm: int, open_streams: int, *, broken: bool) -> Iterator[Note]:
-    """Of a file that was read, `broken`: not to its end. `not_llm`: its streams that proved to be no LLM's."""
+class Found(NamedTuple):
+    """What became of a file (counts of streams). `without_event`: records of event streams in which no event was found."""
+
+    records: int
+    without_event: int
+    not_llm: int
+    open_streams: int
+
+
+def notes_on(tally: Tally, found: Found, *, broken: bool) -> Iterator[Note]:
+    """Of a file that was read, `broken`: not to its end."""
     if tally.exchanges is not None:
-        yield from _on_exchanges(tally, tally.exchanges, not_llm, broken=broken)
+        yield from _on_exchanges(tally, tally.exchanges, found.not_llm, broken=broken)
+    elif not any(found) and not broken:
+        yield Note("no stream is in it; a spool holds only what waits for its delivery")
+    if found.without_event:
+        what = _count(found.without_event, "stream", "streams")
+        yield Note(f"no event was found in {what}: is it a recording of server-sent events?")
     if tally.unreadable_rows:
         yield Note(f"{_count(tally.unreadable_rows, 'row is', 'rows are')} damaged, or no bundle of this version", True)
     if tally.rows_gone:
         yield Note(f"{_count(tally.rows_gone, 'row was', 'rows were')} delivered and removed while this was read")
-    if open_streams:
-        yield Note(f"{_count(open_streams, 'stream has', 'streams have')} not ended yet, and no record")
+    if found.open_streams:
+        yield Note(f"{_count(found.open_streams, 'stream has', 'streams have')} not ended yet, and no record")
 
 
 def _on_exchanges(tally: Tally, exchanges: int, not_llm: int, *, broken: bool) -> Iterator[Note]:

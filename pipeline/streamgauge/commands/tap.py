@@ -31,7 +31,7 @@ def run(settings: Settings, args: argparse.Namespace) -> int:
     if not settings.kafka:
         raise UsageFault("--kafka HOST:PORT is missing: which broker? (without Kafka: streamgauge up)")
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="streamgauge: %(message)s")
-    settings = as_told(settings, agent=args.agent or args.child)
+    settings = as_told(settings, args, agent=args.agent or args.child)
     return asyncio.run(_run(settings, brokers_of(settings), args.child))
 
 

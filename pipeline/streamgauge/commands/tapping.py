@@ -4,6 +4,7 @@ With --agent there is no relay and no port for clients: the tap is an *agent*, w
 applications capture. They find it at DATA_DIR/run/recorder.sock.
 """
 
+import argparse
 import asyncio
 import contextlib
 import os
@@ -32,6 +33,7 @@ from streamgauge.spool import Spool, settle_crash
 from streamgauge.stopping import StopSignal
 from streamgauge.taps.proxy.lending import BUILT
 from streamgauge.taps.proxy.relay import RelaySettings
+from streamgauge.taps.proxy.tls import OwnCertificate, upstream_context
 from streamgauge.taps.recording.installation_key import UnusableKeyError, installation_key
 from streamgauge.taps.recording.process import RecorderSettings
 
@@ -56,9 +58,16 @@ class Tap:
     admin_address: str | None  # None: it is taken by another, and tried again
 
 
-def as_told(settings: Settings, *, agent: bool) -> Settings:
-    """The settings of a tap that relays, or of an agent, which has no upstreams. Raises UsageFault for one of neither."""
+def as_told(settings: Settings, args: argparse.Namespace, *, agent: bool) -> Settings:
+    """The settings of a tap that relays, or of an agent, which has no upstreams.
+
+    Raises UsageFault for one of neither, and for flags that say both.
+    """
     if agent:
+        if args.upstream is not None:
+            raise UsageFault("--agent relays nothing: leave --upstream away, or --agent")
+        if settings.upstream:
+            say("an agent relays nothing: the upstreams of the environment or the settings file are not used")
         return settings.model_copy(update={"upstream": ()})
     if not settings.upstream:
         raise UsageFault(
@@ -90,6 +99,7 @@ async def running_tap(
     port is taken, the tap runs without. `capturing`: what captures, where nothing is relayed.
     """
     _check_keys(settings)
+    _check_certificates(settings)
     tenants = _tenants(settings.tenants)
     async with contextlib.AsyncExitStack() as stack:
         lock = stack.enter_context(await asyncio.to_thread(DataDirLock, settings.data_dir))
@@ -114,6 +124,21 @@ async def running_tap(
         stack.push_async_callback(group.stop, settings.drain_timeout)
         await group.start()
         yield Tap(group, spool, metrics, clients.address if clients else None, admin_address)
+
+
+def _check_certificates(settings: Settings) -> None:
+    """The relays read them as well, but what they say would stand above a second sentence. Raises UsageFault."""
+    try:
+        if settings.tls_certificate is not None:
+            OwnCertificate(str(settings.tls_certificate), _named(settings.tls_key))
+    except ValueError as error:
+        raise UsageFault(f"--tls-certificate: {error}") from None
+    try:
+        if settings.upstream_ca is not None or settings.upstream_certificate is not None:
+            ours = settings.upstream_certificate, settings.upstream_key
+            upstream_context(_named(settings.upstream_ca), *map(_named, ours))
+    except ValueError as error:
+        raise UsageFault(f"--upstream-ca, --upstream-certificate: {error}") from None
 
 
 async def started_admin(stack: contextlib.AsyncExitStack, admin: AdminServer, settings: Settings) -> None:

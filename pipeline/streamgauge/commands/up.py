@@ -31,7 +31,7 @@ _FINISH_S = 1.0
 
 def run(settings: Settings, args: argparse.Namespace) -> int:
     """Run until SIGTERM or Ctrl-C."""
-    return asyncio.run(_run(as_told(settings, agent=args.agent)))
+    return asyncio.run(_run(as_told(settings, args, agent=args.agent)))
 
 
 async def _run(settings: Settings) -> int:

@@ -119,20 +119,21 @@ class SqliteLedger:
             with _transaction(self._writer) as database:
                 bring_up_to_date(database)  # another process may have been quicker: it looks again
         if version_of(self._writer) > SCHEMA_VERSION:
-            raise LedgerUnavailableError(f"the ledger {self._path.name} was made by a later version of this program")
+            raise LedgerUnavailableError(f"the ledger {self._path} was made by a later version of this program")
 
     @contextmanager
     def _translated(self, what: str) -> Iterator[None]:
         try:
             yield
         except (sqlite3.Error, OSError) as error:
-            raise LedgerUnavailableError(f"the ledger {self._path.name} cannot be {what}: {error}") from error
+            raise LedgerUnavailableError(
+                f"the ledger {self._path} cannot be {what}: {error.strerror if isinstance(error, OSError) else error}"
+            ) from error
 
 
 def _touch(path: Path, create: bool) -> None:
     """Make the file with mode 0600: SQLite gives its log and index files the same."""
     if create:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
     else:
         path.stat()

@@ -111,6 +111,9 @@ class Worker:
         self.watchdog.watch("the event loop", asyncio.get_running_loop())
         try:
             with Slot(self._settings.data_dir) as slot:
+                if slot.number:
+                    others, data_dir = slot.number, self._settings.data_dir
+                    _LOG.info("at least %d more workers run on %s; this one is a member of its own", others, data_dir)
                 self.watchdog.note = Exits(slot.exits, self._metrics).note
                 if not await self._until(stopping, self._wait_for_topics()):
                     await self._work(slot.instance_id, stopping)

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from streamgauge.config import default_data_dir, load
+from streamgauge.config import default_data_dir
+from streamgauge.loading import load
 from streamgauge.taps.inprocess.place import data_dir_of, recorder_socket
 
 

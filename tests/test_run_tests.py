@@ -1,0 +1,53 @@
+"""The script that runs the tests: a failure is red, unless all that failed is listed as unsteady and passes by itself."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+# Fails in the first of two runs.
+ONCE = """
+from pathlib import Path
+
+def test_once():
+    seen = Path(__file__).with_name("seen")
+    again = seen.exists()
+    seen.touch()
+    assert again
+"""
+STEADY = "def test_steady():\n    pass\n"
+BROKEN = "def test_broken():\n    assert False\n"
+LISTED = '["tests/test_once.py::test_once"]\nsince = 2026-11-26\nreason = "it fails once"\n'
+
+
+@pytest.mark.parametrize(
+    ("tests", "listed", "code", "says"),
+    [
+        ({"steady": STEADY}, "", 0, ""),
+        ({"steady": STEADY, "once": ONCE}, "", 1, ""),
+        ({"steady": STEADY, "once": ONCE}, LISTED, 0, "UNSTEADY"),
+        ({"broken": BROKEN, "once": ONCE}, LISTED, 1, ""),
+        ({"once": ONCE}, '["tests/test_once.py::test_once"]\nreason = "it fails once"\n', 4, "needs a date"),
+    ],
+    ids=["all pass", "one fails once", "one that is listed fails once", "another fails", "a list without a date"],
+)
+def test_a_failure_is_red(tmp_path: Path, tests: dict[str, str], listed: str, code: int, says: str) -> None:
+    (tmp_path / "scripts").mkdir()
+    shutil.copy(ROOT / "scripts" / "run_tests", tmp_path / "scripts")
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "unsteady.toml").write_text(listed)
+    for name, content in tests.items():
+        (tmp_path / "tests" / f"test_{name}.py").write_text(content)
+    (tmp_path / ".venv" / "bin").mkdir(parents=True)
+    for name in ("python", "pytest"):
+        (tmp_path / ".venv" / "bin" / name).symlink_to(Path(sys.executable).with_name(name))
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    done = subprocess.run(
+        [tmp_path / "scripts" / "run_tests"], capture_output=True, text=True, env=clean, check=False, timeout=300
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    assert says in done.stdout + done.stderr
