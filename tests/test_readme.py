@@ -9,7 +9,7 @@ import pytest
 
 from streamgauge.cli import build_parser
 from streamgauge.config import ENV_PREFIX, Settings
-from streamgauge.errors import BUG, DONE, FOUND, STUCK, UNAVAILABLE, USAGE
+from streamgauge.errors import BUG, DONE, FOUND, INTERRUPTED, STUCK, UNAVAILABLE, USAGE
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "pipeline" / "streamgauge"
@@ -133,7 +133,8 @@ def test_the_readme_has_every_exit_code() -> None:
     said = re.sub(r"\s+", " ", (ROOT / "README.md").read_text())
     codes = re.search(r"Exit codes: (.*?)\. ", said)
     assert codes
-    assert [int(code) for code in re.findall(r"\b\d+\b", codes[1])] == [DONE, FOUND, USAGE, UNAVAILABLE, BUG, STUCK]
+    known = [DONE, FOUND, USAGE, UNAVAILABLE, BUG, STUCK, INTERRUPTED]
+    assert [int(code) for code in re.findall(r"\b\d+\b", codes[1])] == known
 
 
 def test_the_makefile_runs_what_is_there() -> None:

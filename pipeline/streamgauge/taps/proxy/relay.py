@@ -211,9 +211,7 @@ class Relay:
             self.lender.close()
         lost = await self.outbox.close(ends - time.monotonic())
         if lost:
-            self._say(
-                f"{lost} reads are dropped (recorder_gone): the recorder did not take them before the drain's end"
-            )
+            self._say(f"{lost} reads are dropped (recorder_gone): the recorder did not take them in time")
         self._counters.close()
 
     def hurry(self) -> None:
