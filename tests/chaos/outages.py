@@ -55,8 +55,10 @@ class Outage:
 class Run:
     """One broker, one group, one worker at a time."""
 
-    def __init__(self, folder: Path, seed: int) -> None:
+    def __init__(self, folder: Path, seed: int, away_s: float | None = None) -> None:
+        """`away_s`: how long each outage lasts; None: random."""
         self.random = random.Random(seed)
+        self._away_s = away_s
         self._folder, self._seed = folder, seed
         self._broker = Broker(folder / "broker")
         self._broker.start()
@@ -77,6 +79,7 @@ class Run:
     def outage(self) -> Outage:
         """Make one, and wait until all records are there."""
         away_s = self.random.uniform(*self.random.choices((_SHORT_S, _LONG_S, _LONGEST_S), (5, 4, 1))[0])
+        away_s = away_s if self._away_s is None else self._away_s
         how, meanwhile = self.random.choice(("kill", "freeze")), self.random.choice(_MEANWHILE)
         moment = self.random.choice(("idle", "works", "starts", "recovers"))
         found = Outage(how, round(away_s, 1), moment, meanwhile)
@@ -171,7 +174,12 @@ def report(outages: Sequence[Outage]) -> str:
     for how, low, high in (
         (how, low, high)
         for how in ("kill", "freeze")
-        for low, high in ((0.0, _SHORT_S[1]), (_SHORT_S[1], _LONG_S[1]), (_LONG_S[1], _LONGEST_S[1]))
+        for low, high in (
+            (0.0, _SHORT_S[1]),
+            (_SHORT_S[1], _LONG_S[1]),
+            (_LONG_S[1], _LONGEST_S[1]),
+            (_LONGEST_S[1], 600.0),
+        )
     ):
         some = [one for one in outages if one.how == how and low < one.away_s <= high]
         if some:
@@ -202,11 +210,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=20.0)
     parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("--away", type=float, metavar="SECONDS", help="of each outage (default: random, up to 75)")
     told = parser.parse_args()
     outages: list[Outage] = []
     ends = time.monotonic() + 60 * told.minutes
     with tempfile.TemporaryDirectory() as folder:
-        run = Run(Path(folder), told.seed)
+        run = Run(Path(folder), told.seed, told.away)
         try:
             while time.monotonic() < ends:
                 outages.append(run.outage())
