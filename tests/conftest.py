@@ -1,5 +1,6 @@
 """What all tests share."""
 
+import os
 import signal
 from collections.abc import Generator
 from typing import Any
@@ -13,7 +14,8 @@ from tests import kept_logs
 from tests.streams import bundles_of, chat_segments
 
 # No test is timed: machines are shared. What the environment chose beside that (in CI the same examples each time) stays.
-settings.register_profile("untimed", settings.default, deadline=None)
+_FEW = {"max_examples": 5} if os.environ.get("STREAMGAUGE_FEW_EXAMPLES") else {}
+settings.register_profile("untimed", settings.default, deadline=None, **_FEW)
 settings.load_profile("untimed")
 
 # A shell ignores Ctrl-C for what it runs in the background, and programs that tests start would inherit that.
