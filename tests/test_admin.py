@@ -158,9 +158,21 @@ def test_hosts_that_the_operator_named_are_served() -> None:
     async def test(server: AdminServer) -> None:
         for host in ("tap", "tap:9464", "Admin.Internal:1"):
             assert (await ask(server.address, "/metrics", host=host)).status == 200, host
-        assert (await ask(server.address, "/metrics", host="worker:9464")).status == 403
+        refused = await ask(server.address, "/metrics", host="worker:9464")
+        assert refused.status == 403
+        assert b"allow it with --admin-host NAME" in refused.body
 
     serving(test, hosts=["tap", "admin.internal"])
+
+
+def test_the_first_refused_host_is_logged_without_its_name(caplog: pytest.LogCaptureFixture) -> None:
+    async def test(server: AdminServer) -> None:
+        for name in ("worker", "CANARY"):
+            assert (await ask(server.address, "/metrics", host=name)).status == 403
+
+    serving(test)
+    said = "the admin port refused a request by its Host header (403): allow a name with --admin-host NAME"
+    assert caplog.messages == [said]
 
 
 def test_bound_to_all_addresses_the_one_that_was_connected_to_is_its_own() -> None:
@@ -269,7 +281,12 @@ def test_nothing_of_a_malformed_request_is_logged(
         assert (await ask(server.address, "/health/live")).status == 200
 
     serving(test)
-    assert [record for record in caplog.records if record.name != "asyncio" or record.levelno > logging.DEBUG] == []
+    said = [
+        record.getMessage() for record in caplog.records if record.name != "asyncio" or record.levelno > logging.DEBUG
+    ]
+    assert [
+        sentence for sentence in said if not sentence.startswith("the admin port refused a request by its Host")
+    ] == []
     written = capfd.readouterr()
     assert written.out + written.err == ""
 

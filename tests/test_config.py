@@ -10,6 +10,7 @@ import pytest
 
 from streamgauge import topics
 from streamgauge.cli import build_parser
+from streamgauge.commands.worker import beside_a_tap
 from streamgauge.config import (
     ENV_PREFIX,
     Address,
@@ -69,6 +70,7 @@ TABLE: dict[str, Ways] = {
     "kafka_password_file": (None, ("/f", Path("/f")), ("/e", Path("/e")), ("~/a", Path.home() / "a")),
     "topic_prefix": ("streamgauge", ("f", "f"), ("e", "e"), ("a.b-c_d", "a.b-c_d")),
     "partitions": (None, (1, 1), ("2", 2), ("64", 64)),
+    "replicas": (None, (1, 1), ("2", 2), ("3", 3)),
     "workers": (1, (2, 2), ("3", 3), ("32", 32)),
     "pump": ("auto", ("off", "off"), ("auto", "auto"), ("off", "off")),
     "ledger": (None, ("sqlite:///f", "sqlite:///f"), ("sqlite:///e", "sqlite:///e"), ("sqlite:///a", "sqlite:///a")),
@@ -182,7 +184,7 @@ def test_a_default_that_the_help_names_is_the_default() -> None:
         if action.dest not in TABLE or "(default: " not in about or command.endswith(" demo"):
             continue
         said = about.rpartition("(default: ")[2].rstrip(")")
-        value = getattr(defaults, action.dest)
+        value = getattr(beside_a_tap(defaults) if command.endswith(" worker") else defaults, action.dest)
         if said.replace(".", "").replace(":", "").isdigit() or action.dest == "capture":
             named += 1
             assert said == (f"{value:g}" if isinstance(value, float) else str(value)) or value is None, command
@@ -236,6 +238,7 @@ BAD: dict[str, tuple[str, str]] = {
     "prefix too long": ("topic_prefix", "x" * 101),
     "empty prefix": ("topic_prefix", ""),
     "no partition": ("partitions", "0"),
+    "no replica": ("replicas", "0"),
     "three partitions": ("partitions", "3"),
     "more partitions than slots": ("partitions", "128"),
     "a word for partitions": ("partitions", "many"),

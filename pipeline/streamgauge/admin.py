@@ -44,6 +44,11 @@ _PARSER_LOG.setLevel(logging.CRITICAL)
 # True: it is. False, or a sentence that says why: it is not.
 Check = Callable[[], bool | str]
 
+_HOST_REFUSED = (
+    "this Host is not served here: if a scraper or a check asks by this name, allow it with --admin-host NAME"
+    " (STREAMGAUGE_ADMIN_HOST)\n"
+)
+
 
 class AdminAddressError(Unavailable):
     """The admin address cannot be listened on; its text is one sentence for an operator."""
@@ -61,6 +66,7 @@ class AdminServer:
         self._server = _BoundedServer(self._answer)
         self._runner = web.ServerRunner(self._server)
         self._logged: set[type[Exception]] = set()
+        self._said_refused = False
         self._address: tuple[str, int] | None = None
 
     async def start(self, address: str) -> None:
@@ -118,7 +124,8 @@ class AdminServer:
 
     def _response(self, request: web.BaseRequest) -> web.Response:
         if not self._may_ask(request):
-            return _text(403, "this Host is not served here\n")
+            self._say_refused(request)
+            return _text(403, _HOST_REFUSED)
         check = self._checks.get(request.path)
         if request.method not in {hdrs.METH_GET, hdrs.METH_HEAD}:
             return _text(404, "not found\n")
@@ -128,6 +135,14 @@ class AdminServer:
             page = self._metrics.page(",".join(request.headers.getall(hdrs.ACCEPT, [])))
             return web.Response(body=page.body, headers={**_ALWAYS, hdrs.CONTENT_TYPE: page.content_type})
         return _text(404, "not found\n")
+
+    def _say_refused(self, request: web.BaseRequest) -> None:
+        """Log the first refused name: a scraper repeats its request every few seconds."""
+        if not self._said_refused and host_name(request.headers.get(hdrs.HOST, "[")):
+            self._said_refused = True
+            _log.warning(
+                "the admin port refused a request by its Host header (403): allow a name with --admin-host NAME"
+            )
 
     def _may_ask(self, request: web.BaseRequest) -> bool:
         given = request.headers.getall(hdrs.HOST, [])

@@ -14,8 +14,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from streamgauge import __version__, cli_deadletter
-from streamgauge.cli_kafka import kafka_options
+from streamgauge.cli_kafka import TOPICS_EPILOG, create_options, kafka_options
 from streamgauge.cli_parser import PACKETS, Commands, Parser
+from streamgauge.config import WORKER_ADMIN_PORT
 from streamgauge.core.dialects import BY_NAME
 from streamgauge.errors import BUG, DONE, INTERRUPTED, UNAVAILABLE, USAGE, StreamgaugeError
 from streamgauge.loading import load
@@ -92,12 +93,6 @@ examples:
   streamgauge ledger query --by day,model,outcome
 """
 
-_TOPICS_EPILOG = """\
-examples:
-  streamgauge topics create --kafka broker:9092 --partitions 8
-  streamgauge topics describe --kafka broker:9092
-"""
-
 # What is no setting, and so is not handed to `config.load`.
 NOT_SETTINGS = {
     "agent",
@@ -151,7 +146,9 @@ def _add_tap(commands: Commands) -> None:
     kafka_options(tap)
     tap.add_argument("--workers", metavar="N", help="relay processes (default: 1)")
     tap.add_argument(
-        "--child", action="store_true", help="as taps in applications start it: an agent that ends when its stdin does"
+        "--child",
+        action="store_true",
+        help=argparse.SUPPRESS,  # as taps in applications start it: it ends with stdin
     )
     kafka_options(_add_packets(commands, "tap"))
 
@@ -173,7 +170,7 @@ def _add_packets(commands: Commands, command: str) -> argparse.ArgumentParser:
 def _add_worker(commands: Commands) -> None:
     worker = _command(commands, "worker", "worker", "make records of what taps shipped to Kafka", _WORKER_EPILOG)
     kafka_options(worker)
-    _admin_options(worker)
+    _admin_options(worker, f"127.0.0.1:{WORKER_ADMIN_PORT}")
     _data_dir_option(worker)
     _ledger_option(worker)
     _record_options(worker)
@@ -221,12 +218,11 @@ def _add_ledger(commands: Commands) -> None:
 
 
 def _add_topics(commands: Commands) -> None:
-    topics = commands.add_parser("topics", help="create or describe topics", epilog=_TOPICS_EPILOG)
+    topics = commands.add_parser("topics", help="create or describe topics", epilog=TOPICS_EPILOG)
     actions = topics.add_subparsers(dest="action", metavar="ACTION", required=True)
-    create = _command(actions, "create", "topics", "create the topics; where they are there, compare", _TOPICS_EPILOG)
-    kafka_options(create)
-    create.add_argument("--partitions", metavar="N", help="a power of two up to 64 (default: 8)")
-    kafka_options(_command(actions, "describe", "topics", "show the topics as they are", _TOPICS_EPILOG))
+    create = _command(actions, "create", "topics", "create the topics; where they are there, compare", TOPICS_EPILOG)
+    create_options(create)
+    kafka_options(_command(actions, "describe", "topics", "show the topics as they are", TOPICS_EPILOG))
 
 
 def _add_deadletter(commands: Commands) -> None:

@@ -2,6 +2,12 @@
 
 import argparse
 
+TOPICS_EPILOG = """\
+examples:
+  streamgauge topics create --kafka broker:9092 --partitions 8
+  streamgauge topics describe --kafka broker:9092
+"""
+
 
 def kafka_options(parser: argparse.ArgumentParser) -> None:
     """Which brokers, how they are met, and what our topics are called."""
@@ -21,4 +27,13 @@ def kafka_options(parser: argparse.ArgumentParser) -> None:
         "--kafka-password-file",
         metavar="FILE",
         help="with the password, read at each connection; or STREAMGAUGE_KAFKA_PASSWORD in the environment",
+    )
+
+
+def create_options(parser: argparse.ArgumentParser) -> None:
+    """What `topics create` makes."""
+    kafka_options(parser)
+    parser.add_argument("--partitions", metavar="N", help="a power of two up to 64 (default: 8)")
+    parser.add_argument(
+        "--replicas", metavar="N", help="of each topic that is made (default: 3, or as many as there are brokers)"
     )

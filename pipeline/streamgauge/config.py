@@ -29,6 +29,9 @@ from streamgauge.taps.proxy.request import MAX_REQUEST_HEAD
 
 ENV_PREFIX = "STREAMGAUGE_"
 
+# Where a worker has its metrics, if nothing is set: beside a tap on one host, whose default is the settings' own.
+WORKER_ADMIN_PORT = 9465
+
 # 1 GiB holds about an hour of 1,000 busy streams, masked and compressed, while a broker is away (bytes).
 SPOOL_BYTES = 1024**3
 # Three days, as long as the segments topic keeps what it has: an outage over a weekend is delivered whole (seconds).
@@ -194,6 +197,7 @@ class Settings(BaseSettings):
     kafka_password_file: Path | None = Field(None, description="file with the password, read at each connection")
     topic_prefix: str = Field("streamgauge", description="first word of every topic's name")
     partitions: int | None = Field(None, ge=1, le=64, description="for `topics create`: a power of two up to 64")
+    replicas: int | None = Field(None, ge=1, le=1000, description="for `topics create`: of each topic that is made")
     workers: int = Field(1, ge=1, le=32, description="relay processes of a tap")
     pump: Literal["auto", "off"] = Field("auto", description="relays' part in C: where it was built, or never")
     ledger: str | None = Field(None, description="sqlite:///FILE")

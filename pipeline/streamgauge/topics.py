@@ -100,6 +100,7 @@ class Topic:
     name: str
     partitions: int
     config: Mapping[str, str]
+    replicas: int | None = None  # of a topic as it is; None where the broker does not say it
 
 
 @dataclass(frozen=True)
@@ -237,10 +238,16 @@ def check_partitions(topic: str, partitions: int) -> None:
         )
 
 
-async def create(brokers: Brokers | str, partitions: int | None = None, prefix: str = DEFAULT_PREFIX) -> Created:
+async def create(
+    brokers: Brokers | str,
+    partitions: int | None = None,
+    prefix: str = DEFAULT_PREFIX,
+    replicas: int | None = None,
+) -> Created:
     """Make the topics that are missing and compare those that are there; changes nothing that exists.
 
-    `partitions` None: those of the segments topic if it is there, else DEFAULT_PARTITIONS. Raises TopicsError.
+    `partitions` None: those of the segments topic if it is there, else DEFAULT_PARTITIONS. `replicas` None: _REPLICAS, or as
+    many as there are brokers. Raises TopicsError.
     """
     topics, brokers = Topics(prefix), brokers_at(brokers)
     async with administrator(brokers) as admin:
@@ -253,7 +260,7 @@ async def create(brokers: Brokers | str, partitions: int | None = None, prefix: 
             if wanted.name in found:
                 result.differences.extend(_differences(wanted, found[wanted.name]))
         if missing:
-            result.created.extend(await _make(admin, brokers, missing))
+            result.created.extend(await _make(admin, brokers, missing, replicas))
     return result
 
 
@@ -331,7 +338,7 @@ async def _found(admin: AIOKafkaAdminClient, brokers: Brokers, topics: Topics, j
     _demand(brokers, rights, seen, refused, None)
     keys = {key for topic in Topics().wanted(1) for key in topic.config}
     configs = await configs_of(admin, list(seen), keys)
-    return {name: Topic(name, topic.partitions, configs.get(name, {})) for name, topic in seen.items()}
+    return {name: Topic(name, topic.partitions, configs.get(name, {}), topic.replicas) for name, topic in seen.items()}
 
 
 def _differences(wanted: Topic, found: Topic) -> list[str]:
@@ -346,12 +353,9 @@ def _differences(wanted: Topic, found: Topic) -> list[str]:
     return differences
 
 
-async def _make(admin: AIOKafkaAdminClient, brokers: Brokers, missing: list[Topic]) -> list[str]:
-    count = len((await admin.describe_cluster())["brokers"])
-    new = [
-        NewTopic(topic.name, topic.partitions, min(_REPLICAS, count), topic_configs=dict(topic.config))
-        for topic in missing
-    ]
+async def _make(admin: AIOKafkaAdminClient, brokers: Brokers, missing: list[Topic], replicas: int | None) -> list[str]:
+    count = replicas or min(_REPLICAS, len((await admin.describe_cluster())["brokers"]))
+    new = [NewTopic(topic.name, topic.partitions, count, topic_configs=dict(topic.config)) for topic in missing]
     answer: Any = await admin.create_topics(new)
     for name, code, *_ in answer.topic_errors:
         if code in _DENIED:

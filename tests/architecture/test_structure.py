@@ -48,6 +48,7 @@ EDGES: dict[str, set[str]] = {
     "commands/tapping.py": set(),
     "commands/topics.py": set(),
     "commands/up.py": set(),
+    "commands/worker.py": set(),
     "datadir.py": set(),
     "faults.py": set(),
     "group.py": set(),

@@ -55,6 +55,14 @@ def test_other_complaints_come_once_with_their_number(heard: Heard) -> None:
     assert heard.lines[0] == "faust.somewhere: odd thing 49 (50 times)"
 
 
+def test_a_service_of_the_library_is_named_without_its_signs(heard: Heard) -> None:
+    watch = Watch("127.0.0.1:9", there, "it is waited for")
+    logging.getLogger("mode.services").warning("[^---Consumer]: stopped slowly")
+    logging.getLogger("mode.timers").warning("[^--_Thread] is late")
+    watch.seen(True)
+    assert sorted(heard.lines) == ["mode.services: Consumer: stopped slowly", "mode.timers: Thread: is late"]
+
+
 def test_who_was_silenced_before_is_heard_again(heard: Heard) -> None:
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     watch = Watch("127.0.0.1:9", there, "it is waited for")

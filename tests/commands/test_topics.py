@@ -28,8 +28,21 @@ def test_created_then_agreeing_then_differing(kafka: str) -> None:
     assert f"{prefix}.segments has 4 partitions, not 8" in other.stderr.splitlines()
     shown = command("topics", "describe", *place)
     assert shown.returncode == 0
-    assert [line.split()[:2] for line in shown.stdout.splitlines()[1:]] == [
-        [f"{prefix}.{name}", count] for name, count in
+    assert shown.stdout.splitlines()[0].split() == ["topic", "partitions", "replicas", "settings"]
+    assert [line.split()[:3] for line in shown.stdout.splitlines()[1:]] == [
+        [f"{prefix}.{name}", count, "1"] for name, count in
         (("segments", "4"), ("records", "4"), ("state", "4"), ("deadletter", "1"))
     ]  # fmt: skip
     assert "message.timestamp.type=LogAppendTime" in shown.stdout
+
+
+def test_replicas_are_as_many_as_are_asked_for(kafka: str) -> None:
+    """The broker is alone: it can make one of each partition, and refuses two."""
+    place = ("--kafka", kafka, "--topic-prefix", f"command-{uuid.uuid4().hex[:8]}")
+    refused = command("topics", "create", *place, "--replicas", "2")
+    assert refused.returncode == 3
+    assert "InvalidReplicationFactor" in refused.stderr
+    none = command("topics", "create", *place, "--replicas", "0")
+    assert none.returncode == 2
+    assert none.stderr.startswith("streamgauge topics: --replicas (STREAMGAUGE_REPLICAS): ")
+    assert command("topics", "create", *place, "--replicas", "1").returncode == 0

@@ -1,13 +1,16 @@
 """`streamgauge worker` while its broker is away: it waits, says so, and ends when it is asked to."""
 
+import json
 import signal
 from pathlib import Path
 
 import pytest
 
+from streamgauge.commands.worker import beside_a_tap
+from streamgauge.loading import load
 from tests.running import start, wait_for
 
-# Nobody may listen there.
+# Nothing may listen there.
 NOBODY = "127.0.0.1:1"
 
 
@@ -23,4 +26,24 @@ def test_it_waits_for_a_broker_and_is_not_ready(tmp_path: Path, number: int) -> 
         assert worker.get("/health/live")[0] == 200
         assert worker.stop(number) == 0
         assert "Traceback" not in worker.log
+        for line in worker.log.splitlines():
+            assert json.loads(line)["part"].startswith("streamgauge.")
     assert (data_dir / "ledger.sqlite").exists()
+
+
+def test_a_second_worker_on_a_data_directory_says_so(tmp_path: Path) -> None:
+    data_dir = tmp_path / "data"
+    flags = ["--kafka", NOBODY, "--admin", "127.0.0.1:0", "--data-dir", str(data_dir)]
+    with start("worker", flags, data_dir) as first:
+        wait_for(lambda: "does not answer" in first.log, "the first one")
+        with start("worker", flags, data_dir) as second:
+            wait_for(lambda: f"at least 1 more workers run on {data_dir}" in second.log, "a word on the first one")
+
+
+def test_a_worker_and_a_tap_on_one_host_have_metrics_ports_of_their_own(tmp_path: Path) -> None:
+    file = tmp_path / "streamgauge.toml"
+    file.write_text('admin = "127.0.0.1:9001"\n')
+    assert str(load({}).admin) == "127.0.0.1:9464"
+    assert str(beside_a_tap(load({})).admin) == "127.0.0.1:9465"
+    assert str(beside_a_tap(load({}, file)).admin) == "127.0.0.1:9001"
+    assert str(beside_a_tap(load({"admin": "127.0.0.1:9464"})).admin) == "127.0.0.1:9464"

@@ -1,5 +1,7 @@
 """The log lines about a worker that is not ready: one when it lasts, one when it is over."""
 
+import logging
+
 import pytest
 
 from streamgauge.worker.readiness import SAID_AFTER_S, Readiness
@@ -22,3 +24,13 @@ def test_a_rebalance_is_not_worth_a_line(caplog: pytest.LogCaptureFixture) -> No
     for at in range(100):
         readiness.look("its group rebalances" if at % 8 else None, float(at))
     assert caplog.messages == []
+
+
+def test_the_first_time_it_is_ready_is_a_line(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "streamgauge.worker")
+    readiness = Readiness()
+    readiness.look("its group has not given it partitions yet", 1.0)
+    readiness.look(None, 2.0)  # the broker does not answer
+    for at in range(3, 6):
+        readiness.look(None, float(at), 8)
+    assert caplog.messages == ["the worker is ready, with 8 partitions"]

@@ -84,10 +84,15 @@ class Right(NamedTuple):
 
 
 class TopicSeen(NamedTuple):
-    """A topic that is there, as we see it: `may` is None where the broker does not tell."""
+    """A topic that is there, as the broker shows it to this principal.
+
+    `may`: the operations that are allowed; None where the broker does not say it. `replicas`: of the partition with the
+    fewest.
+    """
 
     partitions: int
     may: frozenset[int] | None
+    replicas: int | None = None
 
 
 class _MetadataResponse(Response):  # type: ignore[misc]
@@ -226,7 +231,11 @@ async def seen_topics(admin: AIOKafkaAdminClient, names: Sequence[str]) -> tuple
     except (NotImplementedError, IncompatibleBrokerVersion):  # older than Kafka 2.3
         answer = {"topics": [{"operations": _NOT_TOLD, **topic} for topic in await admin.describe_topics()]}
     found = {
-        topic["topic"]: TopicSeen(len(topic["partitions"]), _operations(topic["operations"]))
+        topic["topic"]: TopicSeen(
+            len(topic["partitions"]),
+            _operations(topic["operations"]),
+            min((len(one["replicas"]) for one in topic["partitions"]), default=None),
+        )
         for topic in answer["topics"]
         if topic["topic"] in names and not topic["error_code"]
     }

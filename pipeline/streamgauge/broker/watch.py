@@ -6,6 +6,7 @@ and one when it is back; whatever else they say comes once a minute for each kin
 
 import asyncio
 import logging
+import re
 import time
 from collections.abc import Awaitable, Callable
 
@@ -25,6 +26,9 @@ _LOOK_EVERY_S = 5.0
 # How much of a library's sentence is kept (characters).
 _MAX_TEXT = 400
 
+# How the library `mode` names a service in its sentences: [^---Consumer]:
+_SERVICE = re.compile(r"\[\^-*_?(\w+)\]:? ?")
+
 _FLOODING = ("aiokafka", "faust", "mode")
 
 
@@ -40,7 +44,7 @@ class Damper(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Called by logging, with the handler's lock held."""
-        text = " ".join(record.getMessage().split())[:_MAX_TEXT]
+        text = _SERVICE.sub(r"\1: ", " ".join(record.getMessage().split()))[:_MAX_TEXT]
         if record.exc_info and record.exc_info[1] is not None:
             text = f"{text}: {record.exc_info[1]!r}"[:_MAX_TEXT]
             if not isinstance(record.exc_info[1], OSError) and not _is_of_kafka(record.exc_info[1]):

@@ -377,7 +377,8 @@ def _watch_parent(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
 
 def say_stopping(command: str, settings: Settings) -> None:
     """Say what a stop waits for."""
-    say(f"{command}: stopping; open streams have {streams_drain_s(settings.drain_timeout):g} s to end")
+    whole_s, streams_s = settings.drain_timeout, streams_drain_s(settings.drain_timeout)
+    say(f"{command}: stopping; of --drain-timeout ({whole_s:g} s) open streams have {streams_s:g} s to end")
 
 
 def announce(command: str, tap: Tap, settings: Settings) -> None:

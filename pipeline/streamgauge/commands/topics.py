@@ -21,13 +21,13 @@ def run(settings: Settings, args: argparse.Namespace) -> int:
     try:
         if args.action == "describe":
             return _describe(brokers, settings.topic_prefix)
-        return _create(brokers, settings.partitions, settings.topic_prefix)
+        return _create(brokers, settings.partitions, settings.topic_prefix, settings.replicas)
     except TopicsError as error:
         raise Unavailable(str(error)) from None
 
 
-def _create(brokers: Brokers, partitions: int | None, prefix: str) -> int:
-    made = asyncio.run(create(brokers, partitions, prefix))
+def _create(brokers: Brokers, partitions: int | None, prefix: str, replicas: int | None) -> int:
+    made = asyncio.run(create(brokers, partitions, prefix, replicas))
     for name in made.created:
         sys.stdout.write(f"created {name}\n")
     for difference in made.differences:
@@ -42,6 +42,9 @@ def _describe(brokers: Brokers, prefix: str) -> int:
     if not topics:
         sys.stderr.write(f"no topic of {prefix} is there: run `streamgauge topics create`\n")
         return FOUND
-    rows = [[topic.name, topic.partitions, " ".join(f"{k}={v}" for k, v in topic.config.items())] for topic in topics]
-    print_table(["topic", "partitions", "settings"], rows, max_width=None)
+    rows = [
+        [topic.name, topic.partitions, topic.replicas, " ".join(f"{k}={v}" for k, v in topic.config.items())]
+        for topic in topics
+    ]
+    print_table(["topic", "partitions", "replicas", "settings"], rows, max_width=None)
     return DONE

@@ -2,23 +2,29 @@
 
 import argparse
 import contextlib
+import logging
 from collections.abc import AsyncIterator, Sequence
 
 from streamgauge.admin import AdminServer
 from streamgauge.commands.brokers import brokers_of
 from streamgauge.commands.ledgers import opened_ledger
-from streamgauge.commands.tapping import say, started_admin
-from streamgauge.config import Settings
+from streamgauge.commands.tapping import started_admin
+from streamgauge.config import WORKER_ADMIN_PORT, Address, Settings
 from streamgauge.datadir import make_data_dir, warning_about
 from streamgauge.ledger import Inserted, Ledger, LedgerRow, UnreadableRecordError
 from streamgauge.metrics.declare import Part
 from streamgauge.metrics.prometheus import Metrics
+from streamgauge.worker.log_lines import log_lines_to_stderr
 from streamgauge.worker.run import Worker, run_worker
 from streamgauge.worker.settings import Stored, WorkerSettings
+
+_LOG = logging.getLogger("streamgauge.worker")
 
 
 def run(settings: Settings, args: argparse.Namespace) -> int:
     """Run until SIGTERM or Ctrl-C, or until the worker has a reason to end: it says which."""
+    log_lines_to_stderr()
+    settings = beside_a_tap(settings)
     told = WorkerSettings(
         bootstrap=brokers_of(settings),
         data_dir=settings.data_dir,
@@ -31,7 +37,7 @@ def run(settings: Settings, args: argparse.Namespace) -> int:
     )
     make_data_dir(settings.data_dir)
     if warning := warning_about(settings.data_dir):
-        say(warning)
+        _LOG.warning("%s", warning)
     metrics = Metrics((Part.STREAM, Part.WORKER))
 
     @contextlib.asynccontextmanager
@@ -41,11 +47,18 @@ def run(settings: Settings, args: argparse.Namespace) -> int:
                 metrics, lambda: worker.unready or True, live=lambda: worker.live, hosts=settings.admin_host
             )
             await started_admin(stack, admin, settings)
-            say(f"worker: metrics at http://{admin.address}/metrics, data in {settings.data_dir}")
+            _LOG.info("metrics at http://%s/metrics, data in %s", admin.address, settings.data_dir)
             yield
 
     with opened_ledger(settings) as ledger:
         return run_worker(told, LedgerStore(ledger), metrics, admin_port)
+
+
+def beside_a_tap(settings: Settings) -> Settings:
+    """With an admin port that is not a tap's, if none is set."""
+    if "admin" in settings.model_fields_set:
+        return settings
+    return settings.model_copy(update={"admin": Address(host="127.0.0.1", port=WORKER_ADMIN_PORT)})
 
 
 class LedgerStore:

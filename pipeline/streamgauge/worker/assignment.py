@@ -57,6 +57,11 @@ class Assignment:
         return self._acknowledger
 
     @property
+    def partitions(self) -> int:
+        """How many it has."""
+        return len(self._partitions)
+
+    @property
     def ready(self) -> bool:
         """Whether the partitions are given and their state is recovered, and it takes messages."""
         return self.unready is None

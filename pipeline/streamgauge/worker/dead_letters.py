@@ -30,6 +30,8 @@ _BYTES_PER_S = 16 * 1024 * 1024
 # The pause after a letter is this many times what it took to see that its message is none: a forged bundle that inflates
 # to 64 MiB takes 50 ms, and poison gets a fifth of the worker at most.
 _PAUSES = 4
+# How often a line tells of dead letters at most (seconds).
+_REPEAT_S = 60.0
 # How long the topic may take to confirm one letter before that counts as trouble (seconds): a new leader takes some.
 _CONFIRM_S = 10.0
 
@@ -50,6 +52,7 @@ class DeadLetters:
         self._turn = asyncio.Lock()
         self._here = 0  # letters that are not durable yet
         self._trouble = False
+        self._buried, self._said_s = 0, -_REPEAT_S
 
     @property
     def waiting(self) -> int:
@@ -66,6 +69,7 @@ class DeadLetters:
             async with self._turn:
                 sent = await self._send(letter(self._topics, message, message.value, stage, error_class))
                 self._metrics.add(table.DEAD_LETTERS.name, stage=stage.value, error_class=error_class)
+                self._say_buried(message, stage, error_class)
                 size = len(sent.value or b"") + len(sent.key or b"")
                 await asyncio.sleep(max(1 / _PER_S, size / _BYTES_PER_S, _PAUSES * spent_s))
         finally:
@@ -102,6 +106,19 @@ class DeadLetters:
         if future.cancelled():
             raise KafkaError("cut off")
         future.result()
+
+    def _say_buried(self, message: Any, stage: Stage, error_class: str) -> None:
+        """Log the first letter, and then the number of them each _REPEAT_S."""
+        self._buried += 1
+        now = asyncio.get_running_loop().time()
+        if now - self._said_s < _REPEAT_S:
+            return
+        self._said_s = now
+        _LOG.warning(
+            "%d messages so far could not be read and are in %s, the last one from %s, partition %d, offset %d (%s: %s): see"
+            " `streamgauge deadletter list`",
+            self._buried, self._topics.deadletter, message.topic, message.partition, message.offset, stage.value, error_class,
+        )  # fmt: skip
 
     def _say_trouble(self, error: KafkaError) -> None:
         if not self._trouble:

@@ -1,4 +1,4 @@
-"""The log line about a worker that is not ready, and the one that ends it."""
+"""The log lines about a worker that is ready, that is not for long, and that is ready again."""
 
 import logging
 
@@ -9,17 +9,23 @@ SAID_AFTER_S = 10.0
 
 
 class Readiness:
-    """Give each look to `look`: it logs one line when the worker stays unready, and one when that is over."""
+    """Give each look to `look`: it logs a line when the worker is ready, one when it stays unready, and one after that."""
 
     def __init__(self) -> None:
         self._since: float | None = None
-        self._said = False
+        self._said = self._was_ready = False
 
-    def look(self, why: str | None, now: float) -> None:
-        """`why`: why the worker is not ready at `now` (seconds, monotonic); None if it is, or nothing can be said."""
+    def look(self, why: str | None, now: float, partitions: int | None = None) -> None:
+        """`why`: why the worker is not ready at `now` (seconds, monotonic); None if it is, or nothing can be said.
+
+        `partitions`: how many it has; None if that cannot be said.
+        """
         if why is None:
             if self._said and self._since is not None:
                 _LOG.warning("the worker is ready again, after %.0f s", now - self._since)
+            elif not self._was_ready and partitions is not None:
+                _LOG.info("the worker is ready, with %d partitions", partitions)
+            self._was_ready = self._was_ready or partitions is not None
             self._since, self._said = None, False
             return
         self._since = now if self._since is None else self._since

@@ -21,6 +21,7 @@ from streamgauge.broker.administrator import Kind, Operation, Right, denied
 from streamgauge.broker.cancelling import end_task
 from streamgauge.broker.producer import Producer
 from streamgauge.broker.watch import Watch
+from streamgauge.faults import report_loop_faults
 from streamgauge.metrics import table
 from streamgauge.metrics.prometheus import Metrics
 from streamgauge.stopping import StopSignal
@@ -243,7 +244,8 @@ class Worker:
             while not (stopping.done() or self._fault or self._has_crashed(app, starting, assignment.consumer)):
                 assignment.report()
                 self._metrics.set(table.WORKER_BROKER.name, int(watch.connected))
-                readiness.look(self.unready if watch.connected else None, asyncio.get_running_loop().time())
+                partitions = assignment.partitions if watch.connected else None
+                readiness.look(self.unready if watch.connected else None, asyncio.get_running_loop().time(), partitions)
                 self._look_after(tasks)
                 self._watch_consumer(assignment.consumer)
                 await asyncio.wait({stopping}, timeout=_LOOK_S)
@@ -350,6 +352,7 @@ def run_worker(
 
 
 async def _run_until_signal(worker: Worker, beside: Beside | None) -> int:
+    asyncio.get_running_loop().set_exception_handler(report_loop_faults("the worker's event loop"))
     left = "what is not acknowledged is read again by the worker that is given its partitions"
     stop = StopSignal("worker", partial(_LOG.warning, "%s"), lambda: left).stop
     async with beside(worker) if beside else contextlib.nullcontext():
