@@ -1,6 +1,7 @@
 """Connections to upstreams: made, kept, found dead, and not made."""
 
 import contextlib
+import os
 import socket
 import ssl
 import threading
@@ -99,6 +100,10 @@ class Closing:
             one.settimeout(PATIENCE_S)
 
 
+# Of each kind; STREAMGAUGE_REQUESTS=2000 takes some minutes.
+REQUESTS = int(os.environ.get("STREAMGAUGE_REQUESTS", "250"))
+
+
 @pytest.mark.parametrize("kept", [True, False], ids=["kept alive", "a connection a request"])
 @pytest.mark.parametrize("after_s", [0.0, 0.001, 0.005, 0.05])
 def test_a_server_that_closes_after_its_answers_costs_no_request(tmp_path: Path, after_s: float, kept: bool) -> None:
@@ -108,14 +113,14 @@ def test_a_server_that_closes_after_its_answers_costs_no_request(tmp_path: Path,
         settings = settings_for(tmp_path, upstream.url, watch_s=WATCH_S)
         with RunningRelay(settings) as relay:
             client = relay.connect()
-            for number in range(250):
+            for number in range(REQUESTS):
                 if not kept and number:
                     client.close()
                     client = relay.connect()
                 client.sendall(POST)
                 assert receive(client, len(OK)) == OK, number
             client.close()
-        assert server.requests == 250
+        assert server.requests == REQUESTS
 
 
 def test_connections_are_used_again_where_one_stayed_open(tmp_path: Path) -> None:
