@@ -114,6 +114,22 @@ def test_a_slip_is_answered_with_the_usage(arguments: tuple[str, ...], says: str
     assert told.startswith("usage: streamgauge")
 
 
+# Commands that do something; the others only name their subcommands.
+LEAVES = [name for name, parser in COMMANDS.items() if parser.get_default("module")]
+NEEDED = {"deadletter show": ["1"]}
+
+
+@pytest.mark.parametrize("unknown", ["--no-such-option", "--no-such-option=x"])
+@pytest.mark.parametrize("name", LEAVES)
+def test_an_unknown_option_is_answered_with_the_usage_of_its_command(
+    name: str, unknown: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*name.split(), *NEEDED.get(name, []), unknown]) == USAGE
+    option = unknown.replace("=x", "=...")
+    says = f"streamgauge {name}: error: unrecognized arguments: {option}\n"
+    assert capsys.readouterr().err == COMMANDS[name].format_usage() + says
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
