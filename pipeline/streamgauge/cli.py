@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
-from streamgauge import __version__, cli_deadletter
+from streamgauge import __version__, cli_deadletter, cli_ledger
 from streamgauge.cli_kafka import TOPICS_EPILOG, create_options, kafka_options
 from streamgauge.cli_parser import PACKETS, Commands, Parser
 from streamgauge.config import WORKER_ADMIN_PORT
@@ -86,13 +86,6 @@ examples:
   streamgauge demo --serve    stays up and plays on, until Ctrl-C
 """
 
-_LEDGER_EPILOG = """\
-examples:
-  streamgauge ledger query --limit 20
-  streamgauge ledger query --output jsonl | jq .outcome
-  streamgauge ledger query --by day,model,outcome
-"""
-
 # What is no setting, and so is not handed to `config.load`.
 NOT_SETTINGS = {
     "agent",
@@ -105,9 +98,9 @@ NOT_SETTINGS = {
     "dialect",
     "output",
     "serve",
-    "limit",
-    "by",
-} | cli_deadletter.NOT_SETTINGS
+    *cli_deadletter.NOT_SETTINGS,
+    *cli_ledger.NOT_SETTINGS,
+}
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -207,14 +200,13 @@ def _add_demo(commands: Commands) -> None:
 
 
 def _add_ledger(commands: Commands) -> None:
-    ledger = commands.add_parser("ledger", help="look at the records", epilog=_LEDGER_EPILOG)
+    ledger = commands.add_parser("ledger", help="look at the records", epilog=cli_ledger.EPILOG)
     actions = ledger.add_subparsers(dest="action", metavar="ACTION", required=True)
-    query = _command(actions, "query", "ledger", "print records, or totals of streams and tokens", _LEDGER_EPILOG)
+    about = "print records, or totals of streams and tokens"
+    query = _command(actions, "query", "ledger", about, cli_ledger.EPILOG)
     _ledger_option(query)
     _data_dir_option(query)
-    query.add_argument("--output", choices=["table", "jsonl", "csv"], default="table")
-    query.add_argument("--limit", type=int, metavar="N", help="at most N lines, the oldest first")
-    query.add_argument("--by", metavar="KEY[,KEY...]", help="totals by day, model, outcome, ...")
+    cli_ledger.query_options(query)
 
 
 def _add_topics(commands: Commands) -> None:

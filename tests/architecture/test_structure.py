@@ -170,6 +170,7 @@ APART = ("taps", "kafka", "worker", "ledger", "view", "local", "demo", "admin", 
 TESTED_BY: dict[str, tuple[str, ...]] = {
     "__main__.py": ("test_cli.py",),  # every command there is run through it
     "cli_deadletter.py": ("commands/test_deadletter.py",),
+    "cli_ledger.py": ("commands/test_ledger.py", "test_cli.py"),
     "child.py": ("commands/test_tapping.py",),  # on the children themselves
     "errors.py": ("test_cli.py",),  # exit codes are what it is for
     "commands/demo.py": ("demo/test_command.py",),  # beside the other tests of the demo

@@ -8,7 +8,18 @@ from typing import Any
 
 import pytest
 
-from streamgauge.ledger import KEYS, LEDGERS, Inserted, Ledger, Total, UnknownKeyError, open_ledger
+from streamgauge.ledger import (
+    ALL_RECORDS,
+    KEYS,
+    LEDGERS,
+    NUMBER_KEYS,
+    Filter,
+    Inserted,
+    Ledger,
+    Total,
+    UnknownKeyError,
+    open_ledger,
+)
 from tests.ledger.rows import make_row, stream_id
 from tests.metrics.records import ABSENT, make_usage
 
@@ -27,8 +38,22 @@ def ledger(url: str) -> Iterator[Ledger]:
         yield opened
 
 
-def ids(ledger: Ledger, limit: int | None = None) -> list[str]:
-    return [json.loads(record)["stream_id"] for record in ledger.query(limit)]
+def ids(
+    ledger: Ledger, limit: int | None = None, chosen: Filter = ALL_RECORDS, *, newest_first: bool = False
+) -> list[str]:
+    records = ledger.query(limit, chosen, newest_first=newest_first)
+    return [json.loads(record)["stream_id"] for record in records]
+
+
+def names(*numbers: int) -> list[str]:
+    return [stream_id(number) for number in numbers]
+
+
+def at(second: int) -> int:
+    """The start of the row of stream `second`, as a filter takes it (us)."""
+    started = make_row(second).started_us
+    assert started is not None
+    return started
 
 
 def test_every_ledger_is_tested() -> None:
@@ -87,6 +112,77 @@ def test_a_limit_cuts_and_pages_do_not_show(ledger: Ledger, limit: int) -> None:
     assert ids(ledger, limit) == [stream_id(number) for number in range(min(limit, 2_500))]
 
 
+@pytest.mark.parametrize("limit", [None, 0, 1, 999, 1_000, 1_001, 2_001, 2_300, 9_999])
+def test_newest_first_with_a_limit_and_records_without_a_start_last(ledger: Ledger, limit: int | None) -> None:
+    ledger.insert([make_row(number) for number in range(2_000)])
+    ledger.insert([make_row(number, started_at=None) for number in range(2_000, 3_100)])
+    newest = [*range(1_999, -1, -1), *range(3_099, 1_999, -1)]
+    assert ids(ledger, limit, newest_first=True) == names(*newest[:limit])
+
+
+def test_a_range_has_its_first_moment_and_not_its_last(ledger: Ledger) -> None:
+    ledger.insert([*(make_row(number) for number in range(6)), make_row(9, started_at=None)])
+    ledger.insert([make_row(number, started_at="2026-03-01T00:00:04Z") for number in (7, 8)])
+    for chosen, found in (
+        (Filter(since_us=at(2), until_us=at(4)), (2, 3)),
+        (Filter(since_us=at(4)), (4, 7, 8, 5)),
+        (Filter(since_us=at(4) + 1), (5,)),
+        (Filter(until_us=at(2)), (0, 1)),
+        (Filter(until_us=at(2) + 1), (0, 1, 2)),
+        (Filter(since_us=at(100)), ()),
+    ):
+        assert ids(ledger, chosen=chosen) == names(*found)
+        assert ids(ledger, chosen=chosen, newest_first=True) == names(*reversed(found))
+        assert sum(total.streams for total in ledger.totals(["day"], chosen)) == len(found)
+
+
+def test_pages_do_not_show_in_a_range_either(ledger: Ledger) -> None:
+    ledger.insert([make_row(number, tenant="even" if number % 2 == 0 else None) for number in range(5_000)])
+    chosen = Filter(at(100), at(4_900), (("tenant", "even"),))
+    assert ids(ledger, chosen=chosen) == names(*range(100, 4_900, 2))
+    assert ids(ledger, 1_500, chosen, newest_first=True) == names(*range(4_898, 1_898, -2))
+
+
+def test_values_of_one_key_are_alternatives_and_keys_must_all_match(ledger: Ledger) -> None:
+    outcomes = ("completed", "truncated", "upstream_reset")
+    ledger.insert([make_row(n, outcome=outcomes[n % 3], tenant=None if n < 3 else "a") for n in range(6)])
+    broken = (("outcome", "truncated"), ("outcome", "upstream_reset"))
+    for where, found in (
+        ((), (0, 1, 2, 3, 4, 5)),
+        ((("outcome", "truncated"),), (1, 4)),
+        (broken, (1, 2, 4, 5)),
+        ((*broken, ("tenant", "a")), (4, 5)),
+        ((("tenant", None),), (0, 1, 2)),
+        ((("tenant", None), ("tenant", "a")), (0, 1, 2, 3, 4, 5)),
+        ((("tenant", "A"),), ()),
+        ((("tenant", "' OR 1 --"),), ()),
+    ):
+        assert ids(ledger, chosen=Filter(where=where)) == names(*found)
+        assert sum(total.streams for total in ledger.totals(["upstream"], Filter(where=where))) == len(found)
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_records_are_chosen_by_every_key(ledger: Ledger, key: str) -> None:
+    values: dict[str, Any] = {"attempt": 2, "day": "2026-03-01", "usage_source": "final", "model": "m"}
+    value = values.get(key, "value")
+    assert isinstance(value, int) == (key in NUMBER_KEYS)
+    fields = {"day": {}, "usage_source": {}, "model": {"response_model": value}}.get(key, {key: value})
+    others = {"day": {"started_at": None}, "usage_source": {"usage": ABSENT}}.get(key, {})
+    ledger.insert([make_row(1, **fields), make_row(2, **others)])
+    chosen = Filter(where=((key, value),))
+    assert ids(ledger, chosen=chosen) == names(1)
+    assert [total.keys for total in ledger.totals([key], chosen)] == [(value,)]
+
+
+@pytest.mark.parametrize("key", ["colour", "record", "1 = 1 OR day"])
+def test_records_chosen_by_what_is_no_key_are_refused(ledger: Ledger, key: str) -> None:
+    chosen = Filter(where=((key, "x"),))
+    with pytest.raises(UnknownKeyError, match="day, model"):
+        list(ledger.query(chosen=chosen))
+    with pytest.raises(UnknownKeyError, match="day, model"):
+        ledger.totals(["day"], chosen)
+
+
 def test_a_query_goes_on_while_others_write(ledger: Ledger) -> None:
     ledger.insert([make_row(number) for number in range(1_500)])
     records = ledger.query()
@@ -107,14 +203,59 @@ def test_totals_add_up_what_is_known(ledger: Ledger) -> None:
         ]
     )
     assert ledger.totals(["day", "model", "outcome"]) == [
-        Total(("2026-03-01", "gpt-4o", "client_abort"), 2, 0, 0, 0),
-        Total(("2026-03-01", "gpt-4o-2024-08-06", "completed"), 3, 30, 12, 42),
+        Total(("2026-03-01", "gpt-4o", "client_abort"), 2, 1, 0, 0, 0),
+        Total(("2026-03-01", "gpt-4o-2024-08-06", "completed"), 3, 2, 30, 12, 42),
     ]
 
 
 def test_totals_of_streams_without_usage_are_null_and_not_zero(ledger: Ledger) -> None:
     ledger.insert([make_row(1, usage=ABSENT)])
-    assert ledger.totals(["upstream"]) == [Total(("nimbus",), 1, None, None, None)]
+    assert ledger.totals(["upstream"]) == [Total(("nimbus",), 1, 0, None, None, None, None, None)]
+
+
+def test_totals_have_the_tokens_that_are_part_of_input_and_of_output(ledger: Ledger) -> None:
+    ledger.insert(
+        [
+            make_row(1, usage=make_usage(10, 5, input_cached_tokens=4)),
+            make_row(2, usage=make_usage(20, 7, input_cached_tokens=6, reasoning_tokens=3)),
+            make_row(3),
+            make_row(4, tenant="zero", usage=make_usage(1, 1, input_cached_tokens=0, reasoning_tokens=0)),
+            make_row(5, tenant="none", usage=make_usage(1, 1)),
+        ]
+    )
+    assert ledger.totals(["tenant"]) == [
+        Total(("none",), 1, 1, 1, 1, 2, None, None),
+        Total(("zero",), 1, 1, 1, 1, 2, 0, 0),
+        Total((None,), 3, 3, 40, 17, 57, 10, 3),
+    ]
+
+
+def test_every_number_that_is_summed_counts_as_usage(ledger: Ledger) -> None:
+    usages = [{"input_tokens": 1}, {"output_tokens": 1}, {"total_tokens": 1}, {"input_cached_tokens": 1}]
+    for number, known in enumerate([*usages, {"reasoning_tokens": 1}, {"audio_input_tokens": 1}]):
+        ledger.insert([make_row(number, usage=make_usage(**{"input_tokens": None, "output_tokens": None, **known}))])
+    (total,) = ledger.totals(["day"])
+    assert (total.streams, total.with_usage) == (6, 5)
+    assert total == Total(("2026-03-01",), 6, 5, 1, 1, 1, 1, 1)
+
+
+def test_totals_by_the_tap_tell_two_records_of_one_call_apart(ledger: Ledger) -> None:
+    ledger.insert([make_row(1, tap="httpx"), make_row(2, tap="asgi"), make_row(3, tap="asgi"), make_row(4, tap=None)])
+    assert [(total.keys, total.input_tokens) for total in ledger.totals(["tap"])] == [
+        (("asgi",), 20),
+        (("httpx",), 10),
+        ((None,), 10),
+    ]
+    assert ids(ledger, chosen=Filter(where=(("tap", "httpx"),))) == names(1)
+
+
+def test_totals_newest_first_are_by_their_latest_record(ledger: Ledger) -> None:
+    tenants = {1: "a", 2: "b", 3: "c", 4: "a"}
+    ledger.insert([make_row(number, tenant=tenant) for number, tenant in tenants.items()])
+    ledger.insert([make_row(5, tenant="undated", started_at=None), make_row(3_600, tenant="d")])
+    newest = ledger.totals(["tenant"], newest_first=True)
+    assert [total.keys[0] for total in newest] == ["d", "a", "c", "b", "undated"]
+    assert [total.keys[0] for total in ledger.totals(["tenant"])] == ["a", "b", "c", "d", "undated"]
 
 
 def test_totals_sort_by_their_keys_null_last(ledger: Ledger) -> None:
@@ -153,35 +294,56 @@ def test_a_stream_and_its_legs_are_records_of_their_own_and_count_once(ledger: L
     ledger.insert(
         [make_row(1, **BROKEN), make_row(2, **again), make_row(3, **{**again, "resumed_from": "20"}), make_row(4)]
     )
-    assert ledger.totals(["day"]) == [Total(("2026-03-01",), 4, 51, 25, 76)]
+    assert ledger.totals(["day"]) == [Total(("2026-03-01",), 4, 2, 51, 25, 76)]
     assert len(ids(ledger)) == 4
 
 
 def test_tokens_stand_where_the_stream_stands(ledger: Ledger) -> None:
     ledger.insert([make_row(1, **BROKEN), make_row(100_000, **WENT_ON, started_at="2026-03-02T00:00:05Z")])
     assert ledger.totals(["day", "outcome", "usage_source"]) == [
-        Total(("2026-03-01", "truncated", "final"), 1, 41, 20, 61),
-        Total(("2026-03-02", "completed", "final"), 1, None, None, None),
+        Total(("2026-03-01", "truncated", "final"), 1, 1, 41, 20, 61),
+        Total(("2026-03-02", "completed", "final"), 1, 0, None, None, None),
     ]
+
+
+def test_a_filter_does_not_change_what_a_stream_used(ledger: Ledger) -> None:
+    """The totals of what a value chooses are the line of that value: no token is lost or counted twice between filters."""
+    ledger.insert([make_row(1, **BROKEN), make_row(100_000, **WENT_ON, started_at="2026-03-02T00:00:05Z")])
+    ledger.insert([make_row(2), make_row(3, outcome="truncated", usage=ABSENT, tenant="a")])
+    for key in KEYS:
+        lines = ledger.totals([key])
+        assert sum(line.with_usage for line in lines) == 2
+        for line in lines:
+            assert ledger.totals([key], Filter(where=((key, line.keys[0]),))) == [line]
+    first, second = 1_772_323_200_000_000, 1_772_409_600_000_000
+    assert ledger.totals(["day"], Filter(first, second)) == [Total(("2026-03-01",), 3, 2, 51, 25, 76)]
+    assert ledger.totals(["day"], Filter(second)) == [Total(("2026-03-02",), 1, 0, None, None, None)]
+
+
+def test_parts_of_input_and_output_count_once_for_a_stream_and_its_legs(ledger: Ledger) -> None:
+    broken = {**BROKEN, "usage": make_usage(41, None, source="partial", input_cached_tokens=30)}
+    went_on = {**WENT_ON, "usage": make_usage(41, 20, input_cached_tokens=31, reasoning_tokens=8)}
+    ledger.insert([make_row(1, **broken), make_row(2, **went_on)])
+    assert ledger.totals(["day"]) == [Total(("2026-03-01",), 2, 1, 41, 20, 61, 31, 8)]
 
 
 def test_the_order_of_arrival_does_not_matter(ledger: Ledger) -> None:
     ledger.insert([make_row(3, **WENT_ON)])
-    assert ledger.totals(["day"]) == [Total(("2026-03-01",), 1, None, 20, None)], "until its stream is known"
+    assert ledger.totals(["day"]) == [Total(("2026-03-01",), 1, 1, None, 20, None)], "until its stream is known"
     ledger.insert([make_row(1, **BROKEN)])
-    assert ledger.totals(["day"]) == [Total(("2026-03-01",), 2, 41, 20, 61)]
+    assert ledger.totals(["day"]) == [Total(("2026-03-01",), 2, 1, 41, 20, 61)]
 
 
 def test_one_moment_for_both_is_enough(ledger: Ledger) -> None:
     ledger.insert([make_row(1, **WENT_ON, started_at=None), make_row(2, **BROKEN, started_at=None)])
-    assert ledger.totals(["upstream"]) == [Total(("nimbus",), 2, 41, 20, 61)]
+    assert ledger.totals(["upstream"]) == [Total(("nimbus",), 2, 1, 41, 20, 61)]
 
 
 def test_a_stored_response_is_continued_by_its_id(ledger: Ledger) -> None:
     ledger.insert([make_row(1, response_id="resp_1", outcome="truncated", usage=ABSENT)])
     leg = {"response_id": "resp_1", "resumed_from": "4", "usage": make_usage(30, 12)}
     ledger.insert([make_row(number, **leg) for number in (2, 3)])
-    assert ledger.totals(["upstream"]) == [Total(("nimbus",), 3, 30, 12, 42)]
+    assert ledger.totals(["upstream"]) == [Total(("nimbus",), 3, 1, 30, 12, 42)]
 
 
 def test_streams_that_are_resumed_at_the_same_number_are_not_one(ledger: Ledger) -> None:
@@ -200,19 +362,19 @@ def test_streams_that_are_resumed_at_the_same_number_are_not_one(ledger: Ledger)
 def test_without_a_body_an_events_own_id_names_the_stream(ledger: Ledger) -> None:
     ledger.insert([make_row(1, **{**BROKEN, "last_event_id": "1720000000:8"})])
     ledger.insert([make_row(2, **{**WENT_ON, "request_digest": None, "resumed_from": "1720000000:8"})])
-    assert ledger.totals(["outcome"])[0] == Total(("completed",), 1, None, None, None)
+    assert ledger.totals(["outcome"])[0] == Total(("completed",), 1, 0, None, None, None)
 
 
 def test_requests_that_share_a_response_id_are_never_one(ledger: Ledger) -> None:
     ledger.insert([make_row(number, response_id="chat-1", request_digest="d" * 32) for number in (1, 2)])
-    assert ledger.totals(["response_id"]) == [Total(("chat-1",), 2, 20, 10, 30)]
+    assert ledger.totals(["response_id"]) == [Total(("chat-1",), 2, 2, 20, 10, 30)]
     ledger.insert([make_row(3, response_id="chat-1", resumed_from="17")])
-    assert ledger.totals(["response_id"]) == [Total(("chat-1",), 3, 20, 10, 30)]
+    assert ledger.totals(["response_id"]) == [Total(("chat-1",), 3, 2, 20, 10, 30)]
 
 
 def test_a_refused_leg_changes_nothing(ledger: Ledger) -> None:
     ledger.insert([make_row(1, **BROKEN), make_row(2, **{**WENT_ON, "outcome": "http_error", "usage": ABSENT})])
-    assert ledger.totals(["upstream"]) == [Total(("nimbus",), 2, 41, None, None)]
+    assert ledger.totals(["upstream"]) == [Total(("nimbus",), 2, 1, 41, None, None)]
 
 
 def test_retries_of_one_request_are_found_together(ledger: Ledger) -> None:

@@ -128,6 +128,17 @@ def test_final_beats_partial_wherever_it_stands() -> None:
     assert counted(*parts)["origin"] == (41, 20, 61)
 
 
+def test_parts_of_input_and_output_are_the_last_ones_too() -> None:
+    origin = cut("origin", tokens=(41, None), input_cached_tokens=30)
+    legs = (
+        again("a", "17", tokens=(41, 9), usage_source="partial", input_cached_tokens=30, reasoning_tokens=4),
+        again("b", "17", tokens=(None, 20), reasoning_tokens=8),
+    )
+    first, *others = count_once([origin, *legs], legs)
+    assert first == Counted("origin", "final", 41, 20, 61, input_cached_tokens=30, reasoning_tokens=8)
+    assert others == [Counted("a", "partial"), Counted("b", "final")]
+
+
 def test_nothing_told_stays_null_and_zero_stays_zero() -> None:
     assert counted(cut("origin"), again("leg", "17"))["origin"] == NOTHING
     assert counted(cut("origin"), again("leg", "17", tokens=(0, 0)))["origin"] == (0, 0, 0)
@@ -171,6 +182,8 @@ PARTS = st.lists(
         input_tokens=st.none() | st.integers(0, 2**53),
         output_tokens=st.none() | st.integers(0, 2**53),
         total_tokens=st.none() | st.integers(0, 2**60),
+        input_cached_tokens=st.none() | st.integers(0, 2**53),
+        reasoning_tokens=st.none() | st.integers(0, 2**53),
     ),
     max_size=12,
 ).map(lambda parts: [one._replace(stream_id=str(number)) for number, one in enumerate(parts)])

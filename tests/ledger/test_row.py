@@ -26,9 +26,10 @@ def test_the_stored_json_is_the_records_own_bytes_with_cost_as_last_member() -> 
 
 
 def test_a_row_says_what_the_record_says() -> None:
-    row = row_of(make_record(tenant="acme", usage=make_usage(7, 3)))
+    row = row_of(make_record(tenant="acme", usage=make_usage(7, 3, input_cached_tokens=2, reasoning_tokens=1)))
     assert (row.outcome, row.upstream, row.dialect, row.tenant) == ("completed", "nimbus", "openai-chat", "acme")
     assert (row.input_tokens, row.output_tokens, row.total_tokens, row.usage_source) == (7, 3, 10, "final")
+    assert (row.tap, row.input_cached_tokens, row.reasoning_tokens) == ("proxy", 2, 1)
     assert (row.day, row.started_us) == ("2026-03-01", 1_772_366_400_000_000)
 
 
@@ -83,6 +84,9 @@ def test_members_that_a_later_version_adds_are_kept() -> None:
         changed(cost=None),
         changed(usage={**json.loads(RECORD)["usage"], "input_tokens": -1}),
         changed(usage={**json.loads(RECORD)["usage"], "input_tokens": 2**63}),
+        changed(usage={**json.loads(RECORD)["usage"], "input_cached_tokens": 2**63}),
+        changed(usage={**json.loads(RECORD)["usage"], "reasoning_tokens": "8"}),
+        changed(tap=5),
         changed(usage=None),
         changed(response_id=5),
         changed(attempt="2"),

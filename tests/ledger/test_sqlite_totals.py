@@ -30,7 +30,7 @@ def test_totals_leave_nothing_in_the_file(tmp_path: Path) -> None:
             ]
         )
         for _ in range(2):
-            assert ledger.totals(["upstream"]) == [Total(("nimbus",), 2, 3, 4, 7)]
+            assert ledger.totals(["upstream"]) == [Total(("nimbus",), 2, 1, 3, 4, 7)]
     with contextlib.closing(sqlite3.connect(path)) as database:
         tables = database.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall()
     assert tables == [("records",)]
@@ -43,7 +43,7 @@ def test_totals_are_of_one_moment_while_others_write(tmp_path: Path) -> None:
         with contextlib.closing(sqlite3.connect(tmp_path / "ledger.sqlite", isolation_level=None)) as writer:
             writer.execute("BEGIN IMMEDIATE")
             writer.execute("DELETE FROM records")
-            assert ledger.totals(["day"]) == [Total(("2026-03-01",), 1, 3, 4, 7)]
+            assert ledger.totals(["day"]) == [Total(("2026-03-01",), 1, 1, 3, 4, 7)]
             writer.execute("ROLLBACK")
 
 

@@ -5,13 +5,23 @@ import json
 import sys
 from collections.abc import Iterable, Sequence
 
+from streamgauge.commands.ledger_filter import filter_of
 from streamgauge.commands.ledgers import ledger_to_read
 from streamgauge.commands.tables import print_csv, print_records, print_table
 from streamgauge.config import Settings
 from streamgauge.errors import DONE, UsageFault
-from streamgauge.ledger import KEYS, Ledger, Total
+from streamgauge.ledger import KEYS, Total
 
-_SUMS = ("streams", "input_tokens", "output_tokens", "total_tokens")
+# The columns of totals after the keys: fields of Total.
+_SUMS = (
+    "streams",
+    "with_usage",
+    "input_tokens",
+    "output_tokens",
+    "total_tokens",
+    "input_cached_tokens",
+    "reasoning_tokens",
+)
 
 
 def run(settings: Settings, args: argparse.Namespace) -> int:
@@ -19,11 +29,13 @@ def run(settings: Settings, args: argparse.Namespace) -> int:
     if args.limit is not None and args.limit < 0:
         raise UsageFault("--limit takes a whole number from 0 on")
     by = _keys(args.by)
+    chosen = filter_of(args.since, args.until, args.where)
     with ledger_to_read(settings) as ledger:
         if by:
-            _print_totals(by, ledger.totals(by)[: args.limit], args.output)
+            totals = ledger.totals(by, chosen, newest_first=args.newest)
+            _print_totals(by, totals[: args.limit], args.output)
         else:
-            _print_query(ledger, args.limit, args.output)
+            _print_records(ledger.query(args.limit, chosen, newest_first=args.newest), args.output)
     return DONE
 
 
@@ -39,8 +51,7 @@ def _keys(given: str | None) -> list[str]:
     return keys
 
 
-def _print_query(ledger: Ledger, limit: int | None, output: str) -> None:
-    lines = ledger.query(limit)
+def _print_records(lines: Iterable[bytes], output: str) -> None:
     if output == "jsonl":
         for line in lines:
             sys.stdout.write(line.decode() + "\n")
@@ -50,9 +61,7 @@ def _print_query(ledger: Ledger, limit: int | None, output: str) -> None:
 
 def _print_totals(by: Sequence[str], totals: Iterable[Total], output: str) -> None:
     names = [*by, *_SUMS]
-    rows = [
-        [*total.keys, total.streams, total.input_tokens, total.output_tokens, total.total_tokens] for total in totals
-    ]
+    rows = [[*total.keys, *(getattr(total, name) for name in _SUMS)] for total in totals]
     if output == "jsonl":
         for row in rows:
             sys.stdout.write(json.dumps(dict(zip(names, row, strict=True))) + "\n")

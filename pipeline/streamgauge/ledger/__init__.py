@@ -7,7 +7,10 @@ the record's own JSON with `cost` as its last member.
 from collections.abc import Callable, Mapping
 
 from streamgauge.ledger.contract import (
+    ALL_RECORDS,
     KEYS,
+    NUMBER_KEYS,
+    Filter,
     Inserted,
     Ledger,
     LedgerUnavailableError,
@@ -44,8 +47,11 @@ def _supported() -> str:
 
 
 __all__ = [
+    "ALL_RECORDS",
     "KEYS",
     "LEDGERS",
+    "NUMBER_KEYS",
+    "Filter",
     "Inserted",
     "Ledger",
     "LedgerRow",

@@ -7,13 +7,15 @@ from typing import Protocol, Self
 from streamgauge.errors import Unavailable, UsageFault
 from streamgauge.ledger.row import LedgerRow
 
-# What totals may be asked by. `day` is the UTC day of started_at; `model` the one that answered, else the one asked for.
-# `request_digest,attempt` brings the retries of one request together.
+# What totals may be asked by, and what records may be chosen by. `day` is the UTC day of started_at; `model` the one that
+# answered, else the one asked for. `request_digest,attempt` brings the retries of one request together. `tap` tells apart
+# the records of one call that two taps captured.
 KEYS: tuple[str, ...] = (
     "day",
     "model",
     "request_model",
     "response_model",
+    "tap",
     "upstream",
     "dialect",
     "endpoint",
@@ -28,6 +30,8 @@ KEYS: tuple[str, ...] = (
     "response_id",
     "resumed_from",
 )
+# The keys whose values are whole numbers; all others are text.
+NUMBER_KEYS = frozenset({"attempt"})
 
 
 class LedgerUnavailableError(Unavailable):
@@ -39,7 +43,28 @@ class UnsupportedLedgerError(UsageFault):
 
 
 class UnknownKeyError(UsageFault):
-    """Totals were asked by something that is not one of KEYS."""
+    """Totals were asked by, or records chosen by, something that is not one of KEYS."""
+
+
+@dataclass(frozen=True)
+class Filter:
+    """Which records are read. A record is read if every condition holds; the default reads all records.
+
+    since_us, until_us: microseconds since 1970, UTC; started_at lies in [since_us, until_us). If one of them is given, a
+    record without started_at is left out.
+    where: pairs of a key of KEYS and its value; None is null, and a value of a key of NUMBER_KEYS is an int. Of several
+    values of one key any one is enough.
+
+    Totals compare the values that they would be grouped by. So the line of a value in totals by a key is the same as in
+    totals of the records that this value chooses.
+    """
+
+    since_us: int | None = None
+    until_us: int | None = None
+    where: tuple[tuple[str, str | int | None], ...] = ()
+
+
+ALL_RECORDS = Filter()
 
 
 @dataclass(frozen=True)
@@ -62,13 +87,19 @@ class Total:
 
     `streams` counts records, a leg that continues a stream included. Tokens count once for a stream and its legs, under the
     keys of the stream (its `usage_source` is then that of what is counted); `core/legs.py` has the rules.
+
+    `with_usage` counts the streams that add to at least one of the sums; a stream and its legs are one. `input_cached_tokens`
+    are part of `input_tokens`, `reasoning_tokens` of `output_tokens`.
     """
 
     keys: tuple[str | int | None, ...]
     streams: int
+    with_usage: int
     input_tokens: int | None
     output_tokens: int | None
     total_tokens: int | None
+    input_cached_tokens: int | None = None
+    reasoning_tokens: int | None = None
 
 
 class Ledger(Protocol):
@@ -77,14 +108,21 @@ class Ledger(Protocol):
     def insert(self, rows: Sequence[LedgerRow]) -> Inserted:
         """Store rows under their stream ids, in one transaction. Raises LedgerUnavailableError, then nothing is stored."""
 
-    def query(self, limit: int | None = None) -> Iterator[bytes]:
-        """Records as JSON, oldest first by started_at, those without it last; equal times by stream id.
+    def query(
+        self, limit: int | None = None, chosen: Filter = ALL_RECORDS, *, newest_first: bool = False
+    ) -> Iterator[bytes]:
+        """The chosen records as JSON, at most `limit` of them, oldest first by started_at; equal times by stream id.
 
-        Reads on while others write, without holding them up. Raises LedgerUnavailableError.
+        `newest_first` reverses the order. Records without started_at are last in both orders.
+        Reads on while others write, without holding them up. Raises UnknownKeyError, LedgerUnavailableError.
         """
 
-    def totals(self, by: Sequence[str]) -> list[Total]:
-        """Streams and tokens by `by`, in the order of the keys' values, None last. Raises UnknownKeyError."""
+    def totals(self, by: Sequence[str], chosen: Filter = ALL_RECORDS, *, newest_first: bool = False) -> list[Total]:
+        """Streams and tokens of the chosen records by `by`, in the order of the keys' values, None last.
+
+        `newest_first`: the line with the latest started_at first. A leg's usage counts with the stream that it continues,
+        also if the leg itself is not chosen. Raises UnknownKeyError, LedgerUnavailableError.
+        """
 
     def close(self) -> None:
         """Let go of files and connections."""

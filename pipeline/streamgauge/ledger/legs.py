@@ -27,6 +27,8 @@ class Part(NamedTuple):
     input_tokens: int | None
     output_tokens: int | None
     total_tokens: int | None
+    input_cached_tokens: int | None
+    reasoning_tokens: int | None
 
 
 class Counted(NamedTuple):
@@ -37,6 +39,8 @@ class Counted(NamedTuple):
     input_tokens: int | None = None
     output_tokens: int | None = None
     total_tokens: int | None = None
+    input_cached_tokens: int | None = None
+    reasoning_tokens: int | None = None
 
 
 class _Asked(dict[Key, Known[list[Part]]]):
@@ -76,6 +80,7 @@ def _counted(stream: list[Part]) -> list[Counted]:
     """Field by field the last present value, a final one before a partial; all of it counts for the first record."""
     first, *legs = stream
     given, made = _last(stream, "input_tokens"), _last(stream, "output_tokens")
+    cached, reasoned = _last(stream, "input_cached_tokens"), _last(stream, "reasoning_tokens")
     named = made or given
     whole = Counted(
         first.stream_id,
@@ -83,6 +88,8 @@ def _counted(stream: list[Part]) -> list[Counted]:
         input_tokens=given.input_tokens if given else None,
         output_tokens=made.output_tokens if made else None,
         total_tokens=_total(stream, given, made),
+        input_cached_tokens=cached.input_cached_tokens if cached else None,
+        reasoning_tokens=reasoned.reasoning_tokens if reasoned else None,
     )
     return [whole, *(Counted(leg.stream_id, leg.usage_source) for leg in legs)]
 

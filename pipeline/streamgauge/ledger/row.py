@@ -35,6 +35,7 @@ class LedgerRow:
     model: str | None
     request_model: str | None
     response_model: str | None
+    tap: str | None
     upstream: str | None
     dialect: str | None
     endpoint: str | None
@@ -52,6 +53,8 @@ class LedgerRow:
     input_tokens: int | None
     output_tokens: int | None
     total_tokens: int | None
+    input_cached_tokens: int | None
+    reasoning_tokens: int | None
     record: bytes
 
     @property
@@ -81,15 +84,19 @@ def row_of(record: Record) -> LedgerRow:
 
 
 # A sum of a few counts of up to 2**53 each; what is larger does not fit a database's integer.
-_Tokens = Annotated[int, msgspec.Meta(ge=0, le=2**60)] | None
+MAX_TOKENS = 2**60
+_Tokens = Annotated[int, msgspec.Meta(ge=0, le=MAX_TOKENS)] | None
 # A tap reads six digits of retries; this much is a number in every database.
-_Attempt = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)] | None
+MAX_ATTEMPT = 2**31 - 1
+_Attempt = Annotated[int, msgspec.Meta(ge=0, le=MAX_ATTEMPT)] | None
 
 
 class _Usage(msgspec.Struct):
     input_tokens: _Tokens
     output_tokens: _Tokens
     total_tokens: _Tokens
+    input_cached_tokens: _Tokens
+    reasoning_tokens: _Tokens
     source: str
 
 
@@ -98,6 +105,7 @@ class _Known(msgspec.Struct):
 
     schema_version: Literal[1]
     stream_id: str
+    tap: str | None
     started_at: str | None
     request_model: str | None
     response_model: str | None
@@ -122,11 +130,12 @@ def _row(known: _Known | Record, record: bytes) -> LedgerRow:
     started = _moment(known.started_at)
     return LedgerRow(
         stream_id=known.stream_id,
-        started_us=None if started is None else _microseconds(started),
+        started_us=None if started is None else microseconds_of(started),
         day=None if started is None else started.strftime("%Y-%m-%d"),
         model=known.response_model or known.request_model,
         request_model=known.request_model,
         response_model=known.response_model,
+        tap=known.tap,
         upstream=known.upstream,
         dialect=known.dialect,
         endpoint=known.endpoint,
@@ -144,6 +153,8 @@ def _row(known: _Known | Record, record: bytes) -> LedgerRow:
         input_tokens=known.usage.input_tokens,
         output_tokens=known.usage.output_tokens,
         total_tokens=known.usage.total_tokens,
+        input_cached_tokens=known.usage.input_cached_tokens,
+        reasoning_tokens=known.usage.reasoning_tokens,
         record=record,
     )
 
@@ -160,6 +171,7 @@ def _moment(started_at: str | None) -> datetime | None:
         raise UnreadableRecordError("started_at is no time") from error
 
 
-def _microseconds(moment: datetime) -> int:
+def microseconds_of(moment: datetime) -> int:
+    """Microseconds since 1970, UTC, of a time with a zone: `started_us` of a record that started then."""
     past = moment - _EPOCH
     return (past.days * 86_400 + past.seconds) * _MICROSECOND + past.microseconds

@@ -14,7 +14,9 @@ from threading import Lock
 from typing import Self
 
 from streamgauge.ledger.contract import (
+    ALL_RECORDS,
     KEYS,
+    Filter,
     Inserted,
     LedgerUnavailableError,
     Total,
@@ -22,10 +24,9 @@ from streamgauge.ledger.contract import (
     UnsupportedLedgerError,
 )
 from streamgauge.ledger.row import LedgerRow
+from streamgauge.ledger.sqlite_query import records_of
 from streamgauge.ledger.sqlite_schema import (
     COLUMNS,
-    NO_START,
-    PAGE_ROWS,
     SCHEMA_VERSION,
     bring_up_to_date,
     version_of,
@@ -40,11 +41,6 @@ _INSERT = f"""
     ON CONFLICT (stream_id) DO NOTHING
 """
 _SAME = "SELECT substr(record, 1, ?) = ? FROM records WHERE stream_id = ?"
-_PAGE = f"""
-    SELECT ifnull(started_us, {NO_START}), stream_id, record FROM records
-    WHERE (ifnull(started_us, {NO_START}), stream_id) > (?, ?)
-    ORDER BY ifnull(started_us, {NO_START}), stream_id LIMIT ?
-"""
 
 
 class SqliteLedger:
@@ -75,25 +71,22 @@ class SqliteLedger:
         places = tuple(place for place, what in enumerate(found) if what == "new")
         return Inserted(len(places), found.count("same"), found.count("different"), places)
 
-    def query(self, limit: int | None = None) -> Iterator[bytes]:
+    def query(
+        self, limit: int | None = None, chosen: Filter = ALL_RECORDS, *, newest_first: bool = False
+    ) -> Iterator[bytes]:
         """See Ledger.query."""
+        _check_keys(chosen)
         with self._translated("read"), closing(self._connect()) as database:
-            last, left = (-NO_START, ""), limit
-            while left is None or left > 0:
-                size = PAGE_ROWS if left is None else min(PAGE_ROWS, left)
-                page = database.execute(_PAGE, (*last, size)).fetchall()
-                yield from (record for _, _, record in page)
-                if len(page) < size:
-                    return
-                last, left = page[-1][:2], left if left is None else left - size
+            yield from records_of(database, chosen, limit, newest_first)
 
-    def totals(self, by: Sequence[str]) -> list[Total]:
+    def totals(self, by: Sequence[str], chosen: Filter = ALL_RECORDS, *, newest_first: bool = False) -> list[Total]:
         """See Ledger.totals."""
         unknown = [key for key in by if key not in KEYS]
         if unknown or not by:
             raise UnknownKeyError(f"totals are by one or more of {', '.join(KEYS)}")
+        _check_keys(chosen)
         with self._translated("read"), closing(self._connect()) as database:
-            return totals_of(database, by)
+            return totals_of(database, by, chosen, newest_first)
 
     def close(self) -> None:
         """Close the file."""
@@ -129,6 +122,12 @@ class SqliteLedger:
             raise LedgerUnavailableError(
                 f"the ledger {self._path} cannot be {what}: {error.strerror if isinstance(error, OSError) else error}"
             ) from error
+
+
+def _check_keys(chosen: Filter) -> None:
+    """The keys become a part of SQL: nothing but a known one may."""
+    if any(key not in KEYS for key, _ in chosen.where):
+        raise UnknownKeyError(f"records are chosen by {', '.join(KEYS)}")
 
 
 def _touch(path: Path, create: bool) -> None:

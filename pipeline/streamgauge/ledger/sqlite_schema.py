@@ -1,15 +1,16 @@
 """The ledger's file: its columns, and how a file of an earlier version becomes one of this version, in place.
 
-Version 2 has what links a leg to the stream that it continues, and retries of one request to each other; version 1 did not.
+Version 2 added what links a leg to the stream that it continues, and retries of one request to each other. Version 3 added
+the tap, and tokens that are part of input or output.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from streamgauge.core.json_text import parse
-from streamgauge.core.labels import whole_number
+from streamgauge.ledger.row import MAX_ATTEMPT, MAX_TOKENS
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 # Records carried over at a time (rows): about 2 MB, so that memory does not grow with the ledger.
 PAGE_ROWS = 1_000
@@ -18,26 +19,35 @@ PAGE_ROWS = 1_000
 NO_START = 2**63 - 1
 
 COLUMNS = (
-    "stream_id", "started_us", "day", "model", "request_model", "response_model", "upstream", "dialect", "endpoint",
-    "outcome", "finish_reason", "tenant", "credential_id", "service_tier", "usage_source",
+    "stream_id", "started_us", "day", "model", "request_model", "response_model", "tap", "upstream", "dialect",
+    "endpoint", "outcome", "finish_reason", "tenant", "credential_id", "service_tier", "usage_source",
     "request_digest", "response_id", "last_event_id", "resumed_from", "attempt",
-    "input_tokens", "output_tokens", "total_tokens", "record",
+    "input_tokens", "output_tokens", "total_tokens", "input_cached_tokens", "reasoning_tokens", "record",
 )  # fmt: skip
 
-# What version 2 added, to be read from the records' own JSON.
-_ADDED = ("request_digest", "response_id", "last_event_id", "attempt")
-_KEPT = tuple(column for column in COLUMNS if column not in _ADDED)
+# The columns that each version added. A file of an earlier version gets them from the records' own JSON.
+_ADDED: Mapping[int, tuple[str, ...]] = {
+    2: ("request_digest", "response_id", "last_event_id", "attempt"),
+    3: ("tap", "input_cached_tokens", "reasoning_tokens"),
+}
+# Added columns that hold a number: the member of the record that has it (None: the record itself), and its largest value.
+_NUMBERS: Mapping[str, tuple[str | None, int]] = {
+    "attempt": (None, MAX_ATTEMPT),
+    "input_cached_tokens": ("usage", MAX_TOKENS),
+    "reasoning_tokens": ("usage", MAX_TOKENS),
+}
 
 _CREATE = (
     """
     CREATE TABLE records (
         stream_id TEXT NOT NULL UNIQUE,
         started_us INTEGER,
-        day TEXT, model TEXT, request_model TEXT, response_model TEXT, upstream TEXT, dialect TEXT, endpoint TEXT,
-        outcome TEXT NOT NULL, finish_reason TEXT, tenant TEXT, credential_id TEXT, service_tier TEXT,
+        day TEXT, model TEXT, request_model TEXT, response_model TEXT, tap TEXT, upstream TEXT, dialect TEXT,
+        endpoint TEXT, outcome TEXT NOT NULL, finish_reason TEXT, tenant TEXT, credential_id TEXT, service_tier TEXT,
         usage_source TEXT,
         request_digest TEXT, response_id TEXT, last_event_id TEXT, resumed_from TEXT, attempt INTEGER,
         input_tokens INTEGER, output_tokens INTEGER, total_tokens INTEGER,
+        input_cached_tokens INTEGER, reasoning_tokens INTEGER,
         record BLOB NOT NULL
     )
     """,
@@ -45,12 +55,12 @@ _CREATE = (
     # Legs are few: a ledger without any is told in no time, and all others need no index.
     "CREATE INDEX records_legs ON records (resumed_from) WHERE resumed_from IS NOT NULL",
 )
-_NOW_VERSION_2 = f"PRAGMA user_version = {SCHEMA_VERSION}"
-_SET_ASIDE = ("DROP INDEX records_by_start", "ALTER TABLE records RENAME TO records_of_version_1")
-_PAGE = f"SELECT rowid, {', '.join(_KEPT)} FROM records_of_version_1 WHERE rowid > ? ORDER BY rowid LIMIT {PAGE_ROWS}"
-_CARRY_OVER = f"""
-    INSERT INTO records ({", ".join((*_KEPT, *_ADDED))}) VALUES ({", ".join("?" * len(COLUMNS))})
-"""
+_NOW_CURRENT = f"PRAGMA user_version = {SCHEMA_VERSION}"
+_SET_ASIDE = (
+    "DROP INDEX records_by_start",
+    "DROP INDEX IF EXISTS records_legs",  # version 1 has none
+    "ALTER TABLE records RENAME TO records_before",
+)
 
 
 class Rows(Protocol):
@@ -77,18 +87,15 @@ def version_of(database: Database) -> int:
 
 
 def bring_up_to_date(database: Database) -> None:
-    """Make the tables of an empty file, or carry over those of version 1. Leaves any other version as it is."""
+    """Make the tables of an empty file, or carry over those of an earlier version. Leaves any other file as it is."""
     version = version_of(database)
     if version == 0:
         _run(database, _CREATE)
-    elif version == 1:
-        _run(database, (*_SET_ASIDE, *_CREATE))
-        for page in _pages(database):
-            database.executemany(_CARRY_OVER, ((*row, *_added(row[-1])) for row in page))
-        database.execute("DROP TABLE records_of_version_1")
+    elif 0 < version < SCHEMA_VERSION:
+        _carry_over(database, [name for later in _ADDED if later > version for name in _ADDED[later]])
     else:
         return
-    database.execute(_NOW_VERSION_2)
+    database.execute(_NOW_CURRENT)
 
 
 def _run(database: Database, statements: Sequence[str]) -> None:
@@ -96,19 +103,36 @@ def _run(database: Database, statements: Sequence[str]) -> None:
         database.execute(statement)
 
 
-def _pages(database: Database) -> Iterator[list[tuple[Any, ...]]]:
+def _carry_over(database: Database, added: Sequence[str]) -> None:
+    """Move the records to a new table, which has the columns `added` as well."""
+    kept = [column for column in COLUMNS if column not in added]
+    insert = f"INSERT INTO records ({', '.join((*kept, *added))}) VALUES ({', '.join('?' * len(COLUMNS))})"
+    _run(database, (*_SET_ASIDE, *_CREATE))
+    for page in _pages(database, kept):
+        database.executemany(insert, ((*row, *_values(row[-1], added)) for row in page))
+    database.execute("DROP TABLE records_before")
+
+
+def _pages(database: Database, columns: Sequence[str]) -> Iterator[list[tuple[Any, ...]]]:
+    query = f"SELECT rowid, {', '.join(columns)} FROM records_before WHERE rowid > ? ORDER BY rowid LIMIT {PAGE_ROWS}"
     last = -NO_START
-    while rows := database.execute(_PAGE, (last,)).fetchall():
+    while rows := database.execute(query, (last,)).fetchall():
         last = rows[-1][0]
         yield [row[1:] for row in rows]
 
 
-def _added(record: bytes) -> list[str | int | None]:
-    """What version 2 added, of a stored record; None for what is not of its type, since version 1 did not look."""
+def _values(record: bytes, columns: Sequence[str]) -> list[str | int | None]:
+    """The values of added columns, of a stored record. None for one of another type: earlier versions did not check it."""
     members = parse(record)
     known = members if isinstance(members, dict) else {}
-    *texts, attempt = (known.get(name) for name in _ADDED)
-    return [*map(_text, texts), whole_number(attempt)]
+    return [_number(known, name) if name in _NUMBERS else _text(known.get(name)) for name in columns]
+
+
+def _number(members: Mapping[str, object], name: str) -> int | None:
+    parent, largest = _NUMBERS[name]
+    inside = members if parent is None else members.get(parent)
+    value = inside.get(name) if isinstance(inside, dict) else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= largest else None
 
 
 def _text(value: object) -> str | None:

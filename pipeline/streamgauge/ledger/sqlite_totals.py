@@ -1,13 +1,15 @@
 """Totals over a ledger's file: usage counted once for a stream and the legs that continue it.
 
 In one snapshot: legs, and what they may continue, are read and counted by `legs.py`; what counts for them in place of their
-own usage goes to a temporary table; one query adds up all records beside it.
+own usage goes to a temporary table; one query adds up the chosen records beside it. What counts does not depend on the
+filter: a stream's usage is the same whether its legs are chosen or not.
 """
 
 from collections.abc import Sequence
 
-from streamgauge.ledger.contract import Total
+from streamgauge.ledger.contract import ALL_RECORDS, Filter, Total
 from streamgauge.ledger.legs import Counted, Part, count_once
+from streamgauge.ledger.sqlite_query import condition_of, range_of
 from streamgauge.ledger.sqlite_schema import NO_START, Database
 
 _LEGS = f"SELECT {', '.join(Part._fields)} FROM records WHERE resumed_from IS NOT NULL"
@@ -25,18 +27,21 @@ _PARTS = f"""
 _COUNTED = """
     CREATE TEMPORARY TABLE counted (
         stream_id TEXT NOT NULL PRIMARY KEY, usage_source TEXT,
-        input_tokens INTEGER, output_tokens INTEGER, total_tokens INTEGER
+        input_tokens INTEGER, output_tokens INTEGER, total_tokens INTEGER,
+        input_cached_tokens INTEGER, reasoning_tokens INTEGER
     )
 """
 _COUNT = f"INSERT INTO counted ({', '.join(Counted._fields)}) VALUES ({', '.join('?' * len(Counted._fields))})"
 
-_SUMMED = ("input_tokens", "output_tokens", "total_tokens")
+_SUMMED = ("input_tokens", "output_tokens", "total_tokens", "input_cached_tokens", "reasoning_tokens")
 # SQLite's sum fails beyond 63 bits: high and low halves are added up apart.
 _HALF_BITS = 32
 _LOW = 2**_HALF_BITS - 1
 
 
-def totals_of(database: Database, by: Sequence[str]) -> list[Total]:
+def totals_of(
+    database: Database, by: Sequence[str], chosen: Filter = ALL_RECORDS, newest_first: bool = False
+) -> list[Total]:
     """Totals by keys that are known to be keys, on a connection of its own, outside of a transaction."""
     database.execute("PRAGMA temp_store = MEMORY")
     database.execute(_COUNTED)
@@ -45,21 +50,29 @@ def totals_of(database: Database, by: Sequence[str]) -> list[Total]:
     if legs:
         parts = (Part._make(row) for row in database.execute(_PARTS))
         database.executemany(_COUNT, count_once(parts, legs))
-    lines = database.execute(_query(by)).fetchall()
+    query, values = _query(by, chosen, newest_first)
+    lines = database.execute(query, values).fetchall()
     database.execute("COMMIT")
     return [_total(line, len(by)) for line in lines]
 
 
-def _query(by: Sequence[str]) -> str:
+def _query(by: Sequence[str], chosen: Filter, newest_first: bool) -> tuple[str, list[str | int | None]]:
     keys = ", ".join(by)
-    columns = ", ".join(_column(name) for name in dict.fromkeys((*by, *_SUMMED)))
+    compared = (key for key, _ in chosen.where)
+    columns = ", ".join(_column(name) for name in dict.fromkeys((*by, *_SUMMED, *compared, "started_us")))
     halves = ", ".join(f"sum({name} >> {_HALF_BITS}), sum({name} & {_LOW})" for name in _SUMMED)
     order = ", ".join(f"{key} NULLS LAST" for key in by)
-    return f"""
-        SELECT {keys}, count(*), {halves}
-        FROM (SELECT {columns} FROM records LEFT JOIN counted ON counted.stream_id = records.stream_id) AS streams
-        GROUP BY {keys} ORDER BY {order}
+    if newest_first:
+        order = f"max(started_us) DESC NULLS LAST, {order}"
+    (in_range, bounds), (condition, values) = range_of(chosen), condition_of(chosen)
+    query = f"""
+        SELECT {keys}, count(*), count(coalesce({", ".join(_SUMMED)})), {halves}
+        FROM (
+            SELECT {columns} FROM records LEFT JOIN counted ON counted.stream_id = records.stream_id WHERE {in_range}
+        ) AS streams
+        WHERE {condition} GROUP BY {keys} ORDER BY {order}
     """
+    return query, [*bounds, *values]
 
 
 def _column(name: str) -> str:
@@ -70,9 +83,9 @@ def _column(name: str) -> str:
 
 
 def _total(line: Sequence[object], keys: int) -> Total:
-    names, streams, *halves = line[:keys], line[keys], *line[keys + 1 :]
+    names, streams, with_usage, *halves = line[:keys], line[keys], line[keys + 1], *line[keys + 2 :]
     sums = [_joined(high, low) for high, low in zip(halves[::2], halves[1::2], strict=True)]
-    return Total(tuple(map(_value, names)), int(str(streams)), *sums)
+    return Total(tuple(map(_value, names)), int(str(streams)), int(str(with_usage)), *sums)
 
 
 def _value(key: object) -> str | int | None:

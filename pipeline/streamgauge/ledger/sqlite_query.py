@@ -1,0 +1,84 @@
+"""Reads records from a ledger's file: which of them a filter chooses, in order of their start, page by page.
+
+No statement is open between two pages, so a slow reader does not keep SQLite from folding its log back into the file.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from streamgauge.ledger.contract import Filter
+from streamgauge.ledger.sqlite_schema import NO_START, PAGE_ROWS, Database
+
+# What the index records_by_start holds: SQLite uses an index on an expression only for the same expression.
+START = f"ifnull(started_us, {NO_START})"
+_EARLIEST = -NO_START
+# Sorts after every stream id (they are hexadecimal), as an empty text sorts before every one.
+_AFTER_ALL_IDS = "\U0010ffff"
+
+
+class _Span(NamedTuple):
+    """Records between two positions of the index, both excluded. A position is a start and a stream id."""
+
+    after: tuple[int, str]
+    before: tuple[int, str]
+
+
+def records_of(database: Database, chosen: Filter, limit: int | None, newest_first: bool) -> Iterator[bytes]:
+    """The JSON of the chosen records, at most `limit`. The keys of `chosen` must be known to be keys."""
+    left = limit
+    for span in _spans(chosen):
+        for record in _records_in(database, span, chosen, left, newest_first):
+            yield record
+            left = None if left is None else left - 1
+
+
+def _spans(chosen: Filter) -> Iterator[_Span]:
+    """Records with a start, then those without: the latter are last in both orders, and in no range."""
+    since = _EARLIEST if chosen.since_us is None else chosen.since_us
+    until = NO_START if chosen.until_us is None else chosen.until_us
+    yield _Span((since, ""), (until, ""))
+    if chosen.since_us is None and chosen.until_us is None:
+        yield _Span((NO_START, ""), (NO_START, _AFTER_ALL_IDS))
+
+
+def _records_in(
+    database: Database, span: _Span, chosen: Filter, limit: int | None, newest_first: bool
+) -> Iterator[bytes]:
+    condition, values = condition_of(chosen)
+    order = "DESC" if newest_first else "ASC"
+    # BETWEEN lets SQLite search the index. For the comparisons of pairs alone it scans the index from its beginning, so that
+    # the time of a query would grow with the square of the number of pages.
+    page_of = f"""
+        SELECT {START}, stream_id, record FROM records
+        WHERE {START} BETWEEN ? AND ? AND ({START}, stream_id) > (?, ?) AND ({START}, stream_id) < (?, ?) AND {condition}
+        ORDER BY {START} {order}, stream_id {order} LIMIT ?
+    """
+    left = limit
+    while left is None or left > 0:
+        size = PAGE_ROWS if left is None else min(PAGE_ROWS, left)
+        bounds = (span.after[0], span.before[0], *span.after, *span.before)
+        page = database.execute(page_of, (*bounds, *values, size)).fetchall()
+        yield from (record for _, _, record in page)
+        if len(page) < size:
+            return
+        last = page[-1][:2]
+        span = span._replace(before=last) if newest_first else span._replace(after=last)
+        left = None if left is None else left - size
+
+
+def condition_of(chosen: Filter) -> tuple[str, list[str | int | None]]:
+    """The SQL of a filter's `where`, by the keys' names, and the values that it takes."""
+    by_key: dict[str, list[str | int | None]] = {}
+    for key, value in chosen.where:
+        by_key.setdefault(key, []).append(value)
+    # IS compares like =, and holds for null and null.
+    parts = [f"({' OR '.join(f'{key} IS ?' for _ in values)})" for key, values in by_key.items()]
+    return " AND ".join(parts) or "TRUE", [value for values in by_key.values() for value in values]
+
+
+def range_of(chosen: Filter) -> tuple[str, list[int]]:
+    """The SQL of a filter's range over the table `records`, and the values that it takes."""
+    if chosen.since_us is None and chosen.until_us is None:
+        return "TRUE", []
+    (since, _), (until, _) = next(_spans(chosen))
+    return f"{START} >= ? AND {START} < ?", [since, until]
