@@ -153,7 +153,7 @@ def _add_packets(commands: Commands, command: str) -> argparse.ArgumentParser:
     packets.add_argument("--interface", metavar="NAME", help="network interface, as lo or eth0; any: all of them")
     packets.add_argument(
         "--port", "--server-ports", dest="server_ports", action="append", metavar="[NAME=]PORT[,...]",
-        help="where the servers listen there",
+        help="where the servers listen there; without NAME an upstream is named ADDRESS:PORT",
     )  # fmt: skip
     packets.add_argument("--pcap", metavar="FILE", help="a pcap or pcapng file, in place of an interface")
     _capture_options(packets)
@@ -236,7 +236,7 @@ def _tap_options(parser: argparse.ArgumentParser) -> None:
         "--upstream",
         action="append",
         metavar="NAME=URL",
-        help="a provider endpoint, reached under /NAME/...; again for more; URL alone: a single one, without prefix",
+        help="a provider's endpoint, at /NAME/...; repeatable; URL alone: a single one without prefix, named by its host",
     )
     parser.add_argument(
         "--agent", action="store_true", help="relay nothing: take what taps in applications capture (httpx, ASGI)"

@@ -137,7 +137,7 @@ def test_a_single_upstream_has_no_prefix(small: Provider, data_dir: Path) -> Non
         stream = Stream(up, prefix="")
         assert stream.rest() == BEGIN + REST
         stream.close()
-        assert up.wait_for_records(1)[0]["upstream"] is None
+        assert up.wait_for_records(1)[0]["upstream"] == urlsplit(small.url).netloc
 
 
 def test_the_data_directory_is_its_users_alone(small: Provider, data_dir: Path) -> None:

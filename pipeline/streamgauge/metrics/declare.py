@@ -39,7 +39,9 @@ class Label:
 
 # Budgets in values. Open ones are far above what an installation has; closed ones the size of their enum, with room.
 LABELS: Mapping[str, Label] = {
-    "upstream": Label("the name that the operator gave to a provider's endpoint", 64, open=True),
+    "upstream": Label(
+        "the name that the operator gave to a provider's endpoint; without one its host and port", 64, open=True
+    ),
     "model": Label(
         "the model that was asked for; the one that answered where the request was not seen", 200, open=True
     ),

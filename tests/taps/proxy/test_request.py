@@ -1,5 +1,6 @@
 """Requests: where they go, what is written there, and what is refused."""
 
+import httpx
 import pytest
 
 from streamgauge.taps.proxy.request import Outgoing, RefusedError, Request, Routes, route_of
@@ -56,6 +57,25 @@ def test_a_single_upstream_takes_paths_as_they_are() -> None:
     outgoing = routes.outgoing(request(b"//evil.example/openai?x"))
     assert outgoing.head.startswith(b"POST /v1//evil.example/openai?x HTTP/1.1\r\nHost: 127.0.0.1:9\r\n")
     assert outgoing.route.name is None
+    assert outgoing.route.label == "server", "clients are not told where the upstream is"
+
+
+@pytest.mark.parametrize(
+    ("name", "url", "recorded"),
+    [
+        ("openai", "https://api.openai.com", "openai"),
+        ("", "https://api.openai.com", "api.openai.com"),
+        ("", "https://API.openai.com:443/v1", "api.openai.com"),
+        ("", "http://127.0.0.1:8000", "127.0.0.1:8000"),
+        ("", "http://[::1]:8000/base", "[::1]:8000"),
+        ("", "http://[::1]", "[::1]"),
+        ("", "https://host:80", "host:80"),
+    ],
+)
+def test_an_upstream_without_a_name_is_recorded_by_its_host_and_port(name: str, url: str, recorded: str) -> None:
+    assert route_of(name, url).recorded_name == recorded
+    if not name:  # the httpx tap has the same name for it
+        assert httpx.URL(url).netloc.decode() == recorded
 
 
 @pytest.mark.parametrize("target", [b"/other/x", b"/", b"/OPENAI/x", b"/openai%2f/x", b"//openai/x", b"/openaix/y"])

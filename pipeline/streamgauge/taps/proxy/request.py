@@ -69,8 +69,15 @@ class Route(msgspec.Struct, frozen=True):
 
     @property
     def label(self) -> str:
-        """Its name for messages to clients: quoted, or "server" for the only upstream, which has none."""
+        """Its name for messages to clients: quoted, or "server" for the only upstream, whose address they are not told."""
         return repr(self.name) if self.name else "server"
+
+    @property
+    def recorded_name(self) -> str:
+        """Its name in records and metrics: of an upstream without a name the URL's host, and its port unless it is the
+        scheme's own. The httpx tap says the same of the same URL.
+        """
+        return self.name or self.authority.decode()
 
 
 class Request(msgspec.Struct):

@@ -110,5 +110,5 @@ class Teller:
 
     def _open(self, told: Told) -> StreamCapture:
         self.capture = StreamCapture(self._outbox)
-        self.capture.opened(self._request.began_ns, self._outgoing.route.name, told)
+        self.capture.opened(self._request.began_ns, self._outgoing.route.recorded_name, told)
         return self.capture
