@@ -1,14 +1,19 @@
-"""`streamgauge worker` while its broker is away: it waits, says so, and ends when it is asked to."""
+"""`streamgauge worker` while its broker is away: it waits, says so, and ends when it is asked to. And its ledger."""
 
 import json
 import signal
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from streamgauge.commands.worker import beside_a_tap
+from streamgauge.commands.worker import LedgerStore, beside_a_tap
+from streamgauge.core.record import encode_record
+from streamgauge.ledger import open_ledger
 from streamgauge.loading import load
 from tests.running import start, wait_for
+from tests.taps.packets.talking import WHOLE, asking
+from tests.taps.packets.wire import Line, pcap, read, records
 
 # Nothing may listen there.
 NOBODY = "127.0.0.1:1"
@@ -47,3 +52,24 @@ def test_a_worker_and_a_tap_on_one_host_have_metrics_ports_of_their_own(tmp_path
     assert str(beside_a_tap(load({})).admin) == "127.0.0.1:9465"
     assert str(beside_a_tap(load({}, file)).admin) == "127.0.0.1:9001"
     assert str(beside_a_tap(load({"admin": "127.0.0.1:9464"})).admin) == "127.0.0.1:9464"
+
+
+def test_records_of_a_capture_file_that_was_shipped_twice_are_stored_once(tmp_path: Path) -> None:
+    """Each run of a tap is an instance of its own, so the second record is a different one: counted, and not stored."""
+    line = Line().open()
+    for _ in range(2):
+        line.ask(asking()).answer(*WHOLE).acknowledge()
+    file = pcap(line.sent)
+    first = [encode_record(record) for record in records(read(file))]
+    again = records(read(file))
+    shipped = [encode_record(msgspec.structs.replace(record, tap_instance="another")) for record in again]
+    with open_ledger(f"sqlite:///{tmp_path}/ledger.sqlite") as ledger:
+        store = LedgerStore(ledger)
+        assert store.insert(first).new == 2
+        totals = ledger.totals(["day"])
+        assert totals[0].streams == 2
+        stored = store.insert(shipped)
+        assert (stored.new, stored.same, stored.different) == (0, 0, 2)
+        stored = store.insert([encode_record(record) for record in again])
+        assert (stored.new, stored.same, stored.different) == (0, 2, 0)
+        assert ledger.totals(["day"]) == totals

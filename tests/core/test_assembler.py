@@ -178,6 +178,19 @@ def open_stream(assembler: Assembler, instance: bytes = INSTANCE, number: int = 
     assert assembler.open_streams == 1
 
 
+@pytest.mark.parametrize("read_before", [False, True])
+def test_segments_of_two_taps_that_read_one_capture_file_are_not_mixed(read_before: bool) -> None:
+    """Each cuts the stream elsewhere: the second tap's next segment would repeat reads of the first one's."""
+    segments = chat_segments(1)
+    alone = run(bundles_of(segments, per_bundle=1))
+    first = bundles_of(segments, per_bundle=1)
+    other = [msgspec.structs.replace(bundle, instance=b"n" * 16) for bundle in first]
+    assembler = Assembler()
+    log = [first[0], first[1], other[1], other[2], *first[2:]] if read_before else [first[0], *other[:3], *first[1:]]
+    assert by_id(run(log, assembler)) == by_id(alone)
+    assert assembler.counts["late_segments"] == (2 if read_before else 3)
+
+
 def test_a_farewell_abandons_what_is_open_in_its_slot() -> None:
     assembler = Assembler()
     open_stream(assembler)

@@ -246,6 +246,22 @@ def test_a_capture_file_is_told_to_its_end(tmp_path: Path, broken: bool, code: i
         assert ("is broken: a packet of 4294967295 bytes, at byte" in up.log) is broken
 
 
+def test_a_capture_file_that_is_read_twice_is_counted_once(tmp_path: Path) -> None:
+    """Also where the second run names the upstream, which makes its records different ones."""
+    file, totals = capture_file(tmp_path), list[str]()
+    for flags in ((), (), ("--port", "vllm=8000")):
+        with start_packets("up", tmp_path / "data", "--pcap", str(file), "--drain-timeout", "60", *flags) as up:
+            assert up.process.wait(PATIENCE_S) == 0
+            records = up.records()
+            assert len(records) == len({record["stream_id"] for record in records}) == 3
+        done = command("ledger", "query", "--by", "upstream", "--output", "jsonl", "--data-dir", str(tmp_path / "data"))
+        assert done.returncode == 0, done.stderr
+        totals.append(done.stdout)
+    assert totals[0].strip()
+    assert totals[0] == totals[1] == totals[2]
+    assert [record["upstream"] for record in records] == ["10.0.0.2:8000"] * 3, "as the first run said"
+
+
 def test_a_port_that_nobody_serves_in_a_file_gives_nothing(tmp_path: Path) -> None:
     with start_packets("up", tmp_path / "data", "--pcap", str(capture_file(tmp_path)), "--port", "81") as up:
         assert up.process.wait(PATIENCE_S) == 0

@@ -158,6 +158,7 @@ class Assembler:
             if key not in fresh:
                 continue
             bucket, reader = buckets[key], readers.get(stream)
+            reader = reader if reader is not None and reader.state.instance == bundle.instance else None
             # Nearly always: the next segment of a stream that is being read.
             if reader is not None and segment.number == (state := reader.state).next_segment and not state.waiting:
                 bucket.applied_offset = self._offset
@@ -182,8 +183,8 @@ class Assembler:
 
     def _segment(self, key: int, bundle: Bundle, segment: Segment) -> None:
         state = self._buckets[key].streams.get(segment.stream) or self._open(key, bundle, segment)
-        if state is None:
-            self.counts["late_segments"] += 1
+        if state is None or state.instance != bundle.instance:
+            self.counts["late_segments"] += 1  # or a second tap reads the same capture file, and cuts it elsewhere
             return
         self._touch(key)
         if segment.number > state.next_segment and segment.number not in state.waiting:

@@ -187,7 +187,7 @@ DUPLICATE_SEGMENTS = _counter(
 LATE_SEGMENTS = _counter(
     Part.WORKER,
     "late_segments",
-    "Segments of streams that are closed or were never opened: skipped.",
+    "Segments of streams that are closed, were never opened, or come from another reading of a capture file: skipped.",
     counted_as="late_segments",
 )
 DEAD_LETTERS = _counter(

@@ -11,6 +11,7 @@ is never left out.
 
 import struct
 from collections.abc import Sequence
+from typing import Annotated
 
 import msgspec
 
@@ -24,7 +25,8 @@ class Opened(msgspec.Struct, array_like=True, tag=0, frozen=True, gc=False):
     """A request began. `at_ns` is time zero: the read that brought its first byte. `wall_ns`: UTC, at the same moment.
 
     `target` is the request target as the client sent it, without the upstream's prefix. `headers`: lower-case names, only
-    those of REQUEST_HEADERS and the tenant header.
+    those of REQUEST_HEADERS and the tenant header. `stream_id`: where a file tells of the exchange, the id derived from
+    that; None: the recorder makes a random one.
     """
 
     stream: int
@@ -36,6 +38,7 @@ class Opened(msgspec.Struct, array_like=True, tag=0, frozen=True, gc=False):
     headers: list[tuple[str, str]] = []
     tap: str = "proxy"
     dialect: str | None = None  # what the operator says the stream is (`replay --dialect`)
+    stream_id: Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)] | None = None
 
 
 class Asked(msgspec.Struct, array_like=True, tag=1, frozen=True, gc=False):

@@ -14,7 +14,7 @@ from streamgauge.taps.packets.conversation import Conversation
 from streamgauge.taps.packets.decode import Segment, decode_ip
 from streamgauge.taps.packets.exchange import Telling
 from tests.taps.packets.test_conversation import CHUNKS, JSON, STREAM, WHOLE, arrived, asking, ended
-from tests.taps.packets.wire import BEGAN, CLIENT, SERVER, Line, by_stream, segment
+from tests.taps.packets.wire import BEGAN, CLIENT, SERVER, Line, by_stream, ipv6, segment
 
 
 class Rig:
@@ -38,7 +38,16 @@ def client(number: int) -> tuple[str, int]:
 def test_only_the_servers_ports_are_followed_each_by_its_name() -> None:
     lines = [Line(client(port), (SERVER[0], port)).open().ask(asking()).answer(JSON) for port in (8000, 8001, 8002)]
     rig = Rig({8000: "vllm", 8001: None}).take(*lines)
-    assert [one.upstream for one in rig.told if isinstance(one, Opened)] == ["vllm", None]
+    assert [one.upstream for one in rig.told if isinstance(one, Opened)] == ["vllm", f"{SERVER[0]}:8001"]
+
+
+def test_an_ipv6_server_without_a_name_is_called_by_its_address_in_brackets() -> None:
+    rig = Rig({8000: None})
+    for at_ns, data in Line().open().ask(asking()).sent:
+        packet = ipv6("2001:db8::1", "2001:db8::7", data[20:]) if data[15] == 1 else b""
+        if packet and (found := decode_ip(packet, at_ns)) is not None:
+            rig.connections.take(found)
+    assert [one.upstream for one in rig.told if isinstance(one, Opened)] == ["[2001:db8::7]:8000"]
 
 
 def test_without_ports_whoever_is_asked_is_a_server() -> None:

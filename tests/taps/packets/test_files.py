@@ -3,6 +3,7 @@
 import io
 import struct
 import tracemalloc
+import uuid
 from collections.abc import Iterator
 
 import pytest
@@ -13,7 +14,7 @@ from streamgauge.core.segments import Ending
 from streamgauge.taps.messages import Ended, Opened
 from streamgauge.taps.packets.files import MAX_BLOCK_BYTES, Packet, PcapFault, is_capture, messages_of, packets_of
 from tests.taps.packets.test_conversation import CHUNKS, WHOLE, arrived, asking, only
-from tests.taps.packets.wire import BEGAN, Line, block, interface, pcap, pcapng, read, records, section
+from tests.taps.packets.wire import BEGAN, Line, block, followed, interface, pcap, pcapng, read, records, section
 
 PACKETS = [(BEGAN + 123_456_789, b"abc"), (BEGAN + 999_999_000, b""), (BEGAN + 1_000_001_000, b"defg")]
 MICRO = [(at // 1000 * 1000, data) for at, data in PACKETS]
@@ -122,7 +123,7 @@ def test_a_files_exchanges(write: object) -> None:
     assert isinstance(opened, Opened)
     assert (opened.tap, opened.upstream, opened.at_ns, opened.wall_ns) == (
         "packets",
-        None,
+        "10.0.0.2:8000",
         BEGAN + 3_000_000,
         BEGAN + 3_000_000,
     )
@@ -180,3 +181,59 @@ def test_a_large_file_takes_no_more_memory_than_a_small_one() -> None:
 
     peak(10)
     assert peak(1_000) < 2 * peak(100) + 1_000_000
+
+
+# Stream ids.
+
+
+def ids(file: bytes, ports: dict[int, str | None] | None = None) -> list[bytes | None]:
+    return [message.stream_id for message in read(file, ports) if isinstance(message, Opened)]
+
+
+def two_requests(**where: tuple[str, int]) -> Line:
+    """Two exchanges on one connection, which begin in the same nanosecond as the stamps have it."""
+    line = Line(**where).open()
+    for _ in range(2):
+        line.ask(asking()).answer(*WHOLE).acknowledge()
+    line.sent = [(BEGAN, data) for _, data in line.sent]
+    return line
+
+
+def test_a_file_that_is_read_twice_gives_the_same_stream_ids() -> None:
+    file = pcap(two_requests().sent)
+    first = ids(file)
+    assert len(set(first)) == 2
+    assert None not in first
+    assert ids(file) == first
+    assert ids(pcapng(two_requests().sent)) == first, "the same packets in a file of another kind"
+    assert ids(file, {8000: "vllm"}) == first, "an upstream's name is given by the command, not by the file"
+
+
+def test_other_exchanges_have_other_stream_ids() -> None:
+    """One fact differs each time: client, port, server, connection on the same ports, time."""
+    later = [(at_ns + 1, data) for at_ns, data in two_requests().sent]
+    again = Line(first=(5, 6)).open().ask(asking()).answer(*WHOLE).acknowledge()
+    again.sent = [(BEGAN, data) for _, data in again.sent]
+    files = [
+        two_requests().sent,
+        two_requests(client=("10.0.0.3", 40_000)).sent,
+        two_requests(client=("10.0.0.1", 40_001)).sent,
+        two_requests(server=("10.0.0.4", 8000)).sent,
+        again.sent,
+        later,
+    ]
+    made = [one for sent in files for one in ids(pcap(sent))]
+    assert len(set(made)) == len(made) == 11
+
+
+def test_records_have_the_ids_and_a_second_reading_makes_the_same_ones() -> None:
+    file = pcap(two_requests().sent)
+    first, second = records(read(file)), records(read(file))
+    assert [one.stream_id for one in first] == [one.stream_id for one in second]
+    assert [uuid.UUID(one.stream_id).bytes for one in first] == ids(file)
+    assert {uuid.UUID(one.stream_id).int >> 80 for one in first} == {BEGAN // 10**6}
+
+
+def test_a_live_capture_leaves_ids_to_the_recorder() -> None:
+    messages = followed(Line().open().ask(asking()).answer(*WHOLE).acknowledge())
+    assert [one.stream_id for one in messages if isinstance(one, Opened)] == [None]

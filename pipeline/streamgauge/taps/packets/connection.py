@@ -32,11 +32,14 @@ class Connection:
     __slots__ = ("_acknowledged", "_budget", "_client", "_client_over", "_conversation", "_ending", "_server",
                  "_server_over", "closed", "first", "last_ns")  # fmt: skip
 
-    def __init__(self, upstream: str | None, telling: Telling, budget: Budget) -> None:
+    def __init__(
+        self, upstream: str | None, telling: Telling, budget: Budget, facts: tuple[bytes | int, ...] = ()
+    ) -> None:
+        """`facts`: what identifies the connection in a file."""
         self.closed = False
         self.last_ns = 0
         self.first: int | None = None  # the number of the client's SYN
-        self._conversation = Conversation(upstream, telling)
+        self._conversation = Conversation(upstream, telling, facts)
         self._budget = budget
         self._client: Direction | None = None
         self._server: Direction | None = None

@@ -7,7 +7,7 @@ import msgspec
 
 from streamgauge.faults import report_fault
 from streamgauge.taps.packets.connection import Connection, begins_request
-from streamgauge.taps.packets.decode import ACK, SYN, Segment, port_of
+from streamgauge.taps.packets.decode import ACK, SYN, Segment, address_of, port_of
 from streamgauge.taps.packets.exchange import Telling
 from streamgauge.taps.recording.budget import Budget
 
@@ -24,7 +24,11 @@ FORGET_NS = 300 * 1_000_000_000
 
 
 class Following(msgspec.Struct, frozen=True):
-    """What is followed. `ports`: the servers', each with the name of its upstream; None: of whoever is asked in HTTP/1."""
+    """What is followed. `ports`: the servers', each with the name of its upstream; None: every HTTP/1 server's.
+
+    An upstream without a name has the server's address and port as its name. Metrics bound how many they show: see the
+    budget of the label `upstream` in metrics/declare.py.
+    """
 
     ports: Mapping[int, str | None] | None
     idle_ns: int = 900 * 1_000_000_000
@@ -99,7 +103,9 @@ class Connections:
                 self._forget(used, segment.at_ns)
         if len(self._table) >= MAX_CONNECTIONS:
             self._make_room(segment.at_ns)
-        connection = Connection(ports.get(server) if ports is not None else None, self._telling, self._budget)
+        name = ports.get(server) if ports is not None else None
+        facts = (segment.source, segment.target, segment.sequence)
+        connection = Connection(name or address_of(segment.target), self._telling, self._budget, facts)
         self._table[key] = connection
         return connection
 

@@ -29,15 +29,17 @@ _FILLER = bytes(64 * 1024)
 class Conversation:
     """See above. `requests_lost`, `answers_lost`: that side has to be taken up anew; `alone`: it is left alone for good.
 
-    `answers_anew`: the next answer begins where the client's last acknowledgement says; who has seen to it takes it back.
+    `answers_anew`: the next answer begins where the client's last acknowledgement says; the connection clears it then.
+    `facts`: what identifies the connection in a file.
     """
 
-    __slots__ = ("_asking", "_ever_lost", "_filling", "_gone_ns", "_quiet_ns", "_reader", "_telling", "_upstream", "_waiting",
-                 "alone", "answers_anew", "answers_lost", "requests_lost")  # fmt: skip
+    __slots__ = ("_asking", "_ever_lost", "_facts", "_filling", "_gone_ns", "_quiet_ns", "_reader", "_requests", "_telling",
+                 "_upstream", "_waiting", "alone", "answers_anew", "answers_lost", "requests_lost")  # fmt: skip
 
-    def __init__(self, upstream: str | None, telling: Telling) -> None:
+    def __init__(self, upstream: str | None, telling: Telling, facts: tuple[bytes | int, ...] = ()) -> None:
         self.requests_lost = self.answers_lost = self.answers_anew = self.alone = False
-        self._upstream, self._telling = upstream, telling
+        self._upstream, self._telling, self._facts = upstream, telling, facts
+        self._requests = 0  # so far, on this connection
         self._reader = RequestReader()
         self._waiting: deque[Exchange] = deque()  # whose answers have not ended, in order
         self._asking: Exchange | None = None  # whose request is not whole
@@ -190,7 +192,8 @@ class Conversation:
         if len(self._waiting) >= MAX_WAITING:
             self._leave_alone(at_ns, Ending.CUT)
             return
-        self._asking = Exchange(request, self._upstream, self._telling)
+        self._asking = Exchange(request, self._upstream, self._telling, (*self._facts, self._requests))
+        self._requests += 1
         self._waiting.append(self._asking)
 
     def _refused(self, at_ns: int) -> None:

@@ -8,6 +8,7 @@ at all: what it held stays a hole in the stream.
 
 import struct
 from enum import IntEnum
+from ipaddress import ip_address
 
 import msgspec
 
@@ -164,3 +165,9 @@ def _tcp(data: bytes, at_ns: int, addresses: int, width: int, at: int, end: int)
 def port_of(endpoint: bytes) -> int:
     """The port of a segment's source or target."""
     return int.from_bytes(endpoint[-2:], "big")
+
+
+def address_of(endpoint: bytes) -> str:
+    """A segment's source or target as text: 10.0.0.7:8000, or [2001:db8::7]:8000."""
+    host = ip_address(endpoint[:-2])
+    return f"[{host}]:{port_of(endpoint)}" if host.version == 6 else f"{host}:{port_of(endpoint)}"

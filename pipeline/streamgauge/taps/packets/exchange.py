@@ -24,6 +24,7 @@ from streamgauge.taps.messages import (
 )
 from streamgauge.taps.proxy.request import Request
 from streamgauge.taps.proxy.response import MAX_RESPONSE_HEAD, ResponseFraming
+from streamgauge.taps.recording.stream_id import derived_stream_id
 
 _WANTED = frozenset(name.encode() for name in REQUEST_HEADERS)
 # Bytes that stand for lost ones where only their number matters: framing counts them, and falters at them anywhere else.
@@ -33,7 +34,8 @@ _FILLER = bytes(64 * 1024)
 class Telling(msgspec.Struct):
     """How an exchange is told. `wall_offset_ns`: what makes a stamp UTC; `numbers`: the next stream's number.
 
-    `draining`: nothing is captured that begins from now on.
+    `draining`: nothing is captured that begins from now on. `derives_ids`: packets come from a file, so that stream ids are
+    derived from them: a file that is read twice then gives the same ids.
     """
 
     put: Callable[[Message], None]
@@ -42,16 +44,23 @@ class Telling(msgspec.Struct):
     tenant_header: bytes | None = None
     wall_offset_ns: int = 0
     draining: bool = False
+    derives_ids: bool = False
 
 
 class Exchange:
-    """See above. `whole`: the request is. `framing`: its answer's; `blind`: where that ends cannot be told any more."""
+    """See above. `whole`: the request is. `framing`: its answer's; `blind`: where that ends cannot be told any more.
 
-    __slots__ = ("_asked", "_body_bytes", "_early", "_early_bytes", "_request", "_sent", "_stream", "_telling",
+    `facts`: what identifies the exchange in a file, beside its start.
+    """
+
+    __slots__ = ("_asked", "_body_bytes", "_early", "_early_bytes", "_facts", "_request", "_sent", "_stream", "_telling",
                  "_told_all", "_upstream", "blind", "framing", "whole")  # fmt: skip
 
-    def __init__(self, request: Request, upstream: str | None, telling: Telling) -> None:
+    def __init__(
+        self, request: Request, upstream: str | None, telling: Telling, facts: tuple[bytes | int, ...] = ()
+    ) -> None:
         self.whole = self.blind = False
+        self._facts = facts
         self._request, self._upstream, self._telling = request, upstream, telling
         self.framing = ResponseFraming(request.method == b"HEAD", plainly=False)
         self._stream: int | None = None
@@ -161,9 +170,10 @@ class Exchange:
         ]
         method, target = request.method.decode("latin-1"), request.target.decode("latin-1")
         wall_ns = request.began_ns + telling.wall_offset_ns
-        telling.put(
-            Opened(self._stream, request.began_ns, wall_ns, self._upstream, method, target, headers, telling.tap)
-        )
+        opened = Opened(self._stream, request.began_ns, wall_ns, self._upstream, method, target, headers, telling.tap)
+        if telling.derives_ids:
+            opened = msgspec.structs.replace(opened, stream_id=derived_stream_id(wall_ns, *self._facts))
+        telling.put(opened)
         self._tell_sent()
         return self._stream
 

@@ -73,12 +73,13 @@ def messages_of(
 ) -> Iterator[Message]:
     """What the packet tap would tell of a file's exchanges; whatever is open at its end is cut. Stamps are the packets' own.
 
-    `ports`: servers' ports, each with its upstream's name; None: whoever is asked in HTTP/1. `tenant_header`: the request
-    header that names the tenant. Raises PcapFault at a fault, behind everything that came before it.
+    Stream ids are derived from the packets: a file that is read again gives the same ones. `ports`: servers' ports, each
+    with its upstream's name; None: every HTTP/1 server's. `tenant_header`: the request header that names the tenant.
+    Raises PcapFault at a fault, after everything that came before it.
     """
     told: deque[Message] = deque()
     tenant = tenant_header.lower().encode() if tenant_header else None
-    connections = Connections(Following(ports), Telling(told.append, count(), tap, tenant))
+    connections = Connections(Following(ports), Telling(told.append, count(), tap, tenant, derives_ids=True))
     ticked_ns = last_ns = 0
     fault: PcapFault | None = None
     packets = packets_of(source)

@@ -24,6 +24,7 @@ from streamgauge.taps.recording.capture import StreamCapture
 from streamgauge.taps.recording.decoder_memory import MAX_DECODER_BYTES, DecoderMemory
 from streamgauge.taps.recording.gently import breathe
 from streamgauge.taps.recording.request import CaptureSettings
+from streamgauge.taps.recording.stream_id import FREE_BITS, stream_id
 
 # Streams open at once. A relay holds two sockets for each, so file descriptors end sooner; at about 5 KiB each this is
 # 100 MiB.
@@ -253,7 +254,8 @@ class Recorder:
             self._refused_from[source] = min(stream, self._refused_from.get(source, stream))
             return
         self._begun += 1
-        capture = StreamCapture(self._new_id(opened.wall_ns), opened, self._settings, self._begun)
+        made = self._new_id(opened.wall_ns) if opened.stream_id is None else opened.stream_id
+        capture = StreamCapture(made, opened, self._settings, self._begun)
         self._open[key] = capture
         self._touched[capture] = None
         try:
@@ -287,9 +289,5 @@ class Recorder:
 
 
 def new_stream_id(wall_ns: int | None) -> bytes:
-    """A UUIDv7 (RFC 9562, 5.7) of the moment when the stream began; of now, if that is not known."""
-    milliseconds = (time.time_ns() if wall_ns is None else max(wall_ns, 0)) // 1_000_000
-    value = (milliseconds & 0xFFFF_FFFF_FFFF) << 80 | secrets.randbits(74)
-    low = value & ((1 << 62) - 1)
-    high = (value >> 62 & 0xFFF) << 64
-    return ((value >> 80) << 80 | 7 << 76 | high | 2 << 62 | low).to_bytes(16)
+    """A random id of a stream that began then; now, if that is not known."""
+    return stream_id(time.time_ns() if wall_ns is None else wall_ns, secrets.randbits(FREE_BITS))
