@@ -75,7 +75,10 @@ def test_it_is_started_where_there_is_a_broker_to_ship_to(
         one.missing()
         assert not data_dir.exists()
         [said] = [record.message for record in caplog.records]
-        assert said.startswith(f"streamgauge: no agent at {data_dir}: streams are not captured until one runs there")
+        assert said.startswith(
+            f"streamgauge: no agent at {data_dir}: streams go on, up to 32 MiB of what is captured wait in this process,"
+            " and are recorded when an agent runs; "
+        )
 
 
 def test_one_process_has_the_turn_and_another_takes_over(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,6 +140,7 @@ def test_a_place_that_cannot_be_used_disturbs_nobody(tmp_path: Path, caplog: pyt
     with starting(tmp_path / "file") as one:
         one.missing()
     assert "no agent can be started" in caplog.text
+    assert "up to 32 MiB of what is captured wait in this process" in caplog.text
     assert agents() == []
 
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from streamgauge.datadir import make_data_dir
 from streamgauge.errors import StreamgaugeError
 from streamgauge.faults import described, report_fault
+from streamgauge.taps.inprocess.outbox import CAPACITY_BYTES
 
 # Between attempts (seconds). An agent is there within two; each attempt costs half a second of a core, so that a fault that
 # lasts must not repeat it often: the pause doubles up to the larger one.
@@ -34,6 +35,12 @@ END_S = 3.0
 
 _STARTER = "starter.lock"
 _OWNER = "lock"  # taken by every agent (datadir.py)
+
+# What a process does with captured reads while no agent runs: they wait in its outbox (outbox.py).
+_WAITS = (
+    f"streams go on, up to {CAPACITY_BYTES // 1024**2} MiB of what is captured wait in this process, and are recorded when an"
+    " agent runs; what exceeds that, or still waits when the process ends, is lost"
+)
 
 _log = logging.getLogger("streamgauge")
 
@@ -64,14 +71,13 @@ class Agent:
                 self._look(time.monotonic())
             else:
                 self._complain(
-                    f"no agent at {self._data_dir}: streams are not captured until one runs there. Start `streamgauge up"
-                    " --agent`, or `streamgauge tap --agent --kafka HOST:PORT`, as this user; or set STREAMGAUGE_KAFKA,"
-                    " and one is started"
+                    f"no agent at {self._data_dir}: {_WAITS}. Start `streamgauge up --agent`, or `streamgauge tap"
+                    " --agent --kafka HOST:PORT`, as this user; or set STREAMGAUGE_KAFKA, and this process starts one"
                 )
         except Exception as error:  # noqa: BLE001 - capture fails open: the application knows nothing of agents
             if not isinstance(error, OSError | StreamgaugeError):
                 report_fault("the start of an agent", error)
-            self._complain(f"no agent can be started ({described(error)}); streams go on, and are not captured")
+            self._complain(f"no agent can be started ({described(error)}): {_WAITS}")
 
     def close(self, within_s: float = END_S) -> None:
         """This process ends: so may its agent, once it has shipped the rest. Waits for it, for so long at most."""

@@ -134,7 +134,8 @@ class Sender:
         complaint = described(error)
         if complaint != self._complained:
             self._complained = complaint
-            _log.warning("streamgauge: streams go on, and are not captured (%s)", complaint)
+            what = "are not captured" if self._courier is None else "a part of what was captured may be lost"
+            _log.warning("streamgauge: streams go on, and %s (%s)", what, complaint)
         if self._courier is None:
             self.full = True
             self._begun.clear()
