@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -50,10 +51,10 @@ class Application:
     def tell(self, *messages: Message) -> None:
         self.connection.sendall(encode_batch(list(messages)))
 
-    def begin(self, stream: int, events: int = len(EVENTS)) -> None:
+    def begin(self, stream: int, events: int = len(EVENTS), **asked: Any) -> None:
         now = time.monotonic_ns()
         head = Answered(stream, now, 200, [("content-type", "text/event-stream")])
-        self.tell(Opened(stream, now, time.time_ns(), "app", "POST", "/v1/chat/completions", tap="asgi"), head)
+        self.tell(Opened(stream, now, time.time_ns(), "app", "POST", "/v1/chat/completions", tap="asgi", **asked), head)
         self.tell(*(Arrived(stream, now, event) for event in EVENTS[:events]))
 
     def end(self, stream: int, ending: Ending = Ending.COMPLETE) -> None:
@@ -115,6 +116,21 @@ def test_applications_come_and_go_and_have_their_records(tmp_path: Path) -> None
         assert {record["tap"] for record in records} == {"asgi"}
         assert all(record["upstream"] == "app" for record in records)
         assert up.get("/health/ready")[0] == 200
+
+
+def test_an_agent_that_does_not_read_an_applications_tenant_header_says_so_once(tmp_path: Path) -> None:
+    asked = {"headers": [("x-tenant", "blue")], "tenant_header": "x-tenant"}
+    with agent(tmp_path / "data") as up, Application(up.data_dir) as application:
+        for stream in range(3):
+            application.begin(stream, **asked)
+            application.end(stream)
+        assert [record["tenant"] for record in up.wait_for_records(3)] == [None] * 3
+        assert up.log.count("Start the agent with --tenant-header x-tenant") == 1
+    with agent(tmp_path / "data", "--tenant-header", "X-Tenant") as up, Application(up.data_dir) as application:
+        application.begin(9, **asked)
+        application.end(9)
+        assert up.wait_for_records(4)[-1]["tenant"] == "blue"
+        assert "names tenants by the header" not in up.log
 
 
 def test_a_stop_waits_for_open_streams_and_not_for_applications_that_stay_connected(tmp_path: Path) -> None:

@@ -26,7 +26,8 @@ class Opened(msgspec.Struct, array_like=True, tag=0, frozen=True, gc=False):
 
     `target` is the request target as the client sent it, without the upstream's prefix. `headers`: lower-case names, only
     those of REQUEST_HEADERS and the tenant header. `stream_id`: where a file tells of the exchange, the id derived from
-    that; None: the recorder makes a random one.
+    that; None: the recorder makes a random one. `tenant_header`: the lower-case header that a tap in an application sends
+    as the tenant's, so that its agent can say that it reads another one.
     """
 
     stream: int
@@ -39,6 +40,7 @@ class Opened(msgspec.Struct, array_like=True, tag=0, frozen=True, gc=False):
     tap: str = "proxy"
     dialect: str | None = None  # what the operator says the stream is (`replay --dialect`)
     stream_id: Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)] | None = None
+    tenant_header: str | None = None
 
 
 class Asked(msgspec.Struct, array_like=True, tag=1, frozen=True, gc=False):

@@ -71,6 +71,7 @@ def test_headers_by_allowlist_as_text_or_bytes() -> None:
         opened = StreamCapture(Shelf(), asking(headers=headers), tenant).notes[0]
         assert isinstance(opened, Opened)
         assert opened.headers == [("authorization", "Bearer k"), ("x-api-key", "\xfc"), *kept]
+        assert opened.tenant_header == (tenant and tenant.lower())
 
 
 def test_a_long_request_body_is_left_out_and_said_so() -> None:

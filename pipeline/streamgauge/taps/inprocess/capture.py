@@ -222,10 +222,14 @@ def is_event_stream(headers: Headers) -> bool:
 
 
 def _opened(stream: int, asking: Asking, tenant_header: str | None) -> Opened:
-    wanted = REQUEST_HEADERS if tenant_header is None else REQUEST_HEADERS | {tenant_header.lower()}
+    tenant = tenant_header.lower() if tenant_header else None
+    wanted = REQUEST_HEADERS if tenant is None else REQUEST_HEADERS | {tenant}
     wall_ns = time.time_ns() - (time.monotonic_ns() - asking.began_ns)
     headers = _kept(asking.headers, wanted)
-    return Opened(stream, asking.began_ns, wall_ns, asking.upstream, asking.method, asking.target, headers, asking.tap)
+    method, target = asking.method, asking.target
+    return Opened(
+        stream, asking.began_ns, wall_ns, asking.upstream, method, target, headers, asking.tap, tenant_header=tenant
+    )
 
 
 def _kept(headers: Headers, wanted: frozenset[str]) -> list[tuple[str, str]]:

@@ -43,6 +43,7 @@ from streamgauge.taps.recording.installation_key import UnusableKeyError, instal
 from streamgauge.taps.recording.outbox import Lost, Outbox, Policy, unfinished_instances
 from streamgauge.taps.recording.recorder import Recorder
 from streamgauge.taps.recording.request import CaptureSettings
+from streamgauge.taps.recording.tenant_headers import TenantHeaderCheck
 from streamgauge.taps.recording.write_refusals import WriteRefusals
 
 # So much that waits goes out at once, whatever is due: it bounds memory when much comes (bytes). A second of 20,000 reads.
@@ -99,6 +100,7 @@ class RecorderProcess:
         bundle_bytes = min(BUNDLE_BYTES, spool.most_at_once // 2)
         self._recorder = Recorder(
             CaptureSettings(settings.capture, __version__, key, settings.tenant_header, settings.tenants),
+            watch=TenantHeaderCheck(settings.tenant_header, say).look,
             segment_bytes=bundle_bytes,
         )
         instance, now = uuid.uuid4().bytes, time.monotonic_ns()

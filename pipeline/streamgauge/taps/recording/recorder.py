@@ -52,6 +52,7 @@ class Recorder:
         settings: CaptureSettings,
         new_id: Callable[[int | None], bytes] | None = None,
         *,
+        watch: Callable[[Opened], None] | None = None,
         max_open_streams: int = MAX_OPEN_STREAMS,
         max_held_bytes: int = MAX_HELD_BYTES,
         max_decoder_bytes: int = MAX_DECODER_BYTES,
@@ -59,10 +60,12 @@ class Recorder:
         turn_work: int = TURN_WORK,
         max_behind_bytes: int = MAX_BEHIND_BYTES,
     ) -> None:
+        """`watch`: is given what is known of each stream when it begins."""
         self.dropped: Counter[DropReason] = Counter()
         self.incidents: Counter[Incident] = Counter()
         self._settings = settings
         self._new_id = new_id or new_stream_id
+        self._watch = watch
         self._max_open = max_open_streams
         self._segment_bytes = segment_bytes
         self._turn_work, self._max_behind = turn_work, max_behind_bytes
@@ -260,6 +263,8 @@ class Recorder:
         self._touched[capture] = None
         try:
             capture.begin(opened, self._settings, self._budget, self._memory)
+            if self._watch is not None:
+                self._watch(opened)
         except Exception as error:  # noqa: BLE001 - as above
             self._fault(capture, error)
 
