@@ -17,6 +17,7 @@ test: check  ## everything: format, lint, types, and all tests, with a real Kafk
 	./scripts/install_test_parts || echo 'what needs it is skipped, and says so'
 	./scripts/install_bench_peers || echo 'what needs them is skipped, and says so'
 	./scripts/run_tests
+	./scripts/test_interpreters
 
 check: $(INSTALLED)  ## format, lint and strict types
 	$(BIN)/ruff format --check .
