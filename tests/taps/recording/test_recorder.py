@@ -4,6 +4,7 @@ import json
 import tracemalloc
 import uuid
 
+import msgspec
 import pytest
 import zstandard
 from hypothesis import given, settings
@@ -378,3 +379,15 @@ def test_stream_ids_are_uuid7_of_the_moment() -> None:
         assert parsed.int >> 80 == 1_700_000_000_123
     assert uuid.UUID(bytes=new_stream_id(None)).int >> 80 > 1_700_000_000_000
     assert uuid.UUID(bytes=new_stream_id(-5)).int >> 80 == 0
+
+
+def test_an_id_that_is_told_is_taken_if_it_is_one() -> None:
+    ids = []
+    for told in (bytes(range(16)), b"", bytes(15), bytes(17)):
+        recorder = Recorder(talk.settings())
+        recorder.handle(msgspec.structs.replace(opened(), stream_id=told))
+        recorder.handle(ended())
+        ids += [segment.stream for segment in recorder.segments()]
+    assert ids[0] == bytes(range(16))
+    assert {len(one) for one in ids} == {16}
+    assert len(set(ids)) == 4

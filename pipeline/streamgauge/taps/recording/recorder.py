@@ -24,7 +24,7 @@ from streamgauge.taps.recording.capture import StreamCapture
 from streamgauge.taps.recording.decoder_memory import MAX_DECODER_BYTES, DecoderMemory
 from streamgauge.taps.recording.gently import breathe
 from streamgauge.taps.recording.request import CaptureSettings
-from streamgauge.taps.recording.stream_id import FREE_BITS, stream_id
+from streamgauge.taps.recording.stream_id import FREE_BITS, ID_BYTES, stream_id
 
 # Streams open at once. A relay holds two sockets for each, so file descriptors end sooner; at about 5 KiB each this is
 # 100 MiB.
@@ -257,7 +257,8 @@ class Recorder:
             self._refused_from[source] = min(stream, self._refused_from.get(source, stream))
             return
         self._begun += 1
-        made = self._new_id(opened.wall_ns) if opened.stream_id is None else opened.stream_id
+        told = opened.stream_id
+        made = told if told is not None and len(told) == ID_BYTES else self._new_id(opened.wall_ns)
         capture = StreamCapture(made, opened, self._settings, self._begun)
         self._open[key] = capture
         self._touched[capture] = None

@@ -6,6 +6,8 @@ file that is read twice gives each stream the same id twice, and the ledger keep
 
 import hashlib
 
+# The size of an id (bytes).
+ID_BYTES = 16
 # Bits of a UUIDv7 beside its time, its version and its variant.
 FREE_BITS = 74
 
@@ -15,7 +17,7 @@ def stream_id(wall_ns: int, free_bits: int) -> bytes:
     milliseconds = max(wall_ns, 0) // 1_000_000 & 0xFFFF_FFFF_FFFF
     low = free_bits & ((1 << 62) - 1)
     high = free_bits >> 62 & 0xFFF
-    return (milliseconds << 80 | 7 << 76 | high << 64 | 2 << 62 | low).to_bytes(16)
+    return (milliseconds << 80 | 7 << 76 | high << 64 | 2 << 62 | low).to_bytes(ID_BYTES)
 
 
 def derived_stream_id(wall_ns: int, *facts: bytes | int) -> bytes:
