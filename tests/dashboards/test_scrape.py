@@ -1,21 +1,26 @@
 """A real Prometheus scrapes a real admin port, and answers the dashboard's own questions."""
 
 import asyncio
+import http.client
 import json
 import socket
 import subprocess
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import yaml
 
 from streamgauge.admin import AdminServer
+from streamgauge.metrics.panels import ROWS
 from streamgauge.metrics.prometheus import Metrics, Sample
+from tests.integration.provider import BEGIN, REST, provider
 from tests.metrics.records import make_record
+from tests.running import Running, start_up
 
 RULES = Path(__file__).parents[2] / "dashboards" / "prometheus" / "rules"
 PATIENCE_S = 90  # a slow machine's share of CPU; usually it takes 3 s
@@ -94,3 +99,48 @@ def test_prometheus_scrapes_the_admin_port(tmp_path: Path, prometheus_tools: Non
                 assert "StreamsBreakMidway" in health
 
     asyncio.run(run())
+
+
+# What only a system with a broker has.
+WITH_A_BROKER = {"Lag", "Partitions", "Broker connected"}
+
+
+def test_no_panel_of_a_healthy_system_is_without_data(tmp_path: Path, prometheus_tools: None) -> None:
+    """`up` with streams that all complete: rates are asked over a few scrapes, and each panel has a series."""
+    with (
+        provider() as small,
+        start_up({"small": small.url}, tmp_path / "up") as up,
+        prometheus(tmp_path, urlsplit(up.admin).netloc) as base,
+    ):
+        deadline = time.monotonic() + PATIENCE_S
+        while time.monotonic() < deadline:
+            ask_small(up)
+            empty = {
+                panel.title
+                for row in ROWS
+                for panel in row.panels
+                if not any(map(partial(has_data, base), panel.queries))
+            }
+            if empty <= WITH_A_BROKER:
+                break
+    assert empty <= WITH_A_BROKER
+
+
+def has_data(base: str, query: tuple[str, str]) -> bool:
+    asked = query[0].replace("$__rate_interval", "20s").replace("$upstream", ".*").replace("$model", ".*")
+    try:
+        data = get(f"{base}/api/v1/query?query={quote(asked)}")
+    except OSError:
+        return False  # it is still starting
+    assert isinstance(data, dict)
+    return bool(data["result"])
+
+
+def ask_small(up: Running) -> None:
+    """A stream that completes."""
+    address = urlsplit(up.url)
+    connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=PATIENCE_S)
+    with closing(connection):
+        body = json.dumps({"model": "small-1", "stream": True, "messages": []})
+        connection.request("POST", "/small/v1/chat/completions", body)
+        assert connection.getresponse().read() == BEGIN + REST

@@ -33,6 +33,11 @@ def _rate(metric: str, by: str, where: str = "") -> str:
     return f"sum by ({by}) (rate(streamgauge_{metric}{{{where}}}{_EVERY}))"
 
 
+def _seldom(query: str) -> str:
+    """A query whose series begin with the first of what they count: a zero until then, and not "No data"."""
+    return f"{query} or on() vector(0)"
+
+
 def _quantile(share: float, metric: str, by: str = "", where: str = _BOTH) -> str:
     labels = f"le, {by}" if by else "le"
     return f"histogram_quantile({share}, {_rate(f'{metric}_bucket', labels, where)})"
@@ -57,8 +62,11 @@ _WELL = Row(
             "percentunit",
             (
                 (
-                    _rate("streams_total", "upstream", f'{_BOTH},outcome=~"{_BROKEN}"')
-                    + " / "
+                    "("
+                    + _rate("streams_total", "upstream", f'{_BOTH},outcome=~"{_BROKEN}"')
+                    + " or 0 * "
+                    + _rate("streams_total", "upstream", _BOTH)
+                    + ") / "
                     + _rate("streams_total", "upstream", _BOTH),
                     "{{upstream}}",
                 ),
@@ -68,7 +76,7 @@ _WELL = Row(
             "Errors by phase and type",
             "in_stream: the head said 200, the error came as an event.",
             "reqps",
-            ((_rate("stream_errors_total", "phase, error_type", _UP), "{{phase}} {{error_type}}"),),
+            ((_seldom(_rate("stream_errors_total", "phase, error_type", _UP)), "{{phase}} {{error_type}}"),),
         ),
         Panel(
             "Finish reasons",
@@ -82,7 +90,7 @@ _WELL = Row(
             "reqps",
             (
                 (
-                    _rate("streams_without_token_total", "outcome, streaming", _UP),
+                    _seldom(_rate("streams_without_token_total", "outcome, streaming", _UP)),
                     "{{outcome}}, streaming: {{streaming}}",
                 ),
             ),
@@ -146,9 +154,9 @@ _SLOW = Row(
             "A burst came in one or two reads: something buffers. A stall is a gap above --stall-seconds.",
             "reqps",
             (
-                (_rate("bursts_total", "upstream", _UP), "bursts {{upstream}}"),
-                (_rate("stalls_total", "upstream", _UP), "stalls {{upstream}}"),
-                (_rate("resumed_streams_total", "upstream", _UP), "resumed {{upstream}}"),
+                (_seldom(_rate("bursts_total", "upstream", _UP)), "bursts {{upstream}}"),
+                (_seldom(_rate("stalls_total", "upstream", _UP)), "stalls {{upstream}}"),
+                (_seldom(_rate("resumed_streams_total", "upstream", _UP)), "resumed {{upstream}}"),
             ),
         ),
     ),
@@ -179,7 +187,7 @@ _USAGE = Row(
             "Usage that cannot be",
             "Bad values, and sums that do not hold.",
             "reqps",
-            ((_rate("usage_anomalies_total", "upstream, kind", _UP), "{{upstream}} {{kind}}"),),
+            ((_seldom(_rate("usage_anomalies_total", "upstream, kind", _UP)), "{{upstream}} {{kind}}"),),
         ),
         Panel(
             "Token events and bytes",
@@ -209,7 +217,7 @@ _CAPTURE = Row(
             "Reads dropped, by reason",
             "What was seen and will be in no record.",
             "short",
-            ((_rate("tap_reads_dropped_total", "instance, reason"), "{{instance}} {{reason}}"),),
+            ((_seldom(_rate("tap_reads_dropped_total", "instance, reason")), "{{instance}} {{reason}}"),),
         ),
         Panel(
             "On their way",
@@ -247,30 +255,30 @@ _CAPTURE = Row(
             "Whose capture is not whole; they are in no latency.",
             "reqps",
             (
-                (_rate("incomplete_records_total", "upstream", _UP), "{{upstream}}"),
-                (_rate("incomplete_reasons_total", "reason"), "because of {{reason}}"),
+                (_seldom(_rate("incomplete_records_total", "upstream", _UP)), "{{upstream}}"),
+                (_seldom(_rate("incomplete_reasons_total", "reason")), "because of {{reason}}"),
             ),
         ),
         Panel(
             "Events that could not be read",
             "Unparsed, unterminated, oversized.",
             "short",
-            ((_rate("unread_events_total", "upstream, kind", _UP), "{{upstream}} {{kind}}"),),
+            ((_seldom(_rate("unread_events_total", "upstream, kind", _UP)), "{{upstream}} {{kind}}"),),
         ),
         Panel(
             "Incidents of taps, ignored streams",
             "What was survived; event streams that are not an LLM's.",
             "short",
             (
-                (_rate("tap_incidents_total", "instance, kind"), "{{instance}} {{kind}}"),
-                (_rate("ignored_streams_total", "instance"), "ignored {{instance}}"),
+                (_seldom(_rate("tap_incidents_total", "instance, kind")), "{{instance}} {{kind}}"),
+                (_seldom(_rate("ignored_streams_total", "instance")), "ignored {{instance}}"),
             ),
         ),
         Panel(
             "Requests that the relay answered by itself",
             "Refused, or the upstream could not be asked: no answer of an upstream reached the client.",
             "short",
-            ((_rate("tap_refused_total", "instance, reason"), "{{instance}} {{reason}}"),),
+            ((_seldom(_rate("tap_refused_total", "instance, reason")), "{{instance}} {{reason}}"),),
         ),
     ),
 )
@@ -296,7 +304,7 @@ _WORKERS = Row(
             "short",
             (
                 (_rate("bundles_total", "instance"), "applied {{instance}}"),
-                (_rate("duplicate_bundles_total", "instance"), "again {{instance}}"),
+                (_seldom(_rate("duplicate_bundles_total", "instance")), "again {{instance}}"),
             ),
         ),
         Panel(
@@ -304,8 +312,8 @@ _WORKERS = Row(
             "That came again, or after their stream was closed.",
             "short",
             (
-                (_rate("duplicate_segments_total", "instance"), "again {{instance}}"),
-                (_rate("late_segments_total", "instance"), "late {{instance}}"),
+                (_seldom(_rate("duplicate_segments_total", "instance")), "again {{instance}}"),
+                (_seldom(_rate("late_segments_total", "instance")), "late {{instance}}"),
             ),
         ),
         Panel(
@@ -313,7 +321,7 @@ _WORKERS = Row(
             "Messages that could not be read; waiting: the dead letter topic takes none, and their partitions stand.",
             "short",
             (
-                (_rate("dead_letters_total", "stage, error_class"), "{{stage}} {{error_class}}"),
+                (_seldom(_rate("dead_letters_total", "stage, error_class")), "{{stage}} {{error_class}}"),
                 ("sum by (instance) (streamgauge_dead_letters_waiting)", "waiting {{instance}}"),
             ),
         ),
@@ -322,8 +330,11 @@ _WORKERS = Row(
             "Deleted before they were read.",
             "short",
             (
-                ("sum by (instance) (increase(streamgauge_log_gaps_total[1h]))", "gaps {{instance}}"),
-                ("sum by (instance) (increase(streamgauge_log_gap_messages_total[1h]))", "messages {{instance}}"),
+                (_seldom("sum by (instance) (increase(streamgauge_log_gaps_total[1h]))"), "gaps {{instance}}"),
+                (
+                    _seldom("sum by (instance) (increase(streamgauge_log_gap_messages_total[1h]))"),
+                    "messages {{instance}}",
+                ),
             ),
         ),
         Panel(
@@ -332,7 +343,7 @@ _WORKERS = Row(
             "short",
             (
                 (
-                    "sum by (instance, cause) (increase(streamgauge_worker_stuck_exits_total[1h]))",
+                    _seldom("sum by (instance, cause) (increase(streamgauge_worker_stuck_exits_total[1h]))"),
                     "{{instance}} {{cause}}",
                 ),
             ),
@@ -348,8 +359,8 @@ _WORKERS = Row(
             "Label values beyond their budget, parts that could not say their numbers, versions.",
             "short",
             (
-                (_rate("metric_labels_cut_total", "label"), "cut {{label}}"),
-                (_rate("metric_source_failures_total", "instance"), "failed sources {{instance}}"),
+                (_seldom(_rate("metric_labels_cut_total", "label")), "cut {{label}}"),
+                (_seldom(_rate("metric_source_failures_total", "instance")), "failed sources {{instance}}"),
                 ("count by (version) (streamgauge_build_info)", "version {{version}}"),
             ),
         ),
