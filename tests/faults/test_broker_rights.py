@@ -213,7 +213,7 @@ def test_k7_a_worker_whose_right_is_taken_away_ends_and_the_next_one_goes_on(
         secured.deny(user, rights[place])
         wait_for(has_ended, "the worker's end")
         assert worker.process.wait() == 3
-        said = [line for line in worker.log.splitlines() if '"part":"streamgauge.worker"' in line]
+        said = [line for line in worker.log.splitlines() if '"level":"error","part":"streamgauge.worker"' in line]
         assert len(said) == 1
         assert "denies" in said[0]
         assert rights[place].name in said[0]

@@ -115,7 +115,7 @@ def test_i7_a_worker_that_its_group_has_lost_ends(
     write(kafka, prefix, list(SyntheticTap(22).bundles(20)))
     with worker(tmp_path, module="tests.faults.faulty_worker", fault=fault, **settings) as broken:
         assert broken.process.wait(60) == WorkerError.exit_code, broken.log
-        (line,) = [line for line in broken.log.splitlines() if '"part":"streamgauge.worker"' in line]
+        (line,) = [line for line in broken.log.splitlines() if '"level":"error","part":"streamgauge.worker"' in line]
         assert "the consumer gave up" in line
         assert reason in line
     with worker(tmp_path, **settings) as next_life:
