@@ -70,14 +70,15 @@ class Running:
 
 
 def wait_for(what: Any, name: str, patience_s: float = PATIENCE_S) -> Any:
-    """The first true value of `what()`."""
+    """The first true value of `what()`. To ask may start a command: it takes half of the time at most."""
     deadline = time.monotonic() + patience_s
     while True:
+        asked_s = time.monotonic()
         value = what()
         if value:
             return value
         assert time.monotonic() < deadline, f"no {name} within {patience_s} s"
-        time.sleep(0.05)
+        time.sleep(max(0.05, time.monotonic() - asked_s))
 
 
 def command(*arguments: str, environment: Mapping[str, str] | None = None) -> "subprocess.CompletedProcess[str]":
