@@ -11,6 +11,7 @@ from tests.blackbox.rig import Rig, chunked, judged
 from tests.blackbox.streams import DONE, chat, data
 from tests.blackbox.test_processes import SETTLED_S, load
 from tests.processes import children
+from tests.running import wait_for
 
 
 def test_a_foreign_stream_that_ends_with_done_is_no_llms(tmp_path: Path) -> None:
@@ -40,7 +41,9 @@ async def recorder_killed(rig: Rig) -> None:
     await load(rig, "before", 10)
     await asyncio.sleep(SETTLED_S)
     loading = asyncio.ensure_future(load(rig, "during", 60, pause_s=0.06))
-    await asyncio.sleep(0.8)  # so that it knows of them
+    await asyncio.to_thread(
+        wait_for, lambda: rig.running.metrics()["streamgauge_open_streams"] >= 5, "streams that it knows"
+    )
     pid = recorder_of(rig)
     os.kill(pid, signal.SIGSTOP)
     await asyncio.sleep(0.6)  # so that what it was handed meanwhile is lost with it

@@ -80,10 +80,10 @@ class Replaying:
     def records_of(self, file: Path) -> Iterator[Record]:
         """The records of a file, as far as it can be read."""
         tally = Tally()
-        yield from self.assembled(str(file), log_of(file, self._how, tally), tally)
+        yield from self.assembled(str(file), log_of(file, self._how, tally), tally, may_be_empty=False)
 
-    def assembled(self, name: str, log: Log, tally: Tally) -> Iterator[Record]:
-        """The records of a log, and behind them what there is to say of it."""
+    def assembled(self, name: str, log: Log, tally: Tally, *, may_be_empty: bool = True) -> Iterator[Record]:
+        """The records of a log, and after them what there is to say of it. `may_be_empty`: as a topic's partition."""
         assembler, broken = Assembler(self._limits), False
         records = without_event = 0
         try:
@@ -99,7 +99,7 @@ class Replaying:
             broken = True
             self._say(f"{name} cannot be read: {error.strerror or error}", _code_of(error))
         found = Found(records, without_event, assembler.counts["not_llm"], assembler.open_streams)
-        for note in notes_on(tally, found, broken=broken):
+        for note in notes_on(tally, found, broken=broken or (may_be_empty and not any(found))):
             self._say(f"{name}: {note.text}", FOUND if note.is_fault else DONE)
 
     def _key(self, data_dir: Path) -> bytes:
