@@ -73,7 +73,7 @@ OWN_COUNTS = {"reads", "segments"}
 # And the gap between two reads, where a busy machine may give all in one.
 OF_RELAY = {"upstream_connect_s", "client_blocked_s", "wire_max_gap_s"}
 # Where a client left, the server may have sent more by the time that the relay told it.
-AFTER_LEAVING = {"counts", "timing", "gaps"}
+AFTER_LEAVING = {"choices", "counts", "timing", "gaps"}
 # Both stamp the same bytes on one host: the relay when it has read them, the packets when they arrived (seconds). The machine
 # is shared; that stamps are close is not what this shows, but that they are of the same things.
 NEAR_S = 0.5

@@ -217,7 +217,8 @@ def in_ledger(told: Sequence[Told], finals_from: int) -> Counter[tuple[str, str]
         parts = [
             Part(
                 str(place), one.upstream, one.credential_id, one.request_digest, one.response_id, one.last_event_id,
-                one.resumed_from, one.outcome, "final" if place >= finals_from else "partial", numbers.get(kind), None, None,
+                one.resumed_from, one.outcome, "final" if place >= finals_from else "partial", numbers.get(kind),
+                *[None] * 4,
             )
             for place, (one, _, numbers) in enumerate(told)
         ]  # fmt: skip
