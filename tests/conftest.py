@@ -11,6 +11,7 @@ from hypothesis import settings
 from streamgauge.core.assembler import Assembler
 from streamgauge.core.record import Record
 from tests import kept_logs
+from tests.spreading import CostliestFirst
 from tests.streams import bundles_of, chat_segments
 
 # No test is timed: machines are shared. What the environment chose beside that (in CI the same examples each time) stays.
@@ -23,6 +24,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 pytest_plugins = ["tests.kafka_broker.fixtures"]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> CostliestFirst | None:
+    return CostliestFirst(config, log) if config.getoption("dist") == "loadscope" else None
 
 
 @pytest.hookimpl(wrapper=True)

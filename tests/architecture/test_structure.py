@@ -4,7 +4,7 @@ import ast
 import sys
 from pathlib import Path
 
-import pytest
+from tests.each import each
 
 ROOT = Path(__file__).parent.parent.parent
 PACKAGE = ROOT / "pipeline" / "streamgauge"
@@ -283,24 +283,24 @@ def world_of(path: Path) -> set[str]:
     return found | {name.id for name in calls if isinstance(name, ast.Name) and name.id in IMPURE_CALLS}
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=place)
+@each(SOURCES, place)
 def test_a_module_has_the_foreign_libraries_of_its_edge_and_no_other(path: Path) -> None:
     assert foreign_of(path) <= FOREIGN | EDGES.get(place(path), set())
 
 
-@pytest.mark.parametrize("path", [path for path in SOURCES if place(path) not in EDGES], ids=place)
+@each([path for path in SOURCES if place(path) not in EDGES], place)
 def test_a_module_that_is_no_edge_touches_nothing_of_the_world(path: Path) -> None:
     assert world_of(path) == set()
 
 
-@pytest.mark.parametrize("edge", EDGES)
+@each(EDGES)
 def test_an_edge_is_one(edge: str) -> None:
     path = PACKAGE / edge
     assert foreign_of(path) >= EDGES[edge], "a library that it does not use"
     assert foreign_of(path) - FOREIGN or world_of(path), "it touches nothing: it needs no place among the edges"
 
 
-@pytest.mark.parametrize("path", [path for path in SOURCES if place(path).startswith("core/")], ids=place)
+@each([path for path in SOURCES if place(path).startswith("core/")], place)
 def test_the_core_touches_nothing_of_the_world_and_nothing_around_it(path: Path) -> None:
     assert world_of(path) == set()
     for module, _ in imports(path):
@@ -308,7 +308,7 @@ def test_the_core_touches_nothing_of_the_world_and_nothing_around_it(path: Path)
         assert top != "streamgauge" or module.startswith("streamgauge.core"), f"the core imports {module}"
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=place)
+@each(SOURCES, place)
 def test_parts_that_are_apart_do_not_import_each_other(path: Path) -> None:
     own = place(path).split("/")[0].removesuffix(".py")
     if own in ("commands", "cli"):
@@ -321,7 +321,7 @@ def test_parts_that_are_apart_do_not_import_each_other(path: Path) -> None:
         assert other not in APART or other == own or own not in APART, f"{own} imports {other}"
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=place)
+@each(SOURCES, place)
 def test_a_module_is_short_and_says_what_it_is(path: Path) -> None:
     text = path.read_text()
     assert len(text.splitlines()) <= MAX_LINES
@@ -335,7 +335,7 @@ def is_only_a_sign(path: Path) -> bool:
     return path.name == "__init__.py" and all(isinstance(node, signs) for node in ast.parse(path.read_text()).body)
 
 
-@pytest.mark.parametrize("path", [path for path in SOURCES if not is_only_a_sign(path)], ids=place)
+@each([path for path in SOURCES if not is_only_a_sign(path)], place)
 def test_a_source_has_its_test(path: Path) -> None:
     own = TESTS / path.relative_to(PACKAGE).with_name(f"test_{path.name}")
     if path.name == "__init__.py":

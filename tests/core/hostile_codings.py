@@ -30,9 +30,12 @@ class _Bits:
         self.put(7, 3)
         self.put(127, 7)
 
-    def whole(self) -> bytes:
-        bits = "".join(self._pieces)
-        return int(bits[::-1], 2).to_bytes((len(bits) + 7) // 8, "little")
+    def text(self) -> str:
+        return "".join(self._pieces)
+
+
+def _whole(bits: str) -> bytes:
+    return int(bits[::-1], 2).to_bytes((len(bits) + 7) // 8, "little")
 
 
 def brotli_tables(command: int = 504, blocks: int = 1) -> bytes:
@@ -42,30 +45,29 @@ def brotli_tables(command: int = 504, blocks: int = 1) -> bytes:
     ends its meta-block.
     """
     bits = _Bits()
-    bits.put(0, 1)  # a window of 64 KiB
-    for _ in range(blocks):
-        bits.put(0, 1)  # not the last meta-block
-        bits.put(0, 2)
-        bits.put(1000 if command == 504 else 0, 16)  # its length, less one
-        bits.put(0, 1)  # compressed
-        bits.put(0, 1)  # one block type of literals
-        bits.number_256()  # and so many of commands
-        bits.one_symbol(0, 9)
-        bits.one_symbol(0, 5)
-        bits.put(0, 2)
-        bits.put(0, 1)  # one of distances
-        bits.put(3, 2)
-        bits.put(15, 4)
-        bits.put(0, 2)
-        for _ in range(2):  # trees of literals and of distances, with their context maps
-            bits.number_256()
-            bits.put(0, 1)
-            bits.one_symbol(0, 8)
-            bits.put(0, 1)
-        for symbol, size in ((97, 8), (command, 10), (0, 10)):
-            for _ in range(256):
-                bits.one_symbol(symbol, size)
-    return bits.whole()
+    bits.put(0, 1)  # not the last meta-block
+    bits.put(0, 2)
+    bits.put(1000 if command == 504 else 0, 16)  # its length, less one
+    bits.put(0, 1)  # compressed
+    bits.put(0, 1)  # one block type of literals
+    bits.number_256()  # and so many of commands
+    bits.one_symbol(0, 9)
+    bits.one_symbol(0, 5)
+    bits.put(0, 2)
+    bits.put(0, 1)  # one of distances
+    bits.put(3, 2)
+    bits.put(15, 4)
+    bits.put(0, 2)
+    for _ in range(2):  # trees of literals and of distances, with their context maps
+        bits.number_256()
+        bits.put(0, 1)
+        bits.one_symbol(0, 8)
+        bits.put(0, 1)
+    for symbol, size in ((97, 8), (command, 10), (0, 10)):
+        for _ in range(256):
+            bits.one_symbol(symbol, size)
+    window_of_64_kib = "0"
+    return _whole(window_of_64_kib + bits.text() * blocks)
 
 
 @lru_cache

@@ -356,18 +356,31 @@ def cpu_seconds(wire: bytes, coding: str, piece: int = 64 * 1024) -> float:
 @pytest.mark.parametrize(
     ("coding", "inner"),
     [
-        ("gzip, gzip", EMPTY_MEMBER * 2_200_000),
-        ("zstd, gzip", EMPTY_FRAME * 300_000),
-        ("br, gzip", brotli_tables(command=8, blocks=4_000)),
+        ("gzip, gzip", lambda: EMPTY_MEMBER * 2_200_000),
+        ("zstd, gzip", lambda: EMPTY_FRAME * 300_000),
+        ("br, gzip", lambda: brotli_tables(command=8, blocks=4_000)),
     ],
+    ids=["members", "frames", "tables"],
 )
-def test_a_coding_within_a_coding_makes_no_more_work_than_its_bytes_allow(coding: str, inner: bytes) -> None:
+def test_a_coding_within_a_coding_makes_no_more_work_than_its_bytes_allow(
+    coding: str, inner: Callable[[], bytes]
+) -> None:
     """What is compressed once more has not become a hundredth; a small body would make work without end."""
-    wire = gzip.compress(inner, 9)
+    wire = gzip.compress(inner(), 9)
     assert cpu_seconds(wire, coding) < SECONDS
     whole = decode([wire], coding)
     assert whole[1:] == (len(wire), DecodeFault.BOMB, False)
     assert decode([wire[at : at + 333] for at in range(0, len(wire), 333)], coding) == whole
+
+
+@pytest.mark.parametrize(
+    ("coding", "inner"), [("gzip, gzip", EMPTY_MEMBER), ("zstd, gzip", EMPTY_FRAME)], ids=["members", "frames"]
+)
+def test_members_within_a_coding_count_though_they_hold_nothing(coding: str, inner: bytes) -> None:
+    """Fewer bytes than one coding may give another for nothing: a body of some hundred bytes that begins 5,000 decoders."""
+    wire = gzip.compress(inner * 5_000, 9)
+    assert len(wire) < 1_000
+    assert decode([wire], coding)[1:] == (len(wire), DecodeFault.BOMB, False)
 
 
 def test_frames_without_content_share_a_context(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,34 +1,40 @@
-"""Every vector through recorder, segments and assembler: the same record however the bytes came, and the right one."""
+"""Every vector through recorder, segments and assembler: the same record however the bytes came, and the right one.
+
+Each vector has one test for what it says, one for the ways in which its bytes can come, one for times and one for its cuts. A
+way that fails is named in a note below the assertion.
+"""
 
 import itertools
-from collections.abc import Iterator
+import random
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 from zlib import crc32
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamgauge.core.dialects import endpoint_of
 from streamgauge.core.record import SCHEMA_VERSION
 from streamgauge.records import Record
 from tests.core.cuts import at as cut_at
+from tests.each import check_each
 from tests.vectors.compare import MS, SIZES, alike, anywhere, pace, randomly, same, times_of, without_times
 from tests.vectors.drive import Live, byte_by_byte, cut_short, encoded, in_pieces, live, replayed, stamped, wire
 from tests.vectors.drive import response_head as head_of
 from tests.vectors.load import Vector, blocks, differences, is_dispatched, vectors, with_line_ends
 
 ALL = vectors()
-IDS = [f"{vector.dialect}/{vector.name}" for vector in ALL]
-STREAMS = [vector for vector in ALL if vector.is_stream]
-FILES = [vector for vector in ALL if not vector.live_only]
-TIMED = [one for one in STREAMS if not one.no_timing and one.body.endswith((b"\n\n", b"\r\n\r\n"))]
+TIMED = [one for one in ALL if one.is_stream and not one.no_timing and one.body.endswith((b"\n\n", b"\r\n\r\n"))]
 ENDED = [vector for vector in ALL if vector.terminal_at is not None]
 
 # Splitting everywhere costs the square of the size: bodies up to this size, others at random places alone (bytes).
-SPLIT_EVERYWHERE = 400
+SPLIT_EVERYWHERE = 250
 # One byte a read costs some 30 us; what is longer comes in small pieces instead (bytes).
-BYTE_BY_BYTE = 1000
+BYTE_BY_BYTE = 600
+# Random ways to cut each vector, beside those that Hypothesis looks for (count).
+RANDOM_CUTS = 3
 CODINGS = ["gzip", "gzip-members", "deflate", "br", "zstd"]
 # Whose finish reason comes with an event of its own, before the terminal (message_delta, then message_stop).
 FINISH_BEFORE_TERMINAL = {"anthropic-messages"}
@@ -38,11 +44,15 @@ TRANSPORT = (
     *("started_at", "status_code", "content_encoding", "counts.client_bytes"),
 )
 
-each = pytest.mark.parametrize("vector", ALL, ids=IDS)
+Check = Callable[[Vector], None]
 
 
 def named(found: list[Vector]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("vector", found, ids=[f"{one.dialect}/{one.name}" for one in found])
+
+
+def check_all(checks: Iterable[Check], vector: Vector) -> None:
+    check_each(checks, lambda check: check(vector), lambda check: check.__name__)
 
 
 def whole(vector: Vector, how: Live | None = None, body: bytes | None = None) -> dict[str, Any]:
@@ -50,16 +60,34 @@ def whole(vector: Vector, how: Live | None = None, body: bytes | None = None) ->
     return live(vector, way, [wire(vector, way, body)])
 
 
-@each
+@named(ALL)
 def test_says_what_the_documents_say(vector: Vector) -> None:
+    agrees_with_itself(vector)
     record = whole(vector)
     assert list(differences(vector.record, record)) == []
     assert record["counts"]["bytes"] == len(vector.body)
     assert Record.model_validate(record).schema_version == SCHEMA_VERSION
+    without_stamps_there_are_no_times(vector, record["timing"])
 
 
-@named(FILES)
-def test_replay_of_the_file_says_the_same(vector: Vector) -> None:
+def agrees_with_itself(vector: Vector) -> None:
+    dispatched = sum(is_dispatched(block) for block in blocks(with_line_ends(vector.body, b"\n")))
+    counts = vector.record["counts"]
+    assert vector.about
+    assert counts["bytes"] == len(vector.body)
+    assert counts.get("token_events") == len(vector.token_events_at)
+    assert all(0 <= place < dispatched for place in vector.token_events_at)
+    if vector.is_stream and "events" in counts:
+        assert counts["events"] == dispatched
+    if vector.terminal_at is not None:
+        assert 0 <= vector.terminal_at < dispatched
+        assert (vector.ending, vector.status, vector.is_stream) == ("complete", 200, True)
+        assert (vector.record["outcome"], vector.record["error"]) == ("completed", None)
+
+
+def from_a_file(vector: Vector) -> None:
+    if vector.live_only:
+        return
     from_file = replayed(vector, [vector.body])
     expected = {key: value for key, value in vector.record.items() if key != "request"}
     assert list(differences(expected, from_file)) == []
@@ -67,8 +95,7 @@ def test_replay_of_the_file_says_the_same(vector: Vector) -> None:
     same(alike(replayed(vector, in_pieces(vector.body, vector.name))), alike(from_file))
 
 
-@each
-def test_byte_by_byte(vector: Vector) -> None:
+def one_byte_a_read(vector: Vector) -> None:
     how = Live(framing="chunked" if len(vector.name) % 2 else "length")
     data = wire(vector, how)
     # Of a long one the beginning, where most is decided.
@@ -76,27 +103,29 @@ def test_byte_by_byte(vector: Vector) -> None:
     same(alike(live(vector, how, pieces)), alike(whole(vector, how)))
 
 
-@named([vector for vector in ALL if len(vector.body) <= SPLIT_EVERYWHERE])
-def test_split_in_two_anywhere(vector: Vector) -> None:
+def split_in_two_anywhere(vector: Vector) -> None:
+    if len(vector.body) > SPLIT_EVERYWHERE:
+        return
     expected, data = alike(whole(vector)), wire(vector, Live())
     for at in range(data.index(b"\r\n\r\n") - 2, len(data)):
         same(alike(live(vector, Live(), [data[:at], data[at:]])), expected, at)
 
 
-@pytest.mark.parametrize("end", [b"\r\n", b"\r"], ids=["crlf", "cr"])
-@named(STREAMS)
-def test_line_ends(vector: Vector, end: bytes) -> None:
-    body = with_line_ends(vector.body, end)
-    cut = byte_by_byte if len(body) <= BYTE_BY_BYTE else lambda data: in_pieces(data, vector.name)
+def other_line_ends(vector: Vector) -> None:
+    if not vector.is_stream:
+        return
     expected = alike(whole(vector), *SIZES)
-    record = whole(vector, None, body)
-    assert record["counts"]["bytes"] == len(body)
-    same(alike(record, *SIZES), expected)
-    same(alike(live(vector, Live(), cut(wire(vector, Live(), body))), *SIZES), expected)
+    for end in (b"\r\n", b"\r"):
+        body = with_line_ends(vector.body, end)
+        record = whole(vector, None, body)
+        assert record["counts"]["bytes"] == len(body)
+        same(alike(record, *SIZES), expected, end)
+        sent = wire(vector, Live(), body)
+        pieces = byte_by_byte(sent) if len(body) <= BYTE_BY_BYTE else in_pieces(sent, vector.name)
+        same(alike(live(vector, Live(), pieces), *SIZES), expected, end)
 
 
-@each
-def test_compressed(vector: Vector) -> None:
+def compressed(vector: Vector) -> None:
     """Each vector with one coding: what codings do is tests/core/test_body.py's."""
     coding = CODINGS[crc32(vector.name.encode()) % len(CODINGS)]
     how = Live(coding=coding, framing="chunked" if coding == "br" else "length")
@@ -109,20 +138,21 @@ def test_compressed(vector: Vector) -> None:
         same(alike(record, *SIZES, "content_encoding"), expected)
 
 
-@each
-def test_masked_differs_in_nothing_but_validity(vector: Vector) -> None:
-    masked, full = whole(vector, Live(capture="masked")), whole(vector)
-    assert (masked["capture"], full["capture"]) == ("masked", "full")
-    for record in (masked, full):
+def masked(vector: Vector) -> None:
+    """Masked differs in nothing but whether arguments are valid JSON."""
+    without, full = whole(vector, Live(capture="masked")), whole(vector)
+    assert (without["capture"], full["capture"]) == ("masked", "full")
+    for record in (without, full):
         for choice in record["choices"]:
             for call in choice["tool_calls"]:
                 assert record is full or call["arguments_valid"] is None
                 call["arguments_valid"] = None
-    same(alike(masked, "capture"), alike(full, "capture"))
+    same(alike(without, "capture"), alike(full, "capture"))
 
 
-@named([vector for vector in ALL if vector.ending == "complete"])
-def test_bytes_behind_the_body_are_not_the_stream(vector: Vector) -> None:
+def more_behind_the_body(vector: Vector) -> None:
+    if vector.ending != "complete":
+        return
     expected = alike(whole(vector))
     for framing in ("length", "chunked"):
         how = Live(framing=framing, behind=b'data: {"error":{"message":"next"}}\n\nHTTP/1.1 200 OK\r\n\r\n')
@@ -130,9 +160,43 @@ def test_bytes_behind_the_body_are_not_the_stream(vector: Vector) -> None:
         same(alike(live(vector, how, in_pieces(wire(vector, how), vector.name))), expected, framing)
 
 
-@named([vector for vector in STREAMS if vector.ending == "complete"])
-def test_a_body_that_the_connections_end_closes(vector: Vector) -> None:
-    same(alike(whole(vector, Live(framing="close"))), alike(whole(vector)))
+def closed_by_the_connections_end(vector: Vector) -> None:
+    if vector.is_stream and vector.ending == "complete":
+        same(alike(whole(vector, Live(framing="close"))), alike(whole(vector)))
+
+
+def framings_of(vector: Vector) -> list[Any]:
+    return ["length", "chunked", *(["close"] if vector.ending == "complete" and vector.is_stream else [])]
+
+
+def cut_at_random(vector: Vector) -> None:
+    expected = alike(whole(vector), *SIZES, "content_encoding")
+    chosen = random.Random(vector.name)
+    for _ in range(RANDOM_CUTS):
+        how = Live(
+            framing=chosen.choice(framings_of(vector)), coding=chosen.choice([None, "gzip", "deflate", "br", "zstd"])
+        )
+        sent = wire(vector, how)
+        places = sorted(chosen.randrange(len(sent)) for _ in range(chosen.randrange(12)))
+        same(alike(live(vector, how, cut_at(sent, places)), *SIZES, "content_encoding"), expected, (how, places))
+
+
+WAYS: list[Check] = [
+    from_a_file,
+    masked,
+    closed_by_the_connections_end,
+    more_behind_the_body,
+    cut_at_random,
+    other_line_ends,
+    compressed,
+    one_byte_a_read,
+    split_in_two_anywhere,
+]
+
+
+@named(ALL)
+def test_however_it_comes(vector: Vector) -> None:
+    check_all(WAYS, vector)
 
 
 def token_times(vector: Vector) -> tuple[list[tuple[int, bytes]], list[int], list[int]]:
@@ -156,8 +220,7 @@ def expected_gaps(tokens: list[int]) -> dict[str, Any]:
     return {"count": len(gaps), **stats}
 
 
-@named(TIMED)
-def test_times_are_those_of_the_reads(vector: Vector) -> None:
+def times_are_those_of_the_reads(vector: Vector) -> None:
     reads, events, tokens = token_times(vector)
     head = head_of(vector, Live(), vector.body)
     timing = stamped(vector, Live(), [(5 * MS, head), *reads], 10_000 * MS)["timing"]
@@ -175,72 +238,79 @@ def test_times_are_those_of_the_reads(vector: Vector) -> None:
         assert (bound, cumulative) == (None, gaps["count"])
 
 
-@named([one for one in STREAMS if len(one.token_events_at) >= 5 and not one.no_timing])
-def test_one_read_of_everything_is_a_burst(vector: Vector) -> None:
+def one_read_of_everything_is_a_burst(vector: Vector) -> None:
+    if len(vector.token_events_at) < 5:
+        return
     timing = stamped(vector, Live(), [(30 * MS, wire(vector, Live()))], 40 * MS)["timing"]
     assert timing["burst"] is True
     assert (timing["first_token_s"], timing["last_token_s"]) == (0.03, 0.03)
 
 
-@each
-def test_without_stamps_there_are_no_times(vector: Vector) -> None:
-    timing = whole(vector)["timing"]
+def each_event_has_the_time_of_the_read_that_completes_it(
+    vector: Vector, places: list[int], pauses: list[int], expected: dict[str, Any]
+) -> None:
+    sent, head = wire(vector, Live()), head_of(vector, Live(), vector.body)
+    stamps = [total * MS for total in itertools.accumulate(pauses)]
+    record = stamped(vector, Live(), list(zip(stamps, cut_at(sent, places), strict=True)), stamps[-1] + MS)
+    same(without_times(record), expected, (places, pauses))
+    times = times_of(vector, head, places, stamps)
+    assert {name: record["timing"][name] for name in times} == pytest.approx(times, abs=1e-6), (places, pauses)
+    assert record["timing"]["gaps"]["count"] == max(len(vector.token_events_at) - 1, 0)
+
+
+def times_of_random_cuts(vector: Vector) -> None:
+    expected, size = without_times(whole(vector)), len(wire(vector, Live()))
+    chosen = random.Random(vector.name)
+    for _ in range(RANDOM_CUTS):
+        places = sorted(chosen.randrange(size) for _ in range(chosen.randrange(12)))
+        pauses = [chosen.choice((0, 1, 30, 6_000)) for _ in range(len(places) + 1)]
+        each_event_has_the_time_of_the_read_that_completes_it(vector, places, pauses, expected)
+
+
+@named(TIMED)
+def test_times(vector: Vector) -> None:
+    check_all([times_are_those_of_the_reads, one_read_of_everything_is_a_burst, times_of_random_cuts], vector)
+
+
+def without_stamps_there_are_no_times(vector: Vector, timing: dict[str, Any]) -> None:
     gaps = timing.pop("gaps")
     assert set(timing.values()) == {None}
     assert gaps.pop("count") == max(len(vector.token_events_at) - 1, 0)
     assert set(gaps.values()) == {None}
 
 
-@each
-def test_a_vector_agrees_with_itself(vector: Vector) -> None:
-    dispatched = sum(is_dispatched(block) for block in blocks(with_line_ends(vector.body, b"\n")))
-    counts = vector.record["counts"]
-    assert vector.about
-    assert counts["bytes"] == len(vector.body)
-    assert counts.get("token_events") == len(vector.token_events_at)
-    assert all(0 <= place < dispatched for place in vector.token_events_at)
-    if vector.is_stream and "events" in counts:
-        assert counts["events"] == dispatched
-    if vector.terminal_at is not None:
-        assert 0 <= vector.terminal_at < dispatched
-        assert (vector.ending, vector.status, vector.is_stream) == ("complete", 200, True)
-        assert (vector.record["outcome"], vector.record["error"]) == ("completed", None)
+def by_dialect(found: list[Vector]) -> pytest.MarkDecorator:
+    dialects: dict[str, list[Vector]] = defaultdict(list)
+    for vector in found:
+        dialects[vector.dialect].append(vector)
+    return pytest.mark.parametrize("among", dialects.values(), ids=dialects)
 
 
-@each
-def test_any_split_under_any_framing_and_coding(vector: Vector) -> None:
-    expected = alike(whole(vector), *SIZES, "content_encoding")
-
-    @randomly
+@by_dialect(ALL)
+def test_any_split_under_any_framing_and_coding(among: list[Vector]) -> None:
+    @settings(randomly, max_examples=2 * len(among))
     @given(st.data())
     def holds(data: st.DataObject) -> None:
-        framings = ["length", "chunked", *(["close"] if vector.ending == "complete" and vector.is_stream else [])]
+        vector = data.draw(st.sampled_from(among))
         coding = data.draw(st.sampled_from([None, None, "gzip", "deflate", "br", "zstd"]))
-        how = Live(framing=data.draw(st.sampled_from(framings)), coding=coding)
+        how = Live(framing=data.draw(st.sampled_from(framings_of(vector))), coding=coding)
         sent = wire(vector, how)
         pieces = cut_at(sent, data.draw(anywhere(sent)))
+        expected = alike(whole(vector), *SIZES, "content_encoding")
         same(alike(live(vector, how, pieces), *SIZES, "content_encoding"), expected)
 
     holds()
 
 
-@named(TIMED)
-def test_any_split_gives_each_event_the_time_of_the_read_that_completes_it(vector: Vector) -> None:
-    expected, head = without_times(whole(vector)), head_of(vector, Live(), vector.body)
-    sent = wire(vector, Live())
-
-    @randomly
+@by_dialect(TIMED)
+def test_any_split_gives_each_event_the_time_of_the_read_that_completes_it(among: list[Vector]) -> None:
+    @settings(randomly, max_examples=2 * len(among))
     @given(st.data())
     def holds(data: st.DataObject) -> None:
-        places = data.draw(anywhere(sent))
+        vector = data.draw(st.sampled_from(among))
+        places = data.draw(anywhere(wire(vector, Live())))
         pauses = data.draw(pace(len(places) + 1))
-        stamps = [total * MS for total in itertools.accumulate(pauses)]
-        reads = list(zip(stamps, cut_at(sent, places), strict=True))
-        record = stamped(vector, Live(), reads, stamps[-1] + MS)
-        same(without_times(record), expected)
-        times = times_of(vector, head, places, stamps)
-        assert {name: record["timing"][name] for name in times} == pytest.approx(times, abs=1e-6)
-        assert record["timing"]["gaps"]["count"] == max(len(vector.token_events_at) - 1, 0)
+        each_event_has_the_time_of_the_read_that_completes_it(vector, places, pauses, without_times(whole(vector)))
 
     holds()
 
@@ -274,10 +344,9 @@ def check_cut(vector: Vector, record: dict[str, Any], events: int, ending: str) 
         assert record["usage"]["source"] in ("absent", "partial")
 
 
-@pytest.mark.parametrize("ending", ["complete", "reset", "client"])
 @named(ENDED)
-def test_the_terminal_decides_wherever_it_is_cut(vector: Vector, ending: str) -> None:
-    for body, events in cuts(vector):
+def test_the_terminal_decides_wherever_it_is_cut(vector: Vector) -> None:
+    for ending, (body, events) in itertools.product(("complete", "reset", "client"), list(cuts(vector))):
         records = cut_short(vector, body, ending)
         if not records:  # a path of no LLM's, and nothing of an LLM came over it yet: neither text nor the end
             assert endpoint_of(vector.method, vector.target) is None

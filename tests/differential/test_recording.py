@@ -1,8 +1,7 @@
 """The text that is compared to the letter with the clients' is the text that the record counts."""
 
-import pytest
-
 from tests.differential.recording import kept, record_of
+from tests.each import each
 from tests.vectors.load import Vector, vectors
 
 # State is bounded (core/reading.py): of these the record tells a part.
@@ -16,7 +15,7 @@ COUNTED = [
 ]
 
 
-@pytest.mark.parametrize("vector", COUNTED, ids=[f"{vector.dialect}/{vector.name}" for vector in COUNTED])
+@each(COUNTED, lambda vector: f"{vector.dialect}/{vector.name}")
 def test_the_record_counts_what_was_kept(vector: Vector) -> None:
     record, said = record_of(vector), kept(vector).said
     for name in ("text", "reasoning", "refusal"):

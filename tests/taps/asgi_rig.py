@@ -24,6 +24,9 @@ class Notes:
     def __init__(self) -> None:
         self.captures: list[StreamCapture] = []
 
+    def clear(self) -> None:
+        self.captures.clear()
+
     def begin(self, capture: StreamCapture) -> int:
         self.captures.append(capture)
         return len(self.captures)

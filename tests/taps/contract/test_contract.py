@@ -118,14 +118,19 @@ def test_the_reference_says_what_is_written_down(referred: Referred, scenario: S
 
 
 @of_each_scenario
-def test_the_client_gets_what_the_upstream_sent(passed: Passed, ran: Ran) -> None:
+def test_a_scenario(ran: Ran, passed: Passed, referred: Referred) -> None:
+    the_client_gets_what_the_upstream_sent(ran, passed)
+    the_record_is_the_references(ran, passed, referred(passed.scenario.name))
+    a_masked_capture_gives_the_same_record(passed)
+    no_secret_is_written(passed)
+
+
+def the_client_gets_what_the_upstream_sent(ran: Ran, passed: Passed) -> None:
     live = DRIVERS[ran.driver].start is not None
     assert passed.came == (expected(passed.scenario) if live else None)
 
 
-@of_each_scenario
-def test_the_record_is_the_references(ran: Ran, passed: Passed, referred: Referred) -> None:
-    records = referred(passed.scenario.name)
+def the_record_is_the_references(ran: Ran, passed: Passed, records: list[dict[str, Any]]) -> None:
     assert len(passed.full.records) == len(records)
     for wanted, record in zip(records, passed.full.records, strict=True):
         assert unexplained(ran.driver, passed.scenario, wanted, record) == []
@@ -144,8 +149,7 @@ def test_what_may_differ_does(ran: Ran, referred: Referred) -> None:
             assert any(map(entry.covers, of[name])), (entry.why, name)
 
 
-@of_each_scenario
-def test_a_masked_capture_gives_the_same_record(passed: Passed) -> None:
+def a_masked_capture_gives_the_same_record(passed: Passed) -> None:
     assert len(passed.masked.records) == len(passed.full.records)
     for masked, full in zip(passed.masked.records, passed.full.records, strict=True):
         assert (masked["capture"], full["capture"]) == ("masked", "full")
@@ -162,8 +166,7 @@ def without_validity(record: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-@of_each_scenario
-def test_no_secret_is_written(passed: Passed) -> None:
+def no_secret_is_written(passed: Passed) -> None:
     assert CANARY.encode() not in passed.masked.bundles
     for capture in (passed.masked, passed.full):
         assert SECRET.encode() not in capture.bundles
@@ -172,7 +175,7 @@ def test_no_secret_is_written(passed: Passed) -> None:
 
 @of_each_driver
 def test_what_must_not_be_written_was_there(ran: Ran) -> None:
-    """Else the test above shows nothing."""
+    """Else `no_secret_is_written` shows nothing."""
     assert CANARY.encode() in ran.passed["chat"].full.bundles
     assert SECRET.encode() in BY_NAME["chat"].request()
     assert SECRET.encode() in BY_NAME["chat"].head()

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from streamgauge.taps.replay import files
 from streamgauge.taps.replay.contract import BrokenRecording, Tally
 from streamgauge.taps.replay.files import recordings_in
+from tests.each import check_each
 from tests.taps.replay import recordings
 from tests.taps.replay.recordings import SSE_HEADERS, WRITERS, Sample, plain, records_in
 from tests.taps.talk import BODY
@@ -58,14 +59,19 @@ def told_by_both(record: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in record.items() if name not in KNOWN_MORE}
 
 
-@pytest.mark.parametrize(("vector", "writer"), list(zip(CONTAINED, cycle(WRITERS), strict=False)))
-def test_every_format_gives_the_record_of_the_raw_body(vector: Vector, writer: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("writer", WRITERS)
+def test_every_format_gives_the_record_of_the_raw_body(writer: str, tmp_path: Path) -> None:
     """Each vector in one format, each format with a fifth of the vectors."""
-    [raw] = records_in(written(tmp_path, "raw.sse", vector.body))
-    [contained] = records_in(written(tmp_path, "contained", WRITERS[writer](sample_of(vector))))
-    assert told_by_both(plain(contained)) | {"tap": "replay"} == told_by_both(plain(raw))
-    assert contained.status_code == 200
-    assert contained.upstream == "api.example.com"
+
+    def gives_the_record(vector: Vector) -> None:
+        [raw] = records_in(written(tmp_path, "raw.sse", vector.body))
+        [contained] = records_in(written(tmp_path, "contained", WRITERS[writer](sample_of(vector))))
+        assert told_by_both(plain(contained)) | {"tap": "replay"} == told_by_both(plain(raw))
+        assert contained.status_code == 200
+        assert contained.upstream == "api.example.com"
+
+    of_this_format = [vector for vector, other in zip(CONTAINED, cycle(WRITERS), strict=False) if other == writer]
+    check_each(of_this_format, gives_the_record, lambda vector: f"{vector.dialect}/{vector.name}")
 
 
 CODINGS: dict[str, Callable[[bytes], bytes]] = {

@@ -3,9 +3,10 @@
 import pytest
 
 from streamgauge.taps.replay.formats import FIRST_BYTES, Format, format_of
+from tests.each import each
 from tests.taps.replay import recordings
 from tests.taps.replay.recordings import Sample
-from tests.vectors.load import vectors
+from tests.vectors.load import Vector, vectors
 
 SAMPLE = Sample(b"data: [DONE]\n\n")
 
@@ -61,9 +62,9 @@ def test_all_else_is_a_body(body: bytes) -> None:
     assert format_of(body) is Format.BODY
 
 
-@pytest.mark.parametrize("vector", vectors(), ids=lambda vector: f"{vector.dialect}/{vector.name}")
-def test_no_vector_is_taken_for_a_container(vector: object) -> None:
-    assert format_of(getattr(vector, "body")[:FIRST_BYTES], ".sse") is Format.BODY  # noqa: B009
+@each(vectors(), lambda vector: f"{vector.dialect}/{vector.name}")
+def test_no_vector_is_taken_for_a_container(vector: Vector) -> None:
+    assert format_of(vector.body[:FIRST_BYTES], ".sse") is Format.BODY
 
 
 @pytest.mark.parametrize(

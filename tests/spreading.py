@@ -1,0 +1,74 @@
+"""How a whole run spreads its tests over processes: what takes longest begins first.
+
+A unit of work is one file, so that what its tests share is made once. The files of `APART` share nothing that is dear: each
+of their tests is a unit, but vectors of one dialect are together. costs.toml says how long units take; what it does not name
+takes little. `python -m tests.spreading REPORT.xml` writes it from the JUnit report of a whole run.
+"""
+
+import sys
+import tomllib
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from xdist.scheduler import LoadScopeScheduling
+
+COSTS = Path(__file__).with_name("costs.toml")
+# Units below this are not written down (s).
+LEAST_COST_S = 5
+
+# Files whose tests share nothing but the session's own broker.
+APART = (
+    *(
+        "tests/bench/",
+        "tests/blackbox/",
+        "tests/faults/",
+        "tests/chaos/",
+        "tests/core/",
+        "tests/worker/",
+        "tests/spool/",
+    ),
+    *("tests/fuzz/", "tests/integration/test_worker.py", "tests/integration/test_up.py", "tests/test_cli.py"),
+    *("tests/integration/test_versions.py", "tests/integration/test_kafka_versions.py", "tests/taps/recording/"),
+)
+
+
+def unit_of(nodeid: str) -> str:
+    """The unit of work that a test belongs to."""
+    if not nodeid.startswith(APART):
+        return nodeid.split("::", 1)[0]
+    test, _, parameters = nodeid.partition("[")
+    return f"{test}[{parameters.split('/', 1)[0]}"
+
+
+class CostliestFirst(LoadScopeScheduling):
+    """Hands out units, the costliest first."""
+
+    def __init__(self, config: pytest.Config, log: Any) -> None:
+        super().__init__(config, log)
+        self._costs: dict[str, int] = tomllib.loads(COSTS.read_text())
+
+    def _split_scope(self, nodeid: str) -> str:
+        return unit_of(nodeid)
+
+    def _assign_work_unit(self, node: Any) -> None:
+        costliest = max(self.workqueue, key=lambda unit: self._costs.get(unit, 0))
+        self.workqueue.move_to_end(costliest, last=False)
+        super()._assign_work_unit(node)
+
+
+def costs_of(report: Path) -> dict[str, int]:
+    """Seconds of each unit in a JUnit report, those of `LEAST_COST_S` and more, the costliest first."""
+    found: dict[str, float] = defaultdict(float)
+    for case in ElementTree.parse(report).getroot().iter("testcase"):
+        file = f"{case.attrib['classname'].replace('.', '/')}.py"
+        found[unit_of(f"{file}::{case.attrib['name']}")] += float(case.attrib["time"])
+    ordered = sorted(found.items(), key=lambda one: -one[1])
+    return {unit: round(cost) for unit, cost in ordered if cost >= LEAST_COST_S}
+
+
+if __name__ == "__main__":
+    lines = [f'"{unit}" = {cost}' for unit, cost in costs_of(Path(sys.argv[1])).items()]
+    COSTS.write_text("\n".join(["# Seconds of each unit of work (tests/spreading.py), from a whole run.", *lines, ""]))
