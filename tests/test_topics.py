@@ -41,6 +41,7 @@ def test_the_configuration_is_what_recovery_needs(kafka: str) -> None:
     assert found["state"].config["cleanup.policy"] == "compact"
     assert found["state"].config["min.compaction.lag.ms"] == "300000"
     assert found["state"].config["segment.bytes"] == str(32 * 1024 * 1024)
+    assert found["state"].config["segment.ms"] == "300000"
     assert [found[name].partitions for name in ("segments", "records", "state", "deadletter")] == [2, 2, 2, 1]
 
 

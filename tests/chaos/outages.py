@@ -10,6 +10,7 @@ or a worker ended for another reason than 75.
 import argparse
 import asyncio
 import json
+import os
 import random
 import signal
 import statistics
@@ -41,7 +42,11 @@ _STUCK = 75
 
 @dataclass
 class Outage:
-    """One outage, and what became of it. Times in seconds after the broker's return; None: never."""
+    """One outage, and what became of it. Times in seconds after the broker's return; None: never.
+
+    `load`: processes that wanted to run while its records were waited for, on average, for each core (Linux's load over a
+    minute).
+    """
 
     how: str
     away_s: float
@@ -50,6 +55,7 @@ class Outage:
     first_s: float | None = None
     all_s: float | None = None
     codes: tuple[int, ...] = ()
+    load: float = 0.0
 
 
 class Run:
@@ -65,6 +71,8 @@ class Run:
         self._prefix = make_topics(self._broker.bootstrap)
         self._tap = SyntheticTap(seed)
         self._written = 0
+        self._found: dict[str, set[bytes]] = {}
+        self._next: dict[int, int] = {}
         self._worker = self._start()
 
     def _start(self) -> WorkerProcess:
@@ -139,6 +147,7 @@ class Run:
             if now >= self._written:
                 found.first_s = found.first_s if found.first_s is not None else 0.0
                 found.all_s = round(time.monotonic() - back, 1)
+                found.load = round(os.getloadavg()[0] / (os.cpu_count() or 1), 2)
                 return
             time.sleep(0.2)
         self._say(f"{self._records()} records of {self._written}")
@@ -154,14 +163,17 @@ class Run:
         asyncio.run(write_all(self._broker.bootstrap, f"{self._prefix}.segments", list(bundles)))
 
     def _records(self) -> int:
-        return len(self._all())
-
-    def _all(self) -> dict[str, set[bytes]]:
-        return distinct(asyncio.run(read_all(self._broker.bootstrap, f"{self._prefix}.records")))
+        """How many streams have a record; reads what is new in the topic."""
+        messages = asyncio.run(read_all(self._broker.bootstrap, f"{self._prefix}.records", self._next))
+        self._next |= {message.partition: message.offset + 1 for message in messages}
+        for stream, records in distinct(messages).items():
+            self._found.setdefault(stream, set()).update(records)
+        return len(self._found)
 
     def end(self) -> int:
         """Stop everything; how many streams have two different records."""
-        doubled = sum(len(records) > 1 for records in self._all().values())
+        self._records()
+        doubled = sum(len(records) > 1 for records in self._found.values())
         self._worker.kill()
         self._broker.kill()
         return doubled
@@ -223,7 +235,8 @@ def main() -> int:
                 sys.stdout.flush()
         finally:
             doubled = run.end()
-    sys.stdout.write(f"\nseed {told.seed}, {doubled} streams with two records\n{report(outages)}\n")
+    load = _of([one.load for one in outages]).removesuffix(" s")
+    sys.stdout.write(f"\nseed {told.seed}, {doubled} streams with two records, load a core {load}\n{report(outages)}\n")
     return 0 if all(map(is_well, outages)) and not doubled else 1
 
 

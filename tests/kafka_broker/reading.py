@@ -1,7 +1,7 @@
 """Reading and writing topics in tests, with a plain consumer that belongs to no group."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
@@ -10,14 +10,19 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 _NAMED_S = 30.0
 
 
-async def read_all(bootstrap: str, topic: str) -> list[Any]:
-    """Every message of a topic up to its present end, partition by partition in offset order."""
+async def read_all(bootstrap: str, topic: str, since: Mapping[int, int] = {}) -> list[Any]:
+    """Every message of a topic up to its present end, partition by partition in offset order.
+
+    `since`: partition -> offset to begin at; the beginning where none is given.
+    """
     consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest", enable_auto_commit=False)
     await consumer.start()
     try:
         partitions = [TopicPartition(topic, number) for number in sorted(await _partitions(consumer, topic))]
         consumer.assign(partitions)
         await consumer.seek_to_beginning(*partitions)
+        for number, offset in since.items():
+            consumer.seek(TopicPartition(topic, number), offset)
         ends = await consumer.end_offsets(partitions)
         found: dict[TopicPartition, list[Any]] = {partition: [] for partition in partitions}
         while any([await consumer.position(partition) < ends[partition] for partition in partitions]):
