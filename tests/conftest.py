@@ -11,7 +11,7 @@ from hypothesis import settings
 from streamgauge.core.assembler import Assembler
 from streamgauge.core.record import Record
 from tests import kept_logs
-from tests.spreading import CostliestFirst
+from tests.spreading import ByCost
 from tests.streams import bundles_of, chat_segments
 
 # No test is timed: machines are shared. What the environment chose beside that (in CI the same examples each time) stays.
@@ -27,8 +27,8 @@ pytest_plugins = ["tests.kafka_broker.fixtures"]
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> CostliestFirst | None:
-    return CostliestFirst(config, log) if config.getoption("dist") == "loadscope" else None
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByCost | None:
+    return ByCost(config, log) if config.getoption("dist") == "loadscope" else None
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,4 +1,7 @@
-"""How a whole run spreads its tests over processes: what takes longest begins first.
+"""How a whole run spreads its tests over processes: half of them begin with what takes longest, half with what takes least.
+
+What takes long starts brokers and workers and waits for them. Were all processes at it, a machine of two cores would run ten
+times as many programs as it has cores.
 
 A unit of work is one file, so that what its tests share is made once. The files of `APART` share nothing that is dear: each
 of their tests is a unit, but vectors of one dialect are together. costs.toml says how long units take; what it does not name
@@ -43,8 +46,8 @@ def unit_of(nodeid: str) -> str:
     return f"{test}[{parameters.split('/', 1)[0]}"
 
 
-class CostliestFirst(LoadScopeScheduling):
-    """Hands out units, the costliest first."""
+class ByCost(LoadScopeScheduling):
+    """Hands out units: to every second process the costliest that is left, to the others the cheapest."""
 
     def __init__(self, config: pytest.Config, log: Any) -> None:
         super().__init__(config, log)
@@ -54,8 +57,8 @@ class CostliestFirst(LoadScopeScheduling):
         return unit_of(nodeid)
 
     def _assign_work_unit(self, node: Any) -> None:
-        costliest = max(self.workqueue, key=lambda unit: self._costs.get(unit, 0))
-        self.workqueue.move_to_end(costliest, last=False)
+        chosen = min if self.nodes.index(node) % 2 else max
+        self.workqueue.move_to_end(chosen(self.workqueue, key=lambda unit: self._costs.get(unit, 0)), last=False)
         super()._assign_work_unit(node)
 
 
