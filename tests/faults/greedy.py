@@ -1,21 +1,24 @@
 """Clients and upstreams that take all that they can get, beside an ordinary one, through a real `streamgauge up`."""
 
 import contextlib
+import resource
 import socket
 import threading
-import time
 from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
 from urllib.parse import urlsplit
 
-from tests.running import PATIENCE_S, Running
+from tests.processes import children
+from tests.running import PATIENCE_S, Running, wait_for
 
 ORDINARY = (
     b'data: {"id":"x","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"hi"},'
     b'"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
 )
 
-# Between the pieces of an upload, so that the relay hands all of it over to the recorder and leaves nothing out (seconds).
-_PAUSE_S = 0.004
+# So much is sent before the recorder is looked at: little beside what the relay holds for it (bytes).
+_STEP_BYTES = 1024 * 1024
 
 
 @contextlib.contextmanager
@@ -69,16 +72,30 @@ def ask(up: Running, path: str = "", body: bytes = b'{"model":"m-1","n":1}') -> 
 
 @contextlib.contextmanager
 def stalled_uploads(up: Running, count: int, size: int) -> Iterator[None]:
-    """Requests of which so many bytes have been sent, and more are announced."""
-    piece = b"a" * (256 * 1024)
+    """Requests of which so many bytes have been sent, and more are announced. The recorder holds all of these bytes."""
+    held = _recorder_bytes(up)
     with contextlib.ExitStack() as stack:
         for _ in range(count):
             client = stack.enter_context(connect(up))
             client.sendall(_request("", size + 1_000_000))
-            for at in range(0, size, len(piece)):
-                client.sendall(piece[: size - at])
-                time.sleep(_PAUSE_S)
+            for at in range(0, size, _STEP_BYTES):
+                step = min(_STEP_BYTES, size - at)
+                client.sendall(b"a" * step)
+                held += step
+                wait_for(partial(_holds, up, held), f"{held} bytes in the recorder")
         yield
+
+
+def _holds(up: Running, size: int) -> bool:
+    """Whether the recorder's memory has grown to that: pieces cost it a seventh more than their bytes."""
+    return _recorder_bytes(up) >= size
+
+
+def _recorder_bytes(up: Running) -> int:
+    """The resident memory of the tap's recorder."""
+    [recorder] = [pid for pid, line in children(up.process.pid).items() if "taps.recording.process" in line]
+    resident = Path(f"/proc/{recorder}/statm").read_text().split()[1]
+    return int(resident) * resource.getpagesize()
 
 
 def _request(path: str, length: int) -> bytes:
