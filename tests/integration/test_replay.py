@@ -10,7 +10,7 @@ from streamgauge.demo.child import simulator_process
 from tests.integration.load import ask_all, mixed
 from tests.integration.synthetic import SyntheticTap, distinct
 from tests.kafka_broker.reading import read_all, write_all
-from tests.running import command, start, start_tap, start_up, wait_for, wait_until_ready
+from tests.running import command, start, start_tap, start_up, wait_until_ready
 
 STREAMS = 120
 UPSTREAMS = ("nanogpt", "nimbus", "sansa", "gateway", "local")
@@ -77,7 +77,7 @@ def test_the_topic_gives_the_bytes_of_the_records_topic(kafka: str, prefix: str,
             ):
                 wait_until_ready(worker)
                 await ask_all(tap.url, mixed(STREAMS))
-                wait_for(lambda: len(worker.records()) >= STREAMS, "records")
+                worker.wait_for_records(STREAMS)
                 assert (tap.stop(), worker.stop()) == (0, 0)
 
     asyncio.run(play())
