@@ -1,4 +1,4 @@
-"""A broker's connection that is reset while a client writes to it: with uvloop, as the processes use it."""
+"""A connection that is reset while a client writes to it, and a broker that names none: with uvloop, as in processes."""
 
 import asyncio
 import socket
@@ -77,3 +77,53 @@ def test_the_metadata_task_of_a_client_outlives_it(run: Any) -> None:
         return bool(await client._metadata_update(client.cluster, ["topic"]))
 
     assert run(update()) is False
+
+
+@pytest.fixture
+def nameless(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many more metadata answers name no broker, as those of a broker that its controller has not registered yet."""
+    left = [0]
+    send = AIOKafkaConnection.send
+
+    async def answered(self: AIOKafkaConnection, request: Any, **more: Any) -> Any:
+        response = await send(self, request, **more)
+        if isinstance(request, MetadataRequest) and left[0]:
+            left[0] -= 1
+            response.brokers = []
+        return response
+
+    monkeypatch.setattr(AIOKafkaConnection, "send", answered)
+    return left
+
+
+@pytest.mark.kafka
+def test_a_client_waits_until_it_is_told_a_broker(run: Any, kafka: str, nameless: list[int]) -> None:
+    """It took such an answer for a connection, and the lookup of the coordinator was an AssertionError."""
+
+    async def start() -> int | None:
+        client = AIOKafkaClient(bootstrap_servers=kafka)
+        await client.bootstrap()
+        try:
+            node: int | None = client.get_random_node()  # as the lookup does
+            return node
+        finally:
+            await client.close()
+
+    nameless[0] = 3
+    assert run(start()) is not None
+    assert nameless == [0]
+
+
+@pytest.mark.kafka
+def test_a_client_that_is_told_no_broker_for_long_is_not_connected(run: Any, kafka: str, nameless: list[int]) -> None:
+    async def start() -> None:
+        client = AIOKafkaClient(bootstrap_servers=kafka, request_timeout_ms=500)
+        try:
+            with pytest.raises(KafkaConnectionError, match="named no broker"):
+                await client.bootstrap()
+            assert client._conns == {}
+        finally:
+            await client.close()
+
+    nameless[0] = 1_000
+    run(start())
