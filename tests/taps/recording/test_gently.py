@@ -1,6 +1,7 @@
 """Work in portions: the same items, and others get the core in between."""
 
 import os
+import time
 
 import pytest
 
@@ -9,8 +10,9 @@ from streamgauge.taps.recording import gently
 
 @pytest.fixture(autouse=True)
 def pace(monkeypatch: pytest.MonkeyPatch) -> gently.Pace:
-    """Nothing has come yet."""
+    """Nothing has come yet, and no time passes."""
     made = gently.Pace()
+    monkeypatch.setattr(time, "monotonic_ns", lambda: 0)
     monkeypatch.setattr(gently, "pace", made)
     return made
 
@@ -44,3 +46,37 @@ def test_one_large_batch_is_no_bulk(pace: gently.Pace) -> None:
     assert not pace.in_bulk
     pace.came(262_144, 10**15 + 265_000_000)
     assert not pace.in_bulk
+
+
+def test_beside_a_process_that_is_always_busy_half_of_the_core_is_kept(
+    pace: gently.Pace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such a process takes some milliseconds at each offer, and work is done in portions of 30 us."""
+    now, turns = [0], list[int]()
+    monkeypatch.setattr(time, "monotonic_ns", lambda: now[0])
+
+    def offer() -> None:
+        turns.append(3_000_000)
+        now[0] += turns[-1]
+
+    monkeypatch.setattr(os, "sched_yield", offer)
+    worked = 0
+    for _ in range(10_000):
+        gently.breathe()
+        worked += 30_000
+        now[0] += 30_000
+    assert 0.9 * worked < sum(turns) < 1.1 * worked
+
+
+def test_short_offers_are_made_each_time(pace: gently.Pace, monkeypatch: pytest.MonkeyPatch) -> None:
+    now, offers = [0], list[int]()
+    monkeypatch.setattr(time, "monotonic_ns", lambda: now[0])
+
+    def offer() -> None:
+        offers.append(1)
+        now[0] += 80_000
+
+    monkeypatch.setattr(os, "sched_yield", offer)
+    for _ in range(100):
+        gently.breathe()
+    assert len(offers) == 100
