@@ -2,7 +2,7 @@
 
 import asyncio
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -109,3 +109,16 @@ def test_asking_creates_nothing(kafka: str) -> None:
     with pytest.raises(topics.TopicsMissingError):
         asyncio.run(topics.segments_partitions(kafka, prefix))
     assert asyncio.run(topics.describe(kafka, prefix)) == []
+
+
+def test_topics_that_were_made_are_waited_for_until_the_brokers_list_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another command, right after `topics create`, said that they are missing."""
+    answers = [({}, []), ({"a": None}, []), ({"a": None}, ["b"]), ({"a": None, "b": None}, [])]
+
+    async def seen(admin: object, names: Sequence[str]) -> object:
+        return answers.pop(0)
+
+    monkeypatch.setattr(topics, "seen_topics", seen)
+    monkeypatch.setattr(topics, "_SHOWN_POLL_S", 0.0)
+    asyncio.run(topics._until_shown(None, ["a", "b"]))
+    assert len(answers) == 1, "one that may not be described is not waited for"

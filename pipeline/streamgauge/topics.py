@@ -8,6 +8,7 @@
 | PREFIX.deadletter | the message's own key | the message's own bytes, its story in headers | 1 |
 """
 
+import asyncio
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -86,6 +87,10 @@ STATE_SEGMENT_BYTES = 32 * 1024 * 1024
 # Compaction leaves the segment that is being written alone. 32 MiB take hours to fill, though each entry is written every
 # 20 s, and a worker that starts reads them all: some 0.2 ms an entry. So a segment is closed after five minutes.
 STATE_SEGMENT_MS = 300_000
+
+# The brokers list a topic some milliseconds after they made it. They are asked so often, with a pause (seconds).
+_SHOWN_POLLS = 100
+_SHOWN_POLL_S = 0.1
 
 # Copies of a partition where the cluster has as many brokers.
 _REPLICAS = 3
@@ -265,7 +270,17 @@ async def create(
                 result.differences.extend(_differences(wanted, found[wanted.name]))
         if missing:
             result.created.extend(await _make(admin, brokers, missing, replicas))
+            await _until_shown(admin, result.created)
     return result
+
+
+async def _until_shown(admin: AIOKafkaAdminClient, names: Sequence[str]) -> None:
+    """Waits until the brokers list topics that were made: until then other commands would say that they are missing."""
+    for _ in range(_SHOWN_POLLS):
+        seen, denied_names = await seen_topics(admin, names)
+        if {*seen, *denied_names} >= set(names):
+            return
+        await asyncio.sleep(_SHOWN_POLL_S)
 
 
 async def describe(brokers: Brokers | str, prefix: str = DEFAULT_PREFIX) -> list[Topic]:
