@@ -1,11 +1,13 @@
 """What a checkup finds, on a real broker: what is committed, what waits, and what only looks as if it did."""
 
 import asyncio
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.errors import GroupAuthorizationFailedError
 
 from streamgauge.broker.security import brokers_at
 from streamgauge.worker.checkup import Checkup
@@ -34,13 +36,23 @@ class Held:
 
 
 async def look(bootstrap: str, group: str, held: Held, times: int = 1) -> Found:
+    """The last of so many looks that the broker answered: a coordinator may refuse a group that it still loads."""
     log = Log(brokers_at(bootstrap), group)
     await log.start()
     try:
         checkup = Checkup(log, [held], lambda found: None)
-        return [await checkup.look() for _ in range(times)][-1]
+        return [await _answered(checkup) for _ in range(times)][-1]
     finally:
         await log.stop()
+
+
+async def _answered(checkup: Checkup) -> Found:
+    for _ in range(100):
+        found = await checkup.look()
+        if found.broker_answers:
+            return found
+        await asyncio.sleep(0.1)
+    raise AssertionError(f"the broker did not answer: {found.why}")
 
 
 async def commit(bootstrap: str, group: str, topic: str, offset: int) -> None:
@@ -101,4 +113,48 @@ def test_a_broker_that_is_away_is_no_answer(own_broker: Any) -> None:
         finally:
             await log.stop()
 
-    assert asyncio.run(run()) == Found(broker_answers=False)
+    found = asyncio.run(run())
+    assert not found.broker_answers
+    assert found.why
+
+
+class Failing(Log):
+    """A log whose broker refuses the first questions."""
+
+    def __init__(self, refusals: int) -> None:
+        super().__init__(brokers_at("127.0.0.1:1"), "group")
+        self.asked = 0
+        self._refusals = refusals
+
+    async def committed(self, topic: str) -> dict[int, int]:
+        self.asked += 1
+        if self.asked <= self._refusals:
+            raise GroupAuthorizationFailedError("group")
+        return {}
+
+    async def begins(self, topic: str, partitions: Iterable[int]) -> dict[int, int]:
+        return dict.fromkeys(partitions, 0)
+
+    ends = begins
+
+
+@pytest.mark.parametrize(("refusals", "lines"), [(5, 0), (6, 2), (20, 2)])
+def test_a_broker_that_does_not_say_it_for_long_is_logged_once_with_its_reason(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, refusals: int, lines: int
+) -> None:
+    """While checkups fail, the watchdog detects no stuck worker: a log line says so and gives the reason."""
+    monkeypatch.setattr("streamgauge.worker.checkup._EVERY_S", 0.0)
+    log = Failing(refusals)
+
+    async def run() -> None:
+        answered = asyncio.Event()
+        task = asyncio.create_task(
+            Checkup(log, [Held("topic")], lambda found: answered.set() if found.broker_answers else None).run()
+        )
+        await answered.wait()
+        task.cancel()
+
+    asyncio.run(run())
+    said = [record.getMessage() for record in caplog.records if record.name == "streamgauge.worker"]
+    assert len(said) == lines
+    assert not said or ("GroupAuthorizationFailedError" in said[0] and "again" in said[1])

@@ -78,7 +78,7 @@ def test_a_cancellation_that_aiokafka_swallows_does_not_keep_the_partition(monke
     asyncio.run(run())
 
 
-def test_the_lag_of_a_partition_that_moved_away_leaves_the_page() -> None:
+def test_f1_the_lag_of_a_partition_that_moved_away_leaves_the_page() -> None:
     """Its last value stood there for good, and an alert fired for a partition that another worker has."""
     metrics = Metrics()
 

@@ -12,7 +12,7 @@ from streamgauge.deadletter import Stage
 from streamgauge.metrics import table
 from streamgauge.worker.acknowledging import Acknowledger
 from streamgauge.worker.dead_letters import DeadLetters
-from streamgauge.worker.faults import BugError, LogMadeAnewError, NewerStateFoundError, WorkerError
+from streamgauge.worker.faults import NEW_LOG_REMEDY, BugError, LogMadeAnewError, NewerStateFoundError, WorkerError
 from streamgauge.worker.log import Log
 from streamgauge.worker.outbox import Outbox
 from streamgauge.worker.partition import Partition, Surroundings
@@ -169,7 +169,7 @@ class Assignment:
             topic = f"{self._settings.topics.segments}/{number}"
             raise LogMadeAnewError(
                 f"{topic} ends at offset {ends}, but {max(applied + 1, committed)} messages of it are applied already: "
-                "it was made anew. Give the worker another prefix, or delete the state topic and the group's offsets"
+                f"it was made anew. {NEW_LOG_REMEDY}"
             )
         outbox = Outbox(self._producer, self._instead)
         due = max(committed, 1 + assembler.applied_offset(PRODUCERS))  # what lies below has done all that it does

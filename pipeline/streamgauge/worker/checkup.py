@@ -4,6 +4,7 @@ Faust's consumer is not asked: if it is stuck it believes that there is nothing 
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
@@ -13,11 +14,15 @@ from streamgauge.worker.health import Found, Spot, Standing
 from streamgauge.worker.log import Log
 from streamgauge.worker.owners import Owners
 
+_LOG = logging.getLogger("streamgauge.worker")
+
 # How often it is looked (seconds), and how long the broker may take to answer: one request and a second try.
 _EVERY_S = 5.0
 _ANSWER_S = 20.0
 # Looks that find a partition unchanged, until it is asked whether there is a message at all.
 _DOUBT_AFTER = 4
+# Failed looks in a row after which a line is logged; fewer occur whenever the group gets another coordinator (count).
+_SAID_AFTER = 6
 
 
 class Part(Protocol):
@@ -43,12 +48,26 @@ class Checkup:
         self._report = report
         self._seen: dict[Spot, tuple[range, int]] = {}  # what waits, and at how many looks it was the same
         self._empty: dict[Spot, range] = {}  # what waits, and holds no message
+        self._failed = 0  # looks in a row that failed
 
     async def run(self) -> None:
         """Until it is cancelled."""
         while True:
-            self._report(await self.look())
+            found = await self.look()
+            self._say(found)
+            self._report(found)
             await asyncio.sleep(_EVERY_S)
+
+    def _say(self, found: Found) -> None:
+        if found.broker_answers and self._failed >= _SAID_AFTER:
+            _LOG.warning("the broker reports the worker's progress again, after %d failed requests", self._failed)
+        self._failed = 0 if found.broker_answers else self._failed + 1
+        if self._failed == _SAID_AFTER:
+            _LOG.warning(
+                "%d requests for the worker's progress failed in a row, so a stuck worker would not be detected: %s",
+                self._failed,
+                found.why,
+            )
 
     async def look(self) -> Found:
         """One look."""
@@ -61,8 +80,8 @@ class Checkup:
             # Beside each other: each may take its time, and who waits for this look has less than that for all of them.
             certain = await asyncio.gather(*(self._certain(*one) for one in found.items()))
             found = dict(zip(found, certain, strict=True))
-        except (KafkaError, TimeoutError):
-            return Found(broker_answers=False)
+        except (KafkaError, TimeoutError) as error:
+            return Found(broker_answers=False, why=repr(error))
         why = self._owners.problem if self._owners is not None else None
         settled = all(part.settled for part in self._parts) and why is None
         moves = tuple(move for part in self._parts for move in part.moves())

@@ -4,6 +4,11 @@ from collections.abc import Mapping, Sequence
 
 from streamgauge.errors import STUCK, UNAVAILABLE
 
+# What to do about a topic that is not the one that was read before.
+NEW_LOG_REMEDY = (
+    "Give the worker another prefix, or delete the state topic and the group's offsets (docs/guides/partitions.md)"
+)
+
 
 class WorkerError(Exception):
     """The worker cannot go on; what is confirmed stays, what is not will be read again."""

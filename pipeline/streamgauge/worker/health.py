@@ -60,7 +60,7 @@ class Standing(NamedTuple):
 class Found:
     """What one look found. `settled`: partitions are given and recovered. `moves`: differs while that goes on.
 
-    `why`: why it is not settled, where that is known.
+    `why`: why the broker did not answer, or why it is not settled, where that is known.
     """
 
     broker_answers: bool

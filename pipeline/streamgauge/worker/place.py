@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from aiokafka.errors import KafkaError  # type: ignore[import-untyped]
 
-from streamgauge.worker.faults import LogMadeAnewError
+from streamgauge.worker.faults import NEW_LOG_REMEDY, LogMadeAnewError
 from streamgauge.worker.log import Log
 from streamgauge.worker.seams import Consumer
 
@@ -124,6 +124,6 @@ class Place:
         end = (await self._log.ends(self._topic, [self._partition]))[self._partition]
         if end < self.next_offset:
             raise LogMadeAnewError(
-                f"{self._topic}/{self._partition} ends at offset {end}, below {self.next_offset} that was read: "
-                "it was made anew"
+                f"topic {self._topic} was made anew while the worker ran: partition {self._partition} ends at offset "
+                f"{end}, below {self.next_offset} that was read. {NEW_LOG_REMEDY}"
             )

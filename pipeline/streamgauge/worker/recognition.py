@@ -27,7 +27,13 @@ from aiokafka.errors import KafkaError  # type: ignore[import-untyped]
 from streamgauge.broker.topic_ids import Identity
 from streamgauge.metrics import table
 from streamgauge.topics import Topics
-from streamgauge.worker.faults import LogMadeAnewError, StateMadeAnewError, TopicsChangedError, WorkerError
+from streamgauge.worker.faults import (
+    NEW_LOG_REMEDY,
+    LogMadeAnewError,
+    StateMadeAnewError,
+    TopicsChangedError,
+    WorkerError,
+)
 from streamgauge.worker.log import Log
 from streamgauge.worker.settings import WorkerMetrics
 
@@ -98,7 +104,7 @@ class Recognition:
             if spoken is not None and spoken >= begins and self._segments_id != (topic_id or UNKNOWN_ID):
                 raise LogMadeAnewError(self._forgotten(segments, spoken + 1, topic_id))
         elif topic_id and note not in (topic_id, _NO_ID, ""):
-            raise LogMadeAnewError(f"{segments} was made anew behind offset {committed}: {_REMEDY}")
+            raise LogMadeAnewError(f"{segments} was made anew behind offset {committed}: {NEW_LOG_REMEDY}")
         elif note and committed and spoken is None:
             raise StateMadeAnewError(
                 f"{self._topics.state} holds nothing of partition {number}, though {committed} messages of it are "
@@ -110,13 +116,10 @@ class Recognition:
             f"the group has no offsets of {segments}, though {applied} messages of it are applied already: they expired "
             f"because no worker ran, or the topic was made anew. If {self._topics.segments} is still the same topic, start "
             f"the workers with --segments-id {topic_id or UNKNOWN_ID}: they go on where they were (docs/guides/outages.md). "
-            f"Else: {_REMEDY}"
+            f"Else: {NEW_LOG_REMEDY}"
         )
 
 
-_REMEDY = (
-    "Give the worker another prefix, or delete the state topic and the group's offsets (docs/guides/partitions.md)"
-)
 _REMEDY_STATE = (
     "Streams that were open are lost: delete the group's offsets, or take another prefix (docs/guides/partitions.md)"
 )
@@ -178,6 +181,6 @@ class TopicsWatch:
     def _lost(self, name: str) -> str:
         """Count what is lost for certain: what waited to be read at the last look at the old topic."""
         if name != self._names[0]:
-            return _REMEDY
+            return NEW_LOG_REMEDY
         self._metrics.add(table.LOG_GAP_MESSAGES.name, self._waiting)
-        return f"At least {self._waiting} of its messages were not read and are lost. {_REMEDY}"
+        return f"At least {self._waiting} of its messages were not read and are lost. {NEW_LOG_REMEDY}"

@@ -1,4 +1,4 @@
-"""A thousand schedules of what can go wrong: exactly one record a stream in each of them.
+"""Hundreds of schedules of what can go wrong: exactly one record a stream in each of them.
 
 Each seed is one schedule (`schedule.py` draws it, `verdict.py` judges it). A seed that fails is printed, and runs again
 alone with STREAMGAUGE_SIMULATION_SEED=SEED; STREAMGAUGE_SIMULATION_SCHEDULES=N runs the first N seeds.
@@ -15,7 +15,7 @@ from tests.worker.simulation.schedule import Schedule
 from tests.worker.simulation.verdict import wrong
 
 # Schedules of an ordinary run, and of one test of it: the tests are shared among processes.
-SCHEDULES = int(os.environ.get("STREAMGAUGE_SIMULATION_SCHEDULES", "1000"))
+SCHEDULES = int(os.environ.get("STREAMGAUGE_SIMULATION_SCHEDULES", "400"))
 _A_TEST = 50
 _ONE = os.environ.get("STREAMGAUGE_SIMULATION_SEED")
 
