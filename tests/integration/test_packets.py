@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -215,8 +216,12 @@ def test_a_broker_that_is_away_stops_nothing(small: Provider, tmp_path: Path) ->
     with start_packets("tap", tmp_path / "data", *flags) as tap:
         wait_until_ready(tap)
         assert chat(small) == "Hello world"
-        wait_for(lambda: tap.metrics()["streamgauge_tap_reads_waiting"] > 3, "reads that wait")
+        # The request's start, what the server sent (one read or more) and the end.
+        wait_for(lambda: tap.metrics()["streamgauge_tap_reads_waiting"] >= 3, "reads that wait")
         assert tap.stop() == 0
+        kept = re.search(r"(\d+) reads wait in the spool; the next start on", tap.log)
+        assert kept is not None
+        assert int(kept[1]) >= 3
 
 
 # Capture files.
