@@ -16,7 +16,7 @@ demo: $(INSTALLED)  ## play simulated providers through the real tap, print what
 test: check  ## everything: format, lint, types, and all tests, with a real Kafka of their own
 	./scripts/install_test_parts || echo 'what needs it is skipped, and says so'
 	./scripts/install_bench_peers || echo 'what needs them is skipped, and says so'
-	./scripts/run_tests
+	nice -n 19 ./scripts/test_interpreters --install & ./scripts/run_tests ; status=$$?; wait; exit $$status
 	./scripts/test_interpreters
 
 check: $(INSTALLED)  ## format, lint and strict types

@@ -64,7 +64,7 @@ class Sizes:
     checkpoint_s: float = 1.0
 
 
-QUICK = Sizes(1, False, 0.05, (0, 100), (100,), 2, Pace(clients=10, streams=1, deltas=20), checkpoint_s=0.1)
+QUICK = Sizes(1, False, 0.02, (0, 100), (100,), 2, Pace(clients=10, streams=1, deltas=20), checkpoint_s=0.1)
 
 
 async def speed(kafka: Kafka, directory: Path, sizes: Sizes, found: Found) -> None:

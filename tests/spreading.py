@@ -1,4 +1,4 @@
-"""How a whole run spreads its tests over processes: half of them begin with what takes longest, half with what takes least.
+"""How a whole run spreads its tests over processes: two begin with what takes longest, the others with what takes least.
 
 What takes long starts brokers and workers and waits for them. Were all processes at it, a machine of two cores would run ten
 times as many programs as it has cores.
@@ -20,34 +20,41 @@ from xdist.scheduler import LoadScopeScheduling
 
 COSTS = Path(__file__).with_name("costs.toml")
 # Units below this are not written down (s).
-LEAST_COST_S = 5
+LEAST_COST_S = 2
+# Processes that begin with what takes longest: as many as the smallest machine has cores.
+_COSTLIEST_FIRST = 2
 
-# Files whose tests share nothing but the session's own broker.
+# Files whose tests share nothing but the run's own broker.
 APART = (
-    *(
-        "tests/bench/",
-        "tests/blackbox/",
-        "tests/faults/",
-        "tests/chaos/",
-        "tests/core/",
-        "tests/worker/",
-        "tests/spool/",
-    ),
-    *("tests/fuzz/", "tests/integration/test_worker.py", "tests/integration/test_up.py", "tests/test_cli.py"),
-    *("tests/integration/test_versions.py", "tests/integration/test_kafka_versions.py", "tests/taps/recording/"),
+    "tests/bench/",
+    "tests/blackbox/",
+    "tests/chaos/",
+    "tests/core/",
+    "tests/faults/",
+    "tests/fuzz/",
+    "tests/integration/test_kafka_versions.py",
+    "tests/integration/test_up.py",
+    "tests/integration/test_versions.py",
+    "tests/integration/test_worker.py",
+    "tests/spool/",
+    "tests/taps/recording/",
+    "tests/test_cli.py",
+    "tests/worker/",
 )
+# Of these, files whose tests share a broker of their own.
+TOGETHER = ("tests/faults/test_broker_rights.py", "tests/faults/test_broker_security.py")
 
 
 def unit_of(nodeid: str) -> str:
     """The unit of work that a test belongs to."""
-    if not nodeid.startswith(APART):
+    if nodeid.startswith(TOGETHER) or not nodeid.startswith(APART):
         return nodeid.split("::", 1)[0]
-    test, _, parameters = nodeid.partition("[")
-    return f"{test}[{parameters.split('/', 1)[0]}"
+    test, _, parameters = nodeid.removesuffix("]").partition("[")
+    return f"{test}[{parameters.split('/', 1)[0]}]" if parameters else test
 
 
 class ByCost(LoadScopeScheduling):
-    """Hands out units: to every second process the costliest that is left, to the others the cheapest."""
+    """Hands out units: to the first two processes the costliest that is left, to the others the cheapest."""
 
     def __init__(self, config: pytest.Config, log: Any) -> None:
         super().__init__(config, log)
@@ -57,7 +64,7 @@ class ByCost(LoadScopeScheduling):
         return unit_of(nodeid)
 
     def _assign_work_unit(self, node: Any) -> None:
-        chosen = min if self.nodes.index(node) % 2 else max
+        chosen = max if self.nodes.index(node) < _COSTLIEST_FIRST else min
         self.workqueue.move_to_end(chosen(self.workqueue, key=lambda unit: self._costs.get(unit, 0)), last=False)
         super()._assign_work_unit(node)
 

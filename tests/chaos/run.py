@@ -45,8 +45,6 @@ PREFIX = "chaos"
 PARTITIONS = 8
 WORKERS = 3
 TAPS = 2
-# Clients of each tap, one stream at a time.
-CLIENTS = 12
 # One worker is killed so often (seconds).
 KILL_EVERY_S = 5.0
 # The group notices a dead member after 10 s (worker/app.py); taking over may take 10 s more: in phases with one fault at a
@@ -75,7 +73,8 @@ class Plan:
     """How long each phase lasts (seconds); 0 leaves it out.
 
     `one_at_a_time`: a worker is killed only while all others serve. `tap_every_s`: between kills of taps. `up_s`,
-    `down_s`: of the broker. `takeover_s`: how late a record may be where one fault is at a time.
+    `down_s`: of the broker. `takeover_s`: how late a record may be where one fault is at a time. `clients`: of each tap, one
+    stream at a time.
     """
 
     calm_s: float = 20.0
@@ -89,6 +88,7 @@ class Plan:
     up_s: float = 20.0
     down_s: float = 5.0
     takeover_s: float = TAKEOVER_S
+    clients: int = 12
 
 
 @dataclass
@@ -154,8 +154,8 @@ class Chaos:
         self._truth.enter("start")
         async with asyncio.TaskGroup() as group:
             group.create_task(log.run(self._over))
-            for tap, client in itertools.product(range(TAPS), range(CLIENTS)):
-                where, seed = partial(self._fleet.url_of, tap), tap * CLIENTS + client
+            for tap, client in itertools.product(range(TAPS), range(self._plan.clients)):
+                where, seed = partial(self._fleet.url_of, tap), tap * self._plan.clients + client
                 group.create_task(ask_on(f"tap-{tap}", where, self._truth, seed, self._over))
             await self._torment()
             self._over.set()

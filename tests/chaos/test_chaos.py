@@ -26,6 +26,7 @@ SHORT = Plan(
     up_s=3,
     down_s=2,
     takeover_s=60,
+    clients=6,
 )
 
 
@@ -119,8 +120,8 @@ def test_every_stream_has_one_record_whatever_dies(tmp_path: Path) -> None:
     assert result.findings == [], result
     assert result.verdict["holds"]
     assert result.partitions == 8
-    assert result.verdict["streams"] > 500
-    assert result.replayed > 500
+    assert result.verdict["streams"] > 250
+    assert result.replayed > 250
     assert result.done["workers killed"] >= 2
     assert (result.done["workers stopped"], result.done["workers killed as one woke"]) == (1, 2)
     assert {"workers woken", "broker outages", "taps killed"} <= result.done.keys()

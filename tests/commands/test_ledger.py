@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from streamgauge.cli import main
 from streamgauge.cli_ledger import EPILOG
 from streamgauge.ledger import KEYS, SqliteLedger
 from tests.ledger.rows import make_row, stream_id
@@ -25,9 +26,15 @@ def data_dir(tmp_path: Path) -> Path:
 
 
 def queried(data_dir: Path, *arguments: str, environment: dict[str, str] | None = None) -> str:
-    done = command("ledger", "query", "--data-dir", str(data_dir), *arguments, environment=environment)
-    assert (done.returncode, done.stderr) == (0, "")
-    return done.stdout
+    """What the command prints. In this process, which is half a second faster, unless it is given an environment."""
+    words = ("ledger", "query", "--data-dir", str(data_dir), *arguments)
+    if environment is not None:
+        done = command(*words, environment=environment)
+        assert (done.returncode, done.stderr) == (0, "")
+        return done.stdout
+    with contextlib.redirect_stdout(io.StringIO()) as printed, contextlib.redirect_stderr(io.StringIO()) as said:
+        assert (main(words), said.getvalue()) == (0, "")
+    return printed.getvalue()
 
 
 def ids(output: str) -> list[str]:

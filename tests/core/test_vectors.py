@@ -7,8 +7,8 @@ way that fails is named in a note below the assertion.
 import itertools
 import random
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
 from zlib import crc32
 
 import pytest
@@ -45,6 +45,7 @@ TRANSPORT = (
 )
 
 Check = Callable[[Vector], None]
+T = TypeVar("T")
 
 
 def named(found: list[Vector]) -> pytest.MarkDecorator:
@@ -103,6 +104,11 @@ def one_byte_a_read(vector: Vector) -> None:
     same(alike(live(vector, how, pieces)), alike(whole(vector, how)))
 
 
+def one_of(kinds: Sequence[T], vector: Vector) -> T:
+    """One for each vector, the same each time: of hundreds of vectors each kind gets its share."""
+    return kinds[crc32(vector.name.encode()) % len(kinds)]
+
+
 def split_in_two_anywhere(vector: Vector) -> None:
     if len(vector.body) > SPLIT_EVERYWHERE:
         return
@@ -115,11 +121,14 @@ def other_line_ends(vector: Vector) -> None:
     if not vector.is_stream:
         return
     expected = alike(whole(vector), *SIZES)
+    piecemeal = one_of((b"\r\n", b"\r"), vector)
     for end in (b"\r\n", b"\r"):
         body = with_line_ends(vector.body, end)
         record = whole(vector, None, body)
         assert record["counts"]["bytes"] == len(body)
         same(alike(record, *SIZES), expected, end)
+        if end != piecemeal:
+            continue
         sent = wire(vector, Live(), body)
         pieces = byte_by_byte(sent) if len(body) <= BYTE_BY_BYTE else in_pieces(sent, vector.name)
         same(alike(live(vector, Live(), pieces), *SIZES), expected, end)
@@ -127,11 +136,11 @@ def other_line_ends(vector: Vector) -> None:
 
 def compressed(vector: Vector) -> None:
     """Each vector with one coding: what codings do is tests/core/test_body.py's."""
-    coding = CODINGS[crc32(vector.name.encode()) % len(CODINGS)]
+    coding = one_of(CODINGS, vector)
     how = Live(coding=coding, framing="chunked" if coding == "br" else "length")
     expected = alike(whole(vector), *SIZES, "content_encoding")
     data = wire(vector, how)
-    for pieces in ([data], byte_by_byte(data)):
+    for pieces in ([data], [*byte_by_byte(data[:BYTE_BY_BYTE]), *in_pieces(data[BYTE_BY_BYTE:], vector.name)]):
         record = live(vector, how, pieces)
         assert record["content_encoding"] == coding.removesuffix("-members")
         assert record["counts"]["bytes"] == len(encoded(vector.body, coding))
@@ -157,7 +166,8 @@ def more_behind_the_body(vector: Vector) -> None:
     for framing in ("length", "chunked"):
         how = Live(framing=framing, behind=b'data: {"error":{"message":"next"}}\n\nHTTP/1.1 200 OK\r\n\r\n')
         same(alike(whole(vector, how)), expected, framing)
-        same(alike(live(vector, how, in_pieces(wire(vector, how), vector.name))), expected, framing)
+        if framing == one_of(("length", "chunked"), vector):
+            same(alike(live(vector, how, in_pieces(wire(vector, how), vector.name))), expected, framing)
 
 
 def closed_by_the_connections_end(vector: Vector) -> None:

@@ -100,7 +100,7 @@ def test_k6_disk_full(broker: MockCluster, small_disk: SmallDisk) -> None:
 
 
 @pytest.mark.parametrize("name", ["up", "tap"])
-def test_an_ordered_stop_on_a_full_disk_reports_what_is_lost(
+def test_f9_an_ordered_stop_on_a_full_disk_reports_what_is_lost(
     broker: MockCluster, small_disk: SmallDisk, name: str
 ) -> None:
     """Reads that found no place are counted as spool_failed; each stream has its record; the exit code tells of the loss."""
@@ -178,7 +178,9 @@ def fill(path: Path) -> None:
 def assert_refusal_is_reported(tap: Running, disk: SmallDisk) -> None:
     """Once, with the directory and the error; and no line says that what waits in memory waits in the spool."""
     (line,) = [
-        line for line in tap.log.splitlines() if "cannot be written" in line and "the spool" in line.split("(")[0]
+        line
+        for line in tap.log.splitlines()
+        if "cannot be written" in line and line.startswith("streamgauge: the spool")
     ]
     assert str(disk.path) in line
     assert "full" in line

@@ -6,7 +6,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent.parent
 DOCUMENT = ROOT / "docs" / "reliability.md"
 _TEST = re.compile(r"^(?:async )?def (test_\w+)", re.MULTILINE)
-_OF_A_FAULT = re.compile(r"test_[a-z][0-9]_")
+_OF_A_FAULT = re.compile(r"test_[a-z][0-9]+_")
 
 
 def test_the_document_and_the_tests_agree() -> None:

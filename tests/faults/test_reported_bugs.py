@@ -55,7 +55,7 @@ def ask(tap: Running) -> bytes:
 
 
 @pytest.mark.parametrize("bug", BUGS)
-def test_a_bug_is_logged_once_with_its_frames_and_traffic_goes_on(tmp_path: Path, bug: str) -> None:
+def test_f3_a_bug_is_logged_once_with_its_frames_and_traffic_goes_on(tmp_path: Path, bug: str) -> None:
     module, kind, name, where = BUGS[bug]
     (tmp_path / "site").mkdir()
     site = SITE.format(module=module, kind=kind, name=name, secret=SECRET)

@@ -33,6 +33,12 @@ async def delete_topic(bootstrap: str, name: str) -> None:
     raise TimeoutError(f"topic {name} is still there")
 
 
+async def delete_topics(bootstrap: str, prefix: str) -> None:
+    """Asks for the deletion of all topics that begin with a prefix, and does not wait for it."""
+    async with admin(bootstrap) as client:
+        await client.delete_topics([name for name in await client.list_topics() if name.startswith(prefix)])
+
+
 async def delete_beginning(bootstrap: str, name: str, partition: int, before: int) -> None:
     """Delete a partition's messages below an offset, as retention does."""
     async with admin(bootstrap) as client:

@@ -37,9 +37,13 @@ _SETTINGS = {
     "log.retention.check.interval.ms": "1000",
 }
 
-# For a broker that nobody kills: the controller may not take it for dead and refuse new topics ("invalid replication factor")
-# because the machine stood still for a while.
-NEVER_KILLED = {"broker.session.timeout.ms": "60000"}
+# For a broker that no test kills: the controller must not take it for dead and refuse topics ("invalid replication factor")
+# because the machine stood still for a while. It serves for long, so what it does without any request is done less often.
+NEVER_KILLED = {
+    "broker.session.timeout.ms": "60000",
+    "broker.heartbeat.interval.ms": "3000",
+    "log.retention.check.interval.ms": "300000",
+}
 
 
 class Broker:

@@ -10,6 +10,7 @@ import pytest
 
 from streamgauge import topics
 from streamgauge.broker.faults import BrokerUnreachableError
+from tests.kafka_broker.administration import delete_topics
 from tests.kafka_broker.broker import Broker
 from tests.kafka_broker.choice import session_broker
 from tests.kafka_broker.jars import NoBrokerError
@@ -31,9 +32,9 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         pytest.skip(f"no Kafka: {why}")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    """The session's broker with TLS, log-ins and an authorizer."""
+    """The module's broker with TLS, log-ins and an authorizer."""
     broker = Secured(tmp_path_factory.mktemp("secured"))
     try:
         yield broker.start()
@@ -44,9 +45,11 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
 
 
 @pytest.fixture
-def prefix(kafka: str) -> str:
-    """A prefix under which this test's topics have been made, with PARTITIONS partitions."""
-    return make_topics(kafka)
+def prefix(kafka: str) -> Iterator[str]:
+    """A prefix under which this test's topics have been made, with PARTITIONS partitions. They are deleted afterwards."""
+    prefix = make_topics(kafka)
+    yield prefix
+    asyncio.run(delete_topics(kafka, prefix))
 
 
 @pytest.fixture

@@ -1,7 +1,8 @@
 """Reading and writing topics in tests, with a plain consumer that belongs to no group."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
@@ -15,22 +16,34 @@ async def read_all(bootstrap: str, topic: str, since: Mapping[int, int] = {}) ->
 
     `since`: partition -> offset to begin at; the beginning where none is given.
     """
+    async with _reader(bootstrap, topic) as (consumer, partitions):
+        for number, offset in since.items():
+            consumer.seek(TopicPartition(topic, number), offset)
+        found: dict[TopicPartition, list[Any]] = {partition: [] for partition in partitions}
+        await _to_the_end(consumer, found)
+    return [message for messages in found.values() for message in messages]
+
+
+@contextlib.asynccontextmanager
+async def _reader(bootstrap: str, topic: str) -> AsyncIterator[tuple[Any, list[TopicPartition]]]:
+    """A consumer at the beginning of all partitions of a topic."""
     consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest", enable_auto_commit=False)
     await consumer.start()
     try:
         partitions = [TopicPartition(topic, number) for number in sorted(await _partitions(consumer, topic))]
         consumer.assign(partitions)
         await consumer.seek_to_beginning(*partitions)
-        for number, offset in since.items():
-            consumer.seek(TopicPartition(topic, number), offset)
-        ends = await consumer.end_offsets(partitions)
-        found: dict[TopicPartition, list[Any]] = {partition: [] for partition in partitions}
-        while any([await consumer.position(partition) < ends[partition] for partition in partitions]):
-            for partition, messages in (await consumer.getmany(timeout_ms=500)).items():
-                found[partition].extend(messages)
+        yield consumer, partitions
     finally:
         await consumer.stop()
-    return [message for partition in partitions for message in found[partition]]
+
+
+async def _to_the_end(consumer: Any, found: dict[TopicPartition, list[Any]]) -> None:
+    """Adds what is there, up to the present end."""
+    ends = await consumer.end_offsets(list(found))
+    while any([await consumer.position(partition) < ends[partition] for partition in found]):
+        for partition, messages in (await consumer.getmany(timeout_ms=500)).items():
+            found[partition].extend(messages)
 
 
 async def _partitions(consumer: Any, topic: str) -> set[int]:
@@ -46,13 +59,19 @@ async def _partitions(consumer: Any, topic: str) -> set[int]:
 async def read_until(
     bootstrap: str, topic: str, enough: Callable[[list[Any]], bool], timeout_s: float = 120.0
 ) -> list[Any]:
-    """Reads the topic again and again until `enough`; the last reading if that does not come in time."""
+    """Reads the topic until `enough`; what there is by then if that does not come in time."""
     deadline = asyncio.get_running_loop().time() + timeout_s
-    while True:
-        messages = await read_all(bootstrap, topic)
-        if enough(messages) or asyncio.get_running_loop().time() > deadline:
-            return messages
-        await asyncio.sleep(0.3)
+    async with _reader(bootstrap, topic) as (consumer, partitions):
+        found: dict[TopicPartition, list[Any]] = {partition: [] for partition in partitions}
+        looked_at = -1
+        while True:
+            await _to_the_end(consumer, found)
+            count = sum(map(len, found.values()))
+            messages = [message for messages in found.values() for message in messages]
+            if (count != looked_at and enough(messages)) or asyncio.get_running_loop().time() > deadline:
+                return messages
+            looked_at = count
+            await asyncio.sleep(0.2)
 
 
 async def write_all(bootstrap: str, topic: str, messages: list[tuple[int, bytes]]) -> None:

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,12 @@ class Series(msgspec.Struct, frozen=True):
 
 def vectors() -> list[Vector]:
     """Every vector, ordered by dialect and name. Raises msgspec.ValidationError for a file that does not fit the format."""
-    return [_read(path, path.parent.name) for path in sorted(ROOT.glob("*/*.json"))]
+    return list(_vectors())
+
+
+@cache
+def _vectors() -> tuple[Vector, ...]:
+    return tuple(_read(path, path.parent.name) for path in sorted(ROOT.glob("*/*.json")))
 
 
 def series() -> list[Series]:
