@@ -394,3 +394,8 @@ def only(messages: list[Message], kind: type[Kind]) -> Kind:
     found = [message for message in messages if isinstance(message, kind)]
     assert len(found) == 1, found
     return found[0]
+
+
+def waiting_for_clients(relay: RunningRelay) -> int:
+    """Bytes of answers that the relay holds because their clients do not read them."""
+    return relay.call(lambda: sum(one.transport.get_write_buffer_size() for one in relay.relay._clients))

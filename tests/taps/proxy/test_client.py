@@ -28,6 +28,7 @@ from tests.taps.proxy.rig import (
     receive_request,
     receive_until_reset,
     settings_for,
+    waiting_for_clients,
 )
 
 CHAT = b"POST /v1/chat/completions HTTP/1.1\r\nHost: c\r\nContent-Length: 2\r\n\r\n{}"
@@ -89,8 +90,9 @@ def test_a_flood_of_pipelined_requests_is_refused_after_the_running_answer(tmp_p
         client.sendall(CHAT)
         receive_head(client)
         client.sendall(flood)
-        held = relay.call(lambda: MAX_CLIENT_BYTES - relay.relay.client_bytes.left)
-        assert 0 < held <= MAX_PIPELINED_BYTES
+        full = MAX_CLIENT_BYTES - MAX_PIPELINED_BYTES
+        wait_for(lambda: relay.call(lambda: relay.relay.client_bytes.left) <= full, "as many bytes as are held at most")
+        assert relay.call(lambda: relay.relay.client_bytes.left) == full
         go.set()
         assert receive(client, 2) == b"ok"
         answers = receive_all(client)
@@ -127,9 +129,9 @@ def test_all_clients_together_have_one_budget(tmp_path: Path) -> None:
     with exchange_rig(tmp_path, echoing_path) as (relay, _, _), contextlib.ExitStack() as stack:
         relay.call(lambda: setattr(relay.relay.client_bytes, "left", 100_000))
         clients = [stack.enter_context(relay.connect()) for _ in range(3)]
-        for client in clients:
+        for left, client in zip((60_000, 20_000, 20_000), clients, strict=True):
             client.sendall(b"GET /x HTTP/1.1\r\nHost: c\r\nA: " + b"a" * 40_000)
-            time.sleep(0.1)
+            wait_for(lambda left=left: relay.call(lambda: relay.relay.client_bytes.left) <= left, "the bytes of a head")
         assert receive_all(clients[2]).startswith(b"HTTP/1.1 503 ")
         for client in clients[:2]:
             client.sendall(b"\r\n\r\n")
@@ -344,9 +346,11 @@ def test_a_large_request_body_with_a_slow_upstream(tmp_path: Path, uv: bool) -> 
     body = bytes(range(256)) * (BIG // 256)
     digest: list[bytes] = []
 
+    go = threading.Event()
+
     def handler(one: socket.socket) -> None:
         receive_head(one)
-        time.sleep(0.5)
+        assert go.wait(PATIENCE_S)
         digest.append(hashlib.sha256(receive(one, len(body))).digest())
         one.sendall(ok(b"done"))
 
@@ -354,8 +358,10 @@ def test_a_large_request_body_with_a_slow_upstream(tmp_path: Path, uv: bool) -> 
         client.sendall(b"POST /x HTTP/1.1\r\nHost: c\r\nContent-Length: %d\r\n\r\n" % len(body))
         sender = threading.Thread(target=client.sendall, args=(body,))
         sender.start()
+        wait_for(lambda: relay.call(lambda: waiting_for_upstreams(relay)), "bytes that wait for the upstream")
         time.sleep(0.3)
         assert 0 < relay.call(lambda: waiting_for_upstreams(relay)) < 1_000_000
+        go.set()
         assert receive(client, len(ok(b"done"))) == ok(b"done")
         sender.join()
         assert digest == [hashlib.sha256(body).digest()]
@@ -379,10 +385,10 @@ def test_a_large_answer_with_a_slow_reader_throttles_the_upstream(tmp_path: Path
         with relay.connect(receive_buffer=4096) as client:
             client.sendall(get(b"/x"))
             receive_head(client)
+            wait_for(lambda: waiting_for_clients(relay), "bytes that wait for the client")
             time.sleep(2.0)  # longer than the upstream may be silent: but the one that waits is the client
             assert sent < 18_000_000
-            held = relay.call(lambda: [one.transport.get_write_buffer_size() for one in relay.relay._clients])
-            assert 0 < held[0] < 1_000_000
+            assert 0 < waiting_for_clients(relay) < 1_000_000
             assert hashlib.sha256(receive(client, len(body))).digest() == hashlib.sha256(body).digest()
         ended = only(recorder.ended(), Ended)
         assert ended.ending is Ending.COMPLETE

@@ -9,6 +9,7 @@ import pytest
 
 from streamgauge.core.segments import Ending, TransportFault
 from streamgauge.taps.messages import Ended, Opened, Sent
+from tests.running import wait_for
 from tests.taps.proxy.rig import (
     RunningRelay,
     answering,
@@ -329,13 +330,9 @@ def test_a_client_that_leaves_before_the_upstream_is_there(tmp_path: Path) -> No
         with RunningRelay(settings_for(tmp_path, url)) as relay:
             client = relay.connect()
             client.sendall(STREAM)
-            time.sleep(0.1)
-            assert relay.call(lambda: len(relay.relay._clients)) == 1
+            wait_for(lambda: relay.call(lambda: len(relay.relay._clients)) == 1, "client in the relay")
             client.close()
-            deadline = time.monotonic() + 10
-            while relay.call(lambda: len(relay.relay._clients)) and time.monotonic() < deadline:
-                time.sleep(0.02)
-            assert relay.call(lambda: len(relay.relay._clients)) == 0
+            wait_for(lambda: relay.call(lambda: len(relay.relay._clients)) == 0, "end of the client's connection")
         for one in fillers:
             one.close()
 

@@ -15,6 +15,7 @@ from streamgauge.core.segments import Ending, TransportFault
 from streamgauge.taps.messages import Ended
 from streamgauge.taps.proxy import relay as relay_module
 from streamgauge.taps.proxy.tls import OwnCertificate, upstream_context
+from tests.running import wait_for
 from tests.taps.proxy.pki import Pki, connect, make_pki
 from tests.taps.proxy.rig import (
     PATIENCE_S,
@@ -30,6 +31,7 @@ from tests.taps.proxy.rig import (
     receive_request,
     receive_until_reset,
     settings_for,
+    waiting_for_clients,
 )
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"
@@ -244,10 +246,10 @@ def test_a_slow_tls_client_throttles_the_upstream(tmp_path: Path, pki: Pki) -> N
     ):
         client.sendall(POST)
         receive_head(client)
+        wait_for(lambda: waiting_for_clients(relay), "bytes that wait for the client")
         time.sleep(1.0)
         assert sent < 18_000_000
-        held = relay.call(lambda: [one.transport.get_write_buffer_size() for one in relay.relay._clients])
-        assert 0 < held[0] < 1_000_000
+        assert 0 < waiting_for_clients(relay) < 1_000_000
         assert receive(client, len(body)) == body
 
 
