@@ -2,9 +2,11 @@
 
 import argparse
 import contextlib
+import os
 import socket
 import sqlite3
-from collections.abc import Iterator
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -34,9 +36,30 @@ def parsers() -> Iterator[tuple[str, argparse.ArgumentParser]]:
 COMMANDS = dict(parsers())
 
 
-def refused(code: int, says: str, *arguments: str, environment: dict[str, str] | None = None) -> str:
+Ask = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def here(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Ask:
+    """A command in this process, for what is wrong before anything starts: a process of its own takes half a second."""
+
+    def ask(*arguments: str, environment: Mapping[str, str] = {}) -> "subprocess.CompletedProcess[str]":
+        for name in [name for name in os.environ if name.startswith("STREAMGAUGE_")]:
+            monkeypatch.delenv(name)
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        code = main(arguments)
+        told = capsys.readouterr()
+        return subprocess.CompletedProcess(arguments, code, told.out, told.err)
+
+    return ask
+
+
+def refused(
+    code: int, says: str, *arguments: str, environment: dict[str, str] | None = None, ask: Ask = command
+) -> str:
     """A command that ends with this code and a sentence that has these words; nothing on stdout, no traceback."""
-    done = command(*arguments, environment=environment)
+    done = ask(*arguments, environment=environment or {})
     assert "Traceback" not in done.stderr
     assert done.returncode == code, done.stderr
     assert says in done.stderr
@@ -69,8 +92,8 @@ def junk(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_has_help_with_examples(name: str) -> None:
-    asked = command(*name.split(), "--help")
+def test_every_command_has_help_with_examples(name: str, here: Ask) -> None:
+    asked = here(*name.split(), "--help")
     assert asked.returncode == DONE
     assert "example" in asked.stdout
     assert f"streamgauge {name}".strip() in asked.stdout.partition("example")[2]
@@ -87,7 +110,8 @@ def test_examples_in_help_parse(name: str) -> None:
         assert build_parser().parse_args(words[1:]).module
 
 
-def test_version() -> None:
+def test_version_and_help_as_processes() -> None:
+    assert command("--help").stdout.startswith("usage: streamgauge")
     assert command("--version").stdout == f"streamgauge {__version__}\n"
 
 
@@ -109,8 +133,8 @@ def test_version() -> None:
         (("topics", "delete"), "invalid choice: 'delete'"),
     ],
 )
-def test_a_slip_is_answered_with_the_usage(arguments: tuple[str, ...], says: str) -> None:
-    told = refused(USAGE, says, *arguments)
+def test_a_slip_is_answered_with_the_usage(arguments: tuple[str, ...], says: str, here: Ask) -> None:
+    told = refused(USAGE, says, *arguments, ask=here)
     assert told.startswith("usage: streamgauge")
 
 
@@ -188,8 +212,8 @@ def test_an_unknown_option_is_answered_with_the_usage_of_its_command(
         ),
     ],
 )
-def test_wrong_usage_is_one_sentence(arguments: tuple[str, ...], says: str, tmp_path: Path) -> None:
-    told = refused(USAGE, says, *arguments, environment={"STREAMGAUGE_DATA_DIR": str(tmp_path / "data")})
+def test_wrong_usage_is_one_sentence(arguments: tuple[str, ...], says: str, tmp_path: Path, here: Ask) -> None:
+    told = refused(USAGE, says, *arguments, environment={"STREAMGAUGE_DATA_DIR": str(tmp_path / "data")}, ask=here)
     assert len(told.splitlines()) == 1
     assert told.startswith(f"streamgauge {arguments[0]}: ")
     assert "secret" not in told
@@ -422,7 +446,7 @@ def test_a_recording_that_is_none_has_a_record_all_the_same(junk: Path) -> None:
     assert done.stderr == f"streamgauge replay: {junk}: {note}\n"
 
 
-def test_no_directory_is_made_for_a_ledger(tmp_path: Path) -> None:
+def test_f13_no_directory_is_made_for_a_ledger(tmp_path: Path) -> None:
     ledger = f"sqlite:///{tmp_path}/slip/ledger.sqlite"
     for name in (("worker", "--kafka", NOBODY), UP):
         says = (

@@ -234,7 +234,7 @@ def test_streams_have_the_drain_timeout_but_for_a_reserve() -> None:
     assert HANGS_S > RESERVE_S
 
 
-def test_a_child_whose_first_line_is_too_long_is_started_again(log: Path) -> None:
+def test_f4_a_child_whose_first_line_is_too_long_is_started_again(log: Path) -> None:
     said: list[str] = []
 
     async def work() -> None:

@@ -27,7 +27,7 @@ FILES: dict[str, tuple[bytes, str]] = {
 
 
 @pytest.mark.parametrize("case", FILES)
-def test_a_file_that_cannot_be_is_one_sentence_that_names_it(case: str, tmp_path: Path) -> None:
+def test_f13_a_file_that_cannot_be_is_one_sentence_that_names_it(case: str, tmp_path: Path) -> None:
     content, says = FILES[case]
     file = tmp_path / "settings.toml"
     file.write_bytes(content)

@@ -21,7 +21,7 @@ BEGINNINGS = (ROOT, PACKAGE)
 # Variables of ours that are no settings: `cli.py` reads them, or taps in applications do.
 OTHER_VARIABLES = {"STREAMGAUGE_CONFIG", "STREAMGAUGE_DEBUG", "STREAMGAUGE_AGENT", "STREAMGAUGE_TAP_NAME"}
 OTHER_VARIABLES |= {"STREAMGAUGE_KAFKA_PASSWORD"}  # a secret, and so no setting
-OTHER_VARIABLES |= {"STREAMGAUGE_SIMULATION_SEED"}  # of a test
+OTHER_VARIABLES |= {"STREAMGAUGE_SIMULATION_SCHEDULES", "STREAMGAUGE_SIMULATION_SEED"}  # of a test
 
 _FENCE = re.compile(r"^```[a-z]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _INLINE = re.compile(r"`([^`\n]+)`")

@@ -44,7 +44,7 @@ def is_importing(pid: int) -> bool:
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_signal_while_the_command_line_is_imported_leaves_no_traceback(name: str, number: int, code: int) -> None:
+def test_f14_a_signal_while_the_command_line_is_imported_leaves_no_traceback(name: str, number: int, code: int) -> None:
     flags = [sys.executable, "-m", "streamgauge", *COMMANDS[name]]
     process = subprocess.Popen(flags, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, process_group=0)
     try:
@@ -80,7 +80,7 @@ def stop_again(running: Running, command: str, number: int) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_tap_with_nothing_open_and_no_broker_stops_at_once(tmp_path: Path, number: int) -> None:
+def test_f14_a_tap_with_nothing_open_and_no_broker_stops_at_once(tmp_path: Path, number: int) -> None:
     data_dir = tmp_path / "data"
     with provider() as small, start_tap("tap", {"small": small.url}, data_dir, "--kafka", NOBODY) as tap:
         with open_stream(tap) as answer:
@@ -111,7 +111,7 @@ def test_a_second_signal_ends_up_at_once_and_the_next_start_accounts_for_the_str
             assert again.stop() == 0
 
 
-def test_a_second_signal_ends_a_tap_at_once(tmp_path: Path) -> None:
+def test_f14_a_second_signal_ends_a_tap_at_once(tmp_path: Path) -> None:
     data_dir = tmp_path / "data"
     with provider() as small, start_tap("tap", {"small": small.url}, data_dir, "--kafka", NOBODY) as tap:
         small.go_on.clear()

@@ -14,7 +14,7 @@ from bench.pump_lock import HELD_MIB, Moment, main, moments, rows
 MARKED = "before\n<!-- pump-lock: begin -->\nold\n<!-- pump-lock: end -->\nafter\n"
 
 
-def test_in_each_moment_bytes_pass_and_what_was_held_is_collected() -> None:
+def test_f2_in_each_moment_bytes_pass_and_what_was_held_is_collected() -> None:
     found = moments(rounds=2)
     assert list(found) == list(HELD_MIB)
     for seen in found.values():

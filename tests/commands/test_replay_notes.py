@@ -40,7 +40,7 @@ def test_nothing_is_said_where_all_is_well(tally: Tally) -> None:
         (Tally(rows_gone=2), "2 rows were delivered and removed while this was read", False),
     ],
 )
-def test_each_thing_has_its_sentence(tally: Tally, text: str, is_fault: bool) -> None:
+def test_f13_each_thing_has_its_sentence(tally: Tally, text: str, is_fault: bool) -> None:
     assert said(tally) == [Note(text, is_fault)]
 
 

@@ -36,7 +36,7 @@ def test_it_waits_for_a_broker_and_is_not_ready(tmp_path: Path, number: int) -> 
     assert (data_dir / "ledger.sqlite").exists()
 
 
-def test_a_second_worker_on_a_data_directory_says_so(tmp_path: Path) -> None:
+def test_f13_a_second_worker_on_a_data_directory_says_so(tmp_path: Path) -> None:
     data_dir = tmp_path / "data"
     flags = ["--kafka", NOBODY, "--admin", "127.0.0.1:0", "--data-dir", str(data_dir)]
     with start("worker", flags, data_dir) as first:

@@ -20,5 +20,5 @@ from streamgauge.core.content_type import says_event_stream
         (["application/json; of=text/event-stream"], False),
     ],
 )
-def test_one_of_the_types_is_an_event_streams(content_types: list[str], says: bool) -> None:
+def test_f6_one_of_the_types_is_an_event_streams(content_types: list[str], says: bool) -> None:
     assert says_event_stream(content_types) is says

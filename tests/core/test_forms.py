@@ -96,7 +96,7 @@ def test_no_text_among_others_is_taken_for_one_that_it_is_not() -> None:
 
 
 @pytest.mark.parametrize("before", ["a", "é", r"\n", "日本"])
-def test_an_empty_text_ends_what_is_read_at_once(before: str) -> None:
+def test_f0_an_empty_text_ends_what_is_read_at_once(before: str) -> None:
     blocks = [plain(before), plain(before), plain(""), plain("a")]
     assert shortened(PLAIN, blocks) == Run(2, None, json.loads(f'"{before}"') * 2)
     assert shortened(PLAIN, blocks[:3]) == Run(2, None, json.loads(f'"{before}"') * 2)

@@ -15,7 +15,7 @@ def record_of(end: End) -> Record:
 
 
 @pytest.mark.parametrize("fault", TransportFault)
-def test_it_is_the_records_error(fault: TransportFault) -> None:
+def test_f11_it_is_the_records_error(fault: TransportFault) -> None:
     record = record_of(End(fault.ending, 1, fault=fault.value))
     assert record.outcome == ("timeout" if fault.ending is Ending.TIMEOUT else "upstream_reset")
     assert record.error is not None

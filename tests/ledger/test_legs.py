@@ -213,7 +213,7 @@ def test_without_legs_nothing_changes(parts: list[Part]) -> None:
     assert count_once(origins, origins) == []
 
 
-def test_a_leg_beside_many_equal_requests_takes_no_memory_for_them() -> None:
+def test_f7_a_leg_beside_many_equal_requests_takes_no_memory_for_them() -> None:
     """A probe sends the same body for ever; one of its streams is resumed."""
     legs = [again("leg", "17", response_id="resp_7", tokens=(None, 20))]
     origins = (

@@ -25,7 +25,7 @@ def test_an_argument_counts_before_the_environment(monkeypatch: pytest.MonkeyPat
     assert data_dir_of("given") == tmp_path / "given"
 
 
-def test_the_agents_settings_file_names_the_directory_as_well(
+def test_f7_the_agents_settings_file_names_the_directory_as_well(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.delenv("STREAMGAUGE_DATA_DIR", raising=False)

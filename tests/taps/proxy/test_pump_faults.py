@@ -35,7 +35,7 @@ def faulty_libc(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("case", [case.__name__ for case in CASES])
-def test_the_pump_does_without_what_it_is_refused(case: str, faulty_libc: Path) -> None:
+def test_f7_the_pump_does_without_what_it_is_refused(case: str, faulty_libc: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "tests.taps.proxy.pump_faults", case],
         cwd=ROOT,

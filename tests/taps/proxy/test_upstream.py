@@ -106,7 +106,7 @@ REQUESTS = int(os.environ.get("STREAMGAUGE_REQUESTS", "250"))
 
 @pytest.mark.parametrize("kept", [True, False], ids=["kept alive", "a connection a request"])
 @pytest.mark.parametrize("after_s", [0.0, 0.001, 0.005, 0.05])
-def test_a_server_that_closes_after_its_answers_costs_no_request(tmp_path: Path, after_s: float, kept: bool) -> None:
+def test_f8_a_server_that_closes_after_its_answers_costs_no_request(tmp_path: Path, after_s: float, kept: bool) -> None:
     """Its close meets no request: connections are used again only where one was seen to stay open."""
     server = Closing(after_s)
     with RawUpstream(server) as upstream:
@@ -295,7 +295,7 @@ def test_sent_tells_whether_a_connection_was_made(tmp_path: Path) -> None:
         ("http://255.255.255.255", b"the connection failed", TransportFault.UNREACHABLE),
     ],
 )
-def test_no_connection_is_a_502_that_says_why(tmp_path: Path, url: str, why: bytes, fault: TransportFault) -> None:
+def test_f11_no_connection_is_a_502_that_says_why(tmp_path: Path, url: str, why: bytes, fault: TransportFault) -> None:
     def no_tls(one: socket.socket) -> None:
         one.recv(100)
         one.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")

@@ -143,7 +143,7 @@ def test_more_streams_than_allowed_are_refused_and_their_reads_counted() -> None
     assert recorder.open_streams == 2
 
 
-def test_streams_that_were_refused_and_never_end_take_no_memory() -> None:
+def test_f7_streams_that_were_refused_and_never_end_take_no_memory() -> None:
     """One that began before the recorder has a smaller number than any that it refused."""
     recorder = Recorder(talk.settings(), max_open_streams=1)
     recorder.handle(opened(stream=10))

@@ -6,7 +6,7 @@ from streamgauge.counters import Counters, read_writes_refused
 from streamgauge.taps.recording.write_refusals import REPORT_EVERY_S, WriteRefusals
 
 
-def test_the_first_refusal_and_the_end_are_reported_once(tmp_path: Path) -> None:
+def test_f10_the_first_refusal_and_the_end_are_reported_once(tmp_path: Path) -> None:
     said: list[str] = []
     now = [100.0]
     with Counters(tmp_path / "counters", "recorder") as counters:
