@@ -30,7 +30,7 @@ format: $(INSTALLED)  ## put the code into form
 
 generated: $(INSTALLED)  ## write again what is generated: the record's JSON Schema, METRICS.md, the dashboard
 	$(BIN)/python -m streamgauge.records > schemas/record.v1.json
-	$(BIN)/python -m streamgauge.metrics.document
+	$(BIN)/python -m streamgauge.metrics.generate_docs
 
 SECONDS ?= 60
 fuzz: $(INSTALLED)  ## fuzz every part of the core by coverage, and the relay with requests, SECONDS each (60)
@@ -79,7 +79,7 @@ lock:  ## resolve the dependencies again (needs uv): what runs, and that with wh
 clean:  ## remove what was installed and built here
 	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-$(INSTALLED): requirements-dev.lock pyproject.toml scripts/build_pump.py $(wildcard pipeline/streamgauge/taps/proxy/_*.[ch])
+$(INSTALLED): requirements-dev.lock pyproject.toml scripts/build_pump.py $(wildcard pipeline/streamgauge/taps/proxy/native/_*.[ch])
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "Streamgauge needs Python 3.11 or newer: make PYTHON=/path/to/python3.11"; exit 2; }
 	$(PYTHON) -m venv $(VENV)

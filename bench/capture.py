@@ -25,7 +25,7 @@ import uvloop
 
 from bench.document import replace_section, table
 from bench.inprocess import ASGI, cost, take_all
-from streamgauge.counters import Counters
+from streamgauge.spool.read_counters import Counters
 from streamgauge.taps.proxy.capture import StreamCapture, told_of
 from streamgauge.taps.proxy.outbox import FLUSH_S, Outbox
 from streamgauge.taps.proxy.request import Outgoing, Request, route_of

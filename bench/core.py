@@ -26,11 +26,11 @@ import msgspec
 from bench.document import replace_section, table
 from bench.floors import FLOORS
 from bench.wires import Wire, wire
-from streamgauge.core.assembler import Assembler, bucket_of
+from streamgauge.core.assembly.assembler import Assembler, bucket_of
+from streamgauge.core.capture.segments import Bundle, End, Ending, Head, Opening, Read, Segment
 from streamgauge.core.dialects import DIALECTS
-from streamgauge.core.masking import Masker
-from streamgauge.core.segments import Bundle, End, Ending, Head, Opening, Read, Segment
-from streamgauge.core.sse import SseDecoder, write_event
+from streamgauge.core.formats.sse import SseDecoder, write_event
+from streamgauge.core.masking.masker import Masker
 
 MS = 1_000_000
 INSTANCE = bytes(15) + b"\1"

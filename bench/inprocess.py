@@ -28,10 +28,10 @@ import httpx
 
 from bench import asgi
 from bench.document import replace_section, table
-from streamgauge.core.segments import Ending
+from streamgauge.core.capture.segments import Ending
 from streamgauge.taps.httpx_streams import AsyncAnswer, SyncAnswer
+from streamgauge.taps.inprocess.background_sender import Sender
 from streamgauge.taps.inprocess.capture import Asking, StreamCapture
-from streamgauge.taps.inprocess.sender import Sender
 
 CHUNK = b'data: {"choices":[{"index":0,"delta":{"content":" token"},"finish_reason":null}]}\n\n' + b":" * 160 + b"\n\n"
 # What is aimed at: CPU time of the reading thread above a pure wrapper, as a multiple of what a pure ASGI wrapper takes for a

@@ -19,10 +19,10 @@ from pathlib import Path
 
 from bench.document import replace_section, table
 from bench.wires import wire
-from streamgauge.taps.messages import Arrived
+from streamgauge.recorder.protocol import Arrived
+from streamgauge.recorder.recorder import Recorder
+from streamgauge.recorder.request import CaptureSettings
 from streamgauge.taps.packets.files import messages_of
-from streamgauge.taps.recording.recorder import Recorder
-from streamgauge.taps.recording.request import CaptureSettings
 
 DIALECT = "openai-chat"
 PORT = 8000

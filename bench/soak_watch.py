@@ -67,7 +67,7 @@ class Watch:
 
 
 def _name(line: str) -> str:
-    return "relay" if "taps.proxy" in line else "recorder" if "taps.recording" in line else line
+    return "relay" if "taps.proxy" in line else "recorder" if "streamgauge.recorder" in line else line
 
 
 def _sample(pid: int, at_s: float) -> Sample | None:

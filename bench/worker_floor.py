@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import uvloop
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
-from streamgauge.bundles import decode_bundle
-from streamgauge.core.assembler import Assembler
+from streamgauge.core.assembly.assembler import Assembler
+from streamgauge.core.capture.bundles import decode_bundle
 
 
 async def read(bootstrap: str, topic: str, partitions: Sequence[int]) -> None:

@@ -12,9 +12,9 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 
 from bench.worker_logs import PARTITIONS, Log
-from streamgauge import topics
-from streamgauge.broker.watch import damp
-from streamgauge.topics import MAX_MESSAGE_BYTES, Topics
+from streamgauge.kafka import topics
+from streamgauge.kafka.log_throttle import damp
+from streamgauge.kafka.topics import MAX_MESSAGE_BYTES, Topics
 
 # What takes longer than this does not come any more (seconds).
 PATIENCE_S = 120.0

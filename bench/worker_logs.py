@@ -13,8 +13,8 @@ import msgspec
 
 from bench.core import contents
 from bench.wires import Wire, wire
-from streamgauge.bundles import encode_bundle
-from streamgauge.core.segments import (
+from streamgauge.core.capture.bundles import encode_bundle
+from streamgauge.core.capture.segments import (
     BUNDLE_NS,
     Bundle,
     End,
@@ -25,8 +25,8 @@ from streamgauge.core.segments import (
     RequestFacts,
     Segment,
 )
-from streamgauge.taps.recording.bundler import Bundler
-from streamgauge.taps.recording.capture import LOOKS_A_SEGMENT, SEGMENT_NS
+from streamgauge.recorder.bundler import Bundler
+from streamgauge.recorder.capture import LOOKS_A_SEGMENT, SEGMENT_NS
 
 PARTITIONS = 8
 # Tap instances side by side, one a partition: an instance that is not very busy writes to one slot.

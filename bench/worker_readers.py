@@ -18,7 +18,7 @@ from bench import worker_kafka
 from bench.measure import cpu_seconds
 from bench.worker_kafka import AmissError, Kafka
 from bench.worker_logs import PARTITIONS, Load, Log, made
-from streamgauge.topics import Topics
+from streamgauge.kafka.topics import Topics
 
 # A pair shares its partitions when the one that does less does at least this part of what the other does: the halves of
 # eight partitions are not quite alike.

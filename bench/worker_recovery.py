@@ -22,8 +22,8 @@ from tests.running import Running, start, wait_until_ready
 from bench.measure import cores, cpu_seconds, peak_mib, started_on
 from bench.worker_kafka import PATIENCE_S, Kafka, Records, until
 from bench.worker_logs import PARTITIONS, OpenStreams
+from streamgauge.kafka.topics import Topics
 from streamgauge.metrics import table
-from streamgauge.topics import Topics
 
 # How often it is killed and started again: the median counts.
 RESTARTS = 3

@@ -1,4 +1,4 @@
-"""Builds the relay's part in C (taps/proxy/_*.c) beside its sources, where there is Linux and a C compiler.
+"""Builds the relay's part in C (taps/proxy/native/_pump.c) beside its sources, where there is Linux and a C compiler.
 
 Installing Streamgauge does so by itself. Where it cannot be built the relay does without, and is as right, but slower.
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parent.parent
-PLACE = ROOT / "pipeline" / "streamgauge" / "taps" / "proxy"
+PLACE = ROOT / "pipeline" / "streamgauge" / "taps" / "proxy" / "native"
 SOURCES = [PLACE / "_pump.c"]
 # Built for the stable interface of CPython 3.11: one file for it and all that come after.
 BUILT = PLACE / "_pump.abi3.so"

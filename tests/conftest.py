@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from streamgauge.core.assembler import Assembler
+from streamgauge.core.assembly.assembler import Assembler
 from streamgauge.core.record import Record
 from tests import kept_logs
 from tests.spreading import ByCost

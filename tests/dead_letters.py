@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from streamgauge.broker.security import Brokers
-from streamgauge.deadletter import DeadLetter, Sender, message_of
-from streamgauge.topics import Topics
+from streamgauge.kafka.dead_letters import DeadLetter, Sender, message_of
+from streamgauge.kafka.security import Brokers
+from streamgauge.kafka.topics import Topics
 
 
 async def send_back(brokers: Brokers | str, topics: Topics, letters: Sequence[DeadLetter]) -> None:

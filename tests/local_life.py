@@ -7,14 +7,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from streamgauge.bundles import encode_bundle
-from streamgauge.core.assembler import Limits
+from streamgauge.core.assembly.assembler import Limits
+from streamgauge.core.capture.bundles import encode_bundle
+from streamgauge.core.capture.segments import Bundle
 from streamgauge.core.record import Record
-from streamgauge.core.segments import Bundle
 from streamgauge.ledger import SqliteLedger, row_of
-from streamgauge.local import DeliveryFailed, LocalLoop, StateFile
+from streamgauge.local_delivery import DeliveryFailed, LocalLoop, StateFile
+from streamgauge.recorder.bundler import reads_of
 from streamgauge.spool import NewRow, Spool
-from streamgauge.taps.recording.bundler import reads_of
 from tests.streams import bundles_of, interleaved
 
 # Further than any checkpoint is apart (seconds).

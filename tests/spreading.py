@@ -37,8 +37,8 @@ APART = (
     "tests/integration/test_versions.py",
     "tests/integration/test_worker.py",
     "tests/spool/",
-    "tests/taps/recording/",
-    "tests/test_cli.py",
+    "tests/recorder/",
+    "tests/cli/test_main.py",
     "tests/worker/",
 )
 # Of these, files whose tests share a broker of their own.

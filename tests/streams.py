@@ -3,9 +3,9 @@
 import random
 from uuid import UUID
 
-from streamgauge.core.assembler import TICK_INSTANCE, Assembler
+from streamgauge.core.assembly.assembler import TICK_INSTANCE, Assembler
+from streamgauge.core.capture.segments import Bundle, End, Ending, Head, Opening, Read, RequestFacts, Segment
 from streamgauge.core.record import Record
-from streamgauge.core.segments import Bundle, End, Ending, Head, Opening, Read, RequestFacts, Segment
 
 MS = 1_000_000
 INSTANCE = bytes(range(16))

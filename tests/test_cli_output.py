@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from streamgauge.cli import main
+from streamgauge.cli.main import main
 from streamgauge.errors import BUG, DONE, UNAVAILABLE
+from tests.cli.test_main import UP
 from tests.running import PATIENCE_S, wait_for
-from tests.test_cli import UP
 
 EVENTS = (
     b'data: {"id":"c","object":"chat.completion.chunk","model":"m","choices":[{"index":0,"delta":{"content":"Hi"}}]}\n\n'
@@ -105,7 +105,7 @@ def test_a_tap_goes_on_when_nobody_reads_what_it_says(tmp_path: Path) -> None:
 def test_a_bug_of_ours_is_one_sentence_and_a_way_to_see_more(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], recordings: Path
 ) -> None:
-    import streamgauge.commands.replay as broken
+    import streamgauge.cli.replay as broken
 
     def fails(*_: object) -> int:
         raise RuntimeError("boom")

@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from streamgauge import topics
-from streamgauge.cli import build_parser
-from streamgauge.commands.worker import beside_a_tap
+from streamgauge.cli.main import build_parser
+from streamgauge.cli.settings_sources import _FLAGS, load
+from streamgauge.cli.worker import beside_a_tap
 from streamgauge.config import (
     ENV_PREFIX,
-    Address,
     ServerPort,
     Settings,
     Upstream,
@@ -21,7 +20,8 @@ from streamgauge.config import (
     parse_address,
 )
 from streamgauge.errors import UsageFault
-from streamgauge.loading import _FLAGS, load
+from streamgauge.kafka import topics
+from streamgauge.runtime.listeners import Address
 
 
 def local(port: int) -> Address:

@@ -11,9 +11,9 @@ from tests.running import start_tap
 
 from bench.measure import tree
 from bench.peers.peer import Peer
-from streamgauge import topics
-from streamgauge.core.segments import BUNDLE_NS
-from streamgauge.counters import Balance, read_balance
+from streamgauge.core.capture.segments import BUNDLE_NS
+from streamgauge.kafka import topics
+from streamgauge.spool.read_counters import Balance, read_balance
 from streamgauge.taps.proxy.outbox import FLUSH_S
 
 _PARTITIONS = 8
@@ -22,7 +22,7 @@ _SETTLE_S = 60.0
 # Behind the last read come the ends; they count for nothing, and go within the relay's time and a bundle's (seconds).
 _ENDS_S = FLUSH_S + BUNDLE_NS / 1e9 + 0.1
 # By a word of its command line.
-_PARTS = {"taps.proxy": "relay", "taps.recording": "recorder"}
+_PARTS = {"taps.proxy": "relay", "streamgauge.recorder": "recorder"}
 
 
 @contextmanager

@@ -1,16 +1,20 @@
 """Streamgauge: how fast every LLM token stream came, how it ended, and what it used.
 
-core/         pure: captured reads in, records out
-taps/         where streams are captured: proxy, replay; recorder.py turns reads into segments
-bundles.py    bundles as bytes
-spool.py      the bounded disk queue between a tap and what comes after
-topics.py kafka.py worker.py   the way through Kafka and Faust
-local.py      the same without Kafka
-records.py    the public face of the record
-metrics/      every metric declared once; the exporter
-ledger/       where records rest
-demo/         a provider simulator, driven by the official clients
-config.py cli.py   one settings tree, the command line
+records.py         public: the record for readers
+config.py          the settings; errors.py: what an operator can put right, and exit codes
+cli/               the command line, one module a command
+core/              pure: captured reads in, records out
+taps/              where streams are captured; httpx.py and asgi.py are public
+recorder/          the process that turns a tap's messages into bundles
+spool/             the bounded disk queue after the recorder; the balance of reads
+local_delivery.py  spool -> assembler -> ledger, without Kafka
+kafka/             spool -> Kafka; topics, dead letters, and all that talks to a broker
+worker/            Kafka -> assembler -> records; faust/ and watchdog/
+ledger/            where records rest
+metrics/           every metric declared once; the exporter and its HTTP server
+runtime/           child processes, listening sockets, the data directory, signals, reports of bugs
+
+The demo is a package beside it: `streamgauge_demo`.
 """
 
 __version__ = "0.1.0"

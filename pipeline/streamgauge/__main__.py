@@ -20,9 +20,9 @@ def main() -> int:
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # in the background a shell has it ignored
         signal.signal(signal.SIGINT, _leave)
     signal.signal(signal.SIGTERM, _leave)
-    from streamgauge import cli
+    from streamgauge.cli import main
 
-    return cli.main()
+    return main.main()
 
 
 if __name__ == "__main__":

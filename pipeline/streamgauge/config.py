@@ -21,9 +21,10 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
-from streamgauge.core.assembler import ABANDON_AFTER_S
-from streamgauge.core.timing import STALL_SECONDS
-from streamgauge.redaction import redacted_item, redacted_value
+from streamgauge.core.assembly.assembler import ABANDON_AFTER_S
+from streamgauge.core.assembly.timing import STALL_SECONDS
+from streamgauge.runtime.listeners import Address
+from streamgauge.runtime.redaction import redacted_item, redacted_value
 from streamgauge.taps.proxy.limits import MAX_CONNECTIONS
 from streamgauge.taps.proxy.request import MAX_REQUEST_HEAD
 
@@ -68,18 +69,6 @@ _MAX_PORT = 65_535
 
 Seconds = Annotated[float, Field(ge=0, le=MAX_SECONDS, allow_inf_nan=False)]
 Timeout = Annotated[float, Field(gt=0, le=MAX_SECONDS, allow_inf_nan=False)]
-
-
-class Address(BaseModel):
-    """A host and port to listen on; port 0 takes any free one."""
-
-    model_config = ConfigDict(frozen=True)
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 class Upstream(BaseModel):

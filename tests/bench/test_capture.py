@@ -6,7 +6,7 @@ import pytest
 import uvloop
 from bench.capture import Spent, main, recorder, rows, spent
 
-from streamgauge.counters import read_balance
+from streamgauge.spool.read_counters import read_balance
 
 MARKED = "before\n<!-- capture: begin -->\nold\n<!-- capture: end -->\nafter\n"
 

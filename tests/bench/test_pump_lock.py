@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from streamgauge.taps.proxy import lending
+from streamgauge.taps.proxy import pump_handle
 
-if not lending.BUILT:
+if not pump_handle.BUILT:
     pytest.skip("the pump is not built: it needs Linux and a C compiler", allow_module_level=True)
 
 from bench.pump_lock import HELD_MIB, Moment, main, moments, rows

@@ -18,7 +18,7 @@ from bench.tap import ALL_ROUNDS, PEERS, UNCAPTURED, put, rounds, running
 from bench.tap_loads import Figure, Found, Load, Sizes
 from bench.tap_table import DIRECT, ratio, report
 
-from streamgauge.counters import Balance
+from streamgauge.spool.read_counters import Balance
 from tests.integration.provider import provider
 
 TINY = Sizes(bursts=1, seconds=0.1, requests=3, share=0.04)

@@ -17,8 +17,8 @@ from bench.worker_recovery import Recovery, TakeOver, until_held
 from bench.worker_table import BARE_PAIR, FLOOR, LEDGER, LONG, ONE, PAIR, WORKER, Found, faster, ratio, report
 
 from bench import worker_kafka, worker_recovery
-from streamgauge.bundles import decode_bundle
-from streamgauge.core.assembler import Assembler
+from streamgauge.core.assembly.assembler import Assembler
+from streamgauge.core.capture.bundles import decode_bundle
 from streamgauge.core.record import Record
 from streamgauge.metrics import table
 

@@ -52,7 +52,7 @@ async def recorder_killed(rig: Rig) -> None:
 
 
 def recorder_of(rig: Rig) -> int:
-    (pid,) = [pid for pid, line in children(rig.running.process.pid).items() if "streamgauge.taps.recording" in line]
+    (pid,) = [pid for pid, line in children(rig.running.process.pid).items() if "streamgauge.recorder" in line]
     return pid
 
 

@@ -15,8 +15,8 @@ from typing import Any
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaTimeoutError
 
-from streamgauge.bundles import encode_bundle
-from streamgauge.core.segments import Bundle, End, Ending, Head, Opening, Read, RequestFacts, Segment
+from streamgauge.core.capture.bundles import encode_bundle
+from streamgauge.core.capture.segments import Bundle, End, Ending, Head, Opening, Read, RequestFacts, Segment
 from tests.chaos.load import Asked, Truth
 
 SOURCE = "log"

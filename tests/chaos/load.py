@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from streamgauge.demo.scenario import Scenario
+from streamgauge_demo.scenario import Scenario
 from tests.chaos.upstream import PLAYED
 from tests.demo.raw import request_bytes
 

@@ -29,8 +29,8 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer
 from aiokafka.structs import TopicPartition
 
-from streamgauge import topics
-from streamgauge.topics import Topics
+from streamgauge.kafka import topics
+from streamgauge.kafka.topics import Topics
 from tests.chaos.bundles import LogLoad
 from tests.chaos.fleet import Fleet, Left
 from tests.chaos.load import Killed, Truth, ask_on
@@ -47,9 +47,9 @@ WORKERS = 3
 TAPS = 2
 # One worker is killed so often (seconds).
 KILL_EVERY_S = 5.0
-# The group notices a dead member after 10 s (worker/app.py); taking over may take 10 s more: in phases with one fault at a
-# time no stream's record may come later than that behind the stream's end (seconds). On a machine that is so busy that all
-# processes together need longer to start than usual, everything may take longer by the same factor.
+# The group notices a dead member after 10 s (worker/faust/app.py); taking over may take 10 s more: in phases with one fault
+# at a time no stream's record may come later than that after the stream's end (seconds). On a machine that is so busy that
+# all processes together need longer to start than usual, everything may take longer by the same factor.
 TAKEOVER_S = 20.0
 USUAL_START_S = 8.0
 TAKEOVER_PHASES = ("calm", "kills", "away", "stopped")

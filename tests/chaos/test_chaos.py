@@ -130,7 +130,7 @@ def test_every_stream_has_one_record_whatever_dies(tmp_path: Path) -> None:
 
 def test_why_a_process_ended_is_its_last_error() -> None:
     stuck = '{"at":2,"level":"error","part":"streamgauge.worker","message":"the worker is stuck and ends: why"}'
-    stopping = '{"at":3,"level":"info","part":"streamgauge.worker.transport","message":"Stopping..."}'
+    stopping = '{"at":3,"level":"info","part":"streamgauge.worker.faust.transport","message":"Stopping..."}'
     assert reason(f"worker: ready\n{stuck}\n{stopping}\n") == stuck
     assert reason("worker: no topics") == "worker: no topics"
     assert reason("") == ""

@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO
 
-from streamgauge.demo.building import Pace, streamed
-from streamgauge.demo.formats.chat import CREATED, ChatFormat, chat_usage
-from streamgauge.demo.frames import DONE
-from streamgauge.demo.scenario import Endpoint, Expected, Finale, Scenario, UsageFacts
-from streamgauge.demo.scenarios import SCENARIOS
-from streamgauge.demo.simulator import Simulator
-from streamgauge.demo.texts import RIVER, words
+from streamgauge_demo.building import Pace, streamed
+from streamgauge_demo.formats.chat import CREATED, ChatFormat, chat_usage
+from streamgauge_demo.frames import DONE
+from streamgauge_demo.scenario import Endpoint, Expected, Finale, Scenario, UsageFacts
+from streamgauge_demo.scenarios import SCENARIOS
+from streamgauge_demo.simulator import Simulator
+from streamgauge_demo.texts import RIVER, words
 
 # Three answers of different length, in tokens; at 10 tokens a second they last from 4 to 15 s.
 LENGTHS = (40, 80, 150)

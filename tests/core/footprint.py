@@ -8,9 +8,9 @@ from pathlib import Path
 import brotli
 import zstandard
 
-from streamgauge.core.body import BodyDecoder
-from streamgauge.core.coding_members import MEMBERS
-from tests.core.hostile_codings import brotli_tables, window_filled
+from streamgauge.core.http1.body import BodyDecoder
+from streamgauge.core.http1.coding_members import MEMBERS
+from tests.core.http1.hostile_codings import brotli_tables, window_filled
 
 DECODERS = 24
 EVENTS = [b'data: {"choices":[{"index":0,"delta":{"content":"token %d"}}]}\n\n' % number for number in range(1500)]

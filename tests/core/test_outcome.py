@@ -2,9 +2,9 @@
 
 import pytest
 
-from streamgauge.core.labels import MASKED
+from streamgauge.core.capture.segments import Ending
 from streamgauge.core.outcome import FINISH_REASONS, MAX_SENTENCE, normal_reason, outcome_of, reason_label
-from streamgauge.core.segments import Ending
+from streamgauge.core.safe_values import MASKED
 
 
 @pytest.mark.parametrize(

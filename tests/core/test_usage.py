@@ -2,8 +2,8 @@
 
 import pytest
 
+from streamgauge.core.assembly.learning import _number
 from streamgauge.core.dialects import BY_NAME, Dialect
-from streamgauge.core.learning import _number
 from streamgauge.core.record import Usage
 from streamgauge.core.usage import UsageState, normalised, take
 

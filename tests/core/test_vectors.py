@@ -135,7 +135,7 @@ def other_line_ends(vector: Vector) -> None:
 
 
 def compressed(vector: Vector) -> None:
-    """Each vector with one coding: what codings do is tests/core/test_body.py's."""
+    """Each vector with one coding: what codings do is tests/core/http1/test_body.py's."""
     coding = one_of(CODINGS, vector)
     how = Live(coding=coding, framing="chunked" if coding == "br" else "length")
     expected = alike(whole(vector), *SIZES, "content_encoding")

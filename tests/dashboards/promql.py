@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-from streamgauge.metrics.declare import Kind
+from streamgauge.metrics.declarations import Kind
 from streamgauge.metrics.table import BY_NAME
 
 # Labels that Prometheus itself adds to what it scrapes.

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from streamgauge.metrics import document, table
+from streamgauge.metrics import generate_docs, table
 from streamgauge.metrics.grafana import dashboard
 from streamgauge.metrics.panels import ROWS
 from tests.dashboards.promql import check, named
@@ -18,20 +18,20 @@ DASHBOARDS = ROOT / "dashboards"
 EXPRESSIONS = [expression for row in ROWS for panel in row.panels for expression, _ in panel.queries]
 
 
-@pytest.mark.parametrize("name", sorted(document.files()))
+@pytest.mark.parametrize("name", sorted(generate_docs.files()))
 def test_generated_files_are_current(name: str) -> None:
     written = (DASHBOARDS / name).read_text(encoding="utf-8")
-    assert written == document.files()[name], "run: python -m streamgauge.metrics.document"
+    assert written == generate_docs.files()[name], "run: python -m streamgauge.metrics.generate_docs"
 
 
 def test_the_generator_writes_what_is_committed(tmp_path: Path) -> None:
-    document.write(tmp_path)
+    generate_docs.write(tmp_path)
     found = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
-    assert found == set(document.files())
+    assert found == set(generate_docs.files())
 
 
 def test_every_metric_is_in_metrics_md() -> None:
-    text = document.metrics_md()
+    text = generate_docs.metrics_md()
     assert all(text.count(f"| `{metric.name}` |") == 1 for metric in table.TABLE)
 
 

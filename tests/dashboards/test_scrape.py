@@ -15,7 +15,7 @@ from urllib.parse import quote, urlsplit
 
 import yaml
 
-from streamgauge.admin import AdminServer
+from streamgauge.metrics.http_server import AdminServer
 from streamgauge.metrics.panels import ROWS
 from streamgauge.metrics.prometheus import Metrics, Sample
 from tests.integration.provider import BEGIN, REST, provider

@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 
 import h11
 
-from streamgauge.demo.asking import arguments
-from streamgauge.demo.scenario import Finale, Scenario
+from streamgauge_demo.asking import arguments
+from streamgauge_demo.scenario import Finale, Scenario
 
 READ_BYTES = 65_536
 

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from streamgauge.demo.simulator import Simulator
+from streamgauge_demo.simulator import Simulator
 
 # Fast enough for a test, slow enough that most writes arrive one by one.
 QUICK = 0.05

@@ -8,10 +8,10 @@ import subprocess
 import sys
 import time
 
-from streamgauge.demo.child import simulator_process
-from streamgauge.demo.driver import Clients, drive
-from streamgauge.demo.scenarios import BY_MODEL
-from streamgauge.demo.tally import Seen
+from streamgauge_demo.child import simulator_process
+from streamgauge_demo.driver import Clients, drive
+from streamgauge_demo.scenarios import BY_MODEL
+from streamgauge_demo.tally import Seen
 
 # A process of ours starts, or ends, within this on a busy machine (seconds).
 PROCESS_S = 60
@@ -34,7 +34,7 @@ def test_it_plays_and_tells() -> None:
 def test_it_does_not_outlive_a_parent_that_was_killed() -> None:
     program = """
 import asyncio, sys
-from streamgauge.demo.child import simulator_process
+from streamgauge_demo.child import simulator_process
 
 async def main():
     async with simulator_process(1.0) as simulator:

@@ -3,7 +3,7 @@
 import signal
 from pathlib import Path
 
-from streamgauge.demo.scenarios import SCENARIOS
+from streamgauge_demo.scenarios import SCENARIOS
 from tests.running import command, start, wait_for
 
 

@@ -5,12 +5,12 @@ import threading
 
 import pytest
 
-from streamgauge.demo.asking import arguments
-from streamgauge.demo.driver import Clients, drive, drive_all, drive_sync
-from streamgauge.demo.scenario import ClientEnd, Endpoint, Scenario
-from streamgauge.demo.scenarios import BY_MODEL, SCENARIOS
-from streamgauge.demo.tally import Seen
-from streamgauge.demo.verdict import client_differences
+from streamgauge_demo.asking import arguments
+from streamgauge_demo.driver import Clients, drive, drive_all, drive_sync
+from streamgauge_demo.scenario import ClientEnd, Endpoint, Scenario
+from streamgauge_demo.scenarios import BY_MODEL, SCENARIOS
+from streamgauge_demo.tally import Seen
+from streamgauge_demo.verdict import client_differences
 from tests.demo.running import simulator
 
 A_FEW = [

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 
 import pytest
 
-from streamgauge.demo.results import MAX_LINES, Results, ending_of
-from streamgauge.demo.scenario import ClientEnd, Scenario
-from streamgauge.demo.scenarios import BY_MODEL, SCENARIOS
-from streamgauge.demo.tally import Seen
-from streamgauge.demo.truth import Told, Wrote
-from streamgauge.demo.verdict import client_differences, member, record_differences
+from streamgauge_demo.results import MAX_LINES, Results, ending_of
+from streamgauge_demo.scenario import ClientEnd, Scenario
+from streamgauge_demo.scenarios import BY_MODEL, SCENARIOS
+from streamgauge_demo.tally import Seen
+from streamgauge_demo.truth import Told, Wrote
+from streamgauge_demo.verdict import client_differences, member, record_differences
 
 
 def good_record(scenario: Scenario) -> dict[str, object]:

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from streamgauge.demo.run import StartUp, run_demo
-from streamgauge.demo.scenario import Scenario
-from streamgauge.demo.scenarios import BY_MODEL, SCENARIOS, UPSTREAMS
-from streamgauge.demo.verdict import Json
 from streamgauge.ledger import open_ledger
+from streamgauge_demo.run import StartUp, run_demo
+from streamgauge_demo.scenario import Scenario
+from streamgauge_demo.scenarios import BY_MODEL, SCENARIOS, UPSTREAMS
+from streamgauge_demo.verdict import Json
 from tests.demo.running import QUICK
 from tests.running import start_up
 

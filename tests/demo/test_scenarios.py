@@ -5,9 +5,9 @@ from collections import defaultdict
 
 import pytest
 
-from streamgauge.demo.providers import gateway, local, nanogpt, nimbus, sansa
-from streamgauge.demo.scenario import EVENT_STREAM, Endpoint, Scenario
-from streamgauge.demo.scenarios import BY_MODEL, SCENARIOS, UPSTREAMS
+from streamgauge_demo.providers import gateway, local, nanogpt, nimbus, sansa
+from streamgauge_demo.scenario import EVENT_STREAM, Endpoint, Scenario
+from streamgauge_demo.scenarios import BY_MODEL, SCENARIOS, UPSTREAMS
 
 
 def body(model: str) -> bytes:

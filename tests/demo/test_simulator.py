@@ -13,10 +13,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from streamgauge.demo.scenario import Scenario
-from streamgauge.demo.scenarios import BY_MODEL, SCENARIOS
-from streamgauge.demo.simulator import Simulator
-from streamgauge.demo.truth import Ended
+from streamgauge_demo.scenario import Scenario
+from streamgauge_demo.scenarios import BY_MODEL, SCENARIOS
+from streamgauge_demo.simulator import Simulator
+from streamgauge_demo.truth import Ended
 from tests.demo.raw import exchange, request_bytes
 from tests.demo.running import simulator
 
@@ -124,7 +124,7 @@ def test_rubbish_ends_its_connection_and_no_other(running: Simulator) -> None:
 
 
 def test_alone_it_says_where_it_listens_and_what_it_did() -> None:
-    command = [sys.executable, "-m", "streamgauge.demo.simulator", "--time-scale", "0"]
+    command = [sys.executable, "-m", "streamgauge_demo.simulator", "--time-scale", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ) as process:
         assert process.stdout is not None
         url = process.stdout.readline().strip()

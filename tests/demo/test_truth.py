@@ -7,16 +7,16 @@ from typing import Literal
 import msgspec
 import pytest
 
-from streamgauge.core.assembler import Assembler
+from streamgauge.core.assembly.assembler import Assembler
+from streamgauge.core.capture.segments import Bundle, Ending, TransportFault
 from streamgauge.core.record import encode_record
-from streamgauge.core.segments import Bundle, Ending, TransportFault
-from streamgauge.demo.scenario import Scenario
-from streamgauge.demo.scenarios import BY_MODEL, SCENARIOS
-from streamgauge.demo.simulator import Simulator
-from streamgauge.demo.verdict import Json, member, record_differences
-from streamgauge.taps.messages import Arrived, Asked, Ended, Opened, Sent
-from streamgauge.taps.recording.recorder import Recorder
-from streamgauge.taps.recording.request import CaptureSettings
+from streamgauge.recorder.protocol import Arrived, Asked, Ended, Opened, Sent
+from streamgauge.recorder.recorder import Recorder
+from streamgauge.recorder.request import CaptureSettings
+from streamgauge_demo.scenario import Scenario
+from streamgauge_demo.scenarios import BY_MODEL, SCENARIOS
+from streamgauge_demo.simulator import Simulator
+from streamgauge_demo.verdict import Json, member, record_differences
 from tests.demo.raw import Raw, exchange
 from tests.demo.running import simulator
 

@@ -5,11 +5,11 @@ from io import StringIO
 
 from rich.console import Console
 
-from streamgauge.demo.results import Results
-from streamgauge.demo.scenarios import BY_MODEL
-from streamgauge.demo.tally import Seen
-from streamgauge.demo.truth import Told, Wrote
-from streamgauge.demo.view import View
+from streamgauge_demo.results import Results
+from streamgauge_demo.scenarios import BY_MODEL
+from streamgauge_demo.tally import Seen
+from streamgauge_demo.truth import Told, Wrote
+from streamgauge_demo.view import View
 from tests.demo.test_results import good_client, good_record
 
 MODELS = ("sansa/auto-stop", "nimbus/messages-tools", "local/chat-error")

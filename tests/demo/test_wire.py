@@ -4,9 +4,9 @@ import zlib
 
 import pytest
 
-from streamgauge.demo.scenario import Answer, Finale, Framing, Piece, Scenario
-from streamgauge.demo.scenarios import SCENARIOS
-from streamgauge.demo.wire import LAST_CHUNK, plan
+from streamgauge_demo.scenario import Answer, Finale, Framing, Piece, Scenario
+from streamgauge_demo.scenarios import SCENARIOS
+from streamgauge_demo.wire import LAST_CHUNK, plan
 
 PIECES = (Piece(0.5, b"data: 1\n\n", 1), Piece(0.1, b": wait\n\n"), Piece(0.2, b"data: 2\n\ndata: 3\n\n", 2))
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import yaml
 
-from streamgauge.cli import NOT_SETTINGS, build_parser
+from streamgauge.cli.main import NOT_SETTINGS, build_parser
+from streamgauge.cli.settings_sources import load
 from streamgauge.config import Settings
-from streamgauge.loading import load
 
 ROOT = Path(__file__).parents[2]
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))

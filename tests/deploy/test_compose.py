@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from streamgauge.admin import host_name
 from streamgauge.config import ENV_PREFIX
-from streamgauge.topics import DEFAULT_PREFIX, Topics
+from streamgauge.kafka.topics import DEFAULT_PREFIX, Topics
+from streamgauge.metrics.http_server import host_name
 from tests.deploy.composed import COMPOSE, OURS, ROOT, SERVICES, parsed, volumes
 
 WORKERS = sorted(name for name in OURS if name.startswith("worker"))

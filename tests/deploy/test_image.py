@@ -9,9 +9,9 @@ from importlib.metadata import packages_distributions
 
 import pytest
 
-from streamgauge.admin import AdminServer, split_address
+from streamgauge.cli.settings_sources import load
 from streamgauge.config import Settings
-from streamgauge.loading import load
+from streamgauge.metrics.http_server import AdminServer, split_address
 from streamgauge.metrics.prometheus import Metrics
 from tests.deploy.composed import ROOT
 

@@ -151,7 +151,9 @@ _CACHE = "Grok on Azure says more cached than input: the cache lies outside, and
 _OTHER_NAMES = (
     "DeepSeek, Together, Z.ai and Perplexity tell it under names of their own, which the client's type has not."
 )
-_LIMITS = "core/reading.py MAX_CHOICES and its like for tools: state is bounded, and integrity says state_limit."
+_LIMITS = (
+    "core/assembly/event_sink.py MAX_CHOICES and its like for tools: state is bounded, and integrity says state_limit."
+)
 _LABELS = "The record: names are printable ASCII, reasons look like codes, else `masked`."
 _KEYS = "A new id opens a new call (Cerebras: two at one index; Mistral: none); the client goes by index."
 _NAMES = "Another name, or another entry of one list, is another call (Gemini's own chat, all at index 0, without ids)."

@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from streamgauge.core.capture.segments import FROM_START
 from streamgauge.core.dialects import (
     BY_NAME,
     DONE,
@@ -16,10 +17,9 @@ from streamgauge.core.dialects import (
     recognised,
 )
 from streamgauge.core.dialects import dialect_of_endpoint as hinted
-from streamgauge.core.json_text import UNPARSED, parse
-from streamgauge.core.labels import MASKED, label_id
-from streamgauge.core.segments import FROM_START
-from streamgauge.core.sse import Event, SseDecoder
+from streamgauge.core.formats.json_text import UNPARSED, parse
+from streamgauge.core.formats.sse import Event, SseDecoder
+from streamgauge.core.safe_values import MASKED, label_id
 from tests.differential.answer import Answer, Call, Ended, Said, Used
 from tests.vectors.drive import Live, live, wire
 from tests.vectors.load import Vector

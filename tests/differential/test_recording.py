@@ -4,7 +4,7 @@ from tests.differential.recording import kept, record_of
 from tests.each import each
 from tests.vectors.load import Vector, vectors
 
-# State is bounded (core/reading.py): of these the record tells a part.
+# State is bounded (core/assembly/event_sink.py): of these the record tells a part.
 LIMITED = {"many-choices", "many-tools"}
 
 # What a leg repeats is told to a sink and counts nothing. A whole answer is no stream.

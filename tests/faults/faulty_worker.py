@@ -19,10 +19,10 @@ from aiokafka.producer.message_accumulator import BatchBuilder
 from faust.assignor.partition_assignor import PartitionAssignor
 from faust.tables.recovery import Recovery
 
-from streamgauge.commands.worker import LedgerStore
-from streamgauge.worker import transport
-from streamgauge.worker.acknowledging import Acknowledger
+from streamgauge.cli.worker import LedgerStore
 from streamgauge.worker.assignment import Assignment
+from streamgauge.worker.faust import transport
+from streamgauge.worker.offset_commits import Acknowledger
 from streamgauge.worker.partition import Partition
 from tests.integration import worker_process
 

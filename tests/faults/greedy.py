@@ -93,7 +93,7 @@ def _holds(up: Running, size: int) -> bool:
 
 def _recorder_bytes(up: Running) -> int:
     """The resident memory of the tap's recorder."""
-    [recorder] = [pid for pid, line in children(up.process.pid).items() if "taps.recording.process" in line]
+    [recorder] = [pid for pid, line in children(up.process.pid).items() if "streamgauge.recorder.process" in line]
     resident = Path(f"/proc/{recorder}/statm").read_text().split()[1]
     return int(resident) * resource.getpagesize()
 

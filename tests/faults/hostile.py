@@ -8,7 +8,7 @@ from typing import NamedTuple
 import msgspec
 import zstandard
 
-from streamgauge.core.segments import Bundle, Opening, Read, RequestFacts, Segment
+from streamgauge.core.capture.segments import Bundle, Opening, Read, RequestFacts, Segment
 
 _HEAD = b"SG\x01"
 _INSTANCE = bytes(range(16))

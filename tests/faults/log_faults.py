@@ -9,11 +9,11 @@ from aiokafka.admin import NewPartitions
 from aiokafka.errors import GroupCoordinatorNotAvailableError
 from confluent_kafka.admin import AdminClient
 
-from streamgauge import topics
-from streamgauge.bundles import decode_bundle, encode_bundle
-from streamgauge.core.assembler import Assembler
+from streamgauge.core.assembly.assembler import Assembler
+from streamgauge.core.capture.bundles import decode_bundle, encode_bundle
+from streamgauge.core.capture.segments import Bundle
 from streamgauge.core.record import encode_record
-from streamgauge.core.segments import Bundle
+from streamgauge.kafka import topics
 from tests.integration.synthetic import SyntheticTap
 from tests.integration.test_worker import write
 from tests.integration.workers import WorkerProcess, worker

@@ -18,11 +18,11 @@ from aiokafka.consumer.group_coordinator import CoordinatorGroupRebalance
 from faust.tables.recovery import Recovery
 from faust.transport.consumer import Consumer
 
-from streamgauge.worker import app
 from streamgauge.worker.assignment import Assignment
+from streamgauge.worker.faust import app
 from streamgauge.worker.log import Log
-from streamgauge.worker.recognition import Recognition
-from streamgauge.worker.run import Worker
+from streamgauge.worker.process import Worker
+from streamgauge.worker.topic_identity import Recognition
 from tests.integration import worker_process
 
 MOMENTS: dict[str, tuple[Any, str]] = {

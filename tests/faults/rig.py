@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from streamgauge.bundles import decode_bundle
-from streamgauge.core.assembler import Assembler
+from streamgauge.core.assembly.assembler import Assembler
+from streamgauge.core.capture.bundles import decode_bundle
 from streamgauge.core.record import Record
-from streamgauge.topics import Topics
+from streamgauge.kafka.topics import Topics
 from tests.faults.traffic import EVENTS, TEXT_BYTES, Traffic, provider
 from tests.kafka_broker.reading import read_all
 from tests.processes import children

@@ -13,10 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from streamgauge import kafka, topics
-from streamgauge.broker import pace
-from streamgauge.counters import Balance, read_balance
-from streamgauge.kafka import Shipper, ShipperSettings
+from streamgauge.kafka import backoff, shipper, topics
+from streamgauge.kafka.shipper import Shipper, ShipperSettings
+from streamgauge.spool.read_counters import Balance, read_balance
 from tests.faults import mock_kafka
 from tests.faults.half_open import half_open
 from tests.faults.mock_kafka import PRODUCE, MockCluster, mock_cluster
@@ -49,10 +48,10 @@ def tap(tmp_path: Path) -> Iterator[Tap]:
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pauses as in life, but shorter."""
-    monkeypatch.setattr(pace, "FIRST_S", 0.1)
-    monkeypatch.setattr(pace, "LONGEST_S", 0.4)
-    monkeypatch.setattr(kafka, "_DENIED_S", 1.0)
-    monkeypatch.setattr(kafka, "_STUCK_S", 3.0)
+    monkeypatch.setattr(backoff, "FIRST_S", 0.1)
+    monkeypatch.setattr(backoff, "LONGEST_S", 0.4)
+    monkeypatch.setattr(shipper, "_DENIED_S", 1.0)
+    monkeypatch.setattr(shipper, "_STUCK_S", 3.0)
 
 
 def shipped(broker: MockCluster, tap: Tap) -> Balance:
@@ -108,7 +107,7 @@ def test_k5_an_error_without_end_costs_a_bundle_after_some_tries(broker: MockClu
     broker.track()
     balance = shipped(broker, tap)
     assert balance.dropped["refused"] == 3 * READS
-    assert broker.requests()[PRODUCE] <= 3 * (kafka._TRIES_ALONE + 1)
+    assert broker.requests()[PRODUCE] <= 3 * (shipper._TRIES_ALONE + 1)
 
 
 def test_k5_what_is_denied_is_said_and_waits_for_an_operator(broker: MockCluster, tap: Tap, heard: Heard) -> None:

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from streamgauge import deadletter, topics
-from streamgauge.broker.administrator import Kind, Operation, Right
-from streamgauge.broker.security import Brokers, Login, Password, TlsFiles
-from streamgauge.topics import Job, Topics
+from streamgauge.kafka import dead_letters, topics
+from streamgauge.kafka.administrator import Kind, Operation, Right
+from streamgauge.kafka.security import Brokers, Login, Password, TlsFiles
+from streamgauge.kafka.topics import Job, Topics
 from tests.dead_letters import send_back
 from tests.faults.doors import SECRET, scram_door, tap_by, worker_by
 from tests.faults.rig import assert_whole, records_on
@@ -38,7 +38,7 @@ def secure_prefix(secured: Secured) -> str:
 
 
 async def read_letters(brokers: Brokers, prefix: str) -> None:
-    assert [one async for one in deadletter.read(brokers, Topics(prefix))] == []
+    assert [one async for one in dead_letters.read(brokers, Topics(prefix))] == []
 
 
 ASK: dict[Job, Callable[[Brokers, str], Awaitable[object]]] = {
@@ -105,7 +105,7 @@ def test_k7_each_right_to_write_or_create_is_needed(
             await delete_topic(secured.bootstrap, right.name)
             await topics.create(brokers, None, secure_prefix)
         else:
-            letter = deadletter.DeadLetter(
+            letter = dead_letters.DeadLetter(
                 0, 0, None, None, right.name, 0, 0, None, None, b"key", b"nothing that can be read"
             )
             await send_back(brokers, Topics(secure_prefix), [letter])

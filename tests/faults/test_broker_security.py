@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from streamgauge.topics import Job, Topics
+from streamgauge.kafka.topics import Job, Topics
 from tests.faults.doors import SECRET, Door, mutual_door, plain_door, run_by, scram_door, tap_by, worker_by
 from tests.faults.rig import Rig, assert_whole, records_on
 from tests.kafka_broker.fixtures import make_topics

@@ -15,11 +15,11 @@ import msgspec
 import pytest
 import zstandard
 
-from streamgauge.bundles import decode_bundle, encode_bundle
-from streamgauge.core.segments import FORMAT_VERSION, Read
-from streamgauge.counters import read_balance
+from streamgauge.core.capture.bundles import decode_bundle, encode_bundle
+from streamgauge.core.capture.segments import FORMAT_VERSION, Read
+from streamgauge.kafka.topics import Topics
 from streamgauge.spool import NewRow, Spool
-from streamgauge.topics import Topics
+from streamgauge.spool.read_counters import read_balance
 from tests.faults.canaries import Stream, found_in, streams, word
 from tests.faults.canary_requests import JSON, Exchange, exchanges
 from tests.faults.kept_by_contract import EVENTS, EXCHANGES

@@ -15,9 +15,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from streamgauge.counters import Balance, Counters, DropReason, read_balance, read_incidents
 from streamgauge.errors import UNAVAILABLE
 from streamgauge.spool import NewRow, Spool
+from streamgauge.spool.read_counters import Balance, Counters, DropReason, read_balance, read_incidents
 from tests.faults.mock_kafka import MockCluster, mock_cluster
 from tests.faults.rig import PARTITIONS, Rig, assert_whole, records_on, tap_rig
 from tests.faults.small_disk import SmallDisk, small_disk

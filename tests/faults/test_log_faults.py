@@ -16,7 +16,7 @@ from uuid import UUID
 
 import pytest
 
-from streamgauge.bundles import decode_bundle
+from streamgauge.core.capture.bundles import decode_bundle
 from tests.faults.log_faults import (
     EXIT,
     errors,

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from streamgauge.broker.topic_ids import identities
-from streamgauge.core.segments import Bundle
+from streamgauge.core.capture.segments import Bundle
+from streamgauge.kafka.topic_ids import identities
 from streamgauge.worker.faults import WorkerError
 from tests.faults.log_faults import forget_offsets, make_anew
 from tests.faults.test_worker_faults import assert_all_once, write

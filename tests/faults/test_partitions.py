@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from streamgauge.bundles import decode_bundle
-from streamgauge.counters import read_balance
-from streamgauge.kafka import Shipper, ShipperSettings
+from streamgauge.core.capture.bundles import decode_bundle
+from streamgauge.kafka.shipper import Shipper, ShipperSettings
+from streamgauge.spool.read_counters import read_balance
 from tests.faults.log_faults import EXIT, add_partitions, errors, refuses, settings_of, wait_until_committed
 from tests.integration.shipping import Tap, by_slot, shipping, until
 from tests.integration.synthetic import SyntheticTap, assembled

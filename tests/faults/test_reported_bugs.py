@@ -36,9 +36,9 @@ sys.meta_path.insert(0, Finder())
 """
 
 BUGS = {
-    "recorder": ("streamgauge.taps.recording.response", "Response", "read_all", "the recorder"),
+    "recorder": ("streamgauge.recorder.response", "Response", "read_all", "the recorder"),
     "relay": ("streamgauge.taps.proxy.outbox", "Outbox", "put", "the relay's capture"),
-    "assembler": ("streamgauge.core.assembler", "Assembler", "apply", "the assembler"),
+    "assembler": ("streamgauge.core.assembly.assembler", "Assembler", "apply", "the assembler"),
     "upstream": ("streamgauge.taps.proxy.upstream", "Connector", "_connect", "the connection to an upstream"),
 }
 

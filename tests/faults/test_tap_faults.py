@@ -17,9 +17,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from streamgauge.core.record import Record
-from streamgauge.counters import read_balance, read_incidents
 from streamgauge.spool import Spool
-from streamgauge.taps.proxy.lending import BUILT
+from streamgauge.spool.read_counters import read_balance, read_incidents
+from streamgauge.taps.proxy.pump_handle import BUILT
 from tests.faults.mock_kafka import MockCluster, mock_cluster
 from tests.faults.rig import PARTITIONS, Rig, assert_whole, records_on, tap_rig
 from tests.faults.traffic import EVENTS, PACE_S, PAIRS, Got, ask
@@ -30,7 +30,7 @@ from tests.running import PATIENCE_S, Running, start_tap, wait_for
 PREFIX = "streamgauge"
 BROKEN_PYTHON = str(Path(__file__).parent / "broken_python")
 # The module that the recorder runs.
-RECORDER = "taps.recording.process"
+RECORDER = "streamgauge.recorder.process"
 # The stated window of about 1.35 s, and what a busy machine may add to it (seconds).
 WINDOW_S = 2.0
 # Events of streams that are open for longer than that: four seconds.

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from streamgauge import topics
+from streamgauge.kafka import topics
 from streamgauge.worker.faults import WorkerError
 from tests.integration.synthetic import SyntheticTap, assembled, distinct
 from tests.integration.workers import WorkerProcess, worker

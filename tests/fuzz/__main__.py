@@ -54,7 +54,7 @@ def main(arguments: list[str]) -> int:
     except ImportError:
         print("scripts/fuzz: atheris is not installed: it is made for Linux on x86-64", file=sys.stderr)
         return 3
-    with atheris.instrument_imports(include=["streamgauge.core", "streamgauge.taps.recording"]):
+    with atheris.instrument_imports(include=["streamgauge.core", "streamgauge.recorder"]):
         from tests.fuzz.targets import TARGETS
     if given.files:
         for path in given.files:

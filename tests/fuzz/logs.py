@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 import msgspec
 import zstandard
 
-from streamgauge.bundles import UnreadableBundle, decode_bundle
-from streamgauge.core.assembler import PRODUCERS, TICK_INSTANCE, Assembler, Limits
+from streamgauge.core.assembly.assembler import PRODUCERS, TICK_INSTANCE, Assembler, Limits
+from streamgauge.core.capture.bundles import UnreadableBundle, decode_bundle
+from streamgauge.core.capture.segments import Bundle, Segment
 from streamgauge.core.record import Record
-from streamgauge.core.segments import Bundle, Segment
 from streamgauge.records import Record as RecordRead
 from tests.fuzz.drawn import Drawn
 from tests.fuzz.properties import check

@@ -4,13 +4,13 @@ import zlib
 
 import msgspec
 
+from streamgauge.core.allowlist import Kind, Spec, filtered
 from streamgauge.core.dialects import BY_NAME, DIALECTS
-from streamgauge.core.json_text import UNPARSED, parse
-from streamgauge.core.keep import Kind, Spec, filtered
-from streamgauge.core.labels import whole_number
-from streamgauge.core.masking import Masker
+from streamgauge.core.formats.json_text import UNPARSED, parse
+from streamgauge.core.formats.sse import Event, SseDecoder, write_event
+from streamgauge.core.masking.masker import Masker
 from streamgauge.core.record import Usage
-from streamgauge.core.sse import Event, SseDecoder, write_event
+from streamgauge.core.safe_values import whole_number
 from streamgauge.core.usage import UsageState, normalised, take
 from tests.fuzz.drawn import Drawn
 from tests.fuzz.hostile import WORD

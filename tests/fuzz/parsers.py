@@ -6,13 +6,13 @@ import zlib
 
 import msgspec
 
-from streamgauge.core.body import RATIO_FREE_BYTES, BodyDecoder, DecodeFault
-from streamgauge.core.framing import Chunked
-from streamgauge.core.http_head import MAX_HEAD_BYTES, HeadFault, HeadReader, ResponseHead, body_decoder_for
-from streamgauge.core.json_check import MAX_DEPTH, JsonState, feed, verdict
-from streamgauge.core.json_text import MAX_DIGITS, UNPARSED, parse
-from streamgauge.core.keep import argument_chars
-from streamgauge.core.sse import Event, SseDecoder, read_events, write_event, write_tail
+from streamgauge.core.allowlist import argument_chars
+from streamgauge.core.formats.json_text import MAX_DIGITS, UNPARSED, parse
+from streamgauge.core.formats.json_validator import MAX_DEPTH, JsonState, feed, verdict
+from streamgauge.core.formats.sse import Event, SseDecoder, read_events, write_event, write_tail
+from streamgauge.core.http1.body import RATIO_FREE_BYTES, BodyDecoder, DecodeFault
+from streamgauge.core.http1.framing import Chunked
+from streamgauge.core.http1.head import MAX_HEAD_BYTES, HeadFault, HeadReader, ResponseHead, body_decoder_for
 from tests.fuzz.drawn import Drawn
 from tests.fuzz.streams import STACK_FRAMES, deeper, in_pieces
 from tests.vectors.drive import encoded

@@ -6,14 +6,14 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from streamgauge.bundles import decode_bundle, encode_bundle
-from streamgauge.core.assembler import PRODUCERS, Assembler, Limits, bucket_of
+from streamgauge.core.assembly.assembler import PRODUCERS, Assembler, Limits, bucket_of
+from streamgauge.core.capture.bundles import decode_bundle, encode_bundle
+from streamgauge.core.capture.segments import Bundle, Segment
 from streamgauge.core.dialects import BY_NAME, dialect_of_endpoint, endpoint_of
 from streamgauge.core.record import Record
-from streamgauge.core.segments import Bundle, Segment
-from streamgauge.counters import Incident
-from streamgauge.taps.messages import Message
-from streamgauge.taps.recording.recorder import Recorder
+from streamgauge.recorder.protocol import Message
+from streamgauge.recorder.recorder import Recorder
+from streamgauge.spool.read_counters import Incident
 from streamgauge.taps.replay import replay
 from tests.fuzz.hostile import WORD
 from tests.fuzz.properties import Json, check, check_values, same, without_times, without_validity

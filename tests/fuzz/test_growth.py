@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from streamgauge.core.assembler import Assembler, bucket_of
-from streamgauge.core.segments import Bundle, End, Ending, Head, Opening, Read, Segment
+from streamgauge.core.assembly.assembler import Assembler, bucket_of
+from streamgauge.core.capture.segments import Bundle, End, Ending, Head, Opening, Read, Segment
 from tests.vectors.drive import INSTANCE
 
 STREAM = bytes(range(16))

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamgauge.bundles import encode_bundle
-from streamgauge.core.assembler import TICK_INSTANCE, Assembler
-from streamgauge.core.segments import (
+from streamgauge.core.assembly.assembler import TICK_INSTANCE, Assembler
+from streamgauge.core.capture.bundles import encode_bundle
+from streamgauge.core.capture.segments import (
     Bundle,
     End,
     Ending,

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
-from streamgauge.demo.scenario import Finale, Scenario
-from streamgauge.demo.scenarios import SCENARIOS
+from streamgauge_demo.scenario import Finale, Scenario
+from streamgauge_demo.scenarios import SCENARIOS
 from tests.demo.raw import request_bytes
 
 # Connections that are opened at a time; all that are open then stream on together. A listener's backlog is no test here.

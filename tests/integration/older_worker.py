@@ -2,8 +2,8 @@
 
 import sys
 
-from streamgauge import bundles
-from streamgauge.core.segments import FORMAT_VERSION
+from streamgauge.core.capture import bundles
+from streamgauge.core.capture.segments import FORMAT_VERSION
 from tests.integration.worker_process import main
 
 if __name__ == "__main__":

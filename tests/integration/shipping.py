@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from streamgauge.counters import Counters
-from streamgauge.kafka import Shipper
+from streamgauge.kafka.shipper import Shipper
 from streamgauge.spool import NewRow, Spool
+from streamgauge.spool.read_counters import Counters
 from tests.kafka_broker.fixtures import PARTITIONS
 
 

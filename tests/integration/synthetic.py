@@ -6,10 +6,10 @@ import uuid
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from streamgauge.bundles import UnreadableBundle, decode_bundle, encode_bundle
-from streamgauge.core.assembler import Assembler, Limits
+from streamgauge.core.assembly.assembler import Assembler, Limits
+from streamgauge.core.capture.bundles import UnreadableBundle, decode_bundle, encode_bundle
+from streamgauge.core.capture.segments import Bundle, End, Ending, Head, Opening, Read, RequestFacts, Segment
 from streamgauge.core.record import encode_record
-from streamgauge.core.segments import Bundle, End, Ending, Head, Opening, Read, RequestFacts, Segment
 from tests.kafka_broker.fixtures import PARTITIONS
 
 _HEAD = Head(200, 5_000_000, True, provider_request_id="req-1")

@@ -17,7 +17,7 @@ import anthropic
 import openai
 import pytest
 
-from tests.commands.test_agent import agent
+from tests.cli.test_agent import agent
 from tests.integration.provider import BEGIN, REST
 from tests.running import PATIENCE_S, Running, wait_for
 

@@ -12,14 +12,14 @@ from typing import Any
 import openai
 import pytest
 
-from streamgauge.bundles import decode_bundle
-from streamgauge.core.assembler import Assembler
-from streamgauge.counters import read_balance
+from streamgauge.core.assembly.assembler import Assembler
+from streamgauge.core.capture.bundles import decode_bundle
+from streamgauge.kafka.topics import Topics
+from streamgauge.spool.read_counters import read_balance
 from streamgauge.taps.replay.contract import Tally
 from streamgauge.taps.replay.spool_rows import logged
-from streamgauge.topics import Topics
-from tests.commands.test_agent import agent
-from tests.commands.test_tap import NOBODY
+from tests.cli.test_agent import agent
+from tests.cli.test_tap import NOBODY
 from tests.integration.test_asgi import ASK, Server, server
 from tests.kafka_broker.reading import read_all
 from tests.processes import children, runs

@@ -17,9 +17,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from streamgauge.demo.child import simulator_process
-from streamgauge.demo.scenario import Scenario
-from streamgauge.demo.truth import Told
+from streamgauge_demo.child import simulator_process
+from streamgauge_demo.scenario import Scenario
+from streamgauge_demo.truth import Told
 from tests.integration.load import ask_all, mixed
 from tests.integration.synthetic import distinct
 from tests.kafka_broker.reading import read_all

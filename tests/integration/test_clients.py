@@ -10,11 +10,11 @@ from typing import Any, Literal
 
 import pytest
 
-from streamgauge.demo.driver import Clients, drive
-from streamgauge.demo.scenario import Scenario
-from streamgauge.demo.scenarios import SCENARIOS, UPSTREAMS
-from streamgauge.demo.tally import Seen
-from streamgauge.demo.verdict import client_differences
+from streamgauge_demo.driver import Clients, drive
+from streamgauge_demo.scenario import Scenario
+from streamgauge_demo.scenarios import SCENARIOS, UPSTREAMS
+from streamgauge_demo.tally import Seen
+from streamgauge_demo.verdict import client_differences
 from tests.demo.raw import exchange
 from tests.demo.running import simulator
 from tests.running import start_up

@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 import openai
 import pytest
 
-from streamgauge.demo.driver import Clients, drive
-from streamgauge.demo.scenarios import SCENARIOS, UPSTREAMS
+from streamgauge_demo.driver import Clients, drive
+from streamgauge_demo.scenarios import SCENARIOS, UPSTREAMS
 from tests.demo.running import simulator
 from tests.integration.provider import BEGIN, REST, Provider, provider
 from tests.integration.test_up import Stream, balance, child_of, kill
@@ -311,7 +311,7 @@ def test_without_the_capability_it_says_which_and_how_to_give_it(tmp_path: Path)
     """As a user without it sees it; who has it gives it up first."""
     code = (
         "from streamgauge.taps.packets.privilege import give_up_net_raw as give_up\n"
-        "from streamgauge.cli import main\n"
+        "from streamgauge.cli.main import main\n"
         "give_up()\n"
         f"raise SystemExit(main(['up', 'packets', '--interface', 'lo', '--port', '1', '--data-dir', {str(tmp_path)!r}]))"
     )

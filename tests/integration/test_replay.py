@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from streamgauge.demo.child import simulator_process
+from streamgauge_demo.child import simulator_process
 from tests.integration.load import ask_all, mixed
 from tests.integration.synthetic import SyntheticTap, distinct
 from tests.kafka_broker.reading import read_all, write_all

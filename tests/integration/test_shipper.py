@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 import zstandard
 
-from streamgauge import topics
-from streamgauge.bundles import decode_bundle, encode_bundle
-from streamgauge.core.segments import Bundle, Read, Segment
-from streamgauge.counters import read_balance
-from streamgauge.kafka import Shipper, ShipperSettings
+from streamgauge.core.capture.bundles import decode_bundle, encode_bundle
+from streamgauge.core.capture.segments import Bundle, Read, Segment
+from streamgauge.kafka import topics
+from streamgauge.kafka.shipper import Shipper, ShipperSettings
 from streamgauge.spool import NewRow
+from streamgauge.spool.read_counters import read_balance
 from tests.integration.shipping import Heard, Tap, by_slot, in_order, shipping, until
 from tests.kafka_broker.administration import set_config
 from tests.kafka_broker.broker import Broker

@@ -174,7 +174,7 @@ def kill(pid: int) -> None:
 def test_a_recorder_that_is_killed_costs_no_stream(small: Provider, data_dir: Path) -> None:
     with start_up({"small": small.url}, data_dir) as up:
         stream = open_stream(up, small)
-        killed = child_of(up, "streamgauge.taps.recording.process")
+        killed = child_of(up, "streamgauge.recorder.process")
         kill(killed)
         wait_for(lambda: not runs(killed), "end of the recorder")
         small.go_on.set()
@@ -266,7 +266,7 @@ def test_a_recorder_starts_again_where_its_socket_s_directory_is_gone(small: Pro
         up.wait_for_records(1)
         runtime = (data_dir / "run").readlink()
         shutil.rmtree(runtime)
-        os.kill(child_of(up, "streamgauge.taps.recording.process"), signal.SIGKILL)
+        os.kill(child_of(up, "streamgauge.recorder.process"), signal.SIGKILL)
         wait_for((runtime / "recorder.sock").exists, "the socket, again")
         assert runtime.stat().st_mode & 0o777 == 0o700
         ask(up)
@@ -286,7 +286,7 @@ def test_a_tap_on_a_copied_data_directory_leaves_the_running_tap_alone(
         with start_up({"small": small.url}, copied) as other:
             assert (copied / "run").readlink() not in (runtime, None)
             assert (runtime / "recorder.sock").exists()
-            os.kill(child_of(up, "streamgauge.taps.recording.process"), signal.SIGKILL)
+            os.kill(child_of(up, "streamgauge.recorder.process"), signal.SIGKILL)
             wait_for(lambda: "it is started again" in up.log, "the recorder's end")
             ask(up)
             ask(other)
@@ -315,7 +315,7 @@ def test_a_directory_to_which_the_link_leads_keeps_its_files(small: Provider, da
 def test_the_next_one_waits_for_a_recorder_that_still_writes_down_what_it_has(small: Provider, data_dir: Path) -> None:
     """Else its reads would be counted twice: as lost in the crash, and as delivered."""
     with start_up({"small": small.url}, data_dir) as up:
-        recorder = Held(child_of(up, "streamgauge.taps.recording.process"))
+        recorder = Held(child_of(up, "streamgauge.recorder.process"))
         going_on = threading.Timer(1.5, recorder.release)
         assert ask(up) == BEGIN + REST
         assert up.metrics()["streamgauge_tap_reads_waiting"] > 0

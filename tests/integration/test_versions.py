@@ -10,13 +10,13 @@ import msgspec
 import pytest
 import zstandard
 
-from streamgauge.bundles import decode_bundle, encode_bundle
-from streamgauge.core.assembler import PRODUCERS
+from streamgauge.core.assembly.assembler import PRODUCERS
+from streamgauge.core.assembly.state_codec import opened, sealed
+from streamgauge.core.capture.bundles import decode_bundle, encode_bundle
+from streamgauge.core.capture.segments import Bundle
 from streamgauge.core.record import Record, encode_record
-from streamgauge.core.segments import Bundle
-from streamgauge.core.state_format import opened, sealed
-from streamgauge.topics import Topics
-from streamgauge.worker.store import key_of
+from streamgauge.kafka.topics import Topics
+from streamgauge.worker.faust.store import key_of
 from tests.integration.synthetic import SyntheticTap, assembled, distinct
 from tests.integration.test_worker import collect, log_of, records_of, same, wait_for_ledger, write, write_keyed
 from tests.integration.workers import worker

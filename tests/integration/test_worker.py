@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from streamgauge import deadletter, topics
-from streamgauge.core.assembler import Limits
-from streamgauge.worker.store import key_of
+from streamgauge.core.assembly.assembler import Limits
+from streamgauge.kafka import dead_letters, topics
+from streamgauge.worker.faust.store import key_of
 from tests.dead_letters import send_back
 from tests.integration.synthetic import SyntheticTap, assembled, distinct
 from tests.integration.workers import worker
@@ -249,8 +249,8 @@ def test_a_record_that_its_topic_refuses_waits_for_the_dead_letters(kafka: str, 
     assert {(one.stage, one.source_topic) for one in asyncio.run(collect(kafka, prefix))} == {("record", names.records)}
 
 
-async def collect(bootstrap: str, prefix: str) -> list[deadletter.DeadLetter]:
-    return [letter async for letter in deadletter.read(bootstrap, topics.Topics(prefix))]
+async def collect(bootstrap: str, prefix: str) -> list[dead_letters.DeadLetter]:
+    return [letter async for letter in dead_letters.read(bootstrap, topics.Topics(prefix))]
 
 
 def test_a_dead_letter_that_is_brought_back_counts_once(kafka: str, prefix: str, tmp_path: Path) -> None:
@@ -258,7 +258,7 @@ def test_a_dead_letter_that_is_brought_back_counts_once(kafka: str, prefix: str,
     good = list(tap.bundles(5, segments=1))
     names = topics.Topics(prefix)
     letters = [
-        deadletter.DeadLetter(0, 0, "decode", "version", names.segments, 0, 9, None, None, None, value)
+        dead_letters.DeadLetter(0, 0, "decode", "version", names.segments, 0, 9, None, None, None, value)
         for _, value in good
     ]
     asyncio.run(send_back(kafka, names, letters + letters))
@@ -267,8 +267,8 @@ def test_a_dead_letter_that_is_brought_back_counts_once(kafka: str, prefix: str,
         assert process.stop() == 0
     assert same(found, assembled(log_of(kafka, names.segments)))
     assert len(found) == 5
-    foreign = deadletter.DeadLetter(3, 0, None, None, "payroll", 0, 0, None, None, None, b"x")
-    with pytest.raises(deadletter.NotRetriableError, match="dead letter 3"):
+    foreign = dead_letters.DeadLetter(3, 0, None, None, "payroll", 0, 0, None, None, None, b"x")
+    with pytest.raises(dead_letters.NotRetriableError, match="dead letter 3"):
         asyncio.run(send_back(kafka, names, [foreign]))
 
 

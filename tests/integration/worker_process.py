@@ -9,10 +9,10 @@ import threading
 import time
 from pathlib import Path
 
-from streamgauge.commands.worker import LedgerStore
+from streamgauge.cli.worker import LedgerStore
 from streamgauge.ledger import open_ledger
 from streamgauge.metrics.prometheus import Metrics
-from streamgauge.worker import WorkerSettings, run
+from streamgauge.worker import WorkerSettings, process
 from streamgauge.worker.settings import RecordStore
 
 
@@ -21,9 +21,9 @@ def main() -> int:
     ledger: RecordStore | None = LedgerStore(open_ledger(told.pop("ledger"))) if "ledger" in told else None
     settings = WorkerSettings(data_dir=Path(told.pop("data_dir")), **told)
     metrics = Metrics()
-    made: list[run.Worker] = []
+    made: list[process.Worker] = []
 
-    class Announced(run.Worker):
+    class Announced(process.Worker):
         def __init__(self, *given: object) -> None:
             super().__init__(*given)  # type: ignore[arg-type]
             made.append(self)
@@ -33,9 +33,9 @@ def main() -> int:
             time.sleep(0.05)
         print("ready", flush=True)
 
-    run.Worker = Announced  # type: ignore[misc]
+    process.Worker = Announced  # type: ignore[misc]
     threading.Thread(target=announce, daemon=True).start()
-    code = run.run_worker(settings, ledger, metrics)
+    code = process.run_worker(settings, ledger, metrics)
     print(metrics.render().decode(), flush=True)
     return code
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from streamgauge import topics
-from streamgauge.broker.faults import BrokerUnreachableError
+from streamgauge.kafka import topics
+from streamgauge.kafka.faults import BrokerUnreachableError
 from tests.kafka_broker.administration import delete_topics
 from tests.kafka_broker.broker import Broker
 from tests.kafka_broker.choice import session_broker

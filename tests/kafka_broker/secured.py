@@ -29,7 +29,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from streamgauge.broker.administrator import Kind, Right
+from streamgauge.kafka.administrator import Kind, Right
 from tests.kafka_broker.broker import NEVER_KILLED, Broker
 from tests.kafka_broker.jars import KAFKA_4
 

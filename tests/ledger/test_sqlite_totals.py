@@ -1,4 +1,4 @@
-"""Totals of a file that holds streams and legs, as SQLite is asked for them. What counts: test_contract.py, test_legs.py."""
+"""SQLite's totals of a file that holds streams and legs. What counts: test_contract.py, test_resumption.py."""
 
 import contextlib
 import itertools
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from streamgauge.ledger import LedgerRow, SqliteLedger, Total
-from streamgauge.ledger.legs import Part, count_once
+from streamgauge.ledger.resumption import Part, count_once
 from streamgauge.ledger.sqlite_schema import COLUMNS, Database, bring_up_to_date
 from streamgauge.ledger.sqlite_totals import totals_of
 from tests.ledger.rows import make_row

@@ -4,8 +4,8 @@ from typing import Any
 
 import msgspec
 
+from streamgauge.core.assembly.timing import GAP_BOUNDS_S
 from streamgauge.core.record import Counts, Gaps, Integrity, Record, Request, Timing, Usage
-from streamgauge.core.timing import GAP_BOUNDS_S
 
 
 def gap_buckets(*gaps: float) -> list[tuple[float | None, int]]:

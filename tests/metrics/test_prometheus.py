@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import streamgauge
 from streamgauge.core.record import Error
 from streamgauge.metrics import table
-from streamgauge.metrics.declare import LABELS, OTHER, PAGE_BYTES, Part
+from streamgauge.metrics.declarations import LABELS, OTHER, PAGE_BYTES, Part
 from streamgauge.metrics.prometheus import Metrics, Sample, UnknownMetricError
 from tests.metrics.pages import read_page
 from tests.metrics.records import ABSENT, make_counts, make_record

@@ -2,12 +2,12 @@
 
 import re
 
+from streamgauge.core.assembly.timing import GAP_BOUNDS_S
 from streamgauge.core.outcome import FINISH_REASONS
-from streamgauge.core.timing import GAP_BOUNDS_S
-from streamgauge.counters import DropReason, Incident, Refusal
 from streamgauge.metrics import table
-from streamgauge.metrics.declare import LABELS, OTHER, PAGE_BYTES, UNKNOWN, Kind
+from streamgauge.metrics.declarations import LABELS, OTHER, PAGE_BYTES, UNKNOWN, Kind
 from streamgauge.metrics.observe import USAGE_KINDS
+from streamgauge.spool.read_counters import DropReason, Incident, Refusal
 
 PROMISED = {
     "streamgauge_streams_total",

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from streamgauge.counters import Counters, DropReason, Incident, Refusal
-from streamgauge.metrics.declare import Part
+from streamgauge.metrics.declarations import Part
 from streamgauge.metrics.prometheus import Metrics
 from streamgauge.metrics.tap import tap_reads
+from streamgauge.spool.read_counters import Counters, DropReason, Incident, Refusal
 from tests.metrics.pages import ReadPage, read_page
 
 

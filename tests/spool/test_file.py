@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from streamgauge.counters import Counters, read_balance, read_incidents
 from streamgauge.spool import NewRow, Spool, settle_crash
 from streamgauge.spool.file import DAMAGED_KEPT
+from streamgauge.spool.read_counters import Counters, read_balance, read_incidents
 
 MIB = 1024 * 1024
 

@@ -16,9 +16,9 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from streamgauge.counters import Counters, DropReason, read_balance
 from streamgauge.spool import NewRow, Spool, cost_of, settle_crash, settle_restart
-from streamgauge.spool.age import Moment
+from streamgauge.spool.read_counters import Counters, DropReason, read_balance
+from streamgauge.spool.row_clock import Moment
 from streamgauge.spool.sql import LIGHTEN_ROWS
 
 MIB = 1024 * 1024

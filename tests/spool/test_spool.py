@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from streamgauge.counters import Counters, DropReason, read_balance
 from streamgauge.spool import RESERVE, Failure, NewRow, Spool, settle_crash
+from streamgauge.spool.read_counters import Counters, DropReason, read_balance
 
 MIB = 1024 * 1024
 

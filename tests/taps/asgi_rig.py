@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Iterator
 from typing import Any
 
+from streamgauge.recorder.protocol import Arrived, Ended
+from streamgauge.recorder.protocol import Message as Told
 from streamgauge.taps.asgi import Message, Receive, Scope, Send, TapMiddleware
 from streamgauge.taps.inprocess.capture import Fault, StreamCapture
-from streamgauge.taps.messages import Arrived, Ended
-from streamgauge.taps.messages import Message as Told
 
 SSE = [(b"Content-Type", b"text/event-stream; charset=utf-8")]
 START: Message = {"type": "http.response.start", "status": 200, "headers": SSE}

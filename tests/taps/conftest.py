@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from streamgauge.taps import asgi
-from streamgauge.taps.inprocess import senders
+from streamgauge.taps.inprocess import background_senders
 from tests.taps.asgi_rig import Notes
 from tests.taps.asking import WAYS, Kind
 from tests.taps.inprocess.rig import recorder_at
@@ -23,7 +23,7 @@ def way(request: pytest.FixtureRequest) -> tuple[Any, Kind]:
 def recorder(tmp_path: Path) -> Iterator[RawRecorder]:
     with recorder_at(tmp_path) as started:
         yield started
-        senders._end()
+        background_senders._end()
 
 
 @pytest.fixture

@@ -4,11 +4,11 @@ import gzip
 import zlib
 from collections.abc import Sequence
 
-from streamgauge.core.segments import End, Ending, Head, Loss, Read, RequestFacts, Segment
-from streamgauge.core.sse import SseDecoder
-from streamgauge.taps.messages import Arrival, Arrivals, Arrived, Ended, Message, Opened, Sent
-from streamgauge.taps.recording.recorder import Recorder
-from streamgauge.taps.recording.request import CaptureSettings
+from streamgauge.core.capture.segments import End, Ending, Head, Loss, Read, RequestFacts, Segment
+from streamgauge.core.formats.sse import SseDecoder
+from streamgauge.recorder.protocol import Arrival, Arrivals, Arrived, Ended, Message, Opened, Sent
+from streamgauge.recorder.recorder import Recorder
+from streamgauge.recorder.request import CaptureSettings
 
 KEY = bytes(range(32))
 # Time zero by the host's clock; everything is told relative to it (ns).

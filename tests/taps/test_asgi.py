@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from streamgauge.core.segments import Ending
+from streamgauge.core.capture.segments import Ending
+from streamgauge.recorder.protocol import Answered, Arrived, Asked, Ended, Opened, Sent
 from streamgauge.taps import asgi
 from streamgauge.taps.asgi import Message, Receive, Scope, Send
 from streamgauge.taps.inprocess.capture import Fault, StreamCapture
-from streamgauge.taps.messages import Answered, Arrived, Asked, Ended, Opened, Sent
 from tests.integration.provider import BEGIN, REST
 from tests.taps.asgi_rig import (
     ASKED,

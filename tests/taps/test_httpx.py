@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from streamgauge.core.segments import Ending
-from streamgauge.counters import read_balance
+from streamgauge.core.capture.segments import Ending
+from streamgauge.recorder.protocol import MAX_REQUEST_BODY, Answered, Arrived, Asked, Ended, Message, Opened, Sent
+from streamgauge.spool.read_counters import read_balance
 from streamgauge.taps.httpx import TapTransport
-from streamgauge.taps.messages import MAX_REQUEST_BODY, Answered, Arrived, Asked, Ended, Message, Opened, Sent
 from tests.taps.asking import (
     BODY,
     CHAT,

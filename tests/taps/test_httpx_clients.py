@@ -13,12 +13,12 @@ import anthropic
 import openai
 import pytest
 
-from streamgauge.demo.driver import API_KEY, Clients, drive
-from streamgauge.demo.scenario import Finale, Scenario
-from streamgauge.demo.scenarios import SCENARIOS, UPSTREAMS
-from streamgauge.demo.verdict import client_differences
 from streamgauge.taps.httpx import AsyncTapTransport, TapTransport
-from streamgauge.taps.inprocess import senders
+from streamgauge.taps.inprocess import background_senders
+from streamgauge_demo.driver import API_KEY, Clients, drive
+from streamgauge_demo.scenario import Finale, Scenario
+from streamgauge_demo.scenarios import SCENARIOS, UPSTREAMS
+from streamgauge_demo.verdict import client_differences
 from tests.demo.running import simulator
 from tests.running import start_up, wait_for
 
@@ -87,7 +87,7 @@ def ran(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     with simulator() as upstream, start_up(dict.fromkeys(UPSTREAMS, upstream.url), data_dir) as tap:
         asyncio.run(play(Clients(sync=kind == "sync"), tap.url, {}))
         asyncio.run(play(Tapped(kind, data_dir), upstream.url, result.seen))
-        senders._end()
+        background_senders._end()
         records = tap.wait_for_records(2 * len(PLAYED))
         balance = wait_for(lambda: tap.metrics().get("streamgauge_tap_reads_waiting") == 0.0, "balance")
     for record in records:

@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 
-from streamgauge.core.segments import Ending
-from streamgauge.counters import read_balance
+from streamgauge.core.capture.segments import Ending
+from streamgauge.recorder.protocol import Ended
+from streamgauge.spool.read_counters import read_balance
 from streamgauge.taps import httpx as httpx_module
 from streamgauge.taps.httpx import AsyncTapTransport, TapTransport
-from streamgauge.taps.inprocess import senders
+from streamgauge.taps.inprocess import background_senders
 from streamgauge.taps.inprocess.capture import StreamCapture
-from streamgauge.taps.messages import Ended
+from tests.recorder.test_process import Recording, records
 from tests.taps.asking import (
     BODY,
     CHAT,
@@ -42,7 +43,6 @@ from tests.taps.proxy.rig import (
     receive_all,
     reset,
 )
-from tests.taps.recording.test_process import Recording, records
 from tests.taps.talk import BODY as ANSWER
 from tests.taps.talk import EVENTS
 
@@ -171,7 +171,7 @@ BREAKABLE: list[tuple[Any, str]] = [
     (httpx_module, "Asked"),
     (httpx_module, "StreamCapture"),
     (httpx_module, "_content_of"),
-    (senders, "_made"),
+    (background_senders, "_made"),
     (StreamCapture, "_note"),
     (StreamCapture, "_tell_lost"),
 ]
@@ -188,12 +188,12 @@ def test_a_bug_in_the_tap_is_nothing_to_the_caller(
     once = both_ways(way, tmp_path, lambda asker: ask_chat(asker, content=asker.pieces(BODY)), pausing(HEAD, end=reset))
     assert once.error is not None
     monkeypatch.undo()
-    senders._end()
+    background_senders._end()
 
 
 def test_without_an_agent_nothing_changes(way: tuple[Any, Kind], tmp_path: Path) -> None:
     assert both_ways(way, tmp_path, ask_chat, answering(STREAM)).body == ANSWER
-    senders._end()
+    background_senders._end()
     assert read_balance(tmp_path / "counters").dropped["recorder_gone"] > 0
 
 

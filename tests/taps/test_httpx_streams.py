@@ -16,13 +16,13 @@ import httpx
 import httpx2
 import pytest
 
-from streamgauge.core.segments import Ending
+from streamgauge.core.capture.segments import Ending
+from streamgauge.recorder.protocol import Answered, Ended, Sent
+from streamgauge.recorder.protocol import Asked as AskedMessage
 from streamgauge.taps.httpx import TapTransport
 from streamgauge.taps.httpx_streams import Asked, AsyncAnswer, SyncAnswer, ending_of, kinds_of, library_of
-from streamgauge.taps.inprocess import senders
+from streamgauge.taps.inprocess import background_senders
 from streamgauge.taps.inprocess.capture import StreamCapture
-from streamgauge.taps.messages import Answered, Ended, Sent
-from streamgauge.taps.messages import Asked as AskedMessage
 from tests.taps.asking import LIBRARIES
 from tests.taps.inprocess.rig import asking, recorder_at
 from tests.taps.proxy.rig import PATIENCE_S, arrived, only
@@ -243,7 +243,7 @@ def test_http_2(library: Any, tmp_path: Path) -> None:
                 response = client.post(f"{server.url}/v1/chat/completions", json={"model": "m"})
                 assert (response.http_version, response.content) == ("HTTP/2", BODY)
         messages = recorder.ended(2)
-        senders._end()
+        background_senders._end()
     assert arrived(messages) == BODY + BODY
     assert [message.whole for message in messages if isinstance(message, Sent)] == [True, True]
     first = [message for message in messages if message.stream == messages[0].stream]

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from streamgauge.core.segments import Ending, TransportFault
-from streamgauge.taps.messages import Ended
+from streamgauge.core.capture.segments import Ending, TransportFault
+from streamgauge.recorder.protocol import Ended
 from tests.taps.asking import CHAT, STREAM, WAYS, Asker
 from tests.taps.proxy.pki import make_pki
 from tests.taps.proxy.rig import RawRecorder, RawUpstream, only, receive_request, receive_until_reset, reset

@@ -13,13 +13,13 @@ import brotli
 import msgspec
 import zstandard
 
-from streamgauge.core import known_envelopes
-from streamgauge.core.assembler import Assembler
+from streamgauge.core.assembly import known_envelopes
+from streamgauge.core.assembly.assembler import Assembler
+from streamgauge.core.capture.segments import Bundle, Ending, Segment
 from streamgauge.core.record import Record, encode_record
-from streamgauge.core.segments import Bundle, Ending, Segment
-from streamgauge.taps.messages import Arrived, Asked, Ended, Message, Opened, Sent
-from streamgauge.taps.recording.recorder import Recorder
-from streamgauge.taps.recording.request import CaptureSettings
+from streamgauge.recorder.protocol import Arrived, Asked, Ended, Message, Opened, Sent
+from streamgauge.recorder.recorder import Recorder
+from streamgauge.recorder.request import CaptureSettings
 from streamgauge.taps.replay import replay
 from tests.vectors.load import Vector, blocks
 

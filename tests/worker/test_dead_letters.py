@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from streamgauge.broker.producer import Producer
-from streamgauge.deadletter import CUT_BYTES, Stage
+from streamgauge.kafka.dead_letters import CUT_BYTES, Stage
+from streamgauge.kafka.producer import Producer
+from streamgauge.kafka.topics import MAX_DEADLETTER_BYTES, Topics
 from streamgauge.metrics import table
 from streamgauge.metrics.prometheus import Metrics
-from streamgauge.topics import MAX_DEADLETTER_BYTES, Topics
 from streamgauge.worker.dead_letters import DeadLetters
 from tests.faults.mock_kafka import MESSAGE_TOO_LARGE, TOPIC_AUTHORIZATION_FAILED, MockCluster, mock_cluster
 from tests.kafka_broker.reading import read_all

@@ -12,7 +12,7 @@ from aiokafka.errors import (  # type: ignore[import-untyped]
 )
 from aiokafka.protocol.commit import OffsetFetchResponse_v3  # type: ignore[import-untyped]
 
-from streamgauge.broker.security import brokers_at
+from streamgauge.kafka.security import brokers_at
 from streamgauge.worker.log import Log
 
 

@@ -8,10 +8,10 @@ import threading
 
 import pytest
 
-from streamgauge.broker.watch import damp
+from streamgauge.kafka.log_throttle import damp
 from streamgauge.worker.faults import BugError, StuckError
 from streamgauge.worker.log_lines import OneLine
-from streamgauge.worker.run import Worker
+from streamgauge.worker.process import Worker
 from streamgauge.worker.settings import WorkerSettings
 
 
@@ -59,7 +59,7 @@ def test_a_bug_has_its_places_in_the_code_and_no_value() -> None:
 
 
 def test_a_stuck_worker_says_what_each_thread_does() -> None:
-    from streamgauge.worker.stacks import stacks_of
+    from streamgauge.worker.watchdog.stacks import stacks_of
 
     ends = threading.Event()
     thread = threading.Thread(target=ends.wait, name="waits")
@@ -119,7 +119,7 @@ def test_an_error_that_faust_logs_keeps_its_places(caplog: pytest.LogCaptureFixt
         fails_deep_inside("sk-0123456789")
     except LookupError:
         faust.exception("Agent crashed")
-    [record] = [record for record in caplog.records if record.name == "streamgauge.faults"]
+    [record] = [record for record in caplog.records if record.name == "streamgauge.runtime.faults"]
     line = json.loads(OneLine().format(record))
     assert line["message"] == "a bug was caught in what faust.agents runs: LookupError"
     assert line["traceback"][-1].endswith(" fails_deep_inside")

@@ -9,7 +9,7 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
 
-from streamgauge.broker.security import brokers_at
+from streamgauge.kafka.security import brokers_at
 from streamgauge.worker.log import Log
 from streamgauge.worker.owners import Owners
 from tests.running import PATIENCE_S

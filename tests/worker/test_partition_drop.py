@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from aiokafka.client import AIOKafkaClient
 
-from streamgauge.broker.producer import Message, Producer
-from streamgauge.core.assembler import Assembler
+from streamgauge.core.assembly.assembler import Assembler
+from streamgauge.kafka.producer import Message, Producer
+from streamgauge.kafka.topics import Topics
 from streamgauge.metrics import table
 from streamgauge.metrics.prometheus import Metrics
-from streamgauge.topics import Topics
-from streamgauge.worker.outbox import Outbox
+from streamgauge.worker.confirmed_sender import Outbox
 from streamgauge.worker.partition import Partition, Surroundings
-from streamgauge.worker.place import Reading
+from streamgauge.worker.partition_offsets import Reading
 
 # How long a partition may take to be dropped (seconds): its task is cancelled again each second.
 _DROPPED_S = 20.0

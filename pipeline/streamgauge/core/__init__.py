@@ -1,16 +1,12 @@
-"""The pure core: captured reads in, records out.
+"""The core: pure, no input or output. A tap's bytes go in, records come out.
 
-No clock, no I/O, no logging, no asyncio: times arrive inside the data. `tests/architecture` holds that line.
-
-    segments.py   what a tap captured: the format between taps and assembler
-    sse.py        bytes -> events, and back
-    http_head.py framing.py body.py   a response's bytes -> its head, its body's content
-    masking.py known_masks.py mask_learning.py mask_forms.py   events -> events without their text
-    dialects/     one file a wire format
-    stream.py     one stream: segments -> state -> record
-    steady.py learning.py envelope.py forms.py   deltas that are like others, taken without decoding them
-    closing.py    which output of an event is new, and which repeats what deltas said
-    legs.py       which stream a leg continues
-    assembler.py  many streams: bundles -> finished records
-    record.py     the record as the core makes it
+capture/     segments and bundles: what a tap captured, and its bytes
+http1/       a response's bytes -> its head, its body's content
+formats/     server-sent events and JSON
+dialects/    one file a wire format
+masking/     events -> events without their text
+assembly/    segments -> state of a stream -> record, for many streams
+allowlist.py safe_values.py   which members of an event are kept, and which values
+usage.py outcome.py   token counts, and how a stream ended
+record.py    the record as the core makes it
 """

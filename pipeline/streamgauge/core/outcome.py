@@ -15,8 +15,8 @@ The outcome is decided by the protocol's own terminal, not by HTTP status or end
 import re
 from typing import Literal, assert_never
 
-from streamgauge.core.labels import MASKED, label_code
-from streamgauge.core.segments import Ending
+from streamgauge.core.capture.segments import Ending
+from streamgauge.core.safe_values import MASKED, label_code
 
 Outcome = Literal[
     "completed",

@@ -10,9 +10,9 @@ from functools import cache
 
 import msgspec
 
-from streamgauge.core.keep import Kind, Spec, filtered
-from streamgauge.core.labels import finite_number, whole_number
+from streamgauge.core.allowlist import Kind, Spec, filtered
 from streamgauge.core.record import Usage
+from streamgauge.core.safe_values import finite_number, whole_number
 
 # Anthropic's iterations that the top level counts: the model's own, and that of the model which took over from one that
 # refused (server-side fallback: there the top level is what the last one used).

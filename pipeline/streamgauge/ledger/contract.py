@@ -86,7 +86,7 @@ class Total:
     """One line of totals: its keys' values, and sums over what is known (None where no stream has the number).
 
     `streams` counts records, a leg that continues a stream included. Tokens count once for a stream and its legs, under the
-    keys of the stream (its `usage_source` is then that of what is counted); `core/legs.py` has the rules.
+    keys of the stream (its `usage_source` is then that of what is counted); `core/assembly/resumption.py` has the rules.
 
     `with_usage` counts the streams that add to at least one of the sums; a stream and its legs are one. `input_cached_tokens`
     are part of `input_tokens`, `reasoning_tokens` of `output_tokens`.

@@ -26,7 +26,8 @@ class LedgerRow:
 
     `model` is the one that answered, since that is what is billed; where no answer named one, the one asked for.
     `resumed_from`, `request_digest`, `response_id` and `last_event_id` stand here so that usage can be counted once for a
-    stream and the legs that continue it (`core/legs.py`), and with `attempt` retries of one request be found together.
+    stream and the legs that continue it (`core/assembly/resumption.py`), and with `attempt` retries of one request be found
+    together.
     """
 
     stream_id: str

@@ -7,7 +7,7 @@ the tap, and tokens that are part of input or output.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from streamgauge.core.json_text import parse
+from streamgauge.core.formats.json_text import parse
 from streamgauge.ledger.row import MAX_ATTEMPT, MAX_TOKENS
 
 SCHEMA_VERSION = 3

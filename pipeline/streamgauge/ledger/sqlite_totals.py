@@ -1,14 +1,14 @@
 """Totals over a ledger's file: usage counted once for a stream and the legs that continue it.
 
-In one snapshot: legs, and what they may continue, are read and counted by `legs.py`; what counts for them in place of their
-own usage goes to a temporary table; one query adds up the chosen records beside it. What counts does not depend on the
-filter: a stream's usage is the same whether its legs are chosen or not.
+In one snapshot: legs, and what they may continue, are read and counted by `resumption.py`; what counts for them in place
+of their own usage goes to a temporary table; one query adds up the chosen records beside it. What counts does not depend on
+the filter: a stream's usage is the same whether its legs are chosen or not.
 """
 
 from collections.abc import Sequence
 
 from streamgauge.ledger.contract import ALL_RECORDS, Filter, Total
-from streamgauge.ledger.legs import Counted, Part, count_once
+from streamgauge.ledger.resumption import Counted, Part, count_once
 from streamgauge.ledger.sqlite_query import condition_of, range_of
 from streamgauge.ledger.sqlite_schema import NO_START, Database
 

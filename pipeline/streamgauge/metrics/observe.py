@@ -2,7 +2,7 @@
 
 a stream without a token event   a counter of its own, no latency histogram
 a leg that continues another     counted, no histogram, no burst, no stall: its clock began in the middle; and of its usage
-                                 only what the stream and its other legs have not told already (continued.py)
+                                 only what the stream and its other legs have not told already (resumed_usage.py)
 an incomplete capture            counted with its reasons, no histogram: what is missing would bend it
 a burst                          no gaps and no time per token: they are the buffering proxy's, not the model's
 null                             adds nothing anywhere; it never becomes 0
@@ -12,8 +12,8 @@ from collections.abc import Mapping
 
 from streamgauge.core.record import Gaps, Record, Timing
 from streamgauge.metrics import table
-from streamgauge.metrics.continued import Continued
-from streamgauge.metrics.declare import UNKNOWN, Metric
+from streamgauge.metrics.declarations import UNKNOWN, Metric
+from streamgauge.metrics.resumed_usage import Continued
 from streamgauge.metrics.series import Family
 
 # The record's names of usage, and the label's.

@@ -19,12 +19,12 @@ from prometheus_client.registry import Collector, CollectorRegistry
 
 import streamgauge
 from streamgauge.core.record import Record
-from streamgauge.faults import report_fault
 from streamgauge.metrics import table
-from streamgauge.metrics.continued import Continued
-from streamgauge.metrics.declare import Kind, Part
+from streamgauge.metrics.declarations import Kind, Part
 from streamgauge.metrics.observe import observe
+from streamgauge.metrics.resumed_usage import Continued
 from streamgauge.metrics.series import Family, Key, LabelBudgets
+from streamgauge.runtime.faults import report_fault
 
 _log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from streamgauge.metrics.declare import LABELS, OTHER, UNKNOWN, Kind, Metric
+from streamgauge.metrics.declarations import LABELS, OTHER, UNKNOWN, Kind, Metric
 
 Key = tuple[str, ...]
 

@@ -1,13 +1,13 @@
 """Every metric, declared once. The exporter, METRICS.md, dashboards and alert rules follow this table.
 
 To add one: a row here, and its line in `observe.py` (or an `add`, a `set` or a source where it happens). Then
-`python -m streamgauge.metrics.document` writes METRICS.md anew, and a panel in `panels.py` shows it.
+`python -m streamgauge.metrics.generate_docs` writes METRICS.md anew, and a panel in `panels.py` shows it.
 """
 
 from collections.abc import Mapping
 
-from streamgauge.core.timing import GAP_BOUNDS_S
-from streamgauge.metrics.declare import DEFAULT_PAGE_BYTES, Kind, Metric, Part
+from streamgauge.core.assembly.timing import GAP_BOUNDS_S
+from streamgauge.metrics.declarations import DEFAULT_PAGE_BYTES, Kind, Metric, Part
 
 # Upper bounds in seconds. First tokens take 50 ms (a local server) to a minute (reasoning); dense where alerts stand.
 FIRST_TOKEN_BOUNDS_S = (

@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from streamgauge.counters import read_balance, read_incidents, read_refusals, read_writes_refused
 from streamgauge.metrics import table
 from streamgauge.metrics.prometheus import Sample, Source
+from streamgauge.spool.read_counters import read_balance, read_incidents, read_refusals, read_writes_refused
 
 
 def tap_reads(counters: Path) -> Source:

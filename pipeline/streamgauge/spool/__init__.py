@@ -3,8 +3,8 @@
 | file | what it knows |
 |---|---|
 | spool.py | rows put, taken, done and given up; what may be dropped, and its books |
-| age.py | how long a row has waited, whatever the clocks do |
-| opening.py | the file under two processes: opened, replaced, found damaged, written again |
+| row_clock.py | how long a row has waited, whatever the clocks do |
+| connection.py | the file under two processes: opened, replaced, found damaged, written again |
 | file.py | the format: pages, columns, checksums, what can be rescued of a damaged file |
 | sql.py | the statements |
 | reserve.py | disk space that is kept for the last rows |

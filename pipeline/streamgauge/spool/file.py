@@ -37,7 +37,7 @@ _PAGES = slice(28, 32)
 _FEW_BYTES = 8
 
 # `checksum` goes over all of a row: SQLite itself does not notice a flipped byte in a value, or in an id. `put_s` is
-# the age clock's (age.py). `taken`: the last row that was handed out for delivery. `negative` is -delivered.
+# the age clock's (row_clock.py). `taken`: the last row that was handed out for delivery. `negative` is -delivered.
 _SCHEMA = """
 CREATE TABLE rows(id INTEGER PRIMARY KEY AUTOINCREMENT, slot INTEGER NOT NULL, reads INTEGER NOT NULL,
                   put_s INTEGER NOT NULL, checksum INTEGER NOT NULL, value BLOB NOT NULL);

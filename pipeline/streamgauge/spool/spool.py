@@ -17,10 +17,10 @@ from typing import Final
 
 import msgspec
 
-from streamgauge.counters import Balance, Counters, DropReason, read_balance, settle, settle_recorder
-from streamgauge.spool.age import Moment, age_now, moment
+from streamgauge.spool.connection import SpoolFile, Work
 from streamgauge.spool.file import COLUMNS, is_intact, packed, unpacked
-from streamgauge.spool.opening import SpoolFile, Work
+from streamgauge.spool.read_counters import Balance, Counters, DropReason, read_balance, settle, settle_recorder
+from streamgauge.spool.row_clock import Moment, age_now, moment
 from streamgauge.spool.sql import (
     Failure,
     Lighter,

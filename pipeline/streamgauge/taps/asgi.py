@@ -29,10 +29,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from streamgauge.core.segments import Ending
-from streamgauge.faults import report_fault
+from streamgauge.core.capture.segments import Ending
+from streamgauge.runtime.faults import report_fault
+from streamgauge.taps.inprocess.background_senders import finish, sender_of
 from streamgauge.taps.inprocess.capture import Asking, StreamCapture, is_event_stream, is_llm
-from streamgauge.taps.inprocess.senders import finish, sender_of
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]

@@ -13,11 +13,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from streamgauge.core.segments import Ending
-from streamgauge.faults import report_fault
+from streamgauge.core.capture.segments import Ending
+from streamgauge.runtime.faults import report_fault
 from streamgauge.taps.httpx_streams import Asked, AskedStream, Stream, kinds_of, library_of, tell_end, tell_failed
+from streamgauge.taps.inprocess.background_senders import sender_of
 from streamgauge.taps.inprocess.capture import Asking, StreamCapture, is_event_stream, is_llm
-from streamgauge.taps.inprocess.senders import sender_of
 
 _TAP = "httpx"
 # As the command line's setting of this name.

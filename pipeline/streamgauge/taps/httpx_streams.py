@@ -9,8 +9,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
-from streamgauge.core.segments import Ending, TransportFault
-from streamgauge.faults import report_fault
+from streamgauge.core.capture.segments import Ending, TransportFault
+from streamgauge.runtime.faults import report_fault
 from streamgauge.taps.inprocess.capture import StreamCapture
 
 _LIBRARIES = ("httpx", "httpx2")

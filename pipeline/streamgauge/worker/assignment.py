@@ -6,21 +6,21 @@ from typing import Any, NamedTuple
 
 import faust
 
-from streamgauge.broker.producer import Message, Producer
-from streamgauge.core.assembler import PRODUCERS, Assembler, Limits, offset_of
-from streamgauge.deadletter import Stage
+from streamgauge.core.assembly.assembler import PRODUCERS, Assembler, Limits, offset_of
+from streamgauge.kafka.dead_letters import Stage
+from streamgauge.kafka.producer import Message, Producer
 from streamgauge.metrics import table
-from streamgauge.worker.acknowledging import Acknowledger
+from streamgauge.worker.confirmed_sender import Outbox
 from streamgauge.worker.dead_letters import DeadLetters
 from streamgauge.worker.faults import NEW_LOG_REMEDY, BugError, LogMadeAnewError, NewerStateFoundError, WorkerError
+from streamgauge.worker.faust.consumer import Consumer
+from streamgauge.worker.faust.store import NewestStore, StateTable
 from streamgauge.worker.log import Log
-from streamgauge.worker.outbox import Outbox
+from streamgauge.worker.offset_commits import Acknowledger
 from streamgauge.worker.partition import Partition, Surroundings
-from streamgauge.worker.place import Reading, starts
-from streamgauge.worker.recognition import Recognition
-from streamgauge.worker.seams import Consumer
+from streamgauge.worker.partition_offsets import Reading, starts
 from streamgauge.worker.settings import WorkerMetrics, WorkerSettings
-from streamgauge.worker.store import NewestStore, StateTable
+from streamgauge.worker.topic_identity import Recognition
 
 
 class Assignment:

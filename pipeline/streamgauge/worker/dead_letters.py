@@ -15,11 +15,11 @@ from aiokafka.errors import (  # type: ignore[import-untyped]
     UnknownTopicOrPartitionError,
 )
 
-from streamgauge.broker.pace import Pace
-from streamgauge.broker.producer import Meaning, Message, Producer, meaning_of
-from streamgauge.deadletter import Stage, is_shortened, letter, shortened
+from streamgauge.kafka.backoff import Pace
+from streamgauge.kafka.dead_letters import Stage, is_shortened, letter, shortened
+from streamgauge.kafka.producer import Meaning, Message, Producer, meaning_of
+from streamgauge.kafka.topics import Topics
 from streamgauge.metrics import table
-from streamgauge.topics import Topics
 from streamgauge.worker.settings import WorkerMetrics
 
 _LOG = logging.getLogger("streamgauge.worker")

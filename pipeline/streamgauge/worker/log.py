@@ -14,10 +14,10 @@ from aiokafka.errors import for_code  # type: ignore[import-untyped]
 from aiokafka.protocol.commit import OffsetFetchRequest  # type: ignore[import-untyped]
 from aiokafka.structs import TopicPartition  # type: ignore[import-untyped]
 
-from streamgauge.broker.administrator import GroupSeen, seen_group
-from streamgauge.broker.producer import REQUEST_TIMEOUT_MS
-from streamgauge.broker.security import Brokers
-from streamgauge.broker.topic_ids import Identity, identities
+from streamgauge.kafka.administrator import GroupSeen, seen_group
+from streamgauge.kafka.producer import REQUEST_TIMEOUT_MS
+from streamgauge.kafka.security import Brokers
+from streamgauge.kafka.topic_ids import Identity, identities
 
 # How long a look at one message of a partition may take (seconds).
 _LOOK_TIMEOUT_S = 30.0

@@ -6,7 +6,7 @@ import threading
 
 import msgspec
 
-from streamgauge.faults import places_with_causes, report_fault
+from streamgauge.runtime.faults import places_with_causes, report_fault
 
 
 class OneLine(logging.Formatter):
@@ -19,7 +19,9 @@ class OneLine(logging.Formatter):
         """The line."""
         line: dict[str, object] = {"at": record.created, "level": record.levelname.lower(), "part": record.name}
         line["message"] = " ".join(record.getMessage().split())
-        fault = getattr(record, "fault", None)  # of streamgauge.faults: the message's further lines are the frames
+        fault = getattr(
+            record, "fault", None
+        )  # of streamgauge.runtime.faults: the message's further lines are the frames
         if fault:
             line["message"] = record.getMessage().partition("\n")[0]
             line.update(fault)

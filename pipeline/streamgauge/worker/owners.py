@@ -14,7 +14,7 @@ _NAMED = 3
 
 
 class Member(Protocol):
-    """What is needed of the consumer. `holding`: see seams.py."""
+    """What is needed of the consumer. `holding`: see consumer.py."""
 
     topic: str
 

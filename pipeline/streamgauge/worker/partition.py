@@ -19,23 +19,23 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from streamgauge.broker.cancelling import end_in_background, end_task
-from streamgauge.broker.producer import Message
-from streamgauge.bundles import UnreadableBundle, decode_bundle, encode_bundle
-from streamgauge.core.assembler import PRODUCERS, TICK_INSTANCE, Assembler
+from streamgauge.core.assembly.assembler import PRODUCERS, TICK_INSTANCE, Assembler
+from streamgauge.core.capture.bundles import UnreadableBundle, decode_bundle, encode_bundle
+from streamgauge.core.capture.segments import Bundle
 from streamgauge.core.record import Record, encode_record
-from streamgauge.core.segments import Bundle
-from streamgauge.deadletter import Stage
-from streamgauge.faults import report_fault
+from streamgauge.kafka.cancelling import end_in_background, end_task
+from streamgauge.kafka.dead_letters import Stage
+from streamgauge.kafka.producer import Message
+from streamgauge.kafka.topics import Topics
 from streamgauge.metrics import table
-from streamgauge.topics import Topics
+from streamgauge.runtime.faults import report_fault
+from streamgauge.worker.confirmed_sender import Outbox
 from streamgauge.worker.dead_letters import DeadLetters
 from streamgauge.worker.faults import BugError, WorkerError
-from streamgauge.worker.outbox import Outbox
-from streamgauge.worker.place import Place, Reading
+from streamgauge.worker.faust.store import key_of
+from streamgauge.worker.message_size import weight_of
+from streamgauge.worker.partition_offsets import Place, Reading
 from streamgauge.worker.settings import WorkerMetrics
-from streamgauge.worker.store import key_of
-from streamgauge.worker.weight import weight_of
 
 _LOG = logging.getLogger("streamgauge.worker")
 
@@ -271,7 +271,7 @@ class Partition:
         changed = set(self._assembler.changed())
         entries = self._stale() | changed
         if done > self._acknowledged and PRODUCERS not in self._written_at:
-            entries.add(PRODUCERS)  # what is acknowledged has state, also where all of it was poison (`recognition.py`)
+            entries.add(PRODUCERS)  # what is acknowledged has state, also where all of it was poison (`topic_identity.py`)
         sizes = await self._write(sorted(entries - {PRODUCERS}))
         if PRODUCERS in entries:
             sizes |= await self._write([PRODUCERS])

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from streamgauge.broker.security import Brokers, brokers_at
-from streamgauge.core.assembler import ABANDON_AFTER_S
+from streamgauge.core.assembly.assembler import ABANDON_AFTER_S
+from streamgauge.core.assembly.timing import STALL_SECONDS
 from streamgauge.core.record import Record
-from streamgauge.core.timing import STALL_SECONDS
-from streamgauge.topics import DEFAULT_PREFIX, Topics
-from streamgauge.worker.health import BLOCKED_S, STUCK_S
+from streamgauge.kafka.security import Brokers, brokers_at
+from streamgauge.kafka.topics import DEFAULT_PREFIX, Topics
+from streamgauge.worker.watchdog.rules import BLOCKED_S, STUCK_S
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ class Slot:
                 os.close(handle)
                 continue
             self.number = number
-            self.exits = directory / f"{number}.exits"  # what `exits.py` keeps
+            self.exits = directory / f"{number}.exits"  # what `stuck_exit_counts.py` keeps
             self._handle = handle
             break
         else:

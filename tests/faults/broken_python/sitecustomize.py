@@ -15,7 +15,7 @@ class Broken(Exception):
 
 
 def break_recorder(mark: bytes) -> None:
-    from streamgauge.taps.recording.response import Response
+    from streamgauge.recorder.response import Response
 
     read_all = Response.read_all
 

@@ -13,9 +13,9 @@ import httpx
 import httpx2
 import pytest
 
-from streamgauge.counters import Counters
-from streamgauge.taps.inprocess import senders
-from streamgauge.taps.messages import Ended, Message, Opened
+from streamgauge.recorder.protocol import Ended, Message, Opened
+from streamgauge.spool.read_counters import Counters
+from streamgauge.taps.inprocess import background_senders
 from streamgauge.taps.packets.process import CAPTURE_BUFFER_BYTES, LiveTap, PacketSettings, tell_file
 from streamgauge.taps.packets.ring import capture_socket
 from streamgauge.taps.proxy.outbox import Outbox
@@ -149,7 +149,7 @@ def _in_process(folder: Path) -> Iterator[RawRecorder]:
         try:
             yield recorder
         finally:
-            senders._end()
+            background_senders._end()
 
 
 @contextlib.contextmanager

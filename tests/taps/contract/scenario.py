@@ -5,8 +5,17 @@ from typing import Any, Literal
 
 import msgspec
 
-from streamgauge.core.segments import Ending, TransportFault
-from streamgauge.taps.messages import MAX_REQUEST_BODY, REQUEST_HEADERS, Arrived, Asked, Ended, Message, Opened, Sent
+from streamgauge.core.capture.segments import Ending, TransportFault
+from streamgauge.recorder.protocol import (
+    MAX_REQUEST_BODY,
+    REQUEST_HEADERS,
+    Arrived,
+    Asked,
+    Ended,
+    Message,
+    Opened,
+    Sent,
+)
 
 # In every generated text and message: found in nothing that a masked capture writes.
 CANARY = "CANARY"

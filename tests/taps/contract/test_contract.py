@@ -28,7 +28,7 @@ TIMES = (
     "request_sent_s", "headers_s", "first_byte_s", "first_event_s", "first_token_s", "last_token_s", "finish_s", "end_s",
 )  # fmt: skip
 
-# What a tap's records are called, if not after the tap: `replay` names its own at last (commands/replay.py).
+# What a tap's records are called, if not after the tap: `replay` names its own at last (cli/replay.py).
 NAMES = {"replay": {"replay", exchange.TAP}}
 
 Referred = Callable[[str], list[dict[str, Any]]]

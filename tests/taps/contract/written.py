@@ -6,14 +6,14 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from streamgauge.bundles import decode_bundle, encode_bundle
-from streamgauge.core.assembler import Assembler
+from streamgauge.core.assembly.assembler import Assembler
+from streamgauge.core.capture.bundles import decode_bundle, encode_bundle
+from streamgauge.core.capture.segments import Bundle, Segment
 from streamgauge.core.record import encode_record
-from streamgauge.core.segments import Bundle, Segment
-from streamgauge.taps.messages import Message
-from streamgauge.taps.recording.bundler import Bundler
-from streamgauge.taps.recording.recorder import Recorder
-from streamgauge.taps.recording.request import CaptureSettings
+from streamgauge.recorder.bundler import Bundler
+from streamgauge.recorder.protocol import Message
+from streamgauge.recorder.recorder import Recorder
+from streamgauge.recorder.request import CaptureSettings
 from tests.taps import talk
 from tests.taps.contract.scenario import TENANT_HEADER
 

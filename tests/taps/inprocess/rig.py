@@ -4,10 +4,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from streamgauge.core.segments import Ending
-from streamgauge.counters import Balance, read_balance
+from streamgauge.core.capture.segments import Ending
+from streamgauge.recorder.protocol import Arrived, Dropped, Message
+from streamgauge.spool.read_counters import Balance, read_balance
 from streamgauge.taps.inprocess.capture import Asking, StreamCapture, Taker
-from streamgauge.taps.messages import Arrived, Dropped, Message
 from tests.taps.proxy.rig import RawRecorder
 from tests.taps.talk import EVENTS
 

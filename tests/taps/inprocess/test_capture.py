@@ -2,8 +2,9 @@
 
 import pytest
 
-from streamgauge.core.segments import Ending
-from streamgauge.counters import DropReason
+from streamgauge.core.capture.segments import Ending
+from streamgauge.recorder.protocol import MAX_REQUEST_BODY, Answered, Asked, Ended, Opened, Sent
+from streamgauge.spool.read_counters import DropReason
 from streamgauge.taps.inprocess.capture import (
     MAX_UNTAKEN_BYTES,
     NOTE_BYTES,
@@ -16,7 +17,6 @@ from streamgauge.taps.inprocess.capture import (
     is_llm,
     size_of_note,
 )
-from streamgauge.taps.messages import MAX_REQUEST_BODY, Answered, Asked, Ended, Opened, Sent
 from tests.taps.inprocess.rig import asking, note_stream
 from tests.taps.talk import EVENTS
 

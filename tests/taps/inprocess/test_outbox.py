@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from streamgauge.core.segments import Ending
-from streamgauge.counters import Counters, read_balance, read_incidents
+from streamgauge.core.capture.segments import Ending
+from streamgauge.recorder.protocol import Arrived, Ended, Message, Opened
+from streamgauge.spool.read_counters import Counters, read_balance, read_incidents
 from streamgauge.taps.inprocess import outbox as outbox_module
 from streamgauge.taps.inprocess.outbox import BATCH_BYTES, MESSAGE_BYTES, Outbox
-from streamgauge.taps.messages import Arrived, Ended, Message, Opened
 from tests.taps.inprocess.rig import PATIENCE_S, wait_until
 from tests.taps.proxy.rig import RawRecorder, arrived, receive
 

@@ -1,7 +1,7 @@
 """Requests and answers on one captured connection, and what is told of them."""
 
-from streamgauge.core.segments import Ending
-from streamgauge.taps.messages import (
+from streamgauge.core.capture.segments import Ending
+from streamgauge.recorder.protocol import (
     Arrived,
     Asked,
     Ended,

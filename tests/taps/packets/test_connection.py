@@ -2,12 +2,12 @@
 
 import pytest
 
-from streamgauge.core.segments import Ending
-from streamgauge.taps.messages import Arrived, Dropped, Ended, Message, Opened
+from streamgauge.core.capture.segments import Ending
+from streamgauge.recorder.budget import Budget
+from streamgauge.recorder.protocol import Arrived, Dropped, Ended, Message, Opened
 from streamgauge.taps.packets.connection import HOLE_NS, Connection, begins_request
 from streamgauge.taps.packets.decode import ACK, RST, SYN
 from streamgauge.taps.packets.exchange import Telling
-from streamgauge.taps.recording.budget import Budget
 from tests.taps.packets.test_conversation import BODY, CHUNKS, STREAM, WHOLE, arrived, asked, asking, ended, only
 from tests.taps.packets.wire import CLIENT, SERVER, STEP, Line, by_stream, followed, ipv4, segment, tcp
 from tests.taps.talk import EVENTS, SSE, head

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamgauge.core.segments import Ending
-from streamgauge.taps.messages import Dropped, Ended, Message, Opened
+from streamgauge.core.capture.segments import Ending
+from streamgauge.recorder.protocol import Dropped, Ended, Message, Opened
 from streamgauge.taps.packets import connections as module
 from streamgauge.taps.packets.connections import FORGET_NS, Connections, Following
 from streamgauge.taps.packets.conversation import Conversation

@@ -2,8 +2,8 @@
 
 import pytest
 
-from streamgauge.core.segments import Ending
-from streamgauge.taps.messages import (
+from streamgauge.core.capture.segments import Ending
+from streamgauge.recorder.protocol import (
     MAX_REQUEST_BODY,
     Arrived,
     Ended,

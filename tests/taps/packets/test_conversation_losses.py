@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamgauge.core.segments import Ending
-from streamgauge.taps.messages import (
+from streamgauge.core.capture.segments import Ending
+from streamgauge.recorder.protocol import (
     Dropped,
 )
 from tests.taps.packets.talking import (

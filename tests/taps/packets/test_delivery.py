@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamgauge.core.segments import Ending
-from streamgauge.counters import Counters, read_balance
-from streamgauge.taps.messages import Arrived, Asked, Dropped, Ended, Message, Opened, Sent
+from streamgauge.core.capture.segments import Ending
+from streamgauge.recorder.protocol import Arrived, Asked, Dropped, Ended, Message, Opened, Sent
+from streamgauge.spool.read_counters import Counters, read_balance
 from streamgauge.taps.packets.delivery import Delivery
 
 

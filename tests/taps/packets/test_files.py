@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamgauge.core.segments import Ending
-from streamgauge.taps.messages import Ended, Opened
+from streamgauge.core.capture.segments import Ending
+from streamgauge.recorder.protocol import Ended, Opened
 from streamgauge.taps.packets.files import MAX_BLOCK_BYTES, Packet, PcapFault, is_capture, messages_of, packets_of
 from tests.taps.packets.test_conversation import CHUNKS, WHOLE, arrived, asking, only
 from tests.taps.packets.wire import BEGAN, Line, block, followed, interface, pcap, pcapng, read, records, section

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from streamgauge.recorder.budget import Budget
 from streamgauge.taps.packets.reassembly import (
     MAX_AHEAD_BYTES,
     MAX_AHEAD_PIECES,
@@ -14,7 +15,6 @@ from streamgauge.taps.packets.reassembly import (
     OutOfRangeError,
     Piece,
 )
-from streamgauge.taps.recording.budget import Budget
 
 ROOM = 1_000_000
 WRAP = 2**32

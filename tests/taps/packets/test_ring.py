@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from streamgauge.recorder.budget import Budget
 from streamgauge.taps.packets.decode import Segment, decode_ip, port_of
 from streamgauge.taps.packets.reassembly import Direction, Piece
 from streamgauge.taps.packets.ring import BLOCK_BYTES, BLOCKS, Ring, capture_socket
-from streamgauge.taps.recording.budget import Budget
 from tests.taps.packets.privileged import captures_packets
 
 pytestmark = captures_packets

@@ -8,15 +8,15 @@ import struct
 from collections.abc import Iterable, Sequence
 from itertools import count
 
-from streamgauge.core.assembler import Assembler
+from streamgauge.core.assembly.assembler import Assembler
+from streamgauge.core.capture.segments import Bundle
 from streamgauge.core.record import Record
-from streamgauge.core.segments import Bundle
-from streamgauge.taps.messages import Ended, Message, Opened
+from streamgauge.recorder.protocol import Ended, Message, Opened
+from streamgauge.recorder.recorder import Recorder
 from streamgauge.taps.packets.connections import Connections, Following
 from streamgauge.taps.packets.decode import ACK, FIN, PSH, RST, SYN, Segment, decode_ip
 from streamgauge.taps.packets.exchange import Telling
 from streamgauge.taps.packets.files import messages_of
-from streamgauge.taps.recording.recorder import Recorder
 from tests.taps import talk
 
 CLIENT, SERVER = ("10.0.0.1", 40_000), ("10.0.0.2", 8000)

@@ -14,8 +14,8 @@ from typing import TypeVar
 
 import uvloop
 
-from streamgauge.counters import Incident, read_incidents
-from streamgauge.taps.messages import Arrivals, Arrived, Ended, Message, decode_batch
+from streamgauge.recorder.protocol import Arrivals, Arrived, Ended, Message, decode_batch
+from streamgauge.spool.read_counters import Incident, read_incidents
 from streamgauge.taps.proxy.relay import Relay, RelaySettings, serve
 
 # How long a test waits for what must come (seconds): generous, the machine is shared.

@@ -17,9 +17,8 @@ import trustme
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamgauge.config import Address
-from streamgauge.counters import Incident
-from streamgauge.listening import SPREADS, Listening, listening
+from streamgauge.runtime.listeners import SPREADS, Address, Listening, listening
+from streamgauge.spool.read_counters import Incident
 from streamgauge.taps.proxy.limits import RESERVED_DESCRIPTORS, address_of, capacity_of
 from streamgauge.taps.proxy.relay import SHED_IDLE_S
 from tests.running import wait_for

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from streamgauge.core.segments import Ending
-from streamgauge.counters import Counters, Incident, read_balance, read_incidents
-from streamgauge.taps import messages as wire
-from streamgauge.taps.messages import Arrived, Asked, Dropped, Ended, Message, Opened, Sent
+from streamgauge.core.capture.segments import Ending
+from streamgauge.recorder import protocol as wire
+from streamgauge.recorder.protocol import Arrived, Asked, Dropped, Ended, Message, Opened, Sent
+from streamgauge.spool.read_counters import Counters, Incident, read_balance, read_incidents
 from streamgauge.taps.proxy.capture import StreamCapture, told_of
 from streamgauge.taps.proxy.outbox import FLUSH_S, Outbox
 from streamgauge.taps.proxy.request import Request, Routes

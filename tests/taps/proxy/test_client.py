@@ -10,8 +10,8 @@ from unittest.mock import Mock
 
 import pytest
 
-from streamgauge.core.segments import Ending
-from streamgauge.taps.messages import Ended
+from streamgauge.core.capture.segments import Ending
+from streamgauge.recorder.protocol import Ended
 from streamgauge.taps.proxy.limits import MAX_CLIENT_BYTES, MAX_PIPELINED_BYTES
 from tests.running import wait_for
 from tests.taps.proxy.rig import (

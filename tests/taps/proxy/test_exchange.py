@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from streamgauge.core.segments import Ending, TransportFault
-from streamgauge.taps.messages import Ended, Opened, Sent
+from streamgauge.core.capture.segments import Ending, TransportFault
+from streamgauge.recorder.protocol import Ended, Opened, Sent
 from tests.running import wait_for
 from tests.taps.proxy.rig import (
     RunningRelay,

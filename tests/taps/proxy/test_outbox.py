@@ -3,8 +3,8 @@
 import time
 from pathlib import Path
 
-from streamgauge.counters import read_balance
-from streamgauge.taps.messages import Arrived, Dropped, Ended, Opened
+from streamgauge.recorder.protocol import Arrived, Dropped, Ended, Opened
+from streamgauge.spool.read_counters import read_balance
 from streamgauge.taps.proxy.outbox import BATCH_BYTES, QUIET_S, RESERVE
 from tests.taps.proxy.rig import (
     RawRecorder,

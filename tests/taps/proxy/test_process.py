@@ -15,10 +15,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from streamgauge.core.segments import Ending
-from streamgauge.counters import read_balance
-from streamgauge.taps.messages import Arrived, Ended
-from streamgauge.taps.proxy import lending
+from streamgauge.core.capture.segments import Ending
+from streamgauge.recorder.protocol import Arrived, Ended
+from streamgauge.spool.read_counters import read_balance
+from streamgauge.taps.proxy import pump_handle
 from streamgauge.taps.proxy.relay import RelaySettings
 from tests.taps.proxy.rig import (
     PATIENCE_S,
@@ -151,7 +151,7 @@ def test_it_goes_with_its_parent(tmp_path: Path) -> None:
         assert code == 3
 
 
-@pytest.mark.skipif(not lending.BUILT, reason="the pump is not built: it needs Linux and a C compiler")
+@pytest.mark.skipif(not pump_handle.BUILT, reason="the pump is not built: it needs Linux and a C compiler")
 def test_what_the_pump_holds_goes_to_the_recorder_when_the_parent_is_gone(tmp_path: Path) -> None:
     def handler(one: socket.socket) -> None:
         receive_head(one)

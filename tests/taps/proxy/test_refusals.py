@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from streamgauge.counters import Counters, Refusal, read_refusals
+from streamgauge.spool.read_counters import Counters, Refusal, read_refusals
 from streamgauge.taps.proxy.refusals import LINE_S, Refusals
 from streamgauge.taps.proxy.request import RefusedError
 from tests.taps.proxy.rig import RawUpstream, RunningRelay, answering, receive_all, settings_for

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from streamgauge.core.segments import Ending
-from streamgauge.taps.messages import Ended
+from streamgauge.core.capture.segments import Ending
+from streamgauge.recorder.protocol import Ended
 from tests.taps.proxy.rig import (
     PATIENCE_S,
     RunningRelay,

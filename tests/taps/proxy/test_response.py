@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamgauge.core.http_head import HeadReader, body_decoder_for
+from streamgauge.core.http1.head import HeadReader, body_decoder_for
 from streamgauge.taps.proxy import response
 from streamgauge.taps.proxy.response import MAX_RESPONSE_HEAD, ResponseFault, ResponseFraming
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import trustme
 
-from streamgauge.core.segments import Ending, TransportFault
-from streamgauge.taps.messages import Ended
+from streamgauge.core.capture.segments import Ending, TransportFault
+from streamgauge.recorder.protocol import Ended
 from streamgauge.taps.proxy import relay as relay_module
 from streamgauge.taps.proxy.tls import OwnCertificate, upstream_context
 from tests.running import wait_for

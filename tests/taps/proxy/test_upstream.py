@@ -12,8 +12,8 @@ from typing import ClassVar
 import pytest
 import uvloop
 
-from streamgauge.core.segments import Ending, TransportFault
-from streamgauge.taps.messages import Ended, Sent
+from streamgauge.core.capture.segments import Ending, TransportFault
+from streamgauge.recorder.protocol import Ended, Sent
 from streamgauge.taps.proxy.upstream import WATCH_S
 from streamgauge.taps.proxy.wire import Wire
 from tests.running import wait_for

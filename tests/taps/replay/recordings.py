@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import msgspec
 import yaml
 
-from streamgauge.core.assembler import Assembler
+from streamgauge.core.assembly.assembler import Assembler
 from streamgauge.core.record import Record, encode_record
 from streamgauge.taps.replay.contract import Tally
 from streamgauge.taps.replay.files import How, log_of

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamgauge.core.assembler import Assembler
+from streamgauge.core.assembly.assembler import Assembler
+from streamgauge.core.capture.segments import Bundle, End, Ending, Opening, Segment
 from streamgauge.core.record import Record, encode_record
-from streamgauge.core.segments import Bundle, End, Ending, Opening, Segment
 from streamgauge.taps.replay import CHUNK_BYTES, replay
 from tests.taps import talk
 from tests.taps.talk import BODY, EVENTS, SSE, answer, arrivals, ended, head, opened, recorded
@@ -105,7 +105,7 @@ def test_segments_come_while_the_file_is_read() -> None:
     ],
 )
 def test_equal_bytes_give_equal_content_live_and_replayed(body: bytes, capture: str) -> None:
-    from streamgauge.taps.recording.recorder import Recorder
+    from streamgauge.recorder.recorder import Recorder
 
     live = recorded(
         answer(head(SSE), *[body[at : at + 7] for at in range(0, len(body), 7)]), Recorder(talk.settings(capture))

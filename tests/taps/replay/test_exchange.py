@@ -2,10 +2,10 @@
 
 import pytest
 
-from streamgauge.core.assembler import Assembler
+from streamgauge.core.assembly.assembler import Assembler
+from streamgauge.core.capture.segments import Bundle, Ending, Segment
 from streamgauge.core.record import Record
-from streamgauge.core.segments import Bundle, Ending, Segment
-from streamgauge.taps.messages import MAX_REQUEST_BODY
+from streamgauge.recorder.protocol import MAX_REQUEST_BODY
 from streamgauge.taps.replay.contract import Exchange, Tally, Times
 from streamgauge.taps.replay.exchange import TAP, is_captured, segments_of, settled
 from tests.taps import talk

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from streamgauge.core.segments import Ending
+from streamgauge.core.capture.segments import Ending
 from streamgauge.taps.replay.contract import Exchange, Tally, Times
 from streamgauge.taps.replay.flows import exchanges
 from tests.taps.replay import recordings

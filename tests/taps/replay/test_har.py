@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from streamgauge.core.segments import Ending
+from streamgauge.core.capture.segments import Ending
 from streamgauge.taps.replay.contract import BrokenRecording, Exchange, Tally
 from streamgauge.taps.replay.har import exchanges
 from tests.taps.replay import recordings

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from streamgauge.bundles import encode_bundle
-from streamgauge.core.segments import Bundle
+from streamgauge.core.capture.bundles import encode_bundle
+from streamgauge.core.capture.segments import Bundle
 from streamgauge.spool import NewRow, Spool
 from streamgauge.taps.replay.contract import BrokenRecording, Logged, Tally
 from streamgauge.taps.replay.spool_rows import logged

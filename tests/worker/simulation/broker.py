@@ -17,8 +17,8 @@ from aiokafka.errors import (  # type: ignore[import-untyped]
     RequestTimedOutError,
 )
 
-from streamgauge.broker.producer import Message
-from streamgauge.topics import Topics
+from streamgauge.kafka.producer import Message
+from streamgauge.kafka.topics import Topics
 from tests.worker.simulation.world import Process, World
 
 # The log's clock when a simulation begins (ms): any, and far from zero.

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from streamgauge.worker import WorkerSettings, create_app
-from streamgauge.worker.store import NewestStore
+from streamgauge.worker.faust.store import NewestStore
 from tests.worker.simulation.broker import Broker, Entry
 from tests.worker.simulation.group import Group, Membership, Signal
 from tests.worker.simulation.world import Process

@@ -13,12 +13,12 @@ from streamgauge.core.record import Record
 from streamgauge.metrics import table
 from streamgauge.worker import Stored, WorkerSettings
 from streamgauge.worker import assignment as assigning
-from streamgauge.worker import storing as storage
+from streamgauge.worker import ledger_sink as storage
 from streamgauge.worker.assignment import Assignment
 from streamgauge.worker.dead_letters import DeadLetters
 from streamgauge.worker.faults import WorkerError
+from streamgauge.worker.ledger_sink import Storing
 from streamgauge.worker.settings import RecordStore
-from streamgauge.worker.storing import Storing
 from tests.worker.simulation.broker import Broker, SimulatedLog, SimulatedProducer
 from tests.worker.simulation.faust_app import SimulatedConsumer, SimulatedFaust
 from tests.worker.simulation.group import Fenced, Group

@@ -17,17 +17,17 @@ from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
-from streamgauge import topics
-from streamgauge.core import assembler
-from streamgauge.core.assembler import BUCKETS, Assembler
-from streamgauge.core.producers import Producers
+from streamgauge.core.assembly import assembler
+from streamgauge.core.assembly.assembler import BUCKETS, Assembler
+from streamgauge.core.assembly.state import StreamState
+from streamgauge.core.assembly.tap_instances import Producers
 from streamgauge.core.record import Record
-from streamgauge.core.state import StreamState
+from streamgauge.kafka import topics
 from streamgauge.worker.assignment import Assignment
-from streamgauge.worker.outbox import Outbox
+from streamgauge.worker.confirmed_sender import Outbox
+from streamgauge.worker.faust.store import NewestStore
 from streamgauge.worker.partition import Partition
-from streamgauge.worker.place import Place
-from streamgauge.worker.store import NewestStore
+from streamgauge.worker.partition_offsets import Place
 from tests.worker.simulation.faults import Faults
 from tests.worker.simulation.taps import Network
 

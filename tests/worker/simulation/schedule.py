@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from streamgauge.broker.producer import Message
-from streamgauge.core.assembler import Limits
+from streamgauge.core.assembly.assembler import Limits
+from streamgauge.kafka.producer import Message
 from streamgauge.metrics import table
 from streamgauge.worker import WorkerSettings
 from streamgauge.worker.faults import LogMadeAnewError

@@ -10,9 +10,9 @@ from uuid import UUID
 import msgspec
 from bench.wires import wire as wire_of
 
-from streamgauge.core.assembler import Assembler
+from streamgauge.core.assembly.assembler import Assembler
+from streamgauge.core.capture.segments import Bundle, Segment
 from streamgauge.core.record import Record, encode_record
-from streamgauge.core.segments import Bundle, Segment
 from tests.vectors.drive import Live, in_pieces, messages, segments_of, wire
 from tests.vectors.load import TARGETS, Vector, vectors
 

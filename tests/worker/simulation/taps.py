@@ -7,8 +7,8 @@ that names the dead). The network keeps nothing: bundles come twice, late, in an
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from streamgauge.bundles import encode_bundle
-from streamgauge.core.segments import SLOTS, Bundle
+from streamgauge.core.capture.bundles import encode_bundle
+from streamgauge.core.capture.segments import SLOTS, Bundle
 from tests.worker.simulation.scripts import Script, scripts
 from tests.worker.simulation.world import World
 

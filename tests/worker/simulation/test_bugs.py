@@ -4,8 +4,8 @@ from unittest.mock import patch
 
 import pytest
 
-from streamgauge.core.assembler import Assembler
-from streamgauge.core.segments import Bundle
+from streamgauge.core.assembly.assembler import Assembler
+from streamgauge.core.capture.segments import Bundle
 from streamgauge.metrics import table
 from tests.worker.simulation.faults import Faults
 from tests.worker.simulation.oracle import Bug

@@ -6,10 +6,10 @@ from functools import cache
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamgauge.bundles import UnreadableBundle, decode_bundle
-from streamgauge.core.assembler import PRODUCERS, Assembler, Limits
+from streamgauge.core.assembly.assembler import PRODUCERS, Assembler, Limits
+from streamgauge.core.capture.bundles import UnreadableBundle, decode_bundle
+from streamgauge.core.capture.segments import Bundle
 from streamgauge.core.record import encode_record
-from streamgauge.core.segments import Bundle
 from tests.worker.simulation.faults import Faults
 from tests.worker.simulation.schedule import SETTINGS, Schedule
 from tests.worker.simulation.taps import Network

@@ -7,9 +7,9 @@ from unittest.mock import patch
 import msgspec
 import pytest
 
-from streamgauge.commands.worker import LedgerStore
+from streamgauge.cli.worker import LedgerStore
 from streamgauge.ledger import SqliteLedger, sqlite
-from streamgauge.local import LocalLoop
+from streamgauge.local_delivery import LocalLoop
 from streamgauge.metrics import table
 from streamgauge.worker.settings import Stored
 from tests.local_life import Killed, Life, put, records, undisturbed, whole

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from uuid import UUID
 
-from streamgauge.core.assembler import PRODUCERS, Assembler
+from streamgauge.core.assembly.assembler import PRODUCERS, Assembler
 from streamgauge.worker.faults import LogMadeAnewError
 from tests.worker.simulation.broker import EPOCH_MS
 from tests.worker.simulation.schedule import Schedule

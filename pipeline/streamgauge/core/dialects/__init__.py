@@ -15,8 +15,8 @@ from streamgauge.core.dialects.openai_responses import OpenAIResponses
 from streamgauge.core.dialects.replicate import Replicate
 from streamgauge.core.dialects.tgi_native import TGINative
 from streamgauge.core.dialects.watsonx import Watsonx
-from streamgauge.core.labels import label_code, whole_number
-from streamgauge.core.sse import Event
+from streamgauge.core.formats.sse import Event
+from streamgauge.core.safe_values import label_code, whole_number
 
 # To add a dialect: its file, and its line here. The first that recognises an event reads it.
 DIALECTS: tuple[Dialect, ...] = (

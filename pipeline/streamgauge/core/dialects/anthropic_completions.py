@@ -7,8 +7,8 @@ Sources: https://docs.anthropic.com/claude/reference/complete_post, https://docs
 completions), https://docs.anthropic.com/claude/reference/versions.
 """
 
+from streamgauge.core.allowlist import Kind, Spec
 from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, Sink, Usual
-from streamgauge.core.keep import Kind, Spec
 from streamgauge.core.usage import UsageRules
 
 KEEP: dict[str, Spec] = {

@@ -4,9 +4,9 @@ Usage is cumulative and may be told more than once: per field the last one count
 placeholder. Input leaves out what was written to and read from the cache.
 """
 
+from streamgauge.core.allowlist import Kind, Spec
 from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, Sink, Usual, is_no_call
-from streamgauge.core.keep import Kind, Spec
-from streamgauge.core.labels import whole_number
+from streamgauge.core.safe_values import whole_number
 from streamgauge.core.usage import UsageRules
 
 _KEEP_CACHE_CREATION: Spec = {"ephemeral_5m_input_tokens": Kind.COUNT, "ephemeral_1h_input_tokens": Kind.COUNT}

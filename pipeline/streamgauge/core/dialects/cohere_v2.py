@@ -9,9 +9,9 @@ client (cohere, v2/types/v2chat_stream_response.py).
 
 from collections.abc import Callable, Mapping
 
+from streamgauge.core.allowlist import Kind, Spec
 from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, ErrorFacts, Sink, Usual, is_no_call
-from streamgauge.core.keep import Kind, Spec
-from streamgauge.core.labels import whole_number
+from streamgauge.core.safe_values import whole_number
 from streamgauge.core.usage import UsageRules
 
 _KEEP_USAGE: dict[str, Spec] = {

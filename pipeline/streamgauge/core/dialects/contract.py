@@ -9,10 +9,10 @@ from typing import Protocol
 
 import msgspec
 
-from streamgauge.core.json_text import parse
-from streamgauge.core.keep import Kind, Spec
-from streamgauge.core.labels import label_code, label_id, whole_number
-from streamgauge.core.sse import Event
+from streamgauge.core.allowlist import Kind, Spec
+from streamgauge.core.formats.json_text import parse
+from streamgauge.core.formats.sse import Event
+from streamgauge.core.safe_values import label_code, label_id, whole_number
 from streamgauge.core.usage import UsageRules
 
 Data = dict[str, object]

@@ -11,10 +11,10 @@ types.py (Part, FunctionCall, PartialArg, ToolCall).
 
 from collections.abc import Iterator
 
+from streamgauge.core.allowlist import Kind, Spec
 from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, Sink, Usual, is_no_call
-from streamgauge.core.keep import Kind, Spec
-from streamgauge.core.labels import MASKED, label_id, whole_number
 from streamgauge.core.outcome import reason_label
+from streamgauge.core.safe_values import MASKED, label_id, whole_number
 from streamgauge.core.usage import UsageRules
 
 # A streamed argument is a value at a path; the path itself is none of what counts.

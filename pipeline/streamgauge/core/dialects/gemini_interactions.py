@@ -11,6 +11,7 @@ types.interactions (Usage, Step, StepDeltaData).
 
 from collections.abc import Mapping
 
+from streamgauge.core.allowlist import Kind, Spec
 from streamgauge.core.dialects.contract import (
     KEEP_ERROR,
     KEEP_ERRORS,
@@ -21,8 +22,7 @@ from streamgauge.core.dialects.contract import (
     error_in,
     is_no_call,
 )
-from streamgauge.core.keep import Kind, Spec
-from streamgauge.core.labels import label_code, whole_number
+from streamgauge.core.safe_values import label_code, whole_number
 from streamgauge.core.usage import UsageRules
 
 _KEEP_MODALITIES: Spec = [{"modality": Kind.CODE, "tokens": Kind.COUNT}]

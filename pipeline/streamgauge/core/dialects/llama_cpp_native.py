@@ -8,9 +8,9 @@ Sources: tools/server/README.md (POST /completion) and server-task.cpp (to_json_
 the stopped_* flags are those of builds before December 2024 (pull request 10643).
 """
 
+from streamgauge.core.allowlist import Kind, Spec
 from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, Sink, Usual
-from streamgauge.core.keep import Kind, Spec
-from streamgauge.core.labels import finite_number, whole_number
+from streamgauge.core.safe_values import finite_number, whole_number
 from streamgauge.core.usage import UsageRules
 
 _KEEP_USAGE: dict[str, Spec] = {

@@ -26,7 +26,7 @@ from streamgauge.core.dialects.openai_chat_tables import (
     member,
     paths,
 )
-from streamgauge.core.labels import finite_number, label_code, whole_number
+from streamgauge.core.safe_values import finite_number, label_code, whole_number
 
 _DECIMAL = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,15})?")
 

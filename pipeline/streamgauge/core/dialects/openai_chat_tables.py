@@ -4,8 +4,8 @@ A quirk is a row with the server that has it and where that is documented. Paths
 stand in several places the first present one counts, the others are copies of it.
 """
 
+from streamgauge.core.allowlist import Kind, Spec
 from streamgauge.core.dialects.contract import KEEP_ERROR, KEEP_ERRORS
-from streamgauge.core.keep import Kind, Spec
 from streamgauge.core.usage import UsageRules
 
 _KEEP_TOOL: Spec = {

@@ -2,12 +2,12 @@
 
 Its terminals are response.completed, response.incomplete and response.failed; a [DONE] that some add behind is none.
 Items are keyed by output_index, since some gateways give an item another id in each event. Output that only a closing
-event of a part or of an item brings counts there (closing.py); what the terminal says of the whole response does not.
+event of a part or of an item brings counts there (repeated_output.py); what the terminal says of the whole response does not.
 """
 
+from streamgauge.core.allowlist import Kind, Spec
 from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, Sink, Source, Usual, error_in, is_no_call
-from streamgauge.core.keep import Kind, Spec
-from streamgauge.core.labels import label_code, whole_number
+from streamgauge.core.safe_values import label_code, whole_number
 from streamgauge.core.usage import UsageRules
 
 _KEEP_USAGE: dict[str, Spec] = {

@@ -7,9 +7,9 @@ Sources: https://replicate.com/docs/topics/predictions/streaming (events, and th
 https://replicate.com/docs/reference/http#predictions.get (a prediction; metrics).
 """
 
+from streamgauge.core.allowlist import Kind, Spec
 from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, Sink, Usual
-from streamgauge.core.keep import Kind, Spec
-from streamgauge.core.labels import label_code
+from streamgauge.core.safe_values import label_code
 from streamgauge.core.usage import UsageRules
 
 KEEP: dict[str, Spec] = {**KEEP_ERRORS, "reason": Kind.REASON}

@@ -7,9 +7,9 @@ Sources: https://huggingface.co/docs/text-generation-inference/conceptual/stream
 StreamDetails, ErrorResponse) and router/src/server.rs of huggingface/text-generation-inference.
 """
 
+from streamgauge.core.allowlist import Kind, Spec
 from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, ErrorFacts, Sink, Usual
-from streamgauge.core.keep import Kind, Spec
-from streamgauge.core.labels import label_code
+from streamgauge.core.safe_values import label_code
 from streamgauge.core.usage import UsageRules
 
 _KEEP_USAGE: dict[str, Spec] = {

@@ -9,8 +9,8 @@ Sources: https://cloud.ibm.com/apidocs/watsonx-ai#text-generation-stream, the of
 
 from collections.abc import Iterator
 
+from streamgauge.core.allowlist import Kind, Spec
 from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, Sink, Usual
-from streamgauge.core.keep import Kind, Spec
 from streamgauge.core.outcome import normal_reason, reason_label
 from streamgauge.core.usage import UsageRules
 

@@ -18,9 +18,9 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from streamgauge.datadir import make_data_dir
 from streamgauge.errors import StreamgaugeError
-from streamgauge.faults import described, report_fault
+from streamgauge.runtime.data_directory import make_data_dir
+from streamgauge.runtime.faults import described, report_fault
 from streamgauge.taps.inprocess.outbox import CAPACITY_BYTES
 
 # Between attempts (seconds). An agent is there within two; each attempt costs half a second of a core, so that a fault that
@@ -34,7 +34,7 @@ PROVED_S = 60.0
 END_S = 3.0
 
 _STARTER = "starter.lock"
-_OWNER = "lock"  # taken by every agent (datadir.py)
+_OWNER = "lock"  # taken by every agent (data_directory.py)
 
 # What a process does with captured reads while no agent runs: they wait in its outbox (outbox.py).
 _WAITS = (

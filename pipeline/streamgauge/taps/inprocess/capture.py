@@ -1,7 +1,7 @@
 """What an in-process tap notes of one stream. Nothing here raises, waits, locks, or touches a byte: whatever goes wrong,
 the stream goes on and its record says that it is incomplete.
 
-Notes gather in a list; the sender's thread takes them from its front (collector.py). Appending is all that a chunk costs.
+Notes gather in a list; the sender's thread takes them from its front (note_collector.py). A chunk costs one append.
 """
 
 import time
@@ -10,12 +10,10 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from streamgauge.core.content_type import says_event_stream
+from streamgauge.core.capture.segments import Ending, TransportFault
 from streamgauge.core.dialects import endpoint_of
-from streamgauge.core.segments import Ending, TransportFault
-from streamgauge.counters import DropReason
-from streamgauge.faults import report_fault
-from streamgauge.taps.messages import (
+from streamgauge.core.http1.content_type import says_event_stream
+from streamgauge.recorder.protocol import (
     MAX_REQUEST_BODY,
     REQUEST_HEADERS,
     RESPONSE_HEADERS,
@@ -25,6 +23,8 @@ from streamgauge.taps.messages import (
     Opened,
     Sent,
 )
+from streamgauge.runtime.faults import report_fault
+from streamgauge.spool.read_counters import DropReason
 
 # What a note costs besides its bytes (bytes): a tuple, a stamp, and their places.
 NOTE_BYTES = 200

@@ -9,10 +9,10 @@ import socket
 from collections import deque
 from collections.abc import Callable
 
-from streamgauge.counters import Counters, DropReason, Incident
-from streamgauge.faults import report_fault
-from streamgauge.ownership import is_our_directory
-from streamgauge.taps.messages import Arrived, Message, encode_batch
+from streamgauge.recorder.protocol import Arrived, Message, encode_batch
+from streamgauge.runtime.faults import report_fault
+from streamgauge.runtime.ownership import is_our_directory
+from streamgauge.spool.read_counters import Counters, DropReason, Incident
 
 # Bytes that may wait for a recorder that is away or slow: as for a relay, some 10 s of a busy process.
 CAPACITY_BYTES = 32 * 1024 * 1024

@@ -6,11 +6,11 @@ segment's acknowledgement says. A side that was lost is taken up again in the sa
 
 import re
 
+from streamgauge.recorder.budget import Budget
 from streamgauge.taps.packets.conversation import Conversation
 from streamgauge.taps.packets.decode import ACK, FIN, RST, SYN, Segment
 from streamgauge.taps.packets.exchange import Telling
 from streamgauge.taps.packets.reassembly import MAX_GAP_BYTES, Direction, OutOfRangeError, Piece
-from streamgauge.taps.recording.budget import Budget
 
 # How long a hole is waited for (ns): TCP's own retransmissions come within some seconds, and one that the other side has
 # acknowledged is not waited for at all. It matters only where acknowledgements are not captured.

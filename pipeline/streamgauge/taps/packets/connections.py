@@ -5,11 +5,11 @@ from collections.abc import Mapping
 
 import msgspec
 
-from streamgauge.faults import report_fault
+from streamgauge.recorder.budget import Budget
+from streamgauge.runtime.faults import report_fault
 from streamgauge.taps.packets.connection import Connection, begins_request
 from streamgauge.taps.packets.decode import ACK, SYN, Segment, address_of, port_of
 from streamgauge.taps.packets.exchange import Telling
-from streamgauge.taps.recording.budget import Budget
 
 # Connections followed at once: at some 3 KiB each they take 50 MiB. A server with more of them open at a time is rare; the
 # ones that were quiet for longest, and have nothing to tell, make room.
@@ -27,7 +27,7 @@ class Following(msgspec.Struct, frozen=True):
     """What is followed. `ports`: the servers', each with the name of its upstream; None: every HTTP/1 server's.
 
     An upstream without a name has the server's address and port as its name. Metrics bound how many they show: see the
-    budget of the label `upstream` in metrics/declare.py.
+    budget of the label `upstream` in metrics/declarations.py.
     """
 
     ports: Mapping[int, str | None] | None

@@ -14,7 +14,7 @@ How an exchange ends, the first that holds (RFC 9112, 6.3 and 8):
 
 from collections import deque
 
-from streamgauge.core.segments import Ending, TransportFault
+from streamgauge.core.capture.segments import Ending, TransportFault
 from streamgauge.taps.packets.exchange import Exchange, Telling
 from streamgauge.taps.proxy.reader import WHOLE, RequestReader
 from streamgauge.taps.proxy.request import RefusedError, Request, check, framing_of

@@ -8,8 +8,8 @@ from typing import Protocol
 
 import msgspec
 
-from streamgauge.counters import Counters, DropReason
-from streamgauge.taps.messages import Arrived, Asked, Dropped, Ended, Message, Opened, Sent
+from streamgauge.recorder.protocol import Arrived, Asked, Dropped, Ended, Message, Opened, Sent
+from streamgauge.spool.read_counters import Counters, DropReason
 
 
 class Way(Protocol):

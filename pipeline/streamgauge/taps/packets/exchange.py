@@ -1,4 +1,4 @@
-"""One request and its answer, as they were seen on the wire, told as the messages of `taps/messages.py`.
+"""One request and its answer, as they were seen on the wire, told as the messages of `recorder/protocol.py`.
 
 What is told is what the relay would tell of the same bytes: an LLM's path from its head on; any other path only once the
 answer's head shows an event stream, with all that came before it.
@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from streamgauge.core.content_type import says_event_stream
+from streamgauge.core.capture.segments import Ending, TransportFault
 from streamgauge.core.dialects import endpoint_of
-from streamgauge.core.segments import Ending, TransportFault
-from streamgauge.taps.messages import (
+from streamgauge.core.http1.content_type import says_event_stream
+from streamgauge.recorder.protocol import (
     MAX_REQUEST_BODY,
     REQUEST_HEADERS,
     Arrived,
@@ -22,9 +22,9 @@ from streamgauge.taps.messages import (
     Opened,
     Sent,
 )
+from streamgauge.recorder.stream_id import derived_stream_id
 from streamgauge.taps.proxy.request import Request
 from streamgauge.taps.proxy.response import MAX_RESPONSE_HEAD, ResponseFraming
-from streamgauge.taps.recording.stream_id import derived_stream_id
 
 _WANTED = frozenset(name.encode() for name in REQUEST_HEADERS)
 # Bytes that stand for lost ones where only their number matters: framing counts them, and falters at them anywhere else.

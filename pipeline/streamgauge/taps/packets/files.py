@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from itertools import count
 from typing import NamedTuple, Protocol
 
-from streamgauge.taps.messages import Message
+from streamgauge.recorder.protocol import Message
 from streamgauge.taps.packets.connections import Connections, Following
 from streamgauge.taps.packets.decode import decode
 from streamgauge.taps.packets.exchange import Telling

@@ -18,10 +18,10 @@ from pathlib import Path
 
 import msgspec
 
-from streamgauge.child import leave_terminal_to_parent
-from streamgauge.counters import Counters, Incident
 from streamgauge.errors import BUG
-from streamgauge.faults import report_fault, report_loop_faults
+from streamgauge.runtime.child import leave_terminal_to_parent
+from streamgauge.runtime.faults import report_fault, report_loop_faults
+from streamgauge.spool.read_counters import Counters, Incident
 from streamgauge.taps.packets.clock import StampClock
 from streamgauge.taps.packets.connections import Connections, Following
 from streamgauge.taps.packets.decode import decode_ip

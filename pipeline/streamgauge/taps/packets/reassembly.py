@@ -13,7 +13,7 @@ behind a hole this is when the hole was filled, since the application did not ge
 from bisect import bisect_left, insort
 from operator import itemgetter
 
-from streamgauge.taps.recording.budget import Budget
+from streamgauge.recorder.budget import Budget
 
 # What may wait behind one hole (bytes): the largest window that Linux gives by itself is 6 MiB (tcp_rmem), and more of it
 # waits only where an acknowledgement was not seen either.

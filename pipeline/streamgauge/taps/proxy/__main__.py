@@ -19,9 +19,9 @@ from typing import NoReturn
 import msgspec
 import uvloop
 
-from streamgauge.child import leave_terminal_to_parent
 from streamgauge.errors import BUG
-from streamgauge.faults import report_fault, report_loop_faults
+from streamgauge.runtime.child import leave_terminal_to_parent
+from streamgauge.runtime.faults import report_fault, report_loop_faults
 from streamgauge.taps.proxy.outbox import FLUSH_S
 from streamgauge.taps.proxy.relay import RelaySettings, serve
 

@@ -6,11 +6,9 @@ import os
 import time
 from itertools import count
 
+from streamgauge.core.capture.segments import Ending, TransportFault
 from streamgauge.core.dialects import endpoint_of
-from streamgauge.core.segments import Ending, TransportFault
-from streamgauge.counters import DropReason, Incident
-from streamgauge.faults import report_fault
-from streamgauge.taps.messages import (
+from streamgauge.recorder.protocol import (
     MAX_REQUEST_BODY,
     REQUEST_HEADERS,
     Arrived,
@@ -20,6 +18,8 @@ from streamgauge.taps.messages import (
     Opened,
     Sent,
 )
+from streamgauge.runtime.faults import report_fault
+from streamgauge.spool.read_counters import DropReason, Incident
 from streamgauge.taps.proxy.outbox import Outbox
 from streamgauge.taps.proxy.request import Outgoing, Request, Told
 

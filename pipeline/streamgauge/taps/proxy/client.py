@@ -13,13 +13,13 @@ import termios
 import time
 from typing import Protocol, cast
 
-from streamgauge.counters import Refusal
-from streamgauge.taps.proxy.answers import write_answer
-from streamgauge.taps.proxy.asker import After
+from streamgauge.spool.read_counters import Refusal
+from streamgauge.taps.proxy.client_interface import After
+from streamgauge.taps.proxy.error_responses import write_answer
 from streamgauge.taps.proxy.exchange import Exchange
-from streamgauge.taps.proxy.lending import Lender
 from streamgauge.taps.proxy.limits import ByteBudget, Limits
 from streamgauge.taps.proxy.outbox import Outbox
+from streamgauge.taps.proxy.pump_handle import Lender
 from streamgauge.taps.proxy.reader import WHOLE, RequestReader
 from streamgauge.taps.proxy.refusals import Refusals
 from streamgauge.taps.proxy.request import RefusedError, Request, Route, Routes

@@ -1,23 +1,22 @@
 """One request and its answer: from a client's whole request head to the answer's last byte, or to whatever ends it.
 
-CONNECTING --connected--> ASKED --answer whole--> OVER. Anything else that ends it (client, upstream, time, drain) goes
-to OVER as well; there is one way there, `_finish`, and it tells the capture. Where the client has not taken everything
-yet, the telling waits until it has, or left.
+CONNECTING --connected--> ASKED --response whole--> OVER. All other ends (client, upstream, time, drain) lead to OVER too,
+through `_finish` alone. It reports the end to the capture once the client has taken all bytes, or has left.
 """
 
 import asyncio
 import time
 
-from streamgauge.core.segments import Ending, TransportFault
-from streamgauge.faults import reported_task
-from streamgauge.taps.proxy import answers
-from streamgauge.taps.proxy.asker import After, Asker
-from streamgauge.taps.proxy.lending import Lender, Loan
+from streamgauge.core.capture.segments import Ending, TransportFault
+from streamgauge.runtime.faults import reported_task
+from streamgauge.taps.proxy import error_responses
+from streamgauge.taps.proxy.body_position import Place
+from streamgauge.taps.proxy.capture_gate import Teller
+from streamgauge.taps.proxy.client_interface import After, Asker
 from streamgauge.taps.proxy.outbox import Outbox
-from streamgauge.taps.proxy.place import Place
+from streamgauge.taps.proxy.pump_handle import Lender, Loan
 from streamgauge.taps.proxy.request import Outgoing, RefusedError, Request
 from streamgauge.taps.proxy.response import ResponseFault, ResponseFraming
-from streamgauge.taps.proxy.teller import Teller
 from streamgauge.taps.proxy.upstream import WRITE_BUFFER_BYTES, Connector, UnreachableError, Upstream
 
 # Methods that change nothing: on a used connection that turns out dead they are asked again (RFC 9110, 9.2.2).
@@ -180,7 +179,7 @@ class Exchange:
         if self.over:
             return
         if self._framing.untouched:
-            self._give_up(answers.silent(self._outgoing.route.label, seconds), TransportFault.IDLE_TIMEOUT, now)
+            self._give_up(error_responses.silent(self._outgoing.route.label, seconds), TransportFault.IDLE_TIMEOUT, now)
         else:
             self._finish(Ending.TIMEOUT, now, self._break(), TransportFault.IDLE_TIMEOUT)
 
@@ -243,7 +242,7 @@ class Exchange:
             self._pending, self._pending_bytes, self._reused = [self._outgoing.head], 0, False
             self._connect()
         elif self._framing.untouched:
-            refused = answers.unreachable(self._outgoing.route.label, "it closed the connection")
+            refused = error_responses.unreachable(self._outgoing.route.label, "it closed the connection")
             self._give_up(refused, fault or TransportFault.CLOSED, at_ns)
         else:
             after = self._break() if fault is None else After.RESET
@@ -320,7 +319,7 @@ class Exchange:
         except UnreachableError as fault:
             self._connecting = None
             if not self.over:
-                refused = answers.unreachable(self._outgoing.route.label, str(fault), fault.fault)
+                refused = error_responses.unreachable(self._outgoing.route.label, str(fault), fault.fault)
                 self._give_up(refused, fault.fault, time.monotonic_ns())
             return
         self._connecting = None
@@ -355,7 +354,8 @@ class Exchange:
     def _refuses(self, fault: ResponseFault, at_ns: int) -> bool:
         """What no longer can be followed is passed on as it is; unless it is no answer, and nothing of it was."""
         if not self._passed and fault is not ResponseFault.BAD_CHUNKS:
-            self._give_up(answers.invalid(self._outgoing.route.label, fault.value), TransportFault.NOT_HTTP, at_ns)
+            refused = error_responses.invalid(self._outgoing.route.label, fault.value)
+            self._give_up(refused, TransportFault.NOT_HTTP, at_ns)
             return True
         if fault is ResponseFault.UPGRADED:
             self._finish(Ending.RESET, at_ns, After.RESET, TransportFault.NOT_HTTP)

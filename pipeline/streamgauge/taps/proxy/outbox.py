@@ -12,10 +12,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from streamgauge.counters import Counters, DropReason, Incident
-from streamgauge.faults import report_fault
-from streamgauge.ownership import is_our_directory
-from streamgauge.taps.messages import Arrived, Encoded, Message, encode_batch
+from streamgauge.recorder.protocol import Arrived, Encoded, Message, encode_batch
+from streamgauge.runtime.faults import report_fault
+from streamgauge.runtime.ownership import is_our_directory
+from streamgauge.spool.read_counters import Counters, DropReason, Incident
 
 # Messages wait this long for others (seconds). Each flush costs a wake-up on either side, and what a recorder does for many
 # messages at a time finds its code and data in the caches. A little longer than BUNDLE_NS: the recorder looks at all that it

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 
-from streamgauge.counters import Counters, Refusal
+from streamgauge.spool.read_counters import Counters, Refusal
 from streamgauge.taps.proxy.request import RefusedError
 
 # At most one line a code within this time (seconds): a client that repeats a wrong request must not fill the log.

@@ -11,11 +11,10 @@ from typing import Any
 
 import msgspec
 
-from streamgauge.counters import Counters, Incident
-from streamgauge.faults import report_fault, reported_task
+from streamgauge.runtime.faults import report_fault, reported_task
+from streamgauge.spool.read_counters import Counters, Incident
 from streamgauge.taps.proxy.acceptor import Acceptor
 from streamgauge.taps.proxy.client import LINGER_S, Client
-from streamgauge.taps.proxy.lending import BUILT, Lender
 from streamgauge.taps.proxy.limits import (
     MAX_CLIENT_BYTES,
     MAX_CONNECTIONS,
@@ -25,6 +24,7 @@ from streamgauge.taps.proxy.limits import (
     capacity_of,
 )
 from streamgauge.taps.proxy.outbox import Outbox
+from streamgauge.taps.proxy.pump_handle import BUILT, Lender
 from streamgauge.taps.proxy.refusals import Refusals
 from streamgauge.taps.proxy.request import MAX_REQUEST_HEAD, Route, Routes
 from streamgauge.taps.proxy.tls import LOOK_S, OwnCertificate, upstream_context

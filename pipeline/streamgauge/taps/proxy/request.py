@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from streamgauge.counters import Refusal
+from streamgauge.spool.read_counters import Refusal
 
 # The head of a request (bytes): as much as nginx (32 KiB) and more; long cookies and traces fit, a flood does not.
 MAX_REQUEST_HEAD = 64 * 1024

@@ -12,11 +12,11 @@ from enum import Enum, StrEnum, auto
 
 import httptools
 
-from streamgauge.taps.proxy.place import Phase, Place, lead_to
+from streamgauge.taps.proxy.body_position import Phase, Place, lead_to
 
 follow: Callable[[int, int, bytes | memoryview, int], tuple[int, int] | None] | None
 try:
-    from streamgauge.taps.proxy._pump import follow
+    from streamgauge.taps.proxy.native._pump import follow
 except ImportError:  # no Linux, or no C compiler at installation: llhttp reads all chunks
     follow = None
 

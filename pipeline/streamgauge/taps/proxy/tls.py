@@ -6,7 +6,7 @@ Contexts are those of `ssl.create_default_context`: TLS 1.2 or newer, and upstre
 import ssl
 from pathlib import Path
 
-from streamgauge.certificates import State, load_certificate, reading_authorities, state_of
+from streamgauge.runtime.certificates import State, load_certificate, reading_authorities, state_of
 
 # How often it is looked whether a certificate's file has changed (seconds): renewals come days before the end.
 LOOK_S = 10.0

@@ -14,8 +14,8 @@ from typing import Any, Protocol, cast
 
 from aiohappyeyeballs import start_connection
 
-from streamgauge.core.segments import TransportFault
-from streamgauge.faults import report_fault
+from streamgauge.core.capture.segments import TransportFault
+from streamgauge.runtime.faults import report_fault
 from streamgauge.taps.proxy.limits import KEPT_MOST
 from streamgauge.taps.proxy.request import Route
 from streamgauge.taps.proxy.wire import Wire

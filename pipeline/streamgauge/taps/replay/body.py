@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Iterable, Iterator
 
-from streamgauge.core.segments import Ending, Segment
-from streamgauge.taps.messages import Arrived, Ended, Opened
-from streamgauge.taps.recording.recorder import Recorder
-from streamgauge.taps.recording.request import CaptureSettings
+from streamgauge.core.capture.segments import Ending, Segment
+from streamgauge.recorder.protocol import Arrived, Ended, Opened
+from streamgauge.recorder.recorder import Recorder
+from streamgauge.recorder.request import CaptureSettings
 
 # A recording is read in pieces of this size (bytes), however it comes: what a record says of reads depends on the
 # recording alone.

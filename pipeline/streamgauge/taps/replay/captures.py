@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from streamgauge.core.segments import Segment
-from streamgauge.taps.messages import Opened
+from streamgauge.core.capture.segments import Segment
+from streamgauge.recorder.protocol import Opened
+from streamgauge.recorder.recorder import Recorder
+from streamgauge.recorder.request import CaptureSettings
 from streamgauge.taps.packets.files import PcapFault, messages_of
-from streamgauge.taps.recording.recorder import Recorder
-from streamgauge.taps.recording.request import CaptureSettings
 from streamgauge.taps.replay.contract import BrokenRecording, Tally
 from streamgauge.taps.replay.exchange import TAP
 from streamgauge.taps.replay.tnetstring import Readable

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from streamgauge.core.segments import Bundle, Ending, TransportFault
+from streamgauge.core.capture.segments import Bundle, Ending, TransportFault
 
 # A name and a value; names in lower case.
 Header = tuple[str, str]

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable, Iterator
 
-from streamgauge.core.body import BodyDecoder
-from streamgauge.core.content_type import says_event_stream
+from streamgauge.core.capture.segments import Segment
 from streamgauge.core.dialects import endpoint_of
-from streamgauge.core.labels import label_id
-from streamgauge.core.segments import Segment
-from streamgauge.taps.messages import (
+from streamgauge.core.http1.body import BodyDecoder
+from streamgauge.core.http1.content_type import says_event_stream
+from streamgauge.core.safe_values import label_id
+from streamgauge.recorder.protocol import (
     MAX_REQUEST_BODY,
     REQUEST_HEADERS,
     RESPONSE_HEADERS,
@@ -20,13 +20,13 @@ from streamgauge.taps.messages import (
     Opened,
     Sent,
 )
-from streamgauge.taps.recording.recorder import Recorder
-from streamgauge.taps.recording.request import CaptureSettings
+from streamgauge.recorder.recorder import Recorder
+from streamgauge.recorder.request import CaptureSettings
 from streamgauge.taps.replay.body import rechunked
 from streamgauge.taps.replay.contract import Exchange, Header, Tally
 
 # What calls itself "replay" is a raw body, which is owed a record whatever it holds. An exchange is judged as live: an event
-# stream that is no LLM's is left alone. Its record says "replay" (see commands/replay.py).
+# stream that is no LLM's is left alone. Its record says "replay" (see cli/replay.py).
 TAP = "exchange"
 
 # How much of a body is tried to tell whether it is still coded (bytes).

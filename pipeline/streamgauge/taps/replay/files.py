@@ -7,8 +7,8 @@ from typing import BinaryIO
 
 import msgspec
 
-from streamgauge.core.segments import Bundle, Segment
-from streamgauge.taps.recording.request import CaptureSettings
+from streamgauge.core.capture.segments import Bundle, Segment
+from streamgauge.recorder.request import CaptureSettings
 from streamgauge.taps.replay import captures, cassette, flows, har, spool_rows
 from streamgauge.taps.replay.body import replay
 from streamgauge.taps.replay.cassette_yaml import yaml_interactions

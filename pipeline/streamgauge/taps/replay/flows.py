@@ -8,7 +8,7 @@ Content is as it came, without transfer framing, and None where mitmproxy stream
 import re
 from collections.abc import Iterator, Mapping
 
-from streamgauge.core.segments import Ending
+from streamgauge.core.capture.segments import Ending
 from streamgauge.taps.replay.contract import BrokenExchange, Exchange, Header, Tally, Times
 from streamgauge.taps.replay.members import headers, mapping, number, since, status_of, text, to_bytes, wall
 from streamgauge.taps.replay.tnetstring import Readable, values

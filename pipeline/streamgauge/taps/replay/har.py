@@ -7,7 +7,7 @@ exchange ended.
 import re
 from collections.abc import Callable, Iterator, Mapping
 
-from streamgauge.core.segments import Ending, TransportFault
+from streamgauge.core.capture.segments import Ending, TransportFault
 from streamgauge.taps.replay.contract import BrokenExchange, BrokenRecording, Exchange, Header, Tally
 from streamgauge.taps.replay.har_times import Page, pages_of, stamps_of, times_of
 from streamgauge.taps.replay.json_parts import items, members, unfolded

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from streamgauge.core.json_text import UNPARSED, parse
+from streamgauge.core.formats.json_text import UNPARSED, parse
 from streamgauge.taps.replay.contract import BrokenRecording
 
 _Decoder = msgspec.json.Decoder[dict[str, msgspec.Raw]] | msgspec.json.Decoder[list[msgspec.Raw]]

@@ -6,7 +6,7 @@ from contextlib import closing
 from pathlib import Path
 from urllib.parse import quote
 
-from streamgauge.bundles import UnreadableBundle, decode_bundle
+from streamgauge.core.capture.bundles import UnreadableBundle, decode_bundle
 from streamgauge.spool.file import BUSY_S, COLUMNS, Stored, is_intact
 from streamgauge.taps.replay.contract import BrokenRecording, Log, Logged, Tally
 

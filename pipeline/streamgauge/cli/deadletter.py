@@ -1,0 +1,213 @@
+"""`streamgauge deadletter list|show|retry`: what workers could not read, why, and how to bring it back."""
+
+import argparse
+import asyncio
+import json
+import logging
+import sys
+import time
+from collections import Counter
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+from streamgauge.cli.deadletter_format import as_json, as_text, moment, why_left
+from streamgauge.cli.kafka_options import brokers_of
+from streamgauge.cli.tables import print_table
+from streamgauge.config import MAX_SECONDS, Settings
+from streamgauge.errors import DONE, FOUND, Unavailable, UsageFault
+from streamgauge.kafka.dead_letters import DeadLetter, Sender, Stage, message_of, read
+from streamgauge.kafka.security import Brokers
+from streamgauge.kafka.topics import Topics, TopicsError
+
+# Rows of one table: columns are as wide as they need, so that many are held until they are printed.
+_PAGE = 500
+# Letters of one kind that are named one by one.
+_NAMED = 5
+
+_COLUMNS = ("letter", "at", "stage", "error", "topic", "partition", "offset", "bytes", "version")
+
+
+def run(settings: Settings, args: argparse.Namespace) -> int:
+    """List, show or send back. 1: a letter was left that should have been sent back."""
+    brokers = brokers_of(settings)
+    # aiokafka's own words on a broker that is away come beside our one sentence, and say nothing more.
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
+    desk = _Desk(brokers, Topics(settings.topic_prefix))
+    try:
+        if args.action == "show":
+            return asyncio.run(desk.show(args.letter, args.output))
+        wanted = _wanted(args)
+        if args.action == "list":
+            return asyncio.run(desk.list(wanted, args.output, args.limit))
+        return asyncio.run(desk.retry(wanted, dry=args.dry_run))
+    except TopicsError as error:
+        raise Unavailable(str(error)) from None
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which letters are meant. `numbers` None: any; everything else None: whatever it is."""
+
+    numbers: frozenset[int] | None = None
+    stage: str | None = None
+    error_class: str | None = None
+    partition: int | None = None
+    since_ms: float | None = None
+
+    def takes(self, one: DeadLetter) -> bool:
+        """Whether it is one of them."""
+        return (
+            (self.numbers is None or one.offset in self.numbers)
+            and self.stage in (None, one.stage)
+            and self.error_class in (None, one.error_class)
+            and self.partition in (None, one.source_partition)
+            and (self.since_ms is None or one.at_ms >= self.since_ms)
+        )
+
+
+def _wanted(args: argparse.Namespace) -> Wanted:
+    """What the flags say. Raises UsageFault."""
+    if args.stage is not None and args.stage not in list(Stage):
+        raise UsageFault(f"--stage {args.stage}: there is no such stage; there are {', '.join(Stage)}")
+    if args.since is not None and not 0 <= args.since <= MAX_SECONDS:
+        raise UsageFault("--since takes seconds, from 0 to a year")
+    if args.action == "list" and args.limit is not None and args.limit < 0:
+        raise UsageFault("--limit takes a whole number from 0 on")
+    numbers = None if args.action == "list" else _numbers(args)
+    since_ms = None if args.since is None else 1000 * (time.time() - args.since)
+    return Wanted(numbers, args.stage, args.error_class, args.partition, since_ms)
+
+
+def _numbers(args: argparse.Namespace) -> frozenset[int] | None:
+    if bool(args.letters) == args.all:
+        raise UsageFault("which letters? Name them by their numbers, or all that the filters leave with --all")
+    filters = (args.stage, args.error_class, args.partition, args.since)
+    if args.letters and any(one is not None for one in filters):
+        raise UsageFault("a letter that is named needs no filter: use filters with --all")
+    return None if args.all else frozenset(args.letters)
+
+
+@dataclass
+class _Tally:
+    """What a retry did: messages by where they go, and letters that were left, by the reason."""
+
+    sent: Counter[tuple[str, int]] = field(default_factory=Counter)
+    left: Counter[str] = field(default_factory=Counter)
+    first_left: dict[str, list[int]] = field(default_factory=dict)
+    seen: set[int] = field(default_factory=set)
+
+    def leave(self, number: int, reason: str) -> None:
+        self.left[reason] += 1
+        named = self.first_left.setdefault(reason, [])
+        if len(named) < _NAMED:
+            named.append(number)
+
+
+class _Desk:
+    """The dead letter topic of one prefix. Reads to where it ends when it is asked."""
+
+    def __init__(self, brokers: Brokers, topics: Topics) -> None:
+        self._brokers = brokers
+        self._topics = topics
+
+    async def _letters(self, wanted: Wanted) -> AsyncIterator[DeadLetter]:
+        numbers = wanted.numbers or frozenset([0])
+        async for one in read(self._brokers, self._topics, max(min(numbers), 0)):
+            if wanted.numbers is not None and one.offset > max(wanted.numbers):
+                return
+            if wanted.takes(one):
+                yield one
+
+    async def list(self, wanted: Wanted, output: str, limit: int | None) -> int:
+        """Print them, oldest first."""
+        count, rows = 0, []
+        if limit != 0:
+            async for one in self._letters(wanted):
+                count += 1
+                if output == "jsonl":
+                    sys.stdout.write(json.dumps(as_json(one)) + "\n")
+                else:
+                    rows.append(_row(one))
+                    if len(rows) == _PAGE:
+                        print_table(_COLUMNS, rows, max_width=None)
+                        rows = []
+                if count == limit:
+                    break
+        if rows:
+            print_table(_COLUMNS, rows, max_width=None)
+        if not count:
+            sys.stderr.write(f"streamgauge deadletter: there is no such letter in {self._topics.deadletter}\n")
+        return DONE
+
+    async def show(self, number: int, output: str) -> int:
+        """Print one."""
+        async for one in self._letters(Wanted(frozenset([number]))):
+            if output == "jsonl":
+                sys.stdout.write(json.dumps(as_json(one, whole=True)) + "\n")
+            else:
+                sys.stdout.writelines(f"{line}\n" for line in as_text(self._topics, one))
+            return DONE
+        raise UsageFault(
+            f"there is no dead letter {number} in {self._topics.deadletter}: `streamgauge deadletter list` shows all"
+        )
+
+    async def retry(self, wanted: Wanted, *, dry: bool) -> int:
+        """Send them back in the order in which they came, and say so. What still cannot be read is left."""
+        tally, whole = _Tally(), False
+        try:
+            if dry:
+                await self._send(wanted, tally, None)
+            else:
+                async with Sender(self._brokers) as sender:
+                    await self._send(wanted, tally, sender)
+            whole = True
+        finally:
+            self._say(tally, wanted, dry=dry, whole=whole)
+        missing = (wanted.numbers or frozenset()) - tally.seen
+        return FOUND if tally.left or missing else DONE
+
+    async def _send(self, wanted: Wanted, tally: _Tally, sender: Sender | None) -> None:
+        async for one in self._letters(wanted):
+            if wanted.numbers is not None:
+                tally.seen.add(one.offset)
+            reason = why_left(self._topics, one)
+            if reason is not None:
+                tally.leave(one.offset, reason)
+                continue
+            message = message_of(self._topics, one)
+            if sender is not None:
+                await sender.send(message)
+            tally.sent[message.topic, -1 if message.partition is None else message.partition] += 1
+
+    def _say(self, tally: _Tally, wanted: Wanted, *, dry: bool, whole: bool) -> None:
+        """`whole`: all letters were looked at; else what stands here is what was done until it failed."""
+        did = "would send" if dry else "sent"
+        for (topic, partition), count in sorted(tally.sent.items()):
+            where = topic if partition < 0 else f"{topic}, partition {partition}"
+            sys.stdout.write(f"{did} {_messages(count)} back to {where}\n")
+        if whole and not tally.sent:
+            sys.stdout.write(f"{did} nothing back\n")
+        for reason, count in tally.left.items():
+            named = ", ".join(map(str, tally.first_left[reason])) + (", ..." if count > _NAMED else "")
+            sys.stderr.write(f"streamgauge deadletter: {_messages(count)} left (letter {named}): {reason}\n")
+        for number in sorted((wanted.numbers or frozenset()) - tally.seen) if whole else ():
+            sys.stderr.write(f"streamgauge deadletter: there is no letter {number} in {self._topics.deadletter}\n")
+
+
+def _row(one: DeadLetter) -> list[object]:
+    size = sum(one.whole) if one.whole is not None else len(one.key or b"") + len(one.value or b"")
+    return [
+        one.offset,
+        moment(one.at_ms),
+        one.stage,
+        one.error_class,
+        one.source_topic,
+        one.source_partition,
+        one.source_offset,
+        size,
+        one.version,
+    ]
+
+
+def _messages(count: int) -> str:
+    return f"{count} message{'' if count == 1 else 's'}"

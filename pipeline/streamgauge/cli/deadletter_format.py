@@ -1,0 +1,143 @@
+"""One dead letter for people and for scripts: its story, why it is dead, and what lies in it.
+
+Everything in a letter was written by somebody else: nothing of it moves the cursor, and only so much of it is printed.
+"""
+
+import base64
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from streamgauge.core.capture.bundles import UnreadableBundle, decode_bundle
+from streamgauge.core.capture.segments import Bundle
+from streamgauge.kafka.dead_letters import DeadLetter, NotRetriableError, Stage, message_of
+from streamgauge.kafka.topics import Topics
+from streamgauge.ledger import LedgerRow, UnreadableRecordError
+
+# What is printed of a key or a value that cannot be read (bytes): its beginning says what it is.
+_DUMP_BYTES = 512
+# Streams of a bundle that are named.
+_STREAMS = 20
+# A word from a header is cut to this (characters); ours have 20.
+_WORD = 80
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# Beyond this Python has no date (milliseconds): the year 9999.
+_MAX_MS = 253_402_300_799_000
+
+_MEANS = {
+    Stage.DECODE: "it is no bundle of a version that the worker reads",
+    Stage.ASSEMBLE: "a bug: the assembler failed over a bundle that it could decode",
+    Stage.RECORD: "the records topic refused the record for good",
+    Stage.LEDGER: "it is no record of a version that the worker reads",
+}
+
+
+def moment(at_ms: int) -> str | None:
+    """A log's time in RFC 3339; None for what is none."""
+    if not 0 <= at_ms <= _MAX_MS:
+        return None
+    return (_EPOCH + timedelta(milliseconds=at_ms)).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def why_left(topics: Topics, one: DeadLetter) -> str | None:
+    """Why it makes no sense to send it back: a sentence's end; None if it does."""
+    try:
+        message = message_of(topics, one)
+    except NotRetriableError as error:
+        return "it is cut, and holds only a part of its message" if one.whole else str(error)
+    try:
+        if message.topic == topics.segments:
+            decode_bundle(message.value)
+        else:
+            LedgerRow.of_json(message.value or b"")
+    except UnreadableBundle as error:
+        return f"this version cannot read it either ({error}); one that can, can send it back"
+    except UnreadableRecordError as error:
+        return f"this version cannot read it either ({error}); one that can, can send it back"
+    return None
+
+
+def as_json(one: DeadLetter, *, whole: bool = False) -> dict[str, Any]:
+    """For scripts. `whole`: with key and value, in base64."""
+    key_bytes, value_bytes = one.whole or (len(one.key or b""), len(one.value or b""))
+    told: dict[str, Any] = {
+        "letter": one.offset,
+        "at": moment(one.at_ms),
+        "stage": one.stage,
+        "error_class": one.error_class,
+        "topic": one.source_topic,
+        "partition": one.source_partition,
+        "offset": one.source_offset,
+        "version": one.version,
+        "format": one.format_version,
+        "key_bytes": key_bytes,
+        "value_bytes": value_bytes,
+        "cut": one.whole is not None,
+    }
+    if whole:
+        told |= {"key_base64": _base64(one.key), "value_base64": _base64(one.value)}
+    return told
+
+
+def as_text(topics: Topics, one: DeadLetter) -> Iterator[str]:
+    """For people: lines."""
+    known = one.stage if one.stage in _MEANS else None
+    means = f": {_MEANS[Stage(known)]}" if known else ""
+    yield f"letter   {one.offset} of {topics.deadletter}, {moment(one.at_ms) or 'at no known time'}"
+    yield f"from     {_word(one.source_topic)}, partition {_told(one.source_partition)}, offset {_told(one.source_offset)}"
+    yield f"stage    {_word(one.stage)}{means}"
+    yield f"error    {_word(one.error_class)}"
+    yield f"worker   version {_word(one.version)}, reads bundle format {_word(one.format_version)}"
+    reason = why_left(topics, one)
+    if reason is None:
+        yield f"now      this version reads it: `streamgauge deadletter retry {one.offset}` sends it back"
+    else:
+        yield f"now      {reason}"
+    yield from _content("key", one.key, one.whole and one.whole[0])
+    if one.source_topic == topics.segments and reason is None:
+        yield from _bundle(decode_bundle(one.value))
+    yield from _content("value", one.value, one.whole and one.whole[1])
+
+
+def _bundle(bundle: Bundle) -> Iterator[str]:
+    segments = Counter(segment.stream for segment in bundle.segments)
+    reads = sum(len(segment.reads) for segment in bundle.segments)
+    yield f"bundle   number {bundle.number} of instance {UUID(bytes=bundle.instance)} in slot {bundle.slot}"
+    yield f"         {len(bundle.segments)} segments of {len(segments)} streams, {reads} reads"
+    if bundle.farewell or bundle.dead:
+        gone = ", ".join(str(UUID(bytes=one)) for one in bundle.dead[:_STREAMS] if len(one) == 16)
+        yield f"         {'a farewell' if bundle.farewell else 'no farewell'}; declared dead: {gone or 'none'}"
+    for stream, count in segments.most_common(_STREAMS):
+        yield f"stream   {UUID(bytes=stream)}, segments: {count}"
+    if len(segments) > _STREAMS:
+        yield f"         and {len(segments) - _STREAMS} more"
+
+
+def _content(name: str, content: bytes | None, whole_bytes: int | None) -> Iterator[str]:
+    if content is None:
+        yield f"{name:8} none"
+        return
+    cut = "" if whole_bytes is None or whole_bytes == len(content) else f", of {whole_bytes} that it had"
+    yield f"{name:8} {len(content)} bytes{cut}"
+    shown = content[:_DUMP_BYTES]
+    for place in range(0, len(shown), 16):
+        row = shown[place : place + 16]
+        text = "".join(chr(byte) if 0x20 <= byte < 0x7F else "." for byte in row)
+        yield f"{place:08x}  {row.hex(' '):47}  {text}"
+    if len(content) > len(shown):
+        yield f"         and {len(content) - len(shown)} bytes more (--output jsonl has them all)"
+
+
+def _base64(content: bytes | None) -> str | None:
+    return None if content is None else base64.b64encode(content).decode()
+
+
+def _word(text: str | None) -> str:
+    """A header's word, as it may be printed."""
+    return "".join(char if char.isprintable() else "?" for char in (text or "unknown")[:_WORD])
+
+
+def _told(number: int | None) -> str:
+    return "unknown" if number is None else str(number)

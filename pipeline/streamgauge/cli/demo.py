@@ -1,0 +1,85 @@
+"""`streamgauge demo`: `up` in front of simulated providers, driven by the official clients."""
+
+import argparse
+import asyncio
+import contextlib
+import json
+import shutil
+import tempfile
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from streamgauge.cli.tap_process import say
+from streamgauge.cli.up import running_up
+from streamgauge.config import Settings, Upstream
+from streamgauge.core.record import Record, encode_record
+from streamgauge.errors import Unavailable
+from streamgauge.runtime.listeners import Address
+from streamgauge.runtime.stopping import StopSignal
+
+if TYPE_CHECKING:
+    from streamgauge_demo.verdict import Json
+
+_ANY_PORT = Address(host="127.0.0.1", port=0)
+
+
+def run(settings: Settings, args: argparse.Namespace) -> int:
+    """0 if everything was seen as it was played, 1 if not; with --serve 0 at the end."""
+    try:
+        from streamgauge_demo.run import UPSTREAM_IDLE_TIMEOUT_S, run_demo
+    except ModuleNotFoundError as error:
+        raise Unavailable(f"the demo needs {error.name}: run `make demo` in a clone, which installs it") from None
+
+    async def demo(data_dir: Path, discard: Callable[[], None] | None = None) -> int:
+        signals = StopSignal("demo", say, lambda: "it sums up nothing, and its streams are cut")
+        signals.before_exit = discard
+        stop = signals.stop
+
+        @contextlib.asynccontextmanager
+        async def start_up(upstreams: Mapping[str, str]) -> AsyncIterator[DemoTap]:
+            told = settings.model_copy(
+                update={
+                    "upstream": tuple(Upstream(name=name, url=url) for name, url in upstreams.items()),
+                    "upstream_idle_timeout": UPSTREAM_IDLE_TIMEOUT_S,
+                    "drain_timeout": min(settings.drain_timeout, UPSTREAM_IDLE_TIMEOUT_S),
+                    "data_dir": data_dir,
+                    "listen": settings.listen if "listen" in settings.model_fields_set else _ANY_PORT,
+                    "admin": settings.admin if "admin" in settings.model_fields_set else _ANY_PORT,
+                }
+            )
+            seen: deque[Record] = deque()
+            async with running_up(told, seen.extend) as tap:
+                say(f"demo: metrics at http://{tap.admin_address}/metrics, data in {data_dir}")
+                yield DemoTap(f"http://{tap.address}", seen)
+
+        playing = asyncio.ensure_future(run_demo(start_up, serve=args.serve, stop=stop))
+        stopping = asyncio.ensure_future(stop.wait())
+        await asyncio.wait({playing, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if not playing.done() and not args.serve:
+            playing.cancel()  # Ctrl-C: nobody waits for a summary of half a demo
+        stopping.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            return await playing
+        return 0
+
+    if "data_dir" in settings.model_fields_set:
+        return asyncio.run(demo(settings.data_dir))
+    with tempfile.TemporaryDirectory(prefix="streamgauge-demo-") as folder:
+        return asyncio.run(demo(Path(folder), lambda: shutil.rmtree(folder, ignore_errors=True)))
+
+
+class DemoTap:
+    """The running tap, as the demo sees it: its address, and the records that were stored since it last asked."""
+
+    def __init__(self, url: str, seen: deque[Record]) -> None:
+        self.url = url
+        self._seen = seen
+
+    async def records(self) -> "list[Json]":
+        """The records that are new since the last call."""
+        new: list[Json] = []
+        while self._seen:
+            new.append(json.loads(encode_record(self._seen.popleft())))
+        return new

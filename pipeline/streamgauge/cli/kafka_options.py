@@ -1,0 +1,62 @@
+"""From the settings to the one value that every client of Kafka is made with.
+
+A password comes from the environment (STREAMGAUGE_KAFKA_PASSWORD) or from a file, never from a flag: command lines are
+for everyone on the host to read.
+"""
+
+import os
+from pathlib import Path
+
+from streamgauge.config import ENV_PREFIX, Settings
+from streamgauge.errors import UsageFault
+from streamgauge.kafka.security import Brokers, Login, Mechanism, Password, Protocol, TlsFiles
+
+PASSWORD_VARIABLE = f"{ENV_PREFIX}KAFKA_PASSWORD"
+
+# What says something about TLS, and about a log-in, as it stands on a command line.
+_TLS = {"kafka_ca": "--kafka-ca", "kafka_certificate": "--kafka-certificate", "kafka_key": "--kafka-key"}
+_LOGIN = {
+    "kafka_username": "--kafka-username",
+    "kafka_password_file": "--kafka-password-file",
+    "kafka_mechanism": "--kafka-mechanism",
+}
+
+
+def brokers_of(settings: Settings) -> Brokers:
+    """The brokers, and how they are met. Raises UsageFault. Takes the password out of the environment: no child needs it."""
+    if not settings.kafka:
+        raise UsageFault("--kafka HOST:PORT is missing: which broker?")
+    password = os.environ.pop(PASSWORD_VARIABLE, None) or None
+    protocol = Protocol(settings.kafka_security or Protocol.PLAINTEXT)
+    _check(settings, protocol, password is not None)
+    try:
+        tls = TlsFiles(settings.kafka_ca, settings.kafka_certificate, settings.kafka_key) if protocol.tls else None
+        login = _login(settings, password) if protocol.login else None
+        return Brokers(settings.kafka, tls, login)
+    except ValueError as fault:
+        raise UsageFault(f"--kafka-security {protocol}: {fault}") from None
+
+
+def _login(settings: Settings, password: str | None) -> Login:
+    file: Path | None = settings.kafka_password_file
+    if not settings.kafka_username:
+        raise ValueError("--kafka-username is missing: as whom?")
+    if (file is None) == (password is None):
+        what = "is missing: give" if file is None else "is given twice: give either"
+        raise ValueError(f"the password {what} --kafka-password-file FILE, or {PASSWORD_VARIABLE} in the environment")
+    mechanism = Mechanism(settings.kafka_mechanism or Mechanism.SCRAM_SHA_512)
+    return Login(settings.kafka_username, Password(password, file), mechanism)
+
+
+def _check(settings: Settings, protocol: Protocol, has_password: bool) -> None:
+    """What is given must have a meaning: whoever names an authority does not want plain text."""
+    tls = [flag for name, flag in _TLS.items() if getattr(settings, name) is not None]
+    login = [flag for name, flag in _LOGIN.items() if getattr(settings, name) is not None]
+    login += [PASSWORD_VARIABLE] if has_password else []
+    if settings.kafka_security is None and (tls or login):
+        raise UsageFault(f"{(tls + login)[0]} is given, and not --kafka-security: SSL, SASL_SSL or SASL_PLAINTEXT?")
+    for flags, fits, other in ((tls, protocol.tls, "SSL or SASL_SSL"), (login, protocol.login, "SASL_SSL")):
+        if flags and not fits:
+            raise UsageFault(f"{flags[0]} means nothing with --kafka-security {protocol}: it takes {other}")
+    if settings.kafka_key is not None and settings.kafka_certificate is None:
+        raise UsageFault("--kafka-key needs --kafka-certificate beside it")

@@ -1,0 +1,71 @@
+"""`streamgauge ledger query`: the records, or totals of streams and tokens."""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable, Sequence
+
+from streamgauge.cli.ledger_filter import filter_of
+from streamgauge.cli.ledgers import ledger_to_read
+from streamgauge.cli.tables import print_csv, print_records, print_table
+from streamgauge.config import Settings
+from streamgauge.errors import DONE, UsageFault
+from streamgauge.ledger import KEYS, Total
+
+# The columns of totals after the keys: fields of Total.
+_SUMS = (
+    "streams",
+    "with_usage",
+    "input_tokens",
+    "output_tokens",
+    "total_tokens",
+    "input_cached_tokens",
+    "reasoning_tokens",
+)
+
+
+def run(settings: Settings, args: argparse.Namespace) -> int:
+    """Print what the ledger holds. A ledger that is not there is not made."""
+    if args.limit is not None and args.limit < 0:
+        raise UsageFault("--limit takes a whole number from 0 on")
+    by = _keys(args.by)
+    chosen = filter_of(args.since, args.until, args.where)
+    with ledger_to_read(settings) as ledger:
+        if by:
+            totals = ledger.totals(by, chosen, newest_first=args.newest)
+            _print_totals(by, totals[: args.limit], args.output)
+        else:
+            _print_records(ledger.query(args.limit, chosen, newest_first=args.newest), args.output)
+    return DONE
+
+
+def _keys(given: str | None) -> list[str]:
+    if given is None:
+        return []
+    keys = [key.strip() for key in given.split(",")]
+    for key in keys:
+        if key not in KEYS:
+            raise UsageFault(f"--by {key}: there is no such key; there are {', '.join(KEYS)}")
+    if len(set(keys)) != len(keys):
+        raise UsageFault(f"--by {given}: a key stands there twice")
+    return keys
+
+
+def _print_records(lines: Iterable[bytes], output: str) -> None:
+    if output == "jsonl":
+        for line in lines:
+            sys.stdout.write(line.decode() + "\n")
+    else:
+        print_records((json.loads(line) for line in lines), output)
+
+
+def _print_totals(by: Sequence[str], totals: Iterable[Total], output: str) -> None:
+    names = [*by, *_SUMS]
+    rows = [[*total.keys, *(getattr(total, name) for name in _SUMS)] for total in totals]
+    if output == "jsonl":
+        for row in rows:
+            sys.stdout.write(json.dumps(dict(zip(names, row, strict=True))) + "\n")
+    elif output == "csv":
+        print_csv(names, rows)
+    else:
+        print_table(names, rows)

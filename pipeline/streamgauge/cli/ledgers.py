@@ -1,0 +1,46 @@
+"""The ledger that the settings name, and what to do where it is not to be had."""
+
+import contextlib
+from collections.abc import Iterator
+
+from streamgauge.config import Settings
+from streamgauge.errors import Unavailable
+from streamgauge.ledger import Ledger, LedgerUnavailableError, SqliteLedger, open_ledger
+from streamgauge.runtime.data_directory import make_data_dir
+from streamgauge.spool import Failure, failure_of
+
+_SQLITE = "sqlite://"
+
+
+@contextlib.contextmanager
+def opened_ledger(settings: Settings) -> Iterator[Ledger]:
+    """The ledger, made where it is missing. Raises UnsupportedLedgerError, or Unavailable if it cannot be opened."""
+    if settings.ledger is None:
+        make_data_dir(settings.data_dir)
+    try:
+        ledger = open_ledger(settings.ledger_url)
+    except LedgerUnavailableError as error:
+        cause = error.__cause__
+        if isinstance(cause, FileNotFoundError):
+            cure = "make its directory"  # none is made: a slip in the path would go unseen
+        elif isinstance(cause, Exception) and failure_of(cause) is Failure.DISK_FULL:
+            cure = "make room on its disk"
+        else:
+            cure = "move it aside"
+        raise Unavailable(f"{error}: {cure}, or choose another with --ledger") from None
+    with ledger:
+        yield ledger
+
+
+@contextlib.contextmanager
+def ledger_to_read(settings: Settings) -> Iterator[Ledger]:
+    """The ledger, which is not made. Raises UnsupportedLedgerError, or Unavailable if it cannot be opened or read."""
+    if settings.ledger_url.startswith(_SQLITE):
+        path = SqliteLedger.path_of(settings.ledger_url.removeprefix(_SQLITE))
+        if not path.exists():
+            raise Unavailable(f"there is no ledger {path} (yet): say where it is with --data-dir or --ledger")
+    try:
+        with open_ledger(settings.ledger_url, create=False) as ledger:
+            yield ledger
+    except LedgerUnavailableError as error:
+        raise Unavailable(f"{error}: is it a ledger? Say which with --data-dir or --ledger") from None

@@ -1,0 +1,189 @@
+"""`streamgauge tap packets` and `streamgauge up packets`: streams from a packet capture, live or from a file.
+
+The packet socket is made here, then the capability that it took is given up, by this process and all that it starts.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+import sys
+import time
+from collections.abc import Iterator
+
+import msgspec
+
+from streamgauge.cli.kafka_options import brokers_of
+from streamgauge.cli.tap import broker_samples
+from streamgauge.cli.tap_process import Tap, running_tap, say, say_stopping, say_undelivered, stop_signal
+from streamgauge.cli.up import running_up
+from streamgauge.config import Settings
+from streamgauge.errors import DONE, FOUND, Unavailable, UsageFault
+from streamgauge.kafka.shipper import Shipper, ShipperSettings
+from streamgauge.metrics.declarations import Part
+from streamgauge.metrics.prometheus import Metrics
+from streamgauge.runtime.process_group import END_S, Child, streams_drain_s
+from streamgauge.taps.packets.capture_filter import MAX_PORTS
+from streamgauge.taps.packets.privilege import give_up_net_raw
+from streamgauge.taps.packets.process import PacketSettings
+from streamgauge.taps.packets.ring import ANY, capture_socket
+
+# What shipping the rest may take at the end, even if streams took the whole drain timeout (seconds).
+_FINISH_S = 1.0
+
+_NEEDS_NET_RAW = (
+    "capturing packets needs the capability CAP_NET_RAW: give it to this command alone, by AmbientCapabilities=CAP_NET_RAW"
+    " in a systemd unit, --cap-add NET_RAW for a container, or sudo; or have tcpdump write a file, and use --pcap"
+)
+
+
+def run(settings: Settings, args: argparse.Namespace) -> int:
+    """Run until SIGTERM or Ctrl-C; a file until it is delivered. 1: the file is broken, and what came before that is told."""
+    ships = args.command.startswith("tap")
+    _check(settings, ships)
+    settings = settings.model_copy(update={"upstream": ()})
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="streamgauge: %(message)s")
+    with contextlib.ExitStack() as stack:
+        source = stack.enter_context(_file(settings) if settings.pcap else _interface(settings))
+        return asyncio.run((_tap if ships else _up)(settings, source))
+
+
+class _Source:
+    """Where packets come from. `inherited`: what its process needs; `ended`: a file's end is told there."""
+
+    def __init__(self, told: PacketSettings, inherited: int, ended: int | None = None) -> None:
+        self._told, self._inherited, self._ended = told, inherited, ended
+        self.fault = ""
+        self.read = asyncio.Event()
+
+    def capturing(self, recorder_socket: str, lock_fd: int) -> list[Child]:
+        """The process that captures."""
+        told = msgspec.json.encode(msgspec.structs.replace(self._told, recorder_socket=recorder_socket))
+        return [Child("packet tap", "streamgauge.taps.packets.process", lambda: told, [self._inherited, lock_fd])]
+
+    def watch(self, stop: asyncio.Event) -> None:
+        """Stops when a file has been read to its end."""
+        if self._ended is not None:
+            asyncio.get_running_loop().add_reader(self._ended, self._heard, stop)
+
+    def _heard(self, stop: asyncio.Event) -> None:
+        assert self._ended is not None
+        asyncio.get_running_loop().remove_reader(self._ended)
+        self.fault = os.read(self._ended, 4096).decode().strip()
+        self.read.set()
+        stop.set()
+
+
+def _check(settings: Settings, ships: bool) -> None:
+    if ships and not settings.kafka:
+        raise UsageFault("--kafka HOST:PORT is missing: which broker? (without Kafka: streamgauge up packets)")
+    if settings.pcap is None and settings.interface is None:
+        raise UsageFault("--interface NAME is missing: where is the traffic? As in --interface lo (or --pcap FILE)")
+    if settings.pcap is not None and settings.interface is not None:
+        raise UsageFault("give --interface or --pcap, not both")
+    if settings.pcap is None and not settings.server_ports:
+        raise UsageFault("--port PORT is missing: where does the model's server listen? As in --port 8000")
+    if len(settings.server_ports) > MAX_PORTS:
+        raise UsageFault(f"--port takes at most {MAX_PORTS} ports: run a second tap for the others")
+
+
+def _told(settings: Settings) -> PacketSettings:
+    return PacketSettings(
+        ports=[(one.port, one.name or None) for one in settings.server_ports],
+        recorder_socket="",
+        counters_path=str(settings.data_dir / "counters"),
+        interface=settings.interface or "",
+        tenant_header=settings.tenant_header,
+        upstream_idle_timeout_s=settings.upstream_idle_timeout,
+        drain_timeout_s=streams_drain_s(settings.drain_timeout),
+    )
+
+
+@contextlib.contextmanager
+def _interface(settings: Settings) -> Iterator[_Source]:
+    """A packet socket, and the capability given up. Raises Unavailable."""
+    name = settings.interface or ""
+    try:
+        captures = capture_socket()
+    except PermissionError:
+        raise Unavailable(_NEEDS_NET_RAW) from None
+    except OSError as error:
+        why = error.strerror or error
+        raise Unavailable(f"packets cannot be captured here ({why}): use --pcap FILE, or Linux") from None
+    with captures:
+        give_up_net_raw()
+        try:
+            if name != ANY:
+                socket.if_nametoindex(name)
+        except OSError:
+            known = ", ".join(sorted(one for _, one in socket.if_nameindex()))
+            raise Unavailable(f"there is no interface {name!r}: there are {known}, and any for all of them") from None
+        yield _Source(msgspec.structs.replace(_told(settings), socket_fd=captures.fileno()), captures.fileno())
+
+
+@contextlib.contextmanager
+def _file(settings: Settings) -> Iterator[_Source]:
+    """A capture file, and the pipe by which its end is told. Raises UsageFault."""
+    path = settings.pcap
+    assert path is not None
+    if not path.is_file():
+        raise UsageFault(f"there is no file {path}")
+    ended, done = os.pipe()
+    try:
+        yield _Source(msgspec.structs.replace(_told(settings), pcap=str(path), done_fd=done), done, ended)
+    finally:
+        os.close(ended)
+        os.close(done)
+
+
+async def _up(settings: Settings, source: _Source) -> int:
+    stop = stop_signal("up packets", settings)
+    async with running_up(settings, capturing=source.capturing) as tap:
+        _announce("up packets", tap, settings)
+        source.watch(stop)
+        await stop.wait()
+        _say_end("up packets", settings, source)
+    return _code(settings, source) or tap.group.exit_code
+
+
+async def _tap(settings: Settings, source: _Source) -> int:
+    brokers = brokers_of(settings)
+    stop = stop_signal("tap packets", settings)
+    metrics = Metrics((Part.TAP,))
+    async with running_tap(settings, metrics, lambda: True, capturing=source.capturing) as tap:
+        shipper = Shipper(tap.spool, ShipperSettings(brokers, settings.topic_prefix))
+        metrics.register(lambda: broker_samples(shipper))
+        shipping = asyncio.create_task(shipper.run())
+        _announce("tap packets", tap, settings)
+        source.watch(stop)
+        await asyncio.wait({asyncio.create_task(stop.wait()), shipping}, return_when=asyncio.FIRST_COMPLETED)
+        if not shipping.done():
+            _say_end("tap packets", settings, source)
+            deadline = time.monotonic() + settings.drain_timeout - END_S
+            await tap.group.stop(settings.drain_timeout)
+            await shipper.stop(max(deadline - time.monotonic(), _FINISH_S))
+        await shipping
+        say_undelivered("tap packets", settings)
+    return _code(settings, source) or tap.group.exit_code
+
+
+def _code(settings: Settings, source: _Source) -> int:
+    if source.fault:
+        say(f"{settings.pcap} is broken: {source.fault}; what came before that has been told")
+    return FOUND if source.fault else DONE
+
+
+def _say_end(command: str, settings: Settings, source: _Source) -> None:
+    if source.read.is_set():
+        say(f"{command}: {settings.pcap} has been read")
+    else:
+        say_stopping(command, settings)
+
+
+def _announce(command: str, tap: Tap, settings: Settings) -> None:
+    ports = ", ".join(f"{one.name}={one.port}" if one.name else str(one.port) for one in settings.server_ports)
+    where = f"packets of {settings.pcap}" if settings.pcap else f"packets on {settings.interface}"
+    say(f"{command}: {where}, {f'servers at port {ports}' if ports else 'of every HTTP server'}; plain HTTP/1.1 alone")
+    say(f"{command}: metrics at http://{tap.admin_address}/metrics, data in {settings.data_dir}")

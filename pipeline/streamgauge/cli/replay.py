@@ -1,0 +1,128 @@
+"""`streamgauge replay`: whatever people have recorded -> its records, by the same recorder and assembler as live."""
+
+import argparse
+import json
+import secrets
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from streamgauge import __version__
+from streamgauge.cli.replay_notes import Found, notes_on
+from streamgauge.cli.replay_topic import records_of_topic
+from streamgauge.cli.tables import print_records
+from streamgauge.config import Settings
+from streamgauge.core.assembly.assembler import Assembler, Limits
+from streamgauge.core.record import Record, encode_record
+from streamgauge.errors import DONE, FOUND, UNAVAILABLE, USAGE, UsageFault
+from streamgauge.recorder.installation_key import UnusableKeyError, installation_key
+from streamgauge.recorder.request import CaptureSettings
+from streamgauge.taps.replay import exchange
+from streamgauge.taps.replay.contract import BrokenRecording, Log, Tally
+from streamgauge.taps.replay.files import How, log_of, recordings_in
+from streamgauge.taps.replay.formats import SUFFIXES
+
+_KEY_BYTES = 32
+
+
+def run(settings: Settings, args: argparse.Namespace) -> int:
+    """The records of each file, in the order of the arguments, a directory's files by path; then those of the topic.
+
+    1 if a file is broken, 2 if one may not be read, 3 if its disk fails: the others are replayed all the same.
+    """
+    # A broker that is only set is not meant where files are named.
+    wants_topic = args.kafka is not None or (not args.paths and settings.kafka is not None)
+    if not args.paths and not wants_topic:
+        raise UsageFault("what is to be replayed? Name files or directories, or a broker with --kafka")
+    files = [file for path in args.paths for file in _files(path)]
+    replaying = Replaying(settings, None if args.dialect == "auto" else args.dialect)
+    records = replaying.records(files, of_topic=wants_topic)
+    if args.output == "jsonl":
+        for record in records:
+            sys.stdout.write(encode_record(record).decode() + "\n")
+    elif rows := [json.loads(encode_record(record)) for record in records]:  # no head without a row
+        print_records(rows, args.output)
+    return replaying.exit_code
+
+
+def _files(path: Path) -> list[Path]:
+    if path.is_dir():
+        found = recordings_in(path)
+        if not found:
+            names = ", ".join(f"*{suffix}" for suffix in sorted(SUFFIXES))
+            raise UsageFault(f"there is no recording in {path} ({names}): name the files themselves")
+        return found
+    if not path.exists():
+        raise UsageFault(f"there is no file {path}")
+    return [path]
+
+
+class Replaying:
+    """One run. `exit_code` tells what was found so far; what there is to say of a file goes to stderr behind its records."""
+
+    def __init__(self, settings: Settings, dialect: str | None) -> None:
+        self.exit_code = DONE
+        self._settings = settings
+        self._limits = Limits(abandon_after_s=settings.abandon_after, stall_s=settings.stall_seconds)
+        key = self._key(settings.data_dir)
+        capture = CaptureSettings(settings.capture, __version__, key, settings.tenant_header)
+        self._how = How(capture, secrets.token_bytes(16), dialect)
+
+    def records(self, files: Iterable[Path], *, of_topic: bool) -> Iterator[Record]:
+        """Those of each file, then those of the topic. Raises Unavailable where the broker is not to be had."""
+        for file in files:
+            yield from self.records_of(file)
+        if of_topic:
+            yield from records_of_topic(self._settings, self.assembled)
+
+    def records_of(self, file: Path) -> Iterator[Record]:
+        """The records of a file, as far as it can be read."""
+        tally = Tally()
+        yield from self.assembled(str(file), log_of(file, self._how, tally), tally, may_be_empty=False)
+
+    def assembled(self, name: str, log: Log, tally: Tally, *, may_be_empty: bool = True) -> Iterator[Record]:
+        """The records of a log, and after them what there is to say of it. `may_be_empty`: as a topic's partition."""
+        assembler, broken = Assembler(self._limits), False
+        records = without_event = 0
+        try:
+            for offset, log_ms, bundle in log:
+                for record in assembler.apply(offset, log_ms, bundle):
+                    records += 1
+                    without_event += bool(record.streaming and not record.counts.events and not record.counts.comments)
+                    yield _renamed(record)
+        except BrokenRecording as error:
+            broken = True
+            self._say(f"{name}: {error}", FOUND)
+        except OSError as error:
+            broken = True
+            self._say(f"{name} cannot be read: {error.strerror or error}", _code_of(error))
+        found = Found(records, without_event, assembler.counts["not_llm"], assembler.open_streams)
+        for note in notes_on(tally, found, broken=broken or (may_be_empty and not any(found))):
+            self._say(f"{name}: {note.text}", FOUND if note.is_fault else DONE)
+
+    def _key(self, data_dir: Path) -> bytes:
+        """The installation's own, where there is one: then the digests are those of its records. Else one of this run."""
+        if (data_dir / "key").is_file():
+            try:
+                return installation_key(data_dir)
+            except UnusableKeyError as error:
+                self._say(f"digests of this run are not those of the installation: {error}", DONE)
+            except OSError:  # another user's
+                pass
+        return secrets.token_bytes(_KEY_BYTES)
+
+    def _say(self, sentence: str, exit_code: int) -> None:
+        sys.stdout.flush()  # where both go to one place, what came first stands first
+        sys.stderr.write(f"streamgauge replay: {sentence}\n")
+        self.exit_code = max(self.exit_code, exit_code)
+
+
+def _code_of(error: OSError) -> int:
+    """A file that may not be read was named wrongly; anything else is its disk's."""
+    return USAGE if isinstance(error, PermissionError | FileNotFoundError | IsADirectoryError) else UNAVAILABLE
+
+
+def _renamed(record: Record) -> Record:
+    return msgspec.structs.replace(record, tap="replay") if record.tap == exchange.TAP else record

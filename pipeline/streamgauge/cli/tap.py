@@ -1,0 +1,60 @@
+"""`streamgauge tap`: relay LLM traffic, and ship what was captured to Kafka.
+
+With --agent, an agent that ships what taps in applications capture. With --child it is one that such a tap has started: it
+ends when its stdin does.
+"""
+
+import argparse
+import asyncio
+import logging
+import sys
+import time
+from collections.abc import Iterable
+
+from streamgauge.cli.kafka_options import brokers_of
+from streamgauge.cli.tap_process import announce, as_told, running_tap, say_stopping, say_undelivered, stop_signal
+from streamgauge.config import Settings
+from streamgauge.errors import UsageFault
+from streamgauge.kafka.security import Brokers
+from streamgauge.kafka.shipper import Shipper, ShipperSettings
+from streamgauge.metrics import table
+from streamgauge.metrics.declarations import Part
+from streamgauge.metrics.prometheus import Metrics, Sample
+from streamgauge.runtime.process_group import END_S
+
+# What shipping the rest may take at the end, even if streams took the whole drain timeout (seconds).
+_FINISH_S = 1.0
+
+
+def run(settings: Settings, args: argparse.Namespace) -> int:
+    """Run until SIGTERM or Ctrl-C. A broker that is away is no reason to end, or not to start."""
+    if not settings.kafka:
+        raise UsageFault("--kafka HOST:PORT is missing: which broker? (without Kafka: streamgauge up)")
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="streamgauge: %(message)s")
+    settings = as_told(settings, args, agent=args.agent or args.child)
+    return asyncio.run(_run(settings, brokers_of(settings), args.child))
+
+
+async def _run(settings: Settings, brokers: Brokers, child: bool) -> int:
+    stop = stop_signal("tap", settings, with_stdin=child)
+    metrics = Metrics((Part.TAP,))
+    async with running_tap(settings, metrics, lambda: True, admin_may_wait=child) as tap:
+        shipper = Shipper(tap.spool, ShipperSettings(brokers, settings.topic_prefix))
+        metrics.register(lambda: broker_samples(shipper))
+        shipping = asyncio.create_task(shipper.run())
+        announce("tap", tap, settings)
+        await asyncio.wait({asyncio.create_task(stop.wait()), shipping}, return_when=asyncio.FIRST_COMPLETED)
+        if not shipping.done():
+            say_stopping("tap", settings)
+            deadline = time.monotonic() + settings.drain_timeout - END_S
+            await tap.group.stop(settings.drain_timeout)
+            await shipper.stop(max(deadline - time.monotonic(), _FINISH_S))
+        await shipping
+        say_undelivered("tap", settings)
+    return tap.group.exit_code
+
+
+def broker_samples(shipper: Shipper) -> Iterable[Sample]:
+    """What a tap's shipper says of its broker, for the page of metrics."""
+    yield Sample(table.BROKER_CONNECTED.name, int(shipper.connected), {})
+    yield Sample(table.BROKER_PROBLEM.name, int(shipper.problem is not None), {})

@@ -1,0 +1,397 @@
+"""What `up` and `tap` have in common: a tap's process group, its spool, its books and its admin port.
+
+With --agent there is no relay and no port for clients: the tap is an *agent*, whose recorder takes what taps inside of
+applications capture. They find it at DATA_DIR/run/recorder.sock.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import os
+import sys
+import tomllib
+from collections.abc import AsyncIterator, Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from streamgauge.config import Settings, Upstream
+from streamgauge.errors import Unavailable, UsageFault
+from streamgauge.metrics import table
+from streamgauge.metrics.http_server import AdminAddressError, AdminServer
+from streamgauge.metrics.prometheus import Metrics, Sample
+from streamgauge.metrics.tap import tap_reads
+from streamgauge.recorder.installation_key import UnusableKeyError, installation_key
+from streamgauge.recorder.process import RecorderSettings
+from streamgauge.runtime.data_directory import DataDirLock, unusable, warning_about
+from streamgauge.runtime.faults import report_fault, reported_task
+from streamgauge.runtime.listeners import Listening, listening, not_to_be_had
+from streamgauge.runtime.process_group import Child, Group, streams_drain_s
+from streamgauge.runtime.redaction import redacted_text
+from streamgauge.runtime.socket_directory import SOCKET, RuntimeDir
+from streamgauge.runtime.stopping import StopSignal
+from streamgauge.spool import Spool, settle_crash
+from streamgauge.spool.read_counters import Counters, read_balance, settle_apps
+from streamgauge.taps.proxy.pump_handle import BUILT
+from streamgauge.taps.proxy.relay import RelaySettings
+from streamgauge.taps.proxy.tls import OwnCertificate, upstream_context
+
+# How often an admin port that is taken is tried again (seconds): its owner may be an agent that is about to end.
+ADMIN_RETRY_S = 10.0
+# How often it is looked for applications that are gone (seconds): about as often as metrics are read.
+SETTLE_APPS_S = 10.0
+
+
+# Makes the processes that capture: for the recorder's socket, and a descriptor that each of them must inherit.
+Capturing = Callable[[str, int], list[Child]]
+
+
+@dataclass
+class Tap:
+    """A tap that runs: its parts, for whoever delivers what it captured."""
+
+    group: Group
+    spool: Spool
+    metrics: Metrics
+    address: str | None  # where clients connect; an agent has none
+    admin_address: str | None  # None: it is taken by another, and tried again
+
+
+def as_told(settings: Settings, args: argparse.Namespace, *, agent: bool) -> Settings:
+    """The settings of a tap that relays, or of an agent, which has no upstreams.
+
+    Raises UsageFault for one of neither, and for flags that say both.
+    """
+    if agent:
+        if args.upstream is not None:
+            raise UsageFault("--agent relays nothing: leave --upstream away, or --agent")
+        if settings.upstream:
+            say("an agent relays nothing: the upstreams of the environment or the settings file are not used")
+        return settings.model_copy(update={"upstream": ()})
+    if not settings.upstream:
+        raise UsageFault(
+            "--upstream NAME=URL is missing: which provider? As in --upstream openai=https://api.openai.com"
+            " (for taps in applications alone: --agent)"
+        )
+    return settings
+
+
+def say(sentence: str) -> None:
+    """A sentence for the operator."""
+    with contextlib.suppress(OSError, ValueError):  # whoever read it is gone: no reason for a tap to end
+        sys.stderr.write(redacted_text(f"streamgauge: {sentence}\n"))
+        sys.stderr.flush()
+
+
+@contextlib.asynccontextmanager
+async def running_tap(
+    settings: Settings,
+    metrics: Metrics,
+    is_ready: Callable[[], bool],
+    *,
+    admin_may_wait: bool = False,
+    capturing: Capturing | None = None,
+) -> AsyncIterator[Tap]:
+    """Start a tap; when the block ends it has been stopped, or is stopped now. Raises StreamgaugeError.
+
+    `is_ready` is asked beside the relays (of an agent: its recorder), by /health/ready. `admin_may_wait`: while the admin
+    port is taken, the tap runs without. `capturing`: what captures, where nothing is relayed.
+    """
+    _check_keys(settings)
+    _check_certificates(settings)
+    tenants = _tenants(settings.tenants)
+    async with contextlib.AsyncExitStack() as stack:
+        lock = stack.enter_context(await asyncio.to_thread(DataDirLock, settings.data_dir))
+        await asyncio.to_thread(_check_data_dir, settings.data_dir)
+        runtime = stack.enter_context(RuntimeDir(settings.data_dir, to_be_found=not settings.upstream))
+        clients = None
+        if settings.upstream:
+            where = settings.listen, "--listen", settings.workers
+            clients = stack.enter_context(await asyncio.to_thread(listening, *where))
+        spool = stack.enter_context(contextlib.closing(_spool(settings)))
+        metrics.register(tap_reads(settings.data_dir / "counters"))
+        metrics.register(_spool_source(spool, settings.spool_bytes))
+        group = _group(settings, tenants, runtime, clients, lock.children_fd, capturing)
+
+        def admin() -> AdminServer:
+            return AdminServer(metrics, lambda: group.serving and is_ready(), hosts=settings.admin_host)
+
+        start_admin = _admin_or_later if admin_may_wait else _admin_now
+        admin_address = await start_admin(stack, admin, settings)
+        settling = reported_task("the settling of applications", _settle_apps(settings.data_dir / "counters"))
+        stack.push_async_callback(_cancelled, settling)
+        stack.push_async_callback(group.stop, settings.drain_timeout)
+        await group.start()
+        yield Tap(group, spool, metrics, clients.address if clients else None, admin_address)
+
+
+def _check_certificates(settings: Settings) -> None:
+    """The relays read them as well, but what they say would stand above a second sentence. Raises UsageFault."""
+    try:
+        if settings.tls_certificate is not None:
+            OwnCertificate(str(settings.tls_certificate), _named(settings.tls_key))
+    except ValueError as error:
+        raise UsageFault(f"--tls-certificate: {error}") from None
+    try:
+        if settings.upstream_ca is not None or settings.upstream_certificate is not None:
+            ours = settings.upstream_certificate, settings.upstream_key
+            upstream_context(_named(settings.upstream_ca), *map(_named, ours))
+    except ValueError as error:
+        raise UsageFault(f"--upstream-ca, --upstream-certificate: {error}") from None
+
+
+async def started_admin(stack: contextlib.AsyncExitStack, admin: AdminServer, settings: Settings) -> None:
+    """Open the admin port, until the stack is left. Raises Unavailable."""
+    try:
+        await admin.start(str(settings.admin))
+    except AdminAddressError as error:
+        if isinstance(error.__cause__, OSError):
+            raise not_to_be_had(str(settings.admin), "--admin", error.__cause__) from None
+        raise
+    stack.push_async_callback(admin.stop)
+
+
+async def _admin_now(
+    stack: contextlib.AsyncExitStack, make: Callable[[], AdminServer], settings: Settings
+) -> str | None:
+    admin = make()
+    await started_admin(stack, admin, settings)
+    return admin.address
+
+
+async def _admin_or_later(
+    stack: contextlib.AsyncExitStack, make: Callable[[], AdminServer], settings: Settings
+) -> str | None:
+    """The admin port; where it is taken it is opened as soon as it is free, and nothing else waits for that."""
+    try:
+        return await _admin_now(stack, make, settings)
+    except Unavailable as error:
+        say(f"{error}; until then there are no metrics, and capture goes on")
+    trying = reported_task("the wait for the admin port", _admin_when_free(make, settings))
+    stack.push_async_callback(_cancelled, trying)
+    return None
+
+
+async def _admin_when_free(make: Callable[[], AdminServer], settings: Settings) -> None:
+    async with contextlib.AsyncExitStack() as stack:
+        while True:
+            await asyncio.sleep(ADMIN_RETRY_S)
+            try:
+                address = await _admin_now(stack, make, settings)
+            except Unavailable:
+                continue
+            except Exception as error:  # noqa: BLE001 - the tap goes on without metrics, and tries again
+                report_fault("the admin port", error)
+                continue
+            say(f"metrics at http://{address}/metrics")
+            await asyncio.Event().wait()
+
+
+async def _settle_apps(counters: Path) -> None:
+    """Applications that capture come and go: what one had that was killed is settled while the tap runs."""
+    while True:
+        await asyncio.sleep(SETTLE_APPS_S)
+        try:
+            await asyncio.to_thread(settle_apps, counters)
+        except Exception as error:  # noqa: BLE001 - the next round may do it; an OSError is reported as well
+            report_fault("the settling of applications", error)
+
+
+async def _cancelled(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+def _check_data_dir(data_dir: Path) -> None:
+    """Say what others may do there; and look for the key of digests, which is made if it is missing. Raises Unavailable.
+
+    The recorder does so as well, but what it says would stand above a second sentence.
+    """
+    try:
+        if warning := warning_about(data_dir):
+            say(warning)
+        installation_key(data_dir)
+    except UnusableKeyError as error:
+        raise Unavailable(str(error)) from None
+    except OSError as error:
+        raise unusable(data_dir, error) from None
+
+
+def _spool(settings: Settings) -> Spool:
+    """The spool, with the balance of reads closed: no process of a former tap runs by now."""
+    try:
+        counters = Counters(settings.data_dir / "counters", "delivery")
+        spool = Spool(settings.data_dir / "spool.sqlite", settings.spool_bytes, counters)
+        settle_crash(spool, settings.data_dir / "counters")
+    except OSError as error:
+        raise unusable(settings.data_dir, error) from None
+    return spool
+
+
+def _group(
+    settings: Settings,
+    tenants: dict[str, str],
+    runtime: RuntimeDir,
+    clients: Listening | None,
+    lock_fd: int,
+    capturing: Capturing | None,
+) -> Group:
+    recorder = RecorderSettings(
+        socket=str(runtime.socket),
+        data_dir=str(settings.data_dir),
+        capture=settings.capture,
+        tenant_header=settings.tenant_header,
+        tenants=tenants,
+        drain_timeout_s=streams_drain_s(settings.drain_timeout),
+        spool_max_bytes=settings.spool_bytes,
+        spool_policy=settings.spool_policy,
+        spool_max_age_s=settings.spool_age,
+    )
+
+    def told_to_recorder() -> bytes:
+        """At each start: something may have removed the socket's directory since the last one."""
+        runtime.restore()
+        return msgspec.json.encode(recorder)
+
+    recording = Child("recorder", "streamgauge.recorder.process", told_to_recorder, [lock_fd])
+    if clients is None:
+        return Group(recording, capturing(recorder.socket, lock_fd) if capturing else [], say)
+    return Group(
+        recording,
+        _relays(settings, recorder.socket, clients, lock_fd),
+        say,
+        clients.close,  # who comes while we drain is refused at once, and does not wait in the kernel's queue
+    )
+
+
+def _relays(settings: Settings, recorder_socket: str, clients: Listening, lock_fd: int) -> list[Child]:
+    per_address = settings.max_connections_per_address
+
+    def relay(index: int) -> Child:
+        told = RelaySettings(
+            upstreams=[(upstream.name, upstream.url) for upstream in settings.upstream],
+            single=_is_single(settings.upstream),
+            listen_fd=clients.fd_of(index),
+            other_fds=[fd for fd in clients.fds if fd != clients.fd_of(index)],
+            recorder_socket=recorder_socket,
+            counters_path=str(settings.data_dir / "counters"),
+            role=f"relay-{index}",
+            upstream_idle_timeout_s=settings.upstream_idle_timeout,
+            connect_timeout_s=settings.connect_timeout,
+            drain_timeout_s=streams_drain_s(settings.drain_timeout),
+            tenant_header=settings.tenant_header,
+            max_request_head=settings.max_request_head,
+            max_request_body=settings.max_request_body,
+            max_connections=_share(settings.max_connections, settings.workers),
+            max_connections_per_address=None if per_address is None else _share(per_address, settings.workers),
+            pump=settings.pump == "auto",
+            tls_certificate=_named(settings.tls_certificate),
+            tls_key=_named(settings.tls_key),
+            upstream_ca=_named(settings.upstream_ca),
+            upstream_certificate=_named(settings.upstream_certificate),
+            upstream_key=_named(settings.upstream_key),
+        )
+        return Child("relay", "streamgauge.taps.proxy", lambda: msgspec.json.encode(told), [*clients.fds, lock_fd])
+
+    return [relay(index) for index in range(settings.workers)]
+
+
+def _share(connections: int, relays: int) -> int:
+    """How many of a tap's connections one relay may have: the kernel spreads them."""
+    return -(-connections // relays)
+
+
+def _check_keys(settings: Settings) -> None:
+    """A key without its certificate: the tap would listen without TLS, or show nothing. Raises UsageFault."""
+    if settings.tls_key is not None and settings.tls_certificate is None:
+        raise UsageFault("--tls-key needs --tls-certificate beside it")
+    if settings.upstream_key is not None and settings.upstream_certificate is None:
+        raise UsageFault("--upstream-key needs --upstream-certificate beside it")
+
+
+def _named(file: Path | None) -> str | None:
+    """As a relay is told of it."""
+    return None if file is None else str(file)
+
+
+def _is_single(upstreams: Iterable[Upstream]) -> bool:
+    return [upstream.name for upstream in upstreams] == [""]
+
+
+def _tenants(file: Path | None) -> dict[str, str]:
+    """The tenants' file: `credential_id = "tenant"`, a line each."""
+    if file is None:
+        return {}
+    try:
+        return msgspec.convert(tomllib.loads(file.read_text()), dict[str, str])
+    except OSError as error:
+        raise UsageFault(f"--tenants {file} cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
+        raise UsageFault(f'--tenants {file} takes lines of the form credential_id = "tenant": {error}') from None
+
+
+def _spool_source(spool: Spool, limit: int) -> Callable[[], Iterable[Sample]]:
+    def read() -> Iterable[Sample]:
+        waiting = spool.waiting()
+        yield Sample(table.SPOOL_BYTES.name, waiting.file_bytes, {})
+        yield Sample(table.SPOOL_ROWS.name, waiting.rows, {})
+        yield Sample(table.SPOOL_LIMIT.name, limit, {})
+
+    return read
+
+
+def stop_signal(command: str, settings: Settings, *, with_stdin: bool = False) -> asyncio.Event:
+    """Set when SIGTERM or SIGINT comes; a second one ends the process at once, with a sentence on what is left.
+
+    `with_stdin`: also set when stdin ends, whose other end a parent holds.
+    """
+    stop = StopSignal(command, say, lambda: _left_by(settings.data_dir)).stop
+    if with_stdin:
+        _watch_parent(asyncio.get_running_loop(), stop)
+    return stop
+
+
+def _left_by(data_dir: Path) -> str:
+    waiting = read_balance(data_dir / "counters").waiting
+    return f"open streams are cut, and {waiting} reads are left for the next start on {data_dir}"
+
+
+def say_undelivered(command: str, settings: Settings) -> None:
+    """Say what waits in the spool when a tap has ended without its broker."""
+    waiting = read_balance(settings.data_dir / "counters").waiting
+    if waiting:
+        say(f"{command}: {waiting} reads wait in the spool; the next start on {settings.data_dir} delivers them")
+
+
+def _watch_parent(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
+    stdin = sys.stdin.fileno()
+
+    def readable() -> None:
+        if not os.read(stdin, 4096):
+            loop.remove_reader(stdin)
+            stop.set()
+
+    loop.add_reader(stdin, readable)
+
+
+def say_stopping(command: str, settings: Settings) -> None:
+    """Say what a stop waits for."""
+    whole_s, streams_s = settings.drain_timeout, streams_drain_s(settings.drain_timeout)
+    say(f"{command}: stopping; of --drain-timeout ({whole_s:g} s) open streams have {streams_s:g} s to end")
+
+
+def announce(command: str, tap: Tap, settings: Settings) -> None:
+    """Say where everything is."""
+    if not settings.upstream:
+        place = settings.data_dir / "run" / SOCKET
+        say(f"{command}: an agent for taps in applications, at {place}; nothing is relayed")
+        say(f"{command}: run these as this user, with STREAMGAUGE_DATA_DIR={settings.data_dir} in their environment")
+    for upstream in settings.upstream:
+        prefix = f"/{upstream.name}" if upstream.name else ""
+        scheme = "https" if settings.tls_certificate else "http"
+        say(f"{command}: {scheme}://{tap.address}{prefix} -> {upstream.url}")
+    if settings.upstream and settings.pump == "auto" and not BUILT:
+        say(f"{command}: without the proxy's part in C, which was not built when this was installed: it takes more CPU")
+    if tap.admin_address is not None:
+        say(f"{command}: metrics at http://{tap.admin_address}/metrics, data in {settings.data_dir}")

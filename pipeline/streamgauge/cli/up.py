@@ -1,0 +1,129 @@
+"""`streamgauge up`: tap, assembler, metrics and ledger in one process group, no Kafka."""
+
+import argparse
+import asyncio
+import contextlib
+import sqlite3
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
+
+import msgspec
+
+from streamgauge.cli.ledgers import opened_ledger
+from streamgauge.cli.tap_process import Capturing, Tap, announce, as_told, running_tap, say, say_stopping, stop_signal
+from streamgauge.config import Settings
+from streamgauge.core.assembly.assembler import Limits
+from streamgauge.core.record import Record
+from streamgauge.errors import Unavailable
+from streamgauge.ledger import Ledger, LedgerUnavailableError, row_of
+from streamgauge.local_delivery import STATE_FILE, DeliveryFailed, LocalLoop, StateFile
+from streamgauge.metrics import table
+from streamgauge.metrics.declarations import Part
+from streamgauge.metrics.prometheus import Metrics, Sample
+from streamgauge.runtime.data_directory import make_data_dir
+from streamgauge.runtime.faults import report_fault
+from streamgauge.spool import Failure, failure_of
+
+# What the spool may take to reach the ledger at the end, even if streams took the whole drain timeout (seconds).
+_FINISH_S = 1.0
+
+
+def run(settings: Settings, args: argparse.Namespace) -> int:
+    """Run until SIGTERM or Ctrl-C."""
+    return asyncio.run(_run(as_told(settings, args, agent=args.agent)))
+
+
+async def _run(settings: Settings) -> int:
+    stop = stop_signal("up", settings)
+    async with running_up(settings) as tap:
+        announce("up", tap, settings)
+        await stop.wait()
+        say_stopping("up", settings)
+    return tap.group.exit_code
+
+
+@contextlib.asynccontextmanager
+async def running_up(
+    settings: Settings,
+    watch: Callable[[list[Record]], None] | None = None,
+    capturing: Capturing | None = None,
+) -> AsyncIterator[Tap]:
+    """All of `up`, for as long as the block lasts; then drained and stopped. Raises StreamgaugeError.
+
+    `watch` is shown each record that is new to the ledger, on another thread. `capturing`: as for `running_tap`.
+    """
+    metrics = Metrics((Part.TAP, Part.STREAM, Part.WORKER))
+    make_data_dir(settings.data_dir)
+    assembling: threading.Thread | None = None
+    with opened_ledger(settings) as ledger, contextlib.ExitStack() as files:
+
+        def is_ready() -> bool:
+            return assembling is not None and assembling.is_alive()
+
+        async with running_tap(settings, metrics, is_ready, capturing=capturing) as tap:
+            state = files.enter_context(contextlib.closing(_state(settings)))
+            loop = _loop(settings, tap, state, Delivery(ledger, metrics, watch))
+            assembling = threading.Thread(target=_assemble, args=(loop,), name="assembler")
+            assembling.start()
+            try:
+                yield tap
+            finally:
+                deadline = time.monotonic() + settings.drain_timeout
+                await tap.group.stop(settings.drain_timeout)
+                loop.stop(max(deadline - time.monotonic(), _FINISH_S))
+                await asyncio.to_thread(assembling.join)
+
+
+def _loop(settings: Settings, tap: Tap, state: StateFile, delivery: "Delivery") -> LocalLoop:
+    limits = Limits(abandon_after_s=settings.abandon_after, stall_s=settings.stall_seconds)
+    try:
+        loop = LocalLoop(tap.spool, state, delivery, tap.metrics, limits, say)
+    except (sqlite3.Error, msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise _unreadable_state(settings, error) from None
+    tap.metrics.register(lambda: [Sample(table.OPEN_STREAMS.name, loop.open_streams, {})])
+    return loop
+
+
+def _assemble(loop: LocalLoop) -> None:
+    """The assembler's thread. Streams are relayed without it; /health/ready says that it is gone."""
+    try:
+        loop.run(time.monotonic)
+    except Exception as error:  # noqa: BLE001 - the tap goes on without records: the user's stream comes first
+        report_fault("the assembler's thread", error)
+        say("a bug ended the assembler: what is captured stays in the spool until `up` is started again")
+
+
+class Delivery:
+    """Stores records, then observes them. After a crash records may come again: those are not observed a second time."""
+
+    def __init__(self, ledger: Ledger, metrics: Metrics, watch: Callable[[list[Record]], None] | None = None) -> None:
+        self._ledger = ledger
+        self._metrics = metrics
+        self._watch = watch
+
+    def __call__(self, records: list[Record]) -> None:
+        try:
+            inserted = self._ledger.insert([row_of(record) for record in records])
+        except LedgerUnavailableError as error:
+            raise DeliveryFailed(str(error)) from error
+        for result in ("new", "same", "different"):
+            self._metrics.add(table.LEDGER_ROWS.name, getattr(inserted, result), result=result)
+        new = [records[place] for place in inserted.new_places]
+        for record in new:
+            self._metrics.observe(record)
+        if self._watch is not None:
+            self._watch(new)
+
+
+def _state(settings: Settings) -> StateFile:
+    try:
+        return StateFile(settings.data_dir / STATE_FILE)
+    except (sqlite3.Error, OSError) as error:
+        raise _unreadable_state(settings, error) from None
+
+
+def _unreadable_state(settings: Settings, error: Exception) -> Unavailable:
+    path = settings.data_dir / STATE_FILE
+    cure = "make room on its disk" if failure_of(error) is Failure.DISK_FULL else "move it aside"
+    return Unavailable(f"{path} cannot be used ({error}): {cure}, or choose another --data-dir")

@@ -1,0 +1,81 @@
+"""`streamgauge worker`: bundles from Kafka -> records, their topic, the ledger, metrics."""
+
+import argparse
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Sequence
+
+from streamgauge.cli.kafka_options import brokers_of
+from streamgauge.cli.ledgers import opened_ledger
+from streamgauge.cli.tap_process import started_admin
+from streamgauge.config import WORKER_ADMIN_PORT, Settings
+from streamgauge.ledger import Inserted, Ledger, LedgerRow, UnreadableRecordError
+from streamgauge.metrics.declarations import Part
+from streamgauge.metrics.http_server import AdminServer
+from streamgauge.metrics.prometheus import Metrics
+from streamgauge.runtime.data_directory import make_data_dir, warning_about
+from streamgauge.runtime.listeners import Address
+from streamgauge.worker.log_lines import log_lines_to_stderr
+from streamgauge.worker.process import Worker, run_worker
+from streamgauge.worker.settings import Stored, WorkerSettings
+
+_LOG = logging.getLogger("streamgauge.worker")
+
+
+def run(settings: Settings, args: argparse.Namespace) -> int:
+    """Run until SIGTERM or Ctrl-C, or until the worker has a reason to end: it says which."""
+    log_lines_to_stderr()
+    settings = beside_a_tap(settings)
+    told = WorkerSettings(
+        bootstrap=brokers_of(settings),
+        data_dir=settings.data_dir,
+        prefix=settings.topic_prefix,
+        abandon_after_s=settings.abandon_after,
+        stall_s=settings.stall_seconds,
+        drain_timeout_s=settings.drain_timeout,
+        leave_group=settings.on_stop == "leave",
+        segments_id=settings.segments_id,
+    )
+    make_data_dir(settings.data_dir)
+    if warning := warning_about(settings.data_dir):
+        _LOG.warning("%s", warning)
+    metrics = Metrics((Part.STREAM, Part.WORKER))
+
+    @contextlib.asynccontextmanager
+    async def admin_port(worker: Worker) -> AsyncIterator[None]:
+        async with contextlib.AsyncExitStack() as stack:
+            admin = AdminServer(
+                metrics, lambda: worker.unready or True, live=lambda: worker.live, hosts=settings.admin_host
+            )
+            await started_admin(stack, admin, settings)
+            _LOG.info("metrics at http://%s/metrics, data in %s", admin.address, settings.data_dir)
+            yield
+
+    with opened_ledger(settings) as ledger:
+        return run_worker(told, LedgerStore(ledger), metrics, admin_port)
+
+
+def beside_a_tap(settings: Settings) -> Settings:
+    """With an admin port that is not a tap's, if none is set."""
+    if "admin" in settings.model_fields_set:
+        return settings
+    return settings.model_copy(update={"admin": Address(host="127.0.0.1", port=WORKER_ADMIN_PORT)})
+
+
+class LedgerStore:
+    """A ledger as a worker's place for records, which come as the bytes of their topic."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+
+    def insert(self, records: Sequence[bytes]) -> Stored:
+        """Store what are records. Raises LedgerUnavailableError; then nothing is stored."""
+        rows: list[LedgerRow] = []
+        unreadable: list[int] = []
+        for place, record in enumerate(records):
+            try:
+                rows.append(LedgerRow.of_json(record))
+            except UnreadableRecordError:
+                unreadable.append(place)
+        inserted = self._ledger.insert(rows) if rows else Inserted()
+        return Stored(inserted.new, inserted.same, inserted.different, unreadable)

@@ -1,0 +1,1 @@
+"""Captured reads of a stream become its record."""

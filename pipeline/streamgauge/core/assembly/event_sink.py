@@ -1,0 +1,357 @@
+"""The sink that a dialect speaks to: what one event says, put into the stream's state with the event's time."""
+
+import zlib
+from collections.abc import Sequence
+
+import msgspec
+
+from streamgauge.core.allowlist import argument_chars
+from streamgauge.core.assembly.repeated_output import MEDIA, REASONING, REFUSAL, TEXT, TOOL, Repetition
+from streamgauge.core.assembly.state import ChoiceState, StreamState, ToolState
+from streamgauge.core.dialects.contract import Dialect, ErrorFacts, Source
+from streamgauge.core.formats.json_validator import JsonState, feed
+from streamgauge.core.outcome import normal_reason, reason_label
+from streamgauge.core.safe_values import MASKED, finite_number, label_code, label_id
+from streamgauge.core.usage import take
+
+# Choices of one request and tool calls of one choice that are told apart; the rest counts in totals only. The largest n
+# that providers accept is 128; recorded streams hold at most 15 calls. Bounds the state of a stream.
+MAX_CHOICES = 128
+MAX_TOOLS = 64
+# Of all choices together.
+MAX_TOOLS_OF_ALL = 128
+
+
+class Reading:
+    """Implements `dialects.contract.Sink` for one event at a time: `begin`, then the dialect, then `end`."""
+
+    def __init__(self, state: StreamState, stall_ns: int) -> None:
+        self._state = state
+        self._stall_ns = stall_ns
+        self._masked = state.opening is not None and state.opening.capture == "masked"
+        self._dialect: Dialect | None = None
+        self._stamp: int | None = None
+        self._repeated = False
+        self._timed = True
+        self._kinds = 0
+        self._used = False  # the event told a usage
+        self._generated: set[int] = set()
+        self._repetition = Repetition(state)
+        # What the event told, for those who learn from it: whether all but its output was known before, the pieces of
+        # output (None for one that is no text, or that no tool call takes), and the usage, and whether some of it is bad.
+        self.steady = True
+        self.has_bad_values = False
+        self.told: list[tuple[int, int, int | None, str | None]] = []
+        self.given: object = None
+
+    def begin(self, dialect: Dialect | None, stamp: int | None, *, repeated: bool = False, timed: bool = True) -> None:
+        """An event is read; `timed` False for a whole answer, whose content makes no token events."""
+        self._dialect, self._stamp, self._repeated, self._timed = dialect, stamp, repeated, timed
+        self._kinds, self._used = 0, False
+        self._repetition.begin()
+        self._generated.clear()
+        self.steady = True
+        self.has_bad_values = False
+        self.told.clear()
+        self.given = None
+
+    def end(self) -> None:
+        """The event is read: if it carried generated output, it is a token event."""
+        if not self._kinds or not self._timed:
+            return
+        state, timing = self._state, self._state.timing
+        state.counts.token_events += 1
+        timing.token(self._stamp, self._stall_ns)
+        for index in self._generated:
+            choice = self._choice(index)
+            if choice is not None:
+                choice.token_events += 1
+                choice.first_token = self._stamp if choice.first_token is None else choice.first_token
+        if timing.first_token is None:
+            timing.first_token = self._stamp
+        if self._kinds & (TEXT | REFUSAL) and timing.first_content is None:
+            timing.first_content = self._stamp
+        if self._kinds & REASONING and timing.first_reasoning is None:
+            timing.first_reasoning = self._stamp
+        if self._kinds & TOOL and timing.first_tool is None:
+            timing.first_tool = self._stamp
+
+    # --- what a dialect says ---------------------------------------------------------------------------------------
+
+    def identify(
+        self, response_id: object = None, model: object = None, tier: object = None, routed_model: object = None
+    ) -> None:
+        identity = self._state.identity
+        if response_id is not None and identity.response_id is None:
+            identity.response_id, self.steady = label_id(response_id), False
+        if model is not None and identity.response_model is None:
+            identity.response_model, self.steady = label_id(model), False
+        if tier is not None and tier != identity.service_tier:
+            identity.service_tier, self.steady = label_code(tier) or identity.service_tier, False
+        if routed_model is not None and routed_model != identity.routed_model:
+            identity.routed_model, self.steady = label_id(routed_model) or identity.routed_model, False
+
+    def choice(self, index: int) -> None:
+        self._choice(index)
+
+    def part(self, item: int | None, source: Source) -> None:
+        self._repetition.part(item, source)
+
+    def closes(self) -> None:
+        self._repetition.whole()
+
+    def text(self, choice: int, value: object) -> None:
+        self._state.counts.text_chars += self._generate(choice, value, TEXT)
+
+    def reasoning(self, choice: int, value: object) -> None:
+        self._state.counts.reasoning_chars += self._generate(choice, value, REASONING)
+
+    def refusal(self, choice: int, value: object) -> None:
+        self._state.counts.refusal_chars += self._generate(choice, value, REFUSAL)
+
+    def media(self, choice: int, value: object) -> None:
+        self._generate(choice, value, MEDIA)
+
+    def tool(
+        self,
+        choice: int,
+        key: int | None,
+        name: object,
+        *,
+        call_id: object = None,
+        client: bool = True,
+        json: bool = True,
+        empty: bool = False,
+        indexed: bool = True,
+        in_pieces: bool = False,
+    ) -> None:
+        if (self._repeated and not isinstance(name, str)) or self._repetition.repeats(TOOL):
+            return
+        named = label_id(name) if isinstance(name, str) else None
+        tool = self._open_tool(choice, key, call_id, json, named, indexed=indexed, in_pieces=in_pieces)
+        if tool is None:
+            return
+        says = name is not None or tool.name is None  # a fragment says nothing new of a call that has its name
+        if says and (tool.client, tool.empty) != (client, tool.empty or empty):
+            tool.client, tool.empty, self.steady = client, tool.empty or empty, False
+        is_piece = in_pieces and not call_id and not tool.argument_chars and tool.name not in (None, named)
+        if named is not None and (tool.name is None or is_piece):
+            tool.name, self.steady = label_id((tool.name or "") + named), False
+            self._generate(choice, name, TOOL)
+
+    def arguments(
+        self, choice: int, key: int | None, value: object, call_id: object = None, *, indexed: bool = True
+    ) -> None:
+        if value is None or value == "" or self._repeated or self._repetition.repeats(TOOL):
+            return
+        tool = (
+            self._latest_tool(choice) if key is None else self._open_tool(choice, key, call_id, True, indexed=indexed)
+        )
+        self._kinds |= TOOL
+        self._generated.add(choice)
+        if tool is None:
+            self._tell(TOOL, choice, key, None)
+            return
+        tool.argument_chars += argument_chars(value)
+        self._tell(TOOL, choice, key if key is None else tool.key, value if self._is_latest(tool, choice) else None)
+        if tool.check is not None:
+            feed(tool.check, value if isinstance(value, str) else _compact(value))
+
+    def whole_tool(
+        self,
+        choice: int,
+        key: int,
+        name: object,
+        arguments: object,
+        *,
+        call_id: object = None,
+        client: bool = True,
+        json: bool = True,
+    ) -> None:
+        if self._repetition.repeats(TOOL):
+            return
+        self._repetition.closes = True
+        named = label_id(name) if isinstance(name, str) else None
+        before = self._calls()
+        tool = self._open_tool(choice, key, call_id, json, named)
+        if tool is None:
+            return
+        if not self._repetition.sees_all:
+            if self._calls() > before:
+                tool.name, tool.client, tool.check = named, client, None
+            return
+        self.tool(choice, key, name, call_id=call_id, client=client, json=json)
+        if not tool.argument_chars:
+            self.arguments(choice, key, arguments, call_id)
+
+    def whole_arguments(self, choice: int, key: int, value: object, *, client: bool = True, json: bool = True) -> None:
+        if self._repetition.sees_all:
+            self.whole_tool(choice, key, None, value, client=client, json=json)
+
+    def finish(self, choice: int, raw: object, normal: str | None = None) -> None:
+        reason = reason_label(raw)
+        state = self._choice(choice)
+        if reason is None or state is None:
+            return
+        self.steady = False
+        meaning = normal or normal_reason(reason)
+        if meaning == "error":
+            self.error(ErrorFacts(type=reason))
+        if state.finish_raw is None and self._timed:
+            self._state.timing.finish = self._stamp
+        # Only an error replaces the first reason. The same one again may mean more by then (Gemini's STOP after a call).
+        if state.finish_raw in (None, reason) or (meaning == "error" and state.finish != "error"):
+            state.finish_raw, state.finish = reason, meaning
+
+    def usage(self, given: object, *, placeholder: bool = False) -> None:
+        if self._dialect is None or given is None:
+            return
+        self.steady = self.steady and self.given is None and not placeholder
+        self.given = given
+        state = self._state
+        final = state.terminal or any(choice.finish_raw is not None for choice in state.choices)
+        bad = state.usage.bad_values
+        self._used |= take(state.usage, self._dialect.usage, given, final=final, placeholder=placeholder)
+        self.has_bad_values = self.has_bad_values or state.usage.bad_values != bad
+        self.steady = self.steady and not self.has_bad_values
+
+    def error(self, facts: ErrorFacts) -> None:
+        """The first error stands; a later one, or a finish reason that is one, fills in what the first did not say."""
+        self.steady = False
+        known = self._state.error or ErrorFacts()
+        self._state.error = ErrorFacts(
+            known.type or facts.type,
+            known.code or facts.code,
+            known.status or facts.status,
+            known.request_id or facts.request_id,
+        )
+
+    def terminal(self) -> None:
+        self.steady = False
+        self._state.terminal = True
+        if self._used:  # told on the terminal itself
+            self._state.usage.final = True
+
+    def provider_timing(
+        self, *, queue_s: object = None, routing_s: object = None, first_token_s: object = None, total_s: object = None
+    ) -> None:
+        identity = self._state.identity
+        known = identity.queue_s, identity.routing_s, identity.first_token_s, identity.total_s
+        identity.queue_s = _later(queue_s, identity.queue_s)
+        identity.routing_s = _later(routing_s, identity.routing_s)
+        identity.first_token_s = _later(first_token_s, identity.first_token_s)
+        identity.total_s = _later(total_s, identity.total_s)
+        if known != (identity.queue_s, identity.routing_s, identity.first_token_s, identity.total_s):
+            self.steady = False
+
+    def calls_client_tools(self, choice: int) -> bool:
+        return any(tool.client for known in self._state.choices if known.index == choice for tool in known.tools)
+
+    # --- state ------------------------------------------------------------------------------------------------------
+
+    def _generate(self, choice: int, value: object, kind: int) -> int:
+        """Note generated output; gives its code points."""
+        if not isinstance(value, str) or not value or self._repeated or not self._repetition.is_new(kind):
+            return 0
+        self._kinds |= kind
+        self._generated.add(choice)
+        self._choice(choice)
+        self._tell(kind, choice, None, value)
+        return len(value)
+
+    def _tell(self, kind: int, choice: int, key: int | None, value: object) -> None:
+        # What a closing event brings depends on what came before it: nobody learns from it.
+        text = value if isinstance(value, str) and not self._repetition.closes else None
+        self.told.append((kind, choice, key, text))
+        self.steady = self.steady and text is not None and not self._repetition.grew
+
+    def _choice(self, index: int) -> ChoiceState | None:
+        choices = self._state.choices
+        for choice in choices:
+            if choice.index == index:
+                return choice
+        if len(choices) >= MAX_CHOICES:
+            self._state.loss.state_limit, self.steady = True, False
+            return None
+        self.steady = False
+        choices.append(ChoiceState(index))
+        return choices[-1]
+
+    def _calls(self) -> int:
+        return sum(len(choice.tools) for choice in self._state.choices)
+
+    def _latest_tool(self, choice_index: int) -> ToolState | None:
+        choice = self._choice(choice_index)
+        return choice.tools[-1] if choice is not None and choice.tools else None
+
+    def _is_latest(self, tool: ToolState, choice_index: int) -> bool:
+        """Whether a call is the last of its choice with its key: what is learnt of its events tells calls by that alone."""
+        choice = self._choice(choice_index)
+        return choice is not None and next(one for one in reversed(choice.tools) if one.key == tool.key) is tool
+
+    def _open_tool(
+        self,
+        choice_index: int,
+        key: int | None,
+        call_id: object,
+        json: bool,
+        name: str | None = None,
+        *,
+        indexed: bool = True,
+        in_pieces: bool = False,
+    ) -> ToolState | None:
+        """The call that a fragment belongs to: the latest with its key, or a new one if its id or name is another.
+
+        Without a key each one is new.
+        """
+        choice = self._choice(choice_index)
+        if choice is None:
+            return None
+        label = label_id(call_id) if isinstance(call_id, str) else None
+        digest = None if label is None else zlib.crc32(label.encode())
+        by_id = not indexed and label != MASKED  # which may be any id
+        known = _known_call(choice.tools, key, digest, name, by_id=by_id, in_pieces=in_pieces)
+        if known is not None:
+            return known
+        if len(choice.tools) >= MAX_TOOLS or self._calls() >= MAX_TOOLS_OF_ALL:
+            self._state.loss.state_limit, self.steady = True, False
+            return None
+        self.steady = False
+        check = None if self._masked or not json else JsonState()
+        choice.tools.append(ToolState(len(choice.tools) if key is None else key, call_digest=digest, check=check))
+        return choice.tools[-1]
+
+
+def _known_call(
+    tools: Sequence[ToolState], key: int | None, digest: int | None, name: str | None, *, by_id: bool, in_pieces: bool
+) -> ToolState | None:
+    """Which of the calls a fragment belongs to; None if it begins one. See `Sink.tool`."""
+    if key is None:
+        return None
+    if by_id and digest is not None:
+        of_id = next((tool for tool in reversed(tools) if tool.call_digest == digest), None)
+        if of_id is not None:
+            return of_id
+    for tool in reversed(tools):
+        if tool.key != key:
+            continue
+        if digest is not None and tool.call_digest is not None:
+            if tool.call_digest == digest:
+                return tool
+        elif name is None or tool.name in (None, name) or (in_pieces and digest is None and not tool.argument_chars):
+            return tool
+        else:
+            return None
+    return None
+
+
+def _compact(value: object) -> str:
+    try:
+        return msgspec.json.encode(value).decode()
+    except (UnicodeEncodeError, RecursionError, OverflowError):
+        return str(value)
+
+
+def _later(given: object, known: float | None) -> float | None:
+    number = finite_number(given)
+    return known if number is None else number

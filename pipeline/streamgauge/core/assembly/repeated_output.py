@@ -1,0 +1,152 @@
+"""Which output of an event is new, where a stream says it more than once.
+
+An answer of OpenAI's Responses is a list of items. Deltas bring the output of an item, and closing events repeat it: the
+`*.done` of a text, then `content_part.done` and `output_item.done`. Some servers send closing events alone, for short
+texts or for all. So the first source that brings an output is the one that counts, and every other repeats it.
+
+`StreamState.items` holds that source for each item (by its index) and each kind of output, three bits a kind. What an
+event repeats that closes the whole answer (Perplexity's chat.completion.done) is seen from the totals of the stream.
+"""
+
+from streamgauge.core.assembly.state import StreamState
+from streamgauge.core.capture.segments import FROM_START
+from streamgauge.core.dialects.contract import Source
+
+# Kinds of generated output, as bits: one event may carry several.
+TEXT, REASONING, TOOL, MEDIA, REFUSAL = 1, 2, 4, 8, 16
+# What items have. Of a tool call its own state shows what was told of it.
+_OF_ITEMS = TEXT | REASONING | MEDIA | REFUSAL
+_KINDS = (TEXT, REASONING, MEDIA, REFUSAL)
+
+# Items of an answer that are told apart (count); recorded answers have up to 16, of which 3 are open at once. The oldest that
+# is over makes room for a new one. Once there was no room for one, the output of closing events of items that are not known
+# counts nothing, and the record says `state_limit`. Of each item some six bytes lie in the stream's state.
+MAX_ITEMS = 128
+
+# The item of events that do not name one.
+_UNPLACED = -1
+
+# Stands among the items once there was no room for one.
+_OVERFLOWED = -2
+
+# The bit that an item has beside the sources of its outputs once its output_item.done was read.
+_IS_OVER = 1 << 15
+
+# A text and a part have a closing event of their own: several of one source may lie in one item.
+_SEVERAL_IN_AN_ITEM = (Source.TEXT_DONE, Source.PART_DONE)
+
+
+class Repetition:
+    """What one event of a stream may repeat: `begin`, then what the dialect says of the event, then `is_new` of its output.
+
+    `closes`: the event is a closing one. `grew`: something was noted of an item.
+    """
+
+    def __init__(self, state: StreamState) -> None:
+        self._state = state
+        self.begin()
+
+    def begin(self) -> None:
+        """An event is read; it is none of an item's, and closes nothing, until something else is said."""
+        self._item: int | None = None
+        self._source = Source.DELTA
+        self._repeated = 0
+        self.closes = self.grew = False
+
+    @property
+    def sees_all(self) -> bool:
+        """Whether all was seen that the stream told before: it began at its beginning, and no reads are missing."""
+        opening = self._state.opening
+        resumed_from = None if opening is None else opening.resumed_from
+        return resumed_from in (None, FROM_START) and self._state.timing.first_hole is None
+
+    def part(self, item: int | None, source: Source) -> None:
+        """The event tells of this item of the answer (None: it names none)."""
+        self._item, self._source = _UNPLACED if item is None else item, source
+        self.closes = source is not Source.DELTA
+        items = self._state.items
+        if not self.closes:
+            self._repeated = 0
+        elif items is None or not self.sees_all:
+            self._repeated = _OF_ITEMS
+        else:
+            self._repeated = _repeated(items, self._item, source)
+            if source is Source.ITEM_DONE and self._item in items:
+                items[self._item] |= _IS_OVER
+
+    def whole(self) -> None:
+        """The event tells the whole answer."""
+        self.closes = True
+        if not self.sees_all:
+            self._repeated = _OF_ITEMS | TOOL
+            return
+        counts, items = self._state.counts, self._state.items
+        told = {
+            TEXT: counts.text_chars,
+            REASONING: counts.reasoning_chars,
+            REFUSAL: counts.refusal_chars,
+            TOOL: any(choice.tools for choice in self._state.choices),
+            MEDIA: items is None or any(_source_of(known, MEDIA) for known in items.values()),
+        }
+        self._repeated = sum([kind for kind, is_told in told.items() if is_told])
+
+    def repeats(self, kind: int) -> bool:
+        """Whether output of this kind was told before."""
+        return bool(self._repeated & kind)
+
+    def is_new(self, kind: int) -> bool:
+        """Whether the event's output of this kind counts; then it is noted what brought it."""
+        if self._repeated & kind:
+            return False
+        items, item = self._state.items, self._item
+        if item is None and kind == MEDIA:
+            item = _UNPLACED  # of media no total tells whether there were any
+        if items is None or item is None or not kind & _OF_ITEMS:
+            return True
+        known = items.get(item, 0)
+        if _source_of(known, kind):
+            return True
+        self.grew = True
+        if item not in items and not _has_room(items, self.closes):
+            self._state.loss.state_limit |= self.closes
+            return not self.closes
+        is_over = _IS_OVER if self._source is Source.ITEM_DONE else 0
+        items[item] = known | self._source << _shift(kind) | is_over
+        return True
+
+
+def _repeated(items: dict[int, int], item: int, source: Source) -> int:
+    """The kinds of output that a closing event of this item repeats."""
+    known = list(items.values()) if item == _UNPLACED else [items.get(item, 0), items.get(_UNPLACED, 0)]
+    repeated = 0
+    for kind in _KINDS:
+        sources = {_source_of(one, kind) for one in known} - {0}
+        if sources and not (sources == {source} and source in _SEVERAL_IN_AN_ITEM):
+            repeated |= kind
+    return repeated
+
+
+def _has_room(items: dict[int, int], closes: bool) -> bool:
+    """Whether another item can be noted; the oldest that is over makes room for it.
+
+    `closes`: by a closing event, which may repeat what deltas of an item brought that had no room.
+    """
+    if closes and _OVERFLOWED in items:
+        return False
+    if len(items) < MAX_ITEMS:
+        return True
+    over = next((item for item, known in items.items() if known & _IS_OVER), None)
+    if over is None:
+        items[_OVERFLOWED] = 0
+    else:
+        del items[over]
+    return over is not None
+
+
+def _source_of(known: int, kind: int) -> int:
+    """What brought the output of this kind of an item; 0 if nothing did."""
+    return known >> _shift(kind) & 7
+
+
+def _shift(kind: int) -> int:
+    return 3 * (kind.bit_length() - 1)

@@ -1,0 +1,384 @@
+"""One stream: its segments, in order -> its state. The time of an event is that of the read which completed it."""
+
+import re
+from collections.abc import Sequence
+
+import msgspec
+
+from streamgauge.core.assembly.envelope import EVENT_ID
+from streamgauge.core.assembly.event_sink import Reading
+from streamgauge.core.assembly.state import StreamState
+from streamgauge.core.assembly.steady import Steady
+from streamgauge.core.capture.segments import FROM_START, End, Loss, Opening, Read, Segment
+from streamgauge.core.dialects import (
+    BY_NAME,
+    DONE,
+    OTHER,
+    Dialect,
+    dialect_of_endpoint,
+    dialect_of_error,
+    dialect_of_text_event,
+    error_in,
+    is_foreign,
+    is_whole,
+    recognised,
+    recognised_body,
+)
+from streamgauge.core.formats.json_text import UNPARSED, parse
+from streamgauge.core.formats.sse import Event, SseDecoder, read_events, split_blocks
+from streamgauge.core.outcome import FIRST_ERROR_STATUS
+from streamgauge.core.safe_values import label_id, whole_number
+
+# Events of one read that are looked at together: what a read holds seldom is more (64 KiB of deltas).
+WINDOW = 128
+
+# Numbers of up to 18 digits: what fits a reader's 64 bits.
+_POSITION = re.compile(r"[0-9]{1,18}(?::[0-9]{1,18})*")
+
+
+# Reads of one stream that wait to be looked at together: what is done once for several of them is hardly felt then.
+MAX_WAITING_READS = 256
+
+
+# What streams of one tap have in common, and so many of its words: then it begins anew.
+_OF_MANY = ("tap", "tap_version", "capture", "upstream", "path", "tenant", "credential_id")
+_MOST_WORDS = 1_024
+_words: dict[str | None, str | None] = {}
+
+
+def shared(opening: Opening) -> Opening:
+    """The same, with one copy of each word that many streams have: an open stream is to take little memory."""
+    if len(_words) >= _MOST_WORDS:
+        _words.clear()
+    words = [getattr(opening, name) for name in _OF_MANY]
+    return msgspec.structs.replace(
+        opening, **{name: _words.setdefault(word, word) for name, word in zip(_OF_MANY, words, strict=True)}
+    )
+
+
+class Stream:
+    """Applies segments to a StreamState: make one whenever there is a state.
+
+    Reads wait until there are many, or an end, or until somebody asks for the state (`settle`); apart from these it holds
+    nothing that the state does not.
+    """
+
+    def __init__(self, state: StreamState, stall_ns: int) -> None:
+        self.state = state
+        self._waiting: list[Read] = []
+        self._stall_ns = stall_ns
+        self._reading: Reading | None = None
+        self._steady = Steady(state, stall_ns)
+
+    def apply(self, segment: Segment) -> None:
+        """The next segment of this stream. Never raises, whatever it holds."""
+        state = self.state
+        state.next_segment = segment.number + 1
+        state.counts.segments += 1
+        if (
+            segment.opening is not None
+            or segment.request is not None
+            or segment.head is not None
+            or segment.loss is not None
+        ):
+            self._begin(segment)
+        waiting = self._waiting
+        if segment.loss is None or not segment.loss.dropped_reads:
+            waiting += segment.reads
+        else:
+            self._with_holes(segment.reads)
+        if segment.end is not None:
+            self.settle(ended=True)
+            self._end(segment.end)
+        elif len(waiting) >= MAX_WAITING_READS:
+            self.settle()
+
+    def _begin(self, segment: Segment) -> None:
+        """What a segment says of its stream before its reads."""
+        state = self.state
+        if segment.opening is not None:
+            self.settle()
+            state.opening = shared(segment.opening)
+        if segment.request is not None:
+            state.request = segment.request
+        if segment.head is not None:
+            state.head = segment.head
+        if segment.loss is not None:
+            self._lose(segment.loss)
+
+    def missing(self) -> None:
+        """Reads of this stream are missing here."""
+        self.settle()
+        self.state.timing.hole()
+
+    @property
+    def waiting_reads(self) -> int:
+        """Reads that were applied and are not yet in the state."""
+        return len(self._waiting)
+
+    def settle(self, *, ended: bool = False) -> None:
+        """Take in the reads that wait: the state then says all that was applied. `ended`: they are the stream's last."""
+        if self._waiting:
+            reads, self._waiting = self._waiting, []
+            # What a stream says at its end is no delta: with others it would be looked at in vain.
+            self._reads(reads, len(reads) - ended)
+            self._reading = None  # made in a microsecond, and thousands of open streams need none meanwhile
+
+    def _with_holes(self, reads: Sequence[Read]) -> None:
+        """Reads among which others are missing, nobody knows where."""
+        self.missing()
+        for read in reads:
+            self._read(read)
+            self.state.timing.hole()
+        self._reading = None
+
+    def _lose(self, loss: Loss) -> None:
+        known = self.state.loss
+        known.dropped_reads += loss.dropped_reads
+        known.oversized_events += loss.oversized_events
+        known.decode_error = known.decode_error or loss.decode_error
+
+    def _reads(self, reads: Sequence[Read], steady: int) -> None:
+        at = 0
+        while at < len(reads):
+            taken = self._steady.take(reads, at, steady) if self._is_steady() else 0
+            if not taken:
+                self._read(reads[at])
+            at += taken or 1
+
+    def _is_steady(self) -> bool:
+        """Whether an event can only say more of what is known: nothing is repeated, and no terminal was seen."""
+        return not self.state.terminal and not self._begins_later
+
+    def _read(self, read: Read) -> None:
+        state = self.state
+        state.counts.reads += 1
+        if read.body_bytes:
+            state.counts.bytes += read.body_bytes
+            state.timing.read(read.stamp_ns)
+        if read.content:
+            self._content(read.content, read.stamp_ns)
+
+    def _content(self, content: bytes, stamp: int | None) -> None:
+        events = read_events(content)
+        blocks = split_blocks(content) if len(events) > 1 else []
+        at = 0
+        while at < len(events):
+            # An event and a block for each other, or else none is skipped: a forged content may hold anything.
+            few = blocks[at : at + WINDOW] if len(blocks) == len(events) and self._may_skip(events, at) else []
+            taken = self._steady.take_blocks(few, stamp) if few else 0
+            if not taken:
+                self._event(events[at], stamp)
+            at += taken or 1
+
+    def _may_skip(self, events: Sequence[Event], at: int) -> bool:
+        """Whether it is worth a try: several are left, and what is known of them is new, or has just proved right."""
+        return len(events) - at > 1 and self._steady.is_ready and self._is_steady()
+
+    def _end(self, end: End) -> None:
+        state = self.state
+        state.end = end
+        if end.tail:
+            self._tail(end.tail)
+        if end.body is not None:
+            self._body(end.body)
+
+    def _tail(self, tail: bytes) -> None:
+        """A last event without its blank line counts, if it is whole; half of one is told by its count alone.
+
+        Comments are lines, and need no blank line.
+        """
+        counts, decoder = self.state.counts, SseDecoder()
+        decoder.feed(tail)
+        comments = decoder.comments_pending
+        pending = decoder.finish()
+        counts.unterminated_events += pending is not None
+        if pending is not None and is_whole(pending, BY_NAME.get(self.state.dialect or "")):
+            self._event(pending, self.state.timing.last_read)
+        else:
+            counts.comments += comments
+
+    # --- events -----------------------------------------------------------------------------------------------------
+
+    def _event(self, event: Event, stamp: int | None) -> None:
+        state = self.state
+        state.counts.comments += event.comments
+        if event.id is not None:
+            state.identity.last_event_id = label_id(event.id)
+        if event.error is not None:
+            state.counts.error_fields += 1
+            self._error("error", parse(event.error))
+        if event.bare is not None:
+            self._error("", parse(event.bare))
+        if event.data is not None:
+            self._dispatch(event, event.data, stamp)
+
+    def _dispatch(self, event: Event, data: bytes, stamp: int | None) -> None:
+        state, name = self.state, event.name
+        state.counts.events += 1
+        if state.timing.first_event is None:
+            state.timing.first_event = stamp
+        speaker = dialect_of_text_event(name, BY_NAME.get(state.dialect or ""))
+        if speaker is not None:
+            self._text(speaker, event, data, stamp)
+            return
+        if data.startswith(DONE):
+            self._done()
+            return
+        value = parse(data)
+        if value is UNPARSED and data.strip() and not self._speaks_text():
+            state.counts.unparsed_events += 1
+        if state.terminal:
+            state.counts.after_terminal_events += 1
+        self._error(name, value)
+        if isinstance(value, dict):
+            self._number(value)
+            if state.terminal:
+                self._tell_late(value)
+            else:
+                self._tell(event, value, stamp)
+
+    def _text(self, dialect: Dialect, event: Event, data: bytes, stamp: int | None) -> None:
+        """An event whose data is generated text as it stands."""
+        state = self.state
+        before, state.dialect = state.dialect, dialect.name
+        if state.terminal:
+            state.counts.after_terminal_events += 1
+            return
+        repeated = self._is_repeated({})
+        state.counts.repeated_events += repeated
+        reading = self._read_as(dialect, stamp, repeated=repeated)
+        reading.text(0, data.decode("utf-8", "replace"))
+        reading.end()
+        self._steady.see(event, None, dialect, reading, before)
+
+    def _speaks_text(self) -> bool:
+        """Whether the stream has shown itself to be of a dialect whose data need not be JSON."""
+        shown = BY_NAME.get(self.state.dialect or "")
+        return shown is not None and bool(shown.text_events)
+
+    def _number(self, value: dict[str, object]) -> None:
+        number = whole_number(value.get("sequence_number"))
+        if number is not None:
+            self.state.identity.last_sequence_number = number
+        event_id = value.get(EVENT_ID)
+        if isinstance(event_id, str):
+            self.state.identity.last_event_id = label_id(event_id)
+
+    def _tell(self, event: Event, value: dict[str, object], stamp: int | None) -> None:
+        state, name, before = self.state, event.name, self.state.dialect
+        shown = recognised(name, value, BY_NAME.get(before or ""))
+        if shown is not None:
+            state.dialect = shown.name
+        elif state.dialect is None and is_foreign(value):
+            state.dialect = OTHER
+        dialect = shown or self.dialect
+        if dialect is None:
+            return
+        repeated = self._is_repeated(value)
+        state.counts.repeated_events += repeated
+        reading = self._read_as(dialect, stamp, repeated=repeated)
+        dialect.read(name, value, reading)
+        reading.end()
+        self._steady.see(event, value, dialect, reading, before)
+
+    def _tell_late(self, value: dict[str, object]) -> None:
+        """An event after the terminal. Usage that comes after [DONE] is the stream's, unless it names another response."""
+        dialect = self.dialect
+        usage = None if dialect is None else dialect.usage_after_done(value)
+        if usage is not None and label_id(value.get("id")) in (None, self.state.identity.response_id):
+            self._read_as(dialect, None).usage(usage)
+
+    def _read_as(
+        self, dialect: Dialect | None, stamp: int | None, *, repeated: bool = False, timed: bool = True
+    ) -> Reading:
+        if self._reading is None:
+            self._reading = Reading(self.state, self._stall_ns)
+        self._reading.begin(dialect, stamp, repeated=repeated, timed=timed)
+        return self._reading
+
+    @property
+    def dialect(self) -> Dialect | None:
+        """What the content showed, else what the operator or the endpoint says."""
+        state, opening = self.state, self.state.opening
+        if state.dialect is not None:
+            return BY_NAME.get(state.dialect)
+        if opening is None:
+            return None
+        return BY_NAME.get(opening.dialect or "") or dialect_of_endpoint(opening.path)
+
+    @property
+    def _begins_later(self) -> bool:
+        """Whether the request names a position in an earlier stream, and so not the start of one."""
+        opening = self.state.opening
+        return opening is not None and opening.resumed_from not in (None, FROM_START)
+
+    def _is_repeated(self, value: dict[str, object]) -> bool:
+        """Whether a leg that continues repeats what lies at or below the position that its request names."""
+        opening = self.state.opening
+        if opening is None or opening.resumed_from is None or not self._begins_later:
+            return False
+        number = whole_number(value.get("sequence_number"))
+        if opening.resumed_after is not None:
+            return number is not None and number <= opening.resumed_after
+        last = self.state.identity.last_event_id
+        # Where events have no ids, a position can only be a sequence number.
+        seen = (number,) if last is None and number is not None else _position(last or "")
+        asked = _position(opening.resumed_from)
+        return bool(seen) and len(seen) == len(asked) and seen <= asked
+
+    def _done(self) -> None:
+        """[DONE] ends chat and completions; for the others it is only one more event."""
+        dialect = self.dialect
+        if dialect is None:
+            if self.state.counts.events == 1:
+                self.state.hint = "openai-chat"  # behind events that nobody recognises it says nothing
+            self.state.terminal = True
+        elif dialect.done_is_terminal:
+            self.state.terminal = True
+            if not any(choice.finish_raw for choice in self.state.choices):
+                # Where no finish reason comes at all, the usage that was told is the last word.
+                self.state.usage.final = self.state.usage.seen
+
+    def _error(self, name: str, value: object) -> bool:
+        """Whether it is an in-band error; then it is told."""
+        facts = error_in(name, None if value is UNPARSED else value)
+        if facts is None or self.state.dialect == OTHER:
+            return False
+        if self.state.opening is None or self.state.opening.path is None:
+            self.state.hint = self.state.hint or dialect_of_error(value)
+        self._read_as(self.dialect, None).error(facts)
+        return True
+
+    # --- whole answers ----------------------------------------------------------------------------------------------
+
+    def _body(self, body: bytes) -> None:
+        """The body of a response that is no event stream: one answer, or a list of events."""
+        value = parse(body)
+        self.state.body_read = value is not UNPARSED
+        for answer in value if isinstance(value, list) else [value]:
+            if isinstance(answer, dict):
+                self._answer(answer)
+
+    def _answer(self, value: dict[str, object]) -> None:
+        status = self.state.head.status if self.state.head else None
+        failed = status is not None and status >= FIRST_ERROR_STATUS
+        whole = recognised_body(value)
+        shown = whole or recognised("", value)
+        if shown is not None:
+            self.state.dialect = shown.name
+        if self._error("error" if failed else "", value) and shown is None:
+            return
+        dialect = shown or self.dialect
+        if dialect is None:
+            return
+        reading = self._read_as(dialect, None, timed=False)
+        if shown is not None and whole is None:
+            dialect.read("", value, reading)  # one of a list of events
+        else:
+            dialect.read_body(value, reading)
+
+
+def _position(event_id: str) -> tuple[int, ...]:
+    """An event's id as numbers, where it is one, or several (Replicate's time and count); else nothing to compare."""
+    return tuple(int(number) for number in event_id.split(":")) if _POSITION.fullmatch(event_id) else ()

@@ -1,0 +1,1 @@
+"""What a tap captures, and its bytes: segments and bundles."""

@@ -1,0 +1,114 @@
+"""Bundles as bytes: what rests in the spool and travels through Kafka. Compressed once, before the spool."""
+
+from threading import local
+from typing import Annotated, Literal
+
+import msgspec
+import zstandard
+
+from streamgauge.core.capture.segments import (
+    FORMAT_VERSION,
+    MAX_DEAD,
+    MAX_READS,
+    MAX_SEGMENTS,
+    SLOTS,
+    Bundle,
+    Count,
+    Segment,
+    Wall,
+)
+
+# No bundle of ours comes near this; a frame that claims more is a forgery or damage, and is not inflated (bytes).
+MAX_BUNDLE_BYTES = 64 * 1024 * 1024
+# Below this a bundle cannot hold many reads; above, it holds large content, or is a forgery of very many small things: it is
+# decoded segment by segment, and they are counted (bytes).
+_LARGE_BYTES = 1024 * 1024
+
+
+class UnreadableBundle(ValueError):
+    """A message that is no bundle of a version that is known here. `error_class` is one of a closed set, for a label."""
+
+    def __init__(self, error_class: Literal["frame", "version", "schema"], why: str) -> None:
+        super().__init__(why)
+        self.error_class = error_class
+
+
+_MAGIC = b"SG"
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODER = msgspec.msgpack.Decoder(Bundle)
+_SEGMENT = msgspec.msgpack.Decoder(Segment)
+
+
+class _Undecoded(msgspec.Struct, array_like=True):
+    """A `Bundle` whose segments are not decoded yet."""
+
+    instance: bytes
+    slot: Count
+    number: Count
+    tap_ns: Wall
+    segments: Annotated[list[msgspec.Raw], msgspec.Meta(max_length=MAX_SEGMENTS)] = []
+    farewell: bool = False
+    dead: Annotated[list[bytes], msgspec.Meta(max_length=MAX_DEAD)] = []
+    version: Count = FORMAT_VERSION
+
+
+_UNDECODED = msgspec.msgpack.Decoder(_Undecoded)
+
+
+class _OfThread(local):
+    """Each thread's own: to make one takes as long as a small bundle, and none may be used by two at a time."""
+
+    def __init__(self) -> None:
+        self.compressor = zstandard.ZstdCompressor(level=1)
+        self.decompressor = zstandard.ZstdDecompressor()
+
+
+_OF_THREAD = _OfThread()
+
+
+def encode_bundle(bundle: Bundle) -> bytes:
+    """The message's bytes: `SG`, a version byte, then the bundle as MessagePack in one zstd frame."""
+    return _MAGIC + bytes((FORMAT_VERSION,)) + _OF_THREAD.compressor.compress(_ENCODER.encode(bundle))
+
+
+def decode_bundle(message: bytes | None) -> Bundle:
+    """The bundle of a message. Raises UnreadableBundle, and nothing else, for whatever is not one."""
+    if not message or message[:2] != _MAGIC or len(message) < 4:
+        raise UnreadableBundle("frame", "not a Streamgauge bundle")
+    if message[2] != FORMAT_VERSION:
+        raise UnreadableBundle("version", f"bundle format {message[2]}; this version reads {FORMAT_VERSION}")
+    try:
+        size = zstandard.frame_content_size(message[3:])
+        if not 0 <= size <= MAX_BUNDLE_BYTES:
+            raise UnreadableBundle("frame", f"a bundle of {size} bytes: the limit is {MAX_BUNDLE_BYTES}")
+        decode = _DECODER.decode if size <= _LARGE_BYTES else _decode_large
+        bundle = decode(_OF_THREAD.decompressor.decompress(message[3:]))
+    except zstandard.ZstdError as error:
+        raise UnreadableBundle("frame", "the bundle's compressed frame is damaged") from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise UnreadableBundle("schema", "the bundle's content does not fit its format") from error
+    _check(bundle)
+    return bundle
+
+
+def _decode_large(content: bytes) -> Bundle:
+    """Segment by segment, as long as their reads are not too many. Raises UnreadableBundle, and what msgspec raises."""
+    undecoded = _UNDECODED.decode(content)
+    segments: list[Segment] = []
+    reads = 0
+    for one in undecoded.segments:
+        segments.append(_SEGMENT.decode(one))
+        reads += len(segments[-1].reads)
+        if reads > MAX_READS:
+            raise UnreadableBundle("schema", f"a bundle of more than {MAX_READS} reads")
+    return Bundle(**{**msgspec.structs.asdict(undecoded), "segments": segments})
+
+
+def _check(bundle: Bundle) -> None:
+    """What its types do not say. Raises UnreadableBundle."""
+    if bundle.version != FORMAT_VERSION:
+        raise UnreadableBundle("version", f"bundle format {bundle.version} inside; this version reads {FORMAT_VERSION}")
+    if len(bundle.instance) != 16 or any(len(segment.stream) != 16 for segment in bundle.segments):
+        raise UnreadableBundle("schema", "an id in the bundle is not of 16 bytes")
+    if bundle.slot >= SLOTS or any(len(one) != 16 for one in bundle.dead):
+        raise UnreadableBundle("schema", "a slot, or a list of dead instances, that no tap has")

@@ -1,0 +1,1 @@
+"""The formats in which streams are written: server-sent events and JSON."""

@@ -1,0 +1,1 @@
+"""HTTP/1 responses: head, framing of the body, content codings."""

@@ -1,0 +1,147 @@
+"""Why a broker cannot be had: one sentence that says what to do.
+
+aiokafka tells only that it could not connect, whatever was wrong, and logs the rest. So where a client failed, one more
+connection is opened here, by the same options, to see what becomes of it.
+"""
+
+import asyncio
+import contextlib
+import ssl
+from dataclasses import dataclass
+from typing import Any
+
+from aiokafka.conn import collect_hosts, create_conn  # type: ignore[import-untyped]
+from aiokafka.errors import (  # type: ignore[import-untyped]
+    IllegalSaslStateError,
+    KafkaError,
+    SaslAuthenticationFailed,
+    UnsupportedSaslMechanismError,
+)
+from aiokafka.protocol.metadata import MetadataRequest  # type: ignore[import-untyped]
+
+from streamgauge.kafka.security import Brokers
+
+# How long one connection may take to be made and answered (milliseconds).
+_TIMEOUT_MS = 5_000
+# Addresses that are tried: a cluster has one configuration, and three brokers show what is wrong with it.
+_MOST = 3
+
+# OpenSSL's words for what is wrong with a broker's certificate (X509_V_ERR_*: x509_vfy.h).
+_EXPIRED, _NOT_YET = 10, 9
+_OTHER_HOST, _OTHER_ADDRESS = 62, 64
+_UNTRUSTED = (2, 18, 19, 20, 21, 27)
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """`final`: it stays so until an operator has put something right; else the broker may only be on its way."""
+
+    sentence: str
+    final: bool
+
+
+async def refusal_of(brokers: Brokers) -> Refusal | None:
+    """What the brokers say to us. None: nobody answers, or nothing is wrong any more."""
+    tried: set[tuple[str, int]] = set()
+    waiting = [(host, port) for host, port, _ in collect_hosts(brokers.bootstrap, randomize=False)]
+    guess: Refusal | None = None
+    while waiting and len(tried) < _MOST:
+        place = waiting.pop(0)
+        if place in tried:
+            continue
+        tried.add(place)
+        try:
+            waiting += await _look(brokers, *place)
+        except (OSError, KafkaError, TimeoutError, ValueError, EOFError) as fault:
+            found = _meaning(brokers, f"{place[0]}:{place[1]}", _cause(fault))
+            if found is not None and found.final:
+                return found
+            guess = guess or found
+    return guess
+
+
+async def _look(brokers: Brokers, host: str, port: int) -> list[tuple[str, int]]:
+    """Connect and log in; gives the brokers' own addresses."""
+    options = brokers.security()
+    if brokers.login is not None:
+        options["sasl_plain_password"] = brokers.login.password.now()
+    connection: Any = await create_conn(host, port, request_timeout_ms=_TIMEOUT_MS, **options)
+    try:
+        answer = await connection.send(MetadataRequest([]))
+    finally:
+        with contextlib.suppress(OSError):
+            closing = connection.close()
+            await asyncio.wait({closing}, timeout=1)
+    return [(broker[1], broker[2]) for broker in answer.brokers]
+
+
+def _cause(fault: BaseException) -> BaseException:
+    """The fault behind aiokafka's own, if it has one."""
+    while isinstance(fault, KafkaError) and isinstance(fault.__cause__, Exception):
+        fault = fault.__cause__
+    return fault
+
+
+def _meaning(brokers: Brokers, at: str, fault: BaseException) -> Refusal | None:
+    match fault:
+        case ssl.SSLCertVerificationError():
+            return Refusal(_of_certificate(at, fault), True)
+        case SaslAuthenticationFailed():
+            assert brokers.login is not None
+            said = f"the broker at {at} refuses the user {brokers.login.username!r} or its password"
+            return Refusal(f"{said}: look at --kafka-username and --kafka-password-file", True)
+        case UnsupportedSaslMechanismError():
+            assert brokers.login is not None
+            said = f"the broker at {at} does not offer the log-in {brokers.login.mechanism}"
+            return Refusal(f"{said}: give one that it does with --kafka-mechanism", True)
+        case IllegalSaslStateError():
+            said = f"the broker at {at} asks for no log-in there"
+            return Refusal(f"{said}: look at --kafka-security and the port", True)
+        case ssl.SSLError() if _is_alert(fault):
+            return Refusal(_of_ours(brokers, at, fault), True)
+        case ssl.SSLError() if fault.reason == "WRONG_VERSION_NUMBER":
+            return Refusal(f"the broker at {at} does not speak TLS there: {_LOOK_AT_PORT}", True)
+        case ConnectionRefusedError() | TimeoutError():
+            return None
+        case OSError() if not isinstance(fault, ConnectionError | ssl.SSLError):
+            return None  # no such host, no way to it
+        case ConnectionError() | ssl.SSLError() | EOFError() | KafkaError():
+            return Refusal(_of_silence(brokers, at), False)
+    return Refusal(f"what answers at {at} does not answer as a Kafka broker does: is the address right?", False)
+
+
+_LOOK_AT_PORT = "look at --kafka-security and the port"
+
+
+def _of_certificate(at: str, fault: ssl.SSLCertVerificationError) -> str:
+    match fault.verify_code:
+        case code if code in _UNTRUSTED:
+            why, then = "is signed by no authority that we trust", "give the authority's file with --kafka-ca"
+        case code if code == _EXPIRED:
+            why, then = "has expired", "renew it there"
+        case code if code == _NOT_YET:
+            why, then = "is not valid yet", "look at the clocks"
+        case code if code in (_OTHER_HOST, _OTHER_ADDRESS):
+            why = "is for another host"
+            then = "use a name that it is for, in --kafka and in the broker's advertised.listeners"
+        case _:
+            why, then = f"is no good ({fault.verify_message})", "look at it there"
+    return f"the certificate of the broker at {at} {why}: {then}"
+
+
+def _is_alert(fault: ssl.SSLError) -> bool:
+    """The other side said what it dislikes: of a client's TLS that is nearly always its certificate."""
+    return "ALERT" in (fault.reason or "")
+
+
+def _of_ours(brokers: Brokers, at: str, fault: ssl.SSLError) -> str:
+    said = (fault.reason or "").lower().rpartition("alert_")[2].replace("_", " ")
+    if brokers.tls is not None and brokers.tls.certificate is None:
+        return f"the broker at {at} ends TLS ({said}): it may want a certificate of ours, --kafka-certificate"
+    return f"the broker at {at} refuses our certificate ({said}): look at --kafka-certificate"
+
+
+def _of_silence(brokers: Brokers, at: str) -> str:
+    said = f"the broker at {at} hangs up without an answer to {brokers.protocol}"
+    ours = brokers.tls is not None and brokers.tls.certificate is None
+    return f"{said}: if it is not just starting, {_LOOK_AT_PORT}{', or give --kafka-certificate' if ours else ''}"

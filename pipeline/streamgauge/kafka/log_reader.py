@@ -1,0 +1,84 @@
+"""A topic as it is now, partition by partition, with a consumer that belongs to no group: nobody's place in it changes."""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from aiokafka import AIOKafkaConsumer  # type: ignore[import-untyped]
+from aiokafka.errors import KafkaError  # type: ignore[import-untyped]
+from aiokafka.structs import TopicPartition  # type: ignore[import-untyped]
+
+from streamgauge.kafka.aiokafka_header_patch import forgive_header_names
+from streamgauge.kafka.producer import REQUEST_TIMEOUT_MS
+from streamgauge.kafka.security import Brokers, brokers_at
+
+# How long nothing may come although the log has more, until the broker counts as gone (seconds): three requests that fail.
+PATIENCE_S = 3 * REQUEST_TIMEOUT_MS / 1000
+# How long one look for messages waits, and how many it takes: some 10 MiB of bundles at the most usual size.
+_LOOK_MS = 500
+_AT_ONCE = 256
+
+
+class LogUnreadableError(Exception):
+    """The broker went away, or refuses. Its text is a sentence."""
+
+
+class Read(NamedTuple):
+    """One message; `log_ms` is the log's time."""
+
+    offset: int
+    log_ms: int
+    value: bytes | None
+
+
+def read_partition(at: Brokers | str, topic: str, partition: int) -> Iterator[Read]:
+    """All messages of a partition, from its beginning to where it ends at the start. Raises LogUnreadableError."""
+    brokers = brokers_at(at)
+    with asyncio.Runner() as loop:
+        reader = _Partition(brokers, TopicPartition(topic, partition))
+        try:
+            loop.run(reader.start())
+            while messages := loop.run(reader.next()):
+                yield from messages
+        except KafkaError as error:
+            raise LogUnreadableError(f"the broker at {brokers} does not answer ({type(error).__name__})") from error
+        finally:
+            loop.run(reader.stop())
+
+
+class _Partition:
+    def __init__(self, brokers: Brokers, place: TopicPartition) -> None:
+        self._brokers, self._place, self._end = brokers, place, 0
+        self._consumer: Any = None
+
+    async def start(self) -> None:
+        forgive_header_names()
+        self._consumer = AIOKafkaConsumer(
+            **self._brokers.options(),
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            request_timeout_ms=REQUEST_TIMEOUT_MS,
+        )
+        await self._consumer.start()
+        self._consumer.assign([self._place])
+        await self._consumer.seek_to_beginning(self._place)
+        self._end = (await self._consumer.end_offsets([self._place]))[self._place]
+
+    async def stop(self) -> None:
+        if self._consumer is not None:
+            await self._consumer.stop()
+
+    async def next(self) -> list[Read]:
+        """The next messages below the end; none when it is reached."""
+        deadline = asyncio.get_running_loop().time() + PATIENCE_S
+        while await self._consumer.position(self._place) < self._end:
+            found = await self._consumer.getmany(self._place, timeout_ms=_LOOK_MS, max_records=_AT_ONCE)
+            if messages := [_read(one) for one in found.get(self._place, ()) if one.offset < self._end]:
+                return messages
+            if asyncio.get_running_loop().time() > deadline:
+                raise LogUnreadableError(f"the broker at {self._brokers} gives no more of {self._place.topic}")
+        return []
+
+
+def _read(message: Any) -> Read:
+    return Read(message.offset, message.timestamp, message.value)

@@ -1,0 +1,388 @@
+"""Every topic of Streamgauge: the only place where one is named, and where topics are created, compared and described.
+
+| topic | key | value | partitions |
+|---|---|---|---|
+| PREFIX.segments | none | a bundle (`bundles.py`) | a power of two up to 64; partition = slot % partitions |
+| PREFIX.records | the stream id as text | the record as UTF-8 JSON | as segments |
+| PREFIX.state | partition/entry | an assembler's state (`worker/faust/store.py`) | as segments: Faust pairs them |
+| PREFIX.deadletter | the message's own key | the message's own bytes, its story in headers | 1 |
+"""
+
+import asyncio
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic  # type: ignore[import-untyped]
+from aiokafka.errors import for_code  # type: ignore[import-untyped]
+
+from streamgauge.core.capture.segments import SLOTS
+from streamgauge.kafka.administrator import (
+    Kind,
+    Operation,
+    Right,
+    TopicSeen,
+    administrator,
+    configs_of,
+    denied,
+    may_with_group,
+    seen_topics,
+)
+from streamgauge.kafka.faults import (
+    BrokerRefusesError,
+    BrokerUnreachableError,
+    TopicsDeniedError,
+    TopicsError,
+    TopicsMissingError,
+    TopicsUnfitError,
+)
+from streamgauge.kafka.security import Brokers, brokers_at
+
+__all__ = [
+    "DEFAULT_PARTITIONS",
+    "DEFAULT_PREFIX",
+    "MAX_DEADLETTER_BYTES",
+    "MAX_MESSAGE_BYTES",
+    "BrokerRefusesError",
+    "BrokerUnreachableError",
+    "Created",
+    "Job",
+    "Topic",
+    "Topics",
+    "TopicsDeniedError",
+    "TopicsError",
+    "TopicsMissingError",
+    "TopicsUnfitError",
+    "check",
+    "create",
+    "describe",
+    "segments_partitions",
+]
+
+DEFAULT_PREFIX = "streamgauge"
+DEFAULT_PARTITIONS = 8
+
+# A bundle is closed at about 192 KiB, but one body that is no event stream may be 16 MiB before compression (bytes).
+MAX_MESSAGE_BYTES = 8 * 1024 * 1024
+# A dead letter is a whole message and its headers (bytes).
+MAX_DEADLETTER_BYTES = MAX_MESSAGE_BYTES + 64 * 1024
+# A bucket of 1,000 open streams at their limit of 4 KiB; one segment of the changelog holds several (bytes).
+MAX_STATE_BYTES = 8 * 1024 * 1024
+
+_TIMES = "message.timestamp.type"
+_DAY_MS = 24 * 3600 * 1000
+# Bundles are needed until a worker has read them: three days bridge a weekend without workers.
+SEGMENTS_RETENTION_MS = 3 * _DAY_MS
+# Records rest in the ledger; the topic serves those who read along.
+RECORDS_RETENTION_MS = 7 * _DAY_MS
+# Somebody has to look at a dead letter: two weeks outlast a holiday.
+DEADLETTER_RETENTION_MS = 14 * _DAY_MS
+
+# A worker that lost its partition can still flush an old entry. Its successor writes every entry again within 30 s, and
+# for five minutes compaction removes neither, so that recovery sees both and keeps the newer one.
+STATE_MIN_COMPACTION_LAG_MS = 300_000
+STATE_SEGMENT_BYTES = 32 * 1024 * 1024
+# Compaction leaves the segment that is being written alone. 32 MiB take hours to fill, though each entry is written every
+# 20 s, and a worker that starts reads them all: some 0.2 ms an entry. So a segment is closed after five minutes.
+STATE_SEGMENT_MS = 300_000
+
+# The brokers list a topic some milliseconds after they made it. They are asked so often, with a pause (seconds).
+_SHOWN_POLLS = 100
+_SHOWN_POLL_S = 0.1
+
+# Copies of a partition where the cluster has as many brokers.
+_REPLICAS = 3
+
+_PREFIX_FORM = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
+# What the protocol calls it.
+_TOPIC_EXISTS = 36
+_DENIED = (29, 31)  # TOPIC_ and CLUSTER_AUTHORIZATION_FAILED
+
+
+@dataclass(frozen=True)
+class Topic:
+    """One topic as it should be. `config` holds what matters here, not all that a broker knows."""
+
+    name: str
+    partitions: int
+    config: Mapping[str, str]
+    replicas: int | None = None  # of a topic as it is; None where the broker does not say it
+
+
+@dataclass(frozen=True)
+class Topics:
+    """The names under one prefix. Raises ValueError for a prefix that Kafka would not take."""
+
+    prefix: str = DEFAULT_PREFIX
+
+    def __post_init__(self) -> None:
+        if not _PREFIX_FORM.fullmatch(self.prefix):
+            raise ValueError(f"topic prefix {self.prefix!r}: letters, digits, '.', '_' and '-', at most 100")
+
+    @property
+    def segments(self) -> str:
+        return f"{self.prefix}.segments"
+
+    @property
+    def records(self) -> str:
+        return f"{self.prefix}.records"
+
+    @property
+    def state(self) -> str:
+        return f"{self.prefix}.state"
+
+    @property
+    def deadletter(self) -> str:
+        return f"{self.prefix}.deadletter"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (self.segments, self.records, self.state, self.deadletter)
+
+    def rights(self, job: "Job") -> list[Right]:
+        """The least that this part may do with our topics, and the workers' group, on a cluster with an authorizer."""
+        return [
+            Right(operation, kind, f"{self.prefix}.{what}" if kind is Kind.TOPIC else self.prefix)
+            for operation, kind, what in _RIGHTS[job]
+        ]
+
+    def wanted(self, partitions: int) -> list[Topic]:
+        """The four topics for this partition count. Raises TopicsUnfitError unless it is a power of two up to 64."""
+        check_partitions(self.segments, partitions)
+        size = str(MAX_MESSAGE_BYTES)
+        # A batch that a producer compressed is inflated by the broker, and its real size is what counts: else 8 MiB could be
+        # 8 GiB in the memory of whoever reads it. Ours are not compressed: bundles are by themselves.
+        delete = {"cleanup.policy": "delete", "compression.type": "uncompressed"}
+        # The log's own time is what streams expire by: no tap's clock touches another tap's streams. And where the broker
+        # writes the time it refuses nobody's: Kafka 4 takes no message that is an hour ahead by its own clock.
+        times = {_TIMES: "LogAppendTime"}
+        return [
+            Topic(
+                self.segments,
+                partitions,
+                delete | times | {"retention.ms": str(SEGMENTS_RETENTION_MS), "max.message.bytes": size},
+            ),
+            Topic(
+                self.records,
+                partitions,
+                delete | times | {"retention.ms": str(RECORDS_RETENTION_MS), "max.message.bytes": size},
+            ),
+            Topic(
+                self.state,
+                partitions,
+                times
+                | {
+                    "cleanup.policy": "compact",
+                    "min.compaction.lag.ms": str(STATE_MIN_COMPACTION_LAG_MS),
+                    "segment.bytes": str(STATE_SEGMENT_BYTES),
+                    "segment.ms": str(STATE_SEGMENT_MS),
+                    "max.message.bytes": str(MAX_STATE_BYTES),
+                },
+            ),
+            Topic(
+                self.deadletter,
+                1,
+                delete
+                | times
+                | {"retention.ms": str(DEADLETTER_RETENTION_MS), "max.message.bytes": str(MAX_DEADLETTER_BYTES)},
+            ),
+        ]
+
+
+class Job(StrEnum):
+    """Who asks a broker for something."""
+
+    TAP = "tap"
+    WORKER = "worker"
+    CREATE = "topics create"
+    DESCRIBE = "topics describe"
+    REPLAY = "replay --kafka"
+    DEADLETTER = "deadletter list, show"
+    RETRY = "deadletter retry"
+
+
+# A right to read or write a topic, or to read a group, brings that to describe it; one to write to any topic brings that to
+# an idempotent producer (KIP-679, Kafka 2.8). https://kafka.apache.org/documentation/#operations_resources_and_protocols
+_OURS = ("segments", "records", "state", "deadletter")
+_SEE = (Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS)
+_RIGHTS: Mapping[Job, Sequence[tuple[Operation, Kind, str]]] = {
+    Job.TAP: [(Operation.WRITE, Kind.TOPIC, "segments")],
+    Job.WORKER: [
+        (Operation.READ, Kind.TOPIC, "segments"),
+        (Operation.WRITE, Kind.TOPIC, "segments"),  # ticks, which let the log's time pass
+        (Operation.READ, Kind.TOPIC, "records"),  # into the ledger
+        (Operation.WRITE, Kind.TOPIC, "records"),
+        (Operation.READ, Kind.TOPIC, "state"),
+        (Operation.WRITE, Kind.TOPIC, "state"),
+        (Operation.WRITE, Kind.TOPIC, "deadletter"),
+        (Operation.READ, Kind.GROUP, ""),
+    ],
+    Job.CREATE: [(operation, Kind.TOPIC, name) for name in _OURS for operation in (Operation.CREATE, *_SEE)],
+    Job.DESCRIBE: [(operation, Kind.TOPIC, name) for name in _OURS for operation in _SEE],
+    Job.REPLAY: [(Operation.READ, Kind.TOPIC, "segments")],
+    Job.DEADLETTER: [(Operation.READ, Kind.TOPIC, "deadletter")],
+    Job.RETRY: [
+        (Operation.READ, Kind.TOPIC, "deadletter"),
+        (Operation.WRITE, Kind.TOPIC, "segments"),
+        (Operation.WRITE, Kind.TOPIC, "records"),
+    ],
+}
+
+
+@dataclass(frozen=True)
+class Created:
+    """What `create` did: the topics it made, and a sentence for each way in which one that was there differs."""
+
+    created: list[str] = field(default_factory=list)
+    differences: list[str] = field(default_factory=list)
+
+
+def check_partitions(topic: str, partitions: int) -> None:
+    """Raises TopicsUnfitError unless the count is a power of two up to 64, so that it divides the slots evenly."""
+    if not 1 <= partitions <= SLOTS or partitions & (partitions - 1):
+        raise TopicsUnfitError(
+            f"topic {topic}: {partitions} partitions do not do, it takes a power of two up to {SLOTS}"
+        )
+
+
+async def create(
+    brokers: Brokers | str,
+    partitions: int | None = None,
+    prefix: str = DEFAULT_PREFIX,
+    replicas: int | None = None,
+) -> Created:
+    """Make the topics that are missing and compare those that are there; changes nothing that exists.
+
+    `partitions` None: those of the segments topic if it is there, else DEFAULT_PARTITIONS. `replicas` None: _REPLICAS, or as
+    many as there are brokers. Raises TopicsError.
+    """
+    topics, brokers = Topics(prefix), brokers_at(brokers)
+    async with administrator(brokers) as admin:
+        found = await _found(admin, brokers, topics, Job.CREATE)
+        if partitions is None:
+            partitions = found[topics.segments].partitions if topics.segments in found else DEFAULT_PARTITIONS
+        result = Created()
+        missing = [topic for topic in topics.wanted(partitions) if topic.name not in found]
+        for wanted in topics.wanted(partitions):
+            if wanted.name in found:
+                result.differences.extend(_differences(wanted, found[wanted.name]))
+        if missing:
+            result.created.extend(await _make(admin, brokers, missing, replicas))
+            await _until_shown(admin, result.created)
+    return result
+
+
+async def _until_shown(admin: AIOKafkaAdminClient, names: Sequence[str]) -> None:
+    """Waits until the brokers list topics that were made: until then other commands would say that they are missing."""
+    for _ in range(_SHOWN_POLLS):
+        seen, denied_names = await seen_topics(admin, names)
+        if {*seen, *denied_names} >= set(names):
+            return
+        await asyncio.sleep(_SHOWN_POLL_S)
+
+
+async def describe(brokers: Brokers | str, prefix: str = DEFAULT_PREFIX) -> list[Topic]:
+    """The topics of this prefix that are there, as they are. Raises TopicsError."""
+    topics, brokers = Topics(prefix), brokers_at(brokers)
+    async with administrator(brokers) as admin:
+        found = await _found(admin, brokers, topics, Job.DESCRIBE)
+    return [found[name] for name in topics.names if name in found]
+
+
+async def check(brokers: Brokers | str, prefix: str = DEFAULT_PREFIX) -> int:
+    """The partition count, if everything that a worker needs is there, fits, and is allowed. Raises TopicsError."""
+    topics, brokers = Topics(prefix), brokers_at(brokers)
+    async with administrator(brokers) as admin:
+        rights = topics.rights(Job.WORKER)
+        seen, refused = await seen_topics(admin, topics.names)
+        group = await may_with_group(admin, prefix)
+        _demand(brokers, rights, seen, refused, group)
+        _all_there(topics.names, seen)
+        configs = await configs_of(admin, topics.names, {_TIMES})
+    check_partitions(topics.segments, seen[topics.segments].partitions)
+    if seen[topics.state].partitions != seen[topics.segments].partitions:
+        raise TopicsUnfitError(
+            f"topics {topics.segments} and {topics.state} have {seen[topics.segments].partitions} and "
+            f"{seen[topics.state].partitions} partitions, and must have the same number: add partitions to the smaller one"
+        )
+    # Whoever may not see the configuration is not told what is wrong with it.
+    if configs.get(topics.segments, {}).get(_TIMES, "LogAppendTime") != "LogAppendTime":
+        raise TopicsUnfitError(f"topic {topics.segments} needs message.timestamp.type=LogAppendTime: alter it")
+    return seen[topics.segments].partitions
+
+
+async def segments_partitions(brokers: Brokers | str, prefix: str = DEFAULT_PREFIX, job: Job = Job.TAP) -> int:
+    """How many partitions the segments topic has: what a tap needs to know. Raises TopicsError."""
+    topics, brokers = Topics(prefix), brokers_at(brokers)
+    name = topics.segments
+    async with administrator(brokers) as admin:
+        seen, refused = await seen_topics(admin, [name])
+        _demand(brokers, topics.rights(job), seen, refused, None)
+    _all_there([name], seen)
+    check_partitions(name, seen[name].partitions)
+    return seen[name].partitions
+
+
+def _demand(
+    brokers: Brokers,
+    rights: Sequence[Right],
+    seen: Mapping[str, TopicSeen],
+    refused: Sequence[str],
+    group: frozenset[int] | None,
+) -> None:
+    """Raises TopicsDeniedError where the broker says that we may not do something that we will do."""
+
+    def is_missing(right: Right) -> bool:
+        if right.kind is Kind.GROUP:
+            return group is not None and right.operation not in group
+        may = seen[right.name].may if right.name in seen else None
+        return right.name in refused or (may is not None and right.operation not in may)
+
+    if missing := [right for right in rights if is_missing(right)]:
+        raise denied(brokers.login.username if brokers.login else None, missing)
+
+
+def _all_there(names: Sequence[str], seen: Mapping[str, TopicSeen]) -> None:
+    if missing := [name for name in names if name not in seen]:
+        raise TopicsMissingError(f"{_listed(missing)} not there: run `streamgauge topics create` first")
+
+
+async def _found(admin: AIOKafkaAdminClient, brokers: Brokers, topics: Topics, job: Job) -> dict[str, Topic]:
+    """Our topics that are there, with the configuration that matters here. Raises TopicsDeniedError."""
+    seen, refused = await seen_topics(admin, topics.names)
+    # To create is asked of those alone that are missing, and of these the broker tells nothing.
+    rights = [right for right in topics.rights(job) if right.operation is not Operation.CREATE]
+    _demand(brokers, rights, seen, refused, None)
+    keys = {key for topic in Topics().wanted(1) for key in topic.config}
+    configs = await configs_of(admin, list(seen), keys)
+    return {name: Topic(name, topic.partitions, configs.get(name, {}), topic.replicas) for name, topic in seen.items()}
+
+
+def _differences(wanted: Topic, found: Topic) -> list[str]:
+    differences = []
+    if wanted.partitions != found.partitions:
+        differences.append(f"{wanted.name} has {found.partitions} partitions, not {wanted.partitions}")
+    differences.extend(
+        f"{wanted.name} has {key}={found.config[key]}, not {value}"
+        for key, value in wanted.config.items()
+        if found.config and found.config.get(key) != value
+    )
+    return differences
+
+
+async def _make(admin: AIOKafkaAdminClient, brokers: Brokers, missing: list[Topic], replicas: int | None) -> list[str]:
+    count = replicas or min(_REPLICAS, len((await admin.describe_cluster())["brokers"]))
+    new = [NewTopic(topic.name, topic.partitions, count, topic_configs=dict(topic.config)) for topic in missing]
+    answer: Any = await admin.create_topics(new)
+    for name, code, *_ in answer.topic_errors:
+        if code in _DENIED:
+            raise denied(brokers.login.username if brokers.login else None, [Right(Operation.CREATE, Kind.TOPIC, name)])
+        if code and code != _TOPIC_EXISTS:  # somebody else may create them at the same moment
+            raise TopicsDeniedError(f"topic {name} could not be created: {for_code(code).__name__}")
+    return [topic.name for topic in missing]
+
+
+def _listed(names: list[str]) -> str:
+    return f"topic {names[0]} is" if len(names) == 1 else f"topics {', '.join(names)} are"

@@ -1,0 +1,229 @@
+"""The way of a bundle without Kafka: spool -> assembler -> ledger, in one thread of one process.
+
+The same rules as with Kafka: records first (the ledger knows each stream once), then the changed state, then the spool's
+rows. A crash in between repeats rows, which the state skips, or a record, which the ledger has. The log's time is the
+tap's own monotonic clock, since there is one tap: a step of the wall clock gives up nobody.
+"""
+
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Protocol
+
+from streamgauge.core.assembly.assembler import Assembler, Limits
+from streamgauge.core.capture.bundles import UnreadableBundle, decode_bundle
+from streamgauge.core.record import Record
+from streamgauge.metrics.table import DEAD_LETTERS
+from streamgauge.runtime.faults import report_fault
+from streamgauge.spool import Row, Spool
+
+# How long the loop rests when the spool is empty (seconds): a record is in the ledger within about this and a bundle's age.
+POLL_S = 0.05
+
+# State is written at most this often (seconds): its bytes stay a small part of what was read.
+CHECKPOINT_S = 1.0
+
+# What is taken from the spool at once (bytes): bounds memory, and how long a stop waits.
+BATCH_BYTES = 4 * 1024 * 1024
+
+# The state's file in the data directory.
+STATE_FILE = "state.sqlite"
+
+# Rows that are no bundles are kept for whoever wants to look, the newest (bytes): a row is at most 192 KiB, rarely 8 MiB.
+DEADLETTER_BYTES = 64 * 1024 * 1024
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS state(key INTEGER PRIMARY KEY, value BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS deadletter(row INTEGER PRIMARY KEY, error_class TEXT NOT NULL, value BLOB NOT NULL);
+"""
+_TRIM = """
+DELETE FROM deadletter WHERE row NOT IN (
+    SELECT row FROM (SELECT row, sum(length(value)) OVER (ORDER BY row DESC) AS newer FROM deadletter) WHERE newer <= ?)
+"""
+
+
+class StateFile:
+    """The assembler's state on disk, in the data directory. Raises sqlite3.Error if the disk refuses, OSError at first."""
+
+    def __init__(self, path: Path) -> None:
+        path.touch(mode=0o600)
+        self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=10)
+        try:
+            self._database.execute("PRAGMA journal_mode=WAL")
+            # The spool's rows go after it: it has to be on the disk, and not only on its way, by then.
+            self._database.execute("PRAGMA synchronous=FULL")
+            self._database.executescript(_SCHEMA)
+        except sqlite3.Error:
+            self._database.close()
+            raise
+        self._unsaved: dict[int, bytes] = {}  # dumped, and refused by the disk
+
+    def load(self, assembler: Assembler) -> None:
+        """Give the assembler what was saved. Raises msgspec.DecodeError for what it did not write."""
+        for key, value in self._database.execute("SELECT key, value FROM state"):
+            assembler.load(key, value)
+
+    def save(self, assembler: Assembler) -> None:
+        """Save what changed since the last time, in one transaction."""
+        changed = [(key, assembler.dump(key)) for key in assembler.changed()]
+        self._unsaved.update(changed)
+        if not self._unsaved:
+            return
+        with self._database:
+            self._database.execute("BEGIN")
+            self._database.executemany("INSERT OR REPLACE INTO state VALUES (?, ?)", list(self._unsaved.items()))
+        self._unsaved = {}
+
+    def bury(self, row: Row, error_class: str) -> None:
+        """Keep a row that is no bundle, and why it is none."""
+        self._database.execute("INSERT OR REPLACE INTO deadletter VALUES (?, ?, ?)", (row.id, error_class, row.value))
+        self._database.execute(_TRIM, (DEADLETTER_BYTES,))
+
+    def close(self) -> None:
+        self._database.close()
+
+
+class DeliveryFailed(Exception):
+    """Records could not be stored now; they are given again. Its text is one sentence for the operator."""
+
+
+class SpoolFailed(DeliveryFailed):
+    """The spool can be neither read nor emptied now."""
+
+
+class Counts(Protocol):
+    """Where the loop counts what happens; `metrics.prometheus.Metrics` is one."""
+
+    def add(self, name: str, value: float = 1, **labels: object) -> None: ...
+    def add_counts(self, counts: Mapping[str, int]) -> None: ...
+
+
+class LocalLoop:
+    """Takes bundles from the spool until it is stopped. `deliver` stores records, or raises DeliveryFailed.
+
+    Raises sqlite3.Error and msgspec.DecodeError for a state that cannot be read.
+    `say` takes a sentence for the operator, once when something begins to fail and once when it works again.
+    """
+
+    def __init__(
+        self,
+        spool: Spool,
+        state: StateFile,
+        deliver: Callable[[list[Record]], None],
+        counts: Counts,
+        limits: Limits,
+        say: Callable[[str], None],
+    ) -> None:
+        self._spool = spool
+        self._state = state
+        self._deliver = deliver
+        self._counts = counts
+        self._say = say
+        self._assembler = Assembler(limits)
+        state.load(self._assembler)
+        self._undelivered: list[Record] = []
+        self._after = 0
+        self._held: list[int] = []
+        self._saved_at = 0.0
+        self._failing = False
+        self._stopping = threading.Event()
+        self._finish_s = 0.0
+
+    @property
+    def open_streams(self) -> int:
+        return self._assembler.open_streams
+
+    def stop(self, finish_s: float) -> None:
+        """End `run` once the spool is empty, or after `finish_s`: what is left is taken up at the next start."""
+        self._finish_s = finish_s
+        self._stopping.set()
+
+    def run(self, clock: Callable[[], float]) -> None:
+        """Work until `stop`. `clock`: monotonic seconds."""
+        deadline: float | None = None
+        while True:
+            if self._stopping.is_set() and deadline is None:
+                deadline = clock() + self._finish_s
+            worked = self._attempt(clock())
+            if deadline is not None and (clock() > deadline or not (worked or self._failing)):
+                break
+            if not worked:
+                self._stopping.wait(POLL_S) if deadline is None else time.sleep(POLL_S)
+        self._attempt(clock(), last=True)
+
+    def _attempt(self, now: float, *, last: bool = False) -> bool:
+        """A step, or the last checkpoint; a ledger or disk that refuses is tried again."""
+        try:
+            worked = self.checkpoint(now) if last else self.step(now)
+        except (DeliveryFailed, sqlite3.Error) as error:
+            if not self._failing:
+                self._say(_what_failed(error))
+            self._failing = True
+            return False
+        if self._failing:
+            self._say("records are stored again")
+        self._failing = False
+        return worked
+
+    def step(self, now: float) -> bool:
+        """Take what waits; False if nothing did. Raises DeliveryFailed and sqlite3.Error; then it may be called again."""
+        self._store()
+        rows = self._spool.take(self._after, BATCH_BYTES)
+        self._look_at_spool()
+        for row in rows:
+            self._undelivered += self._apply(row)
+            self._after = row.id
+            self._held.append(row.id)
+        self._store()
+        if self._held and now - self._saved_at >= CHECKPOINT_S:
+            self.checkpoint(now)
+        return bool(rows)
+
+    def checkpoint(self, now: float) -> bool:
+        """State, then the spool's rows: the records of these rows are in the ledger by then."""
+        self._store()
+        self._state.save(self._assembler)
+        if self._held:
+            self._spool.done(self._held)
+            self._look_at_spool()
+        self._held = []
+        self._saved_at = now
+        return True
+
+    def _store(self) -> None:
+        if self._undelivered:
+            self._deliver(self._undelivered)
+            self._undelivered = []
+
+    def _look_at_spool(self) -> None:
+        failure = self._spool.failure
+        if failure is not None:
+            raise SpoolFailed(f"the spool does not answer ({failure.value.replace('_', ' ')})")
+
+    def _apply(self, row: Row) -> list[Record]:
+        stage = "decode"
+        try:
+            bundle = decode_bundle(row.value)
+            stage = "assemble"
+            records = self._assembler.apply(row.id, bundle.tap_ns // 1_000_000, bundle)
+        except UnreadableBundle as error:
+            self._bury(row, stage, error.error_class)
+            return []
+        except Exception as error:  # noqa: BLE001 - a row that a bug of ours fails over must not stop all others
+            report_fault("the assembler", error)
+            self._bury(row, stage, type(error).__name__)
+            return self._assembler.take_finished()
+        self._counts.add_counts(self._assembler.counts)
+        self._assembler.counts.clear()
+        return records
+
+    def _bury(self, row: Row, stage: str, error_class: str) -> None:
+        self._state.bury(row, error_class)
+        self._counts.add(DEAD_LETTERS.name, stage=stage, error_class=error_class)
+
+
+def _what_failed(error: DeliveryFailed | sqlite3.Error) -> str:
+    what = str(error) if isinstance(error, DeliveryFailed) else f"{STATE_FILE} cannot be written ({error})"
+    return f"{what}; no records are stored until it works again, and what lies in the spool stays there"

@@ -1,0 +1,82 @@
+"""The files that follow from the table: METRICS.md and the Grafana dashboard.
+
+`python -m streamgauge.metrics.generate_docs [FOLDER]` writes them anew, by default into dashboards/.
+"""
+
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from streamgauge.metrics import table
+from streamgauge.metrics.declarations import LABELS, OTHER, PAGE_BYTES, UNKNOWN, Metric, Part
+from streamgauge.metrics.grafana import dashboard_json
+
+_PARTS: Mapping[Part, str] = {
+    Part.STREAM: "Streams: said where they are assembled (`worker`, `up`)",
+    Part.TAP: "Taps (`tap`, `up`)",
+    Part.WORKER: "Workers (`worker`, `up`)",
+    Part.SELF: "The exporter itself",
+}
+
+
+def metrics_md() -> str:
+    """The table as Markdown."""
+    return "\n".join([*_head(), *(line for part in Part for line in _part(part)), *_labels()])
+
+
+def files() -> Mapping[str, str]:
+    """What is generated: path below dashboards/ -> text."""
+    return {"METRICS.md": metrics_md(), "grafana/overview.json": dashboard_json()}
+
+
+def write(folder: Path) -> None:
+    """Write every generated file below `folder`. Raises OSError."""
+    for name, text in files().items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+
+def _head() -> Iterable[str]:
+    yield "# Metrics"
+    yield ""
+    yield "Generated from `streamgauge/metrics/table.py` by `python -m streamgauge.metrics.generate_docs`: do not edit."
+    yield ""
+    yield "- Durations are seconds. What was not seen adds nothing: null never becomes 0."
+    yield f"- A page stays below {PAGE_BYTES:,} bytes. Label values beyond a budget read `{OTHER}`; not seen: `{UNKNOWN}`."
+    yield "- A counter without labels begins at 0; any other series appears with its first value."
+    yield ""
+
+
+def _part(part: Part) -> Iterable[str]:
+    yield f"## {_PARTS[part]}"
+    yield ""
+    yield "| metric | kind | unit | labels | what it says |"
+    yield "|---|---|---|---|---|"
+    yield from (_line(metric) for metric in table.TABLE if metric.part is part)
+    yield ""
+    yield from (_bounds(metric) for metric in table.TABLE if metric.part is part and metric.bounds)
+    if any(metric.bounds for metric in table.TABLE if metric.part is part):
+        yield ""
+
+
+def _line(metric: Metric) -> str:
+    labels = ", ".join(f"`{label}`" for label in metric.labels)
+    return f"| `{metric.name}` | {metric.kind} | {metric.unit} | {labels} | {metric.help} |"
+
+
+def _bounds(metric: Metric) -> str:
+    return f"- Buckets of `{metric.name}`, seconds: {', '.join(f'{bound:g}' for bound in metric.bounds)}"
+
+
+def _labels() -> Iterable[str]:
+    yield "## Labels"
+    yield ""
+    yield "| label | what it says | values at most |"
+    yield "|---|---|---|"
+    yield from (f"| `{name}` | {label.help} | {label.budget} |" for name, label in sorted(LABELS.items()))
+    yield ""
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1]) if len(sys.argv) > 1 else Path("dashboards"))

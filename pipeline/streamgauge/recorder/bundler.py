@@ -1,0 +1,187 @@
+"""Segments become bundles: slots, numbers, heartbeats, farewells. Sans-IO: times come in, bundles go out.
+
+A stream's slot is chosen when it begins and kept until it ends. An instance starts with one slot and uses more as its
+rate grows; of every slot that it ever used it sends a heartbeat when it is quiet there, and at last a farewell.
+Instances that died on this data directory before are declared dead in the slots that they used: the new instance takes
+these slots first, and its first bundle in each, which comes behind whatever the dead one left in the spool, names them.
+"""
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from streamgauge.core.capture.segments import BUNDLE_BYTES, BUNDLE_NS, SLOTS, Bundle, Loss, Segment
+
+# What a slot carries before another one is taken (bytes of segments a second): a small part of what a worker reads of a
+# partition, and enough that bundles are closed by their size before their age.
+SLOT_BYTES_PER_S = 6 * BUNDLE_BYTES
+# A quiet slot's sign of life (ns).
+HEARTBEAT_NS = 5_000_000_000
+# How long the rate is averaged (ns).
+_RATE_NS = 1_000_000_000
+# A segment's cost beside its reads' content (bytes, about): ids, stamps, sizes.
+_SEGMENT_BYTES = 64
+_READ_BYTES = 16
+
+
+class _Slot:
+    """One slot in use: its next number, and the bundle that is being filled."""
+
+    def __init__(self, slot: int, dead: list[bytes], now_ns: int) -> None:
+        self.slot = slot
+        self.number = 0
+        self.dead = dead
+        self.sent_ns: int | None = None
+        self.segments: list[Segment] = []
+        self.size = 0
+        self.since_ns = now_ns
+
+
+class Bundler:
+    """One instance's bundles. `dead`: earlier instances, by their 16 bytes, with the slots that they used.
+
+    `bundle_bytes`: at which size a bundle is closed.
+    """
+
+    def __init__(
+        self,
+        instance: bytes,
+        now_ns: int,
+        dead: Mapping[bytes, Iterable[int]] | None = None,
+        heartbeat_ns: int = HEARTBEAT_NS,
+        bundle_bytes: int = BUNDLE_BYTES,
+    ) -> None:
+        self.instance = instance
+        self._bundle_bytes = bundle_bytes
+        self._heartbeat_ns = heartbeat_ns
+        died: dict[int, list[bytes]] = {}
+        for gone, slots in sorted((dead or {}).items()):
+            for slot in slots:
+                died.setdefault(slot % SLOTS, []).append(gone)
+        first = int.from_bytes(instance) % SLOTS
+        fresh = [slot for place in range(SLOTS) if (slot := (first + place) % SLOTS) not in died]
+        self._order = [*sorted(died), *fresh]
+        self._slots = {slot: _Slot(slot, died.get(slot, []), now_ns) for slot in self._order[: max(len(died), 1)]}
+        self._slot_of: dict[bytes, int] = {}
+        self._wanted = 1
+        self._next = 0
+        self._rate_bytes = 0
+        self._rate_since_ns = now_ns
+        self._ready: list[Bundle] = []
+
+    @property
+    def slots(self) -> list[int]:
+        """Every slot used so far: these owe a farewell."""
+        return sorted(self._slots)
+
+    @property
+    def open_streams(self) -> int:
+        """Streams that have begun and not ended."""
+        return len(self._slot_of)
+
+    def add(self, segments: Iterable[Segment], now_ns: int, since_ns: int | None = None) -> None:
+        """Put segments into their slots' bundles. `since_ns`: when the first read in them may have come."""
+        for segment in segments:
+            slot = self._slots[self._place(segment, now_ns)]
+            size = size_of(segment)
+            self._rate_bytes += size
+            if slot.segments and slot.size + size > self._bundle_bytes:
+                self._close(slot, now_ns)
+            if not slot.segments:
+                slot.since_ns = now_ns if since_ns is None else since_ns
+            slot.segments.append(segment)
+            slot.size += size
+
+    def take(self, now_ns: int) -> list[Bundle]:
+        """Bundles that are to be sent: full ones, old ones, and heartbeats."""
+        self._measure(now_ns)
+        for slot in self._slots.values():
+            full = slot.size >= self._bundle_bytes or (slot.segments and now_ns - slot.since_ns >= BUNDLE_NS)
+            quiet = slot.sent_ns is None or now_ns - slot.sent_ns >= self._heartbeat_ns
+            if full or (quiet and not slot.segments):
+                self._close(slot, now_ns)
+        return self.take_ready()
+
+    @property
+    def ready(self) -> int:
+        """Bundles that are closed: they were full."""
+        return len(self._ready)
+
+    def take_ready(self) -> list[Bundle]:
+        """Those alone."""
+        ready, self._ready = self._ready, []
+        return ready
+
+    def farewell(self, now_ns: int) -> list[Bundle]:
+        """What is left, and this instance's last bundle in every slot that it used."""
+        for slot in self._slots.values():
+            self._close(slot, now_ns, farewell=True)
+        return self.take_ready()
+
+    def _place(self, segment: Segment, now_ns: int) -> int:
+        """The slot of a segment's stream."""
+        place = self._slot_of.get(segment.stream)
+        if place is None:
+            self._next = (self._next + 1) % self._wanted
+            place = self._order[self._next]
+            if place not in self._slots:
+                self._slots[place] = _Slot(place, [], now_ns)
+            self._slot_of[segment.stream] = place
+        if segment.end is not None:
+            del self._slot_of[segment.stream]
+        return place
+
+    def _measure(self, now_ns: int) -> None:
+        """How many slots new streams are spread over: by the rate of the last second or so."""
+        elapsed = now_ns - self._rate_since_ns
+        if elapsed < _RATE_NS:
+            return
+        rate = self._rate_bytes * 1_000_000_000 // elapsed
+        self._wanted = min(1 + rate // SLOT_BYTES_PER_S, SLOTS)
+        self._rate_bytes, self._rate_since_ns = 0, now_ns
+
+    def _close(self, slot: _Slot, now_ns: int, *, farewell: bool = False) -> None:
+        self._ready.append(
+            Bundle(
+                instance=self.instance,
+                slot=slot.slot,
+                number=slot.number,
+                tap_ns=now_ns,
+                segments=slot.segments,
+                farewell=farewell,
+                dead=slot.dead,
+            )
+        )
+        slot.number += 1
+        slot.dead, slot.segments, slot.size, slot.sent_ns = [], [], 0, now_ns
+
+
+def size_of(segment: Segment) -> int:
+    """About a segment's bytes in a bundle, before compression."""
+    size = _SEGMENT_BYTES + _READ_BYTES * len(segment.reads) + sum([len(read.content) for read in segment.reads])
+    if segment.end is not None:
+        size += len(segment.end.tail) + len(segment.end.body or b"")
+    return size
+
+
+def reads_of(bundle: Bundle) -> int:
+    """The reads that a bundle holds: what the balance counts."""
+    return sum(len(segment.reads) for segment in bundle.segments)
+
+
+def without_reads(bundle: Bundle) -> Bundle:
+    """The same bundle when there is no room for its reads: heads, ends and what tells of the drop stay.
+
+    A whole body is as large as the reads that brought it: it goes as well, and is told as over the cap.
+    """
+    return msgspec.structs.replace(bundle, segments=[_without_reads(segment) for segment in bundle.segments])
+
+
+def _without_reads(segment: Segment) -> Segment:
+    loss, end = segment.loss, segment.end
+    if segment.reads:
+        loss = msgspec.structs.replace(loss, dropped_reads=loss.dropped_reads + len(segment.reads)) if loss else None
+        loss = loss or Loss(dropped_reads=len(segment.reads))
+    if end is not None and end.body is not None:
+        end = msgspec.structs.replace(end, body=None, body_capped=True)
+    return msgspec.structs.replace(segment, reads=[], loss=loss, end=end)

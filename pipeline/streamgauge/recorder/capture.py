@@ -1,0 +1,319 @@
+"""One stream while it is open: its messages in, its segments out."""
+
+from collections.abc import Iterator, Sequence
+from itertools import islice, takewhile
+from typing import cast
+
+import msgspec
+
+from streamgauge.core.capture.segments import (
+    BUNDLE_BYTES,
+    BUNDLE_NS,
+    End,
+    Head,
+    Loss,
+    Opening,
+    Read,
+    RequestFacts,
+    Segment,
+)
+from streamgauge.core.masking.masker import Masker
+from streamgauge.recorder.budget import Budget
+from streamgauge.recorder.cpu_yield import breathe
+from streamgauge.recorder.decoder_memory import DecoderMemory
+from streamgauge.recorder.protocol import OFF_THE_WIRE, Answered, Arrival, Arrived, Dropped, Ended, Opened, Sent
+from streamgauge.recorder.request import CaptureSettings, RequestReader, opening_of
+from streamgauge.recorder.response import Finished, Response
+
+# What a read costs beside its content (bytes, about), for cutting segments.
+READ_BYTES = 16
+# The same of a read that waits (three objects), and what its bytes may become where they are coded.
+WAITING_BYTES = 140
+CODED = 8
+
+# Reads that are looked through for a hole at a time.
+MANY_READS = 1_024
+
+# While a stream is open its reads go out each fourth time that one looks, once a second: what a segment costs recorder,
+# spool, broker and worker is shared by four times as many events. Its beginning, until there are reads, its end, and reads
+# that have waited for each other before go with the next look.
+LOOKS_A_SEGMENT = 4
+SEGMENT_NS = LOOKS_A_SEGMENT * BUNDLE_NS
+
+
+class StreamCapture:
+    """One stream. All stamps in its segments are nanoseconds since the request began.
+
+    What arrives waits in order, holes and the end among it, until `settle` takes it in, all of it or a part.
+    Its methods may raise: the caller then calls `fail`, after which the capture is blind and raises no more.
+
+    `ready_bytes`: about what `take` would give. `behind`: the recorder's mark of a stream that has more waiting than its turn
+    takes.
+    """
+
+    def __init__(self, stream: bytes, opened: Opened, settings: CaptureSettings, place: int = 0) -> None:
+        """`place`: the so-manyth stream, so that streams are spread over the looks."""
+        self.stream = stream
+        self._look = place % LOOKS_A_SEGMENT
+        self.ready_bytes = 0
+        self.behind = False
+        self.body_capped = False
+        self._zero = opened.at_ns
+        # What is there if all else fails.
+        self._opening: Opening | None = Opening(opened.tap, settings.tap_version, settings.capture)
+        self._request: RequestReader | None = None
+        self._response: Response | None = None
+        self._facts: RequestFacts | None = None
+        self._waiting: list[Arrived | Arrival | Dropped] = []
+        self._waiting_data = 0  # bytes of the reads that wait
+        self._holes = 0  # among what waits
+        self._ended: Ended | None = None  # the end that waits
+        self._weight = CODED  # of a byte that waits; until the head has told
+        self._reads: list[Read] = []
+        self._lost = 0
+        self._end: End | None = None
+        self._number = 0
+        self._hurries = True  # what there is goes out with the next look
+
+    def begin(self, opened: Opened, settings: CaptureSettings, budget: Budget, memory: DecoderMemory) -> None:
+        """Take in what is known when the request begins."""
+        opening = opening_of(opened, settings)
+        breathe()
+        masker = Masker(opening.path, settings.capture == "full", opened.dialect)
+        self._opening = opening
+        self._request = RequestReader(opened, settings.key, budget)
+        self._response = Response(opened.method, masker, budget, memory, on_wire=opened.tap not in OFF_THE_WIRE)
+
+    def begin_body(self) -> None:
+        """The response has no head: a recording."""
+        if self._response is not None:
+            self._response.begin_body()
+
+    def asked(self, data: bytes) -> None:
+        """Bytes of the request's body."""
+        if self._request is not None:
+            self._request.add(data)
+
+    def sent(self, sent: Sent) -> None:
+        """The request went out whole."""
+        if self._request is not None:
+            self.body_capped |= self._request.capped or not sent.whole
+            self._facts = self._request.sent(sent, self._since(sent.connected_ns), self._since(sent.at_ns))
+            self._request = None
+
+    def answered(self, answered: Answered) -> None:
+        """The response's head, told and not read: what arrives from here on is its body."""
+        if self._response is not None:
+            self._response.answered(self._since(answered.at_ns), answered.status, answered.headers)
+
+    def wait(self, arrived: Arrived | Arrival) -> int:
+        """A read of the response: it waits, until `settle`. Gives the bytes that wait more. Never raises."""
+        self._waiting.append(arrived)
+        size = len(arrived.data)
+        self._waiting_data += size
+        return size * self._weight + WAITING_BYTES
+
+    def wait_for_none(self, arrived: Sequence[Arrival]) -> int:
+        """The same of reads that have waited for each other: they go out with the next look."""
+        self._waiting += arrived
+        self._hurries = True
+        size = sum([len(one.data) for one in arrived])
+        self._waiting_data += size
+        return size * self._weight + WAITING_BYTES * len(arrived)
+
+    def dropped(self, dropped: Dropped) -> int:
+        """Reads are missing here, after those that wait."""
+        self._waiting.append(dropped)
+        self._holes += 1
+        return WAITING_BYTES
+
+    def ended(self, ended: Ended) -> None:
+        """The exchange is over once what waits is taken in."""
+        self._ended = ended
+
+    @property
+    def waiting_bytes(self) -> int:
+        """About what is held of that which waits."""
+        part = 0 if self._response is None else self._response.part_bytes
+        return self._waiting_data * self._weight + WAITING_BYTES * len(self._waiting) + part
+
+    @property
+    def waits(self) -> bool:
+        """Whether there is something for `settle`."""
+        return bool(self._waiting)
+
+    @property
+    def has_end(self) -> bool:
+        """Whether the end has come; what waits still comes before it."""
+        return self._ended is not None
+
+    def settle(self, most: int | None = None) -> int:
+        """Take in what waits, until about `most` work is done (see `MaskedEvents.work`; None: all of it). Gives the work.
+
+        What it raises is a fault of ours; what stood behind that still waits.
+        """
+        response, work = self._response, 0
+        while response is not None and self._waiting and (most is None or work < most):
+            first = self._waiting[0]
+            if isinstance(first, Dropped):
+                self._pass(1)
+                self._holes -= 1
+                response.dropped(first.reads)
+                work += 1
+            else:
+                work += self._read(response, None if most is None else most - work)
+        return work
+
+    def _read(self, response: Response, most: int | None) -> int:
+        """Take in reads up to a hole."""
+        reads, before, work = self._leading_reads(), len(self._reads), 0
+        try:
+            for step in response.read_all(reads, self._zero, self._reads):
+                work += step
+                if most is not None and work >= most:
+                    break
+        finally:
+            read = self._reads[before:]
+            self.ready_bytes += sum([len(one.content) for one in read]) + READ_BYTES * len(read)
+            self._weight = CODED if response.is_coded else 1
+            self._pass(len(read))
+        return work
+
+    def _leading_reads(self) -> list[Arrived | Arrival]:
+        if not self._holes:
+            return cast(list[Arrived | Arrival], self._waiting)
+        return cast(list[Arrived | Arrival], [*takewhile(_is_read, islice(self._waiting, MANY_READS))])
+
+    def _pass(self, count: int) -> None:
+        """So many of what waits wait no longer."""
+        if count == len(self._waiting):
+            self._waiting, self._waiting_data = [], 0
+        else:
+            self._waiting_data -= sum(map(_size_of, self._waiting[:count]))
+            self._waiting = self._waiting[count:]
+
+    def drop_waiting(self) -> int:
+        """Leave a hole in place of what waits; gives how many reads that were."""
+        holes = [one.reads for one in self._waiting if isinstance(one, Dropped)]
+        reads = len(self._waiting) - len(holes)
+        self._waiting, self._waiting_data, self._holes = [], 0, 0
+        if self._response is None:
+            self._lost += reads + sum(holes)
+        elif reads or holes:
+            self._response.drop_part()
+            self.dropped(Dropped(0, reads + sum(holes)))
+        return reads
+
+    def end(self) -> None:
+        """The exchange is over, and all that came before is taken in."""
+        ended, self._ended = self._ended, None
+        assert ended is not None
+        self._end = End(ended.ending, self._since(ended.at_ns), fault=ended.fault)
+        if self._request is not None:
+            self.body_capped |= self._request.capped
+            self._facts, self._request = self._request.unsent(), None
+        if self._response is not None:
+            self._end = self._ending(ended, self._response, self._response.finish(ended.ending))
+            self.ready_bytes += len(self._end.tail) + len(self._end.body or b"")
+
+    def fail(self) -> None:
+        """A bug of ours: nothing more is read of this stream. At least one read counts as lost, so that it says so."""
+        self._lost += 0 if any(map(_is_read, self._waiting)) else 1
+        if self._response is not None:
+            self._lost += self._response.loss.dropped_reads
+            self._response.let_go()
+        if self._request is not None:
+            self._request.let_go()
+        self._response = self._request = None
+
+    @property
+    def is_blind(self) -> bool:
+        """Whether it has failed: what waits, and what still comes, is for `drop_waiting`."""
+        return self._response is None
+
+    @property
+    def decode_fault(self) -> bool:
+        """Whether the response's framing or coding could not be undone."""
+        return self._response is not None and self._response.fault is not None
+
+    @property
+    def oversized_events(self) -> int:
+        """Events that were over a cap, so far."""
+        return 0 if self._response is None else self._response.oversized_events
+
+    def _ending(self, ended: Ended, response: Response, finished: Finished) -> End:
+        self.body_capped |= finished.body_capped
+        # Unsent bytes are counted on the wire: with chunks this is a few bytes short of the body's own.
+        client_bytes = max(response.body_bytes - ended.unsent_bytes, 0) if response.on_wire else None
+        return End(
+            ending=ended.ending,
+            stamp_ns=self._since(ended.at_ns),
+            client_gone_ns=self._since(ended.client_gone_ns),
+            client_blocked_ns=ended.client_blocked_ns,
+            client_bytes=client_bytes,
+            tail=finished.tail,
+            body=finished.body,
+            body_capped=finished.body_capped,
+            fault=ended.fault,
+        )
+
+    def _since(self, at_ns: int | None) -> int | None:
+        return None if at_ns is None or self._zero is None else max(at_ns - self._zero, 0)
+
+    # --- segments ---------------------------------------------------------------------------------------------------
+
+    def is_due(self, looks: int) -> bool:
+        """Whether what there is goes out, one having looked so many times."""
+        return self._end is not None or self._hurries or looks % LOOKS_A_SEGMENT == self._look
+
+    def take(self, most: int = BUNDLE_BYTES) -> Iterator[Segment]:
+        """What there is since the last time, as segments of about `most` bytes at most; none if there is nothing."""
+        runs = list(_runs(self._reads, most)) if self.ready_bytes > most else [self._reads] if self._reads else []
+        self._hurries = self._hurries and not runs
+        self._reads, self.ready_bytes = [], 0
+        head, loss = None, self._take_loss()
+        if self._response is not None:
+            head, self._response.head = self._response.head, None
+        if not (runs or head or loss or self._opening or self._facts or self._end):
+            return
+        for run in runs[:-1]:
+            yield self._segment(head, loss, run)
+            head = loss = None
+        last = self._segment(head, loss, runs[-1] if runs else [])
+        yield msgspec.structs.replace(last, end=self._end)
+
+    def _segment(self, head: Head | None, loss: Loss | None, reads: list[Read]) -> Segment:
+        segment = Segment(self.stream, self._number, self._opening, self._facts, head, reads, loss)
+        self._number += 1
+        self._opening = self._facts = None
+        return segment
+
+    def _take_loss(self) -> Loss | None:
+        lost, self._lost = self._lost, 0
+        if self._response is None:
+            return Loss(dropped_reads=lost) if lost else None
+        loss, self._response.loss = self._response.loss, Loss()
+        return None if loss == Loss() else loss
+
+
+def _is_read(waiting: Arrived | Arrival | Dropped) -> bool:
+    return not isinstance(waiting, Dropped)
+
+
+def _size_of(waiting: Arrived | Arrival | Dropped) -> int:
+    return 0 if isinstance(waiting, Dropped) else len(waiting.data)
+
+
+def _runs(reads: list[Read], most: int) -> Iterator[list[Read]]:
+    """The reads cut where about `most` bytes are reached."""
+    run: list[Read] = []
+    size = 0
+    for read in reads:
+        cost = READ_BYTES + len(read.content)
+        if run and size + cost > most:
+            yield run
+            run, size = [], 0
+        run.append(read)
+        size += cost
+    if run:
+        yield run

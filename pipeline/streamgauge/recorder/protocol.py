@@ -1,0 +1,202 @@
+"""What a tap tells its recorder, in order, for each stream. The same messages whether they cross a socket or a function.
+
+`stream` is a number of the sender's own; `at_ns` is the host's monotonic clock (CLOCK_MONOTONIC, one for all processes
+of the host). On a socket a *batch* is a 4-byte big-endian length and the MessagePack of a list of messages.
+
+A stream is: Opened, then in any order Asked*, Sent and the response, then Ended. Nothing is sent for a stream after Ended.
+The response is Arrived* or Arrivals*: head, framing and body as the wire had them. From a tap that does not read the
+wire it is Answered, once, and then Arrived*: the body's bytes alone. Dropped stands where reads are missing; Answered
+is never left out.
+"""
+
+import struct
+from collections.abc import Sequence
+from typing import Annotated
+
+import msgspec
+
+from streamgauge.core.capture.segments import Ending, TransportFault
+
+# The recorder looks into request bodies up to this size, for model, n and the like; a longer one has null facts (bytes).
+MAX_REQUEST_BODY = 16 * 1024 * 1024
+
+
+class Opened(msgspec.Struct, array_like=True, tag=0, frozen=True, gc=False):
+    """A request began. `at_ns` is time zero: the read that brought its first byte. `wall_ns`: UTC, at the same moment.
+
+    `target` is the request target as the client sent it, without the upstream's prefix. `headers`: lower-case names, only
+    those of REQUEST_HEADERS and the tenant header. `stream_id`: where a file tells of the exchange, the id derived from
+    that; None: the recorder makes a random one. `tenant_header`: the lower-case header that a tap in an application sends
+    as the tenant's, so that its agent can say that it reads another one.
+    """
+
+    stream: int
+    at_ns: int | None
+    wall_ns: int | None
+    upstream: str | None
+    method: str
+    target: str
+    headers: list[tuple[str, str]] = []
+    tap: str = "proxy"
+    dialect: str | None = None  # what the operator says the stream is (`replay --dialect`)
+    stream_id: Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)] | None = None
+    tenant_header: str | None = None
+
+
+class Asked(msgspec.Struct, array_like=True, tag=1, frozen=True, gc=False):
+    """Bytes of the request's body, after transfer framing. Left out beyond MAX_REQUEST_BODY, or if not wanted."""
+
+    stream: int
+    data: bytes
+
+
+class Sent(msgspec.Struct, array_like=True, tag=2, frozen=True, gc=False):
+    """The request's last byte was handed to the upstream's socket.
+
+    `body_bytes`: size of the whole body after transfer framing. `whole`: the Asked messages held all of it.
+    `connected_ns`: when the upstream's connection was made for it, None if one was reused.
+    """
+
+    stream: int
+    at_ns: int | None
+    connected_ns: int | None
+    body_bytes: int
+    whole: bool
+
+
+class Arrived(msgspec.Struct, array_like=True, tag=3, frozen=True, gc=False):
+    """One read from the upstream: raw bytes of the response, head and framing included.
+
+    Behind an Answered: one piece of the response's body, content-coded as it came, without transfer framing.
+    """
+
+    stream: int
+    at_ns: int | None
+    data: bytes
+
+
+class Dropped(msgspec.Struct, array_like=True, tag=4, frozen=True, gc=False):
+    """Reads of this stream that the tap could not hand over, at this place in the order. Already counted as dropped."""
+
+    stream: int
+    reads: int
+
+
+class Ended(msgspec.Struct, array_like=True, tag=5, frozen=True, gc=False):
+    """The exchange is over. `unsent_bytes`: wire bytes that arrived but were not handed to the client's socket.
+
+    `fault`: why, where the upstream did not end it in order.
+    """
+
+    stream: int
+    at_ns: int | None
+    ending: Ending
+    client_gone_ns: int | None = None
+    client_blocked_ns: int | None = None
+    unsent_bytes: int = 0
+    fault: TransportFault | None = None
+
+
+class Arrival(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """One of Arrivals."""
+
+    at_ns: int | None
+    data: bytes
+
+
+class Arrivals(msgspec.Struct, array_like=True, tag=7, frozen=True, gc=False):
+    """Several Arrived of one stream, which waited for each other: one message is less work than many."""
+
+    stream: int
+    reads: list[Arrival]
+
+
+class Answered(msgspec.Struct, array_like=True, tag=6, frozen=True, gc=False):
+    """The response's head, where it is not read from the wire. What Arrives behind it is the response's body.
+
+    `at_ns`: when the head was there. `status`: None where a recording does not tell. `headers`: lower-case names, only those
+    of RESPONSE_HEADERS. `content-encoding` names the coding that the body still has; left out where it was undone.
+    """
+
+    stream: int
+    at_ns: int | None
+    status: int | None
+    headers: list[tuple[str, str]] = []
+
+
+# Taps that see what an application sees: no wire, so nobody knows what of it reached a client.
+OFF_THE_WIRE = frozenset(("httpx", "asgi"))
+
+Message = Opened | Asked | Sent | Arrived | Arrivals | Dropped | Ended | Answered
+
+# Request headers that a recorder needs; no other leaves the process that relays.
+REQUEST_HEADERS = frozenset(
+    {
+        "authorization",
+        "x-api-key",
+        "api-key",
+        "x-goog-api-key",
+        "traceparent",
+        "x-stainless-retry-count",
+        "last-event-id",
+        "content-encoding",
+        "content-type",
+    }
+)
+
+# Response headers that a recorder needs of a tap that tells heads; `date` is what a retry-after's date is measured from.
+RESPONSE_HEADERS = frozenset(
+    {
+        "content-type",
+        "content-encoding",
+        "date",
+        "retry-after",
+        "x-request-id",
+        "request-id",
+        "apim-request-id",
+        "x-generation-id",
+        "openai-organization",
+        "anthropic-organization-id",
+        "openai-project",
+    }
+)
+
+_LENGTH = struct.Struct(">I")
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODER = msgspec.msgpack.Decoder(list[Message])
+
+
+class Encoded:
+    """Messages of any streams that are encoded already: Arrivals and Dropped. `reads`: how many reads are in them."""
+
+    __slots__ = ("encoded", "messages", "reads")
+
+    def __init__(self, encoded: bytes, messages: int, reads: int) -> None:
+        self.encoded, self.messages, self.reads = encoded, messages, reads
+
+    def decoded(self) -> list[Message]:
+        """The messages themselves."""
+        return decode_batch(_list_of(self.messages) + self.encoded)
+
+
+def encode_batch(messages: Sequence[Message | Encoded]) -> bytes | bytearray:
+    """A batch for a socket: length prefix and body."""
+    if Encoded in set(map(type, messages)):
+        count = sum(message.messages if isinstance(message, Encoded) else 1 for message in messages)
+        parts = [message.encoded if isinstance(message, Encoded) else _ENCODER.encode(message) for message in messages]
+        begin = _list_of(count)
+        return b"".join((_LENGTH.pack(len(begin) + sum(map(len, parts))), begin, *parts))
+    batch = bytearray(_LENGTH.size)
+    _ENCODER.encode_into(messages, batch, _LENGTH.size)
+    _LENGTH.pack_into(batch, 0, len(batch) - _LENGTH.size)
+    return batch
+
+
+def _list_of(count: int) -> bytes:
+    """How a list of so many begins, in MessagePack's longest form."""
+    return b"\xdd" + _LENGTH.pack(count)
+
+
+def decode_batch(body: bytes) -> list[Message]:
+    """The messages of a batch's body (without its length). Raises msgspec.DecodeError."""
+    return _DECODER.decode(body)

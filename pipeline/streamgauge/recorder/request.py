@@ -1,0 +1,324 @@
+"""What a request tells: who asked, for what, as the part of which stream. Secrets go in, only keyed digests come out."""
+
+import hashlib
+import hmac
+import re
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any, Literal, NamedTuple, TypeVar
+from urllib.parse import parse_qsl, unquote
+
+import msgspec
+
+from streamgauge.core.capture.segments import FROM_START, Opening, RequestFacts
+from streamgauge.core.dialects import endpoint_of
+from streamgauge.core.formats.json_text import parse
+from streamgauge.core.http1.body import BodyDecoder
+from streamgauge.core.safe_values import label_code, label_id, whole_number
+from streamgauge.recorder.budget import Budget, Gathered
+from streamgauge.recorder.protocol import MAX_REQUEST_BODY, Opened, Sent
+
+# Digests are HMAC-SHA256 cut to this many hex digits: 128 bits collide nowhere, and fit a label and a column.
+DIGEST_DIGITS = 32
+# A body with a content coding is looked into up to this size (bytes, coded): it is decoded at one go, which takes at worst
+# 0.2 s a MiB, and meanwhile nothing else is recorded.
+MAX_CODED_REQUEST = 4 * 1024 * 1024
+# Retries that a client's library counts; more digits are no count.
+_RETRIES = re.compile(r"[0-9]{1,6}")
+_POSITION = re.compile(r"[0-9]{1,15}")
+# W3C Trace Context, level 1, 3.2: version, trace-id, parent-id, flags; later versions may add fields after a dash.
+_TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(-.*)?")
+# Gemini and Vertex name the model in the path: .../models/NAME:streamGenerateContent.
+_MODEL_IN_PATH = re.compile(r"/models/([^/:]+):[A-Za-z]+\Z")
+# The headers that carry nothing but a key, in the order in which they are looked at.
+_KEY_HEADERS = ("x-api-key", "api-key", "x-goog-api-key")
+
+
+# Each as the member's name and those within it.
+_Paths = tuple[tuple[str, tuple[str, ...]], ...]
+
+
+def _paths(*dotted: str) -> _Paths:
+    return tuple((first, tuple(rest)) for first, *rest in (path.split(".") for path in dotted))
+
+
+# Where a request's body says what: members with dots, in the order in which they are looked at; the first that is one
+# counts. best_of (TGI, legacy completions) is no n: what is made beyond n never comes.
+_MODEL = _paths(
+    "model",
+    "model_id",  # watsonx: https://cloud.ibm.com/apidocs/watsonx-ai#text-generation-stream
+)
+_N = _paths(
+    "n",
+    "generationConfig.candidateCount",  # Gemini: https://ai.google.dev/api/generate-content#GenerationConfig
+    "generation_config.candidate_count",  # the same, by the names of its .proto: https://protobuf.dev/programming-guides/json
+    "n_cmpl",  # llama.cpp, tools/server/README.md: POST /completion
+)
+_MAX_TOKENS = _paths(
+    "max_tokens",
+    "max_completion_tokens",  # OpenAI chat: https://platform.openai.com/docs/api-reference/chat/create
+    "max_output_tokens",  # OpenAI Responses: https://platform.openai.com/docs/api-reference/responses/create
+    "generationConfig.maxOutputTokens",  # Gemini, as above
+    "generation_config.max_output_tokens",  # Gemini, as above, and Interactions: https://ai.google.dev/api/interactions-api
+    "parameters.max_new_tokens",  # TGI, watsonx: https://huggingface.github.io/text-generation-inference
+    "n_predict",  # llama.cpp, as above; -1, its "as many as it takes", is no number of tokens
+    "max_tokens_to_sample",  # Anthropic's completions: https://docs.anthropic.com/en/api/complete
+)
+_STREAM = _paths("stream")
+_INCLUDE_USAGE = _paths("stream_options.include_usage")  # OpenAI chat, as above
+_SERVICE_TIER = _paths("service_tier")
+_MEMBERS = dict.fromkeys(
+    path[0] for paths in (_MODEL, _N, _MAX_TOKENS, _STREAM, _INCLUDE_USAGE, _SERVICE_TIER) for path in paths
+)
+
+
+class _Stored(NamedTuple):
+    """A stored response that is read again: the path that names it, and the query's name for the position to begin after.
+
+    `numbered`: positions are the events' sequence numbers; else they are opaque. A position named so counts before a
+    Last-Event-ID. Without a position a stream begins at the start. `always`: it is a stream also without `stream=true`.
+    """
+
+    path: re.Pattern[str]
+    parameter: str
+    numbered: bool
+    always: bool = False
+
+
+_STORED = (
+    # https://platform.openai.com/docs/api-reference/responses/get
+    _Stored(re.compile(r"/responses/([^/]+)\Z"), "starting_after", numbered=True),
+    # https://ai.google.dev/api/interactions-api
+    _Stored(re.compile(r"/interactions/([^/:]+)\Z"), "last_event_id", numbered=False),
+    # https://docs.cloud.google.com/gemini-enterprise-agent-platform/reference/rest/v1beta1/interactions/getStream
+    _Stored(re.compile(r"/interactions/([^/:]+):stream\Z"), "lastEventId", numbered=False, always=True),
+)
+
+
+class CaptureSettings(msgspec.Struct, frozen=True):
+    """How a recorder captures.
+
+    `key`: the installation's own, 32 bytes, for digests. `tenants`: tenant by credential id, where no header says it.
+    """
+
+    capture: Literal["masked", "full"]
+    tap_version: str
+    key: bytes
+    tenant_header: str | None = None
+    tenants: dict[str, str] = {}
+
+
+def opening_of(opened: Opened, settings: CaptureSettings) -> Opening:
+    """What is known when the request begins."""
+    # Of several the first counts; blanks around a value are none of it (RFC 9110, 5.5).
+    headers = {name: value.strip(" \t") for name, value in reversed(opened.headers)}
+    path, _, query = opened.target.partition("?")
+    parameters = dict(reversed(parse_qsl(query, keep_blank_values=True))) if query else {}
+    credential_id = _credential_id(headers, parameters, settings.key)
+    tenant = label_id(headers.get((settings.tenant_header or "").lower()))
+    leg = _leg(opened.method, path, headers, parameters)
+    return Opening(
+        tap=opened.tap,
+        tap_version=settings.tap_version,
+        capture=settings.capture,
+        upstream=opened.upstream,
+        path=endpoint_of(opened.method, opened.target),
+        started_at_ns=opened.wall_ns,
+        trace_id=_trace_id(headers.get("traceparent", "")),
+        tenant=tenant or label_id(settings.tenants.get(credential_id or "")),
+        credential_id=credential_id,
+        attempt=_attempt(headers.get("x-stainless-retry-count", "")),
+        resumed_from=leg.resumed_from,
+        resumed_after=leg.resumed_after,
+        dialect=opened.dialect,
+        continues=leg.continues,
+    )
+
+
+def digest(key: bytes, secret: bytes) -> str:
+    """The keyed digest that stands for a credential or a body."""
+    return hmac.digest(key, secret, "sha256").hex()[:DIGEST_DIGITS]
+
+
+@lru_cache(1)
+def _keyed(key: bytes) -> hmac.HMAC:
+    """The beginning of every digest with this key: to be copied."""
+    return hmac.new(key, digestmod=hashlib.sha256)
+
+
+def _credential_id(headers: dict[str, str], parameters: dict[str, str], key: bytes) -> str | None:
+    scheme, _, value = headers.get("authorization", "").partition(" ")
+    bearer = value.strip() if scheme.lower() == "bearer" else ""
+    candidates = (bearer, *(headers.get(name, "").strip() for name in _KEY_HEADERS), parameters.get("key", ""))
+    credential = next((one for one in candidates if one), None)
+    return None if credential is None else _credential_digest(key, credential)
+
+
+@lru_cache(256)
+def _credential_digest(key: bytes, credential: str) -> str:
+    """Of the last credentials they are remembered: a client asks often."""
+    return digest(key, _bytes(credential))
+
+
+def _bytes(text: str) -> bytes:
+    """A header's text as its bytes; a parameter's that has none in Latin-1 as UTF-8."""
+    try:
+        return text.encode("latin-1")
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "replace")
+
+
+def _trace_id(traceparent: str) -> str | None:
+    found = _TRACEPARENT.fullmatch(traceparent.strip())
+    if found is None or found[1] == "ff" or (found[1] == "00" and found[4]):
+        return None
+    return found[2] if found[2].strip("0") and found[3].strip("0") else None
+
+
+def _attempt(retries: str) -> int | None:
+    return int(retries) + 1 if _RETRIES.fullmatch(retries) else None
+
+
+class _Leg(NamedTuple):
+    """What a request says of what it continues; nothing where it continues nothing. The names are those of Opening."""
+
+    resumed_from: str | None = None
+    resumed_after: int | None = None
+    continues: str | None = None
+
+
+def _leg(method: str, path: str, headers: dict[str, str], parameters: dict[str, str]) -> _Leg:
+    event_id = label_id(headers.get("last-event-id"))
+    for stored in _STORED if method == "GET" else ():
+        found, after = stored.path.search(path), parameters.get(stored.parameter, "")
+        if found is None:
+            continue
+        response_id = label_id(unquote(found[1]))
+        if _POSITION.fullmatch(after) if stored.numbered else after:
+            return _Leg(label_id(after), int(after) if stored.numbered else None, response_id)
+        if event_id is None and (stored.always or parameters.get("stream") == "true"):
+            return _Leg(FROM_START, continues=response_id)
+        return _Leg(event_id, continues=response_id if event_id else None)
+    return _Leg(event_id)
+
+
+# The members of a request's body that are looked at; all others are skipped unread.
+_BODY = msgspec.json.Decoder(msgspec.defstruct("_Body", [(member, object, None) for member in _MEMBERS]))
+
+
+class RequestReader:
+    """Gathers one request's body and tells its facts. Whatever is odd about a body makes its facts null."""
+
+    def __init__(self, opened: Opened, key: bytes, budget: Budget) -> None:
+        self._method, self._target = opened.method, opened.target
+        self._coding = ", ".join(value for name, value in opened.headers if name == "content-encoding")
+        self._digest = _keyed(key).copy()
+        self._gathered = Gathered(budget, MAX_CODED_REQUEST if self._coding else MAX_REQUEST_BODY)
+        self._empty = True
+
+    def add(self, data: bytes) -> None:
+        """Bytes of the body."""
+        self._empty = self._empty and not data
+        self._digest.update(data)
+        self._gathered.add(data)
+
+    @property
+    def capped(self) -> bool:
+        """Whether the body was let go of: it was too long, or others needed the room."""
+        return self._gathered.capped
+
+    def sent(self, sent: Sent, connect_ns: int | None, sent_ns: int | None) -> RequestFacts:
+        """The facts, when the whole request has gone out; stamps are nanoseconds since the request began."""
+        raw = self._gathered.take()
+        whole = sent.whole and not self._empty
+        return self._facts(
+            _decoded(raw, self._coding) if whole and raw else {},
+            body_bytes=sent.body_bytes,
+            digest=self._digest.hexdigest()[:DIGEST_DIGITS] if whole else None,
+            connect_ns=connect_ns,
+            sent_ns=sent_ns,
+            capped=self.capped or (not sent.whole and sent.body_bytes > 0 and self._is_wanted()),
+        )
+
+    def _is_wanted(self) -> bool:
+        """Whether the body was to be handed over: on a path that is no LLM's nothing of it is."""
+        return endpoint_of(self._method, self._target) is not None
+
+    def let_go(self) -> None:
+        """Give back what is held of the budget."""
+        self._gathered.drop()
+
+    def unsent(self) -> RequestFacts | None:
+        """What is known of a request that never went out whole; None if nothing."""
+        self.let_go()
+        facts = self._facts({}, capped=self.capped)
+        return None if facts == RequestFacts() else facts
+
+    def _facts(self, body: Mapping[str, object], **sizes: Any) -> RequestFacts:
+        path, _, query = self._target.partition("?")
+        in_path = _MODEL_IN_PATH.search(path)
+        model = _first(body, _MODEL, _id)
+        stream = _first(body, _STREAM, _bool)
+        return RequestFacts(
+            model=model or (label_id(unquote(in_path[1])) if in_path else None),
+            stream=_asked_for(query) if stream is None else stream,
+            n=_first(body, _N, whole_number),
+            max_tokens=_first(body, _MAX_TOKENS, whole_number),
+            include_usage=_first(body, _INCLUDE_USAGE, _bool),
+            service_tier=_first(body, _SERVICE_TIER, _code),
+            **sizes,
+        )
+
+
+def _decoded(raw: bytes, coding: str) -> Mapping[str, object]:
+    """The body's members; none for a body that is not a JSON object, or in a coding that cannot be undone.
+
+    One of several codings is not undone: no client compresses twice, and the outer one could multiply the inner one's work.
+    """
+    text = raw
+    if "," in coding:
+        return {}
+    if coding:
+        decoder = BodyDecoder(coding=coding, max_decoded=MAX_REQUEST_BODY)
+        text = decoder.feed(raw).decoded
+        if not decoder.finish():
+            return {}
+    try:
+        told = _BODY.decode(text)
+        return {member: value for member in _MEMBERS if (value := getattr(told, member)) is not None}
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        members = parse(text)
+    return members if isinstance(members, dict) else {}
+
+
+_Fact = TypeVar("_Fact")
+
+
+def _first(body: Mapping[str, object], paths: _Paths, read: Callable[[object], _Fact | None]) -> _Fact | None:
+    """What the first of the paths says at which there is something of the right type."""
+    for first, rest in paths:
+        if first not in body:
+            continue
+        value = body[first]
+        for name in rest:
+            value = value.get(name) if isinstance(value, dict) else None
+        if value is not None and (fact := read(value)) is not None:
+            return fact
+    return None
+
+
+def _bool(value: object) -> bool | None:
+    return value if isinstance(value, bool) else None
+
+
+def _asked_for(query: str) -> bool | None:
+    """`stream` of the query: of a stored response that is read again."""
+    return {"true": True, "false": False}.get(dict(parse_qsl(query)).get("stream", "")) if query else None
+
+
+def _id(value: object) -> str | None:
+    return label_id(value) if isinstance(value, str) else None
+
+
+def _code(value: object) -> str | None:
+    return label_code(value) if isinstance(value, str) else None

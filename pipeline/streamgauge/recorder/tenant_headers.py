@@ -1,0 +1,57 @@
+"""Whether the taps of applications and their agent read the tenant from the same request header. Pure.
+
+Both have a setting for it. Where they differ every stream of such a tap has no tenant from a header, and nothing fails: so
+the agent says it, once for each header.
+"""
+
+from collections.abc import Callable
+
+from streamgauge.core.safe_values import label_code
+from streamgauge.recorder.protocol import OFF_THE_WIRE, Opened
+
+# Headers of which an agent says that it does not read them. All applications on a host have a few between them; beyond that
+# the sentences would only repeat themselves (sentences).
+MAX_SAID = 8
+
+
+class TenantHeaderCheck:
+    """Compares each tap's tenant header with the agent's. `say` takes a sentence for the operator."""
+
+    def __init__(self, tenant_header: str | None, say: Callable[[str], None]) -> None:
+        self._ours = tenant_header.lower() if tenant_header else None
+        self._say = say
+        self._said: set[str | None] = set()
+
+    def look(self, opened: Opened) -> None:
+        """A stream begins. Taps on the wire have the agent's own setting."""
+        theirs = opened.tenant_header
+        if (
+            theirs == self._ours
+            or opened.tap not in OFF_THE_WIRE
+            or theirs in self._said
+            or len(self._said) >= MAX_SAID
+        ):
+            return
+        if theirs is None and any(name == self._ours for name, _ in opened.headers):
+            return  # a tap of an earlier version, which sends the header and does not say that it does
+        self._said.add(theirs)
+        self._say(self._sentence(opened.tap, theirs))
+
+    def _sentence(self, tap: str, theirs: str | None) -> str:
+        if theirs is None:
+            return (
+                f"a tap in an application ({tap}) has no tenant header, and this agent reads tenants from {self._ours}:"
+                f" streams of this tap have no tenant. Give the tap tenant_header={self._ours!r}, or the application"
+                f" STREAMGAUGE_TENANT_HEADER={self._ours}"
+            )
+        name = label_code(theirs)
+        if self._ours is None:
+            return (
+                f"a tap in an application ({tap}) names tenants by the header {name}, and this agent was started without"
+                f" --tenant-header: its streams have no tenant. Start the agent with --tenant-header {name}"
+            )
+        return (
+            f"a tap in an application ({tap}) names tenants by the header {name}, and this agent reads them from"
+            f" {self._ours}: streams of this tap have no tenant. Give the tap tenant_header={self._ours!r}, or start the"
+            f" agent with --tenant-header {name}"
+        )

@@ -1,0 +1,59 @@
+"""Tells the operator and the metrics while the disk refuses what the recorder puts into the spool."""
+
+from collections.abc import Callable
+
+from streamgauge.spool.read_counters import Counters
+
+# A disk that has room now and then refuses writes again and again. A new refusal is reported at most this often (seconds).
+REPORT_EVERY_S = 60.0
+
+
+class WriteRefusals:
+    """`refused` after each refused write, `written` after each that went well. The gauge follows at once.
+
+    The log is throttled (REPORT_EVERY_S).
+
+    `say` takes a sentence for the operator; `clock` gives monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        data_dir: str,
+        counters: Counters,
+        say: Callable[[str], None],
+        clock: Callable[[], float],
+    ) -> None:
+        self._data_dir = data_dir
+        self._counters = counters
+        self._say = say
+        self._clock = clock
+        self._active = self._reported = False
+        self._began_s = 0.0
+        self._reported_s: float | None = None
+        counters.writes_refused(False)  # an earlier recorder may have been killed meanwhile
+
+    def refused(self, error: str) -> None:
+        """The system refused a write with this error."""
+        if self._active:
+            return
+        self._active = True
+        self._counters.writes_refused(True)
+        now = self._began_s = self._clock()
+        if self._reported_s is not None and now - self._reported_s < REPORT_EVERY_S:
+            return
+        self._reported, self._reported_s = True, now
+        self._say(
+            f"the spool in {self._data_dir} cannot be written ({error}): new reads wait in memory, and when that is full they"
+            " are dropped and counted as spool_failed; make room there, or make the directory writable"
+        )
+
+    def written(self) -> None:
+        """A write went well."""
+        if not self._active:
+            return
+        self._active = False
+        self._counters.writes_refused(False)
+        if self._reported:
+            self._reported = False
+            lasted = self._clock() - self._began_s
+            self._say(f"the spool in {self._data_dir} can be written again, after {lasted:.1f} s")

@@ -1,0 +1,117 @@
+"""Listening sockets, made by the parent and inherited by its relays: one each where the kernel spreads connections over
+them, else one for all (docs/decisions/0012-a-listening-socket-for-each-relay.md).
+"""
+
+import errno
+import socket
+import sys
+import time
+from dataclasses import dataclass
+from typing import Self
+
+from streamgauge.errors import Unavailable
+
+# After a kill the old processes need a moment to let go of the port (seconds).
+BIND_RETRY_S = 2.0
+
+# Connections that the kernel holds for us while we are busy; the kernel cuts it to its own limit.
+BACKLOG = 1_024
+
+_LOOK_S = 0.05
+
+# With SO_REUSEPORT Linux spreads new connections over all sockets of an address; elsewhere the last one gets them all.
+SPREADS = sys.platform == "linux"
+
+
+@dataclass(frozen=True)
+class Address:
+    """A host and port to listen on; port 0 takes any free one."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+class Listening:
+    """One address, and the sockets that listen on it: as many as relays, or a single one."""
+
+    def __init__(self, sockets: list[socket.socket]) -> None:
+        self._sockets = sockets
+        self.address = bound_address(sockets[0])
+        self.fds = [one.fileno() for one in sockets]
+
+    def fd_of(self, relay: int) -> int:
+        """The socket of the relay of that number."""
+        return self.fds[relay % len(self.fds)]
+
+    def close(self) -> None:
+        """Takes no more. Who inherited the sockets has to close them as well."""
+        for one in self._sockets:
+            one.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def listening(address: Address, option: str, relays: int = 1) -> Listening:
+    """What `relays` processes may inherit. `option` is named where another may help. Raises Unavailable."""
+    first = listening_socket(address, option)
+    if relays == 1 or not SPREADS:
+        return Listening([first])
+    bound = address.model_copy(update={"port": first.getsockname()[1]})
+    first.close()  # it has shown that nobody listens there: sockets that share a port do not tell
+    sockets: list[socket.socket] = []
+    try:
+        for _ in range(relays):
+            sockets.append(_bind(bound, shared=True))
+    except OSError as error:
+        for one in sockets:
+            one.close()
+        raise not_to_be_had(str(bound), option, error) from None
+    return Listening(sockets)
+
+
+def listening_socket(address: Address, option: str) -> socket.socket:
+    """A listening socket that children may inherit. `option` is named where another may help. Raises Unavailable."""
+    deadline = time.monotonic() + BIND_RETRY_S
+    while True:
+        try:
+            return _bind(address)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE or time.monotonic() > deadline:
+                raise not_to_be_had(str(address), option, error) from None
+            time.sleep(_LOOK_S)
+
+
+def not_to_be_had(address: str, option: str, error: OSError) -> Unavailable:
+    """The sentence for an address that cannot be listened on."""
+    if error.errno == errno.EADDRINUSE:
+        return Unavailable(f"the address {address} is taken: choose another with {option}, or stop who has it")
+    why = error.strerror or str(error)
+    return Unavailable(f"the address {address} cannot be used ({why}): choose another with {option}")
+
+
+def bound_address(listening: socket.socket) -> str:
+    """HOST:PORT as bound."""
+    host, port = listening.getsockname()[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _bind(address: Address, *, shared: bool = False) -> socket.socket:
+    family, _, _, _, place = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)[0]
+    made = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if shared:
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        made.bind(place)
+        made.listen(BACKLOG)
+    except OSError:
+        made.close()
+        raise
+    return made

@@ -1,0 +1,220 @@
+"""A tap's process group: the recorder and the relays, started, watched, started again, stopped.
+
+Each child is `python -m MODULE`: it reads one line of JSON settings from its stdin, says `ready` on its stdout, and ends
+when its stdin does, so that none outlives this process. SIGTERM asks it to finish. What a child has to say goes to stderr.
+
+    start           a child that does not get ready is an error, and all are stopped again
+    ends unasked    it is started again, after a pause that grows while it does not get ready
+    stop            relays first, then the recorder; who does not end in time is killed
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+
+from streamgauge.errors import DONE, UNAVAILABLE, Unavailable
+from streamgauge.runtime.faults import report_fault, reported_task
+
+# A child answers within this, also on a busy machine: imports take half a second (seconds).
+READY_S = 60.0
+
+# A child that ends unasked is started again after this (seconds): no tight loop, and short enough that the buffers before
+# it (32 MiB before a recorder) hold what comes meanwhile.
+RESTART_S = 1.0
+
+# The pause doubles with each start that fails, up to this (seconds): a fault that lasts fills no log.
+MAX_RESTART_S = 30.0
+
+# What a drain leaves for the end: relays cut what is open, the recorder writes down the rest, the ledger takes it (s).
+RESERVE_S = 3.0
+
+# What the command itself takes to end behind all that, of the same timeout: two interpreters' ends (s).
+END_S = 0.3
+
+# Who has not ended so long after the time is up hangs, and is killed (seconds).
+HANGS_S = 5.0
+
+
+def streams_drain_s(drain_s: float) -> float:
+    """How much of a drain timeout open streams have; the rest is for writing down (seconds)."""
+    return max(drain_s - RESERVE_S, drain_s / 2)
+
+
+class Child:
+    """One child process. `settings` makes its line of JSON, again at each start. It inherits `fds`."""
+
+    def __init__(self, name: str, module: str, settings: Callable[[], bytes], fds: Sequence[int] = ()) -> None:
+        self.name = name
+        self._module = module
+        self._settings = settings
+        self._fds = fds
+        self.process: asyncio.subprocess.Process | None = None
+        self.starts = 0
+        self._ready = False
+
+    @property
+    def ready(self) -> bool:
+        """It said so, and still runs."""
+        return self._ready and self._running
+
+    @property
+    def _running(self) -> bool:
+        return self.process is not None and self.process.returncode is None
+
+    async def start(self) -> None:
+        """Start it and wait until it is ready. Raises Unavailable if it does not get there; then none runs."""
+        self.starts += 1
+        self._ready = False
+        try:
+            self.process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                self._module,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                pass_fds=self._fds,
+                # Ctrl-C in a terminal is ours to pass on. Not a session of its own: Linux shares cores out between sessions
+                # (autogroup), and a relay that wakes up would wait for the recorder's turn to end (decision 23).
+                process_group=0,
+            )
+        except OSError as error:
+            raise Unavailable(f"the {self.name} cannot be started ({error.strerror or error})") from None
+        try:
+            line = await self._first_line(self.process)
+        except BaseException:
+            await self.kill()
+            raise
+        if line.strip() != b"ready":
+            await self.kill()
+            raise Unavailable(f"the {self.name} did not start: what it says stands above")
+        self._ready = True
+
+    async def _first_line(self, process: asyncio.subprocess.Process) -> bytes:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            process.stdin.write(self._settings() + b"\n")
+            async with asyncio.timeout(READY_S):  # wait_for of Python 3.11 may swallow a cancellation
+                return await process.stdout.readline()
+        except (TimeoutError, ConnectionError, ValueError):  # ValueError: the line is longer than StreamReader's 64 KiB
+            return b""
+
+    def ask_to_stop(self) -> None:
+        self._signal(signal.SIGTERM)
+
+    async def wait(self) -> int:
+        return await self.process.wait() if self.process is not None else 0
+
+    async def kill(self) -> None:
+        self._signal(signal.SIGKILL)
+        await self.wait()
+
+    def _signal(self, number: signal.Signals) -> None:
+        # Not by Process.send_signal: it may reap the child before asyncio's watcher does, which then knows no exit code.
+        if self.process is not None and self._running:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.process.pid, number)
+
+
+class Group:
+    """The recorder and the relays of one tap; without relays it is an agent for taps in other processes.
+
+    `say` takes a sentence for the operator; `accept_no_more` is called when it is stopped, before anything else.
+    """
+
+    def __init__(
+        self,
+        recorder: Child,
+        relays: Sequence[Child],
+        say: Callable[[str], None],
+        accept_no_more: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._recorder = recorder
+        self._accept_no_more = accept_no_more
+        self._relays = relays
+        self._say = say
+        self._watchers: list[asyncio.Task[None]] = []
+        self._stopping = False
+
+    async def start(self) -> None:
+        """Start all. Raises Unavailable if one does not get ready; then none runs."""
+        children = (self._recorder, *self._relays)
+        try:
+            # First the recorder: a relay that finds none looks for it again only a second later, and holds reads till then.
+            await self._recorder.start()
+            results = await asyncio.gather(*(relay.start() for relay in self._relays), return_exceptions=True)
+            for result in results:
+                if isinstance(result, BaseException):
+                    raise result
+        except BaseException:
+            await asyncio.gather(*(child.kill() for child in children))
+            raise
+        for child in children:
+            self._watchers.append(reported_task(f"the watch over the {child.name}", self._watch(child)))
+
+    @property
+    def serving(self) -> bool:
+        """Whether a relay accepts requests; where there is none, whether the recorder accepts what taps send it."""
+        return not self._stopping and any(child.ready for child in self._relays or (self._recorder,))
+
+    @property
+    def exit_code(self) -> int:
+        """What the command ends with after `stop`: not 0 if the recorder could not write down what it had left."""
+        process = self._recorder.process
+        return UNAVAILABLE if process is not None and process.returncode == UNAVAILABLE else DONE
+
+    @property
+    def restarts(self) -> int:
+        return sum(child.starts - 1 for child in (self._recorder, *self._relays) if child.starts)
+
+    async def _watch(self, child: Child) -> None:
+        while True:
+            code = await child.wait()
+            self._say(f"the {child.name} ended by itself ({_ended(code)}); it is started again")
+            await self._start_again(child)
+
+    async def _start_again(self, child: Child) -> None:
+        pause = RESTART_S
+        while True:
+            await asyncio.sleep(pause)
+            try:
+                await child.start()
+                return
+            except Unavailable as error:
+                self._say(str(error))
+            except Exception as error:  # noqa: BLE001 - the tap relays with its other children, and tries this one again
+                report_fault(f"the start of the {child.name}", error)
+            pause = min(2 * pause, MAX_RESTART_S)
+
+    async def stop(self, drain_s: float) -> None:
+        """Relays finish what is open, in their part of `drain_s`; then the recorder writes down what is left.
+
+        May be called again: who has ended has ended.
+        """
+        self._stopping = True
+        self._accept_no_more()
+        for watcher in self._watchers:
+            watcher.cancel()
+        await asyncio.gather(*self._watchers, return_exceptions=True)
+        deadline = time.monotonic() + streams_drain_s(drain_s)
+        for children in (self._relays, [self._recorder]):
+            for child in children:
+                child.ask_to_stop()
+            await asyncio.gather(*(self._finish(child, deadline + HANGS_S) for child in children))
+
+    async def _finish(self, child: Child, deadline: float) -> None:
+        try:
+            # The recorder, too, may have its seconds if the relays took theirs.
+            async with asyncio.timeout(max(deadline - time.monotonic(), HANGS_S)):
+                await child.wait()
+        except TimeoutError:
+            self._say(f"the {child.name} did not end in time and was killed")
+            await child.kill()
+
+
+def _ended(code: int) -> str:
+    return f"signal {-code}" if code < 0 else f"exit code {code}"

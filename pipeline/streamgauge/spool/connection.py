@@ -1,0 +1,150 @@
+"""The spool's file while a process has it open: one connection, whatever becomes of the file.
+
+A damaged file is replaced by what can be read of it, a deleted one by what the open connection still reads; a file that the
+other process replaced is opened anew. What the disk refuses is a `Failure`, never a raise.
+"""
+
+import os
+import sqlite3
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from streamgauge.spool.file import PAGE_BYTES, DamagedError, FileLock, inode, is_damage, open_spool, replace, rescue
+from streamgauge.spool.read_counters import Counters, DropReason, Incident
+from streamgauge.spool.sql import Failure, failure_of
+
+# A file that is replaced under us again and again is somebody's game: give up for this time.
+_ATTEMPTS = 4
+
+Work = Callable[[sqlite3.Connection], None]
+
+
+class _MovedError(Exception):
+    """The file that is open is no longer the one at the path."""
+
+
+class SpoolFile:
+    """Runs work on the spool's file. Safe to use from several threads. `log_bytes`: what SQLite's log may take."""
+
+    def __init__(self, path: Path, log_bytes: int, counters: Counters | None) -> None:
+        self._path = path
+        self._counters = counters
+        self._log_bytes = log_bytes
+        self._threads = threading.RLock()
+        self._connection: sqlite3.Connection | None = None
+        self._inode: int | None = None
+        self.lock = FileLock(path)
+        self.failure: Failure | None = None  # of the last call; None if it went well
+        self.error = ""  # what SQLite or the system said to it
+
+    def transact(self, work: Work) -> Failure | None:
+        """Do it in one transaction."""
+
+        def whole(connection: sqlite3.Connection) -> None:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                if inode(self._path) != self._inode:
+                    raise _MovedError
+                work(connection)
+                connection.execute("COMMIT")
+            finally:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+
+        return self.run(whole)
+
+    def run(self, work: Work) -> Failure | None:
+        """Do it on the open file. A damaged one is replaced, once, and it is done again."""
+        replaced = False
+        with self._threads:
+            self.failure, self.error = None, ""
+            for _ in range(_ATTEMPTS):
+                try:
+                    work(self._open())
+                    return None
+                except _MovedError:
+                    continue
+                except (sqlite3.Error, DamagedError, OSError) as error:
+                    self.close()
+                    if replaced or not is_damage(error, self._path):
+                        self.failure, self.error = failure_of(error), _text_of(error)
+                        break
+                    self._replace()
+                    replaced = True
+            else:
+                self.close()
+                self.failure, self.error = Failure.BUSY, "another process replaces the file again and again"
+            return self.failure
+
+    def sync(self) -> None:
+        """What was put before is on the disk when this returns, also if the power goes then."""
+        # Not the database's own file: closing any descriptor of that would drop SQLite's locks in this process.
+        with suppress(OSError):  # a disk that refuses this refuses what is put as well, and is told of there
+            for place in (self._path.with_name(f"{self._path.name}-wal"), self._path.parent):
+                opened = os.open(place, os.O_RDONLY)
+                try:
+                    os.fsync(opened)
+                finally:
+                    os.close(opened)
+
+    def close(self) -> None:
+        """Close the file. What was put stays."""
+        with self._threads:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+    def _open(self) -> sqlite3.Connection:
+        if self._connection is not None and (there := inode(self._path)) != self._inode:
+            if there is None:
+                self._rescue(self._connection)
+            self.close()
+        if self._connection is None:
+            with self.lock:
+                self._inode = inode(self._path)
+                self._connection = open_spool(self._path)
+                self._inode = inode(self._path)
+            # A transaction may bring half of the log's size, and some pages of its own beside the rows'.
+            self._connection.execute(f"PRAGMA wal_autocheckpoint={max(self._log_bytes // 4 // PAGE_BYTES, 1)}")
+            self._connection.execute(f"PRAGMA journal_size_limit={self._log_bytes}")
+        return self._connection
+
+    def _rescue(self, old: sqlite3.Connection) -> None:
+        """Somebody deleted the file; we still have it."""
+        with self.lock:
+            if inode(self._path) is not None:
+                return  # the other process was quicker
+            try:
+                books = rescue(self._path, old, self._delivered())
+            except (sqlite3.Error, DamagedError, OSError):
+                return  # an empty one is made instead, or the disk says why not
+            self._count(Incident.SPOOL_DELETED, books)
+
+    def _replace(self) -> None:
+        self.close()
+        try:
+            with self.lock:
+                books = replace(self._path, self._inode, self._delivered())
+        except (sqlite3.Error, DamagedError, OSError):
+            return  # the disk refuses the new file as well: the second attempt says how
+        if books is not None:
+            self._count(Incident.SPOOL_DAMAGED, books)
+
+    def _count(self, incident: Incident, books: tuple[int, int]) -> None:
+        if self._counters is None:
+            return
+        self._counters.happened(incident)
+        waited, carried = books
+        if waited >= 0:
+            self._counters.dropped(DropReason.SPOOL_DAMAGED, max(waited - carried, 0))
+            with suppress(sqlite3.Error, DamagedError, OSError):
+                self._open().execute("DELETE FROM meta WHERE key='damaged'")
+
+    def _delivered(self) -> int:
+        return self._counters.total_delivered() if self._counters else 0
+
+
+def _text_of(error: Exception) -> str:
+    return (isinstance(error, OSError) and error.strerror) or str(error)

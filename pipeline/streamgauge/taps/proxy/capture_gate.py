@@ -1,0 +1,114 @@
+"""When an exchange's capture begins: with its request, or, on a path that is no LLM's, with an answer that is an event
+stream.
+"""
+
+from streamgauge.core.capture.segments import Ending, TransportFault
+from streamgauge.core.http1.content_type import says_event_stream
+from streamgauge.taps.proxy.capture import StreamCapture, told_of
+from streamgauge.taps.proxy.outbox import Outbox
+from streamgauge.taps.proxy.request import Outgoing, Request, Told
+from streamgauge.taps.proxy.response import MAX_RESPONSE_HEAD, ResponseFraming
+
+
+class Teller:
+    """What is to be told of one exchange. `capture`: there is one from here on; `waits`: that is not known yet."""
+
+    __slots__ = (
+        "_early",
+        "_early_bytes",
+        "_outbox",
+        "_outgoing",
+        "_request",
+        "_sent",
+        "_tenant_header",
+        "_untold",
+        "capture",
+        "waits",
+    )
+
+    def __init__(self, outbox: Outbox, request: Request, outgoing: Outgoing, tenant_header: str | None) -> None:
+        self.capture: StreamCapture | None = None
+        self.waits = False
+        self._outbox = outbox
+        self._request = request
+        self._outgoing = outgoing
+        self._tenant_header = tenant_header
+        self._untold: list[bytes] | None = []  # of the request's body; None once the telling has begun
+        self._early: list[tuple[int, bytes]] = []
+        self._early_bytes = 0
+        self._sent: tuple[int, int | None, int] | None = None
+
+    def asked(self, data: bytes) -> None:
+        """A piece of the request's body, or none of it."""
+        if self._untold is not None:
+            self._untold += [data] if data else []
+        elif self.capture is not None:
+            self.capture.asked(data)
+
+    def begin(self) -> None:
+        """Tells of the request what is there of it, once. A path that is no LLM's waits for the answer's head."""
+        if self._untold is None:
+            return
+        untold, self._untold = self._untold, None
+        told = told_of(self._request, self._outgoing, self._tenant_header)
+        if not told.captured:
+            self.waits = True
+            return
+        capture = self._open(told)
+        for piece in untold:
+            capture.asked(piece)
+        if self._sent is not None:
+            capture.sent(*self._sent)
+
+    def sent(self, at_ns: int, connected_ns: int | None, body_bytes: int) -> None:
+        """The request's last byte is with the socket."""
+        self._sent = (at_ns, connected_ns, body_bytes)
+        if self.capture is not None:
+            self.capture.sent(*self._sent)
+
+    def arrived_early(self, at_ns: int, data: bytes, framing: ResponseFraming) -> None:
+        """A read while `waits`: the answer's head decides."""
+        self._early.append((at_ns, data))
+        self._early_bytes += len(data)
+        if framing.status is None and framing.fault is None and self._early_bytes < MAX_RESPONSE_HEAD:
+            return
+        early, self._early, self.waits = self._early, [], False
+        if says_event_stream((framing.content_type.decode("latin-1"),)):
+            capture = self._open(told_of(self._request, self._outgoing, self._tenant_header))
+            if self._sent is not None:
+                capture.sent(*self._sent)
+            for read in early:
+                capture.arrived(*read)
+
+    @property
+    def stream(self) -> int | None:
+        """The stream's number, if it is captured."""
+        return None if self.capture is None else self.capture.stream
+
+    @property
+    def lendable(self) -> bool:
+        """Others may tell of the reads from here on, or there is nothing to be told of them."""
+        return not self.waits if self.capture is None else self.capture.smooth
+
+    def lost(self, reads: int) -> None:
+        """Others could not hand over so many reads, which are counted, and not told."""
+        if self.capture is not None:
+            self.capture.lost(reads)
+
+    def ended(
+        self,
+        at_ns: int,
+        ending: Ending,
+        fault: TransportFault | None,
+        gone_ns: int | None,
+        blocked_ns: int,
+        unsent_bytes: int,
+    ) -> None:
+        """The exchange is over."""
+        if self.capture is not None:
+            self.capture.ended(at_ns, ending, fault, gone_ns, blocked_ns, unsent_bytes)
+
+    def _open(self, told: Told) -> StreamCapture:
+        self.capture = StreamCapture(self._outbox)
+        self.capture.opened(self._request.began_ns, self._outgoing.route.recorded_name, told)
+        return self.capture

@@ -1,0 +1,1 @@
+"""The relay's pump, in C: moves the middle of responses (README.md here)."""

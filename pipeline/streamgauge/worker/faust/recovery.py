@@ -1,0 +1,100 @@
+"""Faust's table recovery, which an outage of the broker does not end.
+
+Faust waits 30 s at most for each step of a recovery (`broker_request_timeout`). Where that time is over, mode's `wait_first`
+gives the same answer as for a service that was stopped, and Faust's recovery task ends: without an error or a log line. No
+later rebalance starts it again. A step that fails because the broker is away crashes the app. Here both start the recovery
+again, for as long as the broker is away.
+
+Faust waits without limit until the changelog was read to its end, and it drops messages that its thread took while a
+rebalance began: of these nothing comes any more. Here a reading that stands still starts the recovery again, which
+goes on where it was.
+"""
+
+import asyncio
+from typing import Any
+
+from aiokafka.errors import (  # type: ignore[import-untyped]
+    ClusterAuthorizationFailedError,
+    GroupAuthorizationFailedError,
+    KafkaError,
+    TopicAuthorizationFailedError,
+)
+from faust.tables.manager import TableManager
+from faust.tables.recovery import RebalanceAgain, ServiceStopped
+from faust.tables.recovery import Recovery as FaustRecovery
+
+from streamgauge.worker.faust.store import FAUST_LOG
+
+# How soon a step that failed is tried again (seconds).
+_RETRY_S = 1.0
+# How long a reading of the changelog may stand still (seconds): its messages come some hundred milliseconds apart at most.
+_QUIET_S = 5.0
+# Errors that stay until an operator acts: they crash the app, and the worker ends with their sentence.
+_DENIED = (TopicAuthorizationFailedError, GroupAuthorizationFailedError, ClusterAuthorizationFailedError)
+
+
+class Recovery(FaustRecovery):
+    """Faust's recovery, which starts again where a step took too long or failed."""
+
+    logger = FAUST_LOG
+
+    async def _wait(self, coro: Any, timeout: Any = None) -> None:  # noqa: ASYNC109 - Faust's own signature
+        """Wait for a step. Raises ServiceStopped if the service stops, RebalanceAgain if the recovery has to start again."""
+        signal: Any = self.signal_recovery_start
+        try:
+            if timeout is None:
+                result = await self._while_it_reads(asyncio.ensure_future(coro), signal)
+            else:
+                result = await self.wait_first(coro, signal, timeout=timeout)
+        except _DENIED:
+            raise
+        except (KafkaError, TimeoutError) as error:
+            reason = repr(error)
+            await asyncio.sleep(_RETRY_S)
+        else:
+            # `stopped` says that time is over, too.
+            if not result.stopped:
+                if signal in result.done:
+                    raise RebalanceAgain
+                return
+            reason = f"no answer within {timeout or _QUIET_S} s"
+        if self.should_stop:
+            raise ServiceStopped
+        await self._start_again(reason)
+
+    async def _while_it_reads(self, waiting: "asyncio.Future[Any]", signal: Any) -> Any:
+        """Wait without limit, unless the changelog is being read, and nothing of it has come for a while."""
+        try:
+            while True:
+                read = sum(self.active_remaining().values())
+                result = await self.wait_first(asyncio.shield(waiting), signal, timeout=_QUIET_S)
+                stands_still = (
+                    self.in_recovery and self.need_recovery() and sum(self.active_remaining().values()) == read
+                )
+                if not result.stopped or self.should_stop or stands_still:
+                    return result
+        finally:
+            waiting.cancel()
+
+    async def _start_again(self, reason: str) -> None:
+        """Start the recovery again. What an earlier attempt recovered is given up first: its partitions may have written
+        state since, which the next attempt has to read."""
+        self.log.warning("a step of the recovery failed (%s): the recovery starts again", reason)
+        tables: Any = self.tables
+        for table in tables.values():
+            await table.give_up_recovered()
+        self.signal_recovery_start.set()
+        raise RebalanceAgain
+
+
+class Tables(TableManager):
+    """Faust's table manager, with that recovery."""
+
+    logger = FAUST_LOG
+
+    @property
+    def recovery(self) -> FaustRecovery:
+        """The recovery service, made when it is first asked for."""
+        if self._recovery is None:
+            self._recovery = Recovery(self.app, self, beacon=self.beacon, loop=self.loop)
+        return self._recovery

@@ -1,0 +1,116 @@
+"""The Faust table that holds open streams, and its store: in memory, and keeping the newest entry, not the last.
+
+Key: `partition/entry` as ASCII, entry 0 to 63 a bucket, 64 the producers. Value: the assembler's dump, which says up to
+which offset it speaks. A worker that slept and lost its partition can still write an entry that is older than its
+successor's: whoever recovers keeps, for each key, the one that speaks up to the highest offset.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from functools import cache
+from typing import Any
+
+import faust
+import msgspec
+from faust.stores.memory import Store as MemoryStore
+from faust.types import TP, EventT
+from faust.types.stores import StoreT
+
+from streamgauge.core.assembly.assembler import PRODUCERS, offset_of
+from streamgauge.core.assembly.state_codec import NewerStateError
+from streamgauge.worker.faust.consumer import recovery_is_whole
+
+# Faust's services say when they start and stop, under the module that defines them: that belongs to Faust's own log.
+FAUST_LOG = logging.getLogger("faust.streamgauge")
+
+
+def key_of(partition: int, entry: int) -> bytes:
+    """The changelog key of one entry of a partition's state."""
+    return b"%d/%d" % (partition, entry)
+
+
+@cache
+def _keys(partition: int) -> frozenset[bytes]:
+    return frozenset(key_of(partition, entry) for entry in range(PRODUCERS + 1))
+
+
+class NewestStore(MemoryStore[bytes, bytes]):
+    """Faust's memory store with an `apply` of its own. It never raises: recovery would lose the rest of its batch."""
+
+    logger = FAUST_LOG
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._speaks_to: dict[bytes, int] = {}
+        self.newer: dict[int, str] = {}  # partitions with state of a later version, and what it says
+
+    def apply_changelog_batch(
+        self, batch: Iterable[EventT[Any]], to_key: Callable[[Any], Any], to_value: Callable[[Any], Any]
+    ) -> None:
+        """Take over entries of the changelog, in the order of the log."""
+        for event in batch:
+            self.take(event.message.partition, event.message.key, event.message.value)
+
+    def take(self, partition: int, key: bytes | None, value: bytes | None) -> None:
+        """One entry; kept if it is ours and not older than what is there."""
+        try:
+            offset = offset_of(value or b"")
+        except NewerStateError as error:
+            if key in _keys(partition):
+                self.newer[partition] = str(error)
+            return
+        except (msgspec.DecodeError, RecursionError, IndexError, ValueError):
+            return
+        if key is None or value is None or key not in _keys(partition):
+            return
+        if offset >= self._speaks_to.get(key, -1):
+            self._speaks_to[key] = offset
+            self.data[key] = value
+            self._key_partition[key] = partition
+
+    async def on_recovery_completed(self, active_tps: set[TP], standby_tps: set[TP]) -> None:
+        """Drop the entries of partitions that are no longer ours."""
+        await super().on_recovery_completed(active_tps, standby_tps)
+        self._speaks_to = {key: offset for key, offset in self._speaks_to.items() if key in self.data}
+
+    def entries(self, partition: int) -> dict[int, bytes]:
+        """The state of one partition, by entry."""
+        found = {entry: self.data.get(key_of(partition, entry)) for entry in range(PRODUCERS + 1)}
+        return {entry: value for entry, value in found.items() if value is not None}
+
+
+class StateTable(faust.Table[bytes, bytes]):
+    """A table whose store is a NewestStore."""
+
+    logger = FAUST_LOG
+
+    def __init__(self, *given: Any, **more: Any) -> None:
+        super().__init__(*given, **more)
+        self._to_give_up: list[Callable[[], Awaitable[None]]] = []
+
+    def on_give_up(self, callback: Callable[[], Awaitable[None]]) -> None:
+        """Call this where the recovery of the same partitions starts again, before anything is read again."""
+        self._to_give_up.append(callback)
+
+    async def give_up_recovered(self) -> None:
+        """Tell all parts to drop what they recovered."""
+        for callback in self._to_give_up:
+            await callback()
+
+    async def on_recovery_completed(self, active_tps: set[TP], standby_tps: set[TP]) -> None:
+        """Tell who waits for the state, once it is whole. If the reading was broken off, the next one tells."""
+        if recovery_is_whole(self.app):
+            await super().on_recovery_completed(active_tps, standby_tps)
+
+    def _new_store(self) -> StoreT[bytes, bytes]:
+        return NewestStore(
+            "memory://",
+            self.app,
+            self,
+            table_name=self.name,
+            key_type=bytes,
+            value_type=bytes,
+            key_serializer="raw",
+            value_serializer="raw",
+            loop=self.loop,
+        )

@@ -1,0 +1,235 @@
+"""From the records topic to where records rest: in batches, in a thread of its own, acknowledged in order."""
+
+import asyncio
+import contextlib
+import logging
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import faust
+
+from streamgauge.core.record import SCHEMA_VERSION, version_of
+from streamgauge.errors import StreamgaugeError
+from streamgauge.kafka.dead_letters import Stage
+from streamgauge.metrics import table
+from streamgauge.runtime.faults import described, report_fault
+from streamgauge.worker.dead_letters import DeadLetters
+from streamgauge.worker.faults import BugError, WorkerError
+from streamgauge.worker.faust.consumer import Consumer
+from streamgauge.worker.faust.store import StateTable
+from streamgauge.worker.log import Log
+from streamgauge.worker.message_size import weight_of
+from streamgauge.worker.offset_commits import Acknowledger
+from streamgauge.worker.partition_offsets import Place, Reading, starts
+from streamgauge.worker.settings import RecordStore, Stored, WorkerMetrics, WorkerSettings
+
+_LOG = logging.getLogger("streamgauge.worker")
+
+# Records of one transaction: enough that its cost is shared, few enough that others may write in between.
+_BATCH = 500
+# How long the first record of a batch waits for others (seconds): a small part of the 2 s from terminal to ledger.
+_GATHER_S = 0.05
+# How often it is looked whether records should have come (seconds).
+_NUDGE_S = 1.0
+# Records that wait for the store: above the first no more are fetched, until there are fewer than the second.
+_FULL, _LOW = 5_000, 1_000
+# The same in bytes: a record has some KiB, and a forged one as much as its topic takes.
+_FULL_BYTES, _LOW_BYTES = 64 * 1024 * 1024, 16 * 1024 * 1024
+# How soon a store that failed is tried again (seconds).
+_RETRY_S = 1.0
+
+
+class Storing:
+    """Give it messages with `receive`, run it with `run`."""
+
+    def __init__(self, settings: WorkerSettings, store: RecordStore, metrics: WorkerMetrics, fail: Any) -> None:
+        self._settings = settings
+        self._store = store
+        self._metrics = metrics
+        self._fail = fail
+        self._queue: deque[Any] = deque()
+        self._queued_bytes = 0
+        self._places: dict[int, Place] = {}
+        self._held_back: set[int] = set()
+        self._wake = asyncio.Event()
+        self._thread = ThreadPoolExecutor(1, "records")
+        self._failing = self._storing = self._settled = self._burying = False
+        self._tries = 0
+        self._finishing = False
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    def connect(self, app: faust.App, state: StateTable, log: Log, dead_letters: DeadLetters) -> Acknowledger:
+        """Take part in the app's rebalances; gives what commits offsets, to be run beside."""
+        self._consumer = self.consumer = Consumer(app, self._settings.topics.records)
+        self._reading = Reading(self._consumer, log)
+        self._acknowledger = Acknowledger(self._consumer)
+        self._dead_letters = dead_letters
+        app.on_partitions_revoked.connect(self.on_revoked)
+        state.on_recover(self.on_recovered)
+        state.on_give_up(self.give_up)
+        return self._acknowledger
+
+    async def on_revoked(self, _app: Any, /, *_revoked: Any, **_: Any) -> None:
+        """A rebalance begins."""
+        await self.give_up()
+
+    async def give_up(self) -> None:
+        """What is not stored yet is read again by whichever worker has the partition; what is stored twice is known."""
+        self._queue.clear()
+        self._queued_bytes = 0
+        self._places.clear()
+        self._settled = False
+        self._held_back.clear()
+        self._acknowledger.forget()
+
+    async def on_recovered(self) -> None:
+        """The partitions are given. Faust swallows what is raised here, so nothing may be."""
+        try:
+            await self._find_places()
+        except Exception as error:  # noqa: BLE001 - swallowed by Faust, records would wait for ever
+            self._fail(BugError(f"records topic: {error!r}", error))
+
+    async def _find_places(self) -> None:
+        holding = self._consumer.holding
+        found = await starts(self._reading)
+        if holding is None or holding != self._consumer.holding:
+            return  # the next one is under way
+        for number, (committed, begins, _) in found.items():
+            if begins > committed:
+                self._lost(begins - committed)
+            self._places[number] = Place(self._reading, number, max(committed, begins), self._lost)
+        self._settled = True
+
+    # --- what a checkup asks ----------------------------------------------------------------------------------------
+
+    @property
+    def topic(self) -> str:
+        return self._consumer.topic
+
+    @property
+    def settled(self) -> bool:
+        return self._settled
+
+    def moves(self) -> tuple[int, ...]:
+        return ()
+
+    def tries(self) -> dict[int, int]:
+        """Of each partition that it holds: how often something was tried again."""
+        return dict.fromkeys(self._places, self._tries + (self._dead_letters.tries if self._burying else 0))
+
+    # --- records come -----------------------------------------------------------------------------------------------
+
+    def _lost(self, records: int) -> None:
+        _LOG.error("%d records were deleted from %s before they were stored", records, self._consumer.topic)
+        self._metrics.add(table.LOG_GAP_MESSAGES.name, records)
+
+    def receive(self, message: Any) -> None:
+        """A message of the records topic. Never waits."""
+        is_ours = message.partition in self._places and message.generation_id == self._consumer.generation
+        if self._finishing or not is_ours:
+            return  # whoever has the partition reads it
+        self._queue.append(message)
+        self._queued_bytes += weight_of(message)
+        self._idle.clear()
+        self._wake.set()
+        if len(self._queue) > _FULL or self._queued_bytes > _FULL_BYTES:
+            self._held_back.add(message.partition)
+            self._consumer.hold_back(message.partition)
+
+    async def run(self) -> None:
+        """Until it is cancelled."""
+        try:
+            while True:
+                batch = await self._gather()
+                if batch:
+                    await self._store_batch(batch)
+        except WorkerError as error:
+            self._fail(error)
+        except Exception as error:  # noqa: BLE001 - a bug here must end the worker with its reason, not leave a zombie
+            self._fail(BugError(f"storing: {error!r}", error))
+
+    async def drain(self) -> None:
+        """Store what is there, and take no more."""
+        self._finishing = True
+        await self._idle.wait()
+        await self._acknowledger.flush()
+
+    def close(self) -> bool:
+        """Let go of the thread; whether a store that does not answer holds it."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+        return self._storing
+
+    async def _gather(self) -> list[Any]:
+        """The next batch: messages that are due, in the order of their partitions' logs."""
+        if not self._queue:
+            self._idle.set()
+            self._wake.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_NUDGE_S):
+                    await self._wake.wait()
+        if not self._queue:
+            for place in list(self._places.values()):
+                await place.nudge()
+            return []
+        if len(self._queue) < _BATCH:
+            await asyncio.sleep(_GATHER_S)
+        batch: list[Any] = []
+        while self._queue and len(batch) < _BATCH:
+            message = self._queue.popleft()
+            self._queued_bytes -= weight_of(message)
+            due = self._places.get(message.partition)
+            if due is not None and await due.admits(message.offset):
+                batch.append(message)
+        return batch
+
+    async def _store_batch(self, batch: list[Any]) -> None:
+        stored = await self._insert([message.value or b"" for message in batch])
+        for index in stored.unreadable:
+            await self._bury(batch[index])
+        for message in batch:
+            if message.generation_id == self._consumer.generation:
+                self._acknowledger.done(message.partition, message.offset + 1)
+        for result, count in (("new", stored.new), ("same", stored.same), ("different", stored.different)):
+            self._metrics.add(table.LEDGER_ROWS.name, count, result=result)
+        if self._held_back and len(self._queue) < _LOW and self._queued_bytes < _LOW_BYTES:
+            for partition in self._held_back:
+                self._consumer.go_on(partition)
+            self._held_back.clear()
+
+    async def _insert(self, records: list[bytes]) -> Stored:
+        """Until it succeeds: meanwhile records wait in Kafka."""
+        while True:
+            try:
+                stored = await asyncio.get_running_loop().run_in_executor(self._thread, self._insert_now, records)
+            except Exception as error:  # noqa: BLE001 - whatever is wrong with the ledger, the records are safe in Kafka
+                if not isinstance(error, StreamgaugeError):
+                    report_fault("the ledger", error)
+                if not self._failing:
+                    _LOG.error("records cannot be stored, trying again: %s", described(error))
+                self._failing = True
+                self._tries += 1
+                await asyncio.sleep(_RETRY_S)
+                continue
+            if self._failing:
+                _LOG.warning("records can be stored again")
+            self._failing = False
+            return stored
+
+    def _insert_now(self, records: list[bytes]) -> Stored:
+        """In the thread."""
+        self._storing = True
+        try:
+            return self._store.insert(records)
+        finally:
+            self._storing = False
+
+    async def _bury(self, message: Any) -> None:
+        version = version_of(message.value or b"")
+        error_class = "unreadable" if version in (None, SCHEMA_VERSION) else "version"
+        self._burying = True
+        try:
+            await self._dead_letters.bury(message, Stage.LEDGER, error_class)
+        finally:
+            self._burying = False

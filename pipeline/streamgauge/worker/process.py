@@ -1,0 +1,359 @@
+"""A worker's life: who it is, whether all it needs is there, Faust, and a clean end."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from typing import Any, cast
+
+import faust
+import uvloop
+from aiokafka.errors import (  # type: ignore[import-untyped]
+    GroupAuthorizationFailedError,
+    KafkaError,
+    TopicAuthorizationFailedError,
+)
+
+from streamgauge.kafka.administrator import Kind, Operation, Right, denied
+from streamgauge.kafka.cancelling import end_task
+from streamgauge.kafka.log_throttle import Watch
+from streamgauge.kafka.producer import Producer
+from streamgauge.kafka.topics import MAX_DEADLETTER_BYTES, BrokerUnreachableError, TopicsError, check
+from streamgauge.metrics import table
+from streamgauge.metrics.prometheus import Metrics
+from streamgauge.runtime.faults import report_loop_faults
+from streamgauge.runtime.stopping import StopSignal
+from streamgauge.worker.assignment import Assignment
+from streamgauge.worker.dead_letters import DeadLetters
+from streamgauge.worker.faults import BugError, FaustCrashedError, StuckError, WorkerError
+from streamgauge.worker.faust.app import create_app
+from streamgauge.worker.faust.consumer import Consumer
+from streamgauge.worker.faust.store import StateTable
+from streamgauge.worker.ledger_sink import Storing
+from streamgauge.worker.log import Log
+from streamgauge.worker.log_lines import log_lines_to_stderr
+from streamgauge.worker.owners import Owners
+from streamgauge.worker.readiness import Readiness
+from streamgauge.worker.settings import RecordStore, WorkerMetrics, WorkerSettings
+from streamgauge.worker.slots import Slot
+from streamgauge.worker.topic_identity import Recognition, TopicsWatch
+from streamgauge.worker.watchdog.progress_probe import Checkup
+from streamgauge.worker.watchdog.stuck_exit_counts import Exits
+from streamgauge.worker.watchdog.watchdog import Watchdog
+
+_LOG = logging.getLogger("streamgauge.worker")
+
+# How soon a broker that is away at the start is tried again (seconds).
+_RETRY_S = 1.0
+# How often it is looked at whether Faust still runs, and what gauges say (seconds).
+_LOOK_S = 0.5
+# A batch of records or state; a state entry that is larger gets a request of its own (bytes).
+_BATCH_BYTES = 256 * 1024
+# How long sends in flight, Faust, which lets go of its consumer, and the producer may take at the end (seconds each): no
+# more than a part of what the drain timeout leaves. For these the drain itself leaves so much of it.
+_STOP_TIMEOUT_S = 10.0
+_RESERVE_S = 5.0
+# What is left for the rest, of the same timeout: connections that are let go of, the ledger, the process (seconds).
+_TEARDOWN_S = 2.0
+# How long all may take that comes behind the drain (seconds): sends in flight, Faust, the producer, and some room.
+_END_S = 45.0
+
+
+class Worker:
+    """One worker; `run` it once. `ready`: it has its partitions and their state, and works. `live`: it is not stuck.
+
+    Its watchdog looks only once it is started, as `run_worker` does: it ends the whole process.
+    """
+
+    def __init__(
+        self, settings: WorkerSettings, store: RecordStore | None = None, metrics: WorkerMetrics | None = None
+    ) -> None:
+        self._settings = settings
+        self._store = store
+        self._metrics = metrics or Metrics()
+        self._fault: WorkerError | None = None
+        self._assignment: Assignment | None = None
+        self._owners: Owners | None = None
+        self._deadline: float | None = None  # by when it has ended, once it was told to
+        self.watchdog = Watchdog(settings.stuck_s, settings.blocked_s)
+        self.watchdog.fail = self._fail
+        self.hung = False  # a thread did not end: leave by os._exit
+
+    @property
+    def ready(self) -> bool:
+        return self.unready is None
+
+    @property
+    def unready(self) -> str | None:
+        """Why the worker is not ready, as a part of a sentence; None if it is."""
+        if self.watchdog.stuck is not None:
+            return f"it is stuck: {self.watchdog.stuck.why}"
+        if self._fault is not None:
+            return "it ends because of a fault, which its log tells"
+        if self._assignment is None or self._owners is None:
+            return "it waits for the broker and its topics"
+        return self._assignment.unready or self._owners.problem
+
+    @property
+    def live(self) -> bool:
+        return self.watchdog.stuck is None
+
+    async def run(self, stop: asyncio.Event) -> int:
+        """Works until `stop` is set; gives the exit code.
+
+        0: stopped. All that was applied is durable and acknowledged, unless the drain timeout or the broker stood against
+        that: then it is read again.
+        """
+        stopping = asyncio.create_task(stop.wait())
+        stopping.add_done_callback(lambda _: self._told_to_stop())
+        self.watchdog.watch("the event loop", asyncio.get_running_loop())
+        try:
+            with Slot(self._settings.data_dir) as slot:
+                if slot.number:
+                    others, data_dir = slot.number, self._settings.data_dir
+                    _LOG.info("at least %d more workers run on %s; this one is a member of its own", others, data_dir)
+                self.watchdog.note = Exits(slot.exits, self._metrics).note
+                if not await self._until(stopping, self._wait_for_topics()):
+                    await self._work(slot.instance_id, stopping)
+        except WorkerError as error:
+            self._fail(error)
+        except TopicsError as error:
+            _LOG.error("%s", error)
+            return WorkerError.exit_code
+        finally:
+            stopping.cancel()
+        return self._fault.exit_code if self._fault else 0
+
+    def _told_to_stop(self) -> None:
+        self._deadline = time.monotonic() + self._settings.drain_timeout_s
+        self.watchdog.ending(self._settings.drain_timeout_s + _END_S)
+
+    def _part(self, steps: int) -> float:
+        """How long a step of the end may take, with so many to come, itself among them (seconds)."""
+        if self._deadline is None:
+            return _STOP_TIMEOUT_S
+        return min(_STOP_TIMEOUT_S, max(self._deadline - _TEARDOWN_S - time.monotonic(), 0.0) / steps)
+
+    def _fail(self, fault: WorkerError) -> None:
+        """The first reason counts."""
+        if self._fault is None:
+            self._fault = fault
+            raised = fault.error if isinstance(fault, BugError) else fault.__cause__
+            stacks = fault.stacks if isinstance(fault, StuckError) else None
+            _LOG.error("%s", fault, exc_info=raised, extra={"stacks": stacks})
+            self.watchdog.ending(_END_S)
+
+    async def _until(self, stopping: "asyncio.Task[bool]", work: Coroutine[Any, Any, Any]) -> bool:
+        """Do some work unless it is time to stop; whether it is."""
+        task = asyncio.ensure_future(work)
+        await asyncio.wait({task, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            task.result()
+        else:
+            await end_task(task)
+        return stopping.done()
+
+    async def _wait_for_topics(self) -> None:
+        watch = Watch(self._settings.brokers, _never, "waiting for it")
+        while True:
+            try:
+                await check(self._settings.brokers, self._settings.prefix)
+            except BrokerUnreachableError as error:
+                if not self._settings.wait_for_broker:
+                    raise
+                watch.seen(False, error.why)
+                self._metrics.set(table.WORKER_BROKER.name, 0)
+                await asyncio.sleep(_RETRY_S)
+            else:
+                watch.seen(True)
+                return
+
+    # --- with all that is needed there ------------------------------------------------------------------------------
+
+    async def _work(self, instance_id: str, stopping: "asyncio.Task[bool]") -> None:
+        producer = Producer(self._settings.brokers, max_message_bytes=MAX_DEADLETTER_BYTES, batch_bytes=_BATCH_BYTES)
+        other = Producer(self._settings.brokers, max_message_bytes=MAX_DEADLETTER_BYTES, batch_bytes=_BATCH_BYTES)
+        dead_letters = DeadLetters(other, self._settings.topics, self._metrics)
+        log = Log(self._settings.brokers, self._settings.prefix)
+        watch = Watch(self._settings.brokers, producer.answers, "the worker waits for it", producer.refusal)
+        try:
+            if await self._until(stopping, self._connect(producer, log)):
+                return
+            watch.seen(True)
+            await self._run_faust(instance_id, stopping, producer, dead_letters, log, watch)
+        except KafkaError as error:
+            self._fail(FaustCrashedError(f"the broker went away at the start: {error!r}"))
+        finally:
+            await self._disconnect(producer, other, log)
+
+    async def _connect(self, producer: Producer, log: Log) -> None:
+        """Connect both. A broker that has gone away since it was checked is waited for as it was then."""
+        while not await producer.start():
+            await asyncio.sleep(_RETRY_S)
+            await self._wait_for_topics()
+        while True:
+            try:
+                await log.start()
+            except KafkaError:
+                await log.stop()
+                await asyncio.sleep(_RETRY_S)
+                await self._wait_for_topics()
+            else:
+                return
+
+    async def _disconnect(self, producer: Producer, other: Producer, log: Log) -> None:
+        """All at once, and no longer than there is time for: what still waits for the broker then is left to the process."""
+        timeout_s = self._part(1)
+        # Of letters each was confirmed, or its message is read again.
+        parts = [asyncio.ensure_future(part) for part in (producer.stop(timeout_s), other.stop(0), log.stop())]
+        done, waiting = await asyncio.wait(parts, timeout=timeout_s + _TEARDOWN_S / 2)
+        self.hung = self.hung or bool(waiting)
+        for part in done:
+            if (error := part.exception()) is not None:
+                _LOG.warning("a connection to the broker did not end cleanly: %r", error, exc_info=error)
+
+    async def _run_faust(
+        self,
+        instance_id: str,
+        stopping: "asyncio.Task[bool]",
+        producer: Producer,
+        dead_letters: DeadLetters,
+        log: Log,
+        watch: Watch,
+    ) -> None:
+        assignment = self._assignment = Assignment(self._settings, producer, self._metrics, self._fail)
+        storing = Storing(self._settings, self._store, self._metrics, self._fail) if self._store else None
+        app = create_app(self._settings, assignment.receive, storing.receive if storing else None, instance_id)
+        state = cast(StateTable, app.tables["state"])
+        topics = self._settings.topics
+        recognition = partial(Recognition, log, topics, segments_id=self._settings.segments_id)
+        jobs = [assignment.connect(app, state, log, dead_letters, recognition).run(), watch.run()]
+        jobs.append(TopicsWatch(log, topics, self._metrics, assignment.unread, self._fail).run())
+        if storing:
+            jobs += [storing.connect(app, state, log, dead_letters).run(), storing.run()]
+        parts: list[Assignment | Storing] = [assignment, storing] if storing else [assignment]
+        owners = self._owners = Owners(log, [part.consumer for part in parts])
+        jobs.append(Checkup(log, parts, self.watchdog.found, owners).run())
+        readiness = Readiness()
+        tasks = [asyncio.ensure_future(job) for job in jobs]
+        starting = asyncio.ensure_future(app.start())
+        try:
+            while not (stopping.done() or self._fault or self._has_crashed(app, starting, assignment.consumer)):
+                assignment.report()
+                self._metrics.set(table.WORKER_BROKER.name, int(watch.connected))
+                partitions = assignment.partitions if watch.connected else None
+                readiness.look(self.unready if watch.connected else None, asyncio.get_running_loop().time(), partitions)
+                self._look_after(tasks)
+                self._watch_consumer(assignment.consumer)
+                await asyncio.wait({stopping}, timeout=_LOOK_S)
+            await self._drain(assignment, storing)
+        finally:
+            await self._stop_faust(app, starting)
+            for task in tasks:
+                await end_task(task)
+            if storing and storing.close():
+                self.hung = True
+
+    def _watch_consumer(self, consumer: Consumer) -> None:
+        """Watch the consumer's event loop from when its thread runs, which may be long before the state is recovered."""
+        loop = consumer.loop
+        if loop is not None and loop.is_running():
+            self.watchdog.watch("the consumer's event loop", loop)
+
+    def _look_after(self, tasks: "Sequence[asyncio.Future[None]]") -> None:
+        """A part that runs beside and has failed must not leave the others alone."""
+        for task in tasks:
+            if task.done() and not task.cancelled() and (error := task.exception()) is not None:
+                self._fail(BugError(f"a part of the worker failed: {error!r}", error))
+
+    def _has_crashed(self, app: faust.App, starting: "asyncio.Future[Any]", consumer: Consumer) -> bool:
+        reason: BaseException | None = app.crash_reason if app.crashed else None
+        reason = reason or consumer.gave_up
+        if starting.done() and not starting.cancelled():
+            reason = reason or starting.exception()
+        if reason is None:
+            return False
+        said = self._right_taken_away(reason)
+        fault = FaustCrashedError(f"the consumer gave up: {said or repr(reason)}")
+        fault.__cause__ = reason
+        self._fail(fault)
+        return True
+
+    def _right_taken_away(self, reason: BaseException) -> str | None:
+        """A right that was there at the start and no more, as a sentence."""
+        match reason:
+            case TopicAuthorizationFailedError(args=(str() as name,)):
+                right = Right(Operation.READ, Kind.TOPIC, name)
+            case GroupAuthorizationFailedError(args=(str() as name,)):
+                right = Right(Operation.READ, Kind.GROUP, name)
+            case _:
+                return None
+        login = self._settings.brokers.login
+        return str(denied(login.username if login else None, [right]))
+
+    async def _drain(self, assignment: Assignment, storing: Storing | None) -> None:
+        """Make durable what is applied, if nothing is wrong; what is not acknowledged is read again."""
+        if self._fault is not None:
+            return
+        try:
+            timeout_s = self._settings.drain_timeout_s
+            async with asyncio.timeout(max(timeout_s - _RESERVE_S, timeout_s / 2)):
+                await asyncio.gather(assignment.drain(), storing.drain() if storing else asyncio.sleep(0))
+        except TimeoutError:
+            _LOG.warning("the drain timeout has passed; the next worker goes on from the last checkpoint")
+
+    async def _stop_faust(self, app: faust.App, starting: "asyncio.Future[Any]") -> None:
+        if self._assignment is not None:
+            settling = asyncio.ensure_future(self._assignment.on_revoked(app))
+            await asyncio.wait({settling}, timeout=self._part(3))
+            if self._settings.leave_group if self._fault is None else self._fault.leaves:
+                self._assignment.consumer.leave_for_good()
+        done, _ = await asyncio.wait({asyncio.ensure_future(app.stop())}, timeout=self._part(2))
+        self.hung = not done
+        await end_task(starting)
+        for task in done:
+            if (error := task.exception()) is not None:
+                _LOG.warning("Faust did not stop cleanly: %r", error, exc_info=error)
+
+
+async def _never() -> None:
+    return None
+
+
+# --- the process ----------------------------------------------------------------------------------------------------
+
+
+Beside = Callable[[Worker], contextlib.AbstractAsyncContextManager[object]]
+
+
+def run_worker(
+    settings: WorkerSettings,
+    store: RecordStore | None = None,
+    metrics: WorkerMetrics | None = None,
+    beside: Beside | None = None,
+) -> int:
+    """Runs a worker until SIGTERM or SIGINT; gives the exit code. `beside`: what runs as long as it does."""
+    log_lines_to_stderr()
+    # Faust's consumer has a loop of its own in its thread: the policy reaches that one, too.
+    asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
+    worker = Worker(settings, store, metrics)
+    worker.watchdog.start()
+    try:
+        code = asyncio.run(_run_until_signal(worker, beside))
+        if worker.hung:
+            logging.shutdown()
+            os._exit(code)  # a thread that waits for a broker or a disk would keep the process for ever
+        return code
+    finally:
+        worker.watchdog.stop()
+
+
+async def _run_until_signal(worker: Worker, beside: Beside | None) -> int:
+    asyncio.get_running_loop().set_exception_handler(report_loop_faults("the worker's event loop"))
+    left = "what is not acknowledged is read again by the worker that is given its partitions"
+    stop = StopSignal("worker", partial(_LOG.warning, "%s"), lambda: left).stop
+    async with beside(worker) if beside else contextlib.nullcontext():
+        return await worker.run(stop)

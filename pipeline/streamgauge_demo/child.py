@@ -1,0 +1,60 @@
+"""The simulator as a process of its own: its clock is not held up by the clients that the demo drives."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import httpx
+import msgspec
+
+from streamgauge.errors import Unavailable
+from streamgauge_demo.truth import Told
+
+# It starts, and stops, within this on a busy machine (seconds).
+PATIENCE_S = 30.0
+
+
+class SimulatorProcess:
+    """A running simulator: `url` without a slash behind it."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    async def told(self) -> dict[str, Told]:
+        """What it did so far, by request id."""
+        async with httpx.AsyncClient(trust_env=False, timeout=PATIENCE_S) as client:
+            response = await client.get(f"{self.url}/truth")
+        return {told.request_id: told for told in msgspec.json.decode(response.content, type=list[Told])}
+
+
+@asynccontextmanager
+async def simulator_process(time_scale: float) -> AsyncIterator[SimulatorProcess]:
+    """A simulator for as long as the context lasts; it ends with this process, too. Raises Unavailable."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "streamgauge_demo.simulator", "--time-scale", str(time_scale), "--until-stdin-ends"),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        start_new_session=True,  # Ctrl-C is the demo's: the simulator is asked for its truth after it
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        yield SimulatorProcess(await _address(process.stdout))
+    finally:
+        process.stdin.close()
+        try:
+            await asyncio.wait_for(process.wait(), PATIENCE_S)
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+
+
+async def _address(stdout: asyncio.StreamReader) -> str:
+    try:
+        url = (await asyncio.wait_for(stdout.readline(), PATIENCE_S)).decode().strip()
+    except (TimeoutError, ValueError):  # ValueError: its first line is longer than 64 KiB
+        url = ""
+    if not url:
+        raise Unavailable("the provider simulator did not start: see above for what it says")
+    return url

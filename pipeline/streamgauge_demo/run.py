@@ -1,0 +1,143 @@
+"""The demo: simulator, tap, clients and view together. The tap is the caller's: the same that `up` starts."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
+
+from rich.console import Console
+
+from streamgauge_demo.child import simulator_process
+from streamgauge_demo.driver import drive_all
+from streamgauge_demo.results import Results
+from streamgauge_demo.scenario import Finale, Scenario
+from streamgauge_demo.scenarios import SCENARIOS, UPSTREAMS
+from streamgauge_demo.verdict import Json
+from streamgauge_demo.view import View
+
+# The tap is to be started with this --upstream-idle-timeout (seconds): longer than every pause that a scenario goes on
+# after (5.5 s and a gap), short enough that the one that falls silent for good does not keep everybody waiting.
+UPSTREAM_IDLE_TIMEOUT_S = 8.0
+
+# Streams at a time: all scenarios are through within half a minute.
+CONCURRENCY = 8
+
+# Every so many scenarios one goes through a sync client in a thread, the others through async ones.
+SYNC_EVERY = 4
+
+# How often new records are asked for, and how long the last ones may take after the last client is done (seconds).
+POLL_S = 0.2
+RECORDS_WAIT_S = 15.0
+
+# With --serve: the rest between two rounds (seconds).
+ROUND_REST_S = 2.0
+
+
+class Tap(Protocol):
+    """A running tap with a ledger behind it."""
+
+    @property
+    def url(self) -> str:
+        """Where clients connect, without a slash behind it: an upstream's name comes next."""
+
+    async def records(self) -> list[Json]:
+        """The records that are new since the last call, as JSON objects."""
+
+
+# Starts a tap for upstreams (URL by name), with UPSTREAM_IDLE_TIMEOUT_S; stops it when the context is left.
+StartUp = Callable[[Mapping[str, str]], AbstractAsyncContextManager[Tap]]
+
+
+async def run_demo(
+    start_up: StartUp,
+    *,
+    serve: bool = False,
+    stop: asyncio.Event | None = None,
+    scenarios: Sequence[Scenario] = SCENARIOS,
+    time_scale: float = 1.0,
+    console: Console | None = None,
+) -> int:
+    """Plays every scenario once and sums up; with `serve`, round after round until `stop` is set.
+
+    Gives the exit code: 0 if all was as expected, 1 if not; with `serve` 0.
+    """
+    results = Results(scenarios)
+    async with simulator_process(time_scale) as simulator:
+        async with start_up(dict.fromkeys(UPSTREAMS, simulator.url)) as tap:
+            with View(results, console) as view:
+                view.say(f"simulated providers on {simulator.url}, the tap on {tap.url}: {', '.join(UPSTREAMS)}")
+                await _play(tap, view, results, stop if serve else None)
+        view.summary(await simulator.told())
+    return 0 if serve or results.as_expected else 1
+
+
+async def _play(tap: Tap, view: View, results: Results, stop: asyncio.Event | None) -> None:
+    """Rounds of traffic until `stop` is set, or one round if it is None; then the records that are still to come."""
+    reading = asyncio.create_task(_read(tap, view))
+    try:
+        while not (stop and stop.is_set()):
+            traffic = asyncio.create_task(_round(tap, view, results.scenarios))
+            await _until(traffic, reading, stop)
+            if stop is None:
+                break
+            await _until(asyncio.create_task(asyncio.sleep(ROUND_REST_S)), reading, stop)
+        results.interrupted.update(view.under_way)
+        await _last_records(results, reading)
+    finally:
+        await _cancelled(reading)
+
+
+async def _round(tap: Tap, view: View, scenarios: Sequence[Scenario]) -> None:
+    """Each scenario once, the longest first, so that none is waited for alone."""
+    await drive_all(
+        sorted(scenarios, key=_duration_s, reverse=True),
+        tap.url,
+        concurrency=CONCURRENCY,
+        started=view.started,
+        ended=view.ended,
+        sync_every=SYNC_EVERY,
+    )
+
+
+def _duration_s(scenario: Scenario) -> float:
+    waiting = UPSTREAM_IDLE_TIMEOUT_S if scenario.tap_only and scenario.answer.finale is Finale.SILENT else 0.0
+    return waiting + sum(piece.delay_s for piece in scenario.answer.pieces)
+
+
+async def _read(tap: Tap, view: View) -> None:
+    while True:
+        for record in await tap.records():
+            view.record(record)
+        await asyncio.sleep(POLL_S)
+
+
+async def _until(task: asyncio.Task[None], reading: asyncio.Task[None], stop: asyncio.Event | None) -> None:
+    """Until the task is done or `stop` is set. If records cannot be read any more, raises what prevents it."""
+    stopped = asyncio.create_task(stop.wait()) if stop else None
+    others: set[asyncio.Task[None] | asyncio.Task[bool]] = {task, reading} | ({stopped} if stopped else set())
+    try:
+        await asyncio.wait(others, return_when=asyncio.FIRST_COMPLETED)
+        if reading.done():
+            await reading
+        if task.done():
+            await task
+    finally:
+        await _cancelled(task)
+        if stopped:
+            await _cancelled(stopped)
+
+
+async def _last_records(results: Results, reading: asyncio.Task[None]) -> None:
+    """Until every request has its record, or it has been long enough: then the summary tells what is missing."""
+    rounds = int(RECORDS_WAIT_S / POLL_S)
+    while results.missing and rounds and not reading.done():
+        await asyncio.wait({reading}, timeout=POLL_S)
+        rounds -= 1
+    await asyncio.wait({reading}, timeout=2 * POLL_S)  # a record too many is a fault as well, and comes no later
+    if reading.done():
+        await reading
+
+
+async def _cancelled(task: asyncio.Task[None] | asyncio.Task[bool]) -> None:
+    task.cancel()
+    await asyncio.wait({task})

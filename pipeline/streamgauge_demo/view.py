@@ -1,0 +1,175 @@
+"""The terminal: streams as they arrive, then the summary. A live table on a terminal, a line a stream elsewhere."""
+
+import time
+from collections import Counter, deque
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from streamgauge_demo.results import Results, ending_of
+from streamgauge_demo.scenario import Scenario
+from streamgauge_demo.tally import Seen
+from streamgauge_demo.truth import Told
+from streamgauge_demo.verdict import Json, member
+
+# Where stdout is no terminal its width means nothing: wide enough for every line (columns).
+PLAIN_WIDTH = 160
+
+# Lines of a terminal that the live table leaves to its head, its frame and the prompt.
+RESERVED_LINES = 8
+
+# Records that a terminal might have room for.
+MAX_SHOWN = 200
+
+# The live table is drawn so often (a second): fast enough for the eye.
+FRAMES_PER_SECOND = 8
+
+_STYLES = {"completed": "green", "client_abort": "yellow"}
+_COLUMNS = ("stream", "dialect", "model", "TTFT", "gaps p50", "gaps p95", "outcome", "finish", "usage")
+_RIGHT = ("TTFT", "gaps p50", "gaps p95", "usage")
+
+
+class View:
+    """A context: what it is told appears while it is open; `summary` after it."""
+
+    def __init__(self, results: Results, console: Console | None = None) -> None:
+        self._results = results
+        self._console = console or Console()
+        if console is None and not self._console.is_terminal:
+            self._console = Console(width=PLAIN_WIDTH)
+        self._begun = time.monotonic()
+        self.under_way: list[str] = []
+        self._done: deque[Json] = deque(maxlen=MAX_SHOWN)
+        self._live: Live | None = None
+
+    def __enter__(self) -> Self:
+        if self._console.is_terminal:
+            self._live = Live(console=self._console, refresh_per_second=FRAMES_PER_SECOND, get_renderable=self._table)
+            self._live.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live:
+            self._live.__exit__(kind, error, trace)
+
+    def say(self, line: str) -> None:
+        """A line of its own, above the table."""
+        self._console.print(Text(line))
+
+    def started(self, scenario: Scenario) -> None:
+        """A client has asked for it."""
+        self.under_way.append(scenario.model)
+
+    def ended(self, scenario: Scenario, seen: Seen) -> None:
+        """Its client is done with it."""
+        self._results.add_seen(seen)
+        self.under_way.remove(scenario.model)
+
+    def record(self, record: Json) -> None:
+        """Its record has come."""
+        self._results.add_record(record)
+        self._done.append(record)
+        if self._live is None:
+            self.say(f"{time.monotonic() - self._begun:6.1f} s  {_line(record)}")
+
+    def _table(self) -> Table:
+        room = max(4, self._console.height - RESERVED_LINES)
+        waiting = self.under_way[-room:]
+        table = Table(title=f"{self._results.records.total()} streams, {len(self.under_way)} under way")
+        for name in _COLUMNS:
+            table.add_column(name, justify="right" if name in _RIGHT else "left", no_wrap=True)
+        for record in list(self._done)[len(self._done) - min(len(self._done), room - len(waiting)) :]:
+            outcome = str(record.get("outcome"))
+            cells = [Text(cell) for cell in _cells(record)]  # what providers call things is no markup
+            table.add_row(*cells[:6], Text(outcome, _STYLES.get(outcome, "red")), *cells[7:])
+        for model in waiting:
+            table.add_row(model, *[""] * 5, Text("streaming", "dim"), "", "")
+        return table
+
+    def summary(self, told: Mapping[str, Told]) -> None:
+        """Every scenario with what was expected and what was seen, then the totals. `told` is by request id."""
+        right, wrong = ("✓", "✗") if self._console.encoding.lower().startswith("utf") else ("ok", "WRONG")
+        table = Table(title="What was played, and what the tap saw of it")
+        for name in ("provider", "format", "scenario", "expected", "seen", ""):
+            table.add_column(name, no_wrap=name != "scenario")
+        before = ("", "")
+        for scenario in self._results.scenarios:
+            fine = not self._results.differences(scenario)
+            group = (scenario.upstream, scenario.dialect)
+            if group != before:
+                table.add_section()
+            table.add_row(
+                *(("", "") if group == before else group),
+                f"{scenario.name}: {scenario.title}",
+                ending_of(scenario.expected.outcome, scenario.expected.finish),
+                _seen(self._results.endings[scenario.model]),
+                Text(right, "green") if fine else Text(wrong, "bold red"),
+            )
+            before = group
+        self._console.print(table)
+        self._totals(told)
+
+    def _totals(self, told: Mapping[str, Told]) -> None:
+        results = self._results
+        for scenario in results.scenarios:
+            for line in results.differences(scenario):
+                self.say(f"{scenario.model}: {line}")
+        for model in results.unknown:
+            self.say(f"{model}: a record that nobody asked for")
+        fine = sum(not results.differences(scenario) for scenario in results.scenarios)
+        requests, records = results.requests.total(), results.records.total()
+        self.say(f"{requests} requests, {records} records; {fine} of {len(results.scenarios)} scenarios as expected.")
+        errors = results.first_token_errors(told)
+        if errors:
+            half, most = errors[len(errors) // 2], errors[min(len(errors) - 1, len(errors) * 99 // 100)]
+            self.say(
+                f"Time to first token, as recorded, against the simulator's own clock: {1000 * half:+.2f} ms in the middle, "
+                f"{1000 * most:+.2f} ms at the 99th percentile, {len(errors)} streams."
+            )
+
+
+def _seen(endings: Counter[str]) -> str:
+    """One ending by its name; several, or one of several streams, with their counts."""
+    if not endings:
+        return "no record"
+    return "; ".join(name if endings.total() == 1 else f"{count} {name}" for name, count in sorted(endings.items()))
+
+
+def _line(record: Json) -> str:
+    stream, dialect, model, first, middle, high, outcome, finish, usage = _cells(record)
+    timing = f"TTFT {first:>8}  gaps p50 {middle:>7} p95 {high:>7}"
+    return f"{stream:27} {dialect:18} {model:26} {timing}  {ending_of(outcome, finish):24} {usage}".rstrip()
+
+
+def _cells(record: Json) -> tuple[str, ...]:
+    return (
+        str(record.get("request_model") or "?"),
+        str(record.get("dialect") or "?"),
+        str(record.get("response_model") or ""),
+        _milliseconds(member(record, "timing.first_token_s")),
+        _milliseconds(member(record, "timing.gaps.p50_s")),
+        _milliseconds(member(record, "timing.gaps.p95_s")),
+        str(record.get("outcome")),
+        str(record.get("finish_reason") or ""),
+        _tokens(record),
+    )
+
+
+def _milliseconds(seconds: object) -> str:
+    """Unknown is a dash and not 0."""
+    return f"{1000 * seconds:.0f} ms" if isinstance(seconds, int | float) else "-"
+
+
+def _tokens(record: Json) -> str:
+    """Input + output tokens; what is unknown is a question mark, no usage at all is a dash."""
+    given, made = member(record, "usage.input_tokens"), member(record, "usage.output_tokens")
+    if given is None and made is None:
+        return "-"
+    return f"{'?' if given is None else given}+{'?' if made is None else made}"

@@ -1,0 +1,98 @@
+"""An answer as timed socket writes. Pure: the same answer gives the same bytes, whoever asks."""
+
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from http import HTTPStatus
+
+from streamgauge_demo.scenario import Answer, Finale, Framing, Piece
+
+# What zlib has to make for HTTP's gzip: a gzip header around a window of 32 KiB.
+GZIP_WINDOW = 31
+
+# Slices that a cut makes of one piece follow each other so fast (seconds).
+SLICE_GAP_S = 0.002
+
+LAST_CHUNK = b"0\r\n\r\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """Bytes for the socket, `delay_s` after the ones before. `tokens`: token events that these bytes complete.
+
+    `trailing`: bytes at the end that belong to the framing, behind the body's.
+    """
+
+    delay_s: float
+    data: bytes
+    tokens: int = 0
+    trailing: int = 0
+
+
+def plan(answer: Answer, headers: Mapping[str, str], *, gzip: bool) -> list[Write]:
+    """All writes of an answer, its head first. `headers`: more of them; `gzip`: the client takes compressed content."""
+    pieces = list(_compressed(answer.pieces)) if gzip else list(answer.pieces)
+    if answer.no_head:
+        return []
+    told = dict(answer.headers) | dict(headers)
+    if gzip:
+        told["content-encoding"] = "gzip"
+    if answer.framing is Framing.LENGTH:
+        told["content-length"] = str(sum(len(piece.data) for piece in pieces))
+    elif answer.framing is Framing.CHUNKED:
+        told["transfer-encoding"] = "chunked"
+    else:
+        told["connection"] = "close"
+    body = list(_framed(pieces, answer))
+    return [Write(answer.head_delay_s, _head(answer, told)), *(_sliced(body, answer.cut) if answer.cut else body)]
+
+
+def _head(answer: Answer, headers: Mapping[str, str]) -> bytes:
+    lines = [f"HTTP/1.1 {answer.status} {_phrase(answer.status)}", f"content-type: {answer.content_type}"]
+    lines += [f"{name}: {value}" for name, value in headers.items()]
+    return "".join(f"{line}\r\n" for line in [*lines, ""]).encode()
+
+
+def _phrase(status: int) -> str:
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:  # a provider's own, as 529
+        return "Error"
+
+
+def _compressed(pieces: tuple[Piece, ...]) -> Iterator[Piece]:
+    """Each piece flushed by itself, so that it can be read as soon as it is there."""
+    gzip = zlib.compressobj(wbits=GZIP_WINDOW)
+    for piece in pieces:
+        yield replace(piece, data=gzip.compress(piece.data) + gzip.flush(zlib.Z_SYNC_FLUSH))
+    yield Piece(0.0, gzip.flush(zlib.Z_FINISH))
+
+
+def _framed(pieces: list[Piece], answer: Answer) -> Iterator[Write]:
+    for piece in pieces:
+        if answer.framing is Framing.CHUNKED:
+            data = b"%x\r\n%b\r\n" % (len(piece.data), piece.data)
+            yield Write(piece.delay_s, data, piece.tokens, trailing=len(b"\r\n"))
+        else:
+            yield Write(piece.delay_s, piece.data, piece.tokens)
+    if answer.framing is Framing.CHUNKED and answer.finale is Finale.WHOLE:
+        yield Write(0.0, LAST_CHUNK)
+
+
+def _sliced(writes: list[Write], size: int) -> Iterator[Write]:
+    """The same bytes in slices of `size`; a slice leaves when its last byte is there."""
+    wire = b"".join(write.data for write in writes)
+    due: list[tuple[int, float]] = []  # (offset behind a write's last byte, seconds since the head)
+    tokens: list[tuple[int, int]] = []  # (offset behind the last byte of token events, how many)
+    offset, at = 0, 0.0
+    for write in writes:
+        offset, at = offset + len(write.data), at + write.delay_s
+        due.append((offset, at))
+        tokens.append((offset - write.trailing, write.tokens))
+    left = 0.0
+    for start in range(0, len(wire), size):
+        stop = min(start + size, len(wire))
+        ready = next(moment for end, moment in due if end >= stop)
+        delay = max(ready - left, SLICE_GAP_S)
+        left += delay
+        yield Write(delay, wire[start:stop], sum(count for end, count in tokens if start < end <= stop))

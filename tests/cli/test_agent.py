@@ -1,0 +1,256 @@
+"""`up --agent` and `tap --agent`: an agent for taps in applications. Here applications speak to its recorder by hand."""
+
+import contextlib
+import os
+import re
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamgauge.core.capture.segments import Ending
+from streamgauge.recorder.protocol import Answered, Arrived, Ended, Message, Opened, encode_batch
+from tests.cli.test_tap import NOBODY
+from tests.processes import children
+from tests.running import PATIENCE_S, Running, start, wait_for, wait_until_ready
+from tests.taps.talk import EVENTS
+
+ANY_ADMIN = ("--admin", "127.0.0.1:0")
+# Of a stop that nothing holds up, and of one that open streams do (seconds).
+QUICK_S, LONG_S = 3.0, 60.0
+
+
+@contextlib.contextmanager
+def agent(
+    data_dir: Path,
+    *options: str,
+    name: str = "up",
+    environment: Mapping[str, str] = {},
+    admin: tuple[str, ...] = ANY_ADMIN,
+) -> Iterator[Running]:
+    with start(name, ["--agent", *admin, "--data-dir", str(data_dir), *options], data_dir, environment) as running:
+        wait_until_ready(running)
+        yield running
+
+
+class Application:
+    """A tap in an application, as its recorder sees it."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self.connection = socket.socket(socket.AF_UNIX)
+        self.connection.settimeout(PATIENCE_S)
+        self.connection.connect(str((data_dir / "run").readlink() / "recorder.sock"))
+
+    def tell(self, *messages: Message) -> None:
+        self.connection.sendall(encode_batch(list(messages)))
+
+    def begin(self, stream: int, events: int = len(EVENTS), **asked: Any) -> None:
+        now = time.monotonic_ns()
+        head = Answered(stream, now, 200, [("content-type", "text/event-stream")])
+        self.tell(Opened(stream, now, time.time_ns(), "app", "POST", "/v1/chat/completions", tap="asgi", **asked), head)
+        self.tell(*(Arrived(stream, now, event) for event in EVENTS[:events]))
+
+    def end(self, stream: int, ending: Ending = Ending.COMPLETE) -> None:
+        self.tell(Ended(stream, time.monotonic_ns(), ending))
+
+    def __enter__(self) -> "Application":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.connection.close()
+
+
+def outcomes(running: Running, count: int) -> list[str]:
+    return sorted(record["outcome"] for record in running.wait_for_records(count))
+
+
+def test_an_agent_relays_nothing_and_says_where_it_is_found(tmp_path: Path) -> None:
+    data_dir = tmp_path / "data"
+    with agent(data_dir) as up:
+        assert f"an agent for taps in applications, at {data_dir}/run/recorder.sock" in up.log
+        assert f"STREAMGAUGE_DATA_DIR={data_dir}" in up.log
+        assert "->" not in up.log
+        [(recorder, line)] = children(up.process.pid).items()
+        assert "streamgauge.recorder.process" in line
+        for process, ports in ((up.process.pid, 1), (recorder, 0)):
+            assert len(tcp_ports(process)) == ports, "the admin port alone"
+        place = data_dir / "run"
+        assert stat.S_IMODE(place.readlink().stat().st_mode) == 0o700
+        assert up.stop() == 0
+        assert not place.is_symlink()
+
+
+def tcp_ports(pid: int) -> list[str]:
+    """What a process listens on, as Linux tells."""
+    inodes = set()
+    for place in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(OSError):
+            inodes |= set(re.findall(r"socket:\[(\d+)\]", str(place.readlink())))
+    lines = [line.split() for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]]
+    return [line[1] for line in lines if line[3] == "0A" and line[9] in inodes]
+
+
+def test_applications_come_and_go_and_have_their_records(tmp_path: Path) -> None:
+    with agent(tmp_path / "data") as up:
+        with Application(up.data_dir) as one, Application(up.data_dir) as other:
+            for application in (one, other):
+                application.begin(7)  # numbers are each application's own
+            one.end(7)
+            assert outcomes(up, 1) == ["completed"]
+            other.end(7)
+            assert outcomes(up, 2) == ["completed", "completed"]
+            other.begin(8, events=2)
+            wait_for(lambda: up.metrics()["streamgauge_open_streams"], "an open stream")
+        assert outcomes(up, 3) == ["abandoned", "completed", "completed"], "it went, and left a stream open"
+        with Application(up.data_dir) as again:
+            again.begin(7)
+            again.end(7, Ending.RESET)
+            records = up.wait_for_records(4)
+        assert {record["tap"] for record in records} == {"asgi"}
+        assert all(record["upstream"] == "app" for record in records)
+        assert up.get("/health/ready")[0] == 200
+
+
+def test_an_agent_that_does_not_read_an_applications_tenant_header_says_so_once(tmp_path: Path) -> None:
+    asked = {"headers": [("x-tenant", "blue")], "tenant_header": "x-tenant"}
+    with agent(tmp_path / "data") as up, Application(up.data_dir) as application:
+        for stream in range(3):
+            application.begin(stream, **asked)
+            application.end(stream)
+        assert [record["tenant"] for record in up.wait_for_records(3)] == [None] * 3
+        assert up.log.count("Start the agent with --tenant-header x-tenant") == 1
+    with agent(tmp_path / "data", "--tenant-header", "X-Tenant") as up, Application(up.data_dir) as application:
+        application.begin(9, **asked)
+        application.end(9)
+        assert up.wait_for_records(4)[-1]["tenant"] == "blue"
+        assert "names tenants by the header" not in up.log
+
+
+def test_a_stop_waits_for_open_streams_and_not_for_applications_that_stay_connected(tmp_path: Path) -> None:
+    with agent(tmp_path / "data", "--drain-timeout", str(LONG_S)) as up, Application(up.data_dir) as application:
+        application.begin(1, events=2)
+        wait_for(lambda: up.metrics()["streamgauge_open_streams"], "an open stream")
+        up.process.send_signal(signal.SIGTERM)
+        wait_for(lambda: "stopping" in up.log, "word that it ends")
+        assert up.get("/health/ready")[0] == 503
+        application.tell(*(Arrived(1, time.monotonic_ns(), event) for event in EVENTS[2:]))
+        application.end(1)
+        began = time.monotonic()
+        assert up.process.wait(PATIENCE_S) == 0
+        assert time.monotonic() - began < LONG_S / 2, "it did not wait for its deadline"
+        assert up.records()[0]["outcome"] == "completed"
+        with pytest.raises(OSError):
+            for _ in range(2):
+                application.begin(2)
+
+
+def test_a_stop_cuts_what_is_open_at_its_deadline(tmp_path: Path) -> None:
+    with agent(tmp_path / "data", "--drain-timeout", str(QUICK_S)) as up, Application(up.data_dir) as application:
+        application.begin(1, events=2)
+        wait_for(lambda: up.metrics()["streamgauge_open_streams"], "an open stream")
+        began = time.monotonic()
+        assert up.stop() == 0
+        assert time.monotonic() - began < QUICK_S + 5, "a shared machine gets some seconds"
+        [record] = up.records()
+        assert record["outcome"] == "abandoned"
+
+
+def test_an_agent_needs_no_broker(tmp_path: Path) -> None:
+    options = ("--kafka", NOBODY, "--drain-timeout", str(QUICK_S))
+    with agent(tmp_path / "data", *options, name="tap") as tap, Application(tap.data_dir) as application:
+        application.begin(1)
+        application.end(1)
+        wait_for(lambda: tap.metrics()["streamgauge_spool_rows"], "rows in the spool")
+        assert tap.get("/health/ready")[0] == 200
+        assert tap.stop() == 0
+    with agent(tmp_path / "data") as up:
+        assert outcomes(up, 1) == ["completed"]
+
+
+def test_a_recorder_that_is_killed_is_started_again_at_the_same_place(tmp_path: Path) -> None:
+    with agent(tmp_path / "data") as up:
+        [recorder] = children(up.process.pid)
+        with Application(up.data_dir) as application:
+            application.begin(1)
+            os.kill(recorder, signal.SIGKILL)
+            wait_for(lambda: up.get("/health/ready")[0] == 503, "word that it is gone")
+            wait_for(lambda: up.get("/health/ready")[0] == 200, "another")
+        with Application(up.data_dir) as application:
+            application.begin(2)
+            application.end(2)
+            wait_for(lambda: "completed" in outcomes(up, 1), "a record")
+
+
+def test_an_agent_that_others_cannot_find_does_not_start(tmp_path: Path) -> None:
+    data_dir = tmp_path / "data"
+    (data_dir / "run").mkdir(parents=True)  # something else has the name
+    with start("up", ["--agent", *ANY_ADMIN, "--data-dir", str(data_dir)], data_dir) as running:
+        assert running.process.wait(PATIENCE_S) == 3
+        assert f"the data directory {data_dir} cannot be used" in running.log
+
+
+# --- a child of an application --------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def child(data_dir: Path, *options: str, environment: Mapping[str, str] = {}) -> Iterator["subprocess.Popen[bytes]"]:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("STREAMGAUGE_")}
+    command = [
+        "tap",
+        "--child",
+        "--kafka",
+        NOBODY,
+        "--data-dir",
+        str(data_dir),
+        "--drain-timeout",
+        str(QUICK_S),
+        *options,
+    ]
+    data_dir.mkdir()
+    with (data_dir.parent / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "streamgauge", *command],
+            stdin=subprocess.PIPE,
+            stderr=log,
+            env={**clean, **environment},
+        )
+    with process:
+        yield process
+        process.kill()
+
+
+def log_of(data_dir: Path) -> str:
+    return (data_dir.parent / "log").read_text()
+
+
+def test_a_child_ends_with_its_stdin_and_has_no_relay_whatever_the_environment_says(tmp_path: Path) -> None:
+    data_dir = tmp_path / "data"
+    with child(data_dir, *ANY_ADMIN, environment={"STREAMGAUGE_UPSTREAM": "http://127.0.0.1:1"}) as process:
+        wait_for((data_dir / "run" / "recorder.sock").exists, "its socket")
+        with Application(data_dir) as application:
+            application.begin(1)
+            application.end(1)
+            assert process.stdin is not None
+            process.stdin.close()
+            assert process.wait(PATIENCE_S) == 0
+        assert "nothing is relayed" in log_of(data_dir)
+
+
+def test_a_child_runs_without_an_admin_port_that_is_taken_and_has_it_when_it_is_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data_dir = tmp_path / "data"
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        with child(data_dir, "--admin", address):
+            wait_for((data_dir / "run" / "recorder.sock").exists, "its socket")
+            assert f"{address} is taken" in log_of(data_dir)
+            taken.close()
+            wait_for(lambda: f"metrics at http://{address}/metrics" in log_of(data_dir), "its metrics")

@@ -1,0 +1,102 @@
+"""What --since, --until and --where of `streamgauge ledger query` take, and what they refuse."""
+
+import pytest
+
+from streamgauge.cli.ledger_filter import MAX_CONDITIONS, filter_of
+from streamgauge.errors import UsageFault
+from streamgauge.ledger import KEYS, Filter
+from tests.ledger.rows import make_row
+
+DAY_US = 86_400_000_000
+
+
+@pytest.mark.parametrize(
+    ("given", "us"),
+    [
+        ("1970-01-01", 0),
+        ("1970-01-02", DAY_US),
+        ("1969-12-31", -DAY_US),
+        (" 1970-01-02 ", DAY_US),
+        ("1970-01-02T00:00:00Z", DAY_US),
+        ("1970-01-02 00:00:00z", DAY_US),
+        ("1970-01-02t00:00:00+00:00", DAY_US),
+        ("1970-01-02T01:30:00+01:30", DAY_US),
+        ("1970-01-01T23:00:00-01:00", DAY_US),
+        ("1970-01-01T00:00:00.5Z", 500_000),
+        ("1970-01-01T00:00:00.000001Z", 1),
+        ("1970-01-01T00:00:00.123456789Z", 123_456),
+        ("0001-01-01T00:00:00+01:00", -62_135_600_400_000_000),
+        ("9999-12-31T23:59:59-01:00", 253_402_304_399_000_000),
+    ],
+)
+def test_times(given: str, us: int) -> None:
+    assert filter_of(given, None, None) == Filter(since_us=us)
+    assert filter_of(None, given, None) == Filter(until_us=us)
+
+
+def test_a_time_of_a_record_is_the_start_of_the_range_that_begins_with_it() -> None:
+    assert filter_of("2026-03-01T00:00:07.000000Z", None, None).since_us == make_row(7).started_us
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "", "yesterday", "2026", "2026-11", "20261101", "2026-W45-1", "2026-13-01", "2026-02-30", "0000-01-01",
+        "2026-11-01T09:30Z", "2026-11-01T09:30:00", "2026-11-01T25:00:00Z", "2026-11-01T09:30:60Z",
+        "2026-11-01T09:30:00+25:00", "2026-11-01T09:30:00,5Z", "1761955200", "2026-11-01\n2026",
+        "\u0662\u0660\u0662\u0666-11-01",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("option", ["--since", "--until"])
+def test_what_is_no_time_is_refused_with_what_is(option: str, given: str) -> None:
+    since, until = (given, None) if option == "--since" else (None, given)
+    with pytest.raises(
+        UsageFault, match=f"(?s){option} .*a UTC date such as 2026-11-01, or an RFC 3339 time such as 2026"
+    ):
+        filter_of(since, until, None)
+
+
+@pytest.mark.parametrize("until", ["2026-11-01", "2026-10-31", "2026-11-01T00:30:00+01:00"])
+def test_a_range_that_can_hold_nothing_is_refused(until: str) -> None:
+    with pytest.raises(UsageFault, match="must be later than --since 2026-11-01"):
+        filter_of("2026-11-01", until, None)
+
+
+def test_conditions_in_order_with_null_for_an_empty_value() -> None:
+    where = ["tenant=a=b", "tenant=", " outcome =x ", "attempt=0", "attempt=", "model= "]
+    assert filter_of(None, None, where).where == (
+        ("tenant", "a=b"),
+        ("tenant", None),
+        ("outcome", "x "),
+        ("attempt", 0),
+        ("attempt", None),
+        ("model", " "),
+    )
+    assert filter_of(None, None, None) == Filter()
+
+
+@pytest.mark.parametrize("given", ["tenant", "", "colour=red", "=red", "Tenant=a", "record=x", "day;=1"])
+def test_a_condition_without_a_known_key_is_refused_with_the_keys(given: str) -> None:
+    with pytest.raises(UsageFault) as refused:
+        filter_of(None, None, [given])
+    assert ", ".join(KEYS) in str(refused.value)
+
+
+@pytest.mark.parametrize("value", ["two", "-1", "+1", "1.0", " 1", "1_0", "2147483648", "9" * 10_000, "\u0661"])
+def test_an_attempt_is_a_whole_number(value: str) -> None:
+    with pytest.raises(
+        UsageFault, match=r"--where attempt=\.\.\.: the value must be a whole number from 0 to 2147483647"
+    ):
+        filter_of(None, None, [f"attempt={value}"])
+
+
+def test_a_value_that_is_not_utf8_is_refused() -> None:
+    with pytest.raises(UsageFault, match="must be UTF-8"):
+        filter_of(None, None, ["tenant=caf\udce9"])
+
+
+def test_as_many_conditions_as_may_be_and_one_more() -> None:
+    where = [f"tenant={number}" for number in range(MAX_CONDITIONS)]
+    assert len(filter_of(None, None, where).where) == MAX_CONDITIONS
+    with pytest.raises(UsageFault, match=f"{MAX_CONDITIONS} times at most, not {MAX_CONDITIONS + 1}"):
+        filter_of(None, None, [*where, "tenant=x"])

@@ -1,0 +1,475 @@
+"""The command line as a user has it: help, versions, slips, and parts that are not to be had. Each is one sentence."""
+
+import argparse
+import contextlib
+import os
+import socket
+import sqlite3
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from streamgauge import __version__
+from streamgauge.cli.main import build_parser, main
+from streamgauge.errors import DONE, UNAVAILABLE, USAGE
+from tests.running import command, start, start_up, wait_for
+
+# A port of the host that nobody may listen on, so that nobody answers.
+NOBODY = "127.0.0.1:1"
+ANYWHERE = ("--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0")
+UP = ("up", "--upstream", f"http://{NOBODY}")
+
+
+def parsers() -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    def walk(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.ArgumentParser]]:
+        yield parser.prog.removeprefix("streamgauge").strip(), parser
+        for action in parser._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                for sub in action.choices.values():
+                    yield from walk(sub)
+
+    return walk(build_parser())
+
+
+COMMANDS = dict(parsers())
+
+
+Ask = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def here(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Ask:
+    """A command in this process, for what is wrong before anything starts: a process of its own takes half a second."""
+
+    def ask(*arguments: str, environment: Mapping[str, str] = {}) -> "subprocess.CompletedProcess[str]":
+        for name in [name for name in os.environ if name.startswith("STREAMGAUGE_")]:
+            monkeypatch.delenv(name)
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        code = main(arguments)
+        told = capsys.readouterr()
+        return subprocess.CompletedProcess(arguments, code, told.out, told.err)
+
+    return ask
+
+
+def refused(
+    code: int, says: str, *arguments: str, environment: dict[str, str] | None = None, ask: Ask = command
+) -> str:
+    """A command that ends with this code and a sentence that has these words; nothing on stdout, no traceback."""
+    done = ask(*arguments, environment=environment or {})
+    assert "Traceback" not in done.stderr
+    assert done.returncode == code, done.stderr
+    assert says in done.stderr
+    assert done.stdout == ""
+    return done.stderr
+
+
+def refused_in_one_sentence(code: int, says: str, *arguments: str) -> None:
+    told = refused(code, says, *arguments)
+    assert told.startswith(f"streamgauge {arguments[0]}: ")
+    assert len(told.splitlines()) == 1
+
+
+@pytest.fixture
+def taken() -> Iterator[str]:
+    """An address that somebody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+
+
+@pytest.fixture
+def junk(tmp_path: Path) -> Path:
+    """A file that is nothing that is known here."""
+    path = tmp_path / "junk"
+    path.write_bytes(bytes(range(256)) * 80)
+    return path
+
+
+# --- help -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help_with_examples(name: str, here: Ask) -> None:
+    asked = here(*name.split(), "--help")
+    assert asked.returncode == DONE
+    assert "example" in asked.stdout
+    assert f"streamgauge {name}".strip() in asked.stdout.partition("example")[2]
+    assert asked.stderr == ""
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_examples_in_help_parse(name: str) -> None:
+    lines = (line.strip() for line in (COMMANDS[name].epilog or "").splitlines())
+    examples = [line for line in lines if line.startswith("streamgauge ")]
+    assert examples
+    for example in examples:
+        words = example.partition(" | ")[0].partition(" > ")[0].partition("   ")[0].split()
+        assert build_parser().parse_args(words[1:]).module
+
+
+def test_version_and_help_as_processes() -> None:
+    assert command("--help").stdout.startswith("usage: streamgauge")
+    assert command("--version").stdout == f"streamgauge {__version__}\n"
+
+
+# --- slips ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ((), "COMMAND"),
+        (("top",), "invalid choice: 'top'"),
+        (("up", "--upstraem", "x"), "unrecognized arguments: --upstraem"),
+        (("up", "--up", "http://x"), "unrecognized arguments: --up"),
+        (("up", "--capture", "some"), "invalid choice: 'some'"),
+        (("replay", "x", "--dialect", "klingon"), "invalid choice: 'klingon'"),
+        (("replay", "x", "--output", "csv"), "invalid choice: 'csv'"),
+        (("ledger",), "ACTION"),
+        (("ledger", "query", "--limit", "some"), "invalid int value: 'some'"),
+        (("topics", "delete"), "invalid choice: 'delete'"),
+    ],
+)
+def test_a_slip_is_answered_with_the_usage(arguments: tuple[str, ...], says: str, here: Ask) -> None:
+    told = refused(USAGE, says, *arguments, ask=here)
+    assert told.startswith("usage: streamgauge")
+
+
+# Commands that do something; the others only name their subcommands.
+LEAVES = [name for name, parser in COMMANDS.items() if parser.get_default("module")]
+NEEDED = {"deadletter show": ["1"]}
+
+
+@pytest.mark.parametrize("unknown", ["--no-such-option", "--no-such-option=x"])
+@pytest.mark.parametrize("name", LEAVES)
+def test_an_unknown_option_is_answered_with_the_usage_of_its_command(
+    name: str, unknown: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*name.split(), *NEEDED.get(name, []), unknown]) == USAGE
+    option = unknown.replace("=x", "=...")
+    says = f"streamgauge {name}: error: unrecognized arguments: {option}\n"
+    assert capsys.readouterr().err == COMMANDS[name].format_usage() + says
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("tap", "--upstream", "http://x"), "--kafka HOST:PORT is missing"),
+        (("tap",), "--kafka HOST:PORT is missing"),
+        (("worker",), "--kafka HOST:PORT is missing"),
+        (("replay",), "Name files or directories, or a broker with --kafka"),
+        (("topics", "create"), "--kafka HOST:PORT is missing"),
+        (("topics", "describe"), "--kafka HOST:PORT is missing"),
+        (("topics", "create", "--kafka", NOBODY, "--partitions", "3"), "power of two"),
+        (("topics", "create", "--kafka", NOBODY, "--topic-prefix", "a/b"), "cannot begin a topic's name"),
+        (("up",), "--upstream NAME=URL is missing"),
+        (("tap", "--kafka", NOBODY), "--upstream NAME=URL is missing"),
+        (("up", "--upstream", "openai"), "write NAME=URL"),
+        (("up", "--upstream", "a=http://x", "--upstream", "a=http://y"), "two upstreams have one name"),
+        ((*UP, "--listen", "8080"), "write HOST:PORT"),
+        ((*UP, "--config", "/nowhere/settings.toml"), "there is no settings file"),
+        ((*UP, "--tenants", "/nowhere/tenants.toml"), "--tenants /nowhere/tenants.toml cannot be read"),
+        ((*UP, *ANYWHERE, "--ledger", "postgresql://user:secret@db/x"), "sqlite:///FILE"),
+        (("ledger", "query", "--ledger", "postgresql://user:secret@db/x"), "sqlite:///FILE"),
+        (("ledger", "query", "--ledger", "sqlite://"), "sqlite:///FILE"),
+        (("ledger", "query", "--ledger", "ledger.sqlite"), "sqlite:///FILE"),
+        (("ledger", "query", "--limit", "-1"), "--limit"),
+        (("ledger", "query", "--by", "colour"), "--by colour: there is no such key; there are day, model"),
+        (("ledger", "query", "--by", ""), "--by : there is no such key"),
+        (("ledger", "query", "--by", "day,day"), "stands there twice"),
+        (
+            ("ledger", "query", "--since", "yesterday"),
+            "--since yesterday is not a time: write a UTC date such as 2026-",
+        ),
+        (("ledger", "query", "--until", "2026-11-31"), "--until 2026-11-31 is not a time: write a UTC date such as"),
+        (
+            ("ledger", "query", "--since", "2026-11-02", "--until", "2026-11-01"),
+            "--until 2026-11-01 must be later than --since 2026-11-02",
+        ),
+        (
+            ("ledger", "query", "--where", "colour=red"),
+            "--where colour=...: there is no such key; there are day, model",
+        ),
+        (("ledger", "query", "--where", "tenant"), "--where tenant has no value: write KEY=VALUE"),
+        (("ledger", "query", "--where", "attempt=two"), "--where attempt=...: the value must be a whole number"),
+        (("replay", "/nowhere/recording.sse"), "there is no file /nowhere/recording.sse"),
+        (("up", "--agent", "--upstream", "a=http://x"), "--agent relays nothing: leave --upstream away, or --agent"),
+        (("tap", "--agent", "--upstream", "a=http://x", "--kafka", NOBODY), "--agent relays nothing"),
+        (
+            (*UP, "--tls-certificate", "/nowhere/tls.pem"),
+            "--tls-certificate: the certificate /nowhere/tls.pem cannot be",
+        ),
+        (
+            (*UP, "--upstream-ca", "/nowhere/ca.pem"),
+            "--upstream-ca, --upstream-certificate: the authorities in /nowhere/ca",
+        ),
+        (
+            (*UP, "--upstream-certificate", "/nowhere/c.pem"),
+            "the certificate /nowhere/c.pem cannot be used: No such file",
+        ),
+    ],
+)
+def test_wrong_usage_is_one_sentence(arguments: tuple[str, ...], says: str, tmp_path: Path, here: Ask) -> None:
+    told = refused(USAGE, says, *arguments, environment={"STREAMGAUGE_DATA_DIR": str(tmp_path / "data")}, ask=here)
+    assert len(told.splitlines()) == 1
+    assert told.startswith(f"streamgauge {arguments[0]}: ")
+    assert "secret" not in told
+
+
+PASSWORD = "CANARY"
+WITH_PASSWORD = (
+    ("http://user:CANARY@h",),  # a command
+    ("up", "http://user:CANARY@h"),
+    ("up", "--upstraem", "CANARY"),
+    ("up", "--upstraem=CANARY"),
+    ("topics", "describe", "--kafka", NOBODY, "--kafka-password", "CANARY"),
+    ("topics", "describe", "--kafka", NOBODY, "--kafka-password=CANARY"),
+    ("up", "--capture", "http://user:CANARY@h"),
+    ("up", "--upstream", "http://user:CANARY/pw@h"),
+    ("up", "--upstream", "a=http:/user:CANARY@h"),
+    ("tap", "--upstream", "http://x", "--kafka", "user:CANARY@h:9092"),
+    ("up", "--config", "http://user:CANARY@h/settings.toml"),
+    (*UP, "--tenants", "user:CANARY@h"),
+    (*UP, "--tenants", "http://h/?key=CANARY"),
+    (*UP, "--tls-certificate", "-----BEGIN CERTIFICATE-----\nCANARY"),
+    ("ledger", "query", "--limit", "user:CANARY@h"),
+    ("ledger", "query", "--by", "user:CANARY@h"),
+    ("ledger", "query", "--since", "user:CANARY@h"),
+    ("ledger", "query", "--until", "http://h/?key=CANARY"),
+    ("ledger", "query", "--where", "user:CANARY@h"),
+    ("ledger", "query", "--where", "user:CANARY@h=x"),
+    ("ledger", "query", "--where", "tenants=CANARY"),
+    ("ledger", "query", "--where", "attempt=CANARY"),
+    ("ledger", "query", "--ledger", "postgresql://user:CANARY@h/x"),
+    ("ledger", "query", "--ledger", "sqlite://user:CANARY@h/x"),
+    ("ledger", "query", "--ledger", "sqlite:///postgresql://user:CANARY@h/x"),
+    ("ledger", "query", "--data-dir", "user:CANARY@h"),
+    ("replay", "http://user:CANARY@h/recording.sse"),
+    ("replay", "http://h/recording.sse?key=CANARY"),
+    ("topics", "describe", "--kafka", NOBODY, "--kafka-security", "SSL", "--kafka-ca", "user:CANARY@h"),
+    ("topics", "describe", "--kafka", NOBODY, "--kafka-security", "SASL_SSL", "--kafka-username", "u",
+     "--kafka-password-file", "CANARY"),
+    ("tap", "packets", "--kafka", NOBODY, "--pcap", "user:CANARY@h"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("arguments", WITH_PASSWORD, ids=" ".join)
+def test_no_error_quotes_a_password(
+    arguments: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Wherever a URL with a password may stand by mistake, and where a password itself may."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("STREAMGAUGE_DATA_DIR", str(tmp_path / "data"))
+    assert main(arguments) in (USAGE, UNAVAILABLE)
+    told = capsys.readouterr()
+    assert told.err
+    assert PASSWORD not in told.out + told.err
+
+
+def test_settings_that_cannot_be_say_where_they_come_from(tmp_path: Path) -> None:
+    told = refused(USAGE, "--workers (STREAMGAUGE_WORKERS): ", *UP, environment={"STREAMGAUGE_WORKERS": "many"})
+    assert len(told.splitlines()) == 1
+
+
+def test_a_settings_file_may_be_named_by_the_environment(tmp_path: Path) -> None:
+    (tmp_path / "settings.toml").write_text("listen = 1")
+    refused(USAGE, "'1' is no address", *UP, environment={"STREAMGAUGE_CONFIG": str(tmp_path / "settings.toml")})
+
+
+def test_tenants_that_are_none(tmp_path: Path) -> None:
+    (tmp_path / "tenants.toml").write_text("a = 1")
+    refused_in_one_sentence(USAGE, "credential_id =", *UP, *ANYWHERE, "--tenants", str(tmp_path / "tenants.toml"))
+
+
+# --- parts that are not to be had -----------------------------------------------------------------------------------
+
+
+def test_a_listen_address_that_is_taken(taken: str, tmp_path: Path) -> None:
+    places = ("--listen", taken, "--admin", "127.0.0.1:0", "--data-dir", str(tmp_path))
+    refused_in_one_sentence(UNAVAILABLE, f"{taken} is taken: choose another with --listen", *UP, *places)
+
+
+def test_an_admin_address_that_is_taken(taken: str, tmp_path: Path) -> None:
+    places = ("--admin", taken, "--data-dir", str(tmp_path))
+    says = f"{taken} is taken: choose another with --admin"
+    refused_in_one_sentence(UNAVAILABLE, says, *UP, *places, "--listen", "127.0.0.1:0")
+    refused_in_one_sentence(UNAVAILABLE, says, "worker", "--kafka", NOBODY, *places)
+
+
+def test_an_address_that_is_not_ours(tmp_path: Path) -> None:
+    places = ("--listen", "192.0.2.1:0", "--admin", "127.0.0.1:0", "--data-dir", str(tmp_path))
+    refused_in_one_sentence(UNAVAILABLE, "192.0.2.1:0 cannot be used", *UP, *places)
+
+
+def test_a_data_directory_that_another_uses(tmp_path: Path) -> None:
+    with start_up(f"http://{NOBODY}", tmp_path / "data") as up:
+        says = f"another process uses the data directory {up.data_dir}"
+        refused_in_one_sentence(UNAVAILABLE, says, *UP, *ANYWHERE, "--data-dir", str(up.data_dir))
+        assert up.get("/health/ready")[0] == 200
+        assert up.stop() == DONE
+
+
+@pytest.mark.parametrize("name", ["up", "worker", "tap"])
+def test_a_data_directory_that_is_a_file_or_cannot_be_made(name: str, junk: Path) -> None:
+    given = {
+        "up": (*UP, *ANYWHERE),
+        "tap": ("tap", "--upstream", f"http://{NOBODY}", *ANYWHERE, "--kafka", NOBODY),
+        "worker": ("worker", "--kafka", NOBODY, "--admin", "127.0.0.1:0"),
+    }[name]
+    for place in (junk, junk / "data", Path("/proc/streamgauge")):
+        says = f"the data directory {place} cannot be used"
+        refused_in_one_sentence(UNAVAILABLE, says, *given, "--data-dir", str(place))
+
+
+def test_a_data_directory_with_a_directory_for_a_file(tmp_path: Path) -> None:
+    (tmp_path / "counters").mkdir()
+    says = f"the data directory {tmp_path} cannot be used (Is a directory)"
+    refused_in_one_sentence(UNAVAILABLE, says, *UP, *ANYWHERE, "--data-dir", str(tmp_path))
+
+
+@pytest.mark.parametrize("key", [b"", b"short"])
+def test_a_key_that_is_none(key: bytes, tmp_path: Path) -> None:
+    (tmp_path / "key").write_bytes(key)
+    (tmp_path / "key").chmod(0o600)
+    refused_in_one_sentence(UNAVAILABLE, "does not hold 32 bytes", *UP, *ANYWHERE, "--data-dir", str(tmp_path))
+
+
+def test_a_key_that_others_may_read(tmp_path: Path) -> None:
+    (tmp_path / "key").write_bytes(bytes(32))
+    (tmp_path / "key").chmod(0o644)
+    says = f"the key {tmp_path}/key (mode 0644) can be read or changed by every user of this host: chmod 600 "
+    refused_in_one_sentence(UNAVAILABLE, says, *UP, *ANYWHERE, "--data-dir", str(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["up", "tap", "worker"])
+def test_a_data_directory_that_every_user_may_change(name: str, tmp_path: Path) -> None:
+    given = {
+        "up": (*UP, *ANYWHERE),
+        "tap": ("tap", "--upstream", f"http://{NOBODY}", *ANYWHERE, "--kafka", NOBODY),
+        "worker": ("worker", "--kafka", NOBODY, "--admin", "127.0.0.1:0"),
+    }[name]
+    place = tmp_path / "data"
+    place.mkdir()
+    place.chmod(0o777)
+    says = f"the data directory {place} (mode 0777) can be changed by every user of this host"
+    told = refused(UNAVAILABLE, says, *given, "--data-dir", str(place))
+    assert len(told.splitlines()) == 1
+    assert told.endswith(f": chmod 700 {place}\n")
+    assert list(place.iterdir()) == []
+
+
+def test_a_data_directory_that_others_may_add_to_is_used_with_a_warning(tmp_path: Path) -> None:
+    place = tmp_path / "data"
+    place.mkdir()
+    place.chmod(0o1777)
+    with start_up(f"http://{NOBODY}", place) as up:
+        warning, *_ = up.log.splitlines()
+        assert warning.startswith(f"streamgauge: the data directory {place} (mode 1777) can be changed by every user")
+        assert warning.endswith("name a directory inside it with --data-dir, which is then made for this user alone")
+        assert up.stop() == DONE
+
+
+def test_temporary_files_in_too_long_a_path(tmp_path: Path) -> None:
+    place = tmp_path / ("x" * 100)
+    place.mkdir()
+    refused(UNAVAILABLE, "set TMPDIR", *UP, *ANYWHERE, "--data-dir", str(tmp_path), environment={"TMPDIR": str(place)})
+    assert list(place.iterdir()) == []
+
+
+@pytest.mark.parametrize("action", ["create", "describe"])
+def test_a_broker_that_does_not_answer(action: str) -> None:
+    refused_in_one_sentence(UNAVAILABLE, f"no Kafka broker answers at {NOBODY}", "topics", action, "--kafka", NOBODY)
+
+
+def test_a_ledger_that_is_not_there_is_not_made(tmp_path: Path) -> None:
+    place = tmp_path / "data"
+    refused_in_one_sentence(UNAVAILABLE, "there is no ledger", "ledger", "query", "--data-dir", str(place))
+    refused_in_one_sentence(
+        UNAVAILABLE, "there is no ledger", "ledger", "query", "--ledger", f"sqlite:///{place}/x.sqlite"
+    )
+    assert not place.exists()
+
+
+def test_a_ledger_that_is_none(junk: Path, tmp_path: Path) -> None:
+    place = ("--ledger", f"sqlite:///{junk}")
+    before = junk.read_bytes()
+    refused_in_one_sentence(UNAVAILABLE, "is it a ledger?", "ledger", "query", *place)
+    for given in ((*UP, *ANYWHERE), ("worker", "--kafka", NOBODY, "--admin", "127.0.0.1:0")):
+        refused_in_one_sentence(
+            UNAVAILABLE, "choose another with --ledger", *given, *place, "--data-dir", str(tmp_path)
+        )
+    assert junk.read_bytes() == before
+
+
+def test_a_database_of_somebody_else_is_no_ledger(tmp_path: Path) -> None:
+    path = tmp_path / "other.sqlite"
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        database.execute("CREATE TABLE records(a)")
+        database.commit()
+    refused_in_one_sentence(UNAVAILABLE, "is it a ledger?", "ledger", "query", "--ledger", f"sqlite:///{path}")
+
+
+def test_a_state_that_cannot_be_read(junk: Path, tmp_path: Path) -> None:
+    state = tmp_path / "state.sqlite"
+    junk.rename(state)
+    refused_in_one_sentence(UNAVAILABLE, f"{state} cannot be used", *UP, *ANYWHERE, "--data-dir", str(tmp_path))
+
+
+def test_a_state_that_holds_something_else(tmp_path: Path) -> None:
+    state = tmp_path / "state.sqlite"
+    with contextlib.closing(sqlite3.connect(state)) as database:
+        database.execute("CREATE TABLE state(key INTEGER PRIMARY KEY, value BLOB NOT NULL)")
+        database.execute("INSERT INTO state VALUES (1, x'00')")
+        database.commit()
+    refused_in_one_sentence(UNAVAILABLE, f"{state} cannot be used", *UP, *ANYWHERE, "--data-dir", str(tmp_path))
+
+
+def test_a_spool_that_cannot_be_read_stops_nothing(junk: Path, tmp_path: Path) -> None:
+    data_dir = tmp_path / "data"
+    data_dir.mkdir()
+    junk.rename(data_dir / "spool.sqlite")
+    with start_up(f"http://{NOBODY}", data_dir) as up:
+        assert up.stop() == DONE
+    assert (data_dir / "spool.sqlite.damaged-1").exists()
+
+
+# --- recordings -----------------------------------------------------------------------------------------------------
+
+
+def test_a_recording_that_is_none_has_a_record_all_the_same(junk: Path) -> None:
+    done = command("replay", str(junk), "--output", "jsonl")
+    assert (done.returncode, len(done.stdout.splitlines())) == (DONE, 1)
+    note = "no event was found in 1 stream: is it a recording of server-sent events?"
+    assert done.stderr == f"streamgauge replay: {junk}: {note}\n"
+
+
+def test_f13_no_directory_is_made_for_a_ledger(tmp_path: Path) -> None:
+    ledger = f"sqlite:///{tmp_path}/slip/ledger.sqlite"
+    for name in (("worker", "--kafka", NOBODY), UP):
+        says = (
+            f"the ledger {tmp_path}/slip/ledger.sqlite cannot be opened: No such file or directory: make its directory"
+        )
+        refused(UNAVAILABLE, says, *name, *ANYWHERE[2:], "--ledger", ledger, "--data-dir", str(tmp_path / "data"))
+    assert not (tmp_path / "slip").exists()
+
+
+def test_upstreams_of_the_environment_are_left_alone_by_an_agent_with_a_word(tmp_path: Path) -> None:
+    flags = ["--agent", "--admin", "127.0.0.1:0", "--data-dir", str(tmp_path / "data")]
+    with start("up", flags, tmp_path / "data", {"STREAMGAUGE_UPSTREAM": "a=http://x"}) as up:
+        wait_for(lambda: "metrics at" in up.log, "start")
+        assert "the upstreams of the environment or the settings file are not used" in up.log
+        assert up.stop() == DONE
+
+
+def test_a_directory_without_recordings(tmp_path: Path) -> None:
+    refused_in_one_sentence(USAGE, f"there is no recording in {tmp_path}", "replay", str(tmp_path))
+
+
+def test_a_recording_that_cannot_be_read(tmp_path: Path) -> None:
+    path = tmp_path / "socket.sse"
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(path))
+        refused_in_one_sentence(UNAVAILABLE, f"{path} cannot be read", "replay", str(path))

@@ -1,0 +1,69 @@
+"""What is said of a file beside its records: one sentence for each thing, none where all is well."""
+
+import pytest
+
+from streamgauge.cli.replay_notes import Found, Note, notes_on
+from streamgauge.taps.replay.contract import Tally
+
+
+def said(
+    tally: Tally,
+    not_llm: int = 0,
+    open_streams: int = 0,
+    *,
+    records: int = 1,
+    without_event: int = 0,
+    broken: bool = False,
+) -> list[Note]:
+    return list(notes_on(tally, Found(records, without_event, not_llm, open_streams), broken=broken))
+
+
+@pytest.mark.parametrize("tally", [Tally(), Tally(exchanges=3)])
+def test_nothing_is_said_where_all_is_well(tally: Tally) -> None:
+    assert said(tally) == []
+
+
+@pytest.mark.parametrize(
+    ("tally", "text", "is_fault"),
+    [
+        (Tally(exchanges=0), "no LLM exchange is in it", False),
+        (Tally(exchanges=1, left_alone=1), "no LLM exchange is in it (1 other was left alone)", False),
+        (Tally(exchanges=3, left_alone=2), "2 other exchanges were left alone: no LLM's", False),
+        (Tally(exchanges=2, without_body=1), "of 1 answer the body was not recorded: incomplete", False),
+        (Tally(exchanges=2, without_body=2), "of 2 answers the body was not recorded: incomplete", False),
+        (
+            Tally(exchanges=0, broken_exchanges=2, first_broken="flow 1: x"),
+            "2 exchanges that cannot be read have no record, the first at flow 1: x",
+            True,
+        ),
+        (Tally(unreadable_rows=1), "1 row is damaged, or no bundle of this version", True),
+        (Tally(rows_gone=2), "2 rows were delivered and removed while this was read", False),
+    ],
+)
+def test_f13_each_thing_has_its_sentence(tally: Tally, text: str, is_fault: bool) -> None:
+    assert said(tally) == [Note(text, is_fault)]
+
+
+def test_streams_that_proved_to_be_no_llms_count_as_others() -> None:
+    assert said(Tally(exchanges=2, left_alone=1), 1)[0].text == "no LLM exchange is in it (2 others were left alone)"
+    assert said(Tally(exchanges=4, left_alone=1), 1)[0].text == "2 other exchanges were left alone: no LLM's"
+
+
+def test_what_was_not_read_to_its_end_may_have_had_one() -> None:
+    assert said(Tally(exchanges=0), broken=True) == []
+
+
+def test_a_recording_without_an_event_is_told() -> None:
+    text = "no event was found in 1 stream: is it a recording of server-sent events?"
+    assert said(Tally(), without_event=1) == [Note(text)]
+
+
+def test_a_spool_without_a_row_is_told() -> None:
+    text = "no stream is in it; a spool holds only what waits for its delivery"
+    assert said(Tally(), records=0) == [Note(text)]
+    assert said(Tally(), records=0, broken=True) == []
+
+
+def test_streams_that_have_not_ended_are_told() -> None:
+    assert said(Tally(), open_streams=1) == [Note("1 stream has not ended yet, and no record")]
+    assert said(Tally(), open_streams=2) == [Note("2 streams have not ended yet, and no record")]

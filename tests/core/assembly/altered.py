@@ -1,0 +1,63 @@
+"""Streams in which something is other than what was learnt of them: bytes of some events, or members that say otherwise."""
+
+import json
+from collections.abc import Iterator, Sequence
+
+from bench.wires import Wire
+from hypothesis import strategies as st
+
+from streamgauge.core.formats.sse import Event, SseDecoder
+
+# What stands in a delta, replaced by what nearly fits: an envelope must not take it for what it knows.
+_HOSTILE = (
+    b'"', b"\\", b'\\"', b"\\u0041", b"\\ud800", b"\\ud83d\\ude00", b"\\x", b"\x00", b"\x01", b"\x7f", b"\xff", b"\xc3\xa9",
+    b"\t", b'","x":"', b"]}", b"0", b"-1", b"1.5", b"99999999999999999999", b"007", b"null", b"true", b"", b" ", b"a\\",
+    b'"},"finish_reason":"stop"', b"[DONE]", b'"error":{"message":"x"}',
+)  # fmt: skip
+
+
+def damage(draw: st.DrawFn, blocks: Sequence[bytes]) -> list[bytes]:
+    """Events as bytes, some of them with other bytes inside; two may have changed places."""
+    events = list(blocks)
+    for _ in range(draw(st.integers(1, 6))):
+        at = draw(st.integers(0, len(events) - 1))
+        event = events[at]
+        place = draw(st.integers(0, max(0, len(event) - 3)))
+        width = draw(st.integers(0, 6))
+        hostile = draw(st.sampled_from(_HOSTILE))
+        events[at] = event[:place] + hostile + event[place + width : -2] + b"\n\n"
+    if draw(st.booleans()):
+        one_place, other = draw(st.integers(0, len(events) - 1)), draw(st.integers(0, len(events) - 1))
+        events[one_place], events[other] = events[other], events[one_place]
+    return events
+
+
+# What a member of one event may say instead, so that the events after it tell back what was told before.
+_OTHERWISE = (0, 1, 2, 7, -1, 2.5, "other", "tool", "", None, True, [], {}, ["x"], {"x": 1})
+
+
+def _leaves(value: object) -> Iterator[tuple[dict | list, str | int]]:  # type: ignore[type-arg]
+    """Each member that holds no others, and what it is a member of."""
+    members = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, member in members:
+        yield from _leaves(member)
+        if not isinstance(member, dict | list):
+            yield value, key  # type: ignore[misc]
+
+
+def alter(draw: st.DrawFn, one: Wire) -> list[Event]:
+    """A stream in which single members of some events say something else."""
+    events = [event for block in one.events for event in SseDecoder().feed(block)]
+    for _ in range(draw(st.integers(1, 5))):
+        event = events[draw(st.integers(0, len(events) - 1))]
+        try:
+            value = json.loads(event.data or b"")
+        except ValueError:
+            continue
+        leaves = list(_leaves(value))
+        if leaves:
+            holder, key = draw(st.sampled_from(leaves))
+            holder[key] = draw(st.sampled_from(_OTHERWISE))  # type: ignore[index]
+        again = Event(event.name, json.dumps(value, separators=(",", ":")).encode(), event.id)
+        events.insert(draw(st.integers(0, len(events))), again)
+    return events

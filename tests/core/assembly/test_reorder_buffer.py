@@ -1,0 +1,80 @@
+"""What waits for missing segments is counted as it changes: the count is what looking at all of it gives."""
+
+from unittest.mock import patch
+
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streamgauge.core.assembly import assembler as assembling
+from streamgauge.core.assembly.assembler import BUCKETS, PRODUCERS, WAIT_NS, Assembler, bucket_of
+from streamgauge.core.assembly.reorder_buffer import MAX_WAITING_BYTES, size_of
+from streamgauge.core.capture.segments import Bundle, End, Ending, Loss, Read, Segment
+from streamgauge.core.record import encode_record
+from tests.streams import INSTANCE, opening
+
+# Three streams of one bucket and two of another.
+STREAMS = [bytes(14) + bytes((name, name > 3)) for name in range(1, 6)]
+KEYS = sorted({bucket_of(stream) for stream in STREAMS})
+BOUND = 400
+
+PARTS = st.builds(
+    Segment,
+    st.sampled_from(STREAMS),
+    st.integers(0, 40),
+    opening=st.sampled_from([None, None, opening()]),
+    reads=st.lists(st.builds(lambda size: Read(1, size, size, b":" * size), st.sampled_from([0, 10, 100])), max_size=3),
+    loss=st.sampled_from([None, None, Loss(1, 0, "coding")]),
+    end=st.sampled_from([None] * 8 + [End(Ending.COMPLETE), End(Ending.CUT, tail=b"data: x")]),
+)
+STEPS = st.lists(st.one_of(st.lists(PARTS, min_size=1, max_size=4), st.sampled_from(["late", "farewell"])), max_size=60)
+
+
+def counted(assembler: Assembler) -> None:
+    """What is counted is what is there, and within its bound."""
+    waiting = {
+        key: {
+            stream: sum(map(size_of, state.waiting.values()))
+            for stream, state in bucket.streams.items()
+            if state.waiting
+        }
+        for key, bucket in enumerate(assembler._buckets)
+    }
+    assert assembler._waiting._sizes == [waiting[key] for key in range(BUCKETS)]
+    for key, sizes in waiting.items():
+        assert assembler._waiting.total(key) == sum(sizes.values()) <= BOUND
+    assert bool(assembler._waiting) == any(waiting.values())
+
+
+@given(STEPS, st.integers(1, 9))
+@settings(deadline=None, max_examples=150)
+def test_what_is_counted_is_what_waits_also_after_a_load(steps: list[list[Segment] | str], every: int) -> None:
+    """One reads all of the log; the other is dumped and loaded again on the way, and says the same."""
+    with patch.object(assembling, "MAX_WAITING_BYTES", BOUND):
+        one, other, tap_ns = Assembler(), Assembler(), 0
+        for at, step in enumerate(steps):
+            tap_ns += WAIT_NS + 1 if step == "late" else 1
+            segments = [] if isinstance(step, str) else step
+            bundle = Bundle(INSTANCE, 0, 2 * at + 1, tap_ns, segments, farewell=step == "farewell")
+            found = [[encode_record(record) for record in each.apply(at, at, bundle)] for each in (one, other)]
+            assert found[0] == found[1]
+            counted(one)
+            if at % every == 0:
+                before, other = other, Assembler()
+                for key in (*range(BUCKETS), PRODUCERS):
+                    other.load(key, before.dump(key))
+            counted(other)
+        assert [one.dump(key) for key in KEYS] == [other.dump(key) for key in KEYS]
+
+
+def test_words_that_wait_are_counted() -> None:
+    """Openings with as much in them as one may hold, of segments whose predecessors never come."""
+    word = "€" * 4096
+    forged = msgspec.structs.replace(opening(), tap=word, path=word, tenant=word, resumed_from=word)
+    assembler = Assembler()
+    for number in range(1, 101):
+        segment = Segment(bytes(14) + bytes((number, 0)), 1, opening=forged)
+        assembler.apply(number, number, Bundle(INSTANCE, 0, 2 * number, 0, [segment]))
+    assert 0 < assembler._waiting.total(0) <= MAX_WAITING_BYTES
+    waiting = [state.waiting for state in assembler._buckets[0].streams.values()]
+    assert sum(map(bool, waiting)) == MAX_WAITING_BYTES // size_of(Segment(b"", 1, opening=forged))

@@ -1,0 +1,120 @@
+"""First times, gaps and bursts, against a plain calculation."""
+
+import math
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamgauge.core.assembly.timing import (
+    BURST_MIN_EVENTS,
+    EXACT_GAPS,
+    GAP_BOUNDS_S,
+    TimingState,
+    gaps_of,
+    is_burst,
+    seconds,
+)
+
+STALL_NS = 5_000_000_000
+MS = 1_000_000
+
+
+def state_of(reads: list[tuple[int | None, int]]) -> TimingState:
+    """Reads as (stamp, token events in it)."""
+    state = TimingState()
+    for stamp, tokens in reads:
+        state.read(stamp)
+        for _ in range(tokens):
+            state.token(stamp, STALL_NS)
+    return state
+
+
+def test_seconds_are_rounded_to_a_microsecond() -> None:
+    assert seconds(1_234_567_499) == 1.234567
+    assert seconds(1_234_567_500) == 1.234568
+    assert seconds(0) == 0.0
+    assert seconds(None) is None
+
+
+def test_several_events_in_one_read_have_gaps_of_zero() -> None:
+    gaps = gaps_of(state_of([(0, 0), (1_000_000, 3), (5_000_000, 1)]))
+    assert (gaps.count, gaps.p50_s, gaps.max_s) == (3, 0.0, 0.004)
+
+
+def test_a_stall_is_counted_and_seen_on_the_wire() -> None:
+    state = state_of([(0, 1), (STALL_NS, 1), (2 * STALL_NS + 1, 1)])
+    assert gaps_of(state).stalls == 1
+    assert state.wire_max_gap == STALL_NS + 1
+
+
+def test_without_stamps_only_the_count_is_known() -> None:
+    state = state_of([(None, 2), (None, 3)])
+    gaps = gaps_of(state)
+    assert (gaps.count, gaps.mean_s, gaps.p99_s, gaps.stalls, gaps.buckets) == (4, None, None, None, None)
+    assert is_burst(state) is None
+
+
+def test_without_gaps_there_is_no_percentile_but_buckets_are_known_to_be_empty() -> None:
+    for tokens in (0, 1):
+        gaps = gaps_of(state_of([(0, tokens)]))
+        assert (gaps.count, gaps.mean_s, gaps.max_s, gaps.stalls) == (0, None, None, 0)
+        assert gaps.buckets is not None
+        assert gaps.buckets[-1] == (None, 0)
+
+
+def test_a_burst_is_nearly_all_tokens_in_two_reads() -> None:
+    assert is_burst(state_of([(0, 5), (10, 4), (20, 1)])) is True
+    assert is_burst(state_of([(0, 4), (10, 4), (20, 2)])) is False
+    assert is_burst(state_of([(0, BURST_MIN_EVENTS - 1)])) is False
+    assert is_burst(state_of([(0, BURST_MIN_EVENTS)])) is True
+    assert is_burst(state_of([(0, 0)])) is False
+
+
+@given(st.lists(st.integers(0, 40_000_000_000), min_size=1, max_size=EXACT_GAPS))
+def test_short_streams_have_exact_nearest_rank_percentiles(steps: list[int]) -> None:
+    stamps = [0]
+    for step in steps:
+        stamps.append(stamps[-1] + step)
+    gaps = gaps_of(state_of([(stamp, 1) for stamp in stamps]))
+    ordered = sorted(steps)
+    for got, share in ((gaps.p50_s, 0.5), (gaps.p95_s, 0.95), (gaps.p99_s, 0.99)):
+        assert got == seconds(ordered[math.ceil(share * len(ordered)) - 1])
+    assert gaps.max_s == seconds(ordered[-1])
+    assert gaps.stalls == sum(step > STALL_NS for step in steps)
+
+
+@given(st.lists(st.integers(0, 40_000_000_000), min_size=EXACT_GAPS + 1, max_size=200))
+def test_long_streams_have_the_bound_of_the_bucket(steps: list[int]) -> None:
+    stamps = [0]
+    for step in steps:
+        stamps.append(stamps[-1] + step)
+    gaps = gaps_of(state_of([(stamp, 1) for stamp in stamps]))
+    exact = sorted(steps)[math.ceil(0.95 * len(steps)) - 1] / 1e9
+    bounds = [bound for bound in GAP_BOUNDS_S if bound >= exact - 1e-12]
+    assert gaps.p95_s == (bounds[0] if bounds else gaps.max_s)
+    assert gaps.buckets is not None
+    for bound, cumulative in gaps.buckets:
+        assert cumulative == sum(bound is None or step <= round(bound * 1e9) for step in steps)
+
+
+_STEPS = st.lists(st.tuples(st.integers(-MS, 8_000 * MS), st.integers(1, 9)), min_size=1, max_size=30)
+
+
+@given(st.lists(st.tuples(_STEPS, st.booleans(), st.booleans()), min_size=1, max_size=8))
+def test_many_reads_at_once_are_the_same_as_one_by_one(runs: list[tuple[list[tuple[int, int]], bool, bool]]) -> None:
+    """Runs of reads: steps between stamps with token events; whether each read has one event, and whether stamps are."""
+    single, many, clock = TimingState(), TimingState(), 0
+    for steps, one_each, stamped in runs:
+        stamps: list[int | None] = []
+        for step, _ in steps:
+            clock += step
+            stamps.append(clock if stamped else None)
+        events = [1 if one_each else count for _, count in steps]
+        many.tokens(stamps, None if one_each else events, STALL_NS)
+        for stamp, count in zip(stamps, events, strict=True):
+            single.read(stamp)
+            for _ in range(count):
+                single.token(stamp, STALL_NS)
+        assert many == single
+        single.read(clock)
+        many.read(clock)

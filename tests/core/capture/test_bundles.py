@@ -1,0 +1,122 @@
+"""Bundles as bytes: what goes in comes out, and whatever is not a bundle is refused with a reason of a closed set."""
+
+import random
+import tracemalloc
+
+import msgspec
+import pytest
+import zstandard
+
+from streamgauge.core.capture import bundles
+from streamgauge.core.capture.bundles import UnreadableBundle, decode_bundle, encode_bundle
+from streamgauge.core.capture.segments import FORMAT_VERSION, SLOTS, Bundle, Read, RequestFacts, Segment
+from tests.streams import INSTANCE, bundles_of, interleaved
+
+GOOD = encode_bundle(bundles_of(interleaved(3))[0])
+HEAD = GOOD[:3]
+
+
+def packed(content: object, **how: bool) -> bytes:
+    return HEAD + zstandard.ZstdCompressor(**how).compress(msgspec.msgpack.encode(content))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_what_goes_in_comes_out(number: int) -> None:
+    bundle = bundles_of(interleaved(5, seed=number))[number]
+    assert decode_bundle(encode_bundle(bundle)) == bundle
+
+
+def test_its_head_says_what_it_is() -> None:
+    assert b"SG" + bytes([FORMAT_VERSION]) == HEAD
+
+
+def _with_model(model: str) -> Segment:
+    return Segment(bytes(16), 0, request=RequestFacts(model=model))
+
+
+REFUSED: dict[str, tuple[bytes | None, str]] = {
+    "nothing": (None, "frame"),
+    "no bytes": (b"", "frame"),
+    "something else": (b'{"a": 1}', "frame"),
+    "a head alone": (HEAD, "frame"),
+    "a later version": (b"SG" + bytes([FORMAT_VERSION + 1]) + GOOD[3:], "version"),
+    "half of one": (GOOD[: len(GOOD) // 2], "frame"),
+    "a frame that does not say its size": (packed([], write_content_size=False), "frame"),
+    "another value": (packed({"a": 1}), "schema"),
+    "too few fields": (packed([INSTANCE]), "schema"),
+    "an instance that is none": (packed(Bundle(b"short", 0, 0, 0, [])), "schema"),
+    "another version inside": (packed(Bundle(INSTANCE, 0, 0, 0, version=FORMAT_VERSION + 1)), "version"),
+    "a slot that there is not": (packed(Bundle(INSTANCE, SLOTS, 0, 0)), "schema"),
+    "a number beyond all": (packed([INSTANCE, 0, 2**63, 0]), "schema"),
+    "a dead instance that is none": (packed(Bundle(INSTANCE, 0, 0, 0, dead=[b"short"])), "schema"),
+    "a word that would fill the state": (packed(Bundle(INSTANCE, 0, 0, 0, [_with_model("m" * 1_000_000)])), "schema"),
+    "reads without number": (packed([INSTANCE, 0, 0, 0, [[bytes(16), 0, None, None, None, [[]] * 200_001]]]), "schema"),
+    "segments without number": (packed([INSTANCE, 0, 0, 0, [[]] * 50_001]), "schema"),
+    "the dead without number": (packed([INSTANCE, 0, 0, 0, [], False, [b""] * 100_001]), "schema"),
+    "more members than bytes": (HEAD + zstandard.ZstdCompressor().compress(b"\xdd\xff\xff\xff\xff"), "schema"),
+    "nesting without end": (HEAD + zstandard.ZstdCompressor().compress(b"\x91" * 100_000), "schema"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_is_no_bundle_is_refused(case: str) -> None:
+    message, error_class = REFUSED[case]
+    with pytest.raises(UnreadableBundle) as refused:
+        decode_bundle(message)
+    assert refused.value.error_class == error_class
+
+
+def test_an_older_and_a_newer_writer_of_this_format_are_read() -> None:
+    """Arrays that end earlier have defaults; what a later writer added at their ends is left alone."""
+    bundle = bundles_of(interleaved(2))[0]
+    fields = msgspec.msgpack.decode(msgspec.msgpack.encode(bundle))
+    assert decode_bundle(packed(fields[:5])) == bundle
+    later = [*fields, "added", {"later": [1]}]
+    later[4] = [[*segment, "added"] for segment in fields[4]]
+    assert decode_bundle(packed(later)) == bundle
+
+
+def test_a_frame_that_claims_more_than_the_limit_is_not_inflated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bundles, "MAX_BUNDLE_BYTES", 1_000)
+    with pytest.raises(UnreadableBundle, match="the limit is 1000"):
+        decode_bundle(HEAD + zstandard.ZstdCompressor().compress(bytes(1_001)))
+
+
+@pytest.mark.parametrize("content", [b"", b"x" * 3_000_000])
+def test_a_large_bundle_is_decoded_piece_by_piece_to_the_same(content: bytes) -> None:
+    segments = [Segment(bytes(16), 0, reads=[Read(1, 2, 3, content), Read(2, 3, 4)]), Segment(INSTANCE, 7)]
+    bundle = Bundle(INSTANCE, 5, 6, 7, segments, farewell=True, dead=[bytes(16)])
+    assert decode_bundle(encode_bundle(bundle)) == bundle
+
+
+def test_what_stands_in_for_a_large_bundle_has_its_fields() -> None:
+    fields = [field.name for field in msgspec.structs.fields(bundles._Undecoded)]
+    assert fields == [field.name for field in msgspec.structs.fields(Bundle)]
+
+
+def test_a_forgery_of_very_many_small_reads_takes_little_memory() -> None:
+    """Ten million reads of six bytes; decoded they would be a gigabyte."""
+    segment = msgspec.msgpack.encode([bytes(16), 0, None, None, None, [[None, 0, 0, b""]] * 50_000])
+    parts = [msgspec.msgpack.encode(part) for part in (INSTANCE, 0, 0, 0)]
+    message = HEAD + zstandard.ZstdCompressor().compress(b"".join([b"\x95", *parts, b"\xdc\x00\xc8", segment * 200]))
+    tracemalloc.start()
+    try:
+        with pytest.raises(UnreadableBundle, match="more than 200000 reads"):
+            decode_bundle(message)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 200 * 1024 * 1024
+
+
+def test_a_damaged_one_is_refused_or_read_and_nothing_else() -> None:
+    chance = random.Random(7)
+    refused = 0
+    for _ in range(2_000):
+        spoilt = bytearray(GOOD)
+        spoilt[chance.randrange(len(spoilt))] ^= 1 << chance.randrange(8)
+        try:
+            decode_bundle(bytes(spoilt))
+        except UnreadableBundle:
+            refused += 1
+    assert refused > 1_000

@@ -1,0 +1,100 @@
+"""Event streams that come over the same wires and are no LLM's: recognised, and left alone."""
+
+import json
+from typing import Any
+
+import pytest
+
+from streamgauge.core.assembly.assembler import Assembler
+from streamgauge.core.capture.segments import Bundle
+from streamgauge.core.dialects import DIALECTS
+from streamgauge.core.formats.sse import SseDecoder
+from streamgauge.taps.replay import replay
+from tests.vectors.drive import INSTANCE, Live, messages, record_of, segments_of, settings, wire
+from tests.vectors.load import Vector, vectors
+
+
+def stream(*events: dict[str, Any], named: bool = True) -> bytes:
+    return b"".join(event_of(one, named) for one in events)
+
+
+def event_of(value: dict[str, Any], named: bool) -> bytes:
+    name = value.get("type") or value.get("object") or "message"
+    return (f"event: {name}\n" if named else "").encode() + f"data: {json.dumps(value)}\n\n".encode()
+
+
+STREAMS = {
+    # Model Context Protocol, streamable HTTP: https://modelcontextprotocol.io/specification, transports
+    "mcp": stream({"jsonrpc": "2.0", "id": 1, "result": {"content": [{"type": "text", "text": "7"}]}}),
+    "mcp-error": stream({"jsonrpc": "2.0", "id": 1, "error": {"code": -32600, "message": "no"}}),
+    "mcp-pings": b": ping - 2025-01-01\n\n" * 2 + stream({"jsonrpc": "2.0", "method": "notifications/progress"}),
+    # OpenAI assistants: https://platform.openai.com/docs/api-reference/assistants-streaming/events
+    "assistants": stream(
+        {"id": "run_1", "object": "thread.run", "status": "queued", "usage": None},
+        {"id": "msg_1", "object": "thread.message.delta", "delta": {"content": [{"index": 0, "type": "text"}]}},
+        {
+            "id": "run_1",
+            "object": "thread.run",
+            "status": "completed",
+            "usage": {"prompt_tokens": 5, "total_tokens": 9},
+        },
+    )
+    + b"event: done\ndata: [DONE]\n\n",
+    # https://platform.openai.com/docs/api-reference/audio/transcript-text-delta-event
+    "transcription": stream(
+        {"type": "transcript.text.delta", "delta": "hello"},
+        {"type": "transcript.text.done", "text": "hello", "usage": {"input_tokens": 1, "output_tokens": 2}},
+    ),
+    "speech": stream({"type": "speech.audio.delta", "audio": "aGk="}, {"type": "speech.audio.done"}, named=False),
+    "ticker": stream({"price": 7, "delta": 1}, {"price": 8}, named=False),
+    "texts": b"data: hello\n\ndata: world\n\n",
+}
+
+each = pytest.mark.parametrize("body", STREAMS.values(), ids=STREAMS)
+
+
+def test_an_event_without_members_shows_no_dialect() -> None:
+    """Whatever it is called: so none has to be asked."""
+    names = {event.name for one in vectors() for event in SseDecoder().feed(one.body)}
+    assert {"", "done", "message_stop", "response.completed"} < names
+    assert [(one.name, name) for one in DIALECTS for name in names if one.recognises(name, {})] == []
+
+
+def vector(body: bytes, target: str) -> Vector:
+    return Vector(about="", record={}, token_events_at=[], dialect="", name="n", body=body, target=target)
+
+
+@pytest.mark.parametrize("capture", ["masked", "full"])
+@each
+def test_it_leaves_no_record(body: bytes, capture: Any) -> None:
+    one = vector(body, "/mcp")
+    assembler = Assembler()
+    segments = list(segments_of(capture, messages(one, [(None, wire(one, Live()))])))
+    assert assembler.apply(0, 0, Bundle(INSTANCE, 0, 0, 0, segments)) == []
+    assert assembler.counts["not_llm"] == 1
+    assert assembler.open_streams == 0
+
+
+@pytest.mark.parametrize("capture", ["masked", "full"])
+@each
+def test_on_a_path_that_owes_a_record_it_is_other_and_whole(body: bytes, capture: Any) -> None:
+    # Live, the path is a hint; what nothing contradicts keeps it.
+    one = vector(body, "/v1/chat/completions")
+    record = record_of(segments_of(capture, messages(one, [(None, wire(one, Live()))])))
+    if body in (STREAMS["ticker"], STREAMS["texts"]):
+        assert (record.dialect, record.outcome) == ("openai-chat", "truncated")
+    else:
+        assert (record.dialect, record.outcome, record.error, record.choices) == ("other", "completed", None, [])
+
+
+@each
+def test_a_replay_owes_a_record_for_each_file(body: bytes) -> None:
+    record = record_of(replay([body], settings("full")))
+    assert (record.dialect, record.outcome, record.error) == ("other", "completed", None)
+    assert (record.usage.source, record.counts.token_events) == ("absent", 0)
+
+
+def test_an_llm_behind_it_is_one_nevertheless() -> None:
+    happy = next(one for one in vectors() if (one.dialect, one.name) == ("openai-chat", "happy"))
+    record = record_of(replay([STREAMS["mcp"] + happy.body], settings("full")))
+    assert (record.dialect, record.outcome) == ("openai-chat", "completed")

@@ -1,0 +1,24 @@
+"""Which content types say that a response is an event stream."""
+
+import pytest
+
+from streamgauge.core.http1.content_type import says_event_stream
+
+
+@pytest.mark.parametrize(
+    ("content_types", "says"),
+    [
+        (["text/event-stream"], True),
+        (["Text/Event-Stream ; charset=utf-8"], True),
+        (["text/event-stream, text/event-stream"], True),
+        (["text/event-stream; charset=utf-8,text/event-stream"], True),
+        (["application/json, text/event-stream"], True),
+        (["application/json", "text/event-stream"], True),
+        ([], False),
+        ([""], False),
+        (["text/event-streams"], False),
+        (["application/json; of=text/event-stream"], False),
+    ],
+)
+def test_f6_one_of_the_types_is_an_event_streams(content_types: list[str], says: bool) -> None:
+    assert says_event_stream(content_types) is says

@@ -1,0 +1,223 @@
+"""framing.py against RFC 9112, with h11 and httptools as oracles."""
+
+import contextlib
+
+import h11
+import httptools
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamgauge.core.http1 import framing
+from streamgauge.core.http1.framing import MAX_CHUNK_LINE, MAX_TRAILER_BYTES, Chunked, Plain
+from tests.core import cuts
+
+
+def read(pieces: list[bytes], framing: Chunked | Plain) -> tuple[bytes, bytes, bool, bool]:
+    """Body, rest, complete, broken."""
+    body = rest = b""
+    for piece in pieces:
+        more, behind = framing.feed(piece)
+        body, rest = body + more, rest + behind
+    framing.end()
+    return body, rest, framing.complete, framing.broken
+
+
+HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+def by_h11(wire: bytes) -> tuple[bytes, bool]:
+    """Body, and whether it is whole. Raises h11.RemoteProtocolError."""
+    connection = h11.Connection(h11.CLIENT)
+    connection.send(h11.Request(method="GET", target="/", headers=[("host", "h")]))
+    connection.send(h11.EndOfMessage())
+    connection.receive_data(HEAD + wire)
+    body = b""
+    while True:
+        event = connection.next_event()
+        if isinstance(event, h11.Data):
+            body += event.data
+        elif event is h11.NEED_DATA or isinstance(event, h11.EndOfMessage):
+            return body, event is not h11.NEED_DATA
+
+
+class ByHttptools:
+    """Body, and whether it is whole."""
+
+    def __init__(self, wire: bytes) -> None:
+        self.body, self.complete = b"", False
+        httptools.HttpResponseParser(self).feed_data(HEAD + wire)
+
+    def on_body(self, data: bytes) -> None:
+        self.body += data
+
+    def on_message_complete(self) -> None:
+        self.complete = True
+
+
+EXTENSIONS = st.sampled_from(
+    [b"", b";a", b";a=b", b';name="quoted value"', b";a=1;b=2", b";chunk-signature=" + b"0" * 64]
+)
+
+
+@st.composite
+def chunked_wires(draw: st.DrawFn) -> tuple[bytes, bytes]:
+    """A body and one of the ways to send it in chunks."""
+    wire = body = b""
+    for data in draw(st.lists(st.binary(min_size=1, max_size=40), max_size=6)):
+        size = b"%x" % len(data)
+        size = draw(st.sampled_from([size, size.upper(), b"0" + size, b"0" * 7 + size]))
+        wire += size + draw(EXTENSIONS) + b"\r\n" + data + b"\r\n"
+        body += data
+    trailers = draw(st.sampled_from([b"", b"A: b\r\n", b"Server-Timing: x;dur=1\r\nB: c\r\n"]))
+    return body, wire + draw(st.sampled_from([b"0", b"000"])) + draw(EXTENSIONS) + b"\r\n" + trailers + b"\r\n"
+
+
+@given(chunked_wires(), st.binary(max_size=10), cuts.places(300))
+def test_chunks_come_off_as_h11_and_httptools_take_them_off(
+    sent: tuple[bytes, bytes], behind: bytes, places: list[int]
+) -> None:
+    body, wire = sent
+    assert by_h11(wire) == (body, True)
+    peer = ByHttptools(wire)
+    assert (peer.body, peer.complete) == (body, True)
+    assert read(cuts.at(wire + behind, places), Chunked()) == (body, behind, True, False)
+
+
+@given(chunked_wires(), st.data())
+def test_a_body_cut_off_is_incomplete_and_its_bytes_are_there(sent: tuple[bytes, bytes], data: st.DataObject) -> None:
+    wire = sent[1][: data.draw(st.integers(0, len(sent[1]) - 1))]
+    body, complete = by_h11(wire)
+    assert read([wire], Chunked()) == (body, b"", complete, False)
+    assert not complete
+
+
+SCRAPS = st.sampled_from(
+    [b"0", b"5", b"a", b"\r\n", b"\n", b"\r", b";x", b" ", b"hello", b"\0", b"\xff", b"5\r\nhello\r\n", b"0\r\n"]
+)
+
+
+@given(st.lists(SCRAPS | st.binary(max_size=3), max_size=14).map(b"".join), cuts.places(60))
+def test_splits_change_nothing_and_nothing_raises(wire: bytes, places: list[int]) -> None:
+    whole = read([wire], Chunked())
+    assert read(cuts.at(wire, places), Chunked()) == whole
+    assert read([wire[index : index + 1] for index in range(len(wire))], Chunked()) == whole
+    if b"\n" in wire.replace(b"\r\n", b""):
+        return  # h11 takes a bare LF for no line end, and waits for one
+    # It is stricter than this observer in more: a control character in a trailer.
+    with contextlib.suppress(h11.RemoteProtocolError):
+        assert (whole[0], whole[2]) == by_h11(wire) or whole[3]
+
+
+@pytest.mark.parametrize("wire", [b"5\nhello\n0\n\n", b"5\r\nhello\n0\r\n\n", b"5 \r\nhello\r\n0\r\n\r\n"])
+def test_what_is_tolerated(wire: bytes) -> None:
+    for pieces in cuts.every_way(wire):
+        assert read(pieces, Chunked()) == (b"hello", b"", True, False)
+
+
+@pytest.mark.parametrize(
+    ("wire", "body"),
+    [
+        (b"\r\n", b""),
+        (b"x\r\n", b""),
+        (b"-5\r\nhello\r\n", b""),
+        (b"+5\r\nhello\r\n", b""),
+        (b"0x5\r\nhello\r\n", b""),
+        (b"1_0\r\nhello", b""),
+        (b" 5\r\nhello\r\n", b""),
+        (b"5 5\r\nhello\r\n", b""),
+        (b";a\r\n", b""),
+        (b"1" + b"0" * 15 + b"\r\n", b""),
+        (b"5\r\nhelloX\r\n0\r\n\r\n", b"hello"),
+        (b"5\r\nhello5\r\nhello\r\n", b"hello"),
+        (b"5\r\nhello\r\n\r\n", b"hello"),
+        (b"5;" + b"e" * MAX_CHUNK_LINE + b"\r\nhello\r\n0\r\n\r\n", b""),
+        (
+            b"5\r\nhello\r\n0\r\n" + (b"t: " + b"x" * 1000 + b"\r\n") * (MAX_TRAILER_BYTES // 1000 + 1) + b"\r\n",
+            b"hello",
+        ),
+    ],
+)
+def test_what_is_broken(wire: bytes, body: bytes) -> None:
+    assert read([wire], Chunked()) == (body, b"", False, True)
+    assert read([wire[index : index + 1] for index in range(len(wire))], Chunked()) == (body, b"", False, True)
+    framing = Chunked()
+    read([wire], framing)
+    assert framing.feed(b"5\r\nhello\r\n") == (b"", b"")
+
+
+@pytest.mark.parametrize("size", [MAX_CHUNK_LINE - 1, MAX_CHUNK_LINE, MAX_CHUNK_LINE + 1])
+def test_the_longest_line_does_not_depend_on_splits(size: int) -> None:
+    wire = b"5;".ljust(size, b"e") + b"\r\nhello\r\n0\r\n\r\n"
+    broken = size + 1 > MAX_CHUNK_LINE  # its CR counts
+    for pieces in ([wire], cuts.at(wire, [size]), cuts.at(wire, [size + 1]), cuts.at(wire, [size - 1, size + 1])):
+        assert read(pieces, Chunked())[3] is broken
+
+
+def test_an_endless_line_is_not_kept() -> None:
+    framing = Chunked()
+    for _ in range(1000):
+        framing.feed(b"5;" + b"x" * 10_000)
+    assert framing.broken
+    assert framing._line == b""
+
+
+@given(st.binary(max_size=30), st.integers(0, 40), cuts.places(40))
+def test_a_length_ends_the_body(data: bytes, length: int, places: list[int]) -> None:
+    body, rest, complete, broken = read(cuts.at(data, places), Plain(length))
+    assert (body, rest) == (data[:length], data[length:])
+    assert complete is (len(data) >= length)
+    assert not broken
+
+
+def test_a_body_of_length_nought_is_complete_at_once() -> None:
+    assert Plain(0).complete
+    assert Plain(0).feed(b"next") == (b"", b"next")
+
+
+def test_without_length_the_end_of_the_connection_completes_it() -> None:
+    framing = Plain(None)
+    assert framing.feed(b"abc") == (b"abc", b"")
+    assert not framing.complete
+    framing.end()
+    assert framing.complete
+
+
+CHUNKS = st.binary(min_size=1, max_size=30).map(lambda data: b"%x\r\n%b\r\n" % (len(data), data))
+PLAIN = CHUNKS.filter(lambda wire: wire.count(b"\r") == wire.count(b"\n") == 2)  # its data holds no line's end
+# Data that looks like the end of one chunk and the beginning of another.
+MISLEADING = st.sampled_from([b"\r\n5\r\n", b"a\r\n1\r\nb", b"\r\n", b"\n\r\n2\r\n", b"0\r\n\r\n"]).map(
+    lambda data: b"%x\r\n%b\r\n" % (len(data), data)
+)
+ODD = st.sampled_from(
+    [b"", b"5", b"5\r\nabc", b"3;x\r\nabc\r\n", b"3\nabc\n", b"0\r\n\r\n", b"0x3\r\nabc\r\n", b"\r\n", b"zz"]
+)
+
+
+@given(st.lists(CHUNKS | MISLEADING | ODD | st.lists(CHUNKS, min_size=2, max_size=4).map(b"".join), max_size=8))
+def test_of_many_reads_the_first_that_are_whole_chunks_each(reads: list[bytes]) -> None:
+    bodies = Chunked().whole_chunks_each(reads)
+    one_by_one = Chunked()
+    assert bodies == [one_by_one.feed(data)[0] for data in reads[: len(bodies)]]
+    if bodies:
+        assert one_by_one.whole_chunks_each([b"1\r\na\r\n"]) == [b"a"]  # a chunk may begin here
+
+
+@given(st.lists(st.lists(PLAIN, min_size=1, max_size=4).map(b"".join), max_size=8), st.lists(ODD, max_size=2))
+def test_reads_of_whole_chunks_are_all_taken(reads: list[bytes], behind: list[bytes]) -> None:
+    assert len(Chunked().whole_chunks_each(reads)) == len(reads)
+    # A half chunk hides where the one before it ended.
+    assert len(Chunked().whole_chunks_each([*reads, *behind])) >= len(reads) - 1
+
+
+@given(st.lists(CHUNKS | MISLEADING, min_size=1, max_size=8), cuts.places(200))
+def test_chunks_with_line_ends_in_them_come_off_however_they_are_split(chunks: list[bytes], places: list[int]) -> None:
+    wire = b"".join(chunks) + b"0\r\n\r\n"
+    assert read(cuts.at(wire, places), Chunked()) == (by_h11(wire)[0], b"", True, False)
+
+
+def test_beginnings_that_are_remembered_are_bounded() -> None:
+    for number in range(2 * framing._MAX_BEGINS):
+        data = b"%05d" % number
+        assert Chunked().whole_chunks_each([b"5\r\n" + data + b"\r\n"]) == [data]
+        assert len(framing._BEGINS) <= framing._MAX_BEGINS

@@ -1,0 +1,169 @@
+"""Masking keeps structure, code points and token events, and nothing that was not named."""
+
+import json
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamgauge.core.allowlist import OUT_OF_RANGE, Kind, filtered
+from streamgauge.core.dialects import DIALECTS
+from streamgauge.core.formats.json_text import UNPARSED, parse
+from streamgauge.core.formats.sse import HALF_EVENT, Event
+from streamgauge.core.masking.masker import Masker
+
+CANARY = "CANARY-7f3a"
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+def masked(data: object, path: str | None = "/chat/completions", name: str = "") -> object:
+    event = Masker(path, full=False).event(Event(name=name, data=msgspec.json.encode(data)))
+    assert event.data is not None
+    return msgspec.json.decode(event.data)
+
+
+def test_text_keeps_its_code_points_alone() -> None:
+    data = {"choices": [{"index": 0, "delta": {"content": "gr\u00fc\u00df \U0001f600\n"}}]}
+    assert masked(data) == {"choices": [{"index": 0, "delta": {"content": "x" * 7}}]}
+
+
+@pytest.mark.parametrize(
+    "rest", [b"", b"1", b"2]", b'x"', b"}", b"rue", b"ull", b"alse", b"aN", b"nfinity", b"Infinity", b" {}"]
+)
+def test_what_is_no_json_by_its_first_byte_is_none_for_the_decoders_either(rest: bytes) -> None:
+    for first in range(256):
+        text = bytes((first,)) + rest
+        try:
+            json.loads(text.decode("utf-8", "replace"))
+        except ValueError:
+            assert parse(text) is UNPARSED
+        else:
+            assert parse(text) is not UNPARSED
+    assert parse(b"") is UNPARSED
+
+
+@pytest.mark.parametrize("kind", [Kind.CODE, Kind.ID, Kind.FLAG])
+def test_a_number_that_is_no_word_name_or_flag_is_masked(kind: Kind) -> None:
+    """It may be anything: a card's number, say. An error's code may be a number, but not any."""
+    secret = 918273645546372.25
+    assert filtered(kind, secret) == OUT_OF_RANGE
+    assert filtered(kind, 2**60) == OUT_OF_RANGE
+    assert filtered(kind, 503) == (503 if kind is Kind.CODE else OUT_OF_RANGE)
+
+
+def test_what_no_path_names_is_masked() -> None:
+    data = {
+        "id": "chatcmpl-1",
+        "choices": [],
+        CANARY: CANARY,
+        "user": {"name": CANARY},
+        "logit": [1, CANARY],
+        "seed": 7,
+    }
+    kept = masked(data)
+    assert kept == {
+        "id": "chatcmpl-1",
+        "choices": [],
+        "masked_2": "masked",
+        "masked_3": {},
+        "masked_4": [],
+        "masked_5": 0,
+    }
+
+
+@pytest.mark.parametrize(
+    ("data", "name"),
+    [
+        ({"error": {"message": CANARY, "type": CANARY + " ", "code": {"a": CANARY}, "param": CANARY}}, ""),
+        ({"error": CANARY + " is wrong"}, ""),
+        ({"detail": CANARY}, ""),
+        ({"detail": [{"type": "missing", "loc": [CANARY], "msg": CANARY, "input": {CANARY: CANARY}}]}, ""),
+        ({"base_resp": {"status_code": 1004, "status_msg": CANARY}}, ""),
+        ({"choices": [{"delta": {}, "finish_reason": f"stop sequence {CANARY} met"}]}, ""),
+        ({"message": CANARY, "type": "server_error"}, "error"),
+        ({"choices": [{"delta": {"tool_calls": [{"function": {"name": "f", "arguments": CANARY}}]}}]}, ""),
+        ({"choices": [{"delta": {"content": "a"}, "logprobs": {"content": [{"token": CANARY, "bytes": [1, 2]}]}}]}, ""),
+        ({"choices": [{"delta": {"reasoning_details": [{"text": CANARY, "signature": CANARY}]}}]}, ""),
+        ({"type": "content_block_start", "content_block": {"type": "text", "citations": [{"url": CANARY}]}}, ""),
+        ({"type": "content_block_delta", "delta": {"type": "signature_delta", "signature": CANARY}}, ""),
+        ({"type": "message_delta", "delta": {"stop_reason": "stop_sequence", "stop_sequence": CANARY}}, ""),
+        ({"type": "response.output_text.delta", "delta": CANARY, "obfuscation": CANARY}, ""),
+        ({"type": "response.completed", "response": {"instructions": CANARY, "metadata": {CANARY: CANARY}}}, ""),
+        ({"usage": {CANARY: 1, "prompt_tokens": CANARY}, "choices": []}, ""),
+        ({"jsonrpc": "2.0", "result": {"content": CANARY}}, "message"),
+        ([CANARY], ""),
+        (CANARY, ""),
+    ],
+)
+def test_no_canary_survives(data: object, name: str) -> None:
+    for path in (None, "/chat/completions", "/messages", "/responses"):
+        masker = Masker(path, full=False)
+        event = masker.event(Event(name=name, data=msgspec.json.encode(data)))
+        assert CANARY not in str(event)
+        body = masker.body(msgspec.json.encode(data))
+        assert body is not None
+        assert CANARY.encode() not in body
+
+
+def test_names_ids_and_errors_beside_the_data() -> None:
+    event = Event(name=CANARY + " x", data=b"no json " + CANARY.encode(), id=CANARY + "\u00fc", error=CANARY.encode())
+    out = Masker(None, full=False).event(event)
+    assert CANARY not in str(out)
+    assert out.data is not None
+    assert parse(out.data) is UNPARSED
+    assert Masker(None, full=False).event(Event(id="42", data=b"[DONE]")) == Event(id="42", data=b"[DONE]")
+
+
+def test_a_half_event_becomes_a_placeholder_and_a_whole_one_stays() -> None:
+    masker = Masker("/chat/completions", full=False)
+    assert masker.tail(Event(data=b'{"choices":[{"delta":{"content":"' + CANARY.encode())) == HALF_EVENT
+    assert masker.tail(Event(data=b"[DONE]")).startswith(b"data: [DONE]")
+    assert Masker(None, full=True).tail(Event(data=b'{"half')) == HALF_EVENT
+    for full in (True, False):  # text that looks like JSON: nobody can tell whether more of it was to come
+        assert Masker(None, full).tail(Event(name="output", data=b'{"a": 1}')) == HALF_EVENT
+
+
+def test_full_capture_changes_no_event() -> None:
+    event = Event(name="x", data=b'{"choices":[{"delta":{"content":"secret"}}]}', id="1", comments=2)
+    assert Masker(None, full=True).event(event) == event
+
+
+@given(JSON)
+def test_anything_can_be_masked_and_encoded(value: object) -> None:
+    for dialect in DIALECTS:
+        for spec in (dialect.keep, dialect.keep_body):
+            assert isinstance(msgspec.json.encode(filtered(spec, value)), bytes)
+
+
+@given(JSON, st.sampled_from(list(Kind)))
+def test_masking_twice_is_masking_once(value: object, kind: Kind) -> None:
+    spec = {"a": kind, "b": [kind]}
+    once = filtered(spec, {"a": value, "b": value})
+    if kind is not Kind.ARGUMENTS:  # a value becomes a text of its length
+        assert filtered(spec, once) == {key: filtered(spec.get(key), one) for key, one in dict(once).items()}  # type: ignore[call-overload]
+
+
+@given(st.text())
+def test_code_points_are_those_of_the_decoded_text(text: str) -> None:
+    assert filtered(Kind.TEXT, text) == "x" * len(text)
+
+
+def test_lone_surrogates_count_one_each() -> None:
+    raw = b'{"choices":[{"delta":{"content":"\\ud800a\\ud83d\\ude00"}}]}'
+    event = Masker("/chat/completions", full=False).event(Event(data=raw))
+    assert event.data is not None
+    assert b'"content":"xxx"' in event.data
+
+
+@pytest.mark.parametrize(
+    "raw", [b"[" * 100_000, b'{"a":' * 100_000, b"1" * 100_000, b"NaN", b"", b"\xff", b'{"a":1,"a":2}']
+)
+def test_hostile_json_neither_raises_nor_stalls(raw: bytes) -> None:
+    event = Masker(None, full=False).event(Event(data=raw))
+    assert event.data is not None
+    assert len(event.data) < 200

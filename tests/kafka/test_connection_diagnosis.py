@@ -1,0 +1,166 @@
+"""Why a broker cannot be had: each way to fail, with a real broker, is a sentence that says what to do."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from streamgauge.kafka import topics
+from streamgauge.kafka.connection_diagnosis import refusal_of
+from streamgauge.kafka.security import Brokers, Login, Mechanism, Password, TlsFiles
+from tests.kafka_broker.secured import PLAIN_PASSWORD, PLAIN_USER, Secured
+
+pytestmark = pytest.mark.kafka
+SECRET = "right-and-secret"
+T = TypeVar("T")
+
+
+def run(asking: Coroutine[Any, Any, T]) -> T:
+    """Give what `asking` gives, once its connections are closed.
+
+    A TLS connection that was refused closes in a few turns of the loop after aiokafka has let go of it; a loop that ends
+    before leaves the socket to the garbage collector, whose warning would fail whichever test runs then.
+    """
+
+    async def settled() -> T:
+        before = _sockets()
+        try:
+            return await asking
+        finally:
+            for _ in range(1_000):
+                if not _sockets() - before:
+                    break
+                await asyncio.sleep(0.01)
+
+    return asyncio.run(settled())
+
+
+def _sockets() -> set[str]:
+    """The sockets that this process has open, by their inode."""
+    open_now = set[str]()
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            open_now.add(str(descriptor.readlink()))
+    return {each for each in open_now if each.startswith("socket:")}
+
+
+@pytest.fixture(scope="module")
+def user(secured: Secured) -> str:
+    return secured.user(SECRET)
+
+
+Case = Callable[[Secured, Login], Brokers]
+
+
+def scram(user: str, mechanism: Mechanism = Mechanism.SCRAM_SHA_512, password: str = SECRET) -> Login:
+    return Login(user, Password(password), mechanism)
+
+
+GOOD: dict[str, Case] = {
+    "SCRAM over TLS": lambda at, who: Brokers(at.address["SCRAM"], TlsFiles(at.files.ca), who),
+    "shorter SCRAM": lambda at, who: Brokers(
+        at.address["SCRAM"], TlsFiles(at.files.ca), scram(who.username, Mechanism.SCRAM_SHA_256)
+    ),
+    "PLAIN": lambda at, who: Brokers(
+        at.address["PLAIN"], None, Login(PLAIN_USER, Password(PLAIN_PASSWORD), Mechanism.PLAIN)
+    ),
+    "certificates": lambda at, who: Brokers(at.address["MUTUAL"], TlsFiles(at.files.ca, at.files.client)),
+    "plain text": lambda at, who: Brokers(at.bootstrap),
+}
+
+
+@pytest.mark.parametrize("case", GOOD)
+def test_nothing_is_wrong_where_nothing_is(secured: Secured, user: str, case: str) -> None:
+    assert run(refusal_of(GOOD[case](secured, scram(user)))) is None
+
+
+# What is wrong, what the sentence says of it, and what it says to do.
+BAD: dict[str, tuple[Case, str]] = {
+    "another authority": (
+        lambda at, who: Brokers(at.address["SCRAM"], TlsFiles(at.files.other_ca), who),
+        r"is signed by no authority that we trust: .*--kafka-ca",
+    ),
+    "the system's authorities": (
+        lambda at, who: Brokers(at.address["SCRAM"], TlsFiles(), who),
+        r"is signed by no authority that we trust: .*--kafka-ca",
+    ),
+    "expired": (
+        lambda at, who: Brokers(at.address["EXPIRED"], TlsFiles(at.files.ca), who),
+        r"has expired: renew it",
+    ),
+    "another host": (
+        lambda at, who: Brokers(at.address["ELSEWHERE"], TlsFiles(at.files.ca), who),
+        r"is for another host: .*advertised\.listeners",
+    ),
+    "wrong password": (
+        lambda at, who: Brokers(
+            at.address["SCRAM"], TlsFiles(at.files.ca), scram(who.username, password="wrong-and-secret")
+        ),
+        r"refuses the user 'user-\w+' or its password: .*--kafka-password-file",
+    ),
+    "unknown user": (
+        lambda at, who: Brokers(at.address["SCRAM"], TlsFiles(at.files.ca), scram("nobody")),
+        r"refuses the user 'nobody' or its password: .*--kafka-username",
+    ),
+    "wrong password, PLAIN": (
+        lambda at, who: Brokers(
+            at.address["PLAIN"], None, Login(PLAIN_USER, Password("wrong-and-secret"), Mechanism.PLAIN)
+        ),
+        r"refuses the user 'plain-user' or its password",
+    ),
+    "a mechanism that is not offered": (
+        lambda at, who: Brokers(at.address["SCRAM"], TlsFiles(at.files.ca), scram(who.username, Mechanism.PLAIN)),
+        r"does not offer the log-in PLAIN: .*--kafka-mechanism",
+    ),
+    "no certificate of ours": (
+        lambda at, who: Brokers(at.address["MUTUAL"], TlsFiles(at.files.ca)),
+        r"may want a certificate of ours, --kafka-certificate",
+    ),
+    "our certificate has expired": (
+        lambda at, who: Brokers(at.address["MUTUAL"], TlsFiles(at.files.ca, at.files.expired_client)),
+        r"refuses our certificate .*--kafka-certificate",
+    ),
+    "our certificate is another authority's": (
+        lambda at, who: Brokers(at.address["MUTUAL"], TlsFiles(at.files.ca, at.files.foreign_client)),
+        r"refuses our certificate .*--kafka-certificate",
+    ),
+    "a log-in that nobody asks for": (
+        lambda at, who: Brokers(at.bootstrap, None, who),
+        r"asks for no log-in there: .*--kafka-security",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_refusal_says_what_is_wrong_and_what_to_do(secured: Secured, user: str, case: str) -> None:
+    make, says = BAD[case]
+    brokers = make(secured, scram(user))
+    with pytest.raises(topics.BrokerRefusesError, match=says) as refused:
+        run(topics.segments_partitions(brokers))
+    assert brokers.bootstrap in str(refused.value)
+    assert "secret" not in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+# Where the broker only hangs up it may also be starting: it is waited for, with a guess.
+GUESSED: dict[str, Case] = {
+    "plain text where it is TLS": lambda at, who: Brokers(at.address["SCRAM"]),
+    "plain text where it is a log-in": lambda at, who: Brokers(at.address["PLAIN"]),
+    "TLS where it is plain text": lambda at, who: Brokers(at.bootstrap, TlsFiles(at.files.ca)),
+    "TLS alone where it is a log-in": lambda at, who: Brokers(at.address["SCRAM"], TlsFiles(at.files.ca)),
+    "a log-in in plain text where it is TLS": lambda at, who: Brokers(at.address["SCRAM"], None, who),
+}
+
+
+@pytest.mark.parametrize("case", GUESSED)
+def test_another_protocol_never_works_and_is_guessed_at(secured: Secured, user: str, case: str) -> None:
+    brokers = GUESSED[case](secured, scram(user))
+    with pytest.raises(topics.BrokerUnreachableError, match=r"hangs up without an answer.*--kafka-security"):
+        run(topics.segments_partitions(brokers))
+
+
+def test_nobody_there_is_no_refusal() -> None:
+    assert run(refusal_of(Brokers("127.0.0.1:1,no-such-host.invalid:9092"))) is None

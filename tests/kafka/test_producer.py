@@ -1,0 +1,101 @@
+"""The producer on a real broker: what errors mean, and that it is as good as new after one that broke it."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from aiokafka.errors import (
+    CorruptRecordException,
+    InvalidTimestampError,
+    KafkaError,
+    MessageSizeTooLargeError,
+    NotEnoughReplicasError,
+    NotLeaderForPartitionError,
+    OutOfOrderSequenceNumber,
+    PolicyViolationError,
+    ProducerFenced,
+    RequestTimedOutError,
+    TopicAuthorizationFailedError,
+    UnknownError,
+)
+
+from streamgauge.kafka.producer import Meaning, Message, Producer, may_be_the_message, meaning_of
+from tests.kafka_broker.administration import set_config
+from tests.kafka_broker.reading import read_all
+
+
+@pytest.mark.parametrize(
+    ("error", "meaning"),
+    [
+        (NotLeaderForPartitionError(), Meaning.AGAIN),
+        (RequestTimedOutError(), Meaning.AGAIN),
+        (NotEnoughReplicasError(), Meaning.AGAIN),
+        (OutOfOrderSequenceNumber(), Meaning.AGAIN),
+        (ProducerFenced(), Meaning.AGAIN),
+        (KafkaError("who knows"), Meaning.AGAIN),
+        (MessageSizeTooLargeError(), Meaning.REFUSED),
+        (TopicAuthorizationFailedError("t"), Meaning.DENIED),
+        (InvalidTimestampError(), Meaning.DENIED),
+    ],
+)
+def test_what_errors_mean(error: Exception, meaning: Meaning) -> None:
+    assert meaning_of(error) is meaning
+
+
+@pytest.mark.parametrize(
+    ("error", "maybe"),
+    [
+        (UnknownError(), True),
+        (PolicyViolationError(), True),
+        (CorruptRecordException(), True),
+        (MessageSizeTooLargeError(), False),
+        (TopicAuthorizationFailedError("t"), False),
+        (NotEnoughReplicasError(), False),
+        (OutOfOrderSequenceNumber(), False),
+        (ProducerFenced(), False),
+        (KafkaError("who knows"), False),
+    ],
+)
+def test_which_errors_may_be_the_messages_own_fault(error: Exception, maybe: bool) -> None:
+    assert may_be_the_message(error) is maybe
+
+
+@pytest.mark.kafka
+def test_a_refusal_breaks_it_and_renewal_mends_it(kafka: str, prefix: str) -> None:
+    topic = f"{prefix}.records"
+    asyncio.run(set_config(kafka, topic, max_message_bytes="100000"))
+
+    async def work() -> None:
+        producer = Producer(kafka, max_message_bytes=2**20, batch_bytes=2**18)
+        assert await producer.start()
+        await (await producer.send(Message(topic, b"one", partition=0)))
+        with pytest.raises(MessageSizeTooLargeError):
+            while True:  # the topic's new limit reaches the broker a moment later
+                await (await producer.send(Message(topic, b"x" * 200_000, partition=0)))
+        assert await producer.renew(0)
+        assert await producer.renew(0)  # somebody else noticed the same: no second renewal
+        assert producer.generation == 1
+        await (await producer.send(Message(topic, b"two", b"key", 0, (("name", b"told"),))))
+        assert await producer.answers()
+        await producer.stop(5)
+
+    asyncio.run(work())
+    messages: list[Any] = [one for one in asyncio.run(read_all(kafka, topic)) if len(one.value) < 100]
+    assert [(message.value, message.key, message.headers) for message in messages] == [
+        (b"one", None, ()),
+        (b"two", b"key", (("name", b"told"),)),
+    ]
+
+
+def test_without_a_broker_it_says_so_and_lets_go() -> None:
+    async def work() -> None:
+        producer = Producer("127.0.0.1:1", max_message_bytes=2**20, batch_bytes=2**18)
+        assert not await producer.start()
+        assert not producer.started
+        assert await producer.answers() is None
+        with pytest.raises(KafkaError):
+            await producer.send(Message("t", b"x"))
+        assert not await producer.renew(0)
+        await producer.stop(1)
+
+    asyncio.run(work())

@@ -1,0 +1,124 @@
+"""Topics on a real broker: made once, compared after that, and every trouble one sentence."""
+
+import asyncio
+import uuid
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from streamgauge.kafka import administrator as administration
+from streamgauge.kafka import topics
+from streamgauge.kafka.security import brokers_at
+from tests.faults.log_faults import add_partitions
+from tests.kafka_broker.administration import delete_topic
+from tests.kafka_broker.broker import Broker
+
+pytestmark = pytest.mark.kafka
+
+
+def new_prefix() -> str:
+    return f"topics-{uuid.uuid4().hex[:8]}"
+
+
+def test_created_once_then_compared(kafka: str) -> None:
+    prefix = new_prefix()
+    first = asyncio.run(topics.create(kafka, 4, prefix))
+    assert first.created == [f"{prefix}.{name}" for name in ("segments", "records", "state", "deadletter")]
+    assert first.differences == []
+    assert asyncio.run(topics.create(kafka, 4, prefix)) == topics.Created()
+    assert asyncio.run(topics.create(kafka, None, prefix)) == topics.Created()
+    again = asyncio.run(topics.create(kafka, 8, prefix))
+    assert again.created == []
+    assert again.differences[0] == f"{prefix}.segments has 4 partitions, not 8"
+    assert asyncio.run(topics.check(kafka, prefix)) == 4
+
+
+def test_the_configuration_is_what_recovery_needs(kafka: str) -> None:
+    prefix = new_prefix()
+    asyncio.run(topics.create(kafka, 2, prefix))
+    found = {topic.name.rsplit(".", 1)[1]: topic for topic in asyncio.run(topics.describe(kafka, prefix))}
+    assert {one.config["message.timestamp.type"] for one in found.values()} == {"LogAppendTime"}
+    assert found["state"].config["cleanup.policy"] == "compact"
+    assert found["state"].config["min.compaction.lag.ms"] == "300000"
+    assert found["state"].config["segment.bytes"] == str(32 * 1024 * 1024)
+    assert found["state"].config["segment.ms"] == "300000"
+    assert [found[name].partitions for name in ("segments", "records", "state", "deadletter")] == [2, 2, 2, 1]
+
+
+def test_a_missing_topic_is_made_beside_those_that_are_there(kafka: str) -> None:
+    prefix = new_prefix()
+    asyncio.run(topics.create(kafka, 2, prefix))
+    asyncio.run(delete_topic(kafka, f"{prefix}.records"))
+    with pytest.raises(topics.TopicsMissingError, match=r"records is not there.*streamgauge topics create"):
+        asyncio.run(topics.check(kafka, prefix))
+    assert asyncio.run(topics.create(kafka, None, prefix)) == topics.Created(created=[f"{prefix}.records"])
+
+
+def test_a_broker_that_is_not_there_is_one_sentence() -> None:
+    for call in (topics.create("127.0.0.1:1"), topics.check("127.0.0.1:1"), topics.describe("127.0.0.1:1")):
+        with pytest.raises(topics.BrokerUnreachableError, match=r"^no Kafka broker answers at 127\.0\.0\.1:1: .*\?$"):
+            asyncio.run(call)
+
+
+def test_nor_is_one_that_hangs_while_it_is_asked(
+    own_broker: Callable[..., Broker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker waits for a broker that is away; one that refuses ends it."""
+    broker = own_broker()
+    monkeypatch.setattr(administration, "_REQUEST_TIMEOUT_MS", 2_000)
+
+    async def ask() -> None:
+        async with administration.administrator(brokers_at(broker.bootstrap)) as client:
+            broker.freeze()
+            await client.list_topics()
+
+    try:
+        with pytest.raises(topics.BrokerUnreachableError, match=r"^no Kafka broker answers at "):
+            asyncio.run(ask())
+    finally:
+        broker.kill()
+
+
+@pytest.mark.parametrize("partitions", [0, 3, 6, 128, -8])
+def test_partition_counts_that_do_not_divide_the_slots(kafka: str, partitions: int) -> None:
+    with pytest.raises(topics.TopicsUnfitError, match="power of two"):
+        asyncio.run(topics.create(kafka, partitions, new_prefix()))
+
+
+@pytest.mark.parametrize("partitions", [3, 128])
+def test_topics_that_others_gave_such_a_count(kafka: str, partitions: int) -> None:
+    """Neither a tap nor a worker takes them."""
+    prefix = new_prefix()
+    asyncio.run(topics.create(kafka, 1, prefix))
+    asyncio.run(add_partitions(kafka, partitions, *(f"{prefix}.{name}" for name in ("segments", "records", "state"))))
+    for ask in (topics.segments_partitions, topics.check):
+        with pytest.raises(
+            topics.TopicsUnfitError, match=rf"segments: {partitions} partitions do not do.*power of two"
+        ):
+            asyncio.run(ask(kafka, prefix))
+
+
+@pytest.mark.parametrize("prefix", ["", "a/b", "a b", ".a", "x" * 101])
+def test_prefixes_that_kafka_would_not_take(prefix: str) -> None:
+    with pytest.raises(ValueError, match="topic prefix"):
+        topics.Topics(prefix)
+
+
+def test_asking_creates_nothing(kafka: str) -> None:
+    prefix = new_prefix()
+    with pytest.raises(topics.TopicsMissingError):
+        asyncio.run(topics.segments_partitions(kafka, prefix))
+    assert asyncio.run(topics.describe(kafka, prefix)) == []
+
+
+def test_topics_that_were_made_are_waited_for_until_the_brokers_list_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another command, right after `topics create`, said that they are missing."""
+    answers = [({}, []), ({"a": None}, []), ({"a": None}, ["b"]), ({"a": None, "b": None}, [])]
+
+    async def seen(admin: object, names: Sequence[str]) -> object:
+        return answers.pop(0)
+
+    monkeypatch.setattr(topics, "seen_topics", seen)
+    monkeypatch.setattr(topics, "_SHOWN_POLL_S", 0.0)
+    asyncio.run(topics._until_shown(None, ["a", "b"]))
+    assert len(answers) == 1, "one that may not be described is not waited for"

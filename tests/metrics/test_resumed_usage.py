@@ -1,0 +1,264 @@
+"""What counts once, as far as this process knows; and that it knows no more than its bound."""
+
+import tracemalloc
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamgauge.core.record import Record
+from streamgauge.ledger.resumption import Part, count_once
+from streamgauge.metrics.observe import USAGE_KINDS
+from streamgauge.metrics.resumed_usage import MAX_GENERATION_KEYS, MAX_ID_CHARS, Continued, Recent
+from tests.metrics.records import make_record
+
+BASE = make_record(credential_id="key")
+MODEL = "gpt-4o"
+
+
+def record(**changes: Any) -> Record:
+    return msgspec.structs.replace(BASE, **changes)
+
+
+def broken(**changes: Any) -> Record:
+    return record(**{"response_id": "r", "outcome": "truncated", **changes})
+
+
+def leg(**changes: Any) -> Record:
+    return record(**{"response_id": "r", "resumed_from": "4", **changes})
+
+
+def added(continued: Continued, one: Record, **told: int) -> dict[str, int]:
+    """What a record adds that told these numbers."""
+    return continued.share_of(one, MODEL, told).tokens
+
+
+@pytest.fixture
+def continued() -> Continued:
+    return Continued()
+
+
+# --- what a record adds -----------------------------------------------------------------------------------------------
+
+
+def test_a_leg_adds_what_lies_above_what_its_stream_added(continued: Continued) -> None:
+    assert added(continued, broken(), input=41, output=3) == {"input": 41, "output": 3}
+    assert added(continued, leg(outcome="client_abort"), input=41, output=12) == {"output": 9}
+    assert added(continued, leg(), output=20, reasoning=5) == {"output": 8, "reasoning": 5}
+
+
+def test_a_leg_that_tells_less_adds_nothing_and_takes_nothing_away(continued: Continued) -> None:
+    added(continued, broken(), input=41, output=20)
+    assert added(continued, leg(), input=41, output=7) == {}
+    assert added(continued, leg(), output=21) == {"output": 1}, "above the most, not above the last"
+
+
+def test_a_leg_of_a_stream_that_completed_does_not_repeat_it(continued: Continued) -> None:
+    added(continued, broken(outcome="completed"), input=30, output=12)
+    assert added(continued, leg(), input=30, output=12) == {}
+
+
+def test_a_stored_response_read_again_from_its_start_adds_nothing(continued: Continued) -> None:
+    assert added(continued, record(response_id="resp_1"), input=30, output=12) == {"input": 30, "output": 12}
+    for _ in range(2):
+        again = leg(resumed_from="start", response_id="resp_1", request_digest=None)
+        assert added(continued, again, input=30, output=12) == {}
+
+
+def test_two_requests_that_share_an_id_count_twice(continued: Continued) -> None:
+    for one in (broken(request_digest="d"), record(response_id="r", request_digest="d")):
+        assert added(continued, one, input=3, output=2) == {"input": 3, "output": 2}
+
+
+def test_a_leg_of_another_credential_continues_nothing_here(continued: Continued) -> None:
+    added(continued, broken(), output=12)
+    assert added(continued, leg(credential_id="other"), output=12) == {"output": 12}
+
+
+def test_a_leg_counts_under_the_model_of_its_stream(continued: Continued) -> None:
+    """A leg by the id of a stored response has no request that names a model."""
+    continued.share_of(broken(), "asked for", {"input": 3})
+    share = continued.share_of(leg(), "unknown", {"input": 3, "output": 2})
+    assert (share.model, share.tokens) == ("asked for", {"output": 2})
+
+
+def test_a_leg_of_a_stream_that_is_not_known_counts_by_itself_and_its_own_legs_with_it(continued: Continued) -> None:
+    assert added(continued, leg(), input=30, output=12) == {"input": 30, "output": 12}
+    assert added(continued, leg(), input=30, output=12) == {}
+    assert added(continued, broken(), input=30) == {"input": 30}, "a stream that ends after its leg is not looked for"
+
+
+def test_what_a_stream_that_is_not_known_told_first_is_left_to_who_knows_it(continued: Continued) -> None:
+    one = leg(dialect="anthropic-messages")
+    assert added(continued, one, input=41, cached=8, output=20) == {"output": 20}
+    assert added(continued, one, input=43, cached=8, output=25) == {"input": 2, "output": 5}
+    origin = broken(dialect="anthropic-messages", response_id="another")
+    assert added(continued, origin, input=41) == {"input": 41}
+
+
+def test_where_the_stream_is_known_nothing_is_taken_for_told(continued: Continued) -> None:
+    """Its beginning may be among the reads that were dropped: then its leg is the first that tells."""
+    added(continued, broken(dialect="anthropic-messages"))
+    assert added(continued, leg(dialect="anthropic-messages"), input=41, output=20) == {"input": 41, "output": 20}
+
+
+def test_zero_adds_nothing(continued: Continued) -> None:
+    assert added(continued, broken(), input=0) == {}
+
+
+# --- what is known, and for how long ----------------------------------------------------------------------------------
+
+
+def test_the_last_generation_is_known_and_the_one_before_the_last_is_not() -> None:
+    recent: Recent[int] = Recent(3)
+    for number in range(7):
+        recent[(number,)] = number
+    assert [recent.get((number,)) for number in range(7)] == [None, None, None, 3, 4, 5, 6]
+
+
+def test_the_latest_value_of_a_key_counts_and_takes_no_room_twice() -> None:
+    recent: Recent[int] = Recent(2)
+    for number in range(9):
+        recent[("same",)] = number
+    assert (recent.get(("same",)), len(recent)) == (8, 1)
+    recent[("b",)] = 1
+    recent[("same",)] = 9
+    assert (recent.get(("same",)), len(recent)) == (9, 2), "a full generation still takes what it has"
+
+
+def test_a_stream_that_broke_is_known_through_any_number_that_completed(continued: Continued) -> None:
+    added(continued, broken(), input=30, output=12)
+    for number in range(3 * MAX_GENERATION_KEYS):
+        added(continued, record(response_id=f"r{number}"), input=1)
+    assert added(continued, leg(), input=30, output=12) == {}
+
+
+def test_a_stream_is_known_through_a_generation_that_broke_and_not_through_two() -> None:
+    """Then its leg counts by itself."""
+    continued = Continued(10)
+    for name, others in (("early", 20), ("late", 10)):
+        added(continued, broken(response_id=name), output=12)
+        for number in range(others):
+            added(continued, broken(response_id=f"{name} {number}"), output=1)
+    assert added(continued, leg(response_id="late"), output=12) == {}
+    assert added(continued, leg(response_id="early"), output=12) == {"output": 12}
+
+
+@pytest.mark.parametrize("outcome", ["completed", "truncated"])
+@pytest.mark.parametrize("resumed_from", [None, "17", "evt_17"])
+def test_the_memory_does_not_grow(outcome: str, resumed_from: str | None) -> None:
+    continued = Continued(64)
+    for number in range(2_000):
+        known = {"response_id": f"r{number}", "request_digest": f"d{number}", "last_event_id": f"e{number}"}
+        added(continued, record(outcome=outcome, resumed_from=resumed_from, **known), input=1)
+        assert len(continued) <= 2 * 64
+    assert len(continued) > 64
+
+
+# What MAX_GENERATION_KEYS promises for two tables of two generations, in bytes.
+MOST_BYTES = 20_000_000
+
+
+def test_a_key_takes_no_more_than_its_limit_says() -> None:
+    """Records of one key each, with the longest id, all numbers, and a credential of its own: the most there is for a key."""
+    continued = Continued(512)
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        for number in range(2 * 512):
+            for outcome in ("completed", "truncated"):
+                name = f"{outcome} {number}"
+                one = record(
+                    outcome=outcome, response_id=name.ljust(MAX_ID_CHARS), credential_id=name.ljust(32, "c")
+                )  # fmt: skip
+                told = {kind: 2**40 + place + number * 10 for place, kind in enumerate(USAGE_KINDS.values())}
+                added(continued, one, **told)
+        held = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert len(continued) == 4 * 512
+    assert held / len(continued) < MOST_BYTES / (4 * MAX_GENERATION_KEYS)
+
+
+@pytest.mark.parametrize("name", ["upstream", "credential_id", "request_digest", "response_id", "last_event_id"])
+def test_a_forged_record_with_an_endless_id_is_counted_and_not_remembered(continued: Continued, name: str) -> None:
+    known = {"request_digest": "d", "response_id": "r", "last_event_id": "e", name: "x" * (MAX_ID_CHARS + 1)}
+    assert added(continued, broken(**known), output=12) == {"output": 12}
+    assert len(continued) == 0
+
+
+# --- the ledger agrees ------------------------------------------------------------------------------------------------
+
+Told = tuple[Record, str, dict[str, int]]
+IDS = st.sampled_from([None, "1", "a", "b", "masked"])
+KINDS = tuple(USAGE_KINDS.values())
+MODELS = ("a", "b")
+LINKS = st.fixed_dictionaries(
+    {
+        "credential_id": st.sampled_from([None, "k", "k"]),
+        "request_digest": IDS,
+        "response_id": IDS,
+        "last_event_id": IDS,
+        "resumed_from": IDS,
+        "outcome": st.sampled_from(["completed", "truncated", "client_abort"]),
+    }
+)
+NUMBERS = st.dictionaries(st.sampled_from(KINDS), st.integers(0, 2**53))
+
+
+def in_ledger(told: Sequence[Told], finals_from: int) -> Counter[tuple[str, str]]:
+    """Tokens by model and kind, as the ledger counts them that holds these records."""
+    sums: Counter[tuple[str, str]] = Counter()
+    for kind in KINDS:
+        parts = [
+            Part(
+                str(place), one.upstream, one.credential_id, one.request_digest, one.response_id, one.last_event_id,
+                one.resumed_from, one.outcome, "final" if place >= finals_from else "partial", numbers.get(kind),
+                *[None] * 4,
+            )
+            for place, (one, _, numbers) in enumerate(told)
+        ]  # fmt: skip
+        counts = {part.stream_id: part.input_tokens for part in parts}
+        counts |= {line.stream_id: line.input_tokens for line in count_once(parts, parts)}
+        for place, (_, model, _) in enumerate(told):
+            sums[model, kind] += counts[str(place)] or 0
+    return sums
+
+
+def in_counters(told: Iterable[Told]) -> Counter[tuple[str, str]]:
+    continued, sums = Continued(), Counter[tuple[str, str]]()
+    for one, model, numbers in told:
+        share = continued.share_of(one, model, numbers)
+        assert all(tokens > 0 for tokens in share.tokens.values()), "a counter cannot go down"
+        sums.update({(share.model, kind): tokens for kind, tokens in share.tokens.items()})
+    return sums
+
+
+def rising(told: Sequence[Told]) -> list[Told]:
+    """The same records, none of which tells less than any before it."""
+    so_far: Counter[str] = Counter()
+    made: list[Told] = []
+    for one, model, numbers in told:
+        so_far.update(numbers)
+        made.append((one, model, {kind: so_far[kind] for kind in numbers}))
+    return made
+
+
+RECORDS = st.lists(
+    st.tuples(LINKS.map(lambda links: record(**links)), st.sampled_from(MODELS), NUMBERS), max_size=14
+)  # fmt: skip
+
+
+@given(RECORDS.map(rising), st.integers(0, 14))
+def test_where_no_number_shrinks_the_counters_are_the_ledgers_sums(told: list[Told], finals_from: int) -> None:
+    assert +in_counters(told) == +in_ledger(told, finals_from)
+
+
+@given(RECORDS, st.integers(0, 14))
+def test_where_numbers_shrink_the_counters_are_never_below_the_ledgers_sums(told: list[Told], finals_from: int) -> None:
+    counters, ledger = in_counters(told), in_ledger(told, finals_from)
+    assert all(counters[key] >= tokens for key, tokens in ledger.items())

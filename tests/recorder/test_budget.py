@@ -1,0 +1,131 @@
+"""One bound over all streams: taken before holding, whole again afterwards; where it is full the oldest holder gives way."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamgauge.recorder.budget import LARGE_BYTES, Budget, Gathered
+
+KIB, MIB = 1024, 1024 * 1024
+
+
+def room(budget: Budget) -> int:
+    """How much can be taken without any holder giving way."""
+    return budget._left
+
+
+def gathered(budget: Budget, size: int, pieces: int = 4) -> Gathered:
+    body = Gathered(budget, 16 * MIB)
+    for _ in range(pieces):
+        body.add(b"x" * (size // pieces))
+    return body
+
+
+def test_a_body_within_its_limits_is_whole() -> None:
+    budget = Budget(10)
+    body = Gathered(budget, 8)
+    body.add(b"abc")
+    body.add(b"")
+    body.add(b"defgh")
+    assert room(budget) == 2
+    assert body.take() == b"abcdefgh"
+    assert room(budget) == 10
+
+
+def test_a_body_over_its_own_limit_is_let_go() -> None:
+    budget = Budget(100)
+    body = Gathered(budget, 8)
+    for _ in range(3):
+        body.add(b"abcd")
+    assert body.capped
+    assert room(budget) == 100
+    assert body.take() is None
+
+
+def test_where_the_budget_is_full_the_older_body_is_let_go() -> None:
+    budget = Budget(10)
+    first, second = Gathered(budget, 100), Gathered(budget, 100)
+    first.add(b"123456")
+    second.add(b"12345")
+    assert (first.capped, second.capped) == (True, False)
+    first.add(b"1")
+    assert first.take() is None
+    assert second.take() == b"12345"
+
+
+def test_the_oldest_body_makes_no_room_for_itself_at_the_cost_of_others() -> None:
+    budget = Budget(10)
+    first, second = Gathered(budget, 100), Gathered(budget, 100)
+    first.add(b"123")
+    second.add(b"12345")
+    first.add(b"456")
+    assert (first.capped, second.capped) == (True, False)
+
+
+@pytest.mark.parametrize(("count", "size"), [(16, 16 * MIB), (300, MIB), (5_000, 60 * KIB), (20_000, 14 * KIB)])
+@pytest.mark.parametrize("wanted", [3_000, 100 * KIB, MIB, 12 * MIB])
+def test_stalled_bodies_give_way_to_a_new_one_whatever_the_sizes(count: int, size: int, wanted: int) -> None:
+    budget = Budget(256 * MIB)
+    stalled = [gathered(budget, size) for _ in range(count)]
+    assert gathered(budget, wanted).take() is not None
+    held = sum(not body.capped for body in stalled)
+    assert held * size >= 256 * MIB - wanted - 2 * size, "more was let go of than was needed"
+
+
+def test_large_bodies_that_keep_coming_leave_a_quarter_to_small_ones() -> None:
+    budget = Budget(64 * MIB)
+    small = [gathered(budget, 32 * KIB) for _ in range(16 * MIB // (32 * KIB))]
+    for _ in range(20):
+        gathered(budget, 8 * MIB)
+    assert not any(body.capped for body in small)
+
+
+def test_small_bodies_that_keep_coming_leave_three_quarters_to_large_ones() -> None:
+    budget = Budget(64 * MIB)
+    large = [gathered(budget, 8 * MIB) for _ in range(6)]
+    for _ in range(5_000):
+        gathered(budget, 60 * KIB)
+    assert not any(body.capped for body in large)
+
+
+def test_what_cannot_give_way_leaves_a_quarter_to_small_bodies() -> None:
+    budget = Budget(64 * MIB)
+    assert [budget.take(8 * MIB) for _ in range(8)] == [True] * 6 + [False] * 2
+    assert gathered(budget, MIB).take() is not None
+    small = [gathered(budget, 32 * KIB) for _ in range(16 * MIB // (32 * KIB))]
+    assert gathered(budget, MIB).take() is None
+    assert sum(body.capped for body in small) <= 2, "as long as it was small it had a place among the small ones"
+    for body in small:
+        body.drop()
+    budget.give(8 * MIB)
+    assert gathered(budget, 8 * MIB).take() is not None
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 3),
+            st.sampled_from([1, 1_000, 30_000, LARGE_BYTES, 100_000]),
+            st.sampled_from(["add", "add", "take", "drop"]),
+        ),
+        max_size=40,
+    )
+)
+def test_the_budget_is_whole_again(steps: list[tuple[int, int, str]]) -> None:
+    budget = Budget(200_000)
+    bodies = [Gathered(budget, 120_000) for _ in range(4)]
+    for which, size, step in steps:
+        if step == "add":
+            bodies[which].add(bytes(size))
+        elif step == "take":
+            bodies[which].take()
+        else:
+            bodies[which].drop()
+        assert room(budget) == 200_000 - sum(body._size for body in bodies)
+        assert room(budget) >= 0
+        assert budget._large_bytes == sum(budget._large.values())
+    for body in bodies:
+        body.drop()
+    assert room(budget) == 200_000
+    assert not budget._small
+    assert not budget._large

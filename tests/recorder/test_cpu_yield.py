@@ -1,0 +1,82 @@
+"""Work in portions: the same items, and others get the core in between."""
+
+import os
+import time
+
+import pytest
+
+from streamgauge.recorder import cpu_yield
+
+
+@pytest.fixture(autouse=True)
+def pace(monkeypatch: pytest.MonkeyPatch) -> cpu_yield.Pace:
+    """Nothing has come yet, and no time passes."""
+    made = cpu_yield.Pace()
+    monkeypatch.setattr(time, "monotonic_ns", lambda: 0)
+    monkeypatch.setattr(cpu_yield, "pace", made)
+    return made
+
+
+@pytest.mark.parametrize(("items", "offers"), [(0, 0), (3, 0), (4, 1), (11, 2)])
+def test_the_core_is_offered_behind_each_portion(items: int, offers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    offered: list[int] = []
+    monkeypatch.setattr(os, "sched_yield", lambda: offered.append(1))
+    assert list(cpu_yield.gently(range(items), 4)) == list(range(items))
+    assert len(offered) == offers
+
+
+def test_amid_a_bulk_the_core_is_kept_and_behind_it_offered_again(
+    pace: cpu_yield.Pace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    offered: list[int] = []
+    monkeypatch.setattr(os, "sched_yield", lambda: offered.append(1))
+    second, now = 1_000_000_000, 10**15
+    for size, kept in ((3_000_000, False), (50_000_000, True), (3_000_000, False)):
+        for _ in range(10):
+            now += second // 10
+            pace.came(size // 10, now)
+        offered.clear()
+        cpu_yield.breathe()
+        assert (not offered) is kept
+
+
+def test_one_large_batch_is_no_bulk(pace: cpu_yield.Pace) -> None:
+    pace.came(0, 10**15)
+    pace.came(262_144, 10**15 + 5_000_000)
+    assert not pace.in_bulk
+    pace.came(262_144, 10**15 + 265_000_000)
+    assert not pace.in_bulk
+
+
+def test_beside_a_process_that_is_always_busy_half_of_the_core_is_kept(
+    pace: cpu_yield.Pace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such a process takes some milliseconds at each offer, and work is done in portions of 30 us."""
+    now, turns = [0], list[int]()
+    monkeypatch.setattr(time, "monotonic_ns", lambda: now[0])
+
+    def offer() -> None:
+        turns.append(3_000_000)
+        now[0] += turns[-1]
+
+    monkeypatch.setattr(os, "sched_yield", offer)
+    worked = 0
+    for _ in range(10_000):
+        cpu_yield.breathe()
+        worked += 30_000
+        now[0] += 30_000
+    assert 0.9 * worked < sum(turns) < 1.1 * worked
+
+
+def test_short_offers_are_made_each_time(pace: cpu_yield.Pace, monkeypatch: pytest.MonkeyPatch) -> None:
+    now, offers = [0], list[int]()
+    monkeypatch.setattr(time, "monotonic_ns", lambda: now[0])
+
+    def offer() -> None:
+        offers.append(1)
+        now[0] += 80_000
+
+    monkeypatch.setattr(os, "sched_yield", offer)
+    for _ in range(100):
+        cpu_yield.breathe()
+    assert len(offers) == 100

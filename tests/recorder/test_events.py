@@ -1,0 +1,84 @@
+"""Which read an event lies in; what happens to events without end, and behind a hole."""
+
+from collections import Counter
+
+from streamgauge.core.capture.segments import Ending, Loss
+from streamgauge.core.formats.sse import SseDecoder
+from streamgauge.recorder.protocol import Arrived, Asked, Dropped
+from streamgauge.recorder.recorder import Recorder
+from streamgauge.spool.read_counters import Incident
+from tests.taps import talk
+from tests.taps.talk import EVENTS, SSE, ZERO, answer, arrivals, ended, events_in, head, opened, recorded, streams_of
+
+
+def test_an_event_lies_in_the_read_that_completed_it() -> None:
+    one, two = EVENTS[0], EVENTS[1]
+    reads = [head(SSE) + one[:10], one[10:-1], one[-1:] + two, two + one[:-1]]
+    got = recorded(answer(*reads))
+    assert [len(events_in(read.content)) for read in got.reads] == [0, 0, 2, 1]
+    assert SseDecoder().feed(got.end.tail + b"\n")[0].data == one[6:-2]
+
+
+def test_an_event_without_end_is_left_out_and_the_next_ones_are_read() -> None:
+    piece = b"x" * 1_000_000
+    reads = [head(SSE), b"data: ", *[piece] * 10, b"\n\n", EVENTS[1]]
+    recorder = Recorder(talk.settings())
+    got = recorded(answer(*reads), recorder)
+    assert got.loss.oversized_events == 1
+    assert events_in(got.content)[-1] == EVENTS[1][6:-2]
+    assert len(got.content) < 10_000
+    assert recorder.incidents[Incident.EVENT_CAPPED] == 1
+
+
+def test_long_events_of_many_streams_share_one_budget() -> None:
+    recorder = Recorder(talk.settings(), max_held_bytes=3_000_000)
+    for stream in range(10):
+        recorder.handle(opened(stream=stream))
+        recorder.handle(Arrived(stream, ZERO, head(SSE) + b"data: "))
+    segments = recorder.segments()
+    for _ in range(10):
+        for stream in range(10):
+            recorder.handle(Arrived(stream, ZERO, b"x" * 100_000))
+        segments += recorder.segments()  # reads wait until then
+    for stream in range(10):
+        recorder.handle(Arrived(stream, ZERO, b"\n\n" + EVENTS[1]))
+        recorder.handle(ended(stream=stream))
+    segments += recorder.segments()
+    lost = [
+        sum(s.loss.oversized_events for s in segments if s.loss and s.stream == one) for one in streams_of(segments)
+    ]
+    assert 5 <= sum(lost) <= 9
+    contents = [
+        b"".join(r.content for s in segments if s.stream == one for r in s.reads) for one in streams_of(segments)
+    ]
+    assert all(content.endswith(EVENTS[1]) for content in contents)
+    assert Counter(len(content) > 900_000 for content in contents) == {False: sum(lost), True: 10 - sum(lost)}
+
+
+def test_the_budget_is_whole_again_when_streams_have_ended() -> None:
+    recorder = Recorder(talk.settings(), max_held_bytes=2_000_000)
+    for number in range(20):
+        body = b'{"model":"m","x":"' + b"y" * 900_000 + b'"}'
+        wire = head(("content-type", "application/json")) + body
+        if number % 2:
+            wire = head(SSE) + b"data: " + body
+        endings = [ended(), ended(Ending.CLIENT), ended(Ending.RESET)]
+        got = recorded([opened(), Asked(1, body), *arrivals(wire), endings[number % 3]], recorder)
+        assert not got.end.body_capped
+        assert got.loss.oversized_events == 0
+    assert recorder.incidents[Incident.BODY_CAPPED] == 0
+
+
+def test_dropped_reads_of_a_plain_event_stream_are_a_hole_and_no_more() -> None:
+    got = recorded(
+        [
+            opened(),
+            *arrivals(head(SSE) + EVENTS[0] + EVENTS[1][:20]),
+            Dropped(1, 3),
+            *arrivals(EVENTS[1][50:-1], b"\n" + EVENTS[3][:-1], b"\n" + EVENTS[5]),
+            ended(),
+        ]
+    )
+    assert events_in(got.content) == [EVENTS[0][6:-2], EVENTS[3][6:-2], b"[DONE]"]
+    assert got.loss == Loss(dropped_reads=3)
+    assert len(got.reads) == 4

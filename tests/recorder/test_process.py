@@ -1,0 +1,504 @@
+"""The recorder's process, with real sockets and signals: what goes in comes out of the spool, however it ends."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+import zlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from streamgauge.core.assembly.assembler import Assembler
+from streamgauge.core.capture.bundles import decode_bundle
+from streamgauge.core.capture.segments import BUNDLE_BYTES, Bundle, Ending
+from streamgauge.core.record import Record
+from streamgauge.recorder.batches import MAX_BATCH_BYTES
+from streamgauge.recorder.process import RecorderProcess, RecorderSettings
+from streamgauge.recorder.protocol import Arrived, Asked, Message, encode_batch
+from streamgauge.recorder.spool_writer import Outbox, unfinished_instances
+from streamgauge.spool import Spool, settle_crash
+from streamgauge.spool.read_counters import Balance, Counters, read_balance, read_incidents
+from tests.taps.talk import EVENTS, SSE, answer, arrivals, ended, head, opened
+
+# For what takes milliseconds; generous, since the machine may be busy (s).
+PATIENCE_S = 30.0
+MIB = 1024 * 1024
+
+
+@contextlib.contextmanager
+def recording(folder: Path) -> Iterator[tuple[RecorderProcess, Spool]]:
+    """A recorder in this process, which nobody looks after: its spool has what goes out by itself."""
+    with Counters(folder / "counters", "recorder") as counters:
+        spool = Spool(folder / "spool.sqlite", 256 * MIB, counters)
+        yield RecorderProcess(RecorderSettings("", str(folder), capture="full"), bytes(32), spool, counters), spool
+        spool.close()
+
+
+def hand_in(process: RecorderProcess, *messages: Message) -> None:
+    process.batch(0, encode_batch(list(messages))[4:])
+
+
+def test_what_waits_goes_out_where_it_is_too_much(tmp_path: Path) -> None:
+    with recording(tmp_path) as (process, spool):
+        hand_in(process, opened(), *arrivals(head(SSE)))
+        process.look()
+        before = spool.waiting().rows
+        event = b"data: " + b"x" * 100_000 + b"\n\n"
+        hand_in(process, *arrivals(*[event] * 70))
+        assert spool.waiting().rows == before
+        hand_in(process, *arrivals(*[event] * 20))
+        assert spool.waiting().rows > before + 40
+
+
+@pytest.mark.parametrize("coding", ["identity", "gzip"])
+def test_it_is_put_a_few_bundles_at_a_time(tmp_path: Path, coding: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is coded becomes more than it was: it is not held as a whole."""
+    put: list[int] = []
+    send = Outbox.send
+
+    def counted(self: Outbox, bundles: Iterable[Bundle], *more: Any, **others: Any) -> None:
+        held = list(bundles)
+        put.append(len(held))
+        send(self, held, *more, **others)
+
+    monkeypatch.setattr(Outbox, "send", counted)
+    monkeypatch.setattr("streamgauge.recorder.process.LAST_TURNS_S", 60.0)  # all of it, however slow the machine is
+    body = EVENTS[0] * (4 * MIB // len(EVENTS[0]))
+    packed = zlib.compress(body, wbits=31) if coding == "gzip" else body
+    size = len(packed) // 100
+    pieces = [packed[at : at + size] for at in range(0, len(packed), size)]
+    begin = f"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-encoding: {coding}\r\n\r\n".encode()
+    with recording(tmp_path) as (process, spool):
+        for stream in range(8):
+            hand_in(process, opened(stream=stream), *arrivals(begin, *pieces, stream=stream), ended(stream=stream))
+        asyncio.run(process.farewell())
+        assert sum(put) > 8 * 4 * MIB // BUNDLE_BYTES
+        assert max(put) < 3 * 16
+        found = records([decode_bundle(row.value) for row in spool.take(0, 1 << 40)])
+    assert [record.counts.events for record in found] == [len(body) // len(EVENTS[0])] * 8
+
+
+class Recording:
+    """A recorder's process and the data directory that it works on."""
+
+    def __init__(self, folder: Path, **settings: object) -> None:
+        self.folder = folder
+        self.data = folder / "data"
+        self.socket = folder / "recorder.sock"
+        told = RecorderSettings(str(self.socket), str(self.data), **settings)  # type: ignore[arg-type]
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "streamgauge.recorder.process"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(msgspec.json.encode(told) + b"\n")
+        self.process.stdin.flush()
+        assert self.process.stdout.readline() == b"ready\n", self.process.communicate()[1].decode()
+
+    def relay(self) -> socket.socket:
+        connection = socket.socket(socket.AF_UNIX)
+        connection.settimeout(PATIENCE_S)
+        connection.connect(str(self.socket))
+        return connection
+
+    def tell(self, connection: socket.socket, *messages: Message) -> None:
+        """As a relay does: counted as seen, then sent."""
+        with Counters(self.data / "counters", "relay-0") as counters:
+            counters.seen(sum(isinstance(message, Arrived) for message in messages))
+        connection.sendall(encode_batch(list(messages)))
+
+    def stop(self) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        return self.wait()
+
+    def wait(self) -> int:
+        code = self.process.wait(PATIENCE_S)
+        assert self.process.communicate()[1] == b""
+        return code
+
+    def kill(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait(PATIENCE_S)
+        for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
+            assert pipe is not None
+            with contextlib.suppress(BrokenPipeError):
+                pipe.close()
+
+    def bundles(self) -> list[Bundle]:
+        with contextlib.closing(Spool(self.data / "spool.sqlite")) as spool:
+            return [decode_bundle(row.value) for row in spool.take(0, 1 << 40)]
+
+    def unfinished(self) -> dict[bytes, list[int]]:
+        with contextlib.closing(Spool(self.data / "spool.sqlite")) as spool:
+            return unfinished_instances(spool)
+
+    def until(self, condition: object) -> list[Bundle]:
+        """The spool's bundles, as soon as the condition holds for them."""
+        deadline = time.monotonic() + PATIENCE_S
+        while not condition(bundles := self.bundles()):  # type: ignore[operator]
+            assert time.monotonic() < deadline, bundles
+            time.sleep(0.02)
+        return bundles
+
+    def balance(self) -> Balance:
+        return read_balance(self.data / "counters")
+
+
+@pytest.fixture
+def started(tmp_path: Path) -> Iterator[list[Recording]]:
+    """Processes that the test started; whatever happens, none stays."""
+    running: list[Recording] = []
+    yield running
+    for one in running:
+        one.kill()
+
+
+def start(started: list[Recording], folder: Path, **settings: object) -> Recording:
+    started.append(Recording(folder, **settings))
+    return started[-1]
+
+
+def records(bundles: list[Bundle]) -> list[Record]:
+    assembler = Assembler()
+    return [record for offset, bundle in enumerate(bundles) for record in assembler.apply(offset, 0, bundle)]
+
+
+def reads_in(bundles: list[Bundle]) -> int:
+    return sum(len(segment.reads) for bundle in bundles for segment in bundle.segments)
+
+
+WHOLE = answer(head(SSE), *EVENTS)
+HALF = [opened(stream=9), *arrivals(head(SSE), EVENTS[0], EVENTS[1], stream=9)]
+
+
+def test_a_stream_from_a_relay_to_the_spool(started: list[Recording], tmp_path: Path) -> None:
+    recording = start(started, tmp_path, capture="full")
+    with recording.relay() as relay:
+        recording.tell(relay, *WHOLE)
+    assert recording.stop() == 0
+    bundles = recording.bundles()
+    (record,) = records(bundles)
+    assert (record.outcome, record.counts.token_events, record.counts.reads) == ("completed", 2, 7)
+    assert record.integrity.complete
+    assert {bundle.instance for bundle in bundles} == {bundles[0].instance}
+    assert [bundle.number for bundle in bundles] == list(range(len(bundles)))
+    assert [bundle.farewell for bundle in bundles] == [False] * (len(bundles) - 1) + [True]
+    balance = recording.balance()
+    assert (balance.seen, balance.waiting, sum(balance.dropped.values())) == (7, 7, 0)
+    assert recording.unfinished() == {}
+
+
+def flood(stream: int, events: int) -> list[Message]:
+    """A stream of the shortest events with data, in reads of 64 KiB."""
+    wire = b"data:x\n\n" * events
+    reads = [wire[at : at + 65_536] for at in range(0, len(wire), 65_536)]
+    return [opened(stream=stream), *arrivals(head(SSE), *reads, stream=stream), ended(stream=stream)]
+
+
+def test_floods_delay_no_other_stream(started: list[Recording], tmp_path: Path) -> None:
+    recording = start(started, tmp_path)
+    with recording.relay() as relay:
+        for stream in range(10, 14):
+            recording.tell(relay, *flood(stream, 50_000))
+        recording.tell(relay, *WHOLE)
+        first = records(recording.until(records))
+        assert [record.counts.events for record in first] == [5]
+        assert first[0].integrity.complete
+        bundles = recording.until(lambda bundles: len(records(bundles)) == 5)
+    assert recording.stop() == 0
+    found = [record for record in records(bundles) if record.counts.events != 5]
+    assert [(record.counts.events, record.integrity.complete) for record in found] == [(50_000, True)] * 4
+    balance = recording.balance()
+    assert (balance.seen, sum(balance.dropped.values())) == (balance.waiting, 0)
+
+
+def test_a_stop_does_not_wait_for_floods(started: list[Recording], tmp_path: Path) -> None:
+    """What they have waiting then is dropped, and told on their records."""
+    recording = start(started, tmp_path)
+    with recording.relay() as relay:
+        for stream in range(10, 14):
+            recording.tell(relay, *flood(stream, 1_000_000))
+        recording.tell(relay, *WHOLE)
+        recording.until(records)
+    assert recording.stop() == 0
+    bundles = recording.bundles()
+    floods = [record for record in records(bundles) if record.counts.events != 5]
+    assert len(floods) == 4
+    assert {tuple(record.integrity.reasons) for record in floods} == {("dropped_reads",)}
+    balance = recording.balance()
+    assert balance.waiting == reads_in(bundles)
+    assert balance.dropped["recorder_behind"] == sum(balance.dropped.values()) == balance.seen - balance.waiting
+    assert balance.dropped["recorder_behind"] == sum(record.integrity.dropped_reads for record in floods)
+
+
+def test_a_batch_in_pieces_and_several_batches_at_once(started: list[Recording], tmp_path: Path) -> None:
+    recording = start(started, tmp_path)
+    bytes_told = b"".join(encode_batch([message]) for message in WHOLE)
+    with recording.relay() as relay:
+        for at in range(0, len(bytes_told), 7):
+            relay.sendall(bytes_told[at : at + 7])
+        relay.sendall(encode_batch([]) + bytes_told)
+    assert recording.stop() == 0
+    assert [record.outcome for record in records(recording.bundles())] == ["completed"] * 2
+
+
+def test_rows_come_while_the_stream_runs_and_heartbeats_while_nothing_does(
+    started: list[Recording], tmp_path: Path
+) -> None:
+    recording = start(started, tmp_path, heartbeat_s=0.2)
+    with recording.relay() as relay:
+        recording.tell(relay, *HALF)
+        bundles = recording.until(lambda bundles: reads_in(bundles) == 3)
+        assert not any(segment.end for bundle in bundles for segment in bundle.segments)
+        so_far = len(bundles)
+        bundles = recording.until(lambda bundles: len(bundles) >= so_far + 3)
+        assert all(bundle.segments == [] for bundle in bundles[so_far:])
+        assert [bundle.tap_ns for bundle in bundles] == sorted(bundle.tap_ns for bundle in bundles)
+
+
+def test_sigterm_waits_for_the_relays(started: list[Recording], tmp_path: Path) -> None:
+    recording = start(started, tmp_path)
+    with recording.relay() as relay:
+        recording.tell(relay, *WHOLE[:4])
+        recording.process.send_signal(signal.SIGTERM)
+        recording.process.send_signal(signal.SIGINT)
+        with pytest.raises(subprocess.TimeoutExpired):
+            recording.process.wait(1.0)
+        recording.tell(relay, *WHOLE[4:])
+    assert recording.wait() == 0
+    (record,) = records(recording.bundles())
+    assert (record.outcome, record.counts.reads) == ("completed", 7)
+
+
+def test_a_relay_that_does_not_go_is_cut_at_the_deadline(started: list[Recording], tmp_path: Path) -> None:
+    recording = start(started, tmp_path, drain_timeout_s=0.3)
+    with recording.relay() as relay:
+        recording.tell(relay, *HALF)
+        recording.until(lambda bundles: reads_in(bundles) == 3)
+        assert recording.stop() == 0
+    last = recording.bundles()[-1]
+    assert last.farewell
+    assert [segment.end.ending for segment in last.segments if segment.end] == [Ending.CUT]
+    assert recording.balance().waiting == 3
+
+
+def test_the_parents_death_is_a_farewell(started: list[Recording], tmp_path: Path) -> None:
+    recording = start(started, tmp_path)
+    with recording.relay() as relay:
+        recording.tell(relay, *HALF)
+        recording.until(lambda bundles: reads_in(bundles) == 3)
+        assert recording.process.stdin is not None
+        recording.process.stdin.close()
+        assert recording.process.wait(PATIENCE_S) == 0
+    assert recording.bundles()[-1].farewell
+
+
+def test_a_relay_that_goes_leaves_its_streams_cut_and_the_others_alone(
+    started: list[Recording], tmp_path: Path
+) -> None:
+    recording = start(started, tmp_path)
+    with recording.relay() as staying:
+        recording.tell(staying, *HALF)
+        with recording.relay() as going:
+            recording.tell(going, *HALF, *WHOLE)
+        bundles = recording.until(lambda bundles: len(ends(bundles)) == 2)
+        assert sorted(ends(bundles)) == [Ending.COMPLETE, Ending.CUT]
+        recording.tell(staying, ended(stream=9))
+        bundles = recording.until(lambda bundles: len(ends(bundles)) == 3)
+        assert sorted(ends(bundles)) == [Ending.COMPLETE, Ending.COMPLETE, Ending.CUT]
+
+
+def ends(bundles: list[Bundle]) -> list[Ending]:
+    return [segment.end.ending for bundle in bundles for segment in bundle.segments if segment.end]
+
+
+@pytest.mark.parametrize(
+    "rubbish",
+    [
+        struct.pack(">I", 5) + b"\xc1\xc1\xc1\xc1\xc1",
+        struct.pack(">I", MAX_BATCH_BYTES + 1),
+        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+        struct.pack(">I", 4) + b"\x91\x92\x63\x01",
+        struct.pack(">I", 100_000) + b"\x91" * 100_000,
+    ],
+)
+def test_what_is_no_batch_ends_its_connection_and_no_other(
+    started: list[Recording], tmp_path: Path, rubbish: bytes
+) -> None:
+    recording = start(started, tmp_path)
+    with recording.relay() as staying, recording.relay() as hostile:
+        recording.tell(staying, *WHOLE[:3])
+        hostile.sendall(encode_batch(HALF) + rubbish)
+        with contextlib.suppress(ConnectionResetError):
+            assert hostile.recv(1) == b""
+        recording.tell(staying, *WHOLE[3:])
+        bundles = recording.until(lambda bundles: len(ends(bundles)) == 2)
+    assert sorted(ends(bundles)) == [Ending.COMPLETE, Ending.CUT]
+    assert recording.stop() == 0
+    assert read_incidents(recording.data / "counters")["bad_batch"] == 1
+
+
+def test_sigkill_loses_what_was_in_flight_and_the_next_one_declares_the_dead(
+    started: list[Recording], tmp_path: Path
+) -> None:
+    first = start(started, tmp_path)
+    relay = first.relay()
+    first.tell(relay, *WHOLE, *HALF)
+    first.until(lambda bundles: reads_in(bundles) == 10)
+    first.tell(relay, *arrivals(*EVENTS[2:5], stream=9))
+    first.process.kill()
+    first.process.wait(PATIENCE_S)
+    relay.close()
+
+    spool = Spool(first.data / "spool.sqlite")
+    stored = spool.waiting().reads
+    balance = settle_crash(spool, first.data / "counters")
+    spool.close()
+    assert (balance.seen, balance.waiting, balance.dropped["crash"]) == (13, stored, 13 - stored)
+
+    second = start(started, tmp_path)
+    with second.relay() as relay:
+        second.tell(relay, *WHOLE)
+    assert second.stop() == 0
+    bundles = second.bundles()
+    dead, alive = bundles[0].instance, bundles[-1].instance
+    assert dead != alive
+    declaring = [bundle for bundle in bundles if bundle.dead]
+    assert [(bundle.instance, bundle.number, bundle.dead) for bundle in declaring] == [(alive, 0, [dead])]
+    assert {bundle.slot for bundle in bundles} == {bundles[0].slot}
+    outcomes = sorted(record.outcome for record in records(bundles))
+    assert outcomes == ["abandoned", "completed", "completed"]
+    assert second.balance().waiting == stored + 7
+    assert sum(second.balance().dropped.values()) == 13 - stored
+
+
+def test_killed_again_and_again_every_stream_has_one_record(started: list[Recording], tmp_path: Path) -> None:
+    """Killed at any moment, also before the spool knows that it lives: no stream is lost, none comes twice."""
+    began = 0
+    for round_ in range(6):
+        recording = start(started, tmp_path)
+        relay = recording.relay()
+        stored = reads_in(recording.bundles())
+        for number in range(round_ + 1):
+            recording.tell(relay, *(set_stream(message, number) for message in HALF))
+            began += 1
+        if round_:
+            recording.until(lambda bundles, before=stored: reads_in(bundles) > before)
+        time.sleep(0.03 * round_)
+        recording.process.kill()
+        recording.process.wait(PATIENCE_S)
+        relay.close()
+    last = start(started, tmp_path)
+    assert last.stop() == 0
+    bundles = last.bundles()
+    found = records(bundles)
+    in_log = {segment.stream for bundle in bundles for segment in bundle.segments}
+    assert sorted(record.stream_id for record in found) == sorted(str_id(stream) for stream in in_log)
+    assert {record.outcome for record in found} <= {"abandoned"}
+    assert len(in_log) <= began
+    assert last.unfinished() == {}
+
+
+def set_stream(message: Message, number: int) -> Message:
+    return msgspec.structs.replace(message, stream=number)
+
+
+def str_id(stream: bytes) -> str:
+    text = stream.hex()
+    return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
+
+
+def test_a_full_spool_keeps_heads_and_ends_and_the_balance(started: list[Recording], tmp_path: Path) -> None:
+    recording = start(started, tmp_path, capture="full", spool_max_bytes=1 * MIB)
+    streams = 150
+    with recording.relay() as relay:
+        for number in range(streams):
+            event = b"data: {" + os.urandom(10_000).hex().encode() + b"\n\n"
+            messages = answer(head(SSE), event, b"data: [DONE]\n\n")
+            recording.tell(relay, *(set_stream(message, number) for message in messages))
+    assert recording.stop() == 0
+    found = records(recording.bundles())
+    assert len(found) == streams
+    incomplete = [record for record in found if not record.integrity.complete]
+    assert 0 < len(incomplete) < streams
+    balance = recording.balance()
+    assert balance.seen == 3 * streams
+    assert balance.dropped["spool_full"] == sum(record.integrity.dropped_reads for record in found) > 0
+    assert balance.waiting == reads_in(recording.bundles())
+    size = sum(file.stat().st_size for file in recording.data.glob("spool.sqlite*"))
+    assert size <= 1 * MIB + 64 * 1024  # the memory-mapped index of the log comes on top
+
+
+def test_a_secret_is_nowhere_in_the_data_directory(started: list[Recording], tmp_path: Path) -> None:
+    recording = start(started, tmp_path)
+    canary = b"canary-7261"
+    asked = b'{"model":"m","messages":[{"content":"' + canary + b'"}]}'
+    first = opened("/v1/messages?key=" + canary.decode(), ("authorization", "Bearer " + canary.decode()))
+    text = b'data: {"choices":[{"index":0,"delta":{"content":"' + canary + b'"}}]}\n\n'
+    with recording.relay() as relay:
+        recording.tell(relay, first, Asked(1, asked), *arrivals(head(SSE), text, text[:-3]), ended())
+    assert recording.stop() == 0
+    assert len(records(recording.bundles())) == 1
+    for file in recording.data.iterdir():
+        assert file.stat().st_mode & 0o077 == 0, file
+        assert canary not in file.read_bytes(), file
+    for bundle in recording.bundles():
+        assert canary not in msgspec.msgpack.encode(bundle)
+
+
+def run(settings: bytes) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "streamgauge.recorder.process"]
+    done = subprocess.run(command, input=settings + b"\n", capture_output=True, timeout=PATIENCE_S, check=False)
+    return subprocess.CompletedProcess(command, done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def test_wrong_settings_are_said(tmp_path: Path) -> None:
+    for wrong in (b"", b"{}", b"rubbish", b'{"socket":"x","data_dir":"y","capture":"some"}'):
+        done = run(wrong)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.startswith("the recorder's settings cannot be read: ")
+        assert done.stderr.count("\n") == 1
+
+
+def test_a_data_directory_or_a_socket_that_is_not_to_be_had_is_said(started: list[Recording], tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    done = run(msgspec.json.encode(RecorderSettings(str(tmp_path / "s"), str(tmp_path / "file" / "data"))))
+    assert (done.returncode, done.stderr.count("\n")) == (3, 1)
+    done = run(msgspec.json.encode(RecorderSettings(str(tmp_path / "missing" / "s"), str(tmp_path / "other"))))
+    assert (done.returncode, done.stderr.count("\n")) == (3, 1)
+    recording = start(started, tmp_path)
+    done = run(msgspec.json.encode(RecorderSettings(str(tmp_path / "s"), str(recording.data))))
+    assert done.returncode == 3
+    assert "another recorder runs on" in done.stderr
+    assert recording.stop() == 0
+
+
+def test_reads_that_wait_too_long_are_given_up_and_the_stream_keeps_its_record(
+    started: list[Recording], tmp_path: Path
+) -> None:
+    recording = start(started, tmp_path, spool_max_age_s=1.0)
+    with recording.relay() as relay:
+        recording.tell(relay, *WHOLE)
+        deadline = time.monotonic() + PATIENCE_S
+        while recording.balance().dropped["too_old"] < 7:  # they may lie in two bundles
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+    assert recording.stop() == 0
+    balance = recording.balance()
+    assert (balance.seen, balance.waiting, balance.dropped["too_old"]) == (7, 0, 7)
+    (record,) = records(recording.bundles())
+    assert (record.status_code, record.integrity.complete, record.integrity.dropped_reads) == (200, False, 7)
+    assert record.usage.output_tokens is None

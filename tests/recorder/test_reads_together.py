@@ -1,0 +1,137 @@
+"""Reads of a stream are looked at together: what they become is what they become one by one."""
+
+import pytest
+from bench.wires import wire
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streamgauge.core.capture.segments import End, Loss, Read
+from streamgauge.core.dialects import DIALECTS
+from streamgauge.recorder import response
+from streamgauge.recorder.protocol import Answered, Arrival, Arrivals, Arrived, Message
+from streamgauge.recorder.recorder import Recorder
+from tests.core.assembly.altered import damage
+from tests.taps import talk
+
+NAMES = [dialect.name for dialect in DIALECTS]
+HEAD = talk.head(talk.SSE, ("transfer-encoding", "chunked"))
+LAST = b"0\r\n\r\n"
+
+
+def chunk(data: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+def reads_of(messages: list[Message], capture: str, every: int) -> tuple[list[Read], Loss, End]:
+    got = talk.recorded(messages, Recorder(talk.settings(capture)), every=every)
+    return got.reads, got.loss, got.end
+
+
+def exchange(path: str, *reads: bytes) -> list[Message]:
+    return [talk.opened(path), talk.sent(), *talk.arrivals(*reads), talk.ended()]
+
+
+def same(path: str, reads: list[bytes], capture: str, every: int) -> None:
+    messages = exchange(path, *reads)
+    assert reads_of(messages, capture, every) == reads_of(messages, capture, 1)
+
+
+@pytest.mark.parametrize("capture", ["masked", "full"])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_stream_of_each_dialect(name: str, capture: str) -> None:
+    one = wire(name, 150)
+    for every in (2, 10, 64, 1000):
+        same(one.path, [HEAD, *map(chunk, one.events), LAST], capture, every)
+
+
+@pytest.mark.parametrize("capture", ["masked", "full"])
+@pytest.mark.parametrize("name", NAMES)
+def test_reads_of_several_chunks_each(name: str, capture: str) -> None:
+    one = wire(name, 150)
+    chunks = list(map(chunk, one.events))
+    for many in (2, 3, 9, 40):
+        reads = [b"".join(chunks[at : at + many]) for at in range(0, len(chunks), many)]
+        same(one.path, [HEAD, *reads, LAST], capture, 1000)
+
+
+# Now and then one of these, and most often a read that is a chunk that is an event.
+WAYS = (
+    *("usual",) * 12,
+    *("many chunks",) * 3,
+    *("two events", "cut event", "cut chunk", "two chunks", "upper", "more blank lines", "blank lines apart"),
+)
+
+
+@st.composite
+def ways(draw: st.DrawFn) -> tuple[str, list[bytes]]:
+    """A stream's path and reads: damaged here and there, and not always an event a chunk, or a chunk a read."""
+    one = wire(draw(st.sampled_from(NAMES)), 60)
+    events = damage(draw, one.events) if draw(st.booleans()) else list(one.events)
+    reads = [HEAD]
+    while events:
+        event = events.pop(0)
+        way = draw(st.sampled_from(WAYS))
+        half = len(event) // 2
+        if way == "two events" and events:
+            reads.append(chunk(event + events.pop(0)))
+        elif way == "cut event" and half:
+            reads += [chunk(event[:half]), chunk(event[half:])]
+        elif way == "cut chunk":
+            reads += [chunk(event)[:half], chunk(event)[half:]]
+        elif way == "two chunks" and events:
+            reads.append(chunk(event) + chunk(events.pop(0)))
+        elif way == "many chunks":
+            some, events = [event, *events[:5]], events[5:]
+            reads.append(b"".join(map(chunk, some)))
+        elif way == "more blank lines":
+            reads.append(chunk(event + b"\n") + chunk(event) + chunk(b"\n\n" + event))
+        elif way == "blank lines apart":
+            reads += [chunk(event) + chunk(b"\n\n"), chunk(b"\n" + event)]
+        elif way == "upper":
+            reads.append(b"%X\r\n%b\r\n" % (len(event), event))
+        else:
+            reads.append(chunk(event))
+    return one.path, [*reads, LAST]
+
+
+@settings(max_examples=200, deadline=None)
+@given(ways(), st.sampled_from(["masked", "full"]), st.sampled_from([2, 7, 1000]))
+def test_whatever_lies_between(way: tuple[str, list[bytes]], capture: str, every: int) -> None:
+    same(*way, capture, every)
+
+
+@settings(max_examples=100, deadline=None)
+@given(ways(), st.sampled_from(["masked", "full"]), st.data())
+def test_reads_that_waited_for_each_other(way: tuple[str, list[bytes]], capture: str, data: st.DataObject) -> None:
+    path, reads = way
+    apart = exchange(path, *reads)
+    opened, sent, *waiting, ended = apart
+    together: list[Message] = []
+    while waiting:
+        count = data.draw(st.integers(1, 9))
+        run, waiting = waiting[:count], waiting[count:]
+        together.append(Arrivals(1, [Arrival(one.at_ns, one.data) for one in run if isinstance(one, Arrived)]))
+    one_by_one, at_once = reads_of(apart, capture, 1), reads_of([opened, sent, *together, ended], capture, 1)
+    assert at_once == one_by_one
+
+
+def test_a_body_that_comes_without_framing() -> None:
+    one = wire("openai-chat", 50)
+    answered = Answered(1, talk.ZERO + 50, 200, [talk.SSE])
+    messages = [talk.opened(), talk.sent(), answered, *talk.arrivals(*one.events), talk.ended()]
+    assert reads_of(messages, "masked", 1000) == reads_of(messages, "masked", 1)
+
+
+@pytest.mark.parametrize("events_a_read", [1, 3, 9])
+@pytest.mark.parametrize("capture", ["masked", "full"])
+def test_the_usual_reads_are_not_looked_at_one_by_one(
+    capture: str, events_a_read: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked = []
+    usual = response.Response._read_events
+    monkeypatch.setattr(response.Response, "_read_events", lambda self, *read: looked.append(1) or usual(self, *read))
+    one = wire("openai-chat", 400)
+    chunks = list(map(chunk, one.events))
+    reads = [b"".join(chunks[at : at + events_a_read]) for at in range(0, len(chunks), events_a_read)]
+    reads_of(exchange(one.path, HEAD, *reads, LAST), capture, 50)
+    assert len(looked) < 60 // events_a_read

@@ -1,0 +1,393 @@
+"""Messages in, segments out: nothing raised, nothing unaccounted for, no secret."""
+
+import json
+import tracemalloc
+import uuid
+
+import msgspec
+import pytest
+import zstandard
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streamgauge.core.capture.bundles import encode_bundle
+from streamgauge.core.capture.segments import BUNDLE_BYTES, Bundle, Ending, Loss, Segment
+from streamgauge.recorder import capture, request, response
+from streamgauge.recorder.capture import LOOKS_A_SEGMENT
+from streamgauge.recorder.protocol import Answered, Arrival, Arrivals, Arrived, Asked, Dropped, Ended, Message, Opened
+from streamgauge.recorder.recorder import Recorder, new_stream_id
+from streamgauge.spool.read_counters import DropReason, Incident
+from tests.taps import talk
+from tests.taps.talk import (
+    BODY,
+    EVENTS,
+    SSE,
+    ZERO,
+    answer,
+    arrivals,
+    chunked,
+    ended,
+    events_in,
+    head,
+    opened,
+    recorded,
+    sent,
+    streams_of,
+    together,
+)
+
+
+def test_a_stream_as_it_comes() -> None:
+    reads = [head(SSE, ("transfer-encoding", "chunked"), ("X-Request-Id", "req_7")), chunked(*EVENTS)]
+    got = recorded([opened(), Asked(1, b'{"model":"m"}'), sent(13), *arrivals(*reads), ended(unsent=5)], every=1)
+    opening = got.segments[0].opening
+    assert opening is not None
+    assert (opening.tap, opening.tap_version, opening.capture, opening.upstream) == ("proxy", "1.2", "full", "up")
+    assert (opening.path, opening.started_at_ns) == ("/chat/completions", 1_700_000_000_123_456_789)
+    assert got.request is not None
+    assert (got.request.model, got.request.body_bytes) == ("m", 13)
+    assert (got.request.connect_ns, got.request.sent_ns) == (10, 20)
+    assert got.head is not None
+    assert (got.head.status, got.head.stamp_ns, got.head.event_stream) == (200, 100, True)
+    assert got.head.provider_request_id == "req_7"
+    assert [read.stamp_ns for read in got.reads] == [100, 200]
+    assert [read.wire_bytes for read in got.reads] == [len(one) for one in reads]
+    assert [read.body_bytes for read in got.reads] == [0, len(BODY)]
+    assert got.content == BODY.replace(b": keep-alive\n", b":\n")
+    assert (got.end.ending, got.end.stamp_ns) == (Ending.COMPLETE, 10_000)
+    assert (got.end.client_bytes, got.end.client_blocked_ns) == (len(BODY) - 5, 7)
+    assert got.loss == Loss()
+
+
+def test_no_answer_at_all() -> None:
+    got = recorded([opened(), sent(), ended(Ending.RESET)])
+    assert (got.head, got.reads, got.end.ending, got.end.client_bytes) == (None, [], Ending.RESET, 0)
+
+
+@pytest.mark.parametrize("tap", ["httpx", "asgi"])
+def test_a_tap_that_reads_no_wire_knows_no_clients_bytes(tap: str) -> None:
+    """Without a head it is no other than with one: 0 would say that nothing reached the client."""
+    for messages in ([opened(tap=tap), sent(), ended(Ending.RESET)], [opened(tap=tap), sent(), Answered(1, ZERO, 200)]):
+        got = recorded([*messages, *([] if isinstance(messages[-1], Ended) else [ended()])])
+        assert got.end.client_bytes is None
+
+
+def test_a_request_that_was_not_looked_into_is_counted() -> None:
+    recorder = Recorder(talk.settings())
+    recorded([opened(), Asked(1, b'{"model":"m"}'), sent(17_000_000, whole=False), ended()], recorder)
+    assert recorder.incidents[Incident.BODY_CAPPED] == 1
+
+
+def test_a_client_that_left_before_the_request_was_through() -> None:
+    vertex = "/v1/projects/p/models/gemini-2.5-pro:streamGenerateContent?alt=sse"
+    got = recorded([opened(vertex), Asked(1, b'{"contents":'), ended(Ending.CLIENT)])
+    assert got.end.client_gone_ns == 9_500
+    assert got.request is not None
+    assert (got.request.model, got.request.digest, got.request.sent_ns) == ("gemini-2.5-pro", None, None)
+
+
+def test_segments_are_about_a_bundle_at_most() -> None:
+    recorder = Recorder(talk.settings())
+    event = b"data: " + b"x" * 1000 + b"\n\n"
+    for message in [opened(), *arrivals(head(SSE), *[event] * 200), ended()]:
+        recorder.handle(message)
+    assert recorder.pending_bytes > 200_000
+    got = talk.Recorded(recorder.segments())
+    sizes = [sum(len(read.content) for read in segment.reads) for segment in got.segments]
+    assert max(sizes) <= BUNDLE_BYTES
+    assert min(sizes[:-1]) > BUNDLE_BYTES / 2
+    assert got.content == event * 200
+    assert (recorder.segments(), recorder.pending_bytes) == ([], 0)
+
+
+def test_an_open_stream_is_told_of_once_in_four_looks_its_first_reads_and_its_end_at_once() -> None:
+    recorder = Recorder(talk.settings())
+    for stream in range(8):
+        recorder.handle(opened(stream=stream))
+    assert [segment.number for segment in recorder.each_due()] == [0] * 8
+    counts = []
+    for _ in range(8):
+        for stream in range(8):
+            recorder.handle(arrivals(head(SSE), stream=stream)[0])
+        counts.append([len(segment.reads) for segment in recorder.each_due()])
+    assert counts == [[1] * 8, [1, 1], [2, 2], [3, 3], [4, 4], [4, 4], [4, 4], [4, 4]]
+    for stream in range(8):
+        recorder.handle(ended(stream=stream))
+    assert [segment.end is not None for segment in recorder.each_due()] == [True] * 8
+    assert (list(recorder.each_due()), recorder.pending_bytes) == ([], 0)
+
+
+def test_reads_that_waited_for_each_other_go_with_the_next_look() -> None:
+    recorder = Recorder(talk.settings())
+    recorder.handle(opened())
+    recorder.handle(arrivals(head(SSE))[0])
+    assert len(list(recorder.each_due())) == 1
+    for _ in range(LOOKS_A_SEGMENT):
+        recorder.handle(together(b"data: 1\n\n", b"data: 2\n\n"))
+        assert [len(segment.reads) for segment in recorder.each_due()] == [2]
+    recorder.handle(together(b"data: 3\n\n", stream=2))
+    assert recorder.dropped[DropReason.RECORDER_GONE] == 1
+
+
+def test_more_streams_than_allowed_are_refused_and_their_reads_counted() -> None:
+    recorder = Recorder(talk.settings(), max_open_streams=2)
+    for stream in (1, 2, 3):
+        recorder.handle(opened(stream=stream))
+        for message in arrivals(head(SSE), BODY, stream=stream):
+            recorder.handle(message)
+    assert (recorder.open_streams, recorder.incidents[Incident.STREAM_REFUSED]) == (2, 1)
+    assert recorder.dropped == {DropReason.RECORDER_BEHIND: 2}
+    recorder.handle(ended(stream=1))
+    recorder.handle(ended(stream=3))
+    recorder.handle(opened(stream=4))
+    assert recorder.open_streams == 2
+
+
+def test_f7_streams_that_were_refused_and_never_end_take_no_memory() -> None:
+    """One that began before the recorder has a smaller number than any that it refused."""
+    recorder = Recorder(talk.settings(), max_open_streams=1)
+    recorder.handle(opened(stream=10))
+    tracemalloc.start()
+    try:
+        for stream in range(11, 20_011):
+            recorder.handle(opened(stream=stream))
+        held = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert held < 100_000
+    for stream in (9, 11, 20_010):
+        recorder.handle(arrivals(BODY, stream=stream)[0])
+    assert recorder.dropped == {DropReason.RECORDER_GONE: 1, DropReason.RECORDER_BEHIND: 2}
+    recorder.cut(0, None)
+    recorder.handle(arrivals(BODY, stream=11)[0])
+    assert recorder.dropped[DropReason.RECORDER_GONE] == 2
+
+
+def test_a_stream_that_began_before_the_recorder_is_counted_and_left_alone() -> None:
+    recorder = Recorder(talk.settings())
+    for message in [sent(), *arrivals(BODY, BODY), Dropped(1, 5), ended()]:
+        recorder.handle(message)
+    assert recorder.segments() == []
+    assert recorder.dropped == {DropReason.RECORDER_GONE: 2}
+
+
+def test_senders_have_numbers_of_their_own_and_one_that_is_gone_is_cut() -> None:
+    recorder = Recorder(talk.settings())
+    for source in (7, 8):
+        recorder.handle(opened(), source)
+        recorder.handle(Arrived(1, ZERO + 100, head(SSE) + EVENTS[0] + EVENTS[1][:-1]), source)
+    recorder.cut(7, ZERO + 500)
+    recorder.handle(Arrived(1, ZERO + 600, b"\n"), 8)
+    recorder.handle(ended(), 8)
+    segments = recorder.segments()
+    ends = {segment.stream: segment.end for segment in segments if segment.end}
+    assert [end.ending for end in ends.values()] == [Ending.CUT, Ending.COMPLETE]
+    assert [bool(end.tail) for end in ends.values()] == [True, False]
+
+
+def test_a_number_that_is_used_again_ends_the_stream_before() -> None:
+    recorder = Recorder(talk.settings())
+    recorder.handle(opened())
+    recorder.handle(opened())
+    recorder.handle(ended())
+    assert [segment.end.ending for segment in recorder.segments() if segment.end] == [Ending.CUT, Ending.COMPLETE]
+
+
+class BugError(Exception):
+    """Something nobody thought of."""
+
+
+def raising(*_: object, **__: object) -> None:
+    raise BugError
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "message", "lost"),
+    [
+        (capture, "opening_of", 0, 2),
+        (request.RequestReader, "add", 1, 2),
+        (request.RequestReader, "sent", 2, 2),
+        (response.Response, "read", 3, 2),
+        (response.Response, "_read_events", 4, 1),
+        (response.Response, "finish", 5, 0),
+    ],
+)
+def test_a_bug_costs_one_stream_its_completeness(
+    monkeypatch: pytest.MonkeyPatch, owner: object, name: str, message: int, lost: int
+) -> None:
+    recorder = Recorder(talk.settings())
+    messages = [opened(), Asked(1, b"{}"), sent(2), *arrivals(head(SSE) + EVENTS[0], EVENTS[1]), ended()]
+    segments = []
+    for place, one in enumerate(messages):
+        with monkeypatch.context() as broken:
+            if place == message:
+                broken.setattr(owner, name, raising)
+            recorder.handle(one)
+            assert recorder.pending_bytes == _pending_of(recorder)
+            segments += recorder.segments()
+            assert recorder.pending_bytes == 0
+    for one in answer(head(SSE), BODY):
+        recorder.handle(one)
+    segments += recorder.segments()
+    first, second = streams_of(segments)
+    broken_one = talk.Recorded([segment for segment in segments if segment.stream == first])
+    assert broken_one.loss.dropped_reads >= max(lost, 1)
+    assert broken_one.end.ending is Ending.COMPLETE
+    assert recorder.dropped[DropReason.CAPTURE_FAULT] == lost
+    assert len(broken_one.reads) == 2 - lost
+    assert recorder.incidents[Incident.CAPTURE_FAULT] == 1
+    whole = talk.Recorded([segment for segment in segments if segment.stream == second])
+    assert (whole.loss, len(events_in(whole.content))) == (Loss(), 6)
+
+
+def test_a_stream_that_is_given_up_gives_back_what_it_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    recorder = Recorder(talk.settings(), max_held_bytes=2_000_000)
+    long = b"x" * 1_500_000
+    for stream, wire in ((1, head() + long), (2, head(SSE) + b"data: " + long)):
+        for message in [opened(stream=stream), *arrivals(wire, stream=stream)]:
+            recorder.handle(message)
+        with monkeypatch.context() as broken:
+            broken.setattr(response.Response, "read", raising)
+            recorder.handle(Arrived(stream, ZERO, b"x"))
+    recorder.handle(opened(stream=3))
+    recorder.handle(Asked(3, long))
+    with monkeypatch.context() as broken:
+        broken.setattr(response.Response, "dropped", raising)
+        recorder.handle(Dropped(3, 1))
+    for message in [opened(stream=4), *arrivals(head(), long, stream=4), ended(stream=4)]:
+        recorder.handle(message)
+    assert recorder.incidents[Incident.BODY_CAPPED] == 0
+
+
+MESSAGES = st.one_of(
+    st.builds(Opened, st.integers(0, 2), st.none() | st.integers(0, 9), st.none(), st.none(), st.text(), st.text()),
+    st.builds(Asked, st.integers(0, 2), st.binary()),
+    st.builds(Dropped, st.integers(0, 2), st.integers(0, 3)),
+    st.builds(Arrived, st.integers(0, 2), st.none() | st.integers(0, 9), st.binary() | st.sampled_from(EVENTS)),
+    st.builds(Arrived, st.integers(0, 2), st.none(), st.sampled_from([head(SSE), head(), head(SSE, status=404)])),
+    st.builds(Answered, st.integers(0, 2), st.none() | st.integers(0, 9), st.none() | st.integers(), st.just([SSE])),
+    st.builds(
+        Arrivals,
+        st.integers(0, 2),
+        st.lists(st.builds(Arrival, st.none() | st.integers(), st.binary() | st.just(b"data: a\n\n")), max_size=4),
+    ),
+    st.builds(Ended, st.integers(0, 2), st.none() | st.integers(0, 9), st.sampled_from(Ending)),
+)
+
+
+def _pending_of(recorder: Recorder) -> int:
+    """What is pending, looked for stream by stream."""
+    captures = {*recorder._touched, *recorder._open.values(), *recorder._behind}
+    assert recorder.behind_bytes == sum(one.waiting_bytes for one in captures if one.behind)
+    return sum(one.ready_bytes + (0 if one.behind else one.waiting_bytes) for one in captures)
+
+
+@settings(deadline=None)
+@given(
+    st.lists(MESSAGES, max_size=40),
+    st.integers(1, 5),
+    st.integers(1, 5),
+    st.sampled_from([1, 2, 5, 1_000]),
+    st.booleans(),
+)
+def test_every_read_is_in_a_segment_or_counted(
+    messages: list[Message], every: int, whole: int, work: int, bounded: bool
+) -> None:
+    most = 1_000 if bounded else 1_000_000
+    recorder = Recorder(talk.settings("masked"), max_open_streams=2, turn_work=work, max_behind_bytes=most)
+    segments: list[Segment] = []
+    for number, message in enumerate(messages):
+        recorder.handle(message)
+        assert recorder.pending_bytes == _pending_of(recorder)
+        if number % every == 0:
+            segments += recorder.segments() if number % whole == 0 else [*recorder.each_due(), *recorder.turn()]
+            assert recorder.pending_bytes == _pending_of(recorder)
+        assert recorder.behind_bytes <= most
+    recorder.cut(0, None)
+    segments += recorder.segments()
+    assert (recorder.pending_bytes, recorder.behind_bytes, recorder.open_streams) == (0, 0, 0)
+    numbers: dict[bytes, list[int]] = {}
+    for segment in segments:
+        numbers.setdefault(segment.stream, []).append(segment.number)
+    assert all(found == list(range(len(found))) for found in numbers.values())
+    told = sum(isinstance(message, Arrived) for message in messages)
+    told += sum(len(message.reads) for message in messages if isinstance(message, Arrivals))
+    assert told == sum(len(segment.reads) for segment in segments) + recorder.dropped.total()
+    assert recorder.incidents[Incident.CAPTURE_FAULT] == 0
+    for stream in streams_of(segments):
+        talk.Recorded([segment for segment in segments if segment.stream == stream])
+
+
+CANARIES = {
+    "key": "sk-canary-bearer-81",
+    "header": "canary-header-82",
+    "query": "canary-query-83",
+    "prompt": "canary-prompt-84",
+    "text": "canary-text-85",
+    "error": "canary-error-86",
+    "unknown": "canary-unknown-87",
+    "tool": "canary-argument-88",
+    "cookie": "canary-cookie-89",
+    "comment": "canary-comment-90",
+    "stop": "canary stop 91",
+}
+
+
+def test_no_secret_leaves_the_recorder() -> None:
+    c = CANARIES
+    asked = json.dumps({"model": "m", "messages": [{"content": c["prompt"]}], "stop": c["stop"]}).encode()
+    headers = [("authorization", f"Bearer {c['key']}"), ("x-api-key", c["key"]), ("x-canary", c["header"])]
+    delta = {"content": c["text"], c["unknown"]: 1}
+    tool = {"tool_calls": [{"index": 0, "function": {"name": "f", "arguments": c["tool"]}}]}
+    error = json.dumps({"error": {"message": c["error"], "type": "server_error"}}, indent=1)
+    events = [
+        f": {c['comment']}\n\n",
+        "data: " + json.dumps({"choices": [{"index": 0, "delta": delta}]}) + "\n\n",
+        "data: " + json.dumps({"choices": [{"index": 0, "delta": tool}]}) + "\n\n",
+        "event: error\ndata: " + error.replace("\n", "\ndata: ") + "\n\n",
+        f"error: {c['error']}\n\n",
+        error + "\n\n",
+        f"id: {c['text']}\u00e9\nevent: {c['text']} \ndata: {c['text']}\n\n",
+        "data: " + json.dumps({"choices": [{"index": 0, "delta": delta}]}),
+    ]
+    wires = [
+        [head(SSE, ("set-cookie", c["cookie"])), *(event.encode() for event in events)],
+        [head(("content-type", "application/json"), status=401) + error.encode()],
+        [head(("content-type", "text/html"), status=502) + c["error"].encode()],
+    ]
+    recorder = Recorder(talk.settings("masked"))
+    targets = [f"/v1/chat/completions?key={c['query']}&x={c['query']}", f"/{c['query']}/v1/messages#{c['query']}"]
+    for target in targets:
+        for reads in wires:
+            for message in [opened(target, *headers), Asked(1, asked), sent(len(asked)), *arrivals(*reads), ended()]:
+                recorder.handle(message)
+    bundle = Bundle(bytes(16), 0, 0, 0, recorder.segments())
+    assert len(bundle.segments) == 6
+    written = zstandard.ZstdDecompressor().decompress(encode_bundle(bundle)[3:])
+    assert b"server_error" in written
+    for name, canary in CANARIES.items():
+        assert canary.encode() not in written, name
+        assert canary.encode()[3:] not in written, name
+
+
+def test_stream_ids_are_uuid7_of_the_moment() -> None:
+    ids = [new_stream_id(1_700_000_000_123_456_789) for _ in range(100)]
+    assert len(set(ids)) == 100
+    for one in ids:
+        parsed = uuid.UUID(bytes=one)
+        assert (parsed.version, parsed.variant) == (7, uuid.RFC_4122)
+        assert parsed.int >> 80 == 1_700_000_000_123
+    assert uuid.UUID(bytes=new_stream_id(None)).int >> 80 > 1_700_000_000_000
+    assert uuid.UUID(bytes=new_stream_id(-5)).int >> 80 == 0
+
+
+def test_an_id_that_is_told_is_taken_if_it_is_one() -> None:
+    ids = []
+    for told in (bytes(range(16)), b"", bytes(15), bytes(17)):
+        recorder = Recorder(talk.settings())
+        recorder.handle(msgspec.structs.replace(opened(), stream_id=told))
+        recorder.handle(ended())
+        ids += [segment.stream for segment in recorder.segments()]
+    assert ids[0] == bytes(range(16))
+    assert {len(one) for one in ids} == {16}
+    assert len(set(ids)) == 4

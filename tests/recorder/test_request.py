@@ -1,0 +1,316 @@
+"""What a request tells: facts by an allowlist, digests instead of secrets, null for whatever is odd."""
+
+import gzip
+import hashlib
+import hmac
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamgauge.core.capture.segments import Opening, RequestFacts
+from streamgauge.recorder.budget import Budget
+from streamgauge.recorder.protocol import MAX_REQUEST_BODY
+from streamgauge.recorder.request import MAX_CODED_REQUEST, RequestReader, digest, opening_of
+from tests.taps import talk
+from tests.taps.talk import KEY, opened
+
+ROOM = 100_000_000
+
+
+def facts(body: bytes, *headers: tuple[str, str], target: str = "/v1/chat/completions") -> RequestFacts:
+    reader = RequestReader(opened(target, *headers), KEY, Budget(ROOM))
+    reader.add(body[:7])
+    reader.add(body[7:])
+    return reader.sent(talk.sent(len(body)), 1, 2)
+
+
+def hmac_of(value: bytes) -> str:
+    return hmac.new(KEY, value, hashlib.sha256).hexdigest()[:32]
+
+
+def test_the_usual_request() -> None:
+    body = json.dumps(
+        {
+            "model": "gpt-5.2",
+            "stream": True,
+            "n": 2,
+            "max_completion_tokens": 512,
+            "stream_options": {"include_usage": True},
+            "service_tier": "flex",
+            "messages": [{"role": "user", "content": "Hello"}],
+        }
+    ).encode()
+    assert facts(body) == RequestFacts(len(body), "gpt-5.2", True, 2, 512, True, "flex", hmac_of(body), 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("body", "known"),
+    [
+        ({"max_tokens": 5, "max_completion_tokens": 6}, {"max_tokens": 5}),
+        ({"max_output_tokens": 7}, {"max_tokens": 7}),
+        ({"generationConfig": {"maxOutputTokens": 8}}, {"max_tokens": 8}),
+        ({"generationConfig": {"candidateCount": 3, "maxOutputTokens": 8}}, {"n": 3, "max_tokens": 8}),
+        ({"generation_config": {"candidate_count": 3, "max_output_tokens": 8}}, {"n": 3, "max_tokens": 8}),
+        ({"n": 2, "generationConfig": {"candidateCount": 3}}, {"n": 2}),
+        ({"generationConfig": {"candidateCount": "3"}, "generation_config": [3]}, {}),
+        ({"parameters": {"max_new_tokens": 20, "best_of": 2}}, {"max_tokens": 20}),
+        ({"model_id": "ibm/granite", "parameters": {"max_new_tokens": 20}}, {"model": "ibm/granite", "max_tokens": 20}),
+        ({"model": "", "model_id": "ibm/granite"}, {"model": "ibm/granite"}),
+        ({"model": ["m"], "model_id": "модель"}, {"model": "masked"}),
+        ({"prompt": "x", "n_predict": 64, "stream": True, "n_cmpl": 2}, {"max_tokens": 64, "stream": True, "n": 2}),
+        ({"n_predict": -1}, {}),
+        ({"model": "claude-2", "max_tokens_to_sample": 300}, {"model": "claude-2", "max_tokens": 300}),
+        ({"prompt": "x", "best_of": 5, "n": 2}, {"n": 2}),
+        ({"best_of": 5, "parameters": "max_new_tokens"}, {}),
+        ({"max_tokens": "9", "max_output_tokens": 7}, {"max_tokens": 7}),
+        ({"max_tokens": True, "n": 1.0, "stream": 1, "model": ["m"], "service_tier": 5}, {}),
+        ({"max_tokens": -1, "n": 2**60, "stream": "true", "stream_options": [True]}, {}),
+        ({"stream": False, "stream_options": {"include_usage": False}}, {"stream": False, "include_usage": False}),
+        ({"stream_options": {"include_usage": 1}, "generationConfig": 5}, {}),
+        ({"model": "модель"}, {"model": "masked"}),
+        ({"model": "m" * 257, "service_tier": "a b"}, {"model": "masked", "service_tier": "masked"}),
+        ({"model": "", "n": None}, {}),
+        ([{"model": "m"}], {}),
+        ("model", {}),
+        (None, {}),
+    ],
+)
+def test_facts_of_a_body(body: object, known: dict[str, object]) -> None:
+    raw = json.dumps(body).encode()
+    empty = RequestFacts(body_bytes=len(raw), digest=hmac_of(raw), connect_ns=1, sent_ns=2)
+    got = facts(raw)
+    assert {
+        name: getattr(got, name) for name in got.__struct_fields__ if getattr(got, name) != getattr(empty, name)
+    } == known
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"{",
+        b'{"model": "m"} x',
+        b'{"model": "\xff"}',
+        b'{"n": NaN, "model": "m"}',
+        b'{"a": ' + b"[" * 100_000 + b"]" * 100_000 + b', "model": "m"}',
+        b'{"n": ' + b"9" * 100_000 + b"}",
+        b"model=m",
+        bytes(50),
+    ],
+)
+def test_odd_bodies_raise_nothing_and_have_a_size_and_a_digest(body: bytes) -> None:
+    got = facts(body)
+    assert (got.body_bytes, got.digest, got.n) == (len(body), hmac_of(body), None)
+
+
+def test_lone_surrogates_and_duplicate_keys_are_read() -> None:
+    assert facts(b'{"model":"a","x":"\\ud800","model":"b"}').model == "b"
+
+
+@given(st.binary(max_size=60) | st.recursive(st.none() | st.integers() | st.text(), st.lists).map(repr).map(str.encode))
+def test_no_body_raises(body: bytes) -> None:
+    assert facts(body).body_bytes == len(body)
+
+
+def test_a_compressed_body() -> None:
+    raw = gzip.compress(b'{"model":"m","n":3}', mtime=0)
+    got = facts(raw, ("content-encoding", "gzip"))
+    assert (got.model, got.n, got.digest) == ("m", 3, hmac_of(raw))
+    assert facts(raw).model is None
+    assert facts(raw[:-9], ("content-encoding", "gzip")).model is None
+    assert facts(raw, ("content-encoding", "x-unknown")).model is None
+    bomb = gzip.compress(b'{"model":"m","x":"' + bytes(MAX_REQUEST_BODY) + b'"}', mtime=0)
+    assert facts(bomb, ("content-encoding", "gzip")).model is None
+
+
+def test_a_compressed_body_is_looked_into_up_to_a_size_of_its_own() -> None:
+    for size, model in ((MAX_CODED_REQUEST - 100_000, "m"), (MAX_CODED_REQUEST, None)):
+        stored = gzip.compress(b'{"model":"m","x":"' + b"x" * size + b'"}', 0)
+        reader = RequestReader(opened("/v1/messages", ("content-encoding", "gzip")), KEY, Budget(ROOM))
+        reader.add(stored)
+        assert reader.capped is (model is None)
+        assert reader.sent(talk.sent(len(stored)), None, None).model == model
+
+
+def test_a_body_that_was_compressed_twice_is_not_looked_into() -> None:
+    raw = gzip.compress(gzip.compress(b'{"model":"m"}', mtime=0), mtime=0)
+    got = facts(raw, ("content-encoding", "gzip"), ("content-encoding", "gzip"))
+    assert (got.model, got.digest) == (None, hmac_of(raw))
+
+
+def test_a_body_that_was_not_handed_over_whole_has_no_digest_and_no_facts() -> None:
+    reader = RequestReader(opened(), KEY, Budget(ROOM))
+    reader.add(b'{"model":"m"}')
+    got = reader.sent(talk.sent(100, whole=False), None, 2)
+    assert got == RequestFacts(body_bytes=100, sent_ns=2, capped=True)
+
+
+def test_a_body_over_the_budget_has_a_digest_and_no_facts() -> None:
+    budget = Budget(20)
+    reader = RequestReader(opened(), KEY, budget)
+    body = b'{"model":"m"}' + b" " * 20
+    for at in range(0, len(body), 5):
+        reader.add(body[at : at + 5])
+    got = reader.sent(talk.sent(len(body)), None, 2)
+    assert (got.model, got.digest, got.capped, reader.capped) == (None, hmac_of(body), True, True)
+    assert budget.take(15)
+
+
+def test_no_body_has_no_digest() -> None:
+    assert facts(b"") == RequestFacts(body_bytes=0, connect_ns=1, sent_ns=2)
+
+
+@pytest.mark.parametrize(
+    ("target", "model", "stream"),
+    [
+        ("/v1beta/models/gemini-2.5-pro:streamGenerateContent?alt=sse", "gemini-2.5-pro", None),
+        ("/v1/projects/p/locations/l/publishers/google/models/a%20b:generateContent", "a b", None),
+        ("/v1/models/%D0%BC:generateContent", "masked", None),
+        ("/v1/models/x/y:generateContent", None, None),
+        ("/v1/responses/resp_1?stream=true", None, True),
+        ("/v1/responses/resp_1?stream=false&stream_options=1", None, False),
+        ("/v1/responses/resp_1?stream=1", None, None),
+    ],
+)
+def test_what_the_target_tells(target: str, model: str | None, stream: bool | None) -> None:
+    got = facts(b"", target=target)
+    assert (got.model, got.stream) == (model, stream)
+
+
+def opening(
+    target: str = "/v1/chat/completions", *headers: tuple[str, str], method: str = "POST", **more: object
+) -> Opening:
+    return opening_of(opened(target, *headers, method=method), talk.settings(**more))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("headers", "query", "credential"),
+    [
+        ([("authorization", "Bearer sk-1"), ("x-api-key", "sk-2")], "", b"sk-1"),
+        ([("authorization", "bearer   sk-1 ")], "", b"sk-1"),
+        ([("authorization", "Basic abc"), ("api-key", "sk-3")], "", b"sk-3"),
+        ([("x-api-key", "sk-2"), ("api-key", "sk-3")], "?key=sk-5", b"sk-2"),
+        ([("x-goog-api-key", "sk-4")], "?key=sk-5", b"sk-4"),
+        ([], "?alt=sse&key=sk%2D5", b"sk-5"),
+        ([("x-api-key", "sk-\xe9")], "", b"sk-\xe9"),
+        ([], "?key=%D0%BC", "м".encode()),
+        ([("x-api-key", "first"), ("x-api-key", "second")], "", b"first"),
+        ([("authorization", "Bearer ")], "?key=", None),
+        ([], "", None),
+    ],
+)
+def test_the_credential_is_a_digest(headers: list[tuple[str, str]], query: str, credential: bytes | None) -> None:
+    got = opening(f"/v1/messages{query}", *headers).credential_id
+    assert got == (None if credential is None else hmac_of(credential))
+    assert got is None or got == digest(KEY, credential or b"")
+
+
+def test_the_tenant_is_the_headers_or_the_credentials() -> None:
+    tenants: dict[str, Any] = {"tenants": {digest(KEY, b"sk-1"): "acme"}, "tenant_header": "X-Tenant"}
+    key = ("authorization", "Bearer sk-1")
+    assert opening("/x", key, **tenants).tenant == "acme"
+    assert opening("/x", key, ("x-tenant", "other"), **tenants).tenant == "other"
+    assert opening("/x", ("x-tenant", "ünknown"), **tenants).tenant == "masked"
+    assert opening("/x", ("authorization", "Bearer sk-2"), **tenants).tenant is None
+    assert opening("/x", key, ("x-tenant", "other")).tenant is None
+
+
+TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+
+
+@pytest.mark.parametrize(
+    ("traceparent", "trace_id"),
+    [
+        (f"00-{TRACE}-{PARENT}-01", TRACE),
+        (f" 00-{TRACE}-{PARENT}-00 ", TRACE),
+        (f"cc-{TRACE}-{PARENT}-01-what-comes", TRACE),
+        (f"00-{TRACE}-{PARENT}-01-what-comes", None),
+        (f"ff-{TRACE}-{PARENT}-01", None),
+        (f"00-{'0' * 32}-{PARENT}-01", None),
+        (f"00-{TRACE}-{'0' * 16}-01", None),
+        (f"00-{TRACE.upper()}-{PARENT}-01", None),
+        (f"00-{TRACE[1:]}-{PARENT}-01", None),
+        (f"00-{TRACE}-{PARENT}", None),
+        ("", None),
+    ],
+)
+def test_the_trace(traceparent: str, trace_id: str | None) -> None:
+    assert opening("/x", ("traceparent", traceparent)).trace_id == trace_id
+
+
+@pytest.mark.parametrize(
+    ("retries", "attempt"), [("0", 1), ("2", 3), ("", None), ("-1", None), ("1.0", None), ("٢", None), ("9" * 50, None)]
+)
+def test_the_attempt(retries: str, attempt: int | None) -> None:
+    assert opening("/x", ("x-stainless-retry-count", retries)).attempt == attempt
+    assert opening("/x").attempt is None
+
+
+EVENT = ("last-event-id", "17")
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "headers", "leg"),
+    [
+        ("GET", "/v1/responses/resp_1?stream=true&starting_after=42", [], ("42", 42, "resp_1")),
+        ("GET", "/v1/responses/resp_1?starting_after=0", [], ("0", 0, "resp_1")),
+        ("GET", "/v1/responses/resp%C3%A9?starting_after=1", [], ("1", 1, "masked")),
+        ("GET", "/v1/responses/resp_1?starting_after=4", [EVENT], ("4", 4, "resp_1")),
+        ("GET", "/v1/responses/resp_1?stream=true", [], ("start", None, "resp_1")),
+        ("GET", "/v1/responses/resp_1?stream=true", [("last-event-id", "")], ("start", None, "resp_1")),
+        ("GET", "/v1/responses/resp_1?stream=true&starting_after=", [], ("start", None, "resp_1")),
+        ("GET", "/v1/responses/resp_1?include[]=a&stream=true", [], ("start", None, "resp_1")),
+        ("GET", "/v1beta/interactions/int_1?stream=true", [], ("start", None, "int_1")),
+        ("GET", "/v1beta/interactions/int_1?stream=true&last_event_id=", [], ("start", None, "int_1")),
+        ("GET", "/v1beta1/projects/p/locations/l/interactions/int_1:stream", [], ("start", None, "int_1")),
+        ("GET", "/v1/responses/resp_1?stream=true", [EVENT], ("17", None, "resp_1")),
+        ("GET", "/v1/responses/resp_1?starting_after=x", [EVENT], ("17", None, "resp_1")),
+        ("GET", "/v1beta/interactions/int_1?stream=true&last_event_id=evt%2F7", [], ("evt/7", None, "int_1")),
+        ("GET", "/v1beta/interactions/int_1?last_event_id=e", [EVENT], ("e", None, "int_1")),
+        ("GET", "/v1beta/interactions/int_1?last_event_id=%C3%A9", [EVENT], ("masked", None, "int_1")),
+        ("GET", "/v1beta/interactions/int_1?last_event_id=", [EVENT], ("17", None, "int_1")),
+        ("GET", "/v1beta1/projects/p/locations/l/interactions/int_1:stream?lastEventId=e", [], ("e", None, "int_1")),
+        ("GET", "/v1beta1/projects/p/locations/l/interactions/int_1:stream", [EVENT], ("17", None, "int_1")),
+        ("POST", "/v1/chat/completions?starting_after=4", [EVENT], ("17", None, None)),
+        ("POST", "/v1/responses/resp_1?starting_after=4", [EVENT], ("17", None, None)),
+        ("GET", "/v1/messages", [EVENT], ("17", None, None)),
+    ],
+)
+def test_a_leg_names_a_position_and_maybe_a_stored_response(
+    method: str, target: str, headers: list[tuple[str, str]], leg: tuple[str, int | None, str | None]
+) -> None:
+    got = opening(target, *headers, method=method)
+    assert (got.resumed_from, got.resumed_after, got.continues) == leg
+
+
+@pytest.mark.parametrize(
+    ("method", "target"),
+    [
+        ("GET", "/v1/responses/resp_1"),
+        ("GET", "/v1/responses/resp_1?stream=false"),
+        ("GET", "/v1/responses/resp_1/input_items?stream=true"),
+        ("POST", "/v1/responses/resp_1?stream=true"),
+        ("POST", "/v1/responses?stream=true"),
+        ("GET", "/v1/responses/resp_1?starting_after=x"),
+        ("GET", "/v1/responses/resp_1?starting_after="),
+        ("GET", "/v1/responses/resp_1?last_event_id=e"),
+        ("GET", "/v1/responses/resp_1/input_items?starting_after=4"),
+        ("POST", "/v1/responses?starting_after=4"),
+        ("POST", "/v1/responses/resp_1?starting_after=4"),
+        ("GET", "/v1beta/interactions/int_1"),
+        ("GET", "/v1beta/interactions/int_1?starting_after=3"),
+        ("POST", "/v1beta/interactions?last_event_id=e"),
+    ],
+)
+@pytest.mark.parametrize("headers", [[], [("last-event-id", "")]])
+def test_what_names_no_position_is_no_leg(method: str, target: str, headers: list[tuple[str, str]]) -> None:
+    got = opening(target, *headers, method=method)
+    assert (got.resumed_from, got.resumed_after, got.continues) == (None, None, None)
+
+
+def test_a_path_that_is_no_llms_is_not_kept() -> None:
+    assert opening("/secret/path?x=1").path is None
+    assert opening("/secret/v1/messages?x=1").path == "/messages"
+    assert opening("/v1/chat/completions/?x=1").path == "/chat/completions"

@@ -1,0 +1,367 @@
+"""Into the spool in order, whatever the disk does; what it costs is counted, and heads and ends still come through."""
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from streamgauge.core.capture.bundles import decode_bundle, encode_bundle
+from streamgauge.core.capture.segments import Bundle, End, Ending, Opening, Read, Segment
+from streamgauge.recorder import spool_writer
+from streamgauge.recorder.bundler import reads_of
+from streamgauge.recorder.spool_writer import Outbox, unfinished_instances
+from streamgauge.spool import NewRow, Reserve, Spool
+from streamgauge.spool.read_counters import Counters, read_balance, read_incidents
+from streamgauge.spool.row_clock import Moment
+from tests.faults.small_disk import SmallDisk, small_disk
+
+__all__ = ["small_disk"]
+INSTANCE = b"i" * 16
+MIB = 1024 * 1024
+
+
+def bundle(number: int, *, size: int = 100, reads: int = 2, slot: int = 1, farewell: bool = False) -> Bundle:
+    """Content that does not compress, as far as it goes."""
+    content = [Read(1, size, size, os.urandom(size)) for _ in range(reads)]
+    first = Segment(number.to_bytes(16), 0, Opening("t", "1", "full"), reads=content, end=End(Ending.COMPLETE))
+    return Bundle(INSTANCE, slot, number, 0, [first] if reads else [], farewell)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def counters(tmp_path: Path) -> Iterator[Counters]:
+    with Counters(tmp_path / "counters", "recorder") as opened:
+        yield opened
+
+
+def dropped(tmp_path: Path) -> dict[str, int]:
+    return {reason: reads for reason, reads in read_balance(tmp_path / "counters").dropped.items() if reads}
+
+
+def in_spool(spool: Spool) -> list[Bundle]:
+    rows = spool.take(0, 1 << 40)
+    bundles = [decode_bundle(row.value) for row in rows]
+    assert [(row.slot, row.reads) for row in rows] == [(one.slot, reads_of(one)) for one in bundles]
+    return bundles
+
+
+def test_bundles_come_out_as_they_went_in(place: Path, counters: Counters, tmp_path: Path) -> None:
+    spool = Spool(place / "spool.sqlite")
+    sent = [bundle(number, slot=number % 3) for number in range(10)]
+    out = Outbox(INSTANCE, spool, counters)
+    out.send(sent[:4], [0, 1])
+    out.send([], [0, 1])
+    out.send(sent[4:], [0, 1, 2])
+    assert out.is_empty
+    assert in_spool(spool) == sent
+    assert dropped(tmp_path) == {}
+    spool.close()
+
+
+def test_a_bundle_is_compressed_once_and_before_the_spool(
+    place: Path, counters: Counters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What lies in the spool is what was made of each bundle, and that was made once."""
+    made: list[bytes] = []
+
+    def counted(one: Bundle) -> bytes:
+        made.append(encode_bundle(one))
+        return made[-1]
+
+    monkeypatch.setattr(spool_writer, "encode_bundle", counted)
+    spool = Spool(place / "spool.sqlite")
+    read = Read(1, 20_000, 20_000, b"the same again " * 1_000)
+    sent = [Bundle(INSTANCE, 1, number, 0, [Segment(bytes(16), number, reads=[read])]) for number in range(10)]
+    out = Outbox(INSTANCE, spool, counters)
+    out.send(sent, [1])
+    values = [row.value for row in spool.take(0, 1 << 40)]
+    assert values == made
+    assert [decode_bundle(value) for value in values] == sent
+    assert max(map(len, values)) < 1_000
+    spool.close()
+
+
+def test_the_spool_remembers_who_runs_until_the_farewell(place: Path, counters: Counters) -> None:
+    spool = Spool(place / "spool.sqlite")
+    assert unfinished_instances(spool) == {}
+    out = Outbox(INSTANCE, spool, counters)
+    out.send([bundle(0)], [1])
+    assert unfinished_instances(spool) == {INSTANCE: [1]}
+    out.send([bundle(1)], [1, 7])
+    assert unfinished_instances(spool) == {INSTANCE: [1, 7]}
+    second = Outbox(b"j" * 16, spool, counters)
+    second.send([bundle(0)], [1, 7])
+    assert unfinished_instances(spool) == {b"j" * 16: [1, 7]}
+    second.send([bundle(2, farewell=True)], [1, 7], farewell=True)
+    assert unfinished_instances(spool) == {}
+    spool.set("instances", b"rubbish")
+    assert unfinished_instances(spool) == {}
+    spool.close()
+
+
+def test_a_full_spool_costs_reads_and_never_heads_or_ends(place: Path, counters: Counters, tmp_path: Path) -> None:
+    spool = Spool(place / "spool.sqlite", max_bytes=4 * MIB)
+    out = Outbox(INSTANCE, spool, counters)
+    sent = [bundle(number, size=20_000) for number in range(150)]
+    for one in sent:
+        out.send([one], [1])
+        out.send([bundle(0, reads=0)], [1])
+    got = [one for one in in_spool(spool) if one.segments]
+    assert [one.number for one in got] == list(range(150))
+    whole = sum(reads_of(one) == 2 for one in got)
+    assert 40 < whole < 100
+    assert [reads_of(one) for one in got] == [2] * whole + [0] * (150 - whole)
+    assert all(one.segments[0].loss and one.segments[0].loss.dropped_reads == 2 for one in got[whole:])
+    assert all(one.segments[0].end for one in got)
+    assert dropped(tmp_path) == {"spool_full": 2 * (150 - whole)}
+    ids = [row.id for row in spool.take(0, 1 << 40)]
+    spool.done(ids[:-2])
+    out.send([bundle(150, size=20_000)], [1])
+    assert reads_of(in_spool(spool)[-1]) == 2
+    spool.close()
+
+
+@pytest.mark.parametrize("policy", ["drop-newest", "drop-oldest"])
+def test_a_full_spool_never_costs_heartbeats_or_farewells(
+    place: Path, counters: Counters, tmp_path: Path, policy: spool_writer.Policy
+) -> None:
+    spool = Spool(place / "spool.sqlite", 4 * MIB, counters)
+    out = Outbox(INSTANCE, spool, counters, policy)
+    for number in range(0, 300, 2):
+        out.send([bundle(number, size=20_000)], [1])
+        out.send([bundle(number + 1, reads=0)], [1])
+    out.send([bundle(300, reads=0, farewell=True)], [1], farewell=True)
+    assert out.is_empty
+    got = in_file(spool)
+    assert [one.number for one in got] == list(range(301))
+    assert [one.number for one in got if not one.segments] == [*range(1, 300, 2), 300]
+    assert [one.number for one in got if one.farewell] == [300]
+    assert set(dropped(tmp_path)) == {"spool_full"}
+    spool.close()
+
+
+def test_a_spool_that_is_full_to_the_brim_keeps_the_order(place: Path, counters: Counters, tmp_path: Path) -> None:
+    spool = Spool(place / "spool.sqlite", max_bytes=1 * MIB)
+    out = Outbox(INSTANCE, spool, counters)
+    number = 0
+    while out.is_empty:
+        out.send([bundle(number + place, size=3000) for place in range(50)], [1])
+        number += 50
+    out.send([bundle(number)], [1])
+    assert not out.is_empty
+    got = [one.number for one in in_spool(spool)]
+    while rows := spool.take(0, MIB):
+        spool.done([row.id for row in rows])
+        out.send([], [1])
+        got += [one.number for one in in_spool(spool)]
+    assert out.is_empty
+    assert got == list(range(number + 1))
+    assert set(dropped(tmp_path)) == {"spool_full"}
+    spool.close()
+
+
+def test_a_disk_that_is_away_for_a_moment_costs_nothing(place: Path, counters: Counters, tmp_path: Path) -> None:
+    spool = Spool(place / "spool.sqlite")
+    out = Outbox(INSTANCE, spool, counters)
+    sent = [bundle(number) for number in range(30)]
+    out.send(sent[:10], [1])
+    spool.close()
+    away = place.rename(tmp_path / "away")
+    out.send(sent[10:20], [1, 2])
+    assert not out.is_empty
+    away.rename(place)
+    out.send(sent[20:], [1, 2])
+    assert out.is_empty
+    assert in_spool(spool) == sent
+    assert unfinished_instances(spool) == {INSTANCE: [1, 2]}
+    assert dropped(tmp_path) == {}
+    spool.close()
+
+
+def test_a_disk_that_is_away_for_long_costs_reads_then_bundles(
+    place: Path, counters: Counters, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spool_writer, "MAX_WAITING_BYTES", 100_000)
+    shutil.rmtree(place)
+    spool = Spool(place / "spool.sqlite")
+    out = Outbox(INSTANCE, spool, counters)
+    sent = [bundle(number, size=1000) for number in range(300)]
+    for one in sent:
+        out.send([one], [1])
+    lost = read_incidents(tmp_path / "counters")["bundle_lost"]
+    assert lost > 0
+    place.mkdir()
+    out.send([], [1])
+    assert out.is_empty
+    got = in_spool(spool)
+    assert [one.number for one in got] == list(range(300 - lost))
+    whole = sum(reads_of(one) == 2 for one in got)
+    assert whole > 10
+    assert len(got) > 2 * whole
+    assert [reads_of(one) for one in got] == [2] * whole + [0] * (len(got) - whole)
+    assert dropped(tmp_path) == {"spool_failed": 2 * (300 - whole)}
+    spool.close()
+
+
+def in_file(spool: Spool) -> list[Bundle]:
+    """What lies there, read without taking it."""
+    found: list[bytes] = []
+    spool._file.run(
+        lambda connection: found.extend(row[0] for row in connection.execute("SELECT value FROM rows ORDER BY id"))
+    )
+    return [decode_bundle(value) for value in found]
+
+
+def test_by_policy_the_oldest_bundles_lose_their_reads(place: Path, counters: Counters, tmp_path: Path) -> None:
+    spool = Spool(place / "spool.sqlite", 4 * MIB, counters)
+    out = Outbox(INSTANCE, spool, counters, "drop-oldest")
+    sent = [bundle(number, size=20_000) for number in range(150)]
+    for one in sent:
+        out.send([one], [1])
+    got = in_file(spool)
+    assert [one.number for one in got] == list(range(150))  # none is missing, none is renumbered
+    whole = sum(reads_of(one) == 2 for one in got)
+    assert 40 < whole < 100
+    assert [reads_of(one) for one in got] == [0] * (150 - whole) + [2] * whole
+    assert all(one.segments[0].loss and one.segments[0].loss.dropped_reads == 2 for one in got[: 150 - whole])
+    assert all(one.segments[0].end for one in got)
+    assert got[150 - whole :] == sent[150 - whole :]
+    assert dropped(tmp_path) == {"spool_full": 2 * (150 - whole)}
+    spool.close()
+
+
+def test_what_is_under_way_is_not_touched_by_the_policy(place: Path, counters: Counters, tmp_path: Path) -> None:
+    spool = Spool(place / "spool.sqlite", 4 * MIB, counters)
+    out = Outbox(INSTANCE, spool, counters, "drop-oldest")
+    out.send([bundle(number, size=20_000) for number in range(20)], [1])
+    taken = spool.take(0, 200_000)
+    for number in range(20, 150):
+        out.send([bundle(number, size=20_000)], [1])
+    got = in_file(spool)
+    assert [reads_of(one) for one in got[: len(taken)]] == [2] * len(taken)
+    assert [reads_of(one) for one in got[len(taken) : len(taken) + 30]] == [0] * 30
+    assert spool.done([row.id for row in taken]) == 2 * len(taken)
+    spool.close()
+
+
+@pytest.mark.parametrize("policy", ["drop-newest", "drop-oldest"])
+def test_heads_and_ends_find_room_when_even_the_reserve_is_used(
+    place: Path, counters: Counters, tmp_path: Path, policy: spool_writer.Policy
+) -> None:
+    """Twenty spools' worth of reads: their heads and ends alone are more than the reserve."""
+    spool = Spool(place / "spool.sqlite", 1 * MIB, counters)
+    out = Outbox(INSTANCE, spool, counters, policy)
+    for start in range(0, 1200, 10):
+        out.send([bundle(number, size=10_000) for number in range(start, start + 10)], [1])
+        assert out.is_empty
+    got = in_file(spool)
+    assert [one.number for one in got] == list(range(1200))
+    whole = [one.number for one in got if reads_of(one)]
+    kept = slice(0, len(whole)) if policy == "drop-newest" else slice(1200 - len(whole), 1200)
+    assert whole == list(range(1200))[kept]
+    assert dropped(tmp_path) == {"spool_full": 2 * (1200 - len(whole))}
+    assert read_incidents(tmp_path / "counters")["bundle_lost"] == 0
+    assert spool.waiting().reads == 2 * len(whole)
+    spool.close()
+
+
+def test_a_bundle_too_large_for_the_spool_loses_its_reads_and_holds_nothing_up(
+    place: Path, counters: Counters, tmp_path: Path
+) -> None:
+    spool = Spool(place / "spool.sqlite", 1 * MIB, counters)
+    out = Outbox(INSTANCE, spool, counters)
+    out.send([bundle(0), bundle(1, size=100_000), bundle(2)], [1])
+    assert out.is_empty
+    assert [reads_of(one) for one in in_file(spool)] == [2, 0, 2]
+    assert dropped(tmp_path) == {"spool_full": 2}
+    spool.close()
+
+
+def test_what_has_waited_too_long_loses_its_reads(place: Path, counters: Counters, tmp_path: Path) -> None:
+    now = [Moment("boot", 0, 0)]
+    spool = Spool(place / "spool.sqlite", counters=counters, now=lambda: now[0])
+    out = Outbox(INSTANCE, spool, counters, max_age_s=100)
+    out.send([bundle(0)], [1])
+    now[0] = Moment("boot", 60, 60)
+    out.send([bundle(1)], [1])
+    now[0] = Moment("boot", 101, 101)
+    out.give_up_old()
+    assert [reads_of(one) for one in in_file(spool)] == [0, 2]
+    assert dropped(tmp_path) == {"too_old": 2}
+    spool.close()
+
+
+def test_a_row_that_is_no_bundle_is_left_alone(place: Path, counters: Counters, tmp_path: Path) -> None:
+    spool = Spool(place / "spool.sqlite", 1 * MIB, counters)
+    spool.put([NewRow(0, 3, b"another version's" * 100)])
+    out = Outbox(INSTANCE, spool, counters, "drop-oldest")
+    for number in range(100):
+        out.send([bundle(number, size=10_000)], [1])
+    assert spool.take(0, 1)[0].value == b"another version's" * 100
+    spool.close()
+
+
+def on_full_disk(disk: SmallDisk, counters: Counters, *, kept: bool) -> tuple[Outbox, Spool]:
+    """An outbox with 40 bundles, the later 30 of which a full disk refused."""
+    spool, reserve = Spool(disk.path / "spool.sqlite"), Reserve(disk.path / "spool.reserve", 64 * MIB)
+    assert reserve.keep()
+    out = Outbox(INSTANCE, spool, counters, reserve=reserve)
+    for number in range(10):
+        out.send([bundle(number, size=2_000)], [1])
+    assert out.is_empty
+    if not kept:
+        reserve.release()
+    with (disk.path / "other").open("wb", buffering=0) as other, contextlib.suppress(OSError):
+        while True:
+            other.write(os.urandom(4096))
+    for number in range(10, 39):
+        out.send([bundle(number, size=20_000)], [1])
+    out.send([bundle(39, reads=0, farewell=True)], [1], farewell=True)
+    assert not out.is_empty
+    return out, spool
+
+
+def test_at_the_end_a_full_disk_costs_reads_and_the_kept_space_takes_heads_and_ends(
+    small_disk: SmallDisk, counters: Counters, tmp_path: Path
+) -> None:
+    out, spool = on_full_disk(small_disk, counters, kept=True)
+    lost = out.close([1])
+    assert lost is not None
+    assert (lost.without_record, str(lost.reason)) == (0, "spool_failed")
+    assert "full" in lost.error
+    assert dropped(tmp_path) == {"spool_failed": lost.reads}
+    got = in_spool(spool)
+    assert [one.number for one in got] == list(range(40))
+    assert got[-1].farewell
+    light = [one for one in got[:-1] if not reads_of(one)]
+    assert lost.reads == 2 * len(light) > 20
+    assert lost.streams == len(light)
+    assert all(one.segments[0].end and one.segments[0].loss for one in light)
+    assert unfinished_instances(spool) == {}
+    assert read_incidents(tmp_path / "counters")["bundle_lost"] == 0
+    assert out.close([1]) is None
+    spool.close()
+
+
+def test_without_kept_space_streams_without_a_record_are_counted(
+    small_disk: SmallDisk, counters: Counters, tmp_path: Path
+) -> None:
+    out, spool = on_full_disk(small_disk, counters, kept=False)
+    lost = out.close([1])
+    assert lost is not None
+    got = in_spool(spool)
+    assert [one.number for one in got] == list(range(len(got)))
+    assert lost.without_record == 39 - len(got) > 0
+    assert dropped(tmp_path) == {"spool_failed": lost.reads}
+    assert read_incidents(tmp_path / "counters")["bundle_lost"] == 40 - len(got)
+    assert f"{lost.without_record} of these streams have no record" in lost.sentence("/data")
+    spool.close()

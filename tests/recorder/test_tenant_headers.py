@@ -1,0 +1,65 @@
+"""An agent that does not read the tenant header of an application's tap says so once, with what to do."""
+
+import msgspec
+import pytest
+
+from streamgauge.recorder.protocol import Opened
+from streamgauge.recorder.tenant_headers import MAX_SAID, TenantHeaderCheck
+from tests.taps.talk import opened
+
+
+def stream(theirs: str | None, *headers: tuple[str, str], tap: str = "httpx") -> Opened:
+    return msgspec.structs.replace(opened("/v1/messages", *headers, tap=tap), tenant_header=theirs)
+
+
+def said(ours: str | None, *streams: Opened) -> list[str]:
+    sentences: list[str] = []
+    check = TenantHeaderCheck(ours, sentences.append)
+    for one in streams:
+        check.look(one)
+    return sentences
+
+
+@pytest.mark.parametrize("tap", ["httpx", "asgi"])
+def test_an_agent_without_the_header_names_the_flag_once(tap: str) -> None:
+    [sentence] = said(None, *[stream("x-tenant", ("x-tenant", "blue"), tap=tap)] * 5)
+    assert f"({tap}) names tenants by the header x-tenant" in sentence
+    assert sentence.endswith("Start the agent with --tenant-header x-tenant")
+    assert "blue" not in sentence
+
+
+def test_two_different_headers_are_both_named() -> None:
+    [sentence] = said("X-Team", stream("x-tenant"), stream("x-tenant"))
+    assert "by the header x-tenant, and this agent reads them from x-team" in sentence
+    assert sentence.endswith("Give the tap tenant_header='x-team', or start the agent with --tenant-header x-tenant")
+
+
+def test_a_tap_without_the_header_of_its_agent_is_told_to_have_it() -> None:
+    [sentence] = said("x-team", stream(None), stream(None))
+    assert "has no tenant header, and this agent reads tenants from x-team" in sentence
+    assert sentence.endswith("STREAMGAUGE_TENANT_HEADER=x-team")
+
+
+@pytest.mark.parametrize(
+    ("ours", "one"),
+    [
+        ("X-Team", stream("x-team")),
+        (None, stream(None)),
+        ("x-team", stream(None, ("x-team", "red"))),  # a tap of a version that does not say its header
+        ("x-team", stream(None, tap="proxy")),  # a tap on the wire has the setting of its recorder
+        ("x-team", stream(None, tap="packets")),
+    ],
+)
+def test_what_agrees_is_not_mentioned(ours: str | None, one: Opened) -> None:
+    assert said(ours, one) == []
+
+
+def test_each_header_is_named_once_and_no_more_than_the_limit() -> None:
+    streams = [stream(f"x-{number}") for number in range(3 * MAX_SAID)]
+    assert len(said(None, *streams, *streams)) == MAX_SAID
+    assert len(said(None, *streams[:3], *streams[:3])) == 3
+
+
+def test_what_is_no_headers_name_is_not_quoted() -> None:
+    [sentence] = said(None, stream("secret value\n"))
+    assert "secret" not in sentence

@@ -1,0 +1,286 @@
+"""Streams take turns: one whose events are many delays no other, and loses what it has too much of."""
+
+import zlib
+from collections.abc import Sequence
+
+import brotli  # type: ignore[import-untyped]
+import pytest
+import zstandard
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streamgauge.core.capture.segments import Loss, Segment
+from streamgauge.recorder import response
+from streamgauge.recorder.protocol import Answered, Arrived, Dropped, Message
+from streamgauge.recorder.recorder import TURN_WORK, Recorder
+from streamgauge.spool.read_counters import DropReason, Incident
+from tests.taps import talk
+from tests.taps.talk import BODY, EVENTS, SSE, ZERO, answer, arrivals, chunked, ended, gzip_flushed, head, opened, sent
+
+TINY = b"data:x\n\n"
+READ = 64 * 1024
+
+
+def tell(recorder: Recorder, *messages: Message) -> None:
+    for message in messages:
+        recorder.handle(message)
+
+
+def flood(stream: int, wire: bytes, *fields: tuple[str, str]) -> list[Message]:
+    """A whole exchange whose answer came in large reads."""
+    reads = [wire[at : at + READ] for at in range(0, len(wire), READ)]
+    begin = [opened(stream=stream), sent(stream=stream)]
+    return [*begin, *arrivals(head(SSE, *fields), *reads, stream=stream), ended(stream=stream)]
+
+
+def lines_in(segments: Sequence[Segment]) -> int:
+    return sum(read.content.count(b"\n") for segment in segments for read in segment.reads)
+
+
+def all_turns(recorder: Recorder) -> list[Segment]:
+    """Turns until no stream is behind."""
+    segments: list[Segment] = []
+    while recorder.behind_bytes:
+        segments += recorder.turn()
+    return segments
+
+
+def by_stream(segments: Sequence[Segment]) -> list[talk.Recorded]:
+    found: dict[bytes, list[Segment]] = {}
+    for segment in segments:
+        found.setdefault(segment.stream, []).append(segment)
+    return [talk.Recorded(one) for one in found.values()]
+
+
+@pytest.mark.parametrize(
+    "event", [TINY, b":\n\n", b"a\n\n", b"\n", b"\r", b"data: {}\n\n", b"data: 1\r\r", b"data\n" * 200 + b"\n"]
+)
+def test_a_flood_has_one_turn_at_a_time_and_others_go_out_before_it(event: bytes) -> None:
+    recorder = Recorder(talk.settings("masked"))
+    for stream in range(5):
+        tell(recorder, *flood(stream, event * (1_000_000 // len(event))))
+    tell(recorder, *answer(head(SSE), BODY))
+    first = list(recorder.each_due())
+    assert [segment.end is not None for segment in first] == [True]
+    assert recorder.open_streams == 5
+    for _ in range(20):
+        assert lines_in(recorder.turn()) < 3 * TURN_WORK + 2 * READ // 3
+    assert recorder.open_streams == 5
+    tell(recorder, *answer(head(SSE), BODY))
+    assert [segment.end is not None for segment in recorder.each_due()] == [True]
+
+
+def test_streams_behind_have_their_turns_one_after_another() -> None:
+    recorder = Recorder(talk.settings("masked"))
+    for stream in range(3):
+        tell(recorder, *flood(stream, TINY * 100_000))
+    assert list(recorder.each_due()) == []
+    begun = [segment.stream for _ in range(3) for segment in recorder.turn()]
+    assert len({*begun}) == 3
+    seen = [segment.stream for _ in range(200) for segment in recorder.turn()]
+    assert {*seen} == {*begun}
+    assert {seen.count(stream) for stream in begun} <= {seen.count(begun[0]) + more for more in (-1, 0, 1)}
+
+
+def test_a_flood_is_recorded_whole_in_the_end() -> None:
+    recorder = Recorder(talk.settings("masked"))
+    tell(recorder, *flood(1, TINY * 50_000))
+    segments = [*recorder.each_due(), *all_turns(recorder)]
+    (got,) = by_stream(segments)
+    assert got.content == b"data: masked\n\n" * 50_000
+    assert got.loss == Loss()
+    assert [read.body_bytes for read in got.reads] == [0, *[READ] * 6, 400_000 % READ]
+    assert (recorder.open_streams, recorder.pending_bytes, recorder.behind_bytes) == (0, 0, 0)
+    assert recorder.dropped.total() == 0
+
+
+@pytest.mark.parametrize("coding", ["gzip", "br", "zstd"])
+def test_a_few_coded_bytes_that_become_a_flood_take_turns_as_well(coding: str) -> None:
+    wire = TINY * 60_000 + EVENTS[4]
+    packed = {
+        "gzip": lambda: zlib.compress(wire, wbits=31),
+        "br": lambda: brotli.compress(wire),
+        "zstd": lambda: zstandard.compress(wire),
+    }[coding]()
+    assert len(packed) < 4_000
+    recorder = Recorder(talk.settings("masked"))
+    tell(recorder, *flood(1, packed, ("content-encoding", coding)))
+    assert lines_in(list(recorder.each_due())) == 0, "the read is not taken in whole in one turn"
+    tell(recorder, *flood(2, BODY))
+    assert [segment.end is not None for segment in recorder.each_due()] == [True]
+    turns = 0
+    segments: list[Segment] = []
+    while recorder.behind_bytes:
+        segments += recorder.turn()
+        turns += 1
+    assert turns > 60_000 // TURN_WORK
+    assert lines_in(segments) == 2 * 60_001
+    assert segments[-1].end is not None
+
+
+def test_a_stream_of_ten_thousand_events_in_one_read_needs_few_turns() -> None:
+    recorder = Recorder(talk.settings("masked"))
+    tell(recorder, *answer(head(SSE) + EVENTS[1] * 10_000 + EVENTS[4] + EVENTS[5]))
+    segments, turns = list(recorder.each_due()), 0
+    while recorder.behind_bytes:
+        segments += recorder.turn()
+        turns += 1
+    assert turns <= 12
+    (got,) = by_stream(segments)
+    assert len(got.reads) == 1
+    assert got.content.count(b"\n\n") == 10_002
+
+
+def test_what_streams_behind_have_waiting_is_bounded_and_those_with_the_most_lose_it() -> None:
+    recorder = Recorder(talk.settings("masked"), max_behind_bytes=2_000_000)
+    burst = EVENTS[1] * 4_000  # 388,000 bytes
+    tell(recorder, *flood(1, burst + EVENTS[4]))
+    for stream in range(2, 8):
+        tell(recorder, *flood(stream, TINY * 100_000))
+        assert recorder.behind_bytes <= 2_000_000
+    dropped = recorder.dropped[DropReason.RECORDER_BEHIND]
+    assert dropped > 0
+    assert recorder.dropped.total() == dropped
+    found = by_stream([*recorder.each_due(), *all_turns(recorder)])
+    assert len(found) == 7
+    told = 7 * 1 + -(-len(burst + EVENTS[4]) // READ) + 6 * -(-800_000 // READ)
+    assert told == dropped + sum(len(one.reads) for one in found)
+    assert sum(one.loss.dropped_reads for one in found) == dropped
+    assert (found[0].loss, found[0].content.count(b"\n\n")) == (Loss(), 4_001)
+    assert any(one.loss == Loss() and one.content.count(b"\n\n") == 100_000 for one in found[1:])
+
+
+def test_a_flood_that_lost_reads_is_taken_up_again_after_them() -> None:
+    recorder = Recorder(talk.settings("masked"), max_behind_bytes=500_000)
+    tell(recorder, opened(), sent(), *arrivals(head(SSE) + EVENTS[1], *[TINY * 8_000] * 7), Dropped(1, 5))
+    list(recorder.each_due())
+    tell(recorder, *arrivals(*[TINY * 8_000] * 4), *arrivals(TINY + EVENTS[4]), ended())
+    dropped = recorder.dropped[DropReason.RECORDER_BEHIND]
+    assert dropped > 0
+    segments = [*recorder.each_due(), *all_turns(recorder)]
+    assert sum(segment.loss.dropped_reads for segment in segments if segment.loss) == dropped + 5
+    assert b"".join(read.content for segment in segments for read in segment.reads).endswith(EVENTS[4])
+
+
+def test_when_there_is_no_time_left_all_that_waits_behind_is_dropped() -> None:
+    recorder = Recorder(talk.settings("masked"))
+    for stream in range(3):
+        tell(recorder, *flood(stream, TINY * 100_000))
+    before = len([read for segment in recorder.each_due() for read in segment.reads])
+    recorder.drop_behind()
+    segments = recorder.segments()
+    reads = before + sum(len(segment.reads) for segment in segments)
+    assert (recorder.open_streams, recorder.behind_bytes) == (0, 0)
+    assert [segment.end is not None for segment in segments] == [True] * 3
+    assert recorder.dropped[DropReason.RECORDER_BEHIND] == 3 * (1 + -(-800_000 // READ)) - reads
+
+
+def test_a_stream_behind_that_fails_touches_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    recorder = Recorder(talk.settings("masked"))
+    for stream in range(2):
+        tell(recorder, *flood(stream, TINY * 30_000))
+    reads = len([read for segment in recorder.each_due() for read in segment.reads])
+
+    def broken(*_: object) -> None:
+        raise RuntimeError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(response.Response, "_go_on", broken)
+        segments = recorder.turn()
+    segments += all_turns(recorder)
+    assert recorder.incidents[Incident.CAPTURE_FAULT] == 1
+    lost = recorder.dropped[DropReason.CAPTURE_FAULT]
+    assert lost > 0
+    assert reads + sum(len(segment.reads) for segment in segments) + lost == 2 * (1 + -(-240_000 // READ))
+    assert (recorder.open_streams, recorder.behind_bytes, recorder.pending_bytes) == (0, 0, 0)
+
+
+WIRES = (
+    (head(SSE), BODY * 5),
+    (head(SSE), TINY * 40 + BODY + b":\n\n" * 30 + b"\n\n\ndata: half"),
+    (head(SSE), BODY.replace(b"\n", b"\r\n") * 4),
+    (head(SSE), BODY.replace(b"\n", b"\r") * 3 + b"id: 1\n\n" * 50),
+    (head(SSE, ("transfer-encoding", "chunked")), chunked(*[EVENTS[1]] * 20, TINY * 50, BODY)),
+    (head(SSE, ("content-encoding", "gzip")), gzip_flushed(BODY * 10, TINY * 30, BODY)),
+    (
+        head(SSE, ("content-encoding", "gzip"), ("transfer-encoding", "chunked")),
+        chunked(gzip_flushed(BODY, TINY * 300)),
+    ),
+    (head(SSE, ("content-encoding", "gzip")), gzip_flushed(BODY * 10)[:-40] + b"damaged" * 20),
+    (
+        head(("content-type", "application/json"), ("content-encoding", "gzip")),
+        gzip_flushed(b'{"a":' + b"1" * 900 + b"}"),
+    ),
+    (head(SSE), b'data: [{"error":{"type":"a"}}]\n\n' * 20 + b'{\n"error":{"type":"b"}}\n\n'),
+    (head(("content-type", "application/json")), b'{"object":"chat.completion","choices":[]}'),
+)
+
+
+@settings(deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(WIRES), st.integers(10, 700), st.lists(st.integers(2, 30), max_size=3)),
+        min_size=1,
+        max_size=3,
+    ),
+    st.sampled_from(["masked", "full"]),
+    st.integers(1, 60),
+    st.integers(1, 20),
+)
+def test_turns_change_nothing_of_what_is_recorded(
+    streams: list[tuple[tuple[bytes, bytes], int, list[int]]], capture: str, work: int, every: int
+) -> None:
+    """Whatever turns they had, the same reads, heads, losses and ends, with the same content."""
+    told: list[list[Message]] = []
+    for number, ((begin, body), size, holes) in enumerate(streams):
+        reads = [begin, *(body[at : at + size] for at in range(0, len(body), size))]
+        one = [opened(stream=number), *arrivals(*reads, stream=number)]
+        for place in holes:
+            one.insert(place, Dropped(number, 2))
+        told.append([*one, ended(stream=number)])
+    ids = iter(range(100))
+    plain = Recorder(talk.settings(capture), lambda _: bytes((0,)) * 15 + bytes((next(ids),)))
+    for messages in told:
+        tell(plain, *messages)
+    expected = by_stream(plain.segments())
+
+    ids = iter(range(100))
+    turning = Recorder(talk.settings(capture), lambda _: bytes((0,)) * 15 + bytes((next(ids),)), turn_work=work)
+    segments: list[Segment] = []
+    with pytest.MonkeyPatch.context() as patched:
+        for name, size in (("CODED", 9), ("", 40), ("LEAST", 7), ("MOST", 200)):
+            patched.setattr(response, f"{name}_STEP_BYTES".lstrip("_"), size)
+        for messages in told:
+            tell(turning, messages[0])
+        for place in range(1, max(map(len, told))):
+            tell(turning, *[messages[place] for messages in told if place < len(messages)])
+            if place % every == 0:
+                segments += [*turning.each_due(), *turning.turn()]
+        segments += [*turning.each_due(), *turning.each_segment(), *all_turns(turning)]
+        segments += turning.segments()
+    assert (turning.open_streams, turning.behind_bytes, turning.pending_bytes) == (0, 0, 0)
+    got = sorted(by_stream(segments), key=lambda one: one.segments[0].stream)
+    for one, other in zip(got, expected, strict=True):
+        assert one.reads == other.reads
+        assert (one.loss, one.head, one.end, one.request) == (other.loss, other.head, other.end, other.request)
+    assert turning.dropped.total() == plain.dropped.total() == 0
+
+
+def test_reads_of_a_stream_that_fails_behind_are_counted_as_long_as_it_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fault in what is told beside reads leaves a stream behind; what waits of it is lost, and counted."""
+    recorder = Recorder(talk.settings("masked"))
+    tell(recorder, *flood(1, TINY * 30_000)[:-1])
+    segments = list(recorder.each_due())
+    assert recorder.behind_bytes
+
+    def broken(*_: object) -> None:
+        raise RuntimeError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(response.Response, "answered", broken)
+        tell(recorder, Answered(1, ZERO, 200))
+    tell(recorder, Arrived(1, ZERO, TINY), ended())
+    segments += all_turns(recorder)
+    (got,) = by_stream(segments)
+    assert len(got.reads) + recorder.dropped[DropReason.CAPTURE_FAULT] == 1 + -(-240_000 // READ) + 1
+    assert got.loss.dropped_reads == recorder.dropped[DropReason.CAPTURE_FAULT]

@@ -1,0 +1,283 @@
+"""The process group, with real processes: started, watched, started again, stopped."""
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from streamgauge.errors import Unavailable
+from streamgauge.runtime import process_group as group_module
+from streamgauge.runtime.process_group import HANGS_S, RESERVE_S, Child, Group, streams_drain_s
+from tests.running import PATIENCE_S
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    return tmp_path / "log"
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test waits for a pause between starts."""
+    monkeypatch.setattr(group_module, "RESTART_S", 0.02)
+    monkeypatch.setattr(group_module, "MAX_RESTART_S", 0.05)
+
+
+def child(log: Path, name: str, *does: str) -> Child:
+    settings = {"name": name, "log": str(log), "does": does or ["stay"]}
+    return Child(name, "tests.group_child", lambda: json.dumps(settings).encode())
+
+
+def lines(log: Path, ending: str = "") -> list[str]:
+    return [line for line in (log.read_text().splitlines() if log.exists() else []) if line.endswith(ending)]
+
+
+def pids(log: Path, name: str) -> list[int]:
+    return [int(line.rpartition(" ")[2]) for line in lines(log) if line.startswith(f"{name} started")]
+
+
+def runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not condition():  # noqa: ASYNC110 - what is waited for happens in other processes
+            await asyncio.sleep(0.01)
+
+
+def play(work: Callable[[], Awaitable[None]]) -> None:
+    async def limited() -> None:
+        await asyncio.wait_for(work(), PATIENCE_S)
+
+    asyncio.run(limited())
+
+
+def test_starts_all_and_stops_relays_before_the_recorder(log: Path) -> None:
+    said: list[str] = []
+
+    async def work() -> None:
+        group = Group(child(log, "recorder"), [child(log, "one"), child(log, "two")], said.append)
+        assert not group.serving
+        await group.start()
+        assert group.serving
+        await group.stop(5)
+        assert not group.serving
+        assert group.restarts == 0
+
+    play(work)
+    assert lines(log)[0].startswith("recorder started"), "relays look for it at once"
+    stopped = lines(log, "stopped")
+    assert set(stopped[:2]) == {"one stopped", "two stopped"}
+    assert stopped[2:] == ["recorder stopped"]
+    assert said == []
+
+
+@pytest.mark.parametrize(("name", "code"), [("relay", "signal 9"), ("recorder", "signal 9")])
+def test_a_child_that_is_killed_is_started_again(log: Path, name: str, code: str) -> None:
+    said: list[str] = []
+
+    async def work() -> None:
+        members = {one: child(log, one) for one in ("recorder", "relay")}
+        group = Group(members["recorder"], [members["relay"]], said.append)
+        await group.start()
+        os.kill(pids(log, name)[0], signal.SIGKILL)
+        await until(lambda: len(pids(log, name)) == 2 and members[name].ready)
+        assert group.restarts == 1
+        await group.stop(5)
+
+    play(work)
+    assert said == [f"the {name} ended by itself ({code}); it is started again"]
+    assert len(lines(log, "stopped")) == 2
+
+
+def test_without_a_relay_that_is_ready_nothing_is_served(log: Path) -> None:
+    said: list[str] = []
+
+    async def work() -> None:
+        group = Group(child(log, "recorder"), [child(log, "relay", "stay", "babble", "refuse", "stay")], said.append)
+        await group.start()
+        os.kill(pids(log, "relay")[0], signal.SIGKILL)
+        await until(lambda: not group.serving)
+        await until(lambda: group.serving)
+        await group.stop(5)
+
+    play(work)
+    assert len(pids(log, "relay")) == 4
+    assert (
+        said
+        == ["the relay ended by itself (signal 9); it is started again"]
+        + ["the relay did not start: what it says stands above"] * 2
+    )
+
+
+def test_without_relays_the_recorder_is_what_serves(log: Path) -> None:
+    said: list[str] = []
+
+    async def work() -> None:
+        group = Group(child(log, "recorder"), [], said.append)
+        assert not group.serving
+        await group.start()
+        assert group.serving
+        os.kill(pids(log, "recorder")[0], signal.SIGKILL)
+        await until(lambda: not group.serving)
+        await until(lambda: group.serving)
+        await group.stop(5)
+        assert not group.serving
+
+    play(work)
+    assert said == ["the recorder ended by itself (signal 9); it is started again"]
+    assert lines(log, "stopped") == ["recorder stopped"]
+
+
+def test_a_child_that_falls_again_and_again_is_started_again_and_again(log: Path) -> None:
+    said: list[str] = []
+
+    async def work() -> None:
+        group = Group(child(log, "recorder", "stay", "stay"), [child(log, "relay", "fall")], said.append)
+        await group.start()
+        await until(lambda: len(pids(log, "relay")) >= 4)
+        await group.stop(5)
+
+    play(work)
+    assert "the relay ended by itself (exit code 7); it is started again" in said
+    assert not any(map(runs, pids(log, "relay")))
+
+
+@pytest.mark.parametrize("does", ["refuse", "babble"])
+@pytest.mark.parametrize("who", ["recorder", "relay"])
+def test_a_child_that_does_not_get_ready_is_an_error_and_leaves_none(log: Path, who: str, does: str) -> None:
+    async def work() -> None:
+        ways = {"recorder": "stay", "relay": "stay", who: does}
+        group = Group(child(log, "recorder", ways["recorder"]), [child(log, "relay", ways["relay"])], print)
+        with pytest.raises(Unavailable, match=f"the {who} did not start: what it says stands above"):
+            await group.start()
+        assert not group.serving
+        await group.stop(5)
+
+    play(work)
+    assert pids(log, who)
+    assert not any(runs(pid) for name in ("recorder", "relay") for pid in pids(log, name))
+
+
+def test_a_child_that_says_nothing_is_not_waited_for_without_end(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_module, "READY_S", 0.1)
+
+    async def work() -> None:
+        silent = Child("relay", "asyncio", lambda: b"")  # a prompt that waits for more
+        with pytest.raises(Unavailable, match="the relay did not start"):
+            await silent.start()
+        assert silent.process is not None
+        assert not runs(silent.process.pid)
+
+    play(work)
+
+
+def test_a_program_that_cannot_be_run_is_an_error(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_module.sys, "executable", str(log / "python"))
+    with pytest.raises(Unavailable, match="the relay cannot be started"):
+        play(child(log, "relay").start)
+
+
+def test_a_start_that_is_given_up_leaves_no_process(log: Path) -> None:
+    async def work() -> None:
+        slow = Child("relay", "tests.group_child", lambda: b"")  # waits for its settings, as nothing was said yet
+        starting = asyncio.create_task(slow.start())
+        await until(lambda: slow.process is not None)
+        starting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+        assert slow.process is not None
+        assert not runs(slow.process.pid)
+
+    play(work)
+
+
+def test_a_stop_while_a_child_is_started_again_leaves_none(log: Path) -> None:
+    async def work() -> None:
+        group = Group(child(log, "recorder"), [child(log, "relay")], lambda _: None)
+        await group.start()
+        os.kill(pids(log, "relay")[0], signal.SIGKILL)
+        await until(lambda: group.restarts)
+        await group.stop(5)
+
+    play(work)
+    assert not any(runs(pid) for name in ("recorder", "relay") for pid in pids(log, name))
+
+
+def test_a_child_that_hangs_is_killed(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_module, "HANGS_S", 0.3)
+    said: list[str] = []
+
+    async def work() -> None:
+        group = Group(child(log, "recorder", "deaf"), [child(log, "relay", "deaf")], said.append)
+        await group.start()
+        await group.stop(0.1)
+
+    play(work)
+    assert said == [f"the {name} did not end in time and was killed" for name in ("relay", "recorder")]
+    assert not any(runs(pid) for name in ("recorder", "relay") for pid in pids(log, name))
+
+
+def test_streams_have_the_drain_timeout_but_for_a_reserve() -> None:
+    assert streams_drain_s(30) == 30 - RESERVE_S
+    assert streams_drain_s(2) == 1
+    assert streams_drain_s(0) == 0
+    assert HANGS_S > RESERVE_S
+
+
+def test_f4_a_child_whose_first_line_is_too_long_is_started_again(log: Path) -> None:
+    said: list[str] = []
+
+    async def work() -> None:
+        group = Group(child(log, "recorder"), [child(log, "one", "fall", "shout", "stay")], said.append)
+        await group.start()
+        await until(lambda: len(pids(log, "one")) == 3 and group.serving)
+        await group.stop(5)
+
+    play(work)
+    assert any("did not start" in sentence for sentence in said)
+
+
+def test_a_child_whose_first_line_is_too_long_at_the_start_is_a_part_that_is_missing(log: Path) -> None:
+    async def work() -> None:
+        with pytest.raises(Unavailable, match="did not start"):
+            await Group(child(log, "recorder", "shout"), [], print).start()
+
+    play(work)
+    assert not any(map(runs, pids(log, "recorder")))
+
+
+def test_a_child_whose_settings_cannot_be_made_is_tried_again_and_reported(
+    log: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its settings restore a directory first, for which the disk may have no room."""
+    made = child(log, "one", "fall", "stay")
+    settings, failures = made._settings, [OSError(28, "No space left on device"), LookupError("sk-0123456789")]
+
+    def failing() -> bytes:
+        if made.starts in (2, 3):
+            raise failures.pop(0)
+        return settings()
+
+    made._settings = failing
+
+    async def work() -> None:
+        group = Group(child(log, "recorder"), [made], print)
+        await group.start()
+        await until(lambda: made.starts == 4 and group.serving)
+        await group.stop(5)
+
+    play(work)
+    assert [message.splitlines()[0] for message in caplog.messages] == [
+        "a bug was caught in the start of the one: OSError: [Errno 28] No space left on device",
+        "a bug was caught in the start of the one: LookupError",
+    ]

@@ -1,0 +1,164 @@
+"""A command that is told to stop: while it starts, with nothing to wait for, and for the second time."""
+
+import asyncio
+import contextlib
+import http.client
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from streamgauge.runtime.stopping import SAME_S, StopSignal
+from tests.integration.provider import BEGIN, provider
+from tests.running import PATIENCE_S, Running, start, start_tap, start_up, wait_for
+
+# Nothing listens there.
+NOBODY = "127.0.0.1:1"
+# Far less than the drain timeout of 30 s, and much on a busy machine (seconds).
+SOON_S = 15.0
+
+COMMANDS = {
+    "up": ["up", "--upstream", "http://127.0.0.1:9"],
+    "tap": ["tap", "--upstream", "http://127.0.0.1:9", "--kafka", NOBODY],
+    "agent": ["up", "--agent"],
+    "packets": ["up", "packets", "--interface", "lo", "--port", "8000"],
+    "worker": ["worker", "--kafka", NOBODY],
+    "replay": ["replay", os.devnull],
+    "demo": ["demo"],
+    "topics": ["topics", "describe", "--kafka", NOBODY],
+    "ledger": ["ledger", "query"],
+}
+
+
+def is_importing(pid: int) -> bool:
+    """Whether the process has loaded the library that settings are made with: the command line's first import."""
+    return "_pydantic_core" in Path(f"/proc/{pid}/maps").read_text()
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
+@pytest.mark.parametrize("name", COMMANDS)
+def test_f14_a_signal_while_the_command_line_is_imported_leaves_no_traceback(name: str, number: int, code: int) -> None:
+    flags = [sys.executable, "-m", "streamgauge", *COMMANDS[name]]
+    process = subprocess.Popen(flags, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, process_group=0)
+    try:
+        wait_for(lambda: process.poll() is not None or is_importing(process.pid), "import")
+        process.send_signal(number)
+        _, said = process.communicate(timeout=PATIENCE_S)
+    finally:
+        process.kill()
+    assert (process.returncode, said) == (code, "")
+
+
+@contextlib.contextmanager
+def open_stream(tap: Running) -> Iterator[http.client.HTTPResponse]:
+    """A stream that has begun, and goes on when the provider does."""
+    address = urlsplit(tap.url)
+    connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=PATIENCE_S)
+    connection.request("POST", "/small/v1/chat/completions", json.dumps({"model": "small-1", "stream": True}))
+    with contextlib.closing(connection), connection.getresponse() as answer:
+        assert answer.read(len(BEGIN)) == BEGIN
+        yield answer
+
+
+def stop_again(running: Running, command: str, number: int) -> None:
+    """Stop it, then once more while it waits for its stream."""
+    running.process.send_signal(number)
+    wait_for(lambda: f"{command}: stopping" in running.log, "a word on the stop")
+    time.sleep(2 * SAME_S)
+    began = time.monotonic()
+    assert running.stop(number) == 128 + number
+    assert time.monotonic() - began < SOON_S
+    assert running.log.count(f"{command}: a second signal ends it at once") == 1
+    assert "Traceback" not in running.log
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_f14_a_tap_with_nothing_open_and_no_broker_stops_at_once(tmp_path: Path, number: int) -> None:
+    data_dir = tmp_path / "data"
+    with provider() as small, start_tap("tap", {"small": small.url}, data_dir, "--kafka", NOBODY) as tap:
+        with open_stream(tap) as answer:
+            answer.read()
+        wait_for(lambda: tap.metrics()["streamgauge_tap_reads_waiting"] >= 1, "reads in the spool")
+        began = time.monotonic()
+        assert tap.stop(number) == 0
+        assert time.monotonic() - began < SOON_S
+        assert f"reads wait in the spool; the next start on {data_dir} delivers them" in tap.log
+        assert "Traceback" not in tap.log
+
+
+def test_a_second_signal_ends_up_at_once_and_the_next_start_accounts_for_the_stream(tmp_path: Path) -> None:
+    data_dir = tmp_path / "data"
+    with provider() as small:
+        small.go_on.clear()
+        with start_up({"small": small.url}, data_dir) as up, open_stream(up):
+            stop_again(up, "up", signal.SIGINT)
+        with start_up({"small": small.url}, data_dir) as again:
+            [record] = again.wait_for_records(1)
+            assert record["outcome"] != "completed"
+            page = again.metrics()
+            dropped = sum(
+                count for name, count in page.items() if name.startswith("streamgauge_tap_reads_dropped_total")
+            )
+            delivered = page["streamgauge_tap_reads_delivered_total"] + page["streamgauge_tap_reads_waiting"]
+            assert page["streamgauge_tap_reads_seen_total"] == delivered + dropped
+            assert again.stop() == 0
+
+
+def test_f14_a_second_signal_ends_a_tap_at_once(tmp_path: Path) -> None:
+    data_dir = tmp_path / "data"
+    with provider() as small, start_tap("tap", {"small": small.url}, data_dir, "--kafka", NOBODY) as tap:
+        small.go_on.clear()
+        with open_stream(tap):
+            stop_again(tap, "tap", signal.SIGTERM)
+        assert f"reads are left for the next start on {data_dir}" in tap.log
+
+
+def test_a_worker_without_a_broker_stops_at_once(tmp_path: Path) -> None:
+    flags = ["--kafka", NOBODY, "--admin", "127.0.0.1:0", "--data-dir", str(tmp_path / "data")]
+    with start("worker", flags, tmp_path / "data") as worker:
+        wait_for(lambda: "does not answer" in worker.log, "a word on the broker")
+        began = time.monotonic()
+        assert worker.stop(signal.SIGINT) == 0
+        assert time.monotonic() - began < SOON_S
+
+
+def test_the_same_signal_that_comes_twice_at_once_counts_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A terminal and a wrapper such as npm both send a Ctrl-C."""
+    said: list[str] = []
+    codes: list[int] = []
+    monkeypatch.setattr(os, "_exit", codes.append)
+
+    async def work() -> None:
+        stopping = StopSignal("up", said.append, lambda: "nothing is left")
+        stopping.before_exit = lambda: said.append("cleaned up")
+        os.kill(os.getpid(), signal.SIGINT)
+        await stopping.stop.wait()
+        stopping._told(signal.SIGINT)
+        assert (said, codes) == ([], [])
+        await asyncio.sleep(2 * SAME_S)
+        stopping._told(signal.SIGINT)
+
+    asyncio.run(work())
+    assert codes == [130]
+    assert said == ["up: a second signal ends it at once; nothing is left", "cleaned up"]
+
+
+def test_a_disk_that_fails_does_not_keep_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    codes: list[int] = []
+    monkeypatch.setattr(os, "_exit", codes.append)
+
+    def left() -> str:
+        raise OSError(5, "Input/output error")
+
+    async def work() -> None:
+        StopSignal("up", print, left)._end(signal.SIGTERM)
+
+    asyncio.run(work())
+    assert codes == [143]

@@ -1,0 +1,121 @@
+"""The age clock: it counts the host's running time, and no step of the wall clock touches it while the host runs."""
+
+from pathlib import Path
+
+import pytest
+
+from streamgauge.spool import NewRow, Spool
+from streamgauge.spool.read_counters import Counters, read_balance
+from streamgauge.spool.row_clock import NOTE_S, Moment, moment
+
+YEAR_S = 366 * 86_400
+LIMIT_S = 3600.0
+
+
+class Host:
+    """A host with clocks that a test sets."""
+
+    def __init__(self) -> None:
+        self.boot, self.up_s, self.wall_s = 1, 1000, 1_700_000_000
+
+    def now(self) -> Moment:
+        return Moment(f"boot-{self.boot}", self.up_s, self.wall_s)
+
+    def runs(self, seconds: int, step_s: int = 0) -> None:
+        self.up_s, self.wall_s = self.up_s + seconds, self.wall_s + seconds + step_s
+
+    def reboots(self, down_s: int, step_s: int = 0) -> None:
+        self.boot, self.up_s, self.wall_s = self.boot + 1, 5, self.wall_s + down_s + step_s
+
+
+@pytest.fixture
+def host() -> Host:
+    return Host()
+
+
+@pytest.fixture
+def spool(tmp_path: Path, host: Host) -> Spool:
+    return Spool(tmp_path / "spool.sqlite", counters=Counters(tmp_path / "counters", "recorder"), now=host.now)
+
+
+def put(spool: Spool) -> None:
+    assert spool.put([NewRow(0, 3, b"whole")]).failure is None
+
+
+def given_up(spool: Spool) -> int:
+    return spool.give_up_old(LIMIT_S, lambda value: b"light")
+
+
+def test_reads_are_given_up_when_they_are_too_old_and_the_row_stays(spool: Spool, host: Host, tmp_path: Path) -> None:
+    put(spool)
+    host.runs(1800)
+    put(spool)
+    host.runs(1801)
+    assert given_up(spool) == 3
+    assert given_up(spool) == 0
+    assert [(row.reads, row.value) for row in spool.take(0, 1000)] == [(0, b"light"), (3, b"whole")]
+    assert read_balance(tmp_path / "counters").dropped["too_old"] == 3
+    spool.close()
+
+
+@pytest.mark.parametrize("step_s", [3600, -3600, YEAR_S, -YEAR_S])
+def test_a_step_of_the_wall_clock_makes_nothing_older(spool: Spool, host: Host, step_s: int) -> None:
+    put(spool)
+    host.runs(1000, step_s)
+    assert given_up(spool) == 0
+    put(spool)
+    host.runs(2000, -step_s)
+    assert given_up(spool) == 0
+    host.runs(700)
+    assert given_up(spool) == 3
+    spool.close()
+
+
+def test_what_passed_while_the_host_was_down_counts(spool: Spool, host: Host) -> None:
+    put(spool)
+    host.reboots(down_s=3700)
+    assert given_up(spool) == 3
+    spool.close()
+
+
+def test_a_clock_that_is_behind_after_a_boot_makes_nothing_older_or_younger(spool: Spool, host: Host) -> None:
+    put(spool)
+    host.runs(3000)
+    put(spool)  # notes where the clock stands
+    host.reboots(down_s=0, step_s=-YEAR_S)
+    assert given_up(spool) == 0
+    host.runs(10, YEAR_S)  # the network sets it right
+    assert given_up(spool) == 0
+    host.runs(700)
+    assert given_up(spool) == 3
+    spool.close()
+
+
+def test_a_reboot_costs_no_more_than_what_was_not_noted(spool: Spool, host: Host) -> None:
+    put(spool)
+    host.runs(3500)
+    given_up(spool)
+    host.runs(NOTE_S - 1)
+    given_up(spool)
+    host.reboots(down_s=0)
+    host.runs(100 + NOTE_S)
+    assert given_up(spool) == 3
+    spool.close()
+
+
+def test_a_clock_that_cannot_be_read_begins_at_the_last_row(spool: Spool, host: Host) -> None:
+    put(spool)
+    host.runs(3000)
+    put(spool)
+    spool.set("clock", b"rubbish")
+    assert given_up(spool) == 0
+    host.runs(700)
+    assert given_up(spool) == 3
+    spool.close()
+
+
+def test_the_hosts_own_clocks() -> None:
+    first, second = moment(), moment()
+    assert first.boot == second.boot
+    assert second.up_s - first.up_s in (0, 1)
+    assert first.up_s < first.wall_s

@@ -1,0 +1,63 @@
+"""The part in C under the compiler's sanitizers: no race, no byte out of place, nothing that C leaves undefined."""
+
+import os
+import runpy
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[4]
+PACKAGE = ROOT / "pipeline"
+BUILD = ROOT / "scripts" / "build_pump.py"
+# What is found ends the process; what Python itself leaves to the system at its end is none of ours.
+OPTIONS = {
+    "TSAN_OPTIONS": "exitcode=66",
+    "ASAN_OPTIONS": "detect_leaks=0:exitcode=66",
+    "UBSAN_OPTIONS": "print_stacktrace=1",
+    "PYTHONMALLOC": "malloc",
+}
+
+
+def runtime(library: str) -> str:
+    """The sanitizer's own library, or a skip."""
+    compiler = shlex.split(os.environ.get("CC") or "cc")
+    if shutil.which(compiler[0]) is None:
+        pytest.skip(f"no C compiler ({compiler[0]})")
+    found = subprocess.run([*compiler, f"-print-file-name={library}"], capture_output=True, text=True, check=True)
+    path = found.stdout.strip()
+    if not Path(path).is_absolute():
+        pytest.skip(f"the compiler came without {library}")
+    return path
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the pump needs Linux")
+@pytest.mark.parametrize(("kind", "library"), [("thread", "libtsan.so"), ("address,undefined", "libasan.so")])
+def test_no_sanitizer_finds_anything(kind: str, library: str, tmp_path: Path) -> None:
+    preloaded = runtime(library)
+    copy = tmp_path / "pipeline"
+    shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+    built = copy / "streamgauge" / "taps" / "proxy" / "native" / "_pump.abi3.so"
+    build = runpy.run_path(str(BUILD))["build"]
+    assert build(built, "-g", "-O1", f"-fsanitize={kind}", "-fno-sanitize-recover=undefined") is None
+    environment = os.environ | OPTIONS | {"LD_PRELOAD": preloaded, "PYTHONPATH": str(copy)}
+    tests = ["tests/taps/proxy/test_pump_handle.py", "tests/taps/proxy/test_response.py"]
+    where = "from streamgauge.taps.proxy.native import _pump; print(_pump.__file__)"
+    for command, said in (
+        (["-c", where], str(built)),
+        (["-m", "pytest", "-q", "-n0", "-pno:cacheprovider", *tests], ""),
+    ):
+        done = subprocess.run(
+            [sys.executable, *command],
+            cwd=ROOT,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=170,
+        )
+        assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+        assert said in done.stdout

@@ -1,0 +1,30 @@
+"""The relay's own answers."""
+
+import json
+
+import pytest
+
+from streamgauge.spool.read_counters import Refusal
+from streamgauge.taps.proxy.error_responses import invalid, silent, unreachable, write_answer
+from streamgauge.taps.proxy.request import RefusedError
+
+
+@pytest.mark.parametrize(
+    ("refused", "line", "code"),
+    [
+        (unreachable("'openai'", "it refused the connection"), b"HTTP/1.1 502 Bad Gateway", "upstream_unreachable"),
+        (invalid("'openai'", "not_http"), b"HTTP/1.1 502 Bad Gateway", "upstream_invalid"),
+        (silent("'openai'", 900.0), b"HTTP/1.1 504 Gateway Timeout", "upstream_timeout"),
+        (
+            RefusedError(Refusal.HEADERS_TOO_LARGE, "x"),
+            b"HTTP/1.1 431 Request Header Fields Too Large",
+            "headers_too_large",
+        ),
+    ],
+)
+def test_each_is_json_in_the_shape_that_clients_of_llms_read(refused: RefusedError, line: bytes, code: str) -> None:
+    head, _, body = write_answer(refused).partition(b"\r\n\r\n")
+    assert head.split(b"\r\n")[0] == line
+    assert b"\r\nContent-Length: %d\r\n" % len(body) in head
+    assert json.loads(body) == {"error": {"message": refused.message, "type": "streamgauge_relay_error", "code": code}}
+    assert write_answer(refused, head_only=True) == head + b"\r\n\r\n"

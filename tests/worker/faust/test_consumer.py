@@ -1,0 +1,46 @@
+"""Which gift of partitions holds, by Faust's own signals."""
+
+import asyncio
+from pathlib import Path
+
+from streamgauge.worker import WorkerSettings, create_app
+from streamgauge.worker.faust.consumer import Consumer
+from streamgauge.worker.owners import Owners
+
+
+def test_between_a_revocation_and_the_next_gift_nothing_holds() -> None:
+    """A recovery that ends there belongs to partitions that were taken away: Faust does not break it off before."""
+
+    async def run() -> None:
+        app = create_app(WorkerSettings("127.0.0.1:1", Path("unused")), lambda message: None, None)
+        consumer = Consumer(app, "segments")
+        held = []
+        for generation in (1, 2, 2):  # a group that is made anew may count from its beginning
+            app.rebalancing_count += 1
+            await app.on_partitions_revoked.send(set())
+            assert consumer.holding is None
+            app.consumer_generation_id = generation
+            await app.on_partitions_assigned.send(set())
+            held.append(consumer.holding)
+            assert consumer.holding == held[-1]
+        assert None not in held
+        assert len(set(held)) == 3
+        before = consumer.holding
+        app.rebalancing_count += 1  # the next one begins, in the consumer's thread
+        assert consumer.holding != before
+
+    asyncio.run(run())
+
+
+def test_before_fausts_thread_runs_nothing_is_given() -> None:
+    """A checkup asks as soon as the worker runs; Faust's thread may wait for the broker for minutes."""
+
+    async def run() -> None:
+        app = create_app(WorkerSettings("127.0.0.1:1", Path("unused")), lambda message: None, None)
+        consumer = Consumer(app, "segments")
+        owners = Owners(None, [consumer])  # type: ignore[arg-type]
+        assert consumer.assigned() == set()
+        assert consumer.loop is not None
+        assert owners.problem == "it has no partitions, and has not heard yet whether others have all of them"
+
+    asyncio.run(run())

@@ -1,0 +1,48 @@
+"""State that Faust calls recovered, though its reading was broken off, is told to nobody: with Faust's own parts."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from faust.types import TP
+
+from streamgauge.worker import WorkerSettings, create_app
+from streamgauge.worker.faust.store import StateTable
+
+STATE = TP("streamgauge.state", 0)
+
+
+async def told(break_off: Any) -> int:
+    """How often who waits for the state is told, when Faust's recovery is in the state that `break_off` gives it."""
+    app = create_app(WorkerSettings("127.0.0.1:1", Path("unused")), lambda message: None, None)
+    table: Any = app.tables["state"]
+    assert isinstance(table, StateTable)
+    times = 0
+
+    async def count() -> None:
+        nonlocal times
+        times += 1
+
+    table.on_recover(count)
+    recovery: Any = app.tables.recovery
+    recovery.active_highwaters[STATE] = 9
+    recovery.active_offsets[STATE] = 9
+    break_off(recovery)
+    await table.on_recovery_completed({STATE}, set())
+    return times
+
+
+def test_whole_state_is_told() -> None:
+    assert asyncio.run(told(lambda recovery: None)) == 1
+
+
+def test_a_rebalance_that_breaks_off_the_reading_is_not_the_end_of_it() -> None:
+    assert asyncio.run(told(lambda recovery: recovery.signal_recovery_start.set())) == 0
+
+
+def test_nor_is_the_workers_end() -> None:
+    assert asyncio.run(told(lambda recovery: recovery._stopped.set())) == 0
+
+
+def test_nor_is_a_changelog_of_which_something_is_left() -> None:
+    assert asyncio.run(told(lambda recovery: recovery.active_offsets.update({STATE: -2}))) == 0

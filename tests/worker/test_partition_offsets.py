@@ -1,0 +1,44 @@
+"""Where reading of a partition stands, when the log is not the one that was read."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from streamgauge.worker import partition_offsets
+from streamgauge.worker.faults import NEW_LOG_REMEDY, LogMadeAnewError
+from streamgauge.worker.partition_offsets import Place, Reading
+
+
+class Ends:
+    """A log that ends at `end`, at least by the broker's own word."""
+
+    def __init__(self, end: int) -> None:
+        self._end = end
+
+    async def ends(self, topic: str, partitions: list[int]) -> dict[int, int]:
+        return dict.fromkeys(partitions, self._end)
+
+
+async def nudged(heard: int, end: int) -> None:
+    consumer: Any = SimpleNamespace(topic="sg.records", end=lambda partition: heard)
+    log: Any = Ends(end)
+    await Place(Reading(consumer, log), 3, 7, lost=lambda messages: None).nudge()
+
+
+@pytest.fixture(autouse=True)
+def without_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(partition_offsets, "_PATIENCE_S", 0.0)
+
+
+def test_a_log_that_ends_below_what_was_read_is_named_with_a_remedy() -> None:
+    with pytest.raises(LogMadeAnewError) as raised:
+        asyncio.run(nudged(heard=0, end=0))
+    sentence = str(raised.value)
+    assert sentence.startswith("topic sg.records was made anew while the worker ran: partition 3 ends at offset 0")
+    assert sentence.endswith(f"below 7 that was read. {NEW_LOG_REMEDY}")
+
+
+def test_an_end_that_was_heard_before_the_last_message_came_is_asked_for_again() -> None:
+    asyncio.run(nudged(heard=5, end=7))

@@ -1,0 +1,160 @@
+"""What a checkup finds, on a real broker: what is committed, what waits, and what only looks as if it did."""
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.errors import GroupAuthorizationFailedError
+
+from streamgauge.kafka.security import brokers_at
+from streamgauge.worker.log import Log
+from streamgauge.worker.watchdog.progress_probe import Checkup
+from streamgauge.worker.watchdog.rules import Found, Spot, Standing
+from tests.kafka_broker.administration import delete_beginning
+from tests.kafka_broker.broker import Broker
+from tests.kafka_broker.reading import write_all
+
+pytestmark = pytest.mark.kafka
+
+
+@dataclass
+class Held:
+    """Partitions as a worker holds them."""
+
+    topic: str
+    numbers: list[int] = field(default_factory=lambda: [0])
+    settled: bool = True
+
+    def moves(self) -> tuple[int, ...]:
+        return (7,)
+
+    def tries(self) -> dict[int, int]:
+        return dict.fromkeys(self.numbers, 3)
+
+
+async def look(bootstrap: str, group: str, held: Held, times: int = 1) -> Found:
+    """The last of so many looks that the broker answered: a coordinator may refuse a group that it still loads."""
+    log = Log(brokers_at(bootstrap), group)
+    await log.start()
+    try:
+        checkup = Checkup(log, [held], lambda found: None)
+        return [await _answered(checkup) for _ in range(times)][-1]
+    finally:
+        await log.stop()
+
+
+async def _answered(checkup: Checkup) -> Found:
+    for _ in range(100):
+        found = await checkup.look()
+        if found.broker_answers:
+            return found
+        await asyncio.sleep(0.1)
+    raise AssertionError(f"the broker did not answer: {found.why}")
+
+
+async def commit(bootstrap: str, group: str, topic: str, offset: int) -> None:
+    consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, group_id=group, enable_auto_commit=False)
+    await consumer.start()
+    try:
+        consumer.assign([TopicPartition(topic, 0)])
+        await consumer.commit({TopicPartition(topic, 0): offset})
+    finally:
+        await consumer.stop()
+
+
+def test_what_waits_and_what_is_committed(kafka: str, prefix: str) -> None:
+    topic = f"{prefix}.segments"
+    asyncio.run(write_all(kafka, topic, [(0, b"%d" % number) for number in range(5)]))
+    asyncio.run(commit(kafka, prefix, topic, 2))
+    found = asyncio.run(look(kafka, prefix, Held(topic, [0, 1])))
+    standings = {Spot(topic, 0): Standing(2, 5, 3), Spot(topic, 1): Standing(0, 0, 3)}
+    assert found == Found(broker_answers=True, settled=True, moves=(7,), standings=standings)
+    # There is a message, so it stays what it is, however often it is looked at.
+    assert asyncio.run(look(kafka, prefix, Held(topic), 8)).standings[Spot(topic, 0)] == Standing(2, 5, 3)
+
+
+def test_a_log_whose_messages_were_all_deleted_is_nothing_to_do(kafka: str, prefix: str) -> None:
+    topic = f"{prefix}.segments"
+    asyncio.run(write_all(kafka, topic, [(0, b"%d" % number) for number in range(5)]))
+    asyncio.run(delete_beginning(kafka, topic, 0, 5))
+    assert asyncio.run(look(kafka, prefix, Held(topic))).standings == {Spot(topic, 0): Standing(5, 5, 3)}
+
+
+def test_a_transactions_marker_is_nothing_to_do(kafka: str, prefix: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has an offset, and no consumer ever sees it: nobody commits what lies behind it."""
+    monkeypatch.setattr("streamgauge.worker.log._LOOK_TIMEOUT_S", 3.0)
+    topic = f"{prefix}.segments"
+
+    async def write_in_a_transaction() -> None:
+        producer: Any = AIOKafkaProducer(bootstrap_servers=kafka, transactional_id=prefix)
+        await producer.start()
+        async with producer.transaction():
+            await producer.send_and_wait(topic, b"x", partition=0)
+        await producer.stop()
+
+    asyncio.run(write_in_a_transaction())
+    asyncio.run(commit(kafka, prefix, topic, 1))
+    assert asyncio.run(look(kafka, prefix, Held(topic))).standings[Spot(topic, 0)] == Standing(1, 2, 3)
+    assert asyncio.run(look(kafka, prefix, Held(topic), 5)).standings[Spot(topic, 0)] == Standing(2, 2, 3)
+
+
+def test_a_broker_that_is_away_is_no_answer(own_broker: Any) -> None:
+    broker: Broker = own_broker()
+
+    async def run() -> Found:
+        log = Log(brokers_at(broker.bootstrap), "group")
+        await log.start()
+        broker.kill()
+        try:
+            return await Checkup(log, [Held("topic")], lambda found: None).look()
+        finally:
+            await log.stop()
+
+    found = asyncio.run(run())
+    assert not found.broker_answers
+    assert found.why
+
+
+class Failing(Log):
+    """A log whose broker refuses the first questions."""
+
+    def __init__(self, refusals: int) -> None:
+        super().__init__(brokers_at("127.0.0.1:1"), "group")
+        self.asked = 0
+        self._refusals = refusals
+
+    async def committed(self, topic: str) -> dict[int, int]:
+        self.asked += 1
+        if self.asked <= self._refusals:
+            raise GroupAuthorizationFailedError("group")
+        return {}
+
+    async def begins(self, topic: str, partitions: Iterable[int]) -> dict[int, int]:
+        return dict.fromkeys(partitions, 0)
+
+    ends = begins
+
+
+@pytest.mark.parametrize(("refusals", "lines"), [(5, 0), (6, 2), (20, 2)])
+def test_a_broker_that_does_not_say_it_for_long_is_logged_once_with_its_reason(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, refusals: int, lines: int
+) -> None:
+    """While checkups fail, the watchdog detects no stuck worker: a log line says so and gives the reason."""
+    monkeypatch.setattr("streamgauge.worker.watchdog.progress_probe._EVERY_S", 0.0)
+    log = Failing(refusals)
+
+    async def run() -> None:
+        answered = asyncio.Event()
+        task = asyncio.create_task(
+            Checkup(log, [Held("topic")], lambda found: answered.set() if found.broker_answers else None).run()
+        )
+        await answered.wait()
+        task.cancel()
+
+    asyncio.run(run())
+    said = [record.getMessage() for record in caplog.records if record.name == "streamgauge.worker"]
+    assert len(said) == lines
+    assert not said or ("GroupAuthorizationFailedError" in said[0] and "again" in said[1])

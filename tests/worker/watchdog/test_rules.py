@@ -1,0 +1,79 @@
+"""When a worker counts as stuck, and when not: the rules of the table above `Judge`, one by one."""
+
+import pytest
+
+from streamgauge.worker.watchdog.rules import Cause, Found, Judge, Spot, Standing, Stuck
+
+_LIMIT_S = 60.0
+_SPOT = Spot("streamgauge.segments", 3)
+
+
+def found(committed: int, end: int, tries: int = 0, *, settled: bool = True, moves: int = 0) -> Found:
+    return Found(True, settled, (moves,), {_SPOT: Standing(committed, end, tries)})
+
+
+AWAY = Found(broker_answers=False)
+
+
+def judged(*looks: Found, every_s: float = 20.0) -> Stuck | None:
+    """The first verdict over these looks."""
+    judge = Judge(_LIMIT_S)
+    judge.look(looks[0], every_s)  # the first one moves: there was none before
+    return next((verdict for look in looks if (verdict := judge.look(look, every_s))), None)
+
+
+def test_an_offset_that_stays_while_messages_wait_is_stuck() -> None:
+    verdict = judged(*[found(5, 9)] * 5)
+    assert verdict == Stuck(
+        Cause.COMMIT, "streamgauge.segments/3 stays at offset 5 for 60 s, with 4 messages behind it"
+    )
+
+
+def test_it_is_so_while_the_log_grows_too() -> None:
+    assert judged(*[found(5, end) for end in range(9, 15)])
+
+
+def test_an_offset_that_moves_is_well_however_slowly() -> None:
+    assert judged(*[found(at, 100) for at in range(20)], every_s=50) is None
+
+
+@pytest.mark.parametrize("look", [found(9, 9), found(12, 9)])
+def test_nothing_to_do_is_well(look: Found) -> None:
+    assert judged(*[look] * 20) is None
+
+
+def test_who_tries_again_waits_by_rule() -> None:
+    assert judged(*[found(5, 9, tries) for tries in range(20)], every_s=50) is None
+    assert judged(*[found(5, 9, min(tries, 10)) for tries in range(20)], every_s=50)
+
+
+def test_a_broker_that_is_away_excuses_everything_and_what_was_before_it() -> None:
+    assert judged(*[AWAY] * 20) is None
+    assert judged(found(5, 9), found(5, 9), AWAY, found(5, 9), found(5, 9), AWAY, found(5, 9), found(5, 9)) is None
+
+
+def test_a_rebalance_begins_anew() -> None:
+    assert judged(*[found(5, 9, moves=number) for number in range(20)]) is None
+
+
+def test_no_partitions_for_too_long_is_stuck_and_a_recovery_that_goes_on_is_not() -> None:
+    out = Found(True, settled=False)
+    verdict = judged(*[out] * 5)
+    assert verdict is not None
+    assert verdict.cause is Cause.GROUP
+    assert judged(out, out, AWAY, out, out) is None
+    assert judged(*[Found(True, settled=False, moves=(1, offset)) for offset in range(20)]) is None
+
+
+def test_a_worker_without_partitions_of_its_own_is_well() -> None:
+    assert judged(*[Found(True, settled=True)] * 20) is None
+
+
+def test_a_partition_that_comes_later_is_given_its_time() -> None:
+    other = Spot("streamgauge.records", 0)
+    judge = Judge(_LIMIT_S)
+    first = Found(True, True, (), {_SPOT: Standing(9, 9)})
+    for _ in range(10):
+        assert judge.look(first, 20) is None
+    both = Found(True, True, (), {_SPOT: Standing(9, 9), other: Standing(0, 1)})
+    assert [judge.look(both, 20) is None for _ in range(4)] == [True, True, True, False]

@@ -1,0 +1,166 @@
+"""The watchdog with a real loop and a real thread; its last step, the end of the process, in a process of its own."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from streamgauge.worker.faults import StuckError
+from streamgauge.worker.watchdog.rules import Cause, Found, Spot, Standing
+from streamgauge.worker.watchdog.watchdog import Watchdog
+
+_STAYS = Found(True, True, (), {Spot("t", 0): Standing(1, 2)})
+
+# The child reads what to do, and says `begun` when it does.
+_CHILD = """
+import asyncio, sys, threading, time
+from streamgauge.worker.watchdog.rules import Cause
+from streamgauge.worker.process import log_lines_to_stderr
+from streamgauge.worker.watchdog.watchdog import Watchdog
+
+async def main():
+    dog = Watchdog(blocked_s=8.0)
+    dog.note = lambda cause: print("noted", cause.value, flush=True)
+    dog.watch("the loop", asyncio.get_running_loop())
+    dog.start()
+    print("begun", flush=True)
+    if sys.argv[1] == "block":
+        time.sleep(600)
+    elif sys.argv[1] == "turn":
+        await asyncio.sleep(float(sys.argv[2]))
+        dog.stop()
+    elif sys.argv[1] == "linger":
+        dog.ending(2.0)
+        dog.ending(600.0)  # told again: the earlier end counts
+        threading.Thread(target=time.sleep, args=(600,)).start()
+
+log_lines_to_stderr()
+asyncio.run(main())
+"""
+
+
+def child(*arguments: str, stderr: int = subprocess.PIPE) -> "subprocess.Popen[str]":
+    process = subprocess.Popen(
+        [sys.executable, "-c", _CHILD, *arguments], stdout=subprocess.PIPE, stderr=stderr, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "begun\n"
+    return process
+
+
+def test_a_loop_that_does_not_turn_ends_the_process_with_one_sentence() -> None:
+    output, errors = (process := child("block")).communicate(timeout=60)
+    assert (process.returncode, output) == (StuckError.exit_code, "noted loop\n")
+    (line,) = errors.splitlines()
+    assert "the worker is stuck and ends: the loop has not turned for" in line
+
+
+def test_nobody_who_reads_the_sentence_does_not_keep_the_process() -> None:
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    try:
+        while True:
+            os.write(writing, b"x" * 65536)
+    except BlockingIOError:
+        os.set_blocking(writing, True)
+    with os.fdopen(reading, "rb"), child("block", stderr=writing) as process:
+        os.close(writing)
+        assert process.wait(60) == StuckError.exit_code
+
+
+def test_a_thread_that_does_not_end_does_not_keep_the_process_either() -> None:
+    output, errors = (process := child("linger")).communicate(timeout=60)
+    assert (process.returncode, output) == (StuckError.exit_code, "noted stop\n")
+    assert "it was told to end, and did not in time" in errors
+
+
+def test_a_process_that_was_stopped_wakes_no_older_than_it_fell_asleep() -> None:
+    process = child("turn", "14")
+    process.send_signal(signal.SIGSTOP)
+    time.sleep(12)
+    process.send_signal(signal.SIGCONT)
+    output, errors = process.communicate(timeout=60)
+    assert (process.returncode, output, errors) == (0, "", "")
+
+
+def end_in_order(dog: Watchdog, *, obeys: bool) -> list[StuckError]:
+    """A loop that turns, a checkup that finds the same each time; the faults that the worker was told."""
+    told: list[StuckError] = []
+
+    async def run() -> None:
+        dog.watch("the loop", asyncio.get_running_loop())
+        dog.start()
+        was_told = asyncio.Event()
+
+        def fail(fault: StuckError) -> None:
+            told.append(fault)
+            was_told.set()
+
+        dog.fail = fail
+        while not was_told.is_set():
+            dog.found(_STAYS)
+            await asyncio.sleep(0.1)
+        if obeys:
+            dog.stop()
+
+    asyncio.run(run())
+    return told
+
+
+def test_a_worker_whose_loop_turns_may_end_in_order() -> None:
+    codes: list[int] = []
+    causes: list[Cause] = []
+    dog = Watchdog(stuck_s=2.0, end=codes.append)
+    dog.note = causes.append
+    (fault,) = end_in_order(dog, obeys=True)
+    assert "t/0 stays at offset 1" in str(fault)
+    assert causes == [Cause.COMMIT]
+    dog._thread.join(20)
+    assert codes == []
+
+
+def test_and_if_it_does_not_it_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streamgauge.worker.watchdog.watchdog._GRACE_S", 1.0)
+    codes: list[int] = []
+    dog = Watchdog(stuck_s=2.0, end=codes.append)
+    end_in_order(dog, obeys=False)
+    dog._thread.join(20)
+    assert codes == [StuckError.exit_code]
+
+
+def test_a_checkup_that_does_not_come_back_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streamgauge.worker.watchdog.watchdog._CHECKUP_S", 2.0)
+    codes: list[int] = []
+    dog = Watchdog(end=codes.append)
+    dog.found(Found(broker_answers=False))
+    dog.start()
+    dog._thread.join(20)
+    assert codes == [StuckError.exit_code]
+    assert dog.stuck is not None
+    assert dog.stuck.cause is Cause.LOOP
+
+
+def test_a_loop_that_is_closed_is_not_asked() -> None:
+    codes: list[int] = []
+    dog = Watchdog(blocked_s=1.0, end=codes.append)
+    loop = asyncio.new_event_loop()
+    dog.watch("the loop", loop)
+    loop.close()
+    dog.start()
+    time.sleep(4)
+    dog.stop()
+    dog._thread.join(20)
+    assert codes == []
+
+
+def test_the_watch_is_over_when_it_is_stopped(tmp_path: Path) -> None:
+    dog = Watchdog(end=lambda code: None)
+    dog.start()
+    dog.stop()
+    dog._thread.join(20)
+    assert not dog._thread.is_alive()
