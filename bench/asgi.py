@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from streamgauge.taps.asgi import Application, Message, Receive, Scope, Send, TapMiddleware
-from streamgauge.taps.inprocess.capture import Asking, StreamCapture
+from streamgauge.taps.inprocess.capture import Asking, NotedStream
 
 START: Message = {
     "type": "http.response.start",
@@ -29,11 +29,11 @@ class Pure:
 class Tapped(TapMiddleware):
     """The tap, with a capture that was made before."""
 
-    def __init__(self, app: Application, capture: StreamCapture) -> None:
+    def __init__(self, app: Application, capture: NotedStream) -> None:
         super().__init__(app)
         self._capture = capture
 
-    def capture_of(self, asking: Asking) -> StreamCapture:
+    def capture_of(self, asking: Asking) -> NotedStream:
         return self._capture
 
 

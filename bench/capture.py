@@ -26,8 +26,8 @@ import uvloop
 from bench.document import replace_section, table
 from bench.inprocess import ASGI, cost, take_all
 from streamgauge.spool.read_counters import Counters
-from streamgauge.taps.proxy.capture import StreamCapture, told_of
-from streamgauge.taps.proxy.outbox import FLUSH_S, Outbox
+from streamgauge.taps.proxy.capture import ExchangeCapture, reported_request
+from streamgauge.taps.proxy.outbox import FLUSH_S, RecorderClient
 from streamgauge.taps.proxy.request import Outgoing, Request, route_of
 
 STREAMS = 200
@@ -62,13 +62,13 @@ def recorder(path: Path) -> Iterator[None]:
         taker.join()
 
 
-def opened(outbox: Outbox) -> list[StreamCapture]:
+def opened(outbox: RecorderClient) -> list[ExchangeCapture]:
     """Streams whose beginning was told."""
     route = route_of("bench", "http://127.0.0.1:1")
     request = Request(b"POST", b"/v1/chat/completions", 1, [], True, time.monotonic_ns())
     outgoing = Outgoing(route, b"/v1/chat/completions", b"", "none")
-    captures = [StreamCapture(outbox) for _ in range(STREAMS)]
-    told = told_of(request, outgoing, None)
+    captures = [ExchangeCapture(outbox) for _ in range(STREAMS)]
+    told = reported_request(request, outgoing, None)
     for capture in captures:
         capture.opened(request.began_ns, None, told)
     return captures
@@ -81,7 +81,7 @@ def wrapper(events: int) -> float:
 
 async def spent(directory: Path, events: int, rounds: int) -> list[Spent]:
     """Round by round. Raises SystemExit if a read was left out."""
-    outbox = Outbox(directory / "recorder.sock", Counters(directory / "counters", "relay-0"), _CAPACITY)
+    outbox = RecorderClient(directory / "recorder.sock", Counters(directory / "counters", "relay-0"), _CAPACITY)
     captures, data = opened(outbox), bytes(EVENT_BYTES)
     found = []
     for _ in range(rounds):

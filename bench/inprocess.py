@@ -30,8 +30,8 @@ from bench import asgi
 from bench.document import replace_section, table
 from streamgauge.core.capture.segments import Ending
 from streamgauge.taps.httpx_streams import AsyncAnswer, SyncAnswer
-from streamgauge.taps.inprocess.background_sender import Sender
-from streamgauge.taps.inprocess.capture import Asking, StreamCapture
+from streamgauge.taps.inprocess.background_sender import BackgroundSender
+from streamgauge.taps.inprocess.capture import Asking, NotedStream
 
 CHUNK = b'data: {"choices":[{"index":0,"delta":{"content":" token"},"finish_reason":null}]}\n\n' + b":" * 160 + b"\n\n"
 # What is aimed at: CPU time of the reading thread above a pure wrapper, as a multiple of what a pure ASGI wrapper takes for a
@@ -63,7 +63,7 @@ class Way:
 
     title: str
     pure: Callable[[int], object]
-    tapped: Callable[[int, StreamCapture], object]
+    tapped: Callable[[int, NotedStream], object]
 
 
 class Chunks(httpx.SyncByteStream, httpx.AsyncByteStream):
@@ -161,10 +161,10 @@ def cost(run: Callable[[], object]) -> Cost:
     return Cost(time.thread_time() - caller, time.process_time() - process)
 
 
-def tapped(way: Way, chunks: int, sender: Sender) -> Cost:
+def tapped(way: Way, chunks: int, sender: BackgroundSender) -> Cost:
     """The reading, and what the sender's thread does of it afterwards."""
     asking = Asking("httpx", "bench", "POST", "/v1/chat/completions", [], time.monotonic_ns())
-    capture = StreamCapture(sender, asking)
+    capture = NotedStream(sender, asking)
     process = time.process_time()
     reading = cost(lambda: way.tapped(chunks, capture))
     capture.ended(time.monotonic_ns(), Ending.COMPLETE)
@@ -172,7 +172,7 @@ def tapped(way: Way, chunks: int, sender: Sender) -> Cost:
     return Cost(reading.caller, time.process_time() - process)
 
 
-def row(way: Way, chunks: int, rounds: int, sender: Sender) -> list[str]:
+def row(way: Way, chunks: int, rounds: int, sender: BackgroundSender) -> list[str]:
     """What the tap costs beside the pure wrapper, and what it adds to httpcore."""
     found: list[tuple[float, ...]] = []
     for _ in range(rounds):
@@ -190,7 +190,7 @@ def row(way: Way, chunks: int, rounds: int, sender: Sender) -> list[str]:
 def rows(chunks: int, rounds: int, data_dir: Path) -> Iterator[list[str]]:
     """The table's rows, as they are measured."""
     yield ["tap", "caller", "process", "share of httpcore", "above the wrapper, us", "of the aim"]
-    sender = Sender(data_dir, Nobody())
+    sender = BackgroundSender(data_dir, Nobody())
     for way in WAYS:
         yield row(way, chunks, rounds, sender)
     sender.close(5.0)

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from bench.document import replace_section, table
 from bench.wires import wire
-from streamgauge.recorder.protocol import Arrived
+from streamgauge.recorder.protocol import ResponseRead
 from streamgauge.recorder.recorder import Recorder
 from streamgauge.recorder.request import CaptureSettings
 from streamgauge.taps.packets.files import messages_of
@@ -123,7 +123,7 @@ def floor(file: bytes) -> int:
 
 def follow(file: bytes) -> int:
     """Packets to messages. Gives the answers' bytes."""
-    return sum(len(message.data) for message in messages_of(io.BytesIO(file)) if type(message) is Arrived)
+    return sum(len(message.data) for message in messages_of(io.BytesIO(file)) if type(message) is ResponseRead)
 
 
 def record(file: bytes) -> int:

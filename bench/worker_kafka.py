@@ -13,7 +13,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 
 from bench.worker_logs import PARTITIONS, Log
 from streamgauge.kafka import topics
-from streamgauge.kafka.log_throttle import damp
+from streamgauge.kafka.log_throttle import throttle_logs
 from streamgauge.kafka.topics import MAX_MESSAGE_BYTES, Topics
 
 # What takes longer than this does not come any more (seconds).
@@ -110,7 +110,7 @@ class Kafka:
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
         self._stack = AsyncExitStack()
-        damp()  # topics that were just made have no leader for a moment, and aiokafka says so again and again
+        throttle_logs()  # topics that were just made have no leader for a moment, and aiokafka says so again and again
 
     async def __aenter__(self) -> Self:
         self._producer = AIOKafkaProducer(

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from bench.inprocess import CHUNK, WAYS, Chunks, Pure, Way, main, read, read_async, read_http
 
-from streamgauge.taps.inprocess.capture import StreamCapture
+from streamgauge.taps.inprocess.capture import NotedStream
 from tests.taps.inprocess.rig import asking
 
 MARKED = "before\n<!-- inprocess: begin -->\nold\n<!-- inprocess: end -->\nafter\n"
@@ -17,7 +17,7 @@ class Shelf:
 
     full = False
 
-    def begin(self, capture: StreamCapture) -> int:
+    def begin(self, capture: NotedStream) -> int:
         return 1
 
     def wake(self) -> None:
@@ -26,7 +26,7 @@ class Shelf:
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.title)
 def test_the_tap_notes_every_chunk(way: Way) -> None:
-    capture = StreamCapture(Shelf(), asking())
+    capture = NotedStream(Shelf(), asking())
     way.pure(7)
     way.tapped(7, capture)
     assert [note[1] for note in capture.notes if isinstance(note, tuple)] == [CHUNK] * 7

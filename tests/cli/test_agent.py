@@ -16,7 +16,14 @@ from typing import Any
 import pytest
 
 from streamgauge.core.capture.segments import Ending
-from streamgauge.recorder.protocol import Answered, Arrived, Ended, Message, Opened, encode_batch
+from streamgauge.recorder.protocol import (
+    ExchangeEnded,
+    Message,
+    RequestStarted,
+    ResponseHead,
+    ResponseRead,
+    encode_batch,
+)
 from tests.cli.test_tap import NOBODY
 from tests.processes import children
 from tests.running import PATIENCE_S, Running, start, wait_for, wait_until_ready
@@ -53,12 +60,15 @@ class Application:
 
     def begin(self, stream: int, events: int = len(EVENTS), **asked: Any) -> None:
         now = time.monotonic_ns()
-        head = Answered(stream, now, 200, [("content-type", "text/event-stream")])
-        self.tell(Opened(stream, now, time.time_ns(), "app", "POST", "/v1/chat/completions", tap="asgi", **asked), head)
-        self.tell(*(Arrived(stream, now, event) for event in EVENTS[:events]))
+        head = ResponseHead(stream, now, 200, [("content-type", "text/event-stream")])
+        self.tell(
+            RequestStarted(stream, now, time.time_ns(), "app", "POST", "/v1/chat/completions", tap="asgi", **asked),
+            head,
+        )
+        self.tell(*(ResponseRead(stream, now, event) for event in EVENTS[:events]))
 
     def end(self, stream: int, ending: Ending = Ending.COMPLETE) -> None:
-        self.tell(Ended(stream, time.monotonic_ns(), ending))
+        self.tell(ExchangeEnded(stream, time.monotonic_ns(), ending))
 
     def __enter__(self) -> "Application":
         return self
@@ -140,7 +150,7 @@ def test_a_stop_waits_for_open_streams_and_not_for_applications_that_stay_connec
         up.process.send_signal(signal.SIGTERM)
         wait_for(lambda: "stopping" in up.log, "word that it ends")
         assert up.get("/health/ready")[0] == 503
-        application.tell(*(Arrived(1, time.monotonic_ns(), event) for event in EVENTS[2:]))
+        application.tell(*(ResponseRead(1, time.monotonic_ns(), event) for event in EVENTS[2:]))
         application.end(1)
         began = time.monotonic()
         assert up.process.wait(PATIENCE_S) == 0

@@ -14,7 +14,7 @@ import pytest
 
 from streamgauge.cli import tap_process
 from streamgauge.cli.settings_sources import load
-from streamgauge.metrics.declarations import Part
+from streamgauge.metrics.declarations import MetricSource
 from streamgauge.metrics.http_server import AdminServer
 from streamgauge.metrics.prometheus import Metrics
 from streamgauge.spool.read_counters import Counters, read_balance
@@ -134,10 +134,10 @@ def test_applications_are_settled_again_after_a_bug(
             raise LookupError("a bug")
 
     monkeypatch.setattr(tap_process, "SETTLE_APPS_S", 0.01)
-    monkeypatch.setattr(tap_process, "settle_apps", settle)
+    monkeypatch.setattr(tap_process, "close_app_balances", settle)
 
     async def work() -> None:
-        settling = asyncio.create_task(tap_process._settle_apps(tmp_path))
+        settling = asyncio.create_task(tap_process._close_app_balances(tmp_path))
         async with asyncio.timeout(PATIENCE_S):
             while len(settled) < 4 and not settling.done():  # noqa: ASYNC110 - another thread settles
                 await asyncio.sleep(0.01)
@@ -146,7 +146,7 @@ def test_applications_are_settled_again_after_a_bug(
     asyncio.run(work())
     assert len(settled) >= 4
     assert [message.splitlines()[0] for message in caplog.messages if "bug" in message] == [
-        "a bug was caught in the settling of applications: LookupError"
+        "a bug was caught in the closing of applications' balances: LookupError"
     ]
 
 
@@ -156,7 +156,7 @@ def test_the_admin_port_is_tried_again_after_a_bug(
     made: list[AdminServer] = []
 
     def make() -> AdminServer:
-        made.append(AdminServer(Metrics((Part.TAP,)), lambda: True))
+        made.append(AdminServer(Metrics((MetricSource.TAP,)), lambda: True))
         if len(made) < 3:
             raise LookupError("a bug")
         return made[-1]

@@ -10,7 +10,7 @@ import pytest
 from streamgauge.core.assembly.assembler import Assembler
 from streamgauge.core.capture.segments import Bundle, Ending, TransportFault
 from streamgauge.core.record import encode_record
-from streamgauge.recorder.protocol import Arrived, Asked, Ended, Opened, Sent
+from streamgauge.recorder.protocol import ExchangeEnded, RequestBody, RequestSent, RequestStarted, ResponseRead
 from streamgauge.recorder.recorder import Recorder
 from streamgauge.recorder.request import CaptureSettings
 from streamgauge_demo.scenario import Scenario
@@ -39,16 +39,16 @@ def record(scenario: Scenario, raw: Raw, capture: Literal["masked", "full"]) -> 
     recorder, assembler = Recorder(CaptureSettings(capture, "test", bytes(32))), Assembler()
     headers = [(name.lower(), str(value)) for name, value in _extra(scenario).items()]
     target = f"{scenario.endpoint}"
-    recorder.handle(Opened(1, raw.asked_ns, time.time_ns(), scenario.upstream, "POST", target, headers))
-    recorder.handle(Asked(1, raw.request))
-    recorder.handle(Sent(1, raw.sent_ns, None, len(raw.request), True))
+    recorder.handle(RequestStarted(1, raw.asked_ns, time.time_ns(), scenario.upstream, "POST", target, headers))
+    recorder.handle(RequestBody(1, raw.request))
+    recorder.handle(RequestSent(1, raw.sent_ns, None, len(raw.request), True))
     for stamp, data in raw.reads:
-        recorder.handle(Arrived(1, stamp, data))
+        recorder.handle(ResponseRead(1, stamp, data))
     ending, fault = ENDINGS[raw.end], FAULTS.get(raw.end)
     if scenario.expected.outcome == "timeout":
         ending, fault = Ending.TIMEOUT, TransportFault.IDLE_TIMEOUT
     gone = raw.ended_ns if ending is Ending.CLIENT else None
-    recorder.handle(Ended(1, raw.ended_ns, ending, gone, fault=fault))
+    recorder.handle(ExchangeEnded(1, raw.ended_ns, ending, gone, fault=fault))
     (made,) = assembler.apply(0, 0, Bundle(INSTANCE, 0, 0, 1, recorder.segments()))
     decoded = msgspec.json.decode(encode_record(made))
     assert isinstance(decoded, dict)

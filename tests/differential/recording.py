@@ -19,7 +19,7 @@ from streamgauge.core.dialects import (
 from streamgauge.core.dialects import dialect_of_endpoint as hinted
 from streamgauge.core.formats.json_text import UNPARSED, parse
 from streamgauge.core.formats.sse import Event, SseDecoder
-from streamgauge.core.safe_values import MASKED, label_id
+from streamgauge.core.safe_values import MASKED, safe_id
 from tests.differential.answer import Answer, Call, Ended, Said, Used
 from tests.vectors.drive import Live, live, wire
 from tests.vectors.load import Vector
@@ -199,7 +199,7 @@ class Keeper:
         Without an index the call with this id, whatever its key, if it is an id that can be kept.
         """
         calls = self._calls.setdefault(choice, [])
-        if not indexed and label_id(call_id) not in (None, MASKED):
+        if not indexed and safe_id(call_id) not in (None, MASKED):
             of_id = next((call for _, known_id, _, call in reversed(calls) if known_id == call_id), None)
             if of_id is not None:
                 return of_id

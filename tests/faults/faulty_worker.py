@@ -22,7 +22,7 @@ from faust.tables.recovery import Recovery
 from streamgauge.cli.worker import LedgerStore
 from streamgauge.worker.assignment import Assignment
 from streamgauge.worker.faust import transport
-from streamgauge.worker.offset_commits import Acknowledger
+from streamgauge.worker.offset_commits import OffsetCommits
 from streamgauge.worker.partition import Partition
 from tests.integration import worker_process
 
@@ -57,10 +57,10 @@ def hang_checkpoints() -> None:
 def commit_nothing() -> None:
     """Everything is applied and durable, and its offset is not committed."""
 
-    async def run(self: Acknowledger) -> None:
+    async def run(self: OffsetCommits) -> None:
         await asyncio.sleep(_FOR_EVER)
 
-    Acknowledger.run = run  # type: ignore[method-assign]
+    OffsetCommits.run = run  # type: ignore[method-assign]
 
 
 def lose_the_recovery() -> None:

@@ -22,7 +22,7 @@ from streamgauge.worker.assignment import Assignment
 from streamgauge.worker.faust import app
 from streamgauge.worker.log import Log
 from streamgauge.worker.process import Worker
-from streamgauge.worker.topic_identity import Recognition
+from streamgauge.worker.topic_identity import TopicIdentityCheck
 from tests.integration import worker_process
 
 MOMENTS: dict[str, tuple[Any, str]] = {
@@ -35,7 +35,7 @@ MOMENTS: dict[str, tuple[Any, str]] = {
     "offsets": (Recovery, "_build_offsets"),
     "seek": (Recovery, "_seek_offsets"),
     "load": (Assignment, "_load"),
-    "recognition": (Recognition, "check"),
+    "recognition": (TopicIdentityCheck, "check"),
     "perform_seek": (Consumer, "perform_seek"),
 }
 

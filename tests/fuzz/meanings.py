@@ -4,7 +4,7 @@ import zlib
 
 import msgspec
 
-from streamgauge.core.allowlist import Kind, Spec, filtered
+from streamgauge.core.allowlist import Kind, Spec, apply_allowlist
 from streamgauge.core.dialects import BY_NAME, DIALECTS
 from streamgauge.core.formats.json_text import UNPARSED, parse
 from streamgauge.core.formats.sse import Event, SseDecoder, write_event
@@ -67,7 +67,7 @@ def check_usage(data: bytes) -> None:
         final, placeholder = bool(zlib.crc32(line) & 1), bool(zlib.crc32(line) & 2)
         before = msgspec.msgpack.encode(state)
         take(state, rules, given, final=final, placeholder=placeholder)
-        take(masked, rules, filtered(rules.spec, given), final=final, placeholder=placeholder)
+        take(masked, rules, apply_allowlist(rules.spec, given), final=final, placeholder=placeholder)
         assert given is not None or msgspec.msgpack.encode(state) == before, "null says nothing"
     _check_kept(rules.spec, state.raw)
     assert normalised(masked, rules) == normalised(state, rules)

@@ -8,7 +8,7 @@ import msgspec
 
 from streamgauge.core.allowlist import argument_chars
 from streamgauge.core.formats.json_text import MAX_DIGITS, UNPARSED, parse
-from streamgauge.core.formats.json_validator import MAX_DEPTH, JsonState, feed, verdict
+from streamgauge.core.formats.json_validator import MAX_DEPTH, JsonState, feed, is_valid
 from streamgauge.core.formats.sse import Event, SseDecoder, read_events, write_event, write_tail
 from streamgauge.core.http1.body import RATIO_FREE_BYTES, BodyDecoder, DecodeFault
 from streamgauge.core.http1.framing import Chunked
@@ -138,7 +138,7 @@ def check_json_check(data: bytes) -> None:
         assert pieces == whole
     assert len(msgspec.msgpack.encode(whole)) <= MAX_CHECK_BYTES
     if max(text.count("["), text.count("{")) < SAFE_DEPTH:
-        assert verdict(whole) == _is_json(text)
+        assert is_valid(whole) == _is_json(text)
 
 
 def _is_json(text: str) -> bool:

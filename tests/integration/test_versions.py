@@ -11,7 +11,7 @@ import pytest
 import zstandard
 
 from streamgauge.core.assembly.assembler import PRODUCERS
-from streamgauge.core.assembly.state_codec import opened, sealed
+from streamgauge.core.assembly.state_codec import decode_entry, encode_entry
 from streamgauge.core.capture.bundles import decode_bundle, encode_bundle
 from streamgauge.core.capture.segments import Bundle
 from streamgauge.core.record import Record, encode_record
@@ -62,8 +62,8 @@ def changed_state(state: Iterable[Any]) -> list[tuple[int, bytes, bytes]]:
     newest = {message.key: message for message in state}
     entries = []
     for turn, message in enumerate(newest.values()):
-        fields = msgspec.msgpack.decode(opened(message.value), strict=False)
-        longer = sealed(msgspec.msgpack.encode([*fields, "added"]))
+        fields = msgspec.msgpack.decode(decode_entry(message.value), strict=False)
+        longer = encode_entry(msgspec.msgpack.encode([*fields, "added"]))
         entries.append((message.partition, message.key, longer if turn % 2 else msgspec.msgpack.encode(fields[:2])))
     return entries
 

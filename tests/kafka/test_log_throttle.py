@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from streamgauge.kafka.log_throttle import Watch, damp
+from streamgauge.kafka.log_throttle import Watch, throttle_logs
 
 
 class Heard(logging.Handler):
@@ -20,7 +20,7 @@ class Heard(logging.Handler):
 
 @pytest.fixture
 def heard() -> Iterator[Heard]:
-    damp().forget()
+    throttle_logs().forget()
     handler = Heard()
     logging.getLogger().addHandler(handler)
     yield handler

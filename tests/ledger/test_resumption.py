@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamgauge.ledger.resumption import Counted, Part, count_once
+from streamgauge.ledger.resumption import Counted, UsagePart, count_once
 
 KNOWN: dict[str, Any] = {
     "upstream": "nimbus",
@@ -18,31 +18,31 @@ KNOWN: dict[str, Any] = {
 ABSENT: dict[str, Any] = {"usage_source": "absent"}
 
 
-def part(name: str, tokens: tuple[int | None, int | None] = (None, None), **changes: Any) -> Part:
+def part(name: str, tokens: tuple[int | None, int | None] = (None, None), **changes: Any) -> UsagePart:
     given, made = tokens
     total = None if given is None or made is None else given + made
     numbers = {"input_tokens": given, "output_tokens": made, "total_tokens": total}
-    fields = {**dict.fromkeys(Part._fields), **KNOWN, **numbers, **changes}
-    return Part(**{**fields, "stream_id": name})
+    fields = {**dict.fromkeys(UsagePart._fields), **KNOWN, **numbers, **changes}
+    return UsagePart(**{**fields, "stream_id": name})
 
 
-def stored(name: str, response: str = "resp_1", **changes: Any) -> Part:
+def stored(name: str, response: str = "resp_1", **changes: Any) -> UsagePart:
     """A leg of Responses: GET /responses/{id}?starting_after=4."""
     return part(name, **{"resumed_from": "4", "response_id": response, **changes})
 
 
-def again(name: str, position: str, **changes: Any) -> Part:
+def again(name: str, position: str, **changes: Any) -> UsagePart:
     """A leg by Last-Event-ID: the same request once more."""
     return part(name, **{"resumed_from": position, "request_digest": "digest", **changes})
 
 
-def cut(name: str, **changes: Any) -> Part:
+def cut(name: str, **changes: Any) -> UsagePart:
     """A stream that broke, of the same request as `again`."""
     known = {"request_digest": "digest", "last_event_id": "17", "outcome": "truncated", "usage_source": "partial"}
     return part(name, **{**known, **changes})
 
 
-def counted(*parts: Part) -> dict[str, tuple[int | None, int | None, int | None]]:
+def counted(*parts: UsagePart) -> dict[str, tuple[int | None, int | None, int | None]]:
     """What counts for each record that is continued or continues, by name."""
     lines = count_once(parts, parts)
     return {line.stream_id: (line.input_tokens, line.output_tokens, line.total_tokens) for line in lines}
@@ -169,7 +169,7 @@ def test_the_source_is_that_of_what_is_counted() -> None:
 IDS = st.sampled_from([None, "1", "a", "b", "masked"])
 PARTS = st.lists(
     st.builds(
-        Part,
+        UsagePart,
         stream_id=st.just(""),
         upstream=st.sampled_from([None, "a"]),
         credential_id=st.sampled_from([None, "k"]),
@@ -190,7 +190,7 @@ PARTS = st.lists(
 
 
 @given(PARTS)
-def test_an_origin_is_never_a_part_of_another(parts: list[Part]) -> None:
+def test_an_origin_is_never_a_part_of_another(parts: list[UsagePart]) -> None:
     """Whatever ids are shared: what an origin told of itself, or a leg in its place, counts for it."""
     lines = {line.stream_id: line for line in count_once(parts, parts)}
     for one in parts:
@@ -201,14 +201,14 @@ def test_an_origin_is_never_a_part_of_another(parts: list[Part]) -> None:
 
 
 @given(PARTS)
-def test_nothing_is_counted_that_no_record_says(parts: list[Part]) -> None:
+def test_nothing_is_counted_that_no_record_says(parts: list[UsagePart]) -> None:
     lines = count_once(parts, parts)
     assert len({line.stream_id for line in lines}) == len(lines)
     assert {line.output_tokens for line in lines} <= {one.output_tokens for one in parts} | {None}
 
 
 @given(PARTS)
-def test_without_legs_nothing_changes(parts: list[Part]) -> None:
+def test_without_legs_nothing_changes(parts: list[UsagePart]) -> None:
     origins = [one._replace(resumed_from=None) for one in parts]
     assert count_once(origins, origins) == []
 

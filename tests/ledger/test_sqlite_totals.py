@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from streamgauge.ledger import LedgerRow, SqliteLedger, Total
-from streamgauge.ledger.resumption import Part, count_once
+from streamgauge.ledger.resumption import UsagePart, count_once
 from streamgauge.ledger.sqlite_schema import COLUMNS, Database, bring_up_to_date
 from streamgauge.ledger.sqlite_totals import totals_of
 from tests.ledger.rows import make_row
@@ -74,7 +74,7 @@ def test_of_the_file_all_is_read_that_a_leg_may_continue(
     for origin_digest, origin_id, last_event_id in itertools.product(VALUES, repeat=3):
         known = {"request_digest": origin_digest, "response_id": origin_id, "last_event_id": last_event_id}
         rows = make_row(1, tenant="a stream", usage=make_usage(1, 1), **known), leg
-        parts = [Part(*(getattr(row, name) for name in Part._fields)) for row in rows]
+        parts = [UsagePart(*(getattr(row, name) for name in UsagePart._fields)) for row in rows]
         counted = [line.output_tokens for line in count_once(parts, parts)] or [1, 2]
         assert counted_in_file(rows) == counted, known
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import streamgauge
 from streamgauge.core.record import Error
 from streamgauge.metrics import table
-from streamgauge.metrics.declarations import LABELS, OTHER, PAGE_BYTES, Part
+from streamgauge.metrics.declarations import LABELS, OTHER, PAGE_BYTES, MetricSource
 from streamgauge.metrics.prometheus import Metrics, Sample, UnknownMetricError
 from tests.metrics.pages import read_page
 from tests.metrics.records import ABSENT, make_counts, make_record
@@ -160,8 +160,8 @@ def test_a_source_that_fails_hides_nothing_else() -> None:
 
 
 def test_counters_of_this_processs_parts_begin_at_zero_and_gauges_do_not() -> None:
-    tap = read_page(Metrics([Part.TAP]).render()).names_with_samples()
-    worker = read_page(Metrics([Part.WORKER]).render()).names_with_samples()
+    tap = read_page(Metrics([MetricSource.TAP]).render()).names_with_samples()
+    worker = read_page(Metrics([MetricSource.WORKER]).render()).names_with_samples()
     assert "streamgauge_tap_reads_seen_total" in tap - worker
     assert "streamgauge_late_segments_total" in worker - tap
     assert "streamgauge_tap_reads_waiting" not in tap | worker

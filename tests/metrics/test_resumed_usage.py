@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamgauge.core.record import Record
-from streamgauge.ledger.resumption import Part, count_once
+from streamgauge.ledger.resumption import UsagePart, count_once
 from streamgauge.metrics.observe import USAGE_KINDS
 from streamgauge.metrics.resumed_usage import MAX_GENERATION_KEYS, MAX_ID_CHARS, Continued, Recent
 from tests.metrics.records import make_record
@@ -215,7 +215,7 @@ def in_ledger(told: Sequence[Told], finals_from: int) -> Counter[tuple[str, str]
     sums: Counter[tuple[str, str]] = Counter()
     for kind in KINDS:
         parts = [
-            Part(
+            UsagePart(
                 str(place), one.upstream, one.credential_id, one.request_digest, one.response_id, one.last_event_id,
                 one.resumed_from, one.outcome, "final" if place >= finals_from else "partial", numbers.get(kind),
                 *[None] * 4,

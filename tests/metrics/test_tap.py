@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from streamgauge.metrics.declarations import Part
+from streamgauge.metrics.declarations import MetricSource
 from streamgauge.metrics.prometheus import Metrics
 from streamgauge.metrics.tap import tap_reads
 from streamgauge.spool.read_counters import Counters, DropReason, Incident, Refusal
@@ -16,7 +16,7 @@ def balance(page: ReadPage) -> tuple[float, float, float, float]:
 
 def test_the_page_holds_one_balance_of_all_processes(tmp_path: Path) -> None:
     path = tmp_path / "counters"
-    metrics = Metrics([Part.TAP])
+    metrics = Metrics([MetricSource.TAP])
     metrics.register(tap_reads(path))
     with Counters(path, "relay-0") as one, Counters(path, "relay-1") as two, Counters(path, "delivery") as delivery:
         one.seen(10)

@@ -9,9 +9,9 @@ from streamgauge.recorder import cpu_yield
 
 
 @pytest.fixture(autouse=True)
-def pace(monkeypatch: pytest.MonkeyPatch) -> cpu_yield.Pace:
+def pace(monkeypatch: pytest.MonkeyPatch) -> cpu_yield.BulkDetector:
     """Nothing has come yet, and no time passes."""
-    made = cpu_yield.Pace()
+    made = cpu_yield.BulkDetector()
     monkeypatch.setattr(time, "monotonic_ns", lambda: 0)
     monkeypatch.setattr(cpu_yield, "pace", made)
     return made
@@ -21,12 +21,12 @@ def pace(monkeypatch: pytest.MonkeyPatch) -> cpu_yield.Pace:
 def test_the_core_is_offered_behind_each_portion(items: int, offers: int, monkeypatch: pytest.MonkeyPatch) -> None:
     offered: list[int] = []
     monkeypatch.setattr(os, "sched_yield", lambda: offered.append(1))
-    assert list(cpu_yield.gently(range(items), 4)) == list(range(items))
+    assert list(cpu_yield.yield_every(range(items), 4)) == list(range(items))
     assert len(offered) == offers
 
 
 def test_amid_a_bulk_the_core_is_kept_and_behind_it_offered_again(
-    pace: cpu_yield.Pace, monkeypatch: pytest.MonkeyPatch
+    pace: cpu_yield.BulkDetector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     offered: list[int] = []
     monkeypatch.setattr(os, "sched_yield", lambda: offered.append(1))
@@ -36,11 +36,11 @@ def test_amid_a_bulk_the_core_is_kept_and_behind_it_offered_again(
             now += second // 10
             pace.came(size // 10, now)
         offered.clear()
-        cpu_yield.breathe()
+        cpu_yield.yield_cpu()
         assert (not offered) is kept
 
 
-def test_one_large_batch_is_no_bulk(pace: cpu_yield.Pace) -> None:
+def test_one_large_batch_is_no_bulk(pace: cpu_yield.BulkDetector) -> None:
     pace.came(0, 10**15)
     pace.came(262_144, 10**15 + 5_000_000)
     assert not pace.in_bulk
@@ -49,7 +49,7 @@ def test_one_large_batch_is_no_bulk(pace: cpu_yield.Pace) -> None:
 
 
 def test_beside_a_process_that_is_always_busy_half_of_the_core_is_kept(
-    pace: cpu_yield.Pace, monkeypatch: pytest.MonkeyPatch
+    pace: cpu_yield.BulkDetector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Such a process takes some milliseconds at each offer, and work is done in portions of 30 us."""
     now, turns = [0], list[int]()
@@ -62,13 +62,13 @@ def test_beside_a_process_that_is_always_busy_half_of_the_core_is_kept(
     monkeypatch.setattr(os, "sched_yield", offer)
     worked = 0
     for _ in range(10_000):
-        cpu_yield.breathe()
+        cpu_yield.yield_cpu()
         worked += 30_000
         now[0] += 30_000
     assert 0.9 * worked < sum(turns) < 1.1 * worked
 
 
-def test_short_offers_are_made_each_time(pace: cpu_yield.Pace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_short_offers_are_made_each_time(pace: cpu_yield.BulkDetector, monkeypatch: pytest.MonkeyPatch) -> None:
     now, offers = [0], list[int]()
     monkeypatch.setattr(time, "monotonic_ns", lambda: now[0])
 
@@ -78,5 +78,5 @@ def test_short_offers_are_made_each_time(pace: cpu_yield.Pace, monkeypatch: pyte
 
     monkeypatch.setattr(os, "sched_yield", offer)
     for _ in range(100):
-        cpu_yield.breathe()
+        cpu_yield.yield_cpu()
     assert len(offers) == 100

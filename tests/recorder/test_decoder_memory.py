@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from streamgauge.core.capture.segments import Bundle, Ending
 from streamgauge.core.http1.body import BodyDecoder, DecodeFault
 from streamgauge.recorder.decoder_memory import MAX_DECODER_BYTES, SMALL_DECODER_BYTES, DecoderMemory
-from streamgauge.recorder.protocol import Dropped, Message
+from streamgauge.recorder.protocol import Message, ReadsDropped
 from streamgauge.recorder.recorder import Recorder
 from streamgauge.spool.read_counters import Incident, read_incidents
 from tests.core.http1.hostile_codings import window_filled
@@ -146,7 +146,7 @@ ZSTD = zstandard.ZstdCompressor().compress(BODY)
         [ended(Ending.COMPLETE)],
         [ended(Ending.RESET)],
         [ended(Ending.CLIENT)],
-        [Dropped(1, 3), ended(Ending.CUT)],
+        [ReadsDropped(1, 3), ended(Ending.CUT)],
         [*arrivals(b"damage" * 5), ended(Ending.COMPLETE)],
         [*arrivals(ZSTD[-20:]), ended(Ending.COMPLETE)],
         [opened(), ended(Ending.COMPLETE)],

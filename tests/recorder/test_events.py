@@ -4,7 +4,7 @@ from collections import Counter
 
 from streamgauge.core.capture.segments import Ending, Loss
 from streamgauge.core.formats.sse import SseDecoder
-from streamgauge.recorder.protocol import Arrived, Asked, Dropped
+from streamgauge.recorder.protocol import ReadsDropped, RequestBody, ResponseRead
 from streamgauge.recorder.recorder import Recorder
 from streamgauge.spool.read_counters import Incident
 from tests.taps import talk
@@ -34,14 +34,14 @@ def test_long_events_of_many_streams_share_one_budget() -> None:
     recorder = Recorder(talk.settings(), max_held_bytes=3_000_000)
     for stream in range(10):
         recorder.handle(opened(stream=stream))
-        recorder.handle(Arrived(stream, ZERO, head(SSE) + b"data: "))
+        recorder.handle(ResponseRead(stream, ZERO, head(SSE) + b"data: "))
     segments = recorder.segments()
     for _ in range(10):
         for stream in range(10):
-            recorder.handle(Arrived(stream, ZERO, b"x" * 100_000))
+            recorder.handle(ResponseRead(stream, ZERO, b"x" * 100_000))
         segments += recorder.segments()  # reads wait until then
     for stream in range(10):
-        recorder.handle(Arrived(stream, ZERO, b"\n\n" + EVENTS[1]))
+        recorder.handle(ResponseRead(stream, ZERO, b"\n\n" + EVENTS[1]))
         recorder.handle(ended(stream=stream))
     segments += recorder.segments()
     lost = [
@@ -63,7 +63,7 @@ def test_the_budget_is_whole_again_when_streams_have_ended() -> None:
         if number % 2:
             wire = head(SSE) + b"data: " + body
         endings = [ended(), ended(Ending.CLIENT), ended(Ending.RESET)]
-        got = recorded([opened(), Asked(1, body), *arrivals(wire), endings[number % 3]], recorder)
+        got = recorded([opened(), RequestBody(1, body), *arrivals(wire), endings[number % 3]], recorder)
         assert not got.end.body_capped
         assert got.loss.oversized_events == 0
     assert recorder.incidents[Incident.BODY_CAPPED] == 0
@@ -74,7 +74,7 @@ def test_dropped_reads_of_a_plain_event_stream_are_a_hole_and_no_more() -> None:
         [
             opened(),
             *arrivals(head(SSE) + EVENTS[0] + EVENTS[1][:20]),
-            Dropped(1, 3),
+            ReadsDropped(1, 3),
             *arrivals(EVENTS[1][50:-1], b"\n" + EVENTS[3][:-1], b"\n" + EVENTS[5]),
             ended(),
         ]

@@ -23,9 +23,9 @@ from streamgauge.core.capture.segments import BUNDLE_BYTES, Bundle, Ending
 from streamgauge.core.record import Record
 from streamgauge.recorder.batches import MAX_BATCH_BYTES
 from streamgauge.recorder.process import RecorderProcess, RecorderSettings
-from streamgauge.recorder.protocol import Arrived, Asked, Message, encode_batch
-from streamgauge.recorder.spool_writer import Outbox, unfinished_instances
-from streamgauge.spool import Spool, settle_crash
+from streamgauge.recorder.protocol import Message, RequestBody, ResponseRead, encode_batch
+from streamgauge.recorder.spool_writer import SpoolWriter, unfinished_instances
+from streamgauge.spool import Spool, close_balance_after_crash
 from streamgauge.spool.read_counters import Balance, Counters, read_balance, read_incidents
 from tests.taps.talk import EVENTS, SSE, answer, arrivals, ended, head, opened
 
@@ -63,14 +63,14 @@ def test_what_waits_goes_out_where_it_is_too_much(tmp_path: Path) -> None:
 def test_it_is_put_a_few_bundles_at_a_time(tmp_path: Path, coding: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is coded becomes more than it was: it is not held as a whole."""
     put: list[int] = []
-    send = Outbox.send
+    send = SpoolWriter.send
 
-    def counted(self: Outbox, bundles: Iterable[Bundle], *more: Any, **others: Any) -> None:
+    def counted(self: SpoolWriter, bundles: Iterable[Bundle], *more: Any, **others: Any) -> None:
         held = list(bundles)
         put.append(len(held))
         send(self, held, *more, **others)
 
-    monkeypatch.setattr(Outbox, "send", counted)
+    monkeypatch.setattr(SpoolWriter, "send", counted)
     monkeypatch.setattr("streamgauge.recorder.process.LAST_TURNS_S", 60.0)  # all of it, however slow the machine is
     body = EVENTS[0] * (4 * MIB // len(EVENTS[0]))
     packed = zlib.compress(body, wbits=31) if coding == "gzip" else body
@@ -116,7 +116,7 @@ class Recording:
     def tell(self, connection: socket.socket, *messages: Message) -> None:
         """As a relay does: counted as seen, then sent."""
         with Counters(self.data / "counters", "relay-0") as counters:
-            counters.seen(sum(isinstance(message, Arrived) for message in messages))
+            counters.seen(sum(isinstance(message, ResponseRead) for message in messages))
         connection.sendall(encode_batch(list(messages)))
 
     def stop(self) -> int:
@@ -365,7 +365,7 @@ def test_sigkill_loses_what_was_in_flight_and_the_next_one_declares_the_dead(
 
     spool = Spool(first.data / "spool.sqlite")
     stored = spool.waiting().reads
-    balance = settle_crash(spool, first.data / "counters")
+    balance = close_balance_after_crash(spool, first.data / "counters")
     spool.close()
     assert (balance.seen, balance.waiting, balance.dropped["crash"]) == (13, stored, 13 - stored)
 
@@ -449,7 +449,7 @@ def test_a_secret_is_nowhere_in_the_data_directory(started: list[Recording], tmp
     first = opened("/v1/messages?key=" + canary.decode(), ("authorization", "Bearer " + canary.decode()))
     text = b'data: {"choices":[{"index":0,"delta":{"content":"' + canary + b'"}}]}\n\n'
     with recording.relay() as relay:
-        recording.tell(relay, first, Asked(1, asked), *arrivals(head(SSE), text, text[:-3]), ended())
+        recording.tell(relay, first, RequestBody(1, asked), *arrivals(head(SSE), text, text[:-3]), ended())
     assert recording.stop() == 0
     assert len(records(recording.bundles())) == 1
     for file in recording.data.iterdir():

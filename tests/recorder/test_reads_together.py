@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from streamgauge.core.capture.segments import End, Loss, Read
 from streamgauge.core.dialects import DIALECTS
 from streamgauge.recorder import response
-from streamgauge.recorder.protocol import Answered, Arrival, Arrivals, Arrived, Message
+from streamgauge.recorder.protocol import Message, ResponseHead, ResponseRead, ResponseReads, StampedRead
 from streamgauge.recorder.recorder import Recorder
 from tests.core.assembly.altered import damage
 from tests.taps import talk
@@ -110,14 +110,16 @@ def test_reads_that_waited_for_each_other(way: tuple[str, list[bytes]], capture:
     while waiting:
         count = data.draw(st.integers(1, 9))
         run, waiting = waiting[:count], waiting[count:]
-        together.append(Arrivals(1, [Arrival(one.at_ns, one.data) for one in run if isinstance(one, Arrived)]))
+        together.append(
+            ResponseReads(1, [StampedRead(one.at_ns, one.data) for one in run if isinstance(one, ResponseRead)])
+        )
     one_by_one, at_once = reads_of(apart, capture, 1), reads_of([opened, sent, *together, ended], capture, 1)
     assert at_once == one_by_one
 
 
 def test_a_body_that_comes_without_framing() -> None:
     one = wire("openai-chat", 50)
-    answered = Answered(1, talk.ZERO + 50, 200, [talk.SSE])
+    answered = ResponseHead(1, talk.ZERO + 50, 200, [talk.SSE])
     messages = [talk.opened(), talk.sent(), answered, *talk.arrivals(*one.events), talk.ended()]
     assert reads_of(messages, "masked", 1000) == reads_of(messages, "masked", 1)
 

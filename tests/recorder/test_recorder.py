@@ -14,7 +14,17 @@ from streamgauge.core.capture.bundles import encode_bundle
 from streamgauge.core.capture.segments import BUNDLE_BYTES, Bundle, Ending, Loss, Segment
 from streamgauge.recorder import capture, request, response
 from streamgauge.recorder.capture import LOOKS_A_SEGMENT
-from streamgauge.recorder.protocol import Answered, Arrival, Arrivals, Arrived, Asked, Dropped, Ended, Message, Opened
+from streamgauge.recorder.protocol import (
+    ExchangeEnded,
+    Message,
+    ReadsDropped,
+    RequestBody,
+    RequestStarted,
+    ResponseHead,
+    ResponseRead,
+    ResponseReads,
+    StampedRead,
+)
 from streamgauge.recorder.recorder import Recorder, new_stream_id
 from streamgauge.spool.read_counters import DropReason, Incident
 from tests.taps import talk
@@ -39,7 +49,7 @@ from tests.taps.talk import (
 
 def test_a_stream_as_it_comes() -> None:
     reads = [head(SSE, ("transfer-encoding", "chunked"), ("X-Request-Id", "req_7")), chunked(*EVENTS)]
-    got = recorded([opened(), Asked(1, b'{"model":"m"}'), sent(13), *arrivals(*reads), ended(unsent=5)], every=1)
+    got = recorded([opened(), RequestBody(1, b'{"model":"m"}'), sent(13), *arrivals(*reads), ended(unsent=5)], every=1)
     opening = got.segments[0].opening
     assert opening is not None
     assert (opening.tap, opening.tap_version, opening.capture, opening.upstream) == ("proxy", "1.2", "full", "up")
@@ -67,20 +77,23 @@ def test_no_answer_at_all() -> None:
 @pytest.mark.parametrize("tap", ["httpx", "asgi"])
 def test_a_tap_that_reads_no_wire_knows_no_clients_bytes(tap: str) -> None:
     """Without a head it is no other than with one: 0 would say that nothing reached the client."""
-    for messages in ([opened(tap=tap), sent(), ended(Ending.RESET)], [opened(tap=tap), sent(), Answered(1, ZERO, 200)]):
-        got = recorded([*messages, *([] if isinstance(messages[-1], Ended) else [ended()])])
+    for messages in (
+        [opened(tap=tap), sent(), ended(Ending.RESET)],
+        [opened(tap=tap), sent(), ResponseHead(1, ZERO, 200)],
+    ):
+        got = recorded([*messages, *([] if isinstance(messages[-1], ExchangeEnded) else [ended()])])
         assert got.end.client_bytes is None
 
 
 def test_a_request_that_was_not_looked_into_is_counted() -> None:
     recorder = Recorder(talk.settings())
-    recorded([opened(), Asked(1, b'{"model":"m"}'), sent(17_000_000, whole=False), ended()], recorder)
+    recorded([opened(), RequestBody(1, b'{"model":"m"}'), sent(17_000_000, whole=False), ended()], recorder)
     assert recorder.incidents[Incident.BODY_CAPPED] == 1
 
 
 def test_a_client_that_left_before_the_request_was_through() -> None:
     vertex = "/v1/projects/p/models/gemini-2.5-pro:streamGenerateContent?alt=sse"
-    got = recorded([opened(vertex), Asked(1, b'{"contents":'), ended(Ending.CLIENT)])
+    got = recorded([opened(vertex), RequestBody(1, b'{"contents":'), ended(Ending.CLIENT)])
     assert got.end.client_gone_ns == 9_500
     assert got.request is not None
     assert (got.request.model, got.request.digest, got.request.sent_ns) == ("gemini-2.5-pro", None, None)
@@ -165,7 +178,7 @@ def test_f7_streams_that_were_refused_and_never_end_take_no_memory() -> None:
 
 def test_a_stream_that_began_before_the_recorder_is_counted_and_left_alone() -> None:
     recorder = Recorder(talk.settings())
-    for message in [sent(), *arrivals(BODY, BODY), Dropped(1, 5), ended()]:
+    for message in [sent(), *arrivals(BODY, BODY), ReadsDropped(1, 5), ended()]:
         recorder.handle(message)
     assert recorder.segments() == []
     assert recorder.dropped == {DropReason.RECORDER_GONE: 2}
@@ -175,9 +188,9 @@ def test_senders_have_numbers_of_their_own_and_one_that_is_gone_is_cut() -> None
     recorder = Recorder(talk.settings())
     for source in (7, 8):
         recorder.handle(opened(), source)
-        recorder.handle(Arrived(1, ZERO + 100, head(SSE) + EVENTS[0] + EVENTS[1][:-1]), source)
+        recorder.handle(ResponseRead(1, ZERO + 100, head(SSE) + EVENTS[0] + EVENTS[1][:-1]), source)
     recorder.cut(7, ZERO + 500)
-    recorder.handle(Arrived(1, ZERO + 600, b"\n"), 8)
+    recorder.handle(ResponseRead(1, ZERO + 600, b"\n"), 8)
     recorder.handle(ended(), 8)
     segments = recorder.segments()
     ends = {segment.stream: segment.end for segment in segments if segment.end}
@@ -216,7 +229,7 @@ def test_a_bug_costs_one_stream_its_completeness(
     monkeypatch: pytest.MonkeyPatch, owner: object, name: str, message: int, lost: int
 ) -> None:
     recorder = Recorder(talk.settings())
-    messages = [opened(), Asked(1, b"{}"), sent(2), *arrivals(head(SSE) + EVENTS[0], EVENTS[1]), ended()]
+    messages = [opened(), RequestBody(1, b"{}"), sent(2), *arrivals(head(SSE) + EVENTS[0], EVENTS[1]), ended()]
     segments = []
     for place, one in enumerate(messages):
         with monkeypatch.context() as broken:
@@ -248,30 +261,34 @@ def test_a_stream_that_is_given_up_gives_back_what_it_held(monkeypatch: pytest.M
             recorder.handle(message)
         with monkeypatch.context() as broken:
             broken.setattr(response.Response, "read", raising)
-            recorder.handle(Arrived(stream, ZERO, b"x"))
+            recorder.handle(ResponseRead(stream, ZERO, b"x"))
     recorder.handle(opened(stream=3))
-    recorder.handle(Asked(3, long))
+    recorder.handle(RequestBody(3, long))
     with monkeypatch.context() as broken:
         broken.setattr(response.Response, "dropped", raising)
-        recorder.handle(Dropped(3, 1))
+        recorder.handle(ReadsDropped(3, 1))
     for message in [opened(stream=4), *arrivals(head(), long, stream=4), ended(stream=4)]:
         recorder.handle(message)
     assert recorder.incidents[Incident.BODY_CAPPED] == 0
 
 
 MESSAGES = st.one_of(
-    st.builds(Opened, st.integers(0, 2), st.none() | st.integers(0, 9), st.none(), st.none(), st.text(), st.text()),
-    st.builds(Asked, st.integers(0, 2), st.binary()),
-    st.builds(Dropped, st.integers(0, 2), st.integers(0, 3)),
-    st.builds(Arrived, st.integers(0, 2), st.none() | st.integers(0, 9), st.binary() | st.sampled_from(EVENTS)),
-    st.builds(Arrived, st.integers(0, 2), st.none(), st.sampled_from([head(SSE), head(), head(SSE, status=404)])),
-    st.builds(Answered, st.integers(0, 2), st.none() | st.integers(0, 9), st.none() | st.integers(), st.just([SSE])),
     st.builds(
-        Arrivals,
-        st.integers(0, 2),
-        st.lists(st.builds(Arrival, st.none() | st.integers(), st.binary() | st.just(b"data: a\n\n")), max_size=4),
+        RequestStarted, st.integers(0, 2), st.none() | st.integers(0, 9), st.none(), st.none(), st.text(), st.text()
     ),
-    st.builds(Ended, st.integers(0, 2), st.none() | st.integers(0, 9), st.sampled_from(Ending)),
+    st.builds(RequestBody, st.integers(0, 2), st.binary()),
+    st.builds(ReadsDropped, st.integers(0, 2), st.integers(0, 3)),
+    st.builds(ResponseRead, st.integers(0, 2), st.none() | st.integers(0, 9), st.binary() | st.sampled_from(EVENTS)),
+    st.builds(ResponseRead, st.integers(0, 2), st.none(), st.sampled_from([head(SSE), head(), head(SSE, status=404)])),
+    st.builds(
+        ResponseHead, st.integers(0, 2), st.none() | st.integers(0, 9), st.none() | st.integers(), st.just([SSE])
+    ),
+    st.builds(
+        ResponseReads,
+        st.integers(0, 2),
+        st.lists(st.builds(StampedRead, st.none() | st.integers(), st.binary() | st.just(b"data: a\n\n")), max_size=4),
+    ),
+    st.builds(ExchangeEnded, st.integers(0, 2), st.none() | st.integers(0, 9), st.sampled_from(Ending)),
 )
 
 
@@ -310,8 +327,8 @@ def test_every_read_is_in_a_segment_or_counted(
     for segment in segments:
         numbers.setdefault(segment.stream, []).append(segment.number)
     assert all(found == list(range(len(found))) for found in numbers.values())
-    told = sum(isinstance(message, Arrived) for message in messages)
-    told += sum(len(message.reads) for message in messages if isinstance(message, Arrivals))
+    told = sum(isinstance(message, ResponseRead) for message in messages)
+    told += sum(len(message.reads) for message in messages if isinstance(message, ResponseReads))
     assert told == sum(len(segment.reads) for segment in segments) + recorder.dropped.total()
     assert recorder.incidents[Incident.CAPTURE_FAULT] == 0
     for stream in streams_of(segments):
@@ -359,7 +376,13 @@ def test_no_secret_leaves_the_recorder() -> None:
     targets = [f"/v1/chat/completions?key={c['query']}&x={c['query']}", f"/{c['query']}/v1/messages#{c['query']}"]
     for target in targets:
         for reads in wires:
-            for message in [opened(target, *headers), Asked(1, asked), sent(len(asked)), *arrivals(*reads), ended()]:
+            for message in [
+                opened(target, *headers),
+                RequestBody(1, asked),
+                sent(len(asked)),
+                *arrivals(*reads),
+                ended(),
+            ]:
                 recorder.handle(message)
     bundle = Bundle(bytes(16), 0, 0, 0, recorder.segments())
     assert len(bundle.segments) == 6

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from streamgauge.core.capture.segments import Ending, Loss
 from streamgauge.core.formats.sse import SseDecoder
-from streamgauge.recorder.protocol import Answered, Arrived, Dropped, Message
+from streamgauge.recorder.protocol import Message, ReadsDropped, ResponseHead, ResponseRead
 from streamgauge.recorder.recorder import Recorder
 from streamgauge.spool.read_counters import Incident
 from tests.taps import talk
@@ -102,7 +102,7 @@ def test_a_head_is_told_before_the_content_shows_what_it_is() -> None:
     (first,) = recorder.segments()
     assert first.head is not None
     assert not first.head.event_stream
-    recorder.handle(Arrived(1, ZERO + 300, BODY))
+    recorder.handle(ResponseRead(1, ZERO + 300, BODY))
     (second,) = recorder.segments()
     assert second.head is not None
     assert second.head.event_stream
@@ -122,14 +122,14 @@ def test_a_large_body_is_capped_and_said_so() -> None:
 @pytest.mark.parametrize("framing", ["chunked", "gzip"])
 def test_dropped_reads_inside_a_framing_end_what_can_be_read(framing: str) -> None:
     wire = FRAMINGS[framing](BODY, EVENTS)
-    got = recorded([opened(), *arrivals(wire[:200]), Dropped(1, 2), *arrivals(wire[250:]), ended()])
+    got = recorded([opened(), *arrivals(wire[:200]), ReadsDropped(1, 2), *arrivals(wire[250:]), ended()])
     assert got.loss == Loss(dropped_reads=2)
     assert [bool(read.content) for read in got.reads][1:] == [False]
     assert got.end.tail == b""
 
 
 def test_dropped_reads_before_the_head_leave_no_head() -> None:
-    got = recorded([opened(), Dropped(1, 1), *arrivals(BODY), ended()])
+    got = recorded([opened(), ReadsDropped(1, 1), *arrivals(BODY), ended()])
     assert got.head is None
     assert got.content == b""
     assert got.loss == Loss(dropped_reads=1)
@@ -149,7 +149,7 @@ def test_a_coding_that_is_cut_is_a_fault_only_if_the_response_is_whole(ending: E
 
 def told(*body: bytes, headers: tuple[tuple[str, str], ...] = (SSE,), status: int | None = 200) -> list[Message]:
     """A whole exchange whose head is told: the head at 100, the body's pieces behind it."""
-    return [opened(), Answered(1, ZERO + 100, status, list(headers)), *arrivals(b"", *body)[1:], ended()]
+    return [opened(), ResponseHead(1, ZERO + 100, status, list(headers)), *arrivals(b"", *body)[1:], ended()]
 
 
 def test_a_head_that_is_told_and_not_read() -> None:
@@ -205,14 +205,19 @@ def test_told_or_read_an_answer_is_the_same(framing: str) -> None:
 def test_dropped_reads_of_a_told_stream_leave_a_hole() -> None:
     half = len(EVENTS[1]) // 2
     reads = [EVENTS[0] + EVENTS[1][:half], EVENTS[3][half:] + EVENTS[4]]
-    before, after = (Answered(1, ZERO, 200, [SSE]), Arrived(1, ZERO, reads[0])), Arrived(1, ZERO, reads[1])
-    got = recorded([opened(), *before, Dropped(1, 1), after, ended()])
+    before, after = (
+        (ResponseHead(1, ZERO, 200, [SSE]), ResponseRead(1, ZERO, reads[0])),
+        ResponseRead(1, ZERO, reads[1]),
+    )
+    got = recorded([opened(), *before, ReadsDropped(1, 1), after, ended()])
     assert (events_in(got.content), got.loss) == ([EVENTS[0][6:-2], EVENTS[4][6:-2]], Loss(dropped_reads=1))
 
 
 def test_of_several_told_heads_the_first_counts_and_one_behind_raw_bytes_does_not() -> None:
-    again = Answered(1, ZERO + 150, 500, [])
-    got = recorded([opened(), Answered(1, ZERO + 100, 201, [SSE]), again, Arrived(1, ZERO + 200, BODY), ended()])
+    again = ResponseHead(1, ZERO + 150, 500, [])
+    got = recorded(
+        [opened(), ResponseHead(1, ZERO + 100, 201, [SSE]), again, ResponseRead(1, ZERO + 200, BODY), ended()]
+    )
     assert got.head is not None
     assert (got.head.status, got.loss) == (201, Loss())
     got = recorded([opened(), *arrivals(head(SSE), BODY), again, ended()])

@@ -12,7 +12,7 @@ from streamgauge.core.capture.bundles import decode_bundle, encode_bundle
 from streamgauge.core.capture.segments import Bundle, End, Ending, Opening, Read, Segment
 from streamgauge.recorder import spool_writer
 from streamgauge.recorder.bundler import reads_of
-from streamgauge.recorder.spool_writer import Outbox, unfinished_instances
+from streamgauge.recorder.spool_writer import SpoolWriter, unfinished_instances
 from streamgauge.spool import NewRow, Reserve, Spool
 from streamgauge.spool.read_counters import Counters, read_balance, read_incidents
 from streamgauge.spool.row_clock import Moment
@@ -57,7 +57,7 @@ def in_spool(spool: Spool) -> list[Bundle]:
 def test_bundles_come_out_as_they_went_in(place: Path, counters: Counters, tmp_path: Path) -> None:
     spool = Spool(place / "spool.sqlite")
     sent = [bundle(number, slot=number % 3) for number in range(10)]
-    out = Outbox(INSTANCE, spool, counters)
+    out = SpoolWriter(INSTANCE, spool, counters)
     out.send(sent[:4], [0, 1])
     out.send([], [0, 1])
     out.send(sent[4:], [0, 1, 2])
@@ -81,7 +81,7 @@ def test_a_bundle_is_compressed_once_and_before_the_spool(
     spool = Spool(place / "spool.sqlite")
     read = Read(1, 20_000, 20_000, b"the same again " * 1_000)
     sent = [Bundle(INSTANCE, 1, number, 0, [Segment(bytes(16), number, reads=[read])]) for number in range(10)]
-    out = Outbox(INSTANCE, spool, counters)
+    out = SpoolWriter(INSTANCE, spool, counters)
     out.send(sent, [1])
     values = [row.value for row in spool.take(0, 1 << 40)]
     assert values == made
@@ -93,12 +93,12 @@ def test_a_bundle_is_compressed_once_and_before_the_spool(
 def test_the_spool_remembers_who_runs_until_the_farewell(place: Path, counters: Counters) -> None:
     spool = Spool(place / "spool.sqlite")
     assert unfinished_instances(spool) == {}
-    out = Outbox(INSTANCE, spool, counters)
+    out = SpoolWriter(INSTANCE, spool, counters)
     out.send([bundle(0)], [1])
     assert unfinished_instances(spool) == {INSTANCE: [1]}
     out.send([bundle(1)], [1, 7])
     assert unfinished_instances(spool) == {INSTANCE: [1, 7]}
-    second = Outbox(b"j" * 16, spool, counters)
+    second = SpoolWriter(b"j" * 16, spool, counters)
     second.send([bundle(0)], [1, 7])
     assert unfinished_instances(spool) == {b"j" * 16: [1, 7]}
     second.send([bundle(2, farewell=True)], [1, 7], farewell=True)
@@ -110,7 +110,7 @@ def test_the_spool_remembers_who_runs_until_the_farewell(place: Path, counters: 
 
 def test_a_full_spool_costs_reads_and_never_heads_or_ends(place: Path, counters: Counters, tmp_path: Path) -> None:
     spool = Spool(place / "spool.sqlite", max_bytes=4 * MIB)
-    out = Outbox(INSTANCE, spool, counters)
+    out = SpoolWriter(INSTANCE, spool, counters)
     sent = [bundle(number, size=20_000) for number in range(150)]
     for one in sent:
         out.send([one], [1])
@@ -135,7 +135,7 @@ def test_a_full_spool_never_costs_heartbeats_or_farewells(
     place: Path, counters: Counters, tmp_path: Path, policy: spool_writer.Policy
 ) -> None:
     spool = Spool(place / "spool.sqlite", 4 * MIB, counters)
-    out = Outbox(INSTANCE, spool, counters, policy)
+    out = SpoolWriter(INSTANCE, spool, counters, policy)
     for number in range(0, 300, 2):
         out.send([bundle(number, size=20_000)], [1])
         out.send([bundle(number + 1, reads=0)], [1])
@@ -151,7 +151,7 @@ def test_a_full_spool_never_costs_heartbeats_or_farewells(
 
 def test_a_spool_that_is_full_to_the_brim_keeps_the_order(place: Path, counters: Counters, tmp_path: Path) -> None:
     spool = Spool(place / "spool.sqlite", max_bytes=1 * MIB)
-    out = Outbox(INSTANCE, spool, counters)
+    out = SpoolWriter(INSTANCE, spool, counters)
     number = 0
     while out.is_empty:
         out.send([bundle(number + place, size=3000) for place in range(50)], [1])
@@ -171,7 +171,7 @@ def test_a_spool_that_is_full_to_the_brim_keeps_the_order(place: Path, counters:
 
 def test_a_disk_that_is_away_for_a_moment_costs_nothing(place: Path, counters: Counters, tmp_path: Path) -> None:
     spool = Spool(place / "spool.sqlite")
-    out = Outbox(INSTANCE, spool, counters)
+    out = SpoolWriter(INSTANCE, spool, counters)
     sent = [bundle(number) for number in range(30)]
     out.send(sent[:10], [1])
     spool.close()
@@ -193,7 +193,7 @@ def test_a_disk_that_is_away_for_long_costs_reads_then_bundles(
     monkeypatch.setattr(spool_writer, "MAX_WAITING_BYTES", 100_000)
     shutil.rmtree(place)
     spool = Spool(place / "spool.sqlite")
-    out = Outbox(INSTANCE, spool, counters)
+    out = SpoolWriter(INSTANCE, spool, counters)
     sent = [bundle(number, size=1000) for number in range(300)]
     for one in sent:
         out.send([one], [1])
@@ -223,7 +223,7 @@ def in_file(spool: Spool) -> list[Bundle]:
 
 def test_by_policy_the_oldest_bundles_lose_their_reads(place: Path, counters: Counters, tmp_path: Path) -> None:
     spool = Spool(place / "spool.sqlite", 4 * MIB, counters)
-    out = Outbox(INSTANCE, spool, counters, "drop-oldest")
+    out = SpoolWriter(INSTANCE, spool, counters, "drop-oldest")
     sent = [bundle(number, size=20_000) for number in range(150)]
     for one in sent:
         out.send([one], [1])
@@ -241,7 +241,7 @@ def test_by_policy_the_oldest_bundles_lose_their_reads(place: Path, counters: Co
 
 def test_what_is_under_way_is_not_touched_by_the_policy(place: Path, counters: Counters, tmp_path: Path) -> None:
     spool = Spool(place / "spool.sqlite", 4 * MIB, counters)
-    out = Outbox(INSTANCE, spool, counters, "drop-oldest")
+    out = SpoolWriter(INSTANCE, spool, counters, "drop-oldest")
     out.send([bundle(number, size=20_000) for number in range(20)], [1])
     taken = spool.take(0, 200_000)
     for number in range(20, 150):
@@ -259,7 +259,7 @@ def test_heads_and_ends_find_room_when_even_the_reserve_is_used(
 ) -> None:
     """Twenty spools' worth of reads: their heads and ends alone are more than the reserve."""
     spool = Spool(place / "spool.sqlite", 1 * MIB, counters)
-    out = Outbox(INSTANCE, spool, counters, policy)
+    out = SpoolWriter(INSTANCE, spool, counters, policy)
     for start in range(0, 1200, 10):
         out.send([bundle(number, size=10_000) for number in range(start, start + 10)], [1])
         assert out.is_empty
@@ -278,7 +278,7 @@ def test_a_bundle_too_large_for_the_spool_loses_its_reads_and_holds_nothing_up(
     place: Path, counters: Counters, tmp_path: Path
 ) -> None:
     spool = Spool(place / "spool.sqlite", 1 * MIB, counters)
-    out = Outbox(INSTANCE, spool, counters)
+    out = SpoolWriter(INSTANCE, spool, counters)
     out.send([bundle(0), bundle(1, size=100_000), bundle(2)], [1])
     assert out.is_empty
     assert [reads_of(one) for one in in_file(spool)] == [2, 0, 2]
@@ -289,7 +289,7 @@ def test_a_bundle_too_large_for_the_spool_loses_its_reads_and_holds_nothing_up(
 def test_what_has_waited_too_long_loses_its_reads(place: Path, counters: Counters, tmp_path: Path) -> None:
     now = [Moment("boot", 0, 0)]
     spool = Spool(place / "spool.sqlite", counters=counters, now=lambda: now[0])
-    out = Outbox(INSTANCE, spool, counters, max_age_s=100)
+    out = SpoolWriter(INSTANCE, spool, counters, max_age_s=100)
     out.send([bundle(0)], [1])
     now[0] = Moment("boot", 60, 60)
     out.send([bundle(1)], [1])
@@ -303,18 +303,18 @@ def test_what_has_waited_too_long_loses_its_reads(place: Path, counters: Counter
 def test_a_row_that_is_no_bundle_is_left_alone(place: Path, counters: Counters, tmp_path: Path) -> None:
     spool = Spool(place / "spool.sqlite", 1 * MIB, counters)
     spool.put([NewRow(0, 3, b"another version's" * 100)])
-    out = Outbox(INSTANCE, spool, counters, "drop-oldest")
+    out = SpoolWriter(INSTANCE, spool, counters, "drop-oldest")
     for number in range(100):
         out.send([bundle(number, size=10_000)], [1])
     assert spool.take(0, 1)[0].value == b"another version's" * 100
     spool.close()
 
 
-def on_full_disk(disk: SmallDisk, counters: Counters, *, kept: bool) -> tuple[Outbox, Spool]:
+def on_full_disk(disk: SmallDisk, counters: Counters, *, kept: bool) -> tuple[SpoolWriter, Spool]:
     """An outbox with 40 bundles, the later 30 of which a full disk refused."""
     spool, reserve = Spool(disk.path / "spool.sqlite"), Reserve(disk.path / "spool.reserve", 64 * MIB)
     assert reserve.keep()
-    out = Outbox(INSTANCE, spool, counters, reserve=reserve)
+    out = SpoolWriter(INSTANCE, spool, counters, reserve=reserve)
     for number in range(10):
         out.send([bundle(number, size=2_000)], [1])
     assert out.is_empty

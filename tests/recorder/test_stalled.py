@@ -7,7 +7,7 @@ import pytest
 from streamgauge.core.assembly.assembler import Assembler
 from streamgauge.core.capture.segments import Bundle, Ending
 from streamgauge.core.record import Record
-from streamgauge.recorder.protocol import Arrived, Asked, Message
+from streamgauge.recorder.protocol import Message, RequestBody, ResponseRead
 from streamgauge.recorder.recorder import Recorder
 from streamgauge.spool.read_counters import Incident
 from tests.taps import talk
@@ -38,12 +38,12 @@ class Rig:
         """Streams 1,000 and on, whose request never ends."""
         for stream in range(1_000, 1_000 + count):
             self.tell(opened(stream=stream))
-            self.tell(*[Asked(stream, b"a" * min(256 * KIB, size - at)) for at in range(0, size, 256 * KIB)])
+            self.tell(*[RequestBody(stream, b"a" * min(256 * KIB, size - at)) for at in range(0, size, 256 * KIB)])
 
     def ask(self, size: int) -> Record:
         """The record of an ordinary exchange with a request of about so many bytes."""
         body = json.dumps({"model": "gpt-x", "n": 1, "stream": True, "pad": "p" * size}).encode()
-        pieces = [Asked(1, body[at : at + 64 * KIB]) for at in range(0, len(body), 64 * KIB)]
+        pieces = [RequestBody(1, body[at : at + 64 * KIB]) for at in range(0, len(body), 64 * KIB)]
         self.tell(opened(), *pieces, sent(len(body)), *arrivals(head(SSE) + b"".join(EVENTS)), ended())
         (record,) = self.records()
         return record
@@ -76,7 +76,7 @@ def test_a_stalled_event_gives_way_to_a_new_body_and_its_record_says_so() -> Non
     rig = Rig("full")
     for stream in range(2, 11):
         rig.tell(opened(stream=stream))
-        rig.tell(Arrived(stream, ZERO, head(SSE) + EVENTS[1] + b"data: " + b"x" * (4 * MIB - KIB)))
+        rig.tell(ResponseRead(stream, ZERO, head(SSE) + EVENTS[1] + b"data: " + b"x" * (4 * MIB - KIB)))
     assert rig.records() == []
     assert rig.ask(100_000).integrity.reasons == []
     for stream in range(2, 11):

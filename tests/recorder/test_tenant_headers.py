@@ -3,16 +3,16 @@
 import msgspec
 import pytest
 
-from streamgauge.recorder.protocol import Opened
+from streamgauge.recorder.protocol import RequestStarted
 from streamgauge.recorder.tenant_headers import MAX_SAID, TenantHeaderCheck
 from tests.taps.talk import opened
 
 
-def stream(theirs: str | None, *headers: tuple[str, str], tap: str = "httpx") -> Opened:
+def stream(theirs: str | None, *headers: tuple[str, str], tap: str = "httpx") -> RequestStarted:
     return msgspec.structs.replace(opened("/v1/messages", *headers, tap=tap), tenant_header=theirs)
 
 
-def said(ours: str | None, *streams: Opened) -> list[str]:
+def said(ours: str | None, *streams: RequestStarted) -> list[str]:
     sentences: list[str] = []
     check = TenantHeaderCheck(ours, sentences.append)
     for one in streams:
@@ -50,7 +50,7 @@ def test_a_tap_without_the_header_of_its_agent_is_told_to_have_it() -> None:
         ("x-team", stream(None, tap="packets")),
     ],
 )
-def test_what_agrees_is_not_mentioned(ours: str | None, one: Opened) -> None:
+def test_what_agrees_is_not_mentioned(ours: str | None, one: RequestStarted) -> None:
     assert said(ours, one) == []
 
 

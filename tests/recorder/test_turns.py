@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from streamgauge.core.capture.segments import Loss, Segment
 from streamgauge.recorder import response
-from streamgauge.recorder.protocol import Answered, Arrived, Dropped, Message
+from streamgauge.recorder.protocol import Message, ReadsDropped, ResponseHead, ResponseRead
 from streamgauge.recorder.recorder import TURN_WORK, Recorder
 from streamgauge.spool.read_counters import DropReason, Incident
 from tests.taps import talk
@@ -152,7 +152,7 @@ def test_what_streams_behind_have_waiting_is_bounded_and_those_with_the_most_los
 
 def test_a_flood_that_lost_reads_is_taken_up_again_after_them() -> None:
     recorder = Recorder(talk.settings("masked"), max_behind_bytes=500_000)
-    tell(recorder, opened(), sent(), *arrivals(head(SSE) + EVENTS[1], *[TINY * 8_000] * 7), Dropped(1, 5))
+    tell(recorder, opened(), sent(), *arrivals(head(SSE) + EVENTS[1], *[TINY * 8_000] * 7), ReadsDropped(1, 5))
     list(recorder.each_due())
     tell(recorder, *arrivals(*[TINY * 8_000] * 4), *arrivals(TINY + EVENTS[4]), ended())
     dropped = recorder.dropped[DropReason.RECORDER_BEHIND]
@@ -236,7 +236,7 @@ def test_turns_change_nothing_of_what_is_recorded(
         reads = [begin, *(body[at : at + size] for at in range(0, len(body), size))]
         one = [opened(stream=number), *arrivals(*reads, stream=number)]
         for place in holes:
-            one.insert(place, Dropped(number, 2))
+            one.insert(place, ReadsDropped(number, 2))
         told.append([*one, ended(stream=number)])
     ids = iter(range(100))
     plain = Recorder(talk.settings(capture), lambda _: bytes((0,)) * 15 + bytes((next(ids),)))
@@ -278,8 +278,8 @@ def test_reads_of_a_stream_that_fails_behind_are_counted_as_long_as_it_is_open(m
 
     with monkeypatch.context() as patched:
         patched.setattr(response.Response, "answered", broken)
-        tell(recorder, Answered(1, ZERO, 200))
-    tell(recorder, Arrived(1, ZERO, TINY), ended())
+        tell(recorder, ResponseHead(1, ZERO, 200))
+    tell(recorder, ResponseRead(1, ZERO, TINY), ended())
     segments += all_turns(recorder)
     (got,) = by_stream(segments)
     assert len(got.reads) + recorder.dropped[DropReason.CAPTURE_FAULT] == 1 + -(-240_000 // READ) + 1

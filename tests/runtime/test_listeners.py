@@ -8,7 +8,7 @@ import pytest
 
 from streamgauge.errors import Unavailable
 from streamgauge.runtime import listeners as listening_module
-from streamgauge.runtime.listeners import SPREADS, Address, bound_address, listening, listening_socket
+from streamgauge.runtime.listeners import SPREADS, Address, bound_address, listening_socket, open_listeners
 
 ANY = Address(host="127.0.0.1", port=0)
 
@@ -54,7 +54,7 @@ def test_an_address_that_is_not_ours_is_one_sentence(host: str) -> None:
 
 @pytest.mark.skipif(not SPREADS, reason="the kernel does not spread connections here: one socket is shared")
 def test_each_relay_has_a_socket_of_its_own_on_one_address() -> None:
-    with listening(ANY, "--listen", 3) as clients:
+    with open_listeners(ANY, "--listen", 3) as clients:
         assert len({clients.fd_of(relay) for relay in range(3)}) == 3 == len(clients.fds)
         for fd in clients.fds:
             with socket.socket(fileno=os.dup(fd)) as one:
@@ -64,16 +64,16 @@ def test_each_relay_has_a_socket_of_its_own_on_one_address() -> None:
 def test_a_single_relay_shares_its_port_with_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listening_module, "BIND_RETRY_S", 0.1)
     for relays in (1, 3):
-        with listening(ANY, "--listen", relays) as clients:
+        with open_listeners(ANY, "--listen", relays) as clients:
             port = int(clients.address.rpartition(":")[2])
             for others in (1, 3):  # also another tap that would share it
                 with pytest.raises(Unavailable, match="is taken"):
-                    listening(Address(host="127.0.0.1", port=port), "--listen", others)
-        with listening(Address(host="127.0.0.1", port=port), "--listen", relays):
+                    open_listeners(Address(host="127.0.0.1", port=port), "--listen", others)
+        with open_listeners(Address(host="127.0.0.1", port=port), "--listen", relays):
             pass
 
 
 def test_where_the_kernel_does_not_spread_one_socket_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listening_module, "SPREADS", False)
-    with listening(ANY, "--listen", 3) as clients:
+    with open_listeners(ANY, "--listen", 3) as clients:
         assert [clients.fd_of(relay) for relay in range(3)] == clients.fds * 3

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from streamgauge.spool import NewRow, Spool, settle_crash
+from streamgauge.spool import NewRow, Spool, close_balance_after_crash
 from streamgauge.spool.file import DAMAGED_KEPT
 from streamgauge.spool.read_counters import Counters, read_balance, read_incidents
 
@@ -36,7 +36,7 @@ def test_a_file_that_is_no_spool_is_put_aside(path: Path, content: bytes) -> Non
         spool = Spool(path, counters=counters)
         assert spool.put(rows(b"new", reads=6)).failure is None
         assert [row.value for row in spool.take(0, MIB)] == [b"new"]
-        balance = settle_crash(spool, counters_path)
+        balance = close_balance_after_crash(spool, counters_path)
         spool.close()
     if content:
         assert path.with_name("spool.sqlite.damaged-1").read_bytes() == content
@@ -128,7 +128,7 @@ def test_damage_anywhere_loses_only_what_is_damaged(path: Path, seed: int) -> No
             got += [row.value for row in taken]
             after = taken[-1].id
             spool.done([row.id for row in taken])
-        balance = settle_crash(spool, counters_path)
+        balance = close_balance_after_crash(spool, counters_path)
         spool.close()
     assert set(got) <= {*values, b"new"}
     assert len(got) == len(set(got))
@@ -198,7 +198,7 @@ def balanced_after_damage(path: Path, values: list[bytes]) -> list[bytes]:
         assert spool.get("partitions") in (None, b"8")
         spool.close()
         fresh = Spool(path, counters=counters)
-        balance = settle_crash(fresh, counters_path)
+        balance = close_balance_after_crash(fresh, counters_path)
         assert drained(fresh) == []
         fresh.close()
     assert set(got) <= {*values, b"new"}
@@ -272,7 +272,7 @@ def test_a_file_that_is_deleted_while_it_is_open_costs_nothing(path: Path) -> No
         writer.close()
         reader.close()
         last = Spool(path, counters=delivery)
-        balance = settle_crash(last, counters_path)
+        balance = close_balance_after_crash(last, counters_path)
         assert drained(last) == [b"two", b"three"]
         last.close()
     assert (balance.seen, balance.delivered, balance.waiting) == (15, 5, 10)
@@ -287,7 +287,7 @@ def test_a_file_that_is_deleted_while_nobody_has_it_open_is_counted(path: Path) 
         for file in path.parent.glob("spool.sqlite*"):
             file.unlink()
         spool = Spool(path, counters=counters)
-        balance = settle_crash(spool, counters_path)
+        balance = close_balance_after_crash(spool, counters_path)
         spool.close()
     assert (balance.seen, balance.waiting, balance.dropped["crash"]) == (10, 0, 10)
 

@@ -16,7 +16,7 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from streamgauge.spool import NewRow, Spool, cost_of, settle_crash, settle_restart
+from streamgauge.spool import NewRow, Spool, close_balance_after_crash, close_balance_at_restart, cost_of
 from streamgauge.spool.read_counters import Counters, DropReason, read_balance
 from streamgauge.spool.row_clock import Moment
 from streamgauge.spool.sql import LIGHTEN_ROWS
@@ -115,14 +115,14 @@ class Model(RuleBasedStateMachine):
                 self.rows.append(Expected(first + place, row.slot, row.reads, self.age_s, row.value))
 
     @rule(want=st.sampled_from([1, 5000, 100_000]), newest=st.booleans())
-    def give_up_room(self, want: int, newest: bool) -> None:
+    def drop_reads_for_space(self, want: int, newest: bool) -> None:
         freed = lost = 0
         for row in self.candidates(newest):
             if freed >= want:
                 break
             freed += cost_of(row.value) - cost_of(lighter(row.value)) if row.whole else 0
             lost += self.lighten(row)
-        assert self.writer.give_up_room(want, lighter, newest=newest) == lost
+        assert self.writer.drop_reads_for_space(want, lighter, newest=newest) == lost
         self.drop("spool_full", lost)
 
     @rule()
@@ -213,11 +213,11 @@ class Model(RuleBasedStateMachine):
     def all_die(self) -> None:
         self.deliverer_dies()
         self.recorder_dies()
-        balance = settle_crash(self.writer, self.books)
+        balance = close_balance_after_crash(self.writer, self.books)
         self.lose_what_is_spoilt()
         assert balance.dropped["crash"] == 0
         assert balance.waiting == sum(row.reads for row in self.rows)
-        settle_restart(self.writer, self.books)
+        close_balance_at_restart(self.writer, self.books)
 
     @rule(seconds=st.sampled_from([0, 70, 600, 2000]), step=st.sampled_from([0, 3600, -3600, 366 * 86_400]))
     def time_passes_and_the_wall_clock_steps(self, seconds: int, step: int) -> None:
@@ -231,7 +231,7 @@ class Model(RuleBasedStateMachine):
             assert outcome.failure is not None or list(outcome.refused) == [
                 0
             ]  # where there is no room nothing is written
-            assert self.writer.give_up_room(1, lighter, newest=False) == 0
+            assert self.writer.drop_reads_for_space(1, lighter, newest=False) == 0
             assert self.reader.done(list(self.held)) == 0
         self.seen += reads
         self.of_recorder.seen(reads)

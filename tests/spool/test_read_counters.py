@@ -16,10 +16,10 @@ from streamgauge.spool.read_counters import (
     Counters,
     DropReason,
     Incident,
+    close_balance,
+    close_recorder_balance,
     read_balance,
     read_incidents,
-    settle,
-    settle_recorder,
 )
 
 
@@ -136,20 +136,20 @@ READS = st.integers(0, 1000)
 def test_settling_closes_the_balance_by_the_spools_books(
     tmp_path_factory: pytest.TempPathFactory, counted: tuple[int, int, int], books: tuple[int, int]
 ) -> None:
-    path = tmp_path_factory.mktemp("settle") / "counters"
+    path = tmp_path_factory.mktemp("close_balance") / "counters"
     seen, dropped, mirrored = counted
     delivered, waiting = books
     with Counters(path, "relay-0") as relay, Counters(path, "delivery") as delivery:
         relay.seen(seen)
         relay.dropped(DropReason.RECORDER_BEHIND, dropped)
         delivery.delivered(mirrored)
-    balance = settle(path, delivered, waiting, reason=DropReason.CRASH)
+    balance = close_balance(path, delivered, waiting, reason=DropReason.CRASH)
     assert balance.waiting == waiting
     assert balance.delivered == max(delivered, mirrored)
     assert balance.seen == balance.delivered + balance.waiting + sum(balance.dropped.values())
     assert balance.seen >= seen
     assert balance.seen == seen or balance.dropped["crash"] == 0
-    assert settle(path, balance.delivered, waiting, reason=DropReason.CRASH) == balance
+    assert close_balance(path, balance.delivered, waiting, reason=DropReason.CRASH) == balance
 
 
 def test_a_snapshot_while_counting_is_never_negative(tmp_path: Path) -> None:
@@ -182,11 +182,11 @@ def test_a_recorder_that_died_takes_what_it_was_handed(tmp_path: Path) -> None:
         relay.seen(10)
         relay.handed(8)
         recorder.dropped(DropReason.SPOOL_FULL, 1)
-        settle_recorder(path, delivered=1, waiting=1, reason=DropReason.CRASH)
+        close_recorder_balance(path, delivered=1, waiting=1, reason=DropReason.CRASH)
         balance = read_balance(path)
         assert balance.dropped[DropReason.CRASH] == 5
         assert balance.waiting == 10 - 1 - 5, "two with the relay; delivered is counted by whoever delivers"
-        settle_recorder(path, delivered=1, waiting=1, reason=DropReason.CRASH)
+        close_recorder_balance(path, delivered=1, waiting=1, reason=DropReason.CRASH)
         assert read_balance(path) == balance, "settled once"
 
 
@@ -208,10 +208,10 @@ def test_after_a_whole_crash_is_settled_nothing_is_settled_again(tmp_path: Path)
         relay.seen(10)
         relay.handed(4)
         relay.dropped(DropReason.RECORDER_BEHIND, 2)
-    settle(path, 1, 1, reason=DropReason.CRASH)
+    close_balance(path, 1, 1, reason=DropReason.CRASH)
     settled = read_balance(path)
     assert (settled.waiting, settled.dropped[DropReason.CRASH]) == (1, 6)
     with Counters(path, "relay-0") as relay:
         relay.settle_relay()
-    settle_recorder(path, delivered=1, waiting=1, reason=DropReason.CRASH)
+    close_recorder_balance(path, delivered=1, waiting=1, reason=DropReason.CRASH)
     assert read_balance(path) == settled

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from streamgauge.spool import RESERVE, Failure, NewRow, Spool, settle_crash
+from streamgauge.spool import RESERVE, Failure, NewRow, Spool, close_balance_after_crash
 from streamgauge.spool.read_counters import Counters, DropReason, read_balance
 
 MIB = 1024 * 1024
@@ -171,10 +171,10 @@ def test_settling_after_a_crash(path: Path) -> None:
     spool = Spool(path)  # without counters: as if it had died between the transaction and the count
     spool.put(rows(b"a", b"b", reads=20))
     spool.done([spool.take(0, 1)[0].id])
-    balance = settle_crash(spool, counters_path)
+    balance = close_balance_after_crash(spool, counters_path)
     assert (balance.seen, balance.delivered, balance.waiting) == (100, 20, 20)
     assert balance.dropped["crash"] == 50
-    assert settle_crash(spool, counters_path) == balance
+    assert close_balance_after_crash(spool, counters_path) == balance
     spool.close()
 
 
@@ -182,7 +182,7 @@ def test_settling_without_a_counters_file_takes_the_spools_books(path: Path) -> 
     spool = Spool(path)
     spool.put(rows(b"a", b"b", reads=20))
     spool.done([spool.take(0, 1)[0].id])
-    balance = settle_crash(spool, path.with_name("counters"))
+    balance = close_balance_after_crash(spool, path.with_name("counters"))
     assert (balance.seen, balance.delivered, balance.waiting) == (40, 20, 20)
     assert sum(balance.dropped.values()) == 0
     spool.close()
@@ -237,7 +237,7 @@ def test_no_folder_at_all_is_said_and_survived(tmp_path: Path) -> None:
     spool = Spool(tmp_path / "missing" / "spool.sqlite")
     assert spool.put(rows(b"x")).failure is Failure.BROKEN
     assert spool.take(0, 10) == []
-    assert settle_crash(spool, tmp_path / "counters").seen == 0
+    assert close_balance_after_crash(spool, tmp_path / "counters").seen == 0
     (tmp_path / "missing").mkdir()
     assert spool.put(rows(b"x")).failure is None
     spool.close()

@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Iterator
 from typing import Any
 
-from streamgauge.recorder.protocol import Arrived, Ended
+from streamgauge.recorder.protocol import ExchangeEnded, ResponseRead
 from streamgauge.recorder.protocol import Message as Told
 from streamgauge.taps.asgi import Message, Receive, Scope, Send, TapMiddleware
-from streamgauge.taps.inprocess.capture import Fault, StreamCapture
+from streamgauge.taps.inprocess.capture import Fault, NotedStream
 
 SSE = [(b"Content-Type", b"text/event-stream; charset=utf-8")]
 START: Message = {"type": "http.response.start", "status": 200, "headers": SSE}
@@ -22,12 +22,12 @@ class Notes:
     full = False
 
     def __init__(self) -> None:
-        self.captures: list[StreamCapture] = []
+        self.captures: list[NotedStream] = []
 
     def clear(self) -> None:
         self.captures.clear()
 
-    def begin(self, capture: StreamCapture) -> int:
+    def begin(self, capture: NotedStream) -> int:
         self.captures.append(capture)
         return len(self.captures)
 
@@ -41,7 +41,7 @@ class Notes:
 
 
 def message_of(stream: int, note: Any) -> Any:
-    return Arrived(stream, *note) if isinstance(note, tuple) else note
+    return ResponseRead(stream, *note) if isinstance(note, tuple) else note
 
 
 def scope(path: str = "/v1/chat/completions", method: str = "POST", **more: Any) -> Scope:
@@ -87,9 +87,9 @@ def run(application: Any, server: Server, asked: Scope | None = None, **options:
     asyncio.run(TapMiddleware(application, **options)(asked or scope(), server.receive, server.send))
 
 
-def ending(notes: Notes) -> Ended:
+def ending(notes: Notes) -> ExchangeEnded:
     last = notes.told()[-1]
-    assert isinstance(last, Ended)
+    assert isinstance(last, ExchangeEnded)
     return last
 
 

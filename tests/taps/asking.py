@@ -21,7 +21,7 @@ BODY = b'{"model":"m","stream":true}'
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nX-Request-Id: req_7\r\nSet-Cookie: secret\r\n"
 STREAM = HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + chunked(*EVENTS)
 CHAT = "/v1/chat/completions"
-WHOLE = ["Opened", "Asked", "Sent", "Answered", "Arrived", "Ended"]
+WHOLE = ["RequestStarted", "RequestBody", "RequestSent", "ResponseHead", "ResponseRead", "ExchangeEnded"]
 # A silent upstream is given up after this (seconds).
 TIMEOUT_S = 0.3
 

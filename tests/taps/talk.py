@@ -6,7 +6,15 @@ from collections.abc import Sequence
 
 from streamgauge.core.capture.segments import End, Ending, Head, Loss, Read, RequestFacts, Segment
 from streamgauge.core.formats.sse import SseDecoder
-from streamgauge.recorder.protocol import Arrival, Arrivals, Arrived, Ended, Message, Opened, Sent
+from streamgauge.recorder.protocol import (
+    ExchangeEnded,
+    Message,
+    RequestSent,
+    RequestStarted,
+    ResponseRead,
+    ResponseReads,
+    StampedRead,
+)
 from streamgauge.recorder.recorder import Recorder
 from streamgauge.recorder.request import CaptureSettings
 
@@ -37,12 +45,12 @@ def opened(
     method: str = "POST",
     stream: int = 1,
     tap: str = "proxy",
-) -> Opened:
-    return Opened(stream, ZERO, 1_700_000_000_123_456_789, "up", method, target, list(headers), tap=tap)
+) -> RequestStarted:
+    return RequestStarted(stream, ZERO, 1_700_000_000_123_456_789, "up", method, target, list(headers), tap=tap)
 
 
-def sent(body_bytes: int = 0, *, whole: bool = True, stream: int = 1) -> Sent:
-    return Sent(stream, ZERO + 20, ZERO + 10, body_bytes, whole)
+def sent(body_bytes: int = 0, *, whole: bool = True, stream: int = 1) -> RequestSent:
+    return RequestSent(stream, ZERO + 20, ZERO + 10, body_bytes, whole)
 
 
 def head(*fields: tuple[str, str], status: int = 200) -> bytes:
@@ -65,17 +73,17 @@ def gzipped(data: bytes) -> bytes:
 
 
 def arrivals(*reads: bytes, stream: int = 1) -> list[Message]:
-    return [Arrived(stream, ZERO + 100 * number, data) for number, data in enumerate(reads, 1)]
+    return [ResponseRead(stream, ZERO + 100 * number, data) for number, data in enumerate(reads, 1)]
 
 
-def together(*reads: bytes, stream: int = 1) -> Arrivals:
+def together(*reads: bytes, stream: int = 1) -> ResponseReads:
     """The same in one message."""
-    return Arrivals(stream, [Arrival(ZERO + 100 * number, data) for number, data in enumerate(reads, 1)])
+    return ResponseReads(stream, [StampedRead(ZERO + 100 * number, data) for number, data in enumerate(reads, 1)])
 
 
-def ended(ending: Ending = Ending.COMPLETE, *, unsent: int = 0, stream: int = 1) -> Ended:
+def ended(ending: Ending = Ending.COMPLETE, *, unsent: int = 0, stream: int = 1) -> ExchangeEnded:
     gone = ZERO + 9_500 if ending is Ending.CLIENT else None
-    return Ended(stream, ZERO + 10_000, ending, client_gone_ns=gone, client_blocked_ns=7, unsent_bytes=unsent)
+    return ExchangeEnded(stream, ZERO + 10_000, ending, client_gone_ns=gone, client_blocked_ns=7, unsent_bytes=unsent)
 
 
 def answer(*reads: bytes, ending: Ending = Ending.COMPLETE) -> list[Message]:

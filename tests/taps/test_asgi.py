@@ -6,10 +6,17 @@ from typing import Any
 import pytest
 
 from streamgauge.core.capture.segments import Ending
-from streamgauge.recorder.protocol import Answered, Arrived, Asked, Ended, Opened, Sent
+from streamgauge.recorder.protocol import (
+    ExchangeEnded,
+    RequestBody,
+    RequestSent,
+    RequestStarted,
+    ResponseHead,
+    ResponseRead,
+)
 from streamgauge.taps import asgi
 from streamgauge.taps.asgi import Message, Receive, Scope, Send
-from streamgauge.taps.inprocess.capture import Fault, StreamCapture
+from streamgauge.taps.inprocess.capture import Fault, NotedStream
 from tests.integration.provider import BEGIN, REST
 from tests.taps.asgi_rig import (
     ASKED,
@@ -36,9 +43,17 @@ def test_messages_pass_as_they_are_and_are_noted(notes: Notes) -> None:
     run(answers(*sent), server)
     assert all(got is given for got, given in zip(server.sent, sent, strict=True))
     told = notes.told()
-    assert [type(one) for one in told] == [Opened, Asked, Sent, Answered, Arrived, Arrived, Ended]
-    assert b"".join(one.data for one in told if isinstance(one, Arrived)) == BEGIN + REST
-    stamps = [one.at_ns for one in told if not isinstance(one, Asked)]
+    assert [type(one) for one in told] == [
+        RequestStarted,
+        RequestBody,
+        RequestSent,
+        ResponseHead,
+        ResponseRead,
+        ResponseRead,
+        ExchangeEnded,
+    ]
+    assert b"".join(one.data for one in told if isinstance(one, ResponseRead)) == BEGIN + REST
+    stamps = [one.at_ns for one in told if not isinstance(one, RequestBody)]
     assert stamps == sorted(stamps)
     assert ending(notes).ending is Ending.COMPLETE
 
@@ -106,14 +121,14 @@ def test_a_request_in_pieces(notes: Notes) -> None:
     ]
     run(answers(START, END, reads=3), Server(*pieces))
     told = notes.told()
-    assert [one.data for one in told if isinstance(one, Asked)] == [b'{"model"', b':"m"}']
-    [sent] = [one for one in told if isinstance(one, Sent)]
+    assert [one.data for one in told if isinstance(one, RequestBody)] == [b'{"model"', b':"m"}']
+    [sent] = [one for one in told if isinstance(one, RequestSent)]
     assert (sent.body_bytes, sent.whole) == (13, True)
 
 
 def test_a_request_that_the_application_does_not_read(notes: Notes) -> None:
     run(answers(START, END, reads=0), Server())
-    assert not [one for one in notes.told() if isinstance(one, Sent)]
+    assert not [one for one in notes.told() if isinstance(one, RequestSent)]
     assert ending(notes).ending is Ending.COMPLETE
 
 
@@ -122,8 +137,8 @@ def test_headers_are_kept_by_the_allowlist(notes: Notes) -> None:
     start = {**START, "headers": [*SSE, (b"set-cookie", b"secret"), (b"x-request-id", b"r")]}
     run(answers(start, END), Server(), scope(headers=headers), tenant_header="X-Tenant")
     opened, answered = notes.told()[0], notes.told()[-2]
-    assert isinstance(opened, Opened)
-    assert isinstance(answered, Answered)
+    assert isinstance(opened, RequestStarted)
+    assert isinstance(answered, ResponseHead)
     assert opened.headers == [("authorization", "Bearer key"), ("x-tenant", "red")]
     assert answered.headers == [("content-type", "text/event-stream; charset=utf-8"), ("x-request-id", "r")]
 
@@ -140,7 +155,7 @@ def test_headers_are_kept_by_the_allowlist(notes: Notes) -> None:
 def test_the_target_is_the_requests_own(given: dict[str, Any], target: str, notes: Notes) -> None:
     run(answers(START, END), Server(), {"type": "http", "method": "POST", "headers": [], **given})
     opened = notes.told()[0]
-    assert isinstance(opened, Opened)
+    assert isinstance(opened, RequestStarted)
     assert (opened.target, opened.tap) == (target, "asgi")
 
 
@@ -166,7 +181,7 @@ def test_the_upstreams_name(
         monkeypatch.setenv(key, value)
     run(answers(START, END), Server(), **options)
     opened = notes.told()[0]
-    assert isinstance(opened, Opened)
+    assert isinstance(opened, RequestStarted)
     assert opened.upstream == name
     assert bool(caplog.records) == ("no name" in environment.values())
 
@@ -178,12 +193,19 @@ def test_what_is_no_llms_path_is_captured_by_its_head(notes: Notes) -> None:
     server = Server(ASKED)
     run(answers(START, body(BEGIN), body(REST, more=False)), server, scope("/elsewhere"))
     told = notes.told()
-    assert [type(one) for one in told] == [Opened, Sent, Answered, Arrived, Arrived, Ended]
+    assert [type(one) for one in told] == [
+        RequestStarted,
+        RequestSent,
+        ResponseHead,
+        ResponseRead,
+        ResponseRead,
+        ExchangeEnded,
+    ]
     sent = told[1]
-    assert isinstance(sent, Sent)
+    assert isinstance(sent, RequestSent)
     assert (sent.body_bytes, sent.whole) == (len(ASKED["body"]), False), "the body was not kept: nobody knew"
     zero = told[0]
-    assert isinstance(zero, Opened)
+    assert isinstance(zero, RequestStarted)
     assert zero.at_ns is not None
     assert sent.at_ns is not None
     assert zero.at_ns <= sent.at_ns
@@ -199,7 +221,7 @@ def test_other_bytes_than_bytes_are_copied(notes: Notes) -> None:
     piece = bytearray(b"data: 1\n\n")
     run(answers(START, body(memoryview(piece)), END), Server())  # type: ignore[arg-type]
     piece[:] = b"overwritten"[: len(piece)]
-    assert [one.data for one in notes.told() if isinstance(one, Arrived)] == [b"data: 1\n\n"]
+    assert [one.data for one in notes.told() if isinstance(one, ResponseRead)] == [b"data: 1\n\n"]
 
 
 # --- how it ends ----------------------------------------------------------------------------------------------------
@@ -240,7 +262,7 @@ def test_a_client_that_is_gone_by_the_servers_word(notes: Notes) -> None:
     assert len(server.sent) == 3
     end = ending(notes)
     assert (end.ending, end.client_gone_ns) == (Ending.CLIENT, end.at_ns)
-    assert [one.data for one in notes.told() if isinstance(one, Arrived)] == [BEGIN]
+    assert [one.data for one in notes.told() if isinstance(one, ResponseRead)] == [BEGIN]
 
 
 def test_a_client_that_is_gone_by_an_error_of_send(notes: Notes) -> None:
@@ -259,13 +281,13 @@ def test_a_disconnect_behind_the_end_is_none(notes: Notes) -> None:
 
     run(application, Server(GONE))
     assert ending(notes).ending is Ending.COMPLETE
-    assert len([one for one in notes.told() if isinstance(one, Ended)]) == 1
+    assert len([one for one in notes.told() if isinstance(one, ExchangeEnded)]) == 1
 
 
 # --- faults of ours -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("what", ["sender_of", "is_llm", "is_event_stream", "StreamCapture", "Asking", "quote"])
+@pytest.mark.parametrize("what", ["sender_of", "is_llm", "is_event_stream", "NotedStream", "Asking", "quote"])
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/elsewhere"])
 def test_a_fault_of_the_tap_reaches_nobody(what: str, path: str, notes: Notes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asgi, what, None)
@@ -279,7 +301,7 @@ def test_a_fault_in_the_telling_marks_the_stream(method: str, notes: Notes, monk
     def fails(*_: object) -> None:
         raise ApplicationFault
 
-    monkeypatch.setattr(StreamCapture, method, fails)
+    monkeypatch.setattr(NotedStream, method, fails)
     server = Server(ASKED)
     run(answers(START, body(BEGIN), END), server)
     assert server.sent == [START, body(BEGIN), END]

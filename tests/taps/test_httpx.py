@@ -12,7 +12,16 @@ from typing import Any
 import pytest
 
 from streamgauge.core.capture.segments import Ending
-from streamgauge.recorder.protocol import MAX_REQUEST_BODY, Answered, Arrived, Asked, Ended, Message, Opened, Sent
+from streamgauge.recorder.protocol import (
+    MAX_REQUEST_BODY,
+    ExchangeEnded,
+    Message,
+    RequestBody,
+    RequestSent,
+    RequestStarted,
+    ResponseHead,
+    ResponseRead,
+)
 from streamgauge.spool.read_counters import read_balance
 from streamgauge.taps.httpx import TapTransport
 from tests.taps.asking import (
@@ -50,28 +59,28 @@ def test_a_stream_as_it_comes(way: tuple[Any, Kind], tmp_path: Path, recorder: R
     assert (came.status, came.body, came.error) == (200, ANSWER, None)
     messages = recorder.ended()
     assert kinds(messages) == WHOLE
-    opened = only(messages, Opened)
+    opened = only(messages, RequestStarted)
     assert (opened.tap, opened.method, opened.target, opened.upstream) == ("httpx", "POST", CHAT, opened.upstream)
     assert opened.upstream is not None
     assert opened.upstream.startswith("127.0.0.1:")
     assert opened.wall_ns is not None
     assert abs(time.time_ns() - opened.wall_ns) < PATIENCE_S * 1e9
-    assert only(messages, Asked).data == BODY
-    sent, answered, ended = only(messages, Sent), only(messages, Answered), only(messages, Ended)
+    assert only(messages, RequestBody).data == BODY
+    sent, answered, ended = only(messages, RequestSent), only(messages, ResponseHead), only(messages, ExchangeEnded)
     assert (sent.body_bytes, sent.whole) == (len(BODY), True)
     assert (answered.status, answered.headers) == (
         200,
         [("content-type", "text/event-stream"), ("x-request-id", "req_7")],
     )
     assert (arrived(messages), ended.ending, ended.client_gone_ns) == (ANSWER, Ending.COMPLETE, None)
-    reads = [message.at_ns for message in messages if isinstance(message, Arrived)]
+    reads = [message.at_ns for message in messages if isinstance(message, ResponseRead)]
     stamps = [begun, opened.at_ns, sent.at_ns, answered.at_ns, *reads, ended.at_ns, time.monotonic_ns()]
     assert stamps == sorted(stamps)  # type: ignore[type-var]
 
 
 def test_chunks_are_the_callers(way: tuple[Any, Kind], tmp_path: Path, recorder: RawRecorder) -> None:
     came = both_ways(way, tmp_path, ask_chat, pausing(STREAM[:-200], STREAM[-200:]))
-    reads = [message.data for message in recorder.ended() if isinstance(message, Arrived)]
+    reads = [message.data for message in recorder.ended() if isinstance(message, ResponseRead)]
     assert reads == came.chunks
 
 
@@ -82,7 +91,7 @@ def test_a_compressed_answer_is_noted_as_it_came(way: tuple[Any, Kind], tmp_path
     messages = recorder.ended()
     assert arrived(messages) == coded == came.body
     assert gzip.decompress(coded) == ANSWER
-    assert ("content-encoding", "gzip") in only(messages, Answered).headers
+    assert ("content-encoding", "gzip") in only(messages, ResponseHead).headers
 
 
 def test_a_body_that_can_be_read_once_passes_through(
@@ -101,8 +110,8 @@ def test_a_body_that_can_be_read_once_passes_through(
     both_ways(way, tmp_path, lambda asker: ask_chat(asker, content=asker.pieces(b"one", b"", b"two")), handler)
     assert asked == [b"3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n"] * 2
     messages = recorder.ended()
-    assert [message.data for message in messages if isinstance(message, Asked)] == [b"one", b"two"]
-    sent = only(messages, Sent)
+    assert [message.data for message in messages if isinstance(message, RequestBody)] == [b"one", b"two"]
+    sent = only(messages, RequestSent)
     assert (sent.body_bytes, sent.whole) == (6, True)
     assert sent.at_ns is not None
 
@@ -122,7 +131,7 @@ def test_a_long_body_is_counted_and_not_looked_into(
     with RawUpstream(handler) as upstream:
         asker = Asker(*way, tmp_path)
         assert asker.ask(upstream.url + CHAT, content=asker.pieces(half, half)).body == ANSWER
-    sent = only(recorder.ended(), Sent)
+    sent = only(recorder.ended(), RequestSent)
     assert (sent.body_bytes, sent.whole) == (2 * len(half), False)
 
 
@@ -134,9 +143,9 @@ def test_an_answer_that_is_no_stream(
     wire = b"HTTP/1.1 %b\r\nContent-Type: application/json\r\nRetry-After: 3\r\nContent-Length: %d\r\n\r\n%b"
     both_ways(way, tmp_path, ask_chat, answering(wire % (status, len(body), body)))
     messages = recorder.ended()
-    answered = only(messages, Answered)
+    answered = only(messages, ResponseHead)
     assert (answered.status, dict(answered.headers)["retry-after"]) == (int(status[:3]), "3")
-    assert (arrived(messages), only(messages, Ended).ending) == (body, Ending.COMPLETE)
+    assert (arrived(messages), only(messages, ExchangeEnded).ending) == (body, Ending.COMPLETE)
 
 
 def test_no_body_at_all(way: tuple[Any, Kind], tmp_path: Path, recorder: RawRecorder) -> None:
@@ -145,8 +154,8 @@ def test_no_body_at_all(way: tuple[Any, Kind], tmp_path: Path, recorder: RawReco
         way, tmp_path, lambda asker: asker.ask(asker.url + "/v1/responses/r1", "GET", content=None), answering(wire)
     )
     messages = recorder.ended()
-    assert kinds(messages) == ["Opened", "Sent", "Answered", "Ended"]
-    assert (only(messages, Sent).body_bytes, only(messages, Ended).ending) == (0, Ending.COMPLETE)
+    assert kinds(messages) == ["RequestStarted", "RequestSent", "ResponseHead", "ExchangeEnded"]
+    assert (only(messages, RequestSent).body_bytes, only(messages, ExchangeEnded).ending) == (0, Ending.COMPLETE)
 
 
 def test_other_paths_are_left_alone_unless_a_stream_comes(
@@ -156,8 +165,8 @@ def test_other_paths_are_left_alone_unless_a_stream_comes(
     both_ways(way, tmp_path, lambda asker: asker.ask(asker.url + "/v1/embeddings"), answering(plain))
     both_ways(way, tmp_path, lambda asker: asker.ask(asker.url + "/v1/mystery?key=k"), answering(STREAM))
     messages = recorder.ended()
-    assert kinds(messages) == ["Opened", "Sent", "Answered", "Arrived", "Ended"]
-    opened, sent = only(messages, Opened), only(messages, Sent)
+    assert kinds(messages) == ["RequestStarted", "RequestSent", "ResponseHead", "ResponseRead", "ExchangeEnded"]
+    opened, sent = only(messages, RequestStarted), only(messages, RequestSent)
     assert (opened.target, arrived(messages)) == ("/v1/mystery?key=k", ANSWER)
     assert (sent.body_bytes, sent.whole) == (len(BODY), False)
     assert opened.at_ns is not None and sent.at_ns is not None and opened.at_ns < sent.at_ns
@@ -168,7 +177,7 @@ def test_facts_of_the_request(way: tuple[Any, Kind], tmp_path: Path, recorder: R
     with RawUpstream(answering(STREAM)) as upstream:
         asker = Asker(*way, tmp_path, upstream="prod", tenant_header="x-tenant")
         asker.ask(f"{upstream.url}/base/v1/models/m%2F1:streamGenerateContent?alt=sse&key=k", headers=headers)
-    opened = only(recorder.ended(), Opened)
+    opened = only(recorder.ended(), RequestStarted)
     assert (opened.upstream, opened.target) == ("prod", "/base/v1/models/m%2F1:streamGenerateContent?alt=sse&key=k")
     kept = {("authorization", "Bearer k"), ("x-tenant", "blue"), ("x-stainless-retry-count", "1")}
     assert set(opened.headers) == kept
@@ -195,9 +204,12 @@ def test_a_redirect_is_an_exchange_of_its_own(way: tuple[Any, Kind], tmp_path: P
             response = asyncio.run(ask())
     assert (response.content, len(response.history)) == (ANSWER, 1)
     messages = recorder.ended(2)
-    assert [(message.target) for message in messages if isinstance(message, Opened)] == [CHAT, "/v1/completions"]
-    assert [message.status for message in messages if isinstance(message, Answered)] == [307, 200]
-    assert [message.data for message in messages if isinstance(message, Asked)] == [BODY, BODY]
+    assert [(message.target) for message in messages if isinstance(message, RequestStarted)] == [
+        CHAT,
+        "/v1/completions",
+    ]
+    assert [message.status for message in messages if isinstance(message, ResponseHead)] == [307, 200]
+    assert [message.data for message in messages if isinstance(message, RequestBody)] == [BODY, BODY]
 
 
 def test_an_answer_that_is_in_memory(way: tuple[Any, Kind], tmp_path: Path, recorder: RawRecorder) -> None:
@@ -212,8 +224,10 @@ def test_an_answer_that_is_in_memory(way: tuple[Any, Kind], tmp_path: Path, reco
     assert came == Asker(*way, None).ask("http://mock" + CHAT, inner=library.MockTransport(handle))
     assert [content for content, _ in seen] == [BODY, BODY]
     messages = recorder.ended()
-    assert (kinds(messages), arrived(messages), only(messages, Opened).upstream) == (WHOLE, ANSWER, "mock")
-    assert only(messages, Sent) == Sent(only(messages, Opened).stream, None, None, len(BODY), True)
+    assert (kinds(messages), arrived(messages), only(messages, RequestStarted).upstream) == (WHOLE, ANSWER, "mock")
+    assert only(messages, RequestSent) == RequestSent(
+        only(messages, RequestStarted).stream, None, None, len(BODY), True
+    )
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
@@ -268,7 +282,7 @@ def test_many_threads_and_one_transport(library: Any, tmp_path: Path, recorder: 
     for stream in {message.stream for message in messages}:
         mine = [message for message in messages if message.stream == stream]
         assert (kinds(mine), arrived(mine)) == (WHOLE, ANSWER)
-    assert read_balance(tmp_path / "counters").seen == sum(isinstance(message, Arrived) for message in messages)
+    assert read_balance(tmp_path / "counters").seen == sum(isinstance(message, ResponseRead) for message in messages)
 
 
 def test_the_inner_transport_is_entered_and_closed(way: tuple[Any, Kind], tmp_path: Path) -> None:
@@ -324,5 +338,5 @@ def test_both_libraries_in_one_process(tmp_path: Path, recorder: RawRecorder) ->
             Asker(library, kind, tmp_path).ask(upstream.url + CHAT)
         messages = recorder.ended(len(told) + 1)
         told.append([type(message) for message in messages if message.stream == messages[-1].stream])
-    without_reads = [[kind for kind in one if kind is not Arrived] for one in told]
-    assert without_reads == [[Opened, Asked, Sent, Answered, Ended]] * 4
+    without_reads = [[kind for kind in one if kind is not ResponseRead] for one in told]
+    assert without_reads == [[RequestStarted, RequestBody, RequestSent, ResponseHead, ExchangeEnded]] * 4

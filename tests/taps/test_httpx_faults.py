@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from streamgauge.core.capture.segments import Ending
-from streamgauge.recorder.protocol import Ended
+from streamgauge.recorder.protocol import ExchangeEnded
 from streamgauge.spool.read_counters import read_balance
 from streamgauge.taps import httpx as httpx_module
 from streamgauge.taps.httpx import AsyncTapTransport, TapTransport
 from streamgauge.taps.inprocess import background_senders
-from streamgauge.taps.inprocess.capture import StreamCapture
+from streamgauge.taps.inprocess.capture import NotedStream
 from tests.recorder.test_process import Recording, records
 from tests.taps.asking import (
     BODY,
@@ -54,7 +54,7 @@ def test_a_caller_that_leaves(way: tuple[Any, Kind], tmp_path: Path, recorder: R
     came = both_ways(way, tmp_path, lambda asker: ask_chat(asker, leave_after=leave_after), handler)
     messages = recorder.ended()
     assert arrived(messages) == came.body == b"".join(EVENTS[:leave_after])
-    ended = only(messages, Ended)
+    ended = only(messages, ExchangeEnded)
     assert (ended.ending, ended.client_gone_ns) == (Ending.CLIENT, ended.at_ns)
 
 
@@ -74,10 +74,10 @@ def test_an_upstream_that_breaks_off(
     assert came.error is not None
     assert came.error[0] == error
     messages = recorder.ended()
-    assert only(messages, Ended).ending is ending
+    assert only(messages, ExchangeEnded).ending is ending
     assert arrived(messages) == came.body
     whole = kinds(messages) == WHOLE
-    assert whole or kinds(messages) == ["Opened", "Asked", "Sent", "Ended"]
+    assert whole or kinds(messages) == ["RequestStarted", "RequestBody", "RequestSent", "ExchangeEnded"]
     assert whole == (came.status is not None)
 
 
@@ -89,8 +89,8 @@ def test_nobody_listens(way: tuple[Any, Kind], tmp_path: Path, recorder: RawReco
     assert tapped.error is not None
     assert tapped.error[0] == "ConnectError"
     messages = recorder.ended()
-    assert kinds(messages) == ["Opened", "Asked", "Ended"]
-    assert only(messages, Ended).ending is Ending.RESET
+    assert kinds(messages) == ["RequestStarted", "RequestBody", "ExchangeEnded"]
+    assert only(messages, ExchangeEnded).ending is Ending.RESET
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
@@ -124,7 +124,7 @@ def test_a_cancelled_task(library: Any, how: str, tmp_path: Path, recorder: RawR
         got = asyncio.run(run(upstream.url))
     messages = recorder.ended()
     assert arrived(messages) == b"".join(got) != b""
-    assert only(messages, Ended).ending is Ending.CLIENT
+    assert only(messages, ExchangeEnded).ending is Ending.CLIENT
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
@@ -137,7 +137,10 @@ def test_a_task_that_is_cancelled_before_the_head(library: Any, tmp_path: Path, 
     with RawUpstream(pausing()) as upstream:
         asyncio.run(run(upstream.url))
     messages = recorder.ended()
-    assert (kinds(messages), only(messages, Ended).ending) == (["Opened", "Asked", "Sent", "Ended"], Ending.CLIENT)
+    assert (kinds(messages), only(messages, ExchangeEnded).ending) == (
+        ["RequestStarted", "RequestBody", "RequestSent", "ExchangeEnded"],
+        Ending.CLIENT,
+    )
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
@@ -152,7 +155,7 @@ def test_a_response_that_nobody_closes(library: Any, tmp_path: Path, recorder: R
         gc.collect()
         messages = recorder.ended()
     assert arrived(messages) == first
-    assert only(messages, Ended).ending is Ending.CLIENT
+    assert only(messages, ExchangeEnded).ending is Ending.CLIENT
 
 
 class BugError(Exception):
@@ -168,12 +171,12 @@ BREAKABLE: list[tuple[Any, str]] = [
     (httpx_module, "is_llm"),
     (httpx_module, "is_event_stream"),
     (httpx_module, "kinds_of"),
-    (httpx_module, "Asked"),
-    (httpx_module, "StreamCapture"),
+    (httpx_module, "RequestBody"),
+    (httpx_module, "NotedStream"),
     (httpx_module, "_content_of"),
     (background_senders, "_made"),
-    (StreamCapture, "_note"),
-    (StreamCapture, "_tell_lost"),
+    (NotedStream, "_note"),
+    (NotedStream, "_tell_lost"),
 ]
 
 
@@ -197,7 +200,7 @@ def test_without_an_agent_nothing_changes(way: tuple[Any, Kind], tmp_path: Path)
     assert read_balance(tmp_path / "counters").dropped["recorder_gone"] > 0
 
 
-@pytest.mark.parametrize("name", ["Asked", "kinds_of", "_content_of"])
+@pytest.mark.parametrize("name", ["RequestBody", "kinds_of", "_content_of"])
 def test_a_bug_in_the_tap_leaves_no_stream_open(
     tmp_path: Path, recorder: RawRecorder, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -205,8 +208,10 @@ def test_a_bug_in_the_tap_leaves_no_stream_open(
         broken.setattr(httpx_module, name, raising)
         assert Asker(LIBRARIES[0], "sync", tmp_path).ask(upstream.url + CHAT).body == ANSWER
     messages = recorder.ended()
-    assert kinds(messages)[0] == "Opened"
-    assert only(messages, Ended).ending is (Ending.COMPLETE if name in ("Asked", "_content_of") else Ending.CUT)
+    assert kinds(messages)[0] == "RequestStarted"
+    assert only(messages, ExchangeEnded).ending is (
+        Ending.COMPLETE if name in ("RequestBody", "_content_of") else Ending.CUT
+    )
 
 
 def test_a_killed_application_leaves_a_stream_that_ends_there(tmp_path: Path) -> None:

@@ -17,12 +17,12 @@ import httpx2
 import pytest
 
 from streamgauge.core.capture.segments import Ending
-from streamgauge.recorder.protocol import Answered, Ended, Sent
-from streamgauge.recorder.protocol import Asked as AskedMessage
+from streamgauge.recorder.protocol import ExchangeEnded, RequestSent, ResponseHead
+from streamgauge.recorder.protocol import RequestBody as AskedMessage
 from streamgauge.taps.httpx import TapTransport
 from streamgauge.taps.httpx_streams import Asked, AsyncAnswer, SyncAnswer, ending_of, kinds_of, library_of
 from streamgauge.taps.inprocess import background_senders
-from streamgauge.taps.inprocess.capture import StreamCapture
+from streamgauge.taps.inprocess.capture import NotedStream
 from tests.taps.asking import LIBRARIES
 from tests.taps.inprocess.rig import asking, recorder_at
 from tests.taps.proxy.rig import PATIENCE_S, arrived, only
@@ -34,7 +34,7 @@ class Shelf:
 
     full = False
 
-    def begin(self, capture: StreamCapture) -> int:
+    def begin(self, capture: NotedStream) -> int:
         return 1
 
     def wake(self) -> None:
@@ -72,13 +72,13 @@ class Below:
         self.story.append("closed")
 
 
-def capture_of() -> StreamCapture:
-    return StreamCapture(Shelf(), asking())
+def capture_of() -> NotedStream:
+    return NotedStream(Shelf(), asking())
 
 
-def told(capture: StreamCapture) -> tuple[list[bytes], list[Ending]]:
+def told(capture: NotedStream) -> tuple[list[bytes], list[Ending]]:
     chunks = [note[1] for note in capture.notes if isinstance(note, tuple)]
-    return chunks, [note.ending for note in capture.notes if isinstance(note, Ended)]
+    return chunks, [note.ending for note in capture.notes if isinstance(note, ExchangeEnded)]
 
 
 async def read_async(stream: AsyncAnswer, chunks: int = 9) -> list[bytes]:
@@ -196,7 +196,7 @@ def test_a_body_that_goes_out_twice_is_told_once() -> None:
     stream = kinds_of(request).asked([b"a", b"b"], asked)
     assert [b"".join(stream) for _ in range(2)] == [b"ab", b"ab"]  # type: ignore[call-overload]
     assert [note.data for note in capture.notes if isinstance(note, AskedMessage)] == [b"a", b"b"]
-    assert [note.body_bytes for note in capture.notes if isinstance(note, Sent)] == [2]
+    assert [note.body_bytes for note in capture.notes if isinstance(note, RequestSent)] == [2]
 
 
 class Http2Server:
@@ -245,6 +245,6 @@ def test_http_2(library: Any, tmp_path: Path) -> None:
         messages = recorder.ended(2)
         background_senders._end()
     assert arrived(messages) == BODY + BODY
-    assert [message.whole for message in messages if isinstance(message, Sent)] == [True, True]
+    assert [message.whole for message in messages if isinstance(message, RequestSent)] == [True, True]
     first = [message for message in messages if message.stream == messages[0].stream]
-    assert (only(first, Answered).status, only(first, Ended).ending) == (200, Ending.COMPLETE)
+    assert (only(first, ResponseHead).status, only(first, ExchangeEnded).ending) == (200, Ending.COMPLETE)

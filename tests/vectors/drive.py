@@ -17,7 +17,7 @@ from streamgauge.core.assembly import known_envelopes
 from streamgauge.core.assembly.assembler import Assembler
 from streamgauge.core.capture.segments import Bundle, Ending, Segment
 from streamgauge.core.record import Record, encode_record
-from streamgauge.recorder.protocol import Arrived, Asked, Ended, Message, Opened, Sent
+from streamgauge.recorder.protocol import ExchangeEnded, Message, RequestBody, RequestSent, RequestStarted, ResponseRead
 from streamgauge.recorder.recorder import Recorder
 from streamgauge.recorder.request import CaptureSettings
 from streamgauge.taps.replay import replay
@@ -111,16 +111,16 @@ def messages(
 ) -> Iterator[Message]:
     """What a tap would tell. `reads`: stamps since the request began (ns), and bytes; `stream`: its number."""
     base = None if end_ns is None else T0
-    yield Opened(stream, base, None, "test", vector.method, vector.target, vector.headers, dialect=None)
+    yield RequestStarted(stream, base, None, "test", vector.method, vector.target, vector.headers, dialect=None)
     asked = b"" if vector.request is None else json.dumps(vector.request).encode()
     if asked:
-        yield Asked(stream, asked)
-    yield Sent(stream, base, None, len(asked), True)
+        yield RequestBody(stream, asked)
+    yield RequestSent(stream, base, None, len(asked), True)
     for stamp, data in reads:
-        yield Arrived(stream, None if stamp is None else T0 + stamp, data)
+        yield ResponseRead(stream, None if stamp is None else T0 + stamp, data)
     ended = None if end_ns is None else T0 + end_ns
     ending = Ending(vector.ending)
-    yield Ended(stream, ended, ending, client_gone_ns=ended if ending is Ending.CLIENT else None)
+    yield ExchangeEnded(stream, ended, ending, client_gone_ns=ended if ending is Ending.CLIENT else None)
 
 
 def settings(capture: Capture) -> CaptureSettings:

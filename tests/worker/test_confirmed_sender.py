@@ -9,7 +9,7 @@ import pytest
 from streamgauge.kafka.backoff import FIRST_S
 from streamgauge.kafka.producer import Message, Producer
 from streamgauge.worker import confirmed_sender as waiting
-from streamgauge.worker.confirmed_sender import Outbox
+from streamgauge.worker.confirmed_sender import ConfirmedSender
 from streamgauge.worker.faults import StateRefusedError
 from tests.faults.mock_kafka import POLICY_VIOLATION, PRODUCE, UNKNOWN, MockCluster, mock_cluster
 from tests.running import wait_for
@@ -21,12 +21,12 @@ async def nowhere(message: Message) -> bool:
     return False
 
 
-def with_outbox(test: Callable[[MockCluster, Outbox], Awaitable[None]]) -> None:
+def with_outbox(test: Callable[[MockCluster, ConfirmedSender], Awaitable[None]]) -> None:
     async def run(cluster: MockCluster) -> None:
         producer = Producer(cluster.bootstrap, max_message_bytes=100_000, batch_bytes=16_384)
         assert await producer.start()
         try:
-            await test(cluster, Outbox(producer, nowhere))
+            await test(cluster, ConfirmedSender(producer, nowhere))
         finally:
             await producer.stop(0)
 
@@ -38,7 +38,7 @@ def with_outbox(test: Callable[[MockCluster, Outbox], Awaitable[None]]) -> None:
 def test_an_error_without_a_reason_is_tried_again_in_pauses_that_grow() -> None:
     """A broker that fails over everything got a thousand requests a second, as many as it could answer."""
 
-    async def test(cluster: MockCluster, outbox: Outbox) -> None:
+    async def test(cluster: MockCluster, outbox: ConfirmedSender) -> None:
         cluster.track()
         cluster.fail_produce([UNKNOWN, POLICY_VIOLATION] * 5_000)
         await outbox.send(Message(_TOPIC, b"one", b"key"))
@@ -55,7 +55,7 @@ def test_an_error_without_a_reason_is_tried_again_in_pauses_that_grow() -> None:
 
 
 def test_what_failed_together_pauses_once() -> None:
-    async def test(cluster: MockCluster, outbox: Outbox) -> None:
+    async def test(cluster: MockCluster, outbox: ConfirmedSender) -> None:
         cluster.fail_produce([UNKNOWN])
         for number in range(200):
             await outbox.send(Message(_TOPIC, b"%d" % number, b"key", 0))
@@ -71,7 +71,7 @@ def test_what_failed_together_pauses_once() -> None:
 def test_a_broker_that_is_away_keeps_the_producer(monkeypatch: pytest.MonkeyPatch) -> None:
     """It keeps what it has, in order; a new one could not connect either."""
 
-    async def test(cluster: MockCluster, outbox: Outbox) -> None:
+    async def test(cluster: MockCluster, outbox: ConfirmedSender) -> None:
         await outbox.send(Message(_TOPIC, b"zero", b"key"))
         await outbox.confirmed()
         cluster.down()
@@ -87,7 +87,7 @@ def test_a_broker_that_is_away_keeps_the_producer(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_producer_that_confirms_nothing_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def test(cluster: MockCluster, outbox: Outbox) -> None:
+    async def test(cluster: MockCluster, outbox: ConfirmedSender) -> None:
         await outbox.send(Message(_TOPIC, b"zero", b"key"))
         await outbox.confirmed()
         before = outbox._producer.generation
@@ -105,7 +105,7 @@ def test_a_producer_that_confirms_nothing_is_replaced(monkeypatch: pytest.Monkey
 def test_what_is_refused_for_good_rests_elsewhere_and_is_not_waited_for() -> None:
     """While there is no room for it elsewhere either, `tries` says that it waits by rule."""
 
-    async def test(cluster: MockCluster, outbox: Outbox) -> None:
+    async def test(cluster: MockCluster, outbox: ConfirmedSender) -> None:
         room, moved = asyncio.Event(), list[Message]()
 
         async def elsewhere(message: Message) -> bool:
@@ -131,7 +131,7 @@ def test_what_is_refused_for_good_rests_elsewhere_and_is_not_waited_for() -> Non
 
 
 def test_what_is_refused_for_good_and_has_no_other_place_ends_the_worker() -> None:
-    async def test(cluster: MockCluster, outbox: Outbox) -> None:
+    async def test(cluster: MockCluster, outbox: ConfirmedSender) -> None:
         with pytest.raises(StateRefusedError, match="refuses 200000 bytes for records"):
             await outbox.send(Message(_TOPIC, bytes(200_000), b"key"))
 

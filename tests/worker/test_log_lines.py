@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from streamgauge.kafka.log_throttle import damp
+from streamgauge.kafka.log_throttle import throttle_logs
 from streamgauge.worker.faults import BugError, StuckError
 from streamgauge.worker.log_lines import OneLine
 from streamgauge.worker.process import Worker
@@ -114,7 +114,7 @@ def test_a_thread_that_fails_is_a_line_as_all_else() -> None:
 def test_an_error_that_faust_logs_keeps_its_places(caplog: pytest.LogCaptureFixture) -> None:
     """The damper makes one sentence of what the libraries log; an agent's bug reaches the log through them alone."""
     faust = logging.getLogger("faust.agents")
-    damp()
+    throttle_logs()
     try:
         fails_deep_inside("sk-0123456789")
     except LookupError:

@@ -13,7 +13,7 @@ class Sent(NamedTuple):
     headers: list[tuple[str, bytes | None]] | None = None
 
 
-@pytest.mark.parametrize(
+@pytest.commit_metadata.parametrize(
     ("message", "at_least"),
     [
         (Sent(), 1_000),

@@ -14,7 +14,7 @@ from streamgauge.worker.log import Log
 from streamgauge.worker.owners import Owners
 from tests.running import PATIENCE_S
 
-pytestmark = pytest.mark.kafka
+pytestmark = pytest.commit_metadata.kafka
 
 
 @dataclass
@@ -23,7 +23,7 @@ class Held:
 
     topic: str
     numbers: frozenset[int] = frozenset()
-    holding: object = 1
+    assignment_epoch: object = 1
 
     def assigned(self) -> set[int]:
         return set(self.numbers)
@@ -99,7 +99,7 @@ def test_what_was_heard_is_void_with_the_next_assignment(kafka: str, prefix: str
         owners = Owners(log, [held])
         owners._looked_at, owners._missing = 1, None
         heard = owners.problem
-        held.holding = 2
+        held.assignment_epoch = 2
         return heard, owners.problem
 
     heard, later = asyncio.run(run())

@@ -14,9 +14,9 @@ from streamgauge.kafka.producer import Message, Producer
 from streamgauge.kafka.topics import Topics
 from streamgauge.metrics import table
 from streamgauge.metrics.prometheus import Metrics
-from streamgauge.worker.confirmed_sender import Outbox
-from streamgauge.worker.partition import Partition, Surroundings
-from streamgauge.worker.partition_offsets import Reading
+from streamgauge.worker.confirmed_sender import ConfirmedSender
+from streamgauge.worker.partition import Partition, PartitionContext
+from streamgauge.worker.partition_offsets import ReadContext
 
 # How long a partition may take to be dropped (seconds): its task is cancelled again each second.
 _DROPPED_S = 20.0
@@ -29,9 +29,9 @@ async def _nowhere(_: Message) -> bool:
 def a_partition(producer: Producer, metrics: Metrics) -> Partition:
     """A partition of which nothing is read."""
     anything: Any = SimpleNamespace(topic="segments", end=lambda number: 7)
-    reading = Reading(anything, anything)
-    around = Surroundings(Topics(), reading, anything, metrics, lambda *_: None, lambda _: None, 1.0, 60.0)
-    return Partition(3, Assembler(), Outbox(producer, _nowhere), around, next_offset=0, known=[])
+    reading = ReadContext(anything, anything)
+    around = PartitionContext(Topics(), reading, anything, metrics, lambda *_: None, lambda _: None, 1.0, 60.0)
+    return Partition(3, Assembler(), ConfirmedSender(producer, _nowhere), around, next_offset=0, known=[])
 
 
 def test_a_cancellation_that_aiokafka_swallows_does_not_keep_the_partition(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from streamgauge.worker import partition_offsets
-from streamgauge.worker.faults import NEW_LOG_REMEDY, LogMadeAnewError
-from streamgauge.worker.partition_offsets import Place, Reading
+from streamgauge.worker.faults import NEW_LOG_REMEDY, LogRecreatedError
+from streamgauge.worker.partition_offsets import OffsetTracker, ReadContext
 
 
 class Ends:
@@ -24,7 +24,7 @@ class Ends:
 async def nudged(heard: int, end: int) -> None:
     consumer: Any = SimpleNamespace(topic="sg.records", end=lambda partition: heard)
     log: Any = Ends(end)
-    await Place(Reading(consumer, log), 3, 7, lost=lambda messages: None).nudge()
+    await OffsetTracker(ReadContext(consumer, log), 3, 7, lost=lambda messages: None).check_for_missed_messages()
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +33,7 @@ def without_patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_log_that_ends_below_what_was_read_is_named_with_a_remedy() -> None:
-    with pytest.raises(LogMadeAnewError) as raised:
+    with pytest.raises(LogRecreatedError) as raised:
         asyncio.run(nudged(heard=0, end=0))
     sentence = str(raised.value)
     assert sentence.startswith("topic sg.records was made anew while the worker ran: partition 3 ends at offset 0")

@@ -22,7 +22,7 @@ from streamgauge.cli.up import running_up
 from streamgauge.config import Settings
 from streamgauge.errors import DONE, FOUND, Unavailable, UsageFault
 from streamgauge.kafka.shipper import Shipper, ShipperSettings
-from streamgauge.metrics.declarations import Part
+from streamgauge.metrics.declarations import MetricSource
 from streamgauge.metrics.prometheus import Metrics
 from streamgauge.runtime.process_group import END_S, Child, streams_drain_s
 from streamgauge.taps.packets.capture_filter import MAX_PORTS
@@ -151,7 +151,7 @@ async def _up(settings: Settings, source: _Source) -> int:
 async def _tap(settings: Settings, source: _Source) -> int:
     brokers = brokers_of(settings)
     stop = stop_signal("tap packets", settings)
-    metrics = Metrics((Part.TAP,))
+    metrics = Metrics((MetricSource.TAP,))
     async with running_tap(settings, metrics, lambda: True, capturing=source.capturing) as tap:
         shipper = Shipper(tap.spool, ShipperSettings(brokers, settings.topic_prefix))
         metrics.register(lambda: broker_samples(shipper))

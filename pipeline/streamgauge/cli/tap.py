@@ -18,7 +18,7 @@ from streamgauge.errors import UsageFault
 from streamgauge.kafka.security import Brokers
 from streamgauge.kafka.shipper import Shipper, ShipperSettings
 from streamgauge.metrics import table
-from streamgauge.metrics.declarations import Part
+from streamgauge.metrics.declarations import MetricSource
 from streamgauge.metrics.prometheus import Metrics, Sample
 from streamgauge.runtime.process_group import END_S
 
@@ -37,7 +37,7 @@ def run(settings: Settings, args: argparse.Namespace) -> int:
 
 async def _run(settings: Settings, brokers: Brokers, child: bool) -> int:
     stop = stop_signal("tap", settings, with_stdin=child)
-    metrics = Metrics((Part.TAP,))
+    metrics = Metrics((MetricSource.TAP,))
     async with running_tap(settings, metrics, lambda: True, admin_may_wait=child) as tap:
         shipper = Shipper(tap.spool, ShipperSettings(brokers, settings.topic_prefix))
         metrics.register(lambda: broker_samples(shipper))

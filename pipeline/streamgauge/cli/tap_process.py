@@ -26,13 +26,13 @@ from streamgauge.recorder.installation_key import UnusableKeyError, installation
 from streamgauge.recorder.process import RecorderSettings
 from streamgauge.runtime.data_directory import DataDirLock, unusable, warning_about
 from streamgauge.runtime.faults import report_fault, reported_task
-from streamgauge.runtime.listeners import Listening, listening, not_to_be_had
+from streamgauge.runtime.listeners import Listeners, not_available, open_listeners
 from streamgauge.runtime.process_group import Child, Group, streams_drain_s
 from streamgauge.runtime.redaction import redacted_text
 from streamgauge.runtime.socket_directory import SOCKET, RuntimeDir
 from streamgauge.runtime.stopping import StopSignal
-from streamgauge.spool import Spool, settle_crash
-from streamgauge.spool.read_counters import Counters, read_balance, settle_apps
+from streamgauge.spool import Spool, close_balance_after_crash
+from streamgauge.spool.read_counters import Counters, close_app_balances, read_balance
 from streamgauge.taps.proxy.pump_handle import BUILT
 from streamgauge.taps.proxy.relay import RelaySettings
 from streamgauge.taps.proxy.tls import OwnCertificate, upstream_context
@@ -108,7 +108,7 @@ async def running_tap(
         clients = None
         if settings.upstream:
             where = settings.listen, "--listen", settings.workers
-            clients = stack.enter_context(await asyncio.to_thread(listening, *where))
+            clients = stack.enter_context(await asyncio.to_thread(open_listeners, *where))
         spool = stack.enter_context(contextlib.closing(_spool(settings)))
         metrics.register(tap_reads(settings.data_dir / "counters"))
         metrics.register(_spool_source(spool, settings.spool_bytes))
@@ -119,7 +119,7 @@ async def running_tap(
 
         start_admin = _admin_or_later if admin_may_wait else _admin_now
         admin_address = await start_admin(stack, admin, settings)
-        settling = reported_task("the settling of applications", _settle_apps(settings.data_dir / "counters"))
+        settling = reported_task("the closing of applications' balances", _close_app_balances(settings.data_dir / "counters"))
         stack.push_async_callback(_cancelled, settling)
         stack.push_async_callback(group.stop, settings.drain_timeout)
         await group.start()
@@ -147,7 +147,7 @@ async def started_admin(stack: contextlib.AsyncExitStack, admin: AdminServer, se
         await admin.start(str(settings.admin))
     except AdminAddressError as error:
         if isinstance(error.__cause__, OSError):
-            raise not_to_be_had(str(settings.admin), "--admin", error.__cause__) from None
+            raise not_available(str(settings.admin), "--admin", error.__cause__) from None
         raise
     stack.push_async_callback(admin.stop)
 
@@ -188,14 +188,14 @@ async def _admin_when_free(make: Callable[[], AdminServer], settings: Settings) 
             await asyncio.Event().wait()
 
 
-async def _settle_apps(counters: Path) -> None:
+async def _close_app_balances(counters: Path) -> None:
     """Applications that capture come and go: what one had that was killed is settled while the tap runs."""
     while True:
         await asyncio.sleep(SETTLE_APPS_S)
         try:
-            await asyncio.to_thread(settle_apps, counters)
+            await asyncio.to_thread(close_app_balances, counters)
         except Exception as error:  # noqa: BLE001 - the next round may do it; an OSError is reported as well
-            report_fault("the settling of applications", error)
+            report_fault("the closing of applications' balances", error)
 
 
 async def _cancelled(task: asyncio.Task[None]) -> None:
@@ -223,7 +223,7 @@ def _spool(settings: Settings) -> Spool:
     try:
         counters = Counters(settings.data_dir / "counters", "delivery")
         spool = Spool(settings.data_dir / "spool.sqlite", settings.spool_bytes, counters)
-        settle_crash(spool, settings.data_dir / "counters")
+        close_balance_after_crash(spool, settings.data_dir / "counters")
     except OSError as error:
         raise unusable(settings.data_dir, error) from None
     return spool
@@ -233,7 +233,7 @@ def _group(
     settings: Settings,
     tenants: dict[str, str],
     runtime: RuntimeDir,
-    clients: Listening | None,
+    clients: Listeners | None,
     lock_fd: int,
     capturing: Capturing | None,
 ) -> Group:
@@ -265,7 +265,7 @@ def _group(
     )
 
 
-def _relays(settings: Settings, recorder_socket: str, clients: Listening, lock_fd: int) -> list[Child]:
+def _relays(settings: Settings, recorder_socket: str, clients: Listeners, lock_fd: int) -> list[Child]:
     per_address = settings.max_connections_per_address
 
     def relay(index: int) -> Child:

@@ -19,7 +19,7 @@ from streamgauge.errors import Unavailable
 from streamgauge.ledger import Ledger, LedgerUnavailableError, row_of
 from streamgauge.local_delivery import STATE_FILE, DeliveryFailed, LocalLoop, StateFile
 from streamgauge.metrics import table
-from streamgauge.metrics.declarations import Part
+from streamgauge.metrics.declarations import MetricSource
 from streamgauge.metrics.prometheus import Metrics, Sample
 from streamgauge.runtime.data_directory import make_data_dir
 from streamgauge.runtime.faults import report_fault
@@ -53,7 +53,7 @@ async def running_up(
 
     `watch` is shown each record that is new to the ledger, on another thread. `capturing`: as for `running_tap`.
     """
-    metrics = Metrics((Part.TAP, Part.STREAM, Part.WORKER))
+    metrics = Metrics((MetricSource.TAP, MetricSource.STREAM, MetricSource.WORKER))
     make_data_dir(settings.data_dir)
     assembling: threading.Thread | None = None
     with opened_ledger(settings) as ledger, contextlib.ExitStack() as files:

@@ -10,7 +10,7 @@ from streamgauge.cli.ledgers import opened_ledger
 from streamgauge.cli.tap_process import started_admin
 from streamgauge.config import WORKER_ADMIN_PORT, Settings
 from streamgauge.ledger import Inserted, Ledger, LedgerRow, UnreadableRecordError
-from streamgauge.metrics.declarations import Part
+from streamgauge.metrics.declarations import MetricSource
 from streamgauge.metrics.http_server import AdminServer
 from streamgauge.metrics.prometheus import Metrics
 from streamgauge.runtime.data_directory import make_data_dir, warning_about
@@ -39,7 +39,7 @@ def run(settings: Settings, args: argparse.Namespace) -> int:
     make_data_dir(settings.data_dir)
     if warning := warning_about(settings.data_dir):
         _LOG.warning("%s", warning)
-    metrics = Metrics((Part.STREAM, Part.WORKER))
+    metrics = Metrics((MetricSource.STREAM, MetricSource.WORKER))
 
     @contextlib.asynccontextmanager
     async def admin_port(worker: Worker) -> AsyncIterator[None]:

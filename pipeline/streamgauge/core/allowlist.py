@@ -11,7 +11,7 @@ from typing import Union
 import msgspec
 
 from streamgauge.core.outcome import reason_label
-from streamgauge.core.safe_values import MASKED, MAX_SAFE_INTEGER, label_code, label_id
+from streamgauge.core.safe_values import MASKED, MAX_SAFE_INTEGER, safe_code, safe_id
 
 
 class Kind(Enum):
@@ -36,7 +36,7 @@ OUT_OF_RANGE = 2**53 + 1
 MAX_MEMBERS = 512
 
 
-def filtered(spec: Spec | None, value: object) -> object:
+def apply_allowlist(spec: Spec | None, value: object) -> object:
     """The value without what `spec` does not name. Same shape for what it names."""
     if value is None or value is True or value is False:
         return value
@@ -45,15 +45,17 @@ def filtered(spec: Spec | None, value: object) -> object:
     if isinstance(spec, Kind):
         return _scalar(spec, value)
     if isinstance(value, dict):
-        return _object(spec, value) if isinstance(spec, Mapping) else _hollow(spec, value)
+        return _object(spec, value) if isinstance(spec, Mapping) else _empty_like(spec, value)
     if isinstance(value, list):
-        return [filtered(spec[0], item) for item in value] if isinstance(spec, list) else _hollow(spec, value)
+        return (
+            [apply_allowlist(spec[0], item) for item in value] if isinstance(spec, list) else _empty_like(spec, value)
+        )
     if spec is None:
         return MASKED if isinstance(value, str) else 0
     return (MASKED if value else "") if isinstance(value, str) else int(bool(value))
 
 
-def _hollow(spec: Spec | None, value: dict[str, object] | list[object]) -> object:
+def _empty_like(spec: Spec | None, value: dict[str, object] | list[object]) -> object:
     """A container that is not what its spec says: as full or empty as it was, since readers take the first that is full."""
     if spec is None or not value:
         return {} if isinstance(value, dict) else []
@@ -73,9 +75,9 @@ def _object(spec: Mapping[str, Spec], value: dict[str, object]) -> dict[str, obj
     kept: dict[str, object] = {}
     for position, (key, member) in enumerate(value.items()):
         if key in spec:
-            kept[key] = filtered(spec[key], member)
+            kept[key] = apply_allowlist(spec[key], member)
         elif position < MAX_MEMBERS:
-            kept[f"{MASKED}_{position}"] = filtered(None, member)
+            kept[f"{MASKED}_{position}"] = apply_allowlist(None, member)
     return kept
 
 
@@ -100,10 +102,10 @@ def _text(kind: Kind, value: str) -> str:
     if value == "":
         return value
     if kind is Kind.CODE:
-        return label_code(value) or ""
+        return safe_code(value) or ""
     if kind is Kind.REASON:
         return reason_label(value) or ""
-    return (label_id(value) or "") if kind is Kind.ID else MASKED
+    return (safe_id(value) or "") if kind is Kind.ID else MASKED
 
 
 def _may_stay(kind: Kind, value: object) -> bool:

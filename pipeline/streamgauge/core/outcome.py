@@ -16,7 +16,7 @@ import re
 from typing import Literal, assert_never
 
 from streamgauge.core.capture.segments import Ending
-from streamgauge.core.safe_values import MASKED, label_code
+from streamgauge.core.safe_values import MASKED, safe_code
 
 Outcome = Literal[
     "completed",
@@ -123,11 +123,11 @@ def reason_label(value: object) -> str | None:
     Of a sentence ("function_call_filter: MALFORMED_FUNCTION_CALL") the first known reason among its words; `masked` if
     there is none.
     """
-    label = label_code(value)
+    label = safe_code(value)
     if label != MASKED or not isinstance(value, str):
         return label
     words = _WORD.findall(value[:MAX_SENTENCE])
-    return next((word for word in words if normal_reason(word) and label_code(word) == word), MASKED)
+    return next((word for word in words if normal_reason(word) and safe_code(word) == word), MASKED)
 
 
 def outcome_of(*, status: int | None, error: bool, terminal: bool, ending: Ending | None, client_gone: bool) -> Outcome:

@@ -13,14 +13,14 @@ _CODE = re.compile(r"[A-Za-z0-9_.:/@+-]{1,128}")
 _ID = re.compile(r"[ -~]{1,256}")
 
 
-def label_code(value: object) -> str | None:
+def safe_code(value: object) -> str | None:
     """A type, code or raw reason: as it is if it looks like one, `masked` if not, None for null and empty."""
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) <= MAX_SAFE_INTEGER:
         return str(value)
     return _label(value, _CODE)
 
 
-def label_id(value: object) -> str | None:
+def safe_id(value: object) -> str | None:
     """An id, model or tool name: as it is if printable ASCII up to 256 characters, `masked` if not, None for empty."""
     return _label(value, _ID)
 

@@ -10,7 +10,7 @@ from functools import cache
 
 import msgspec
 
-from streamgauge.core.allowlist import Kind, Spec, filtered
+from streamgauge.core.allowlist import Kind, Spec, apply_allowlist
 from streamgauge.core.record import Usage
 from streamgauge.core.safe_values import finite_number, whole_number
 
@@ -138,7 +138,7 @@ def _named(spec: Spec, value: object) -> object:
         return [_named(spec[0], one) for one in value[:MAX_PARTS]]
     if isinstance(value, dict) and isinstance(spec, Mapping):
         return {key: _named(kind, value[key]) for key, kind in spec.items() if key in value}
-    return filtered(spec, value)
+    return apply_allowlist(spec, value)
 
 
 @cache

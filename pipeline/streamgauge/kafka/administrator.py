@@ -30,7 +30,7 @@ from aiokafka.protocol.types import Array, Boolean, Bytes, Int16, Int32, Schema,
 
 from streamgauge.kafka.connection_diagnosis import refusal_of
 from streamgauge.kafka.faults import BrokerRefusesError, BrokerUnreachableError, TopicsDeniedError
-from streamgauge.kafka.log_throttle import damp
+from streamgauge.kafka.log_throttle import throttle_logs
 from streamgauge.kafka.security import Brokers
 
 # How long one request of an administrator may take before the broker counts as away (milliseconds).
@@ -200,7 +200,7 @@ class _Groups(Request[_GroupsStruct]):  # type: ignore[misc]
 @asynccontextmanager
 async def administrator(brokers: Brokers) -> AsyncIterator[AIOKafkaAdminClient]:
     """An administrator's client; whatever aiokafka raises leaves as a TopicsError, and what it logs is damped."""
-    damp()
+    throttle_logs()
     client = AIOKafkaAdminClient(**brokers.options(), request_timeout_ms=_REQUEST_TIMEOUT_MS)
     try:
         await client.start()

@@ -24,7 +24,7 @@ import streamgauge
 from streamgauge.core.capture.segments import FORMAT_VERSION
 from streamgauge.kafka.administrator import unreachable
 from streamgauge.kafka.aiokafka_header_patch import forgive_header_names
-from streamgauge.kafka.log_throttle import damp
+from streamgauge.kafka.log_throttle import throttle_logs
 from streamgauge.kafka.producer import REQUEST_TIMEOUT_MS, Message, Producer
 from streamgauge.kafka.security import Brokers, brokers_at
 from streamgauge.kafka.topics import (
@@ -116,7 +116,7 @@ def is_shortened(one: Message) -> bool:
 
 async def read(bootstrap: Brokers | str, topics: Topics, start: int = 0) -> AsyncIterator[DeadLetter]:
     """The letters that are there, oldest first, from offset `start` on, a few in memory at a time. Raises TopicsError."""
-    damp()
+    throttle_logs()
     forgive_header_names()
     consumer = AIOKafkaConsumer(
         **brokers_at(bootstrap).options(), enable_auto_commit=False, request_timeout_ms=REQUEST_TIMEOUT_MS

@@ -32,7 +32,7 @@ _SERVICE = re.compile(r"\[\^-*_?(\w+)\]:? ?")
 _FLOODING = ("aiokafka", "faust", "mode")
 
 
-class Damper(logging.Handler):
+class LogThrottle(logging.Handler):
     """Holds back what the libraries log until somebody takes it. Safe to use from any thread."""
 
     def __init__(self) -> None:
@@ -84,10 +84,10 @@ def _is_of_kafka(error: BaseException) -> bool:
     return type(error).__module__.partition(".")[0] in _FLOODING
 
 
-_DAMPER = Damper()
+_DAMPER = LogThrottle()
 
 
-def damp() -> Damper:
+def throttle_logs() -> LogThrottle:
     """Put the damper in front of the libraries' loggers; for the whole process, and only once."""
     for name in _FLOODING:
         logger = logging.getLogger(name)
@@ -116,7 +116,7 @@ class Watch:
         self._answers = answers
         self._meanwhile = meanwhile
         self._refusal = refusal
-        self._damper = damp()
+        self._damper = throttle_logs()
         self.connected = False
         self.away = False  # it was last seen not to answer; unlike `connected`, False before the first look
         self.problem: str | None = None

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from streamgauge.core.assembly.resumption import Key, Known, Streams
 
 
-class Part(NamedTuple):
+class UsagePart(NamedTuple):
     """A record, as far as it tells of legs. Ledgers read these columns, in this order."""
 
     stream_id: str
@@ -43,27 +43,27 @@ class Counted(NamedTuple):
     reasoning_tokens: int | None = None
 
 
-class _Asked(dict[Key, Known[list[Part]]]):
+class _Asked(dict[Key, Known[list[UsagePart]]]):
     """Remembers what legs ask for, and nothing else: a million equal requests beside one leg take no memory."""
 
     def __init__(self, keys: frozenset[Key]) -> None:
         super().__init__()
         self._keys = keys
 
-    def __setitem__(self, key: Key, value: Known[list[Part]]) -> None:
+    def __setitem__(self, key: Key, value: Known[list[UsagePart]]) -> None:
         if key in self._keys:
             super().__setitem__(key, value)
 
 
-def count_once(parts: Iterable[Part], legs: Iterable[Part]) -> list[Counted]:
+def count_once(parts: Iterable[UsagePart], legs: Iterable[UsagePart]) -> list[Counted]:
     """For each record that is continued or continues, what it counts for. Others count as they are.
 
     `parts` in order of their start, origins before legs that started at the same moment: at least every leg, and every
     record that shares a digest or an id with one. `legs`: every leg among them, in any order.
     """
     keys = frozenset(key for leg in legs for key in Streams.keys_of(leg))
-    known: Streams[list[Part]] = Streams(broken=_Asked(keys), completed=_Asked(keys))
-    continued: list[list[Part]] = []
+    known: Streams[list[UsagePart]] = Streams(broken=_Asked(keys), completed=_Asked(keys))
+    continued: list[list[UsagePart]] = []
     for part in parts:
         stream = known.continued_by(part)
         if stream is None:
@@ -76,7 +76,7 @@ def count_once(parts: Iterable[Part], legs: Iterable[Part]) -> list[Counted]:
     return [line for stream in continued for line in _counted(stream)]
 
 
-def _counted(stream: list[Part]) -> list[Counted]:
+def _counted(stream: list[UsagePart]) -> list[Counted]:
     """Field by field the last present value, a final one before a partial; all of it counts for the first record."""
     first, *legs = stream
     given, made = _last(stream, "input_tokens"), _last(stream, "output_tokens")
@@ -94,13 +94,13 @@ def _counted(stream: list[Part]) -> list[Counted]:
     return [whole, *(Counted(leg.stream_id, leg.usage_source) for leg in legs)]
 
 
-def _last(stream: list[Part], name: str) -> Part | None:
+def _last(stream: list[UsagePart], name: str) -> UsagePart | None:
     known = [part for part in stream if getattr(part, name) is not None]
     final = [part for part in known if part.usage_source == "final"]
     return next(reversed(final or known), None)
 
 
-def _total(stream: list[Part], given: Part | None, made: Part | None) -> int | None:
+def _total(stream: list[UsagePart], given: UsagePart | None, made: UsagePart | None) -> int | None:
     """The provider's own total if it is of the same record as input and output; else their sum, as in a record."""
     if given is made and made is not None and made.total_tokens is not None:
         return made.total_tokens

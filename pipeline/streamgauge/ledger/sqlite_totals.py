@@ -8,16 +8,16 @@ the filter: a stream's usage is the same whether its legs are chosen or not.
 from collections.abc import Sequence
 
 from streamgauge.ledger.contract import ALL_RECORDS, Filter, Total
-from streamgauge.ledger.resumption import Counted, Part, count_once
+from streamgauge.ledger.resumption import Counted, UsagePart, count_once
 from streamgauge.ledger.sqlite_query import condition_of, range_of
 from streamgauge.ledger.sqlite_schema import NO_START, Database
 
-_LEGS = f"SELECT {', '.join(Part._fields)} FROM records WHERE resumed_from IS NOT NULL"
+_LEGS = f"SELECT {', '.join(UsagePart._fields)} FROM records WHERE resumed_from IS NOT NULL"
 # Legs, and all records that share with one what links them; an event's id alone links where there is no digest, and is none
 # if it is a number.
 _PARTS = f"""
     WITH legs AS (SELECT request_digest, response_id, resumed_from FROM records WHERE resumed_from IS NOT NULL)
-    SELECT {", ".join(Part._fields)} FROM records
+    SELECT {", ".join(UsagePart._fields)} FROM records
     WHERE resumed_from IS NOT NULL
        OR request_digest IN (SELECT request_digest FROM legs)
        OR response_id IN (SELECT response_id FROM legs)
@@ -46,9 +46,9 @@ def totals_of(
     database.execute("PRAGMA temp_store = MEMORY")
     database.execute(_COUNTED)
     database.execute("BEGIN")
-    legs = [Part._make(row) for row in database.execute(_LEGS)]
+    legs = [UsagePart._make(row) for row in database.execute(_LEGS)]
     if legs:
-        parts = (Part._make(row) for row in database.execute(_PARTS))
+        parts = (UsagePart._make(row) for row in database.execute(_PARTS))
         database.executemany(_COUNT, count_once(parts, legs))
     query, values = _query(by, chosen, newest_first)
     lines = database.execute(query, values).fetchall()

@@ -70,7 +70,7 @@ class Kind(StrEnum):
     HISTOGRAM = "histogram"
 
 
-class Part(StrEnum):
+class MetricSource(StrEnum):
     """Which part of Streamgauge says a metric. `up` is all of them."""
 
     STREAM = "stream"  # where streams are assembled and observed: a worker
@@ -98,7 +98,7 @@ class Metric:
     labels: tuple[str, ...]
     bounds: tuple[float, ...]
     page_bytes: int
-    part: Part
+    part: MetricSource
     counted_as: str | None = None
 
     def bytes_of(self, values: tuple[str, ...]) -> int:

@@ -8,20 +8,20 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from streamgauge.metrics import table
-from streamgauge.metrics.declarations import LABELS, OTHER, PAGE_BYTES, UNKNOWN, Metric, Part
+from streamgauge.metrics.declarations import LABELS, OTHER, PAGE_BYTES, UNKNOWN, Metric, MetricSource
 from streamgauge.metrics.grafana import dashboard_json
 
-_PARTS: Mapping[Part, str] = {
-    Part.STREAM: "Streams: said where they are assembled (`worker`, `up`)",
-    Part.TAP: "Taps (`tap`, `up`)",
-    Part.WORKER: "Workers (`worker`, `up`)",
-    Part.SELF: "The exporter itself",
+_PARTS: Mapping[MetricSource, str] = {
+    MetricSource.STREAM: "Streams: said where they are assembled (`worker`, `up`)",
+    MetricSource.TAP: "Taps (`tap`, `up`)",
+    MetricSource.WORKER: "Workers (`worker`, `up`)",
+    MetricSource.SELF: "The exporter itself",
 }
 
 
 def metrics_md() -> str:
     """The table as Markdown."""
-    return "\n".join([*_head(), *(line for part in Part for line in _part(part)), *_labels()])
+    return "\n".join([*_head(), *(line for part in MetricSource for line in _part(part)), *_labels()])
 
 
 def files() -> Mapping[str, str]:
@@ -48,7 +48,7 @@ def _head() -> Iterable[str]:
     yield ""
 
 
-def _part(part: Part) -> Iterable[str]:
+def _part(part: MetricSource) -> Iterable[str]:
     yield f"## {_PARTS[part]}"
     yield ""
     yield "| metric | kind | unit | labels | what it says |"

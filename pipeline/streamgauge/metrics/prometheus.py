@@ -20,7 +20,7 @@ from prometheus_client.registry import Collector, CollectorRegistry
 import streamgauge
 from streamgauge.core.record import Record
 from streamgauge.metrics import table
-from streamgauge.metrics.declarations import Kind, Part
+from streamgauge.metrics.declarations import Kind, MetricSource
 from streamgauge.metrics.observe import observe
 from streamgauge.metrics.resumed_usage import Continued
 from streamgauge.metrics.series import Family, Key, LabelBudgets
@@ -63,7 +63,7 @@ class Metrics(Collector):
     seen; all other series appear with their first value.
     """
 
-    def __init__(self, parts: Collection[Part] = tuple(Part)) -> None:
+    def __init__(self, parts: Collection[MetricSource] = tuple(MetricSource)) -> None:
         self._lock = Lock()
         self._budgets = LabelBudgets()
         self._families = {metric.name: Family(metric, self._budgets) for metric in table.TABLE}
@@ -72,7 +72,7 @@ class Metrics(Collector):
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
         for metric in table.TABLE:
-            if metric.kind is Kind.COUNTER and not metric.labels and metric.part in {*parts, Part.SELF}:
+            if metric.kind is Kind.COUNTER and not metric.labels and metric.part in {*parts, MetricSource.SELF}:
                 self.add(metric.name, 0)
         self.set(table.BUILD_INFO.name, 1, version=streamgauge.__version__)
 

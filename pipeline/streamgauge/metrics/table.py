@@ -7,7 +7,7 @@ To add one: a row here, and its line in `observe.py` (or an `add`, a `set` or a 
 from collections.abc import Mapping
 
 from streamgauge.core.assembly.timing import GAP_BOUNDS_S
-from streamgauge.metrics.declarations import DEFAULT_PAGE_BYTES, Kind, Metric, Part
+from streamgauge.metrics.declarations import DEFAULT_PAGE_BYTES, Kind, Metric, MetricSource
 
 # Upper bounds in seconds. First tokens take 50 ms (a local server) to a minute (reasoning); dense where alerts stand.
 FIRST_TOKEN_BOUNDS_S = (
@@ -22,7 +22,7 @@ DURATION_BOUNDS_S = (0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 9
 
 
 def _counter(
-    part: Part,
+    part: MetricSource,
     name: str,
     help: str,
     *labels: str,
@@ -32,18 +32,22 @@ def _counter(
     return Metric(f"streamgauge_{name}_total", Kind.COUNTER, help, "1", labels, (), page, part, counted_as)
 
 
-def _gauge(part: Part, name: str, help: str, unit: str, *labels: str, page: int = DEFAULT_PAGE_BYTES) -> Metric:
+def _gauge(part: MetricSource, name: str, help: str, unit: str, *labels: str, page: int = DEFAULT_PAGE_BYTES) -> Metric:
     return Metric(f"streamgauge_{name}", Kind.GAUGE, help, unit, labels, (), page, part)
 
 
 def _seconds(name: str, help: str, bounds: tuple[float, ...], *labels: str, page: int) -> Metric:
-    return Metric(f"streamgauge_{name}_seconds", Kind.HISTOGRAM, help, "seconds", labels, bounds, page, Part.STREAM)
+    return Metric(
+        f"streamgauge_{name}_seconds", Kind.HISTOGRAM, help, "seconds", labels, bounds, page, MetricSource.STREAM
+    )
 
 
 _MEASURED = "Left out: incomplete captures, legs that continue another stream, and what was not seen."
 
 # What finished streams say, by `observe`.
-STREAMS = _counter(Part.STREAM, "streams", "Finished streams.", "upstream", "dialect", "model", "outcome", page=129_000)
+STREAMS = _counter(
+    MetricSource.STREAM, "streams", "Finished streams.", "upstream", "dialect", "model", "outcome", page=129_000
+)
 FIRST_BYTE = _seconds(
     "time_to_first_byte",
     f"From the request's first byte to the first byte of the answer's body. {_MEASURED}",
@@ -71,7 +75,7 @@ DURATION = _seconds(
     DURATION_BOUNDS_S, "upstream", "outcome", page=60_000,
 )  # fmt: skip
 FINISH_REASONS = _counter(
-    Part.STREAM,
+    MetricSource.STREAM,
     "finish_reasons",
     "Streams that gave a reason for their end, by it.",
     "upstream",
@@ -79,17 +83,17 @@ FINISH_REASONS = _counter(
     "finish_reason",
     page=50_000,
 )
-ERRORS = _counter(Part.STREAM, "stream_errors",
+ERRORS = _counter(MetricSource.STREAM, "stream_errors",
     "Errors that ended streams. Phase in_stream: after the head said 200, as an event of the stream.",
     "upstream", "phase", "error_type", page=40_000,
 )  # fmt: skip
-USAGE_TOKENS = _counter(Part.STREAM, "usage_tokens",
+USAGE_TOKENS = _counter(MetricSource.STREAM, "usage_tokens",
     "Tokens as providers report them: input holds cached and cache_write, output holds reasoning. Absent adds nothing. "
     "A stream and the legs that continue it count once, as far as this process knows them.",
     "upstream", "model", "kind", page=70_000,
 )  # fmt: skip
 USAGE_SOURCES = _counter(
-    Part.STREAM,
+    MetricSource.STREAM,
     "usage_sources",
     "Streams by what their usage is: final, partial, estimated, absent.",
     "upstream",
@@ -97,31 +101,37 @@ USAGE_SOURCES = _counter(
     page=16_000,
 )
 USAGE_ANOMALIES = _counter(
-    Part.STREAM,
+    MetricSource.STREAM,
     "usage_anomalies",
     "Numbers of usage that cannot be: bad values, sums that do not hold.",
     "upstream",
     "kind",
     page=8_000,
 )
-WITHOUT_TOKEN = _counter(Part.STREAM, "streams_without_token",
+WITHOUT_TOKEN = _counter(MetricSource.STREAM, "streams_without_token",
     "Finished streams without a token event: they are in no latency histogram.",
     "upstream", "outcome", "streaming", page=20_000,
 )  # fmt: skip
 BURSTS = _counter(
-    Part.STREAM, "bursts", "Streams that came in one or two reads: something buffered them.", "upstream", page=6_000
+    MetricSource.STREAM,
+    "bursts",
+    "Streams that came in one or two reads: something buffered them.",
+    "upstream",
+    page=6_000,
 )
-STALLS = _counter(Part.STREAM, "stalls", "Gaps between token events above --stall-seconds.", "upstream", page=6_000)
+STALLS = _counter(
+    MetricSource.STREAM, "stalls", "Gaps between token events above --stall-seconds.", "upstream", page=6_000
+)
 RESUMED = _counter(
-    Part.STREAM,
+    MetricSource.STREAM,
     "resumed_streams",
     "Legs that continue an earlier stream, refused ones included.",
     "upstream",
     page=6_000,
 )
-TOKEN_EVENTS = _counter(Part.STREAM, "token_events", "Events with generated output.", "upstream", page=6_000)
+TOKEN_EVENTS = _counter(MetricSource.STREAM, "token_events", "Events with generated output.", "upstream", page=6_000)
 UNREAD_EVENTS = _counter(
-    Part.STREAM,
+    MetricSource.STREAM,
     "unread_events",
     "Events that could not be read: unparsed, unterminated, oversized.",
     "upstream",
@@ -129,69 +139,75 @@ UNREAD_EVENTS = _counter(
     page=12_000,
 )
 BODY_BYTES = _counter(
-    Part.STREAM, "body_bytes", "Bytes of answers' bodies, before content decoding.", "upstream", page=6_000
+    MetricSource.STREAM, "body_bytes", "Bytes of answers' bodies, before content decoding.", "upstream", page=6_000
 )
 INCOMPLETE = _counter(
-    Part.STREAM, "incomplete_records", "Records of streams whose capture is not whole.", "upstream", page=6_000
+    MetricSource.STREAM, "incomplete_records", "Records of streams whose capture is not whole.", "upstream", page=6_000
 )
 INCOMPLETE_REASONS = _counter(
-    Part.STREAM, "incomplete_reasons", "Why captures are not whole; a record may have several.", "reason", page=5_000
+    MetricSource.STREAM,
+    "incomplete_reasons",
+    "Why captures are not whole; a record may have several.",
+    "reason",
+    page=5_000,
 )
 
 # What taps say. The four of reads are one snapshot: seen = delivered + waiting + dropped, always.
-READS_SEEN = _counter(Part.TAP, "tap_reads_seen", "Socket reads that the tap took from upstreams.")
-READS_DELIVERED = _counter(Part.TAP, "tap_reads_delivered", "Reads whose bundle the next part has confirmed.")
-READS_DROPPED = _counter(Part.TAP, "tap_reads_dropped", "Reads that were given up, by reason.", "reason", page=5_000)
+READS_SEEN = _counter(MetricSource.TAP, "tap_reads_seen", "Socket reads that the tap took from upstreams.")
+READS_DELIVERED = _counter(MetricSource.TAP, "tap_reads_delivered", "Reads whose bundle the next part has confirmed.")
+READS_DROPPED = _counter(
+    MetricSource.TAP, "tap_reads_dropped", "Reads that were given up, by reason.", "reason", page=5_000
+)
 READS_WAITING = _gauge(
-    Part.TAP, "tap_reads_waiting", "Reads on their way: seen, neither delivered nor dropped.", "reads"
+    MetricSource.TAP, "tap_reads_waiting", "Reads on their way: seen, neither delivered nor dropped.", "reads"
 )
 TAP_INCIDENTS = _counter(
-    Part.TAP, "tap_incidents", "What went wrong in a capture and was survived.", "kind", page=3_000
+    MetricSource.TAP, "tap_incidents", "What went wrong in a capture and was survived.", "kind", page=3_000
 )
 TAP_REFUSED = _counter(
-    Part.TAP,
+    MetricSource.TAP,
     "tap_refused",
     "Requests that the relay answered by itself, by the code in its answer.",
     "reason",
     page=3_000,
 )
-SPOOL_BYTES = _gauge(Part.TAP, "spool_bytes", "Size of what waits in the spool.", "bytes")
-SPOOL_LIMIT = _gauge(Part.TAP, "spool_limit_bytes", "The spool's limit.", "bytes")
-SPOOL_ROWS = _gauge(Part.TAP, "spool_rows", "Bundles that wait in the spool.", "bundles")
+SPOOL_BYTES = _gauge(MetricSource.TAP, "spool_bytes", "Size of what waits in the spool.", "bytes")
+SPOOL_LIMIT = _gauge(MetricSource.TAP, "spool_limit_bytes", "The spool's limit.", "bytes")
+SPOOL_ROWS = _gauge(MetricSource.TAP, "spool_rows", "Bundles that wait in the spool.", "bundles")
 SPOOL_WRITES_REFUSED = _gauge(
-    Part.TAP, "spool_writes_refused", "1 while the disk refuses what is put into the spool, else 0.", "bool"
+    MetricSource.TAP, "spool_writes_refused", "1 while the disk refuses what is put into the spool, else 0.", "bool"
 )
 BROKER_CONNECTED = _gauge(
-    Part.TAP, "broker_connected", "1 if the broker took the last message or answers, else 0.", "bool"
+    MetricSource.TAP, "broker_connected", "1 if the broker took the last message or answers, else 0.", "bool"
 )
 
 BROKER_PROBLEM = _gauge(
-    Part.TAP,
+    MetricSource.TAP,
     "broker_problem",
     "1 while the tap waits for somebody to put something right about its broker: TLS, log-in, rights, topics; else 0.",
     "bool",
 )
 
 # What assemblers say. `counted_as` is the key among `Assembler.counts`.
-OPEN_STREAMS = _gauge(Part.WORKER, "open_streams", "Streams that have begun and not ended.", "streams")
+OPEN_STREAMS = _gauge(MetricSource.WORKER, "open_streams", "Streams that have begun and not ended.", "streams")
 IGNORED = _counter(
-    Part.WORKER, "ignored_streams", "Event streams that are not an LLM's: left alone.", counted_as="not_llm"
+    MetricSource.WORKER, "ignored_streams", "Event streams that are not an LLM's: left alone.", counted_as="not_llm"
 )
-BUNDLES = _counter(Part.WORKER, "bundles", "Bundles that were applied.", counted_as="bundles")
+BUNDLES = _counter(MetricSource.WORKER, "bundles", "Bundles that were applied.", counted_as="bundles")
 DUPLICATE_BUNDLES = _counter(
-    Part.WORKER, "duplicate_bundles", "Bundles that came again: skipped.", counted_as="duplicate_bundles"
+    MetricSource.WORKER, "duplicate_bundles", "Bundles that came again: skipped.", counted_as="duplicate_bundles"
 )
 DUPLICATE_SEGMENTS = _counter(
-    Part.WORKER, "duplicate_segments", "Segments that came again: skipped.", counted_as="duplicate_segments"
+    MetricSource.WORKER, "duplicate_segments", "Segments that came again: skipped.", counted_as="duplicate_segments"
 )
 LATE_SEGMENTS = _counter(
-    Part.WORKER,
+    MetricSource.WORKER,
     "late_segments",
     "Segments of streams that are closed, were never opened, or come from another reading of a capture file: skipped.",
     counted_as="late_segments",
 )
 DEAD_LETTERS = _counter(
-    Part.WORKER,
+    MetricSource.WORKER,
     "dead_letters",
     "Messages that could not be read and went to the dead letter topic.",
     "stage",
@@ -199,17 +215,19 @@ DEAD_LETTERS = _counter(
     page=20_000,
 )
 DEAD_LETTERS_WAITING = _gauge(
-    Part.WORKER,
+    MetricSource.WORKER,
     "dead_letters_waiting",
     "Messages that cannot be read and wait, with their partitions, because the dead letter topic takes nothing.",
     "messages",
 )
 LOG_GAPS = _counter(
-    Part.WORKER, "log_gaps", "Times that the log began above the next offset needed.", counted_as="log_gaps"
+    MetricSource.WORKER, "log_gaps", "Times that the log began above the next offset needed.", counted_as="log_gaps"
 )
-LOG_GAP_MESSAGES = _counter(Part.WORKER, "log_gap_messages", "Messages that the log had deleted before they were read.")
+LOG_GAP_MESSAGES = _counter(
+    MetricSource.WORKER, "log_gap_messages", "Messages that the log had deleted before they were read."
+)
 WORKER_LAG = _gauge(
-    Part.WORKER,
+    MetricSource.WORKER,
     "worker_lag_messages",
     "Messages in the segments topic behind what is acknowledged.",
     "messages",
@@ -217,17 +235,19 @@ WORKER_LAG = _gauge(
     page=8_000,
 )
 WORKER_PARTITIONS = _gauge(
-    Part.WORKER, "worker_partitions", "Partitions that this worker holds, their state recovered.", "partitions"
+    MetricSource.WORKER, "worker_partitions", "Partitions that this worker holds, their state recovered.", "partitions"
 )
-WORKER_BROKER = _gauge(Part.WORKER, "worker_broker_connected", "1 if the broker answers this worker, else 0.", "bool")
+WORKER_BROKER = _gauge(
+    MetricSource.WORKER, "worker_broker_connected", "1 if the broker answers this worker, else 0.", "bool"
+)
 STUCK_EXITS = _counter(
-    Part.WORKER,
+    MetricSource.WORKER,
     "worker_stuck_exits",
     "Times that this worker found itself stuck and ended, earlier lives included, by cause.",
     "cause",
 )
 LEDGER_ROWS = _counter(
-    Part.WORKER,
+    MetricSource.WORKER,
     "ledger_rows",
     "Records given to the ledger: new, same (known already), different (other bytes for a known id).",
     "result",
@@ -236,10 +256,16 @@ LEDGER_ROWS = _counter(
 
 # About the exporter itself.
 LABELS_CUT = _counter(
-    Part.SELF, "metric_labels_cut", "Observations whose label value went to `other`, by label.", "label", page=5_000
+    MetricSource.SELF,
+    "metric_labels_cut",
+    "Observations whose label value went to `other`, by label.",
+    "label",
+    page=5_000,
 )
-SOURCE_FAILURES = _counter(Part.SELF, "metric_source_failures", "Scrapes at which a part could not say its numbers.")
-BUILD_INFO = _gauge(Part.SELF, "build_info", "Always 1; says the version.", "1", "version")
+SOURCE_FAILURES = _counter(
+    MetricSource.SELF, "metric_source_failures", "Scrapes at which a part could not say its numbers."
+)
+BUILD_INFO = _gauge(MetricSource.SELF, "build_info", "Always 1; says the version.", "1", "version")
 
 TABLE: tuple[Metric, ...] = (
     STREAMS, FIRST_BYTE, FIRST_TOKEN, INTER_CHUNK, INTER_TOKEN, DURATION, FINISH_REASONS, ERRORS,

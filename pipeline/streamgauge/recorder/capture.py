@@ -19,9 +19,18 @@ from streamgauge.core.capture.segments import (
 )
 from streamgauge.core.masking.masker import Masker
 from streamgauge.recorder.budget import Budget
-from streamgauge.recorder.cpu_yield import breathe
+from streamgauge.recorder.cpu_yield import yield_cpu
 from streamgauge.recorder.decoder_memory import DecoderMemory
-from streamgauge.recorder.protocol import OFF_THE_WIRE, Answered, Arrival, Arrived, Dropped, Ended, Opened, Sent
+from streamgauge.recorder.protocol import (
+    OFF_THE_WIRE,
+    ExchangeEnded,
+    ReadsDropped,
+    RequestSent,
+    RequestStarted,
+    ResponseHead,
+    ResponseRead,
+    StampedRead,
+)
 from streamgauge.recorder.request import CaptureSettings, RequestReader, opening_of
 from streamgauge.recorder.response import Finished, Response
 
@@ -41,7 +50,7 @@ LOOKS_A_SEGMENT = 4
 SEGMENT_NS = LOOKS_A_SEGMENT * BUNDLE_NS
 
 
-class StreamCapture:
+class RecordedStream:
     """One stream. All stamps in its segments are nanoseconds since the request began.
 
     What arrives waits in order, holes and the end among it, until `settle` takes it in, all of it or a part.
@@ -51,7 +60,7 @@ class StreamCapture:
     takes.
     """
 
-    def __init__(self, stream: bytes, opened: Opened, settings: CaptureSettings, place: int = 0) -> None:
+    def __init__(self, stream: bytes, opened: RequestStarted, settings: CaptureSettings, place: int = 0) -> None:
         """`place`: the so-manyth stream, so that streams are spread over the looks."""
         self.stream = stream
         self._look = place % LOOKS_A_SEGMENT
@@ -64,10 +73,10 @@ class StreamCapture:
         self._request: RequestReader | None = None
         self._response: Response | None = None
         self._facts: RequestFacts | None = None
-        self._waiting: list[Arrived | Arrival | Dropped] = []
+        self._waiting: list[ResponseRead | StampedRead | ReadsDropped] = []
         self._waiting_data = 0  # bytes of the reads that wait
         self._holes = 0  # among what waits
-        self._ended: Ended | None = None  # the end that waits
+        self._ended: ExchangeEnded | None = None  # the end that waits
         self._weight = CODED  # of a byte that waits; until the head has told
         self._reads: list[Read] = []
         self._lost = 0
@@ -75,10 +84,10 @@ class StreamCapture:
         self._number = 0
         self._hurries = True  # what there is goes out with the next look
 
-    def begin(self, opened: Opened, settings: CaptureSettings, budget: Budget, memory: DecoderMemory) -> None:
+    def begin(self, opened: RequestStarted, settings: CaptureSettings, budget: Budget, memory: DecoderMemory) -> None:
         """Take in what is known when the request begins."""
         opening = opening_of(opened, settings)
-        breathe()
+        yield_cpu()
         masker = Masker(opening.path, settings.capture == "full", opened.dialect)
         self._opening = opening
         self._request = RequestReader(opened, settings.key, budget)
@@ -94,26 +103,26 @@ class StreamCapture:
         if self._request is not None:
             self._request.add(data)
 
-    def sent(self, sent: Sent) -> None:
+    def sent(self, sent: RequestSent) -> None:
         """The request went out whole."""
         if self._request is not None:
             self.body_capped |= self._request.capped or not sent.whole
             self._facts = self._request.sent(sent, self._since(sent.connected_ns), self._since(sent.at_ns))
             self._request = None
 
-    def answered(self, answered: Answered) -> None:
+    def answered(self, answered: ResponseHead) -> None:
         """The response's head, told and not read: what arrives from here on is its body."""
         if self._response is not None:
             self._response.answered(self._since(answered.at_ns), answered.status, answered.headers)
 
-    def wait(self, arrived: Arrived | Arrival) -> int:
+    def wait(self, arrived: ResponseRead | StampedRead) -> int:
         """A read of the response: it waits, until `settle`. Gives the bytes that wait more. Never raises."""
         self._waiting.append(arrived)
         size = len(arrived.data)
         self._waiting_data += size
         return size * self._weight + WAITING_BYTES
 
-    def wait_for_none(self, arrived: Sequence[Arrival]) -> int:
+    def wait_for_none(self, arrived: Sequence[StampedRead]) -> int:
         """The same of reads that have waited for each other: they go out with the next look."""
         self._waiting += arrived
         self._hurries = True
@@ -121,13 +130,13 @@ class StreamCapture:
         self._waiting_data += size
         return size * self._weight + WAITING_BYTES * len(arrived)
 
-    def dropped(self, dropped: Dropped) -> int:
+    def dropped(self, dropped: ReadsDropped) -> int:
         """Reads are missing here, after those that wait."""
         self._waiting.append(dropped)
         self._holes += 1
         return WAITING_BYTES
 
-    def ended(self, ended: Ended) -> None:
+    def ended(self, ended: ExchangeEnded) -> None:
         """The exchange is over once what waits is taken in."""
         self._ended = ended
 
@@ -155,7 +164,7 @@ class StreamCapture:
         response, work = self._response, 0
         while response is not None and self._waiting and (most is None or work < most):
             first = self._waiting[0]
-            if isinstance(first, Dropped):
+            if isinstance(first, ReadsDropped):
                 self._pass(1)
                 self._holes -= 1
                 response.dropped(first.reads)
@@ -179,10 +188,10 @@ class StreamCapture:
             self._pass(len(read))
         return work
 
-    def _leading_reads(self) -> list[Arrived | Arrival]:
+    def _leading_reads(self) -> list[ResponseRead | StampedRead]:
         if not self._holes:
-            return cast(list[Arrived | Arrival], self._waiting)
-        return cast(list[Arrived | Arrival], [*takewhile(_is_read, islice(self._waiting, MANY_READS))])
+            return cast(list[ResponseRead | StampedRead], self._waiting)
+        return cast(list[ResponseRead | StampedRead], [*takewhile(_is_read, islice(self._waiting, MANY_READS))])
 
     def _pass(self, count: int) -> None:
         """So many of what waits wait no longer."""
@@ -194,14 +203,14 @@ class StreamCapture:
 
     def drop_waiting(self) -> int:
         """Leave a hole in place of what waits; gives how many reads that were."""
-        holes = [one.reads for one in self._waiting if isinstance(one, Dropped)]
+        holes = [one.reads for one in self._waiting if isinstance(one, ReadsDropped)]
         reads = len(self._waiting) - len(holes)
         self._waiting, self._waiting_data, self._holes = [], 0, 0
         if self._response is None:
             self._lost += reads + sum(holes)
         elif reads or holes:
             self._response.drop_part()
-            self.dropped(Dropped(0, reads + sum(holes)))
+            self.dropped(ReadsDropped(0, reads + sum(holes)))
         return reads
 
     def end(self) -> None:
@@ -241,7 +250,7 @@ class StreamCapture:
         """Events that were over a cap, so far."""
         return 0 if self._response is None else self._response.oversized_events
 
-    def _ending(self, ended: Ended, response: Response, finished: Finished) -> End:
+    def _ending(self, ended: ExchangeEnded, response: Response, finished: Finished) -> End:
         self.body_capped |= finished.body_capped
         # Unsent bytes are counted on the wire: with chunks this is a few bytes short of the body's own.
         client_bytes = max(response.body_bytes - ended.unsent_bytes, 0) if response.on_wire else None
@@ -296,12 +305,12 @@ class StreamCapture:
         return None if loss == Loss() else loss
 
 
-def _is_read(waiting: Arrived | Arrival | Dropped) -> bool:
-    return not isinstance(waiting, Dropped)
+def _is_read(waiting: ResponseRead | StampedRead | ReadsDropped) -> bool:
+    return not isinstance(waiting, ReadsDropped)
 
 
-def _size_of(waiting: Arrived | Arrival | Dropped) -> int:
-    return 0 if isinstance(waiting, Dropped) else len(waiting.data)
+def _size_of(waiting: ResponseRead | StampedRead | ReadsDropped) -> int:
+    return 0 if isinstance(waiting, ReadsDropped) else len(waiting.data)
 
 
 def _runs(reads: list[Read], most: int) -> Iterator[list[Read]]:

@@ -26,7 +26,7 @@ _RATE_NS = 20_000_000
 _LONG_OFFER_NS = 500_000
 
 
-class Pace:
+class BulkDetector:
     """How much comes to this process, and whether that is a bulk."""
 
     def __init__(self) -> None:
@@ -53,18 +53,18 @@ class Pace:
 
 
 # A core is offered by a process: there is one.
-pace = Pace()
+pace = BulkDetector()
 
 
-def gently(items: Iterable[_Item], portion: int) -> Iterator[_Item]:
+def yield_every(items: Iterable[_Item], portion: int) -> Iterator[_Item]:
     """The same items; the core is offered to others behind each `portion` of them."""
     for number, item in enumerate(items, 1):
         yield item
         if number % portion == 0:
-            breathe()
+            yield_cpu()
 
 
-def breathe() -> None:
+def yield_cpu() -> None:
     """Amid work of more than some 30 us: whoever else waits for this core gets it. Costs 0.6 us where nobody does."""
     if not pace.in_bulk:
         pace.offer_core()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from streamgauge.core.formats.sse import MAX_EVENT_BYTES, SseDecoder, comment_lines, split_blocks, write_event
 from streamgauge.core.masking.masker import Masker
 from streamgauge.recorder.budget import Budget
-from streamgauge.recorder.cpu_yield import breathe
+from streamgauge.recorder.cpu_yield import yield_cpu
 
 # An event that does not end is charged to the budget of all streams from this size on (bytes). Nearly all are smaller,
 # and the bound on open streams bounds what they hold.
@@ -85,7 +85,7 @@ class MaskedEvents:
                 end = _end_of(decoded, step)
                 written.append(self._masked(decoded[:end]))
                 decoded = decoded[end:]
-                breathe()
+                yield_cpu()
         return b"".join(written)
 
     def _masked(self, decoded: bytes) -> bytes:

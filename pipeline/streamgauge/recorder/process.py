@@ -32,18 +32,18 @@ from streamgauge.core.capture.segments import BUNDLE_BYTES, BUNDLE_NS, Segment
 from streamgauge.errors import BUG, DONE, UNAVAILABLE, USAGE
 from streamgauge.recorder.batches import Batches
 from streamgauge.recorder.bundler import HEARTBEAT_NS, Bundler
-from streamgauge.recorder.cpu_yield import breathe, gently, pace
+from streamgauge.recorder.cpu_yield import pace, yield_cpu, yield_every
 from streamgauge.recorder.credit import Credit
 from streamgauge.recorder.installation_key import UnusableKeyError, installation_key
-from streamgauge.recorder.protocol import Arrivals, Arrived, decode_batch
+from streamgauge.recorder.protocol import ResponseRead, ResponseReads, decode_batch
 from streamgauge.recorder.recorder import Recorder
 from streamgauge.recorder.request import CaptureSettings
-from streamgauge.recorder.spool_writer import Lost, Outbox, Policy, unfinished_instances
+from streamgauge.recorder.spool_writer import Lost, Policy, SpoolWriter, unfinished_instances
 from streamgauge.recorder.tenant_headers import TenantHeaderCheck
 from streamgauge.recorder.write_refusals import WriteRefusals
 from streamgauge.runtime.child import leave_terminal_to_parent, say
 from streamgauge.runtime.faults import report_fault, report_loop_faults
-from streamgauge.spool import MAX_AGE_S, MAX_BYTES, Reserve, Spool, settle_restart
+from streamgauge.spool import MAX_AGE_S, MAX_BYTES, Reserve, Spool, close_balance_at_restart
 from streamgauge.spool.read_counters import Counters, Incident
 
 # So much that waits goes out at once, whatever is due: it bounds memory when much comes (bytes). A second of 20,000 reads.
@@ -68,7 +68,7 @@ HANG_UP_S = 0.5
 
 # What is done before others get the core: a few tenths of a millisecond's work. Reads are only put aside, any other message
 # may take as long as the rest.
-_PUT_ASIDE = (Arrived, Arrivals)
+_PUT_ASIDE = (ResponseRead, ResponseReads)
 _READS = 64
 _SEGMENTS = 1
 # Full bundles that are put at a time: some 3 MiB.
@@ -108,7 +108,7 @@ class RecorderProcess:
         self._bundler = Bundler(instance, now, dead, round(settings.heartbeat_s * 1e9), bundle_bytes)
         self._reserve = Reserve(Path(settings.data_dir) / "spool.reserve", settings.spool_max_bytes)
         self._reserve.keep()
-        self._outbox = Outbox(
+        self._outbox = SpoolWriter(
             instance,
             spool,
             counters,
@@ -136,7 +136,7 @@ class RecorderProcess:
         for number, message in enumerate(decode_batch(body), 1):
             self._recorder.handle(message, source)
             if type(message) not in _PUT_ASIDE or number % _READS == 0:
-                breathe()
+                yield_cpu()
         if self._recorder.pending_bytes > FLUSH_BYTES:
             self._flush(self._recorder.each_segment())
         elif self._since_look_ns >= BUNDLE_NS:
@@ -190,7 +190,7 @@ class RecorderProcess:
             if now - began >= for_ns or not self._has_turns:
                 break
             before = now
-            breathe()
+            yield_cpu()
         if self._bundler.ready >= _READY:
             self._outbox.send(self._bundler.take_ready(), self._bundler.slots)
 
@@ -201,11 +201,11 @@ class RecorderProcess:
     def _flush(self, segments: Iterable[Segment]) -> None:
         """A few bundles at a time: what is decoded may take far more room than what waited."""
         now = time.monotonic_ns()
-        for segment in gently(segments, _SEGMENTS):
+        for segment in yield_every(segments, _SEGMENTS):
             self._bundler.add((segment,), now, since_ns=self._flushed_ns)
             if self._bundler.ready >= _READY:
                 self._outbox.send(self._bundler.take_ready(), self._bundler.slots)
-        self._outbox.send(gently(self._bundler.take(now), _BUNDLES), self._bundler.slots)
+        self._outbox.send(yield_every(self._bundler.take(now), _BUNDLES), self._bundler.slots)
         self._flushed_ns = now
         self._count()
 
@@ -345,7 +345,7 @@ def _run(settings: RecorderSettings) -> int:
         return UNAVAILABLE
     counters = Counters(data_dir / "counters", "recorder")
     spool = Spool(data_dir / "spool.sqlite", settings.spool_max_bytes, counters)
-    settle_restart(spool, data_dir / "counters")
+    close_balance_at_restart(spool, data_dir / "counters")
     process = RecorderProcess(settings, installation_key(data_dir), spool, counters)
     listening = _listen(Path(settings.socket))
     lost = asyncio.run(serve(settings, process, listening, _say_ready))

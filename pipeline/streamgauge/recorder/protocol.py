@@ -21,7 +21,7 @@ from streamgauge.core.capture.segments import Ending, TransportFault
 MAX_REQUEST_BODY = 16 * 1024 * 1024
 
 
-class Opened(msgspec.Struct, array_like=True, tag=0, frozen=True, gc=False):
+class RequestStarted(msgspec.Struct, array_like=True, tag=0, frozen=True, gc=False):
     """A request began. `at_ns` is time zero: the read that brought its first byte. `wall_ns`: UTC, at the same moment.
 
     `target` is the request target as the client sent it, without the upstream's prefix. `headers`: lower-case names, only
@@ -43,14 +43,14 @@ class Opened(msgspec.Struct, array_like=True, tag=0, frozen=True, gc=False):
     tenant_header: str | None = None
 
 
-class Asked(msgspec.Struct, array_like=True, tag=1, frozen=True, gc=False):
+class RequestBody(msgspec.Struct, array_like=True, tag=1, frozen=True, gc=False):
     """Bytes of the request's body, after transfer framing. Left out beyond MAX_REQUEST_BODY, or if not wanted."""
 
     stream: int
     data: bytes
 
 
-class Sent(msgspec.Struct, array_like=True, tag=2, frozen=True, gc=False):
+class RequestSent(msgspec.Struct, array_like=True, tag=2, frozen=True, gc=False):
     """The request's last byte was handed to the upstream's socket.
 
     `body_bytes`: size of the whole body after transfer framing. `whole`: the Asked messages held all of it.
@@ -64,7 +64,7 @@ class Sent(msgspec.Struct, array_like=True, tag=2, frozen=True, gc=False):
     whole: bool
 
 
-class Arrived(msgspec.Struct, array_like=True, tag=3, frozen=True, gc=False):
+class ResponseRead(msgspec.Struct, array_like=True, tag=3, frozen=True, gc=False):
     """One read from the upstream: raw bytes of the response, head and framing included.
 
     Behind an Answered: one piece of the response's body, content-coded as it came, without transfer framing.
@@ -75,14 +75,14 @@ class Arrived(msgspec.Struct, array_like=True, tag=3, frozen=True, gc=False):
     data: bytes
 
 
-class Dropped(msgspec.Struct, array_like=True, tag=4, frozen=True, gc=False):
+class ReadsDropped(msgspec.Struct, array_like=True, tag=4, frozen=True, gc=False):
     """Reads of this stream that the tap could not hand over, at this place in the order. Already counted as dropped."""
 
     stream: int
     reads: int
 
 
-class Ended(msgspec.Struct, array_like=True, tag=5, frozen=True, gc=False):
+class ExchangeEnded(msgspec.Struct, array_like=True, tag=5, frozen=True, gc=False):
     """The exchange is over. `unsent_bytes`: wire bytes that arrived but were not handed to the client's socket.
 
     `fault`: why, where the upstream did not end it in order.
@@ -97,21 +97,21 @@ class Ended(msgspec.Struct, array_like=True, tag=5, frozen=True, gc=False):
     fault: TransportFault | None = None
 
 
-class Arrival(msgspec.Struct, array_like=True, frozen=True, gc=False):
+class StampedRead(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """One of Arrivals."""
 
     at_ns: int | None
     data: bytes
 
 
-class Arrivals(msgspec.Struct, array_like=True, tag=7, frozen=True, gc=False):
+class ResponseReads(msgspec.Struct, array_like=True, tag=7, frozen=True, gc=False):
     """Several Arrived of one stream, which waited for each other: one message is less work than many."""
 
     stream: int
-    reads: list[Arrival]
+    reads: list[StampedRead]
 
 
-class Answered(msgspec.Struct, array_like=True, tag=6, frozen=True, gc=False):
+class ResponseHead(msgspec.Struct, array_like=True, tag=6, frozen=True, gc=False):
     """The response's head, where it is not read from the wire. What Arrives behind it is the response's body.
 
     `at_ns`: when the head was there. `status`: None where a recording does not tell. `headers`: lower-case names, only those
@@ -127,7 +127,16 @@ class Answered(msgspec.Struct, array_like=True, tag=6, frozen=True, gc=False):
 # Taps that see what an application sees: no wire, so nobody knows what of it reached a client.
 OFF_THE_WIRE = frozenset(("httpx", "asgi"))
 
-Message = Opened | Asked | Sent | Arrived | Arrivals | Dropped | Ended | Answered
+Message = (
+    RequestStarted
+    | RequestBody
+    | RequestSent
+    | ResponseRead
+    | ResponseReads
+    | ReadsDropped
+    | ExchangeEnded
+    | ResponseHead
+)
 
 # Request headers that a recorder needs; no other leaves the process that relays.
 REQUEST_HEADERS = frozenset(

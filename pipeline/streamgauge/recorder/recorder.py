@@ -17,10 +17,20 @@ from typing import assert_never
 
 from streamgauge.core.capture.segments import BUNDLE_BYTES, Ending, Segment
 from streamgauge.recorder.budget import Budget
-from streamgauge.recorder.capture import StreamCapture
-from streamgauge.recorder.cpu_yield import breathe
+from streamgauge.recorder.capture import RecordedStream
+from streamgauge.recorder.cpu_yield import yield_cpu
 from streamgauge.recorder.decoder_memory import MAX_DECODER_BYTES, DecoderMemory
-from streamgauge.recorder.protocol import Answered, Arrivals, Arrived, Asked, Dropped, Ended, Message, Opened, Sent
+from streamgauge.recorder.protocol import (
+    ExchangeEnded,
+    Message,
+    ReadsDropped,
+    RequestBody,
+    RequestSent,
+    RequestStarted,
+    ResponseHead,
+    ResponseRead,
+    ResponseReads,
+)
 from streamgauge.recorder.request import CaptureSettings
 from streamgauge.recorder.stream_id import FREE_BITS, ID_BYTES, stream_id
 from streamgauge.runtime.faults import report_fault
@@ -52,7 +62,7 @@ class Recorder:
         settings: CaptureSettings,
         new_id: Callable[[int | None], bytes] | None = None,
         *,
-        watch: Callable[[Opened], None] | None = None,
+        watch: Callable[[RequestStarted], None] | None = None,
         max_open_streams: int = MAX_OPEN_STREAMS,
         max_held_bytes: int = MAX_HELD_BYTES,
         max_decoder_bytes: int = MAX_DECODER_BYTES,
@@ -71,11 +81,11 @@ class Recorder:
         self._turn_work, self._max_behind = turn_work, max_behind_bytes
         self._budget = Budget(max_held_bytes)
         self._memory = DecoderMemory(max_decoder_bytes)
-        self._open: dict[Key, StreamCapture] = {}
+        self._open: dict[Key, RecordedStream] = {}
         # Of each sender that had a stream refused, the first such stream's number. Senders count streams upwards.
         self._refused_from: dict[int, int] = {}
-        self._touched: dict[StreamCapture, None] = {}  # in the order in which they were first touched
-        self._behind: dict[StreamCapture, None] = {}  # in the order of their turns
+        self._touched: dict[RecordedStream, None] = {}  # in the order in which they were first touched
+        self._behind: dict[RecordedStream, None] = {}  # in the order of their turns
         self._ending = 0  # of those behind, streams whose end waits as well
         self._pending_bytes = self._behind_bytes = 0
         self._begun = self._looks = 0
@@ -103,21 +113,21 @@ class Recorder:
         """
         key = (source, message.stream)
         capture = self._open.get(key)
-        if capture is None or isinstance(message, Opened):
+        if capture is None or isinstance(message, RequestStarted):
             self._strange(key, message)
             return
-        if isinstance(message, Arrived):
+        if isinstance(message, ResponseRead):
             self._wait(capture, capture.wait(message))
-        elif isinstance(message, Arrivals):
+        elif isinstance(message, ResponseReads):
             self._wait(capture, capture.wait_for_none(message.reads))
-        elif isinstance(message, Dropped):
+        elif isinstance(message, ReadsDropped):
             self._wait(capture, capture.dropped(message))
-        elif isinstance(message, Ended):
+        elif isinstance(message, ExchangeEnded):
             self._end(key, capture, message)
         else:
             self._tell(capture, message)
 
-    def _wait(self, capture: StreamCapture, size: int) -> None:
+    def _wait(self, capture: RecordedStream, size: int) -> None:
         """So many bytes more wait of a stream."""
         if capture.behind:
             self._behind_bytes += size
@@ -126,16 +136,16 @@ class Recorder:
             self._pending_bytes += size
             self._touched[capture] = None
 
-    def _tell(self, capture: StreamCapture, message: Answered | Asked | Sent) -> None:
+    def _tell(self, capture: RecordedStream, message: ResponseHead | RequestBody | RequestSent) -> None:
         if not capture.behind:
             self._touched[capture] = None
         try:
             match message:
-                case Answered():
+                case ResponseHead():
                     capture.answered(message)
-                case Asked():
+                case RequestBody():
                     capture.asked(message.data)
-                case Sent():
+                case RequestSent():
                     capture.sent(message)
                 case _:
                     assert_never(message)
@@ -144,7 +154,7 @@ class Recorder:
             self._fault(capture, error)
             self._count(capture, 1)
 
-    def _end(self, key: Key, capture: StreamCapture, ended: Ended) -> None:
+    def _end(self, key: Key, capture: RecordedStream, ended: ExchangeEnded) -> None:
         del self._open[key]
         capture.ended(ended)
         if capture.behind:
@@ -154,9 +164,9 @@ class Recorder:
         waited = capture.waits
         self._turn(capture, self._turn_work)
         if waited:
-            breathe()
+            yield_cpu()
 
-    def _turn(self, capture: StreamCapture, most: int | None) -> int:
+    def _turn(self, capture: RecordedStream, most: int | None) -> int:
         """Take in what waits of a stream, until `most` work is done: with more waiting it is behind then. Gives the work."""
         self._count(capture, -1)
         work = 0
@@ -177,7 +187,7 @@ class Recorder:
         self._bound_behind()
         return work
 
-    def _count(self, capture: StreamCapture, sign: int) -> None:
+    def _count(self, capture: RecordedStream, sign: int) -> None:
         """Put a stream's bytes into the totals, or take them out."""
         self._pending_bytes += sign * capture.ready_bytes
         if capture.behind:
@@ -212,7 +222,7 @@ class Recorder:
     def cut(self, source: int, at_ns: int | None) -> None:
         """This sender is gone: whatever it left open ends here."""
         for sender, stream in [key for key in self._open if key[0] == source]:
-            self.handle(Ended(stream, at_ns, Ending.CUT), sender)
+            self.handle(ExchangeEnded(stream, at_ns, Ending.CUT), sender)
         self._refused_from.pop(source, None)
 
     def segments(self) -> list[Segment]:
@@ -236,21 +246,21 @@ class Recorder:
         self._turn(capture, self._turn_work)
         return list(self._take(capture))
 
-    def _of(self, captures: Iterable[StreamCapture], most: int | None) -> Iterator[Segment]:
+    def _of(self, captures: Iterable[RecordedStream], most: int | None) -> Iterator[Segment]:
         for capture in captures:
             self._touched.pop(capture, None)
             if capture.waits:
                 self._turn(capture, most)
             yield from self._take(capture)
 
-    def _take(self, capture: StreamCapture) -> Iterator[Segment]:
+    def _take(self, capture: RecordedStream) -> Iterator[Segment]:
         self._pending_bytes -= capture.ready_bytes
         return capture.take(self._segment_bytes)
 
-    def _begin(self, key: Key, opened: Opened) -> None:
+    def _begin(self, key: Key, opened: RequestStarted) -> None:
         before = self._open.get(key)
         if before is not None:
-            self.handle(Ended(opened.stream, opened.at_ns, Ending.CUT), key[0])
+            self.handle(ExchangeEnded(opened.stream, opened.at_ns, Ending.CUT), key[0])
         if self.open_streams >= self._max_open:
             self.incidents[Incident.STREAM_REFUSED] += 1
             source, stream = key
@@ -259,7 +269,7 @@ class Recorder:
         self._begun += 1
         told = opened.stream_id
         made = told if told is not None and len(told) == ID_BYTES else self._new_id(opened.wall_ns)
-        capture = StreamCapture(made, opened, self._settings, self._begun)
+        capture = RecordedStream(made, opened, self._settings, self._begun)
         self._open[key] = capture
         self._touched[capture] = None
         try:
@@ -271,15 +281,15 @@ class Recorder:
 
     def _strange(self, key: Key, message: Message) -> None:
         """A stream that begins, that was refused, or that began before we did."""
-        if isinstance(message, Opened):
+        if isinstance(message, RequestStarted):
             self._begin(key, message)
-        elif isinstance(message, Arrived | Arrivals):
+        elif isinstance(message, ResponseRead | ResponseReads):
             source, stream = key
             refused = source in self._refused_from and stream >= self._refused_from[source]
             reason = DropReason.RECORDER_BEHIND if refused else DropReason.RECORDER_GONE
-            self.dropped[reason] += 1 if isinstance(message, Arrived) else len(message.reads)
+            self.dropped[reason] += 1 if isinstance(message, ResponseRead) else len(message.reads)
 
-    def _close(self, capture: StreamCapture) -> None:
+    def _close(self, capture: RecordedStream) -> None:
         try:
             capture.end()
         except Exception as error:  # noqa: BLE001 - as above
@@ -288,7 +298,7 @@ class Recorder:
         self.incidents[Incident.DECODE_FAULT] += capture.decode_fault
         self.incidents[Incident.EVENT_CAPPED] += capture.oversized_events
 
-    def _fault(self, capture: StreamCapture, error: Exception) -> None:
+    def _fault(self, capture: RecordedStream, error: Exception) -> None:
         report_fault("the recorder", error)
         self.incidents[Incident.CAPTURE_FAULT] += 1
         capture.fail()

@@ -14,9 +14,9 @@ from streamgauge.core.capture.segments import FROM_START, Opening, RequestFacts
 from streamgauge.core.dialects import endpoint_of
 from streamgauge.core.formats.json_text import parse
 from streamgauge.core.http1.body import BodyDecoder
-from streamgauge.core.safe_values import label_code, label_id, whole_number
+from streamgauge.core.safe_values import safe_code, safe_id, whole_number
 from streamgauge.recorder.budget import Budget, Gathered
-from streamgauge.recorder.protocol import MAX_REQUEST_BODY, Opened, Sent
+from streamgauge.recorder.protocol import MAX_REQUEST_BODY, RequestSent, RequestStarted
 
 # Digests are HMAC-SHA256 cut to this many hex digits: 128 bits collide nowhere, and fit a label and a column.
 DIGEST_DIGITS = 32
@@ -108,14 +108,14 @@ class CaptureSettings(msgspec.Struct, frozen=True):
     tenants: dict[str, str] = {}
 
 
-def opening_of(opened: Opened, settings: CaptureSettings) -> Opening:
+def opening_of(opened: RequestStarted, settings: CaptureSettings) -> Opening:
     """What is known when the request begins."""
     # Of several the first counts; blanks around a value are none of it (RFC 9110, 5.5).
     headers = {name: value.strip(" \t") for name, value in reversed(opened.headers)}
     path, _, query = opened.target.partition("?")
     parameters = dict(reversed(parse_qsl(query, keep_blank_values=True))) if query else {}
     credential_id = _credential_id(headers, parameters, settings.key)
-    tenant = label_id(headers.get((settings.tenant_header or "").lower()))
+    tenant = safe_id(headers.get((settings.tenant_header or "").lower()))
     leg = _leg(opened.method, path, headers, parameters)
     return Opening(
         tap=opened.tap,
@@ -125,7 +125,7 @@ def opening_of(opened: Opened, settings: CaptureSettings) -> Opening:
         path=endpoint_of(opened.method, opened.target),
         started_at_ns=opened.wall_ns,
         trace_id=_trace_id(headers.get("traceparent", "")),
-        tenant=tenant or label_id(settings.tenants.get(credential_id or "")),
+        tenant=tenant or safe_id(settings.tenants.get(credential_id or "")),
         credential_id=credential_id,
         attempt=_attempt(headers.get("x-stainless-retry-count", "")),
         resumed_from=leg.resumed_from,
@@ -188,14 +188,14 @@ class _Leg(NamedTuple):
 
 
 def _leg(method: str, path: str, headers: dict[str, str], parameters: dict[str, str]) -> _Leg:
-    event_id = label_id(headers.get("last-event-id"))
+    event_id = safe_id(headers.get("last-event-id"))
     for stored in _STORED if method == "GET" else ():
         found, after = stored.path.search(path), parameters.get(stored.parameter, "")
         if found is None:
             continue
-        response_id = label_id(unquote(found[1]))
+        response_id = safe_id(unquote(found[1]))
         if _POSITION.fullmatch(after) if stored.numbered else after:
-            return _Leg(label_id(after), int(after) if stored.numbered else None, response_id)
+            return _Leg(safe_id(after), int(after) if stored.numbered else None, response_id)
         if event_id is None and (stored.always or parameters.get("stream") == "true"):
             return _Leg(FROM_START, continues=response_id)
         return _Leg(event_id, continues=response_id if event_id else None)
@@ -209,7 +209,7 @@ _BODY = msgspec.json.Decoder(msgspec.defstruct("_Body", [(member, object, None) 
 class RequestReader:
     """Gathers one request's body and tells its facts. Whatever is odd about a body makes its facts null."""
 
-    def __init__(self, opened: Opened, key: bytes, budget: Budget) -> None:
+    def __init__(self, opened: RequestStarted, key: bytes, budget: Budget) -> None:
         self._method, self._target = opened.method, opened.target
         self._coding = ", ".join(value for name, value in opened.headers if name == "content-encoding")
         self._digest = _keyed(key).copy()
@@ -227,7 +227,7 @@ class RequestReader:
         """Whether the body was let go of: it was too long, or others needed the room."""
         return self._gathered.capped
 
-    def sent(self, sent: Sent, connect_ns: int | None, sent_ns: int | None) -> RequestFacts:
+    def sent(self, sent: RequestSent, connect_ns: int | None, sent_ns: int | None) -> RequestFacts:
         """The facts, when the whole request has gone out; stamps are nanoseconds since the request began."""
         raw = self._gathered.take()
         whole = sent.whole and not self._empty
@@ -260,7 +260,7 @@ class RequestReader:
         model = _first(body, _MODEL, _id)
         stream = _first(body, _STREAM, _bool)
         return RequestFacts(
-            model=model or (label_id(unquote(in_path[1])) if in_path else None),
+            model=model or (safe_id(unquote(in_path[1])) if in_path else None),
             stream=_asked_for(query) if stream is None else stream,
             n=_first(body, _N, whole_number),
             max_tokens=_first(body, _MAX_TOKENS, whole_number),
@@ -317,8 +317,8 @@ def _asked_for(query: str) -> bool | None:
 
 
 def _id(value: object) -> str | None:
-    return label_id(value) if isinstance(value, str) else None
+    return safe_id(value) if isinstance(value, str) else None
 
 
 def _code(value: object) -> str | None:
-    return label_code(value) if isinstance(value, str) else None
+    return safe_code(value) if isinstance(value, str) else None

@@ -14,10 +14,10 @@ from streamgauge.core.http1.body import BodyDecoder, DecodeFault
 from streamgauge.core.http1.head import HeadReader, ResponseHead, body_decoder_for
 from streamgauge.core.masking.masker import Masker
 from streamgauge.recorder.budget import Budget, Gathered
-from streamgauge.recorder.cpu_yield import breathe
+from streamgauge.recorder.cpu_yield import yield_cpu
 from streamgauge.recorder.decoder_memory import DecoderMemory
 from streamgauge.recorder.events import MaskedEvents
-from streamgauge.recorder.protocol import Arrival, Arrived
+from streamgauge.recorder.protocol import ResponseRead, StampedRead
 from streamgauge.recorder.response_head import Expected, expected_of, head_facts, is_event_stream, told_head
 
 # A response that is no event stream is looked into up to this size (bytes, decoded): the largest answers, images in
@@ -101,7 +101,9 @@ class Response:
         self._decoder = BodyDecoder(coding=", ".join(head.all("content-encoding")), memory=self._memory)
         self._take_head(head, stamp_ns)
 
-    def read_all(self, arrived: Sequence[Arrived | Arrival], zero_ns: int | None, reads: list[Read]) -> Iterator[int]:
+    def read_all(
+        self, arrived: Sequence[ResponseRead | StampedRead], zero_ns: int | None, reads: list[Read]
+    ) -> Iterator[int]:
         """Socket reads, stamped since `zero_ns`; what they become is put into `reads`, one by one.
 
         Gives after each step how much work it was (see `MaskedEvents.work`; a read is one at least). Whoever stops between
@@ -118,7 +120,7 @@ class Response:
                 read = self._go_on(self._part)
             elif events is None or decoder is None or self._lost:
                 read = self.read(_since(one, zero_ns), one.data)
-                breathe()
+                yield_cpu()
             elif alone or together < 2:
                 read = self._read_events(_since(one, zero_ns), one.data, decoder, events)
                 alone = max(alone - 1, 0)
@@ -192,7 +194,7 @@ class Response:
 
     def _read_usual(
         self,
-        arrived: Sequence[Arrived | Arrival],
+        arrived: Sequence[ResponseRead | StampedRead],
         zero_ns: int | None,
         reads: list[Read],
         decoder: BodyDecoder,
@@ -275,7 +277,7 @@ class Response:
             return b""
         self._decoder = body_decoder_for(head, self._method, self._memory)
         self._take_head(head, stamp_ns)
-        breathe()
+        yield_cpu()
         return self._head_reader.rest
 
     def _take_head(self, head: ResponseHead, stamp_ns: int | None) -> None:
@@ -369,12 +371,12 @@ def _step_end(decoded: bytes, begin: int, size: int) -> int:
     return begin + size
 
 
-def _since(arrived: Arrived | Arrival, zero_ns: int | None) -> int | None:
+def _since(arrived: ResponseRead | StampedRead, zero_ns: int | None) -> int | None:
     """When a read came, since `zero_ns`."""
     return None if arrived.at_ns is None or zero_ns is None else max(arrived.at_ns - zero_ns, 0)
 
 
-def _since_each(arrived: Sequence[Arrived | Arrival], zero_ns: int | None) -> Sequence[int | None]:
+def _since_each(arrived: Sequence[ResponseRead | StampedRead], zero_ns: int | None) -> Sequence[int | None]:
     """The same of many."""
     stamps = [one.at_ns for one in arrived if one.at_ns is not None]
     if zero_ns is None or len(stamps) < len(arrived) or min(stamps) < zero_ns:

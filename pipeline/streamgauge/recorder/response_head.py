@@ -8,7 +8,7 @@ from enum import Enum, auto
 from streamgauge.core.capture.segments import Head
 from streamgauge.core.http1.content_type import says_event_stream
 from streamgauge.core.http1.head import MAX_FIELDS, ResponseHead
-from streamgauge.core.safe_values import label_id
+from streamgauge.core.safe_values import safe_id
 
 # The first present of these is the provider's own id of the request.
 _REQUEST_IDS = ("x-request-id", "request-id", "apim-request-id", "x-generation-id")
@@ -106,7 +106,7 @@ def head_facts(head: ResponseHead, stamp_ns: int | None, *, event_stream: bool) 
         status=head.status or None,
         stamp_ns=stamp_ns,
         event_stream=event_stream,
-        content_encoding=label_id(", ".join(head.all("content-encoding")).lower()),
+        content_encoding=safe_id(", ".join(head.all("content-encoding")).lower()),
         retry_after_s=_retry_after(first),
         provider_request_id=_first(first, _REQUEST_IDS),
         organization=_first(first, _ORGANIZATIONS),
@@ -115,7 +115,7 @@ def head_facts(head: ResponseHead, stamp_ns: int | None, *, event_stream: bool) 
 
 
 def _first(headers: Mapping[str, str], names: tuple[str, ...]) -> str | None:
-    return next((known for name in names if (known := label_id(headers.get(name))) is not None), None)
+    return next((known for name in names if (known := safe_id(headers.get(name))) is not None), None)
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:

@@ -75,7 +75,7 @@ class Lost(msgspec.Struct, frozen=True):
         )
 
 
-class Outbox:
+class SpoolWriter:
     """One instance's way into the spool. Raises nothing for the disk's faults.
 
     `refusals` is told how each write went. `reserve`: disk space for the last rows.
@@ -207,7 +207,7 @@ class Outbox:
             short = used + item.cost - (room.reads if item.row.reads else room.vital)
             newest = self._policy == "drop-newest"  # then no more than is needed, or new reads would take the rest
             want = short if newest else max(short, _ROOM_BYTES)
-            if short <= 0 or not self._spool.give_up_room(want, _light, newest=newest):
+            if short <= 0 or not self._spool.drop_reads_for_space(want, _light, newest=newest):
                 break
             room = self._spool.room()
         return room

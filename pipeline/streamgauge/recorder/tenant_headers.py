@@ -6,8 +6,8 @@ the agent says it, once for each header.
 
 from collections.abc import Callable
 
-from streamgauge.core.safe_values import label_code
-from streamgauge.recorder.protocol import OFF_THE_WIRE, Opened
+from streamgauge.core.safe_values import safe_code
+from streamgauge.recorder.protocol import OFF_THE_WIRE, RequestStarted
 
 # Headers of which an agent says that it does not read them. All applications on a host have a few between them; beyond that
 # the sentences would only repeat themselves (sentences).
@@ -22,7 +22,7 @@ class TenantHeaderCheck:
         self._say = say
         self._said: set[str | None] = set()
 
-    def look(self, opened: Opened) -> None:
+    def look(self, opened: RequestStarted) -> None:
         """A stream begins. Taps on the wire have the agent's own setting."""
         theirs = opened.tenant_header
         if (
@@ -44,7 +44,7 @@ class TenantHeaderCheck:
                 f" streams of this tap have no tenant. Give the tap tenant_header={self._ours!r}, or the application"
                 f" STREAMGAUGE_TENANT_HEADER={self._ours}"
             )
-        name = label_code(theirs)
+        name = safe_code(theirs)
         if self._ours is None:
             return (
                 f"a tap in an application ({tap}) names tenants by the header {name}, and this agent was started without"

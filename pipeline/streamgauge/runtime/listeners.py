@@ -34,7 +34,7 @@ class Address:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-class Listening:
+class Listeners:
     """One address, and the sockets that listen on it: as many as relays, or a single one."""
 
     def __init__(self, sockets: list[socket.socket]) -> None:
@@ -58,11 +58,11 @@ class Listening:
         self.close()
 
 
-def listening(address: Address, option: str, relays: int = 1) -> Listening:
+def open_listeners(address: Address, option: str, relays: int = 1) -> Listeners:
     """What `relays` processes may inherit. `option` is named where another may help. Raises Unavailable."""
     first = listening_socket(address, option)
     if relays == 1 or not SPREADS:
-        return Listening([first])
+        return Listeners([first])
     bound = address.model_copy(update={"port": first.getsockname()[1]})
     first.close()  # it has shown that nobody listens there: sockets that share a port do not tell
     sockets: list[socket.socket] = []
@@ -72,8 +72,8 @@ def listening(address: Address, option: str, relays: int = 1) -> Listening:
     except OSError as error:
         for one in sockets:
             one.close()
-        raise not_to_be_had(str(bound), option, error) from None
-    return Listening(sockets)
+        raise not_available(str(bound), option, error) from None
+    return Listeners(sockets)
 
 
 def listening_socket(address: Address, option: str) -> socket.socket:
@@ -84,11 +84,11 @@ def listening_socket(address: Address, option: str) -> socket.socket:
             return _bind(address)
         except OSError as error:
             if error.errno != errno.EADDRINUSE or time.monotonic() > deadline:
-                raise not_to_be_had(str(address), option, error) from None
+                raise not_available(str(address), option, error) from None
             time.sleep(_LOOK_S)
 
 
-def not_to_be_had(address: str, option: str, error: OSError) -> Unavailable:
+def not_available(address: str, option: str, error: OSError) -> Unavailable:
     """The sentence for an address that cannot be listened on."""
     if error.errno == errno.EADDRINUSE:
         return Unavailable(f"the address {address} is taken: choose another with {option}, or stop who has it")
@@ -96,9 +96,9 @@ def not_to_be_had(address: str, option: str, error: OSError) -> Unavailable:
     return Unavailable(f"the address {address} cannot be used ({why}): choose another with {option}")
 
 
-def bound_address(listening: socket.socket) -> str:
+def bound_address(open_listeners: socket.socket) -> str:
     """HOST:PORT as bound."""
-    host, port = listening.getsockname()[:2]
+    host, port = open_listeners.getsockname()[:2]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 

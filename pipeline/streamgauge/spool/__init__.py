@@ -21,8 +21,8 @@ from streamgauge.spool.spool import (
     Row,
     Spool,
     Waiting,
-    settle_crash,
-    settle_restart,
+    close_balance_after_crash,
+    close_balance_at_restart,
 )
 from streamgauge.spool.sql import Failure, Lighter, cost_of, failure_of
 
@@ -39,8 +39,8 @@ __all__ = [
     "Row",
     "Spool",
     "Waiting",
+    "close_balance_after_crash",
+    "close_balance_at_restart",
     "cost_of",
     "failure_of",
-    "settle_crash",
-    "settle_restart",
 ]

@@ -62,12 +62,12 @@ def checksum(row: int, slot: int, reads: int, put_s: int, value: bytes) -> int:
     return zlib.crc32(value, zlib.crc32(b"%d %d %d %d" % (row, slot, reads, put_s)))
 
 
-def packed(value: bytes) -> bytes:
+def with_checksum(value: bytes) -> bytes:
     """An entry of the spool's own memory as it is stored, with its checksum."""
     return zlib.crc32(value).to_bytes(_CRC_BYTES) + value
 
 
-def unpacked(stored: object) -> bytes | None:
+def without_checksum(stored: object) -> bytes | None:
     """The entry; None if it is not what was stored."""
     if not isinstance(stored, bytes) or stored[:_CRC_BYTES] != zlib.crc32(stored[_CRC_BYTES:]).to_bytes(_CRC_BYTES):
         return None

@@ -3,8 +3,8 @@
 One file a data directory, shared by the processes of one tap. A version word, then for each role a region of 8-byte
 slots that only the process in that role writes: an aligned 8-byte store into a shared mapping, which the kernel keeps
 when the process dies. Numbers only grow; `writes_refused` is a state. `delivered` rests in the spool's database, in the
-transaction that deletes the rows; the slot here mirrors it. `spool.settle_crash` closes the balance before a tap's processes
-start.
+transaction that deletes the rows; the slot here mirrors it. `spool.close_balance_after_crash` closes the balance before a
+tap's processes start.
 
 Applications that capture for themselves have roles as relays do, and lives of their own: they were there before the tap, and
 stay when it goes. Whoever has role app-N holds a lock on `app_lock`; what a living one has and did not hand over still waits.
@@ -241,7 +241,7 @@ def read_writes_refused(path: Path) -> bool:
         return slots.total(_WRITES_REFUSED) > 0
 
 
-def settle(path: Path, delivered: int, waiting: int, *, reason: DropReason) -> Balance:
+def close_balance(path: Path, delivered: int, waiting: int, *, reason: DropReason) -> Balance:
     """Close the balance while none of the tap's processes runs; gives what it then is.
 
     `delivered`, `waiting`: reads by the spool's own books. What was seen and is in neither becomes dropped, by
@@ -250,7 +250,7 @@ def settle(path: Path, delivered: int, waiting: int, *, reason: DropReason) -> B
     """
     with Counters(path, "delivery") as delivery:
         delivery.mirror_delivered(delivered)
-    settle_apps(path)
+    close_app_balances(path)
     with _Snapshot(path) as slots:
         came = slots.total(*_ALL_SEEN, roles=_TAP) + slots.total(_HANDED, roles=_APPS)
         lost = came - slots.total(*_REASONS.values(), roles=_TAP) - slots.total(_DELIVERED) - waiting
@@ -259,11 +259,11 @@ def settle(path: Path, delivered: int, waiting: int, *, reason: DropReason) -> B
             recorder.dropped(reason, lost)
         elif lost < 0:
             recorder.seen(-lost)
-    _hand_over_all(path)
+    _close_all_balances(path)
     return read_balance(path)
 
 
-def _hand_over_all(path: Path) -> None:
+def _close_all_balances(path: Path) -> None:
     """No relay holds anything: all that it saw and did not drop has been handed over, and is accounted for."""
     with Counters(path, "recorder") as any_role:
         for role in _TAP:
@@ -273,7 +273,7 @@ def _hand_over_all(path: Path) -> None:
             words[base + _HANDED] = max(words[base] + words[base + _SEEN_APART] - dropped, 0)
 
 
-def settle_recorder(path: Path, delivered: int, waiting: int, *, reason: DropReason) -> None:
+def close_recorder_balance(path: Path, delivered: int, waiting: int, *, reason: DropReason) -> None:
     """A recorder begins, while relays and delivery go on: what was handed to an earlier one and is nowhere went with it.
 
     `delivered`, `waiting`: reads by the spool's own books, of one moment.
@@ -291,7 +291,7 @@ def app_lock(path: Path, index: int) -> Path:
     return path.parent / "apps" / f"{index}.lock"
 
 
-def settle_apps(path: Path) -> None:
+def close_app_balances(path: Path) -> None:
     """What applications held and did not hand over, who are gone, went with them: dropped by `crash`."""
     for index in range(MAX_APPS):
         try:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from streamgauge.spool.file import packed, unpacked
+from streamgauge.spool.file import with_checksum, without_checksum
 
 # How often the clock notes where it stands (seconds): so much age a reboot may cost a row, of a limit of hours or days.
 NOTE_S = 60
@@ -67,7 +67,7 @@ def age_now(connection: sqlite3.Connection, now: Moment) -> int:
         age = clock.noted_s + max(now.wall_s - clock.wall_s, 0)
     else:
         age = connection.execute("SELECT coalesce((SELECT put_s FROM rows ORDER BY id DESC LIMIT 1), 0)").fetchone()[0]
-    told = packed(msgspec.msgpack.encode(_Clock(now.boot, age - now.up_s, age, now.wall_s)))
+    told = with_checksum(msgspec.msgpack.encode(_Clock(now.boot, age - now.up_s, age, now.wall_s)))
     connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (_KEY, told))
     return int(age)
 
@@ -75,6 +75,6 @@ def age_now(connection: sqlite3.Connection, now: Moment) -> int:
 def _noted(connection: sqlite3.Connection) -> _Clock | None:
     found = connection.execute("SELECT value FROM meta WHERE key=?", (_KEY,)).fetchone()
     try:
-        return _DECODER.decode(unpacked(found[0]) or b"") if found else None
+        return _DECODER.decode(without_checksum(found[0]) or b"") if found else None
     except msgspec.DecodeError:
         return None

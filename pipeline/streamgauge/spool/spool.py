@@ -18,8 +18,15 @@ from typing import Final
 import msgspec
 
 from streamgauge.spool.connection import SpoolFile, Work
-from streamgauge.spool.file import COLUMNS, is_intact, packed, unpacked
-from streamgauge.spool.read_counters import Balance, Counters, DropReason, read_balance, settle, settle_recorder
+from streamgauge.spool.file import COLUMNS, is_intact, with_checksum, without_checksum
+from streamgauge.spool.read_counters import (
+    Balance,
+    Counters,
+    DropReason,
+    close_balance,
+    close_recorder_balance,
+    read_balance,
+)
 from streamgauge.spool.row_clock import Moment, age_now, moment
 from streamgauge.spool.sql import (
     Failure,
@@ -28,10 +35,10 @@ from streamgauge.spool.sql import (
     cost_of,
     give_back,
     insert,
-    lighten,
     pragma_number,
     purge,
     remove,
+    strip_reads,
     told_delivered,
     totals,
     used_bytes,
@@ -146,7 +153,7 @@ class Spool:
                 insert(
                     connection, [(row.slot, row.reads, row.value) for row in taken], age_now(connection, self._now())
                 )
-            entries = [(key, packed(value)) for key, value in (meta or {}).items()]
+            entries = [(key, with_checksum(value)) for key, value in (meta or {}).items()]
             connection.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", entries)
 
         failure = self._file.transact(work)
@@ -158,17 +165,17 @@ class Spool:
         self._file.run(lambda connection: used.append(used_bytes(connection)))
         return Room(self._most_reads - used[-1], self._most - used[-1]) if used else Room(0, 0)
 
-    def give_up_room(self, want: int, lighter: Lighter, *, newest: bool) -> int:
+    def drop_reads_for_space(self, want: int, lighter: Lighter, *, newest: bool) -> int:
         """Rows that wait lose their reads, the oldest first or the newest, until `want` bytes of room are won or none is
         left. Gives the reads, which are dropped by `spool_full`."""
         order: Order = "DESC" if newest else "ASC"
-        return self._giving_up(DropReason.SPOOL_FULL, lambda c: lighten(c, lighter, order, want=want))
+        return self._giving_up(DropReason.SPOOL_FULL, lambda c: strip_reads(c, lighter, order, want=want))
 
     def give_up_old(self, max_age_s: float, lighter: Lighter) -> int:
         """Rows that have waited longer than this lose their reads, a few at a time. Gives the reads: `too_old`."""
         return self._giving_up(
             DropReason.TOO_OLD,
-            lambda c: lighten(c, lighter, "ASC", put_before=int(age_now(c, self._now()) - max_age_s)),
+            lambda c: strip_reads(c, lighter, "ASC", put_before=int(age_now(c, self._now()) - max_age_s)),
         )
 
     def take(self, after: int, max_bytes: int) -> list[Row]:
@@ -222,7 +229,7 @@ class Spool:
 
         def work(connection: Connection) -> None:
             rows = connection.execute("SELECT value FROM meta WHERE key=?", (key,))
-            found.extend(unpacked(row[0]) for row in rows)
+            found.extend(without_checksum(row[0]) for row in rows)
 
         self._file.run(work)
         return found[-1] if found else None
@@ -251,7 +258,7 @@ class Spool:
         """Close the file. What was put stays."""
         self._file.close()
 
-    def settle_books(self) -> tuple[int | None, int, bool] | None:
+    def close_books(self) -> tuple[int | None, int, bool] | None:
         """Count again what the totals say; what is damaged is dropped. Gives reads delivered (None: that number is damaged),
         reads waiting, and whether a damaged file was replaced since this was last settled; None if the disk does not let us
         look."""
@@ -275,17 +282,17 @@ class Spool:
 
         self._file.transact(work)
 
-    def settle_restart(self, counters_path: Path) -> None:
+    def close_balance_at_restart(self, counters_path: Path) -> None:
         """See the function of that name. Nobody else gives reads up meanwhile."""
         try:
             with self._file.lock:
-                books = self.settle_books()
+                books = self.close_books()
                 if books is not None:
                     delivered, waiting, damaged = books
                     if delivered is None:
                         delivered = read_balance(counters_path).delivered
                     reason = DropReason.SPOOL_DAMAGED if damaged else DropReason.CRASH
-                    settle_recorder(counters_path, delivered, waiting, reason=reason)
+                    close_recorder_balance(counters_path, delivered, waiting, reason=reason)
         except OSError:
             return  # no lock: the disk does not let us look
 
@@ -350,23 +357,23 @@ def _disk_bytes(folder: Path, otherwise: int) -> int:
         return otherwise
 
 
-def settle_crash(spool: Spool, counters_path: Path) -> Balance:
+def close_balance_after_crash(spool: Spool, counters_path: Path) -> Balance:
     """Close the balance of reads before any process of a tap runs; gives what it then is.
 
     What was seen and is neither delivered, dropped nor waiting in the spool was lost: dropped by `crash`, or by
     `spool_damaged` if a spool whose books cannot be read was put aside. Where the spool cannot be opened nothing is
     settled.
     """
-    books = spool.settle_books()
+    books = spool.close_books()
     if books is None:
         return read_balance(counters_path)
     delivered, waiting, damaged = books
     reason = DropReason.SPOOL_DAMAGED if damaged else DropReason.CRASH
-    balance = settle(counters_path, delivered or 0, waiting, reason=reason)
+    balance = close_balance(counters_path, delivered or 0, waiting, reason=reason)
     spool.settled(balance.delivered)
     return balance
 
 
-def settle_restart(spool: Spool, counters_path: Path) -> None:
+def close_balance_at_restart(spool: Spool, counters_path: Path) -> None:
     """Close the books of a recorder that died, before the next one begins; relays and delivery go on meanwhile."""
-    spool.settle_restart(counters_path)
+    spool.close_balance_at_restart(counters_path)

@@ -84,7 +84,7 @@ def remove(connection: sqlite3.Connection, ids: Sequence[int], *, delivered: boo
     return reads
 
 
-def lighten(
+def strip_reads(
     connection: sqlite3.Connection,
     lighter: Lighter,
     order: Order,

@@ -32,7 +32,7 @@ from urllib.parse import quote
 from streamgauge.core.capture.segments import Ending
 from streamgauge.runtime.faults import report_fault
 from streamgauge.taps.inprocess.background_senders import finish, sender_of
-from streamgauge.taps.inprocess.capture import Asking, StreamCapture, is_event_stream, is_llm
+from streamgauge.taps.inprocess.capture import Asking, NotedStream, is_event_stream, is_llm
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -80,9 +80,9 @@ class TapMiddleware:
         finally:
             exchange.over()
 
-    def capture_of(self, asking: Asking) -> StreamCapture:
+    def capture_of(self, asking: Asking) -> NotedStream:
         """The telling of one stream."""
-        return StreamCapture(sender_of(self._data_dir), asking, tenant_header=self._tenant_header)
+        return NotedStream(sender_of(self._data_dir), asking, tenant_header=self._tenant_header)
 
     def asking(self, scope: Scope, began_ns: int) -> Asking:
         """What a request says before its body."""
@@ -103,7 +103,7 @@ class _Exchange:
         self._send = send
         self._tap: TapMiddleware | None = None
         self._asking: Asking | None = None
-        self._capture: StreamCapture | None = None  # None: not captured, not yet, or no more
+        self._capture: NotedStream | None = None  # None: not captured, not yet, or no more
         self._undecided = False  # the head will tell whether it is captured
         self._asked = 0
         self._sent: int | None = None  # when the request was whole

@@ -17,7 +17,7 @@ from streamgauge.core.capture.segments import Ending
 from streamgauge.runtime.faults import report_fault
 from streamgauge.taps.httpx_streams import Asked, AskedStream, Stream, kinds_of, library_of, tell_end, tell_failed
 from streamgauge.taps.inprocess.background_senders import sender_of
-from streamgauge.taps.inprocess.capture import Asking, StreamCapture, is_event_stream, is_llm
+from streamgauge.taps.inprocess.capture import Asking, NotedStream, is_event_stream, is_llm
 
 _TAP = "httpx"
 # As the command line's setting of this name.
@@ -141,7 +141,7 @@ class _Exchange:
 
     def __init__(self, settings: _Settings, request: _Request) -> None:
         self._began_ns = time.monotonic_ns()
-        self._capture: StreamCapture | None = None
+        self._capture: NotedStream | None = None
         self._request, self._settings = request, settings
         self._asked: Asked | None = None
         self._stream: Stream = None  # the request's own, while ours stands in its place
@@ -163,8 +163,8 @@ class _Exchange:
         self._stream = request.stream
         request.stream = kinds_of(request).asked(self._stream, self._asked)
 
-    def _opened(self) -> StreamCapture:
-        return StreamCapture(sender_of(self._settings.data_dir), self._asking, self._settings.tenant_header)
+    def _opened(self) -> NotedStream:
+        return NotedStream(sender_of(self._settings.data_dir), self._asking, self._settings.tenant_header)
 
     def _restore(self) -> None:
         """The request's own stream stands in its place again, unless somebody has put another one there."""
@@ -208,7 +208,7 @@ class _Exchange:
             response.stream = getattr(kinds_of(self._request), kind)(response.stream, self._capture)
 
 
-def _note_whole(capture: StreamCapture, response: _Response, at_ns: int) -> None:
+def _note_whole(capture: NotedStream, response: _Response, at_ns: int) -> None:
     if isinstance(response.stream, library_of(response).ByteStream):
         capture.arrived(at_ns, b"".join(response.stream))
     tell_end(capture, Ending.COMPLETE)

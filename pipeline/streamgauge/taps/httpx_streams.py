@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from streamgauge.core.capture.segments import Ending, TransportFault
 from streamgauge.runtime.faults import report_fault
-from streamgauge.taps.inprocess.capture import StreamCapture
+from streamgauge.taps.inprocess.capture import NotedStream
 
 _LIBRARIES = ("httpx", "httpx2")
 # What the libraries call an upstream that says nothing for too long; the same name stands for all kinds of it.
@@ -41,7 +41,7 @@ Stream = Any
 class Asked:
     """A request's body on its way, as the capture hears of it: what went out the first time counts."""
 
-    def __init__(self, capture: StreamCapture | None, content: bytes | None) -> None:
+    def __init__(self, capture: NotedStream | None, content: bytes | None) -> None:
         self._capture, self._content = capture, content
         self._size = 0
         self._sent: tuple[int | None, int] | None = None
@@ -64,7 +64,7 @@ class Asked:
         """All has gone out."""
         self._tell((time.monotonic_ns(), self._size))
 
-    def answered(self, capture: StreamCapture) -> None:
+    def answered(self, capture: NotedStream) -> None:
         """There is an answer. Tells a capture that began with it, and of a body that went out unseen."""
         if self._capture is None:
             self._capture = capture
@@ -124,7 +124,7 @@ class Answer:
     and the last chunk, with its terminal and usage, would come too late. It takes some 0.2 us (bench/inprocess.py).
     """
 
-    def __init__(self, stream: Stream, capture: StreamCapture) -> None:
+    def __init__(self, stream: Stream, capture: NotedStream) -> None:
         self._of, self._capture = stream, capture
 
     def __del__(self) -> None:
@@ -177,13 +177,13 @@ class AsyncAnswer(Answer):
             tell_end(self._capture, Ending.CLIENT)
 
 
-def tell_end(capture: StreamCapture, ending: Ending) -> None:
+def tell_end(capture: NotedStream, ending: Ending) -> None:
     """The stream ends now; the first end that is told counts."""
     now = time.monotonic_ns()
     capture.ended(now, ending, now if ending is Ending.CLIENT else None)
 
 
-def tell_failed(capture: StreamCapture, error: BaseException | None) -> None:
+def tell_failed(capture: NotedStream, error: BaseException | None) -> None:
     """The stream ends now, with this error; None: in order."""
     if error is None:
         tell_end(capture, Ending.COMPLETE)

@@ -10,17 +10,17 @@ from streamgauge.core.assembly.assembler import PRODUCERS, Assembler, Limits, of
 from streamgauge.kafka.dead_letters import Stage
 from streamgauge.kafka.producer import Message, Producer
 from streamgauge.metrics import table
-from streamgauge.worker.confirmed_sender import Outbox
+from streamgauge.worker.confirmed_sender import ConfirmedSender
 from streamgauge.worker.dead_letters import DeadLetters
-from streamgauge.worker.faults import NEW_LOG_REMEDY, BugError, LogMadeAnewError, NewerStateFoundError, WorkerError
-from streamgauge.worker.faust.consumer import Consumer
+from streamgauge.worker.faults import NEW_LOG_REMEDY, BugError, LogRecreatedError, NewerStateFoundError, WorkerError
+from streamgauge.worker.faust.consumer import FaustConsumer
 from streamgauge.worker.faust.store import NewestStore, StateTable
 from streamgauge.worker.log import Log
-from streamgauge.worker.offset_commits import Acknowledger
-from streamgauge.worker.partition import Partition, Surroundings
-from streamgauge.worker.partition_offsets import Reading, starts
+from streamgauge.worker.offset_commits import OffsetCommits
+from streamgauge.worker.partition import Partition, PartitionContext
+from streamgauge.worker.partition_offsets import ReadContext, load_start_offsets
 from streamgauge.worker.settings import WorkerMetrics, WorkerSettings
-from streamgauge.worker.topic_identity import Recognition
+from streamgauge.worker.topic_identity import TopicIdentityCheck
 
 
 class Assignment:
@@ -40,16 +40,16 @@ class Assignment:
         state: StateTable,
         log: Log,
         dead_letters: DeadLetters,
-        recognition: Callable[[Consumer], Recognition] | None = None,
-    ) -> Acknowledger:
+        recognition: Callable[[FaustConsumer], TopicIdentityCheck] | None = None,
+    ) -> OffsetCommits:
         """Take part in the app's rebalances; gives what commits offsets, to be run beside.
 
         `recognition`: who looks whether the partitions are those that their state speaks of.
         """
         self._app, self._state, self._dead_letters = app, state, dead_letters
-        self.consumer = Consumer(app, self._settings.topics.segments)
-        self._reading = Reading(self.consumer, log)
-        self._acknowledger = Acknowledger(self.consumer)
+        self.consumer = FaustConsumer(app, self._settings.topics.segments)
+        self._reading = ReadContext(self.consumer, log)
+        self._acknowledger = OffsetCommits(self.consumer)
         self._recognition = recognition(self.consumer) if recognition else None
         app.on_partitions_revoked.connect(self.on_revoked)
         state.on_recover(self.on_recovered)
@@ -131,12 +131,12 @@ class Assignment:
 
     async def _load(self) -> None:
         await self._let_go()
-        holding = self.consumer.holding
-        found = await starts(self._reading)
-        if holding is None or holding != self.consumer.holding:
+        holding = self.consumer.assignment_epoch
+        found = await load_start_offsets(self._reading)
+        if holding is None or holding != self.consumer.assignment_epoch:
             return  # the next rebalance is under way
         partitions = {number: self._recover(number, *place) for number, place in found.items()}
-        if not await self._are_ours(found, partitions) or holding != self.consumer.holding:
+        if not await self._are_ours(found, partitions) or holding != self.consumer.assignment_epoch:
             return
         self._partitions = partitions
         for partition in partitions.values():
@@ -167,11 +167,11 @@ class Assignment:
         applied = max((assembler.applied_offset(entry) for entry in entries), default=-1)
         if applied >= ends or committed > ends:
             topic = f"{self._settings.topics.segments}/{number}"
-            raise LogMadeAnewError(
+            raise LogRecreatedError(
                 f"{topic} ends at offset {ends}, but {max(applied + 1, committed)} messages of it are applied already: "
                 f"it was made anew. {NEW_LOG_REMEDY}"
             )
-        outbox = Outbox(self._producer, self._instead)
+        outbox = ConfirmedSender(self._producer, self._instead)
         due = max(committed, 1 + assembler.applied_offset(PRODUCERS))  # what lies below has done all that it does
         # Where the group's offsets have expired, the state alone knows where reading goes on.
         next_offset = max(due if self._settings.segments_id and not committed else committed, begins)
@@ -189,8 +189,8 @@ class Assignment:
         await self._dead_letters.bury(_Refused(message.topic, message.key, message.value), Stage.RECORD, "refused")
         return True
 
-    def _surroundings(self) -> Surroundings:
-        return Surroundings(
+    def _surroundings(self) -> PartitionContext:
+        return PartitionContext(
             self._settings.topics,
             self._reading,
             self._dead_letters,

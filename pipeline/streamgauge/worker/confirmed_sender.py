@@ -21,7 +21,7 @@ _SLOW_S = 1.0
 _WAITING_S = 5.0
 
 
-class Outbox:
+class ConfirmedSender:
     """Sends and remembers until it is confirmed; sends again what failed, for as long as it takes.
 
     `instead` puts a message that the broker refuses for good elsewhere, durably; False if there is no such place for it.

@@ -19,13 +19,13 @@ class WorkerError(Exception):
     leaves = False
 
 
-class LogMadeAnewError(WorkerError):
+class LogRecreatedError(WorkerError):
     """The segments topic is not the log that the state speaks of."""
 
     leaves = True
 
 
-class StateMadeAnewError(WorkerError):
+class StateRecreatedError(WorkerError):
     """Messages are acknowledged, and there is no state that knows of them: open streams are lost."""
 
     leaves = True

@@ -16,12 +16,12 @@ from streamgauge.metrics import table
 from streamgauge.runtime.faults import described, report_fault
 from streamgauge.worker.dead_letters import DeadLetters
 from streamgauge.worker.faults import BugError, WorkerError
-from streamgauge.worker.faust.consumer import Consumer
+from streamgauge.worker.faust.consumer import FaustConsumer
 from streamgauge.worker.faust.store import StateTable
 from streamgauge.worker.log import Log
 from streamgauge.worker.message_size import weight_of
-from streamgauge.worker.offset_commits import Acknowledger
-from streamgauge.worker.partition_offsets import Place, Reading, starts
+from streamgauge.worker.offset_commits import OffsetCommits
+from streamgauge.worker.partition_offsets import OffsetTracker, ReadContext, load_start_offsets
 from streamgauge.worker.settings import RecordStore, Stored, WorkerMetrics, WorkerSettings
 
 _LOG = logging.getLogger("streamgauge.worker")
@@ -40,7 +40,7 @@ _FULL_BYTES, _LOW_BYTES = 64 * 1024 * 1024, 16 * 1024 * 1024
 _RETRY_S = 1.0
 
 
-class Storing:
+class LedgerSink:
     """Give it messages with `receive`, run it with `run`."""
 
     def __init__(self, settings: WorkerSettings, store: RecordStore, metrics: WorkerMetrics, fail: Any) -> None:
@@ -50,7 +50,7 @@ class Storing:
         self._fail = fail
         self._queue: deque[Any] = deque()
         self._queued_bytes = 0
-        self._places: dict[int, Place] = {}
+        self._places: dict[int, OffsetTracker] = {}
         self._held_back: set[int] = set()
         self._wake = asyncio.Event()
         self._thread = ThreadPoolExecutor(1, "records")
@@ -60,11 +60,11 @@ class Storing:
         self._idle = asyncio.Event()
         self._idle.set()
 
-    def connect(self, app: faust.App, state: StateTable, log: Log, dead_letters: DeadLetters) -> Acknowledger:
+    def connect(self, app: faust.App, state: StateTable, log: Log, dead_letters: DeadLetters) -> OffsetCommits:
         """Take part in the app's rebalances; gives what commits offsets, to be run beside."""
-        self._consumer = self.consumer = Consumer(app, self._settings.topics.records)
-        self._reading = Reading(self._consumer, log)
-        self._acknowledger = Acknowledger(self._consumer)
+        self._consumer = self.consumer = FaustConsumer(app, self._settings.topics.records)
+        self._reading = ReadContext(self._consumer, log)
+        self._acknowledger = OffsetCommits(self._consumer)
         self._dead_letters = dead_letters
         app.on_partitions_revoked.connect(self.on_revoked)
         state.on_recover(self.on_recovered)
@@ -92,14 +92,14 @@ class Storing:
             self._fail(BugError(f"records topic: {error!r}", error))
 
     async def _find_places(self) -> None:
-        holding = self._consumer.holding
-        found = await starts(self._reading)
-        if holding is None or holding != self._consumer.holding:
+        holding = self._consumer.assignment_epoch
+        found = await load_start_offsets(self._reading)
+        if holding is None or holding != self._consumer.assignment_epoch:
             return  # the next one is under way
         for number, (committed, begins, _) in found.items():
             if begins > committed:
                 self._lost(begins - committed)
-            self._places[number] = Place(self._reading, number, max(committed, begins), self._lost)
+            self._places[number] = OffsetTracker(self._reading, number, max(committed, begins), self._lost)
         self._settled = True
 
     # --- what a checkup asks ----------------------------------------------------------------------------------------
@@ -136,7 +136,7 @@ class Storing:
         self._wake.set()
         if len(self._queue) > _FULL or self._queued_bytes > _FULL_BYTES:
             self._held_back.add(message.partition)
-            self._consumer.hold_back(message.partition)
+            self._consumer.pause(message.partition)
 
     async def run(self) -> None:
         """Until it is cancelled."""
@@ -171,7 +171,7 @@ class Storing:
                     await self._wake.wait()
         if not self._queue:
             for place in list(self._places.values()):
-                await place.nudge()
+                await place.check_for_missed_messages()
             return []
         if len(self._queue) < _BATCH:
             await asyncio.sleep(_GATHER_S)
@@ -180,14 +180,14 @@ class Storing:
             message = self._queue.popleft()
             self._queued_bytes -= weight_of(message)
             due = self._places.get(message.partition)
-            if due is not None and await due.admits(message.offset):
+            if due is not None and await due.accept(message.offset):
                 batch.append(message)
         return batch
 
     async def _store_batch(self, batch: list[Any]) -> None:
         stored = await self._insert([message.value or b"" for message in batch])
         for index in stored.unreadable:
-            await self._bury(batch[index])
+            await self._dead_letter(batch[index])
         for message in batch:
             if message.generation_id == self._consumer.generation:
                 self._acknowledger.done(message.partition, message.offset + 1)
@@ -195,7 +195,7 @@ class Storing:
             self._metrics.add(table.LEDGER_ROWS.name, count, result=result)
         if self._held_back and len(self._queue) < _LOW and self._queued_bytes < _LOW_BYTES:
             for partition in self._held_back:
-                self._consumer.go_on(partition)
+                self._consumer.resume(partition)
             self._held_back.clear()
 
     async def _insert(self, records: list[bytes]) -> Stored:
@@ -225,7 +225,7 @@ class Storing:
         finally:
             self._storing = False
 
-    async def _bury(self, message: Any) -> None:
+    async def _dead_letter(self, message: Any) -> None:
         version = version_of(message.value or b"")
         error_class = "unreadable" if version in (None, SCHEMA_VERSION) else "version"
         self._burying = True

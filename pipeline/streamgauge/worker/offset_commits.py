@@ -3,16 +3,16 @@
 import asyncio
 import contextlib
 
-from streamgauge.worker.faust.consumer import Consumer
+from streamgauge.worker.faust.consumer import FaustConsumer
 
 # How often offsets are committed (seconds): a crash replays what a checkpoint made durable a moment ago, and skips it.
 _COMMIT_S = 0.5
 
 
-class Acknowledger:
+class OffsetCommits:
     """Commits for one topic. An offset that is given later for a partition takes the place of an earlier one."""
 
-    def __init__(self, consumer: Consumer) -> None:
+    def __init__(self, consumer: FaustConsumer) -> None:
         self._consumer = consumer
         self._pending: dict[int, int] = {}
 

@@ -19,7 +19,7 @@ class Member(Protocol):
     topic: str
 
     @property
-    def holding(self) -> object: ...
+    def assignment_epoch(self) -> object: ...
     def assigned(self) -> set[int]: ...
 
 
@@ -34,11 +34,11 @@ class Owners:
 
     async def look(self) -> None:
         """Ask the coordinator. Raises KafkaError. A group that rebalances says nothing."""
-        holding = self._consumers[0].holding
+        holding = self._consumers[0].assignment_epoch
         topics = [consumer.topic for consumer in self._consumers]
         there = await self._log.identities(topics)
         group = await self._log.group()
-        if holding is None or holding != self._consumers[0].holding or group is None or not group.stable:
+        if holding is None or holding != self._consumers[0].assignment_epoch or group is None or not group.stable:
             return
         without = [
             f"{topic}/{number}"
@@ -51,7 +51,7 @@ class Owners:
     @property
     def problem(self) -> str | None:
         """Why the worker is not ready, as a part of a sentence; None if nothing is wrong."""
-        holding = self._consumers[0].holding
+        holding = self._consumers[0].assignment_epoch
         if holding is not None and holding == self._looked_at:
             return self._missing
         if self._consumers[0].assigned():

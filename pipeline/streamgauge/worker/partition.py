@@ -29,12 +29,12 @@ from streamgauge.kafka.producer import Message
 from streamgauge.kafka.topics import Topics
 from streamgauge.metrics import table
 from streamgauge.runtime.faults import report_fault
-from streamgauge.worker.confirmed_sender import Outbox
+from streamgauge.worker.confirmed_sender import ConfirmedSender
 from streamgauge.worker.dead_letters import DeadLetters
 from streamgauge.worker.faults import BugError, WorkerError
 from streamgauge.worker.faust.store import key_of
 from streamgauge.worker.message_size import weight_of
-from streamgauge.worker.partition_offsets import Place, Reading
+from streamgauge.worker.partition_offsets import OffsetTracker, ReadContext
 from streamgauge.worker.settings import WorkerMetrics
 
 _LOG = logging.getLogger("streamgauge.worker")
@@ -62,11 +62,11 @@ _REPORT_S = 1.0
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class PartitionContext:
     """What all partitions of a worker share."""
 
     topics: Topics
-    reading: Reading
+    reading: ReadContext
     dead_letters: DeadLetters
     metrics: WorkerMetrics
     acknowledge: Callable[[int, int], None]  # partition, the offset behind the last one that is done
@@ -85,8 +85,8 @@ class Partition:
         self,
         number: int,
         assembler: Assembler,
-        outbox: Outbox,
-        around: Surroundings,
+        outbox: ConfirmedSender,
+        around: PartitionContext,
         *,
         next_offset: int,
         known: list[int],
@@ -95,7 +95,7 @@ class Partition:
         self._assembler = assembler
         self._outbox = outbox
         self._around = around
-        self._place = Place(around.reading, number, next_offset, self.lost)
+        self._place = OffsetTracker(around.reading, number, next_offset, self.lost)
         self._acknowledged = next_offset
         self._queue: deque[Any] = deque()
         self._queued_bytes = 0
@@ -126,7 +126,7 @@ class Partition:
         self._wake.set()
         if self._queued_bytes > _FULL_BYTES and not self._held_back:
             self._held_back = True
-            self._around.reading.consumer.hold_back(self._number)
+            self._around.reading.consumer.pause(self._number)
 
     async def finish(self) -> None:
         """Apply what waits, checkpoint, and end."""
@@ -148,7 +148,7 @@ class Partition:
     async def _run(self) -> None:
         try:
             await self._work()
-        except _LeftUndone:
+        except _Interrupted:
             pass
         except WorkerError as error:
             self._around.fail(error)
@@ -161,7 +161,7 @@ class Partition:
                 await self._turn()
             else:
                 await self._wait(self._around.checkpoint_s / 4)
-                await self._place.nudge()
+                await self._place.check_for_missed_messages()
             if self._is_due():
                 await self._checkpoint()
             await self._let_time_pass()
@@ -182,7 +182,7 @@ class Partition:
         self._queued_bytes -= weight_of(message)
         if self._held_back and self._queued_bytes < _LOW_BYTES:
             self._held_back = False
-            self._around.reading.consumer.go_on(self._number)
+            self._around.reading.consumer.resume(self._number)
         return message
 
     async def _wait(self, seconds: float) -> None:
@@ -195,7 +195,7 @@ class Partition:
     # --- applying ---------------------------------------------------------------------------------------------------
 
     async def _take(self, message: Any) -> None:
-        if not await self._place.admits(message.offset):
+        if not await self._place.accept(message.offset):
             return
         for record in await self._apply(message):
             await self._outbox.send(
@@ -212,17 +212,17 @@ class Partition:
         try:
             bundle = decode_bundle(message.value)
         except UnreadableBundle as error:
-            await self._bury(message, Stage.DECODE, error.error_class, began)
+            await self._dead_letter(message, Stage.DECODE, error.error_class, began)
             return []
         try:
             records = self._assembler.apply(message.offset, round(message.timestamp * 1000), bundle)
         except Exception as error:  # noqa: BLE001 - a bundle that a bug of ours fails over must not stop its partition
             report_fault("the assembler", error)
-            await self._bury(message, Stage.ASSEMBLE, type(error).__name__, began)
+            await self._dead_letter(message, Stage.ASSEMBLE, type(error).__name__, began)
             return self._assembler.take_finished()
         return records
 
-    async def _bury(self, message: Any, stage: Stage, error_class: str, began: float) -> None:
+    async def _dead_letter(self, message: Any, stage: Stage, error_class: str, began: float) -> None:
         """Returns when the letter is durable. What lies before a message that cannot be read is made durable meanwhile,
         and stays written anew, or an older entry of a zombie could become the last one."""
         spent_s = asyncio.get_running_loop().time() - began
@@ -234,7 +234,7 @@ class Partition:
                 if stage is Stage.DECODE:
                     await self._checkpoint(message.offset)
                 if self._finishing:
-                    raise _LeftUndone
+                    raise _Interrupted
                 self._report()
             burying.result()
         finally:
@@ -271,7 +271,9 @@ class Partition:
         changed = set(self._assembler.changed())
         entries = self._stale() | changed
         if done > self._acknowledged and PRODUCERS not in self._written_at:
-            entries.add(PRODUCERS)  # what is acknowledged has state, also where all of it was poison (`topic_identity.py`)
+            entries.add(
+                PRODUCERS
+            )  # what is acknowledged has state, also where all of it was poison (`topic_identity.py`)
         sizes = await self._write(sorted(entries - {PRODUCERS}))
         if PRODUCERS in entries:
             sizes |= await self._write([PRODUCERS])
@@ -342,5 +344,5 @@ class Partition:
                 self._around.metrics.set(table.WORKER_LAG.name, lag, partition=self._number)
 
 
-class _LeftUndone(Exception):
+class _Interrupted(Exception):
     """It is time to go while a letter waits: its message is left to whoever reads on."""

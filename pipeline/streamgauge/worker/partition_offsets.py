@@ -20,8 +20,8 @@ from typing import NamedTuple
 
 from aiokafka.errors import KafkaError  # type: ignore[import-untyped]
 
-from streamgauge.worker.faults import NEW_LOG_REMEDY, LogMadeAnewError
-from streamgauge.worker.faust.consumer import Consumer
+from streamgauge.worker.faults import NEW_LOG_REMEDY, LogRecreatedError
+from streamgauge.worker.faust.consumer import FaustConsumer
 from streamgauge.worker.log import Log
 
 # How long nothing may come while the log goes on (seconds): fetching takes a second at most.
@@ -30,21 +30,21 @@ _PATIENCE_S = 2.0
 _RETRY_S = 1.0
 
 
-class Reading(NamedTuple):
+class ReadContext(NamedTuple):
     """How a topic is read: through Faust's consumer, and beside it by our own questions."""
 
-    consumer: Consumer
+    consumer: FaustConsumer
     log: Log
 
 
-async def starts(reading: Reading) -> dict[int, tuple[int, int, int]]:
+async def load_start_offsets(reading: ReadContext) -> dict[int, tuple[int, int, int]]:
     """Of each partition that is ours: the offset committed (0 if none), where its log begins, and where it ends.
 
     Asks until the broker answers. Empty if there is none, or the next rebalance has begun meanwhile.
     """
     consumer, log = reading
-    holding = consumer.holding
-    while holding is not None and holding == consumer.holding:
+    holding = consumer.assignment_epoch
+    while holding is not None and holding == consumer.assignment_epoch:
         numbers = consumer.assigned()
         try:
             committed = await log.committed(consumer.topic)
@@ -55,16 +55,16 @@ async def starts(reading: Reading) -> dict[int, tuple[int, int, int]]:
             continue
         # A worker that was stopped meanwhile may not know yet that another one has its partitions, and commits for them:
         # what was recovered here would then not fit what is committed.
-        if await consumer.is_current() and holding == consumer.holding:
+        if await consumer.is_current() and holding == consumer.assignment_epoch:
             return {number: (committed.get(number, 0), begins[number], ends[number]) for number in sorted(numbers)}
         await asyncio.sleep(_RETRY_S)
     return {}
 
 
-class Place:
+class OffsetTracker:
     """`next_offset`: what is due. `lost` is told how many messages the log had deleted before they were read."""
 
-    def __init__(self, reading: Reading, partition: int, next_offset: int, lost: Callable[[int], None]) -> None:
+    def __init__(self, reading: ReadContext, partition: int, next_offset: int, lost: Callable[[int], None]) -> None:
         self._consumer, self._log = reading
         self._topic = self._consumer.topic
         self._partition = partition
@@ -72,7 +72,7 @@ class Place:
         self._lost = lost
         self._quiet_since = asyncio.get_running_loop().time()
 
-    async def admits(self, offset: int) -> bool:
+    async def accept(self, offset: int) -> bool:
         """Whether this message is to be taken now; then the one behind it is due."""
         if offset > self.next_offset:
             try:
@@ -101,7 +101,7 @@ class Place:
             self._lost(begins - self.next_offset)
             self.next_offset = begins
 
-    async def nudge(self) -> None:
+    async def check_for_missed_messages(self) -> None:
         """Call this while nothing waits to be taken. Raises LogMadeAnewError."""
         if asyncio.get_running_loop().time() - self._quiet_since < _PATIENCE_S:
             return
@@ -123,7 +123,7 @@ class Place:
         """What the fetcher heard last may be older than what was taken; the broker's own word counts."""
         end = (await self._log.ends(self._topic, [self._partition]))[self._partition]
         if end < self.next_offset:
-            raise LogMadeAnewError(
+            raise LogRecreatedError(
                 f"topic {self._topic} was made anew while the worker ran: partition {self._partition} ends at offset "
                 f"{end}, below {self.next_offset} that was read. {NEW_LOG_REMEDY}"
             )

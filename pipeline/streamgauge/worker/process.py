@@ -30,17 +30,17 @@ from streamgauge.worker.assignment import Assignment
 from streamgauge.worker.dead_letters import DeadLetters
 from streamgauge.worker.faults import BugError, FaustCrashedError, StuckError, WorkerError
 from streamgauge.worker.faust.app import create_app
-from streamgauge.worker.faust.consumer import Consumer
+from streamgauge.worker.faust.consumer import FaustConsumer
 from streamgauge.worker.faust.store import StateTable
-from streamgauge.worker.ledger_sink import Storing
+from streamgauge.worker.ledger_sink import LedgerSink
 from streamgauge.worker.log import Log
 from streamgauge.worker.log_lines import log_lines_to_stderr
 from streamgauge.worker.owners import Owners
 from streamgauge.worker.readiness import Readiness
 from streamgauge.worker.settings import RecordStore, WorkerMetrics, WorkerSettings
 from streamgauge.worker.slots import Slot
-from streamgauge.worker.topic_identity import Recognition, TopicsWatch
-from streamgauge.worker.watchdog.progress_probe import Checkup
+from streamgauge.worker.topic_identity import TopicIdentityCheck, TopicsWatch
+from streamgauge.worker.watchdog.progress_probe import ProgressProbe
 from streamgauge.worker.watchdog.stuck_exit_counts import Exits
 from streamgauge.worker.watchdog.watchdog import Watchdog
 
@@ -225,18 +225,18 @@ class Worker:
         watch: Watch,
     ) -> None:
         assignment = self._assignment = Assignment(self._settings, producer, self._metrics, self._fail)
-        storing = Storing(self._settings, self._store, self._metrics, self._fail) if self._store else None
+        storing = LedgerSink(self._settings, self._store, self._metrics, self._fail) if self._store else None
         app = create_app(self._settings, assignment.receive, storing.receive if storing else None, instance_id)
         state = cast(StateTable, app.tables["state"])
         topics = self._settings.topics
-        recognition = partial(Recognition, log, topics, segments_id=self._settings.segments_id)
+        recognition = partial(TopicIdentityCheck, log, topics, segments_id=self._settings.segments_id)
         jobs = [assignment.connect(app, state, log, dead_letters, recognition).run(), watch.run()]
         jobs.append(TopicsWatch(log, topics, self._metrics, assignment.unread, self._fail).run())
         if storing:
             jobs += [storing.connect(app, state, log, dead_letters).run(), storing.run()]
-        parts: list[Assignment | Storing] = [assignment, storing] if storing else [assignment]
+        parts: list[Assignment | LedgerSink] = [assignment, storing] if storing else [assignment]
         owners = self._owners = Owners(log, [part.consumer for part in parts])
-        jobs.append(Checkup(log, parts, self.watchdog.found, owners).run())
+        jobs.append(ProgressProbe(log, parts, self.watchdog.found, owners).run())
         readiness = Readiness()
         tasks = [asyncio.ensure_future(job) for job in jobs]
         starting = asyncio.ensure_future(app.start())
@@ -257,7 +257,7 @@ class Worker:
             if storing and storing.close():
                 self.hung = True
 
-    def _watch_consumer(self, consumer: Consumer) -> None:
+    def _watch_consumer(self, consumer: FaustConsumer) -> None:
         """Watch the consumer's event loop from when its thread runs, which may be long before the state is recovered."""
         loop = consumer.loop
         if loop is not None and loop.is_running():
@@ -269,7 +269,7 @@ class Worker:
             if task.done() and not task.cancelled() and (error := task.exception()) is not None:
                 self._fail(BugError(f"a part of the worker failed: {error!r}", error))
 
-    def _has_crashed(self, app: faust.App, starting: "asyncio.Future[Any]", consumer: Consumer) -> bool:
+    def _has_crashed(self, app: faust.App, starting: "asyncio.Future[Any]", consumer: FaustConsumer) -> bool:
         reason: BaseException | None = app.crash_reason if app.crashed else None
         reason = reason or consumer.gave_up
         if starting.done() and not starting.cancelled():
@@ -294,7 +294,7 @@ class Worker:
         login = self._settings.brokers.login
         return str(denied(login.username if login else None, [right]))
 
-    async def _drain(self, assignment: Assignment, storing: Storing | None) -> None:
+    async def _drain(self, assignment: Assignment, storing: LedgerSink | None) -> None:
         """Make durable what is applied, if nothing is wrong; what is not acknowledged is read again."""
         if self._fault is not None:
             return

@@ -29,8 +29,8 @@ from streamgauge.kafka.topics import Topics
 from streamgauge.metrics import table
 from streamgauge.worker.faults import (
     NEW_LOG_REMEDY,
-    LogMadeAnewError,
-    StateMadeAnewError,
+    LogRecreatedError,
+    StateRecreatedError,
     TopicsChangedError,
     WorkerError,
 )
@@ -52,14 +52,14 @@ _NO_ID = "no id"
 class Committing(Protocol):
     """What is needed of the consumer. `mark` is noted beside each offset that is committed; `holding`: see consumer.py."""
 
-    mark: str
+    commit_metadata: str
 
     @property
-    def holding(self) -> object: ...
+    def assignment_epoch(self) -> object: ...
     async def commit(self, offsets: Mapping[int, int]) -> bool: ...
 
 
-class Recognition:
+class TopicIdentityCheck:
     """Looks whether partitions that are given are those that their state speaks of."""
 
     def __init__(self, log: Log, topics: Topics, consumer: Committing, segments_id: str = "") -> None:
@@ -80,8 +80,8 @@ class Recognition:
 
         True: all is well. False: the next rebalance has begun. Raises WorkerError. Asks until the broker answers.
         """
-        holding = self._consumer.holding
-        while holding is not None and holding == self._consumer.holding:
+        holding = self._consumer.assignment_epoch
+        while holding is not None and holding == self._consumer.assignment_epoch:
             try:
                 notes = await self._log.notes(self._topics.segments)
                 there = (await self._log.identities([self._topics.segments])).get(self._topics.segments)
@@ -90,7 +90,7 @@ class Recognition:
             if there is not None:
                 for number, (committed, begins, _) in places.items():
                     self._compare(number, notes.get(number), there.id, (committed, begins, spoken[number]))
-                self._consumer.mark = there.id or _NO_ID
+                self._consumer.commit_metadata = there.id or _NO_ID
                 first = {number: 0 for number in places if number not in notes}
                 if await self._consumer.commit({**first, **resume}):
                     return True
@@ -102,11 +102,11 @@ class Recognition:
         segments = f"{self._topics.segments}/{number}"
         if note is None:
             if spoken is not None and spoken >= begins and self._segments_id != (topic_id or UNKNOWN_ID):
-                raise LogMadeAnewError(self._forgotten(segments, spoken + 1, topic_id))
+                raise LogRecreatedError(self._forgotten(segments, spoken + 1, topic_id))
         elif topic_id and note not in (topic_id, _NO_ID, ""):
-            raise LogMadeAnewError(f"{segments} was made anew behind offset {committed}: {NEW_LOG_REMEDY}")
+            raise LogRecreatedError(f"{segments} was made anew behind offset {committed}: {NEW_LOG_REMEDY}")
         elif note and committed and spoken is None:
-            raise StateMadeAnewError(
+            raise StateRecreatedError(
                 f"{self._topics.state} holds nothing of partition {number}, though {committed} messages of it are "
                 f"acknowledged: it was made anew. {_REMEDY_STATE}"
             )
@@ -169,7 +169,7 @@ class TopicsWatch:
                     f"topic {name} is gone: see whether it can be brought back. {self._lost(name)}"
                 )
             if now is not None and before is not None and now.id and before.id and now.id != before.id:
-                raise LogMadeAnewError(f"topic {name} was made anew while the worker ran. {self._lost(name)}")
+                raise LogRecreatedError(f"topic {name} was made anew while the worker ran. {self._lost(name)}")
             if now is not None and before is not None and now.partitions != before.partitions:
                 raise TopicsChangedError(
                     f"topic {name} has {now.partitions} partitions now, and had {before.partitions}: stop all workers, "

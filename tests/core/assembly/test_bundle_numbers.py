@@ -4,7 +4,7 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamgauge.core.assembly.tap_instances import WINDOW, Producers, ProducerState, SlotState
+from streamgauge.core.assembly.tap_instances import WINDOW, SlotState, TapInstances, TapInstanceState
 
 TAP = bytes(16)
 numbers = st.lists(st.one_of(st.integers(0, 40), st.integers(0, 3 * WINDOW)), max_size=60)
@@ -27,7 +27,7 @@ class Listed:
         return new
 
 
-def agree(producers: Producers, listed: Listed, come: list[int]) -> None:
+def agree(producers: TapInstances, listed: Listed, come: list[int]) -> None:
     for at, number in enumerate(come):
         assert producers.see(TAP, 0, number, at) == listed.see(number)
         assert producers.has_gap(TAP, 0) == bool(listed.missing)
@@ -36,18 +36,18 @@ def agree(producers: Producers, listed: Listed, come: list[int]) -> None:
 @settings(deadline=None)
 @given(numbers)
 def test_what_is_known_is_what_a_list_would_know(come: list[int]) -> None:
-    agree(Producers(), Listed(), come)
+    agree(TapInstances(), Listed(), come)
 
 
 @settings(deadline=None)
 @given(numbers)
 def test_state_that_listed_single_numbers_is_taken_over(come: list[int]) -> None:
-    known = {TAP: ProducerState(0, {0: SlotState(30, [3, 4, 17])})}
-    agree(Producers(0, known), Listed(30, (3, 4, 17)), come)
+    known = {TAP: TapInstanceState(0, {0: SlotState(30, [3, 4, 17])})}
+    agree(TapInstances(0, known), Listed(30, (3, 4, 17)), come)
 
 
 def test_taps_that_are_first_heard_of_far_from_their_beginning_take_little_room() -> None:
-    producers = Producers()
+    producers = TapInstances()
     for number in range(2_000):
         producers.see(number.to_bytes(16, "big"), 0, 2**52, 0)
     assert len(msgspec.msgpack.encode(producers)) < 2_000 * 64

@@ -8,7 +8,7 @@ import pytest
 
 from streamgauge.core.assembly.assembler import Assembler, bucket_of
 from streamgauge.core.assembly.repeated_output import MAX_ITEMS
-from streamgauge.core.assembly.state_codec import opened, sealed
+from streamgauge.core.assembly.state_codec import decode_entry, encode_entry
 from streamgauge.core.capture.segments import Bundle, End, Ending, Head, Loss, Opening, Read, Segment
 from streamgauge.core.record import Record
 from tests.vectors.drive import INSTANCE
@@ -77,10 +77,10 @@ def test_of_a_stream_that_an_older_program_began_closing_events_count_nothing(to
     """Its state does not say which items were told."""
     before, after = Assembler(), Assembler()
     before.apply(0, 0, Bundle(INSTANCE, 0, 0, 0, [segment(0, told)]))
-    fields = msgspec.msgpack.decode(opened(before.dump(bucket_of(STREAM))))
+    fields = msgspec.msgpack.decode(decode_entry(before.dump(bucket_of(STREAM))))
     assert fields[1][STREAM][-1] == ({0: 1} if told.startswith(b"data") else {})
     del fields[1][STREAM][-1]
-    after.load(bucket_of(STREAM), sealed(msgspec.msgpack.encode(fields)))
+    after.load(bucket_of(STREAM), encode_entry(msgspec.msgpack.encode(fields)))
     record = record_of(segment(1, CLOSING), segment(2, end=LAST), assembler=after, first=1)
     assert record.counts.text_chars == (5 if told.startswith(b"data") else 0)
 

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from streamgauge.core.assembly.assembler import BUCKETS, PRODUCERS, Assembler, bucket_of, offset_of
-from streamgauge.core.assembly.state_codec import STATE_VERSION, NewerStateError, opened, sealed
+from streamgauge.core.assembly.state_codec import STATE_VERSION, NewerStateError, decode_entry, encode_entry
 from streamgauge.core.capture.segments import Bundle
 from streamgauge.core.record import encode_record
 from tests.streams import bundles_of, interleaved
@@ -26,7 +26,7 @@ def records(assembler: Assembler, log: list[Bundle], first: int = 0) -> list[byt
 
 def shorter(entry: bytes) -> bytes:
     """As a program wrote it that had no version, and none of the fields that stand last: every stream without its loss."""
-    fields = msgspec.msgpack.decode(opened(entry))
+    fields = msgspec.msgpack.decode(decode_entry(entry))
     if isinstance(fields[1], dict):
         fields[1] = {name: value[:-2] if len(value) > 10 else value for name, value in fields[1].items()}
     return msgspec.msgpack.encode(fields[:2])
@@ -34,9 +34,9 @@ def shorter(entry: bytes) -> bytes:
 
 def longer(entry: bytes) -> bytes:
     """As a newer program writes it that has added fields at the end of everything."""
-    fields = msgspec.msgpack.decode(opened(entry))
+    fields = msgspec.msgpack.decode(decode_entry(entry))
     fields[1] = {name: [*value, "added", {"later": 1}] for name, value in fields[1].items()}
-    return sealed(msgspec.msgpack.encode([*fields, "added"]))
+    return encode_entry(msgspec.msgpack.encode([*fields, "added"]))
 
 
 def test_an_entry_says_its_version() -> None:

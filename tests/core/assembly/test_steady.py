@@ -68,9 +68,9 @@ def states(made: list[Segment], credit: int, *, settled: bool = True) -> list[ob
         for segment in made:
             stream.apply(segment)
             if settled:
-                stream.settle()
+                stream.apply_pending_reads()
                 found.append(msgspec.to_builtins(stream.state, builtin_types=(bytes,)))
-        stream.settle()
+        stream.apply_pending_reads()
         return [*found, msgspec.to_builtins(stream.state, builtin_types=(bytes,))]
     finally:
         steady.FIRST_CREDIT = before

@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamgauge.core.formats import json_validator
-from streamgauge.core.formats.json_validator import MAX_DEPTH, JsonState, feed, verdict
+from streamgauge.core.formats.json_validator import MAX_DEPTH, JsonState, feed, is_valid
 
 
 def check(*pieces: str) -> bool:
     state = JsonState()
     for piece in pieces:
         feed(state, piece)
-    return verdict(state)
+    return is_valid(state)
 
 
 def refuse(name: str) -> None:
@@ -121,7 +121,7 @@ def test_depth_is_bounded() -> None:
     for _ in range(100):
         feed(state, "[" * 1000)
         feed(state, '{"a":' * 1000)
-    assert not verdict(state)
+    assert not is_valid(state)
     assert len(msgspec.msgpack.encode(state)) < MAX_DEPTH + 20
     assert not check("[" * (MAX_DEPTH + 1) + "]" * (MAX_DEPTH + 1))
 
@@ -137,8 +137,8 @@ def test_the_state_is_small_and_survives_storage_between_any_two_characters() ->
         assert len(stored) <= 32
         restored = msgspec.msgpack.decode(stored, type=JsonState)
         feed(restored, ARGUMENTS[place:])
-        assert verdict(restored)
-        assert verdict(state) is (place == len(ARGUMENTS))
+        assert is_valid(restored)
+        assert is_valid(state) is (place == len(ARGUMENTS))
 
 
 def test_bad_stays_bad() -> None:

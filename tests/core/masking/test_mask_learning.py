@@ -2,7 +2,7 @@
 
 import json
 
-from streamgauge.core.allowlist import encoded, filtered
+from streamgauge.core.allowlist import apply_allowlist, encoded
 from streamgauge.core.dialects import BY_NAME
 from streamgauge.core.formats.sse import Event
 from streamgauge.core.masking.mask_forms import MaskForm
@@ -17,7 +17,7 @@ def masked(value: object, name: str = "", event_id: str | None = None) -> Masked
     head = (b"event: " + name.encode() + b"\n" if name else b"") + (
         b"id: " + event_id.encode() + b"\n" if event_id else b""
     )
-    became = Event(name, encoded(filtered(KEEP, value)), event_id)
+    became = Event(name, encoded(apply_allowlist(KEEP, value)), event_id)
     return Masked(head + b"data: " + data, Event(name, data, event_id), became, KEEP)
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamgauge.core.allowlist import OUT_OF_RANGE, Kind, filtered
+from streamgauge.core.allowlist import OUT_OF_RANGE, Kind, apply_allowlist
 from streamgauge.core.dialects import DIALECTS
 from streamgauge.core.formats.json_text import UNPARSED, parse
 from streamgauge.core.formats.sse import HALF_EVENT, Event
@@ -51,9 +51,9 @@ def test_what_is_no_json_by_its_first_byte_is_none_for_the_decoders_either(rest:
 def test_a_number_that_is_no_word_name_or_flag_is_masked(kind: Kind) -> None:
     """It may be anything: a card's number, say. An error's code may be a number, but not any."""
     secret = 918273645546372.25
-    assert filtered(kind, secret) == OUT_OF_RANGE
-    assert filtered(kind, 2**60) == OUT_OF_RANGE
-    assert filtered(kind, 503) == (503 if kind is Kind.CODE else OUT_OF_RANGE)
+    assert apply_allowlist(kind, secret) == OUT_OF_RANGE
+    assert apply_allowlist(kind, 2**60) == OUT_OF_RANGE
+    assert apply_allowlist(kind, 503) == (503 if kind is Kind.CODE else OUT_OF_RANGE)
 
 
 def test_what_no_path_names_is_masked() -> None:
@@ -137,20 +137,22 @@ def test_full_capture_changes_no_event() -> None:
 def test_anything_can_be_masked_and_encoded(value: object) -> None:
     for dialect in DIALECTS:
         for spec in (dialect.keep, dialect.keep_body):
-            assert isinstance(msgspec.json.encode(filtered(spec, value)), bytes)
+            assert isinstance(msgspec.json.encode(apply_allowlist(spec, value)), bytes)
 
 
 @given(JSON, st.sampled_from(list(Kind)))
 def test_masking_twice_is_masking_once(value: object, kind: Kind) -> None:
     spec = {"a": kind, "b": [kind]}
-    once = filtered(spec, {"a": value, "b": value})
+    once = apply_allowlist(spec, {"a": value, "b": value})
     if kind is not Kind.ARGUMENTS:  # a value becomes a text of its length
-        assert filtered(spec, once) == {key: filtered(spec.get(key), one) for key, one in dict(once).items()}  # type: ignore[call-overload]
+        assert apply_allowlist(spec, once) == {
+            key: apply_allowlist(spec.get(key), one) for key, one in dict(once).items()
+        }  # type: ignore[call-overload]
 
 
 @given(st.text())
 def test_code_points_are_those_of_the_decoded_text(text: str) -> None:
-    assert filtered(Kind.TEXT, text) == "x" * len(text)
+    assert apply_allowlist(Kind.TEXT, text) == "x" * len(text)
 
 
 def test_lone_surrogates_count_one_each() -> None:

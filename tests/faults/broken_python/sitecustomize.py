@@ -28,16 +28,16 @@ def break_recorder(mark: bytes) -> None:
 
 
 def break_relay(mark: bytes) -> None:
-    from streamgauge.taps.proxy.outbox import Outbox
+    from streamgauge.taps.proxy.outbox import RecorderClient
 
-    put = Outbox.put
+    put = RecorderClient.put
 
     def breaks(self: Any, message: Any, size: int) -> None:
         if mark in getattr(message, "data", b"") or mark in getattr(message, "encoded", b""):
             raise Broken
         put(self, message, size)
 
-    Outbox.put = breaks  # type: ignore
+    RecorderClient.put = breaks  # type: ignore
 
 
 def break_clock(file: Path) -> None:

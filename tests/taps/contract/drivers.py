@@ -13,12 +13,12 @@ import httpx
 import httpx2
 import pytest
 
-from streamgauge.recorder.protocol import Ended, Message, Opened
+from streamgauge.recorder.protocol import ExchangeEnded, Message, RequestStarted
 from streamgauge.spool.read_counters import Counters
 from streamgauge.taps.inprocess import background_senders
 from streamgauge.taps.packets.process import CAPTURE_BUFFER_BYTES, LiveTap, PacketSettings, tell_file
 from streamgauge.taps.packets.ring import capture_socket
-from streamgauge.taps.proxy.outbox import Outbox
+from streamgauge.taps.proxy.outbox import RecorderClient
 from streamgauge.taps.replay.contract import Tally
 from streamgauge.taps.replay.files import How, log_of
 from tests.taps.asking import Asker
@@ -71,13 +71,13 @@ class Running(NamedTuple):
         """What was told since then, once so many streams have ended: by scenario, and which of its times it is."""
 
         def ends(messages: list[Message]) -> int:
-            return sum(isinstance(message, Ended) for message in messages[before:])
+            return sum(isinstance(message, ExchangeEnded) for message in messages[before:])
 
         try:
             return by_scenario(self.recorder.wait(lambda messages: ends(messages) >= streams)[before:])
         except AssertionError:  # without all that was told: prompts are long
             told = by_scenario(self.recorder.messages[before:])
-            open_ones = [place for place, messages in told.items() if not isinstance(messages[-1], Ended)]
+            open_ones = [place for place, messages in told.items() if not isinstance(messages[-1], ExchangeEnded)]
             raise AssertionError(f"{len(told)} of {streams} told, without an end: {open_ones}") from None
 
 
@@ -95,7 +95,7 @@ def by_scenario(messages: Sequence[Message]) -> dict[tuple[str, int], list[Messa
     found: dict[tuple[str, int], list[Message]] = {}
     seen: dict[str, int] = {}
     for told in streams.values():
-        assert isinstance(told[0], Opened)
+        assert isinstance(told[0], RequestStarted)
         name = scenario_of(told[0].target.encode()).name
         seen[name] = seen.get(name, -1) + 1
         found[name, seen[name]] = told
@@ -190,7 +190,7 @@ def _live(given: PacketSettings, counters: Counters) -> Iterator[None]:
     ready, stop = threading.Event(), threading.Event()
 
     async def run() -> None:
-        outbox = Outbox(Path(given.recorder_socket), counters, CAPTURE_BUFFER_BYTES)
+        outbox = RecorderClient(Path(given.recorder_socket), counters, CAPTURE_BUFFER_BYTES)
         tap = LiveTap(given, outbox, counters)
         ready.set()
         await asyncio.to_thread(stop.wait)
@@ -238,7 +238,7 @@ def _pcap(folder: Path, scenario: Scenario) -> Callable[[str], Written]:
     counters = Counters(folder / "counters", "relay-0")
 
     async def tell() -> None:
-        outbox = Outbox(path, counters, CAPTURE_BUFFER_BYTES)
+        outbox = RecorderClient(path, counters, CAPTURE_BUFFER_BYTES)
         assert await tell_file(given, outbox) is None
         await outbox.close()
 
@@ -281,12 +281,12 @@ def _of_sample(writer: Callable[..., bytes]) -> Callable[[Scenario], bytes]:
     return lambda scenario: writer(sample(scenario))
 
 
-_IN_PROCESS = ("streamgauge.taps.inprocess.capture", "Answered")
+_IN_PROCESS = ("streamgauge.taps.inprocess.capture", "ResponseHead")
 # Recorders undo codings and keep the header: a body that is plain in a recording was coded on the wire.
 _DECODED = frozenset({"not-packed"})
 LIBRARIES = {"httpx": httpx, "httpx2": httpx2}
 DRIVERS: Mapping[str, Driver] = {
-    "proxy": Driver("proxy", _proxy, breaks=("streamgauge.taps.proxy.capture", "Arrived")),
+    "proxy": Driver("proxy", _proxy, breaks=("streamgauge.taps.proxy.capture", "ResponseRead")),
     **{
         f"{name}-{kind}": Driver("httpx", partial(_httpx, library, kind), breaks=_IN_PROCESS)
         for name, library in LIBRARIES.items()
@@ -296,7 +296,7 @@ DRIVERS: Mapping[str, Driver] = {
     "packets": Driver(
         "packets",
         _packets,
-        breaks=("streamgauge.taps.packets.exchange", "Arrived"),
+        breaks=("streamgauge.taps.packets.exchange", "ResponseRead"),
         marks=pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT or "captures packets"),
     ),
     "pcap": Driver("packets", recorded=_pcap),

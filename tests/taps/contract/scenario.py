@@ -9,12 +9,12 @@ from streamgauge.core.capture.segments import Ending, TransportFault
 from streamgauge.recorder.protocol import (
     MAX_REQUEST_BODY,
     REQUEST_HEADERS,
-    Arrived,
-    Asked,
-    Ended,
+    ExchangeEnded,
     Message,
-    Opened,
-    Sent,
+    RequestBody,
+    RequestSent,
+    RequestStarted,
+    ResponseRead,
 )
 
 # In every generated text and message: found in nothing that a masked capture writes.
@@ -115,12 +115,12 @@ def reference(scenario: Scenario) -> list[Message]:
         return []
     wanted = REQUEST_HEADERS | {TENANT_HEADER}
     headers = [(name.lower(), value) for name, value in scenario.asked_headers if name.lower() in wanted]
-    opened = Opened(1, T0, T0, UPSTREAM, scenario.method, scenario.path, headers, tap="reference")
+    opened = RequestStarted(1, T0, T0, UPSTREAM, scenario.method, scenario.path, headers, tap="reference")
     whole = scenario.early and len(scenario.asked) <= MAX_REQUEST_BODY
-    told: list[Message] = [opened, *([Asked(1, scenario.asked)] if whole and scenario.asked else [])]
+    told: list[Message] = [opened, *([RequestBody(1, scenario.asked)] if whole and scenario.asked else [])]
     size = len(scenario.asked)
-    told.append(Sent(1, T0 + STEP, T0 + STEP // 2, size, whole or not size))
-    told += [Arrived(1, T0 + STEP * at, read) for at, read in enumerate(scenario.wire(), 2)]
+    told.append(RequestSent(1, T0 + STEP, T0 + STEP // 2, size, whole or not size))
+    told += [ResponseRead(1, T0 + STEP * at, read) for at, read in enumerate(scenario.wire(), 2)]
     end_ns = T0 + STEP * (len(told) + 2)
     gone_ns = end_ns if scenario.end == "client" else None
-    return [*told, Ended(1, end_ns, ENDINGS[scenario.end], gone_ns, 0, fault=FAULTS.get(scenario.end))]
+    return [*told, ExchangeEnded(1, end_ns, ENDINGS[scenario.end], gone_ns, 0, fault=FAULTS.get(scenario.end))]

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from streamgauge.core.capture.segments import Ending
-from streamgauge.recorder.protocol import Arrived, Dropped, Message
+from streamgauge.recorder.protocol import Message, ReadsDropped, ResponseRead
 from streamgauge.spool.read_counters import Balance, read_balance
-from streamgauge.taps.inprocess.capture import Asking, StreamCapture, Taker
+from streamgauge.taps.inprocess.capture import Asking, NotedStream, Taker
 from tests.taps.proxy.rig import RawRecorder
 from tests.taps.talk import EVENTS
 
@@ -41,9 +41,9 @@ def asking(**changes: object) -> Asking:
     return given._replace(**changes)
 
 
-def note_stream(taker: Taker, *chunks: bytes, ending: Ending = Ending.COMPLETE, end: bool = True) -> StreamCapture:
+def note_stream(taker: Taker, *chunks: bytes, ending: Ending = Ending.COMPLETE, end: bool = True) -> NotedStream:
     """Notes a whole stream: its chunks are EVENTS, if none are given."""
-    capture = StreamCapture(taker, asking())
+    capture = NotedStream(taker, asking())
     capture.asked(b'{"model":"m"}')
     capture.sent(1_500, 13)
     capture.answered(2_000, 200, SSE_HEAD)
@@ -56,8 +56,8 @@ def note_stream(taker: Taker, *chunks: bytes, ending: Ending = Ending.COMPLETE, 
 
 def reads_told(messages: list[Message]) -> tuple[int, int]:
     """How many reads arrived, and how many are told to be missing."""
-    arrived = sum(isinstance(message, Arrived) for message in messages)
-    return arrived, sum(message.reads for message in messages if isinstance(message, Dropped))
+    arrived = sum(isinstance(message, ResponseRead) for message in messages)
+    return arrived, sum(message.reads for message in messages if isinstance(message, ReadsDropped))
 
 
 def balance_of(data_dir: Path) -> Balance:

@@ -13,8 +13,9 @@ from streamgauge.core.capture.segments import Ending
 from streamgauge.spool.read_counters import read_incidents
 from streamgauge.taps.inprocess import background_sender as sender_module
 from streamgauge.taps.inprocess import recorder_client
-from streamgauge.taps.inprocess.background_sender import Sender
-from streamgauge.taps.inprocess.capture import StreamCapture
+from streamgauge.taps.inprocess.background_sender import BackgroundSender
+from streamgauge.taps.inprocess.capture import NotedStream
+from tests.taps.asking import WHOLE
 from tests.taps.inprocess.rig import (
     PATIENCE_S,
     Nobody,
@@ -46,7 +47,7 @@ def threads() -> list[str]:
 
 def test_streams_of_several_threads_arrive(tmp_path: Path) -> None:
     with recorder_at(tmp_path) as recorder:
-        sender = Sender(tmp_path, Nobody())
+        sender = BackgroundSender(tmp_path, Nobody())
         assert threads() == []
         running = [threading.Thread(target=lambda: [note_stream(sender) for _ in range(20)]) for _ in range(5)]
         for thread in running:
@@ -58,7 +59,7 @@ def test_streams_of_several_threads_arrive(tmp_path: Path) -> None:
         assert threads() == ["streamgauge-sender"]
         for stream in {message.stream for message in messages}:
             mine = [message for message in messages if message.stream == stream]
-            assert kinds(mine) == ["Opened", "Asked", "Sent", "Answered", "Arrived", "Ended"]
+            assert kinds(mine) == WHOLE
             assert arrived(mine) == BODY
         sender.close(PATIENCE_S)
     assert threads() == []
@@ -67,7 +68,7 @@ def test_streams_of_several_threads_arrive(tmp_path: Path) -> None:
 
 def test_a_recorder_that_comes_later_gets_everything(tmp_path: Path) -> None:
     agents = Nobody()
-    sender = Sender(tmp_path, agents)
+    sender = BackgroundSender(tmp_path, agents)
     open_one = note_stream(sender, end=False)
     note_stream(sender)
     wait_until(lambda: agents.asked > 0)
@@ -80,7 +81,7 @@ def test_a_recorder_that_comes_later_gets_everything(tmp_path: Path) -> None:
 
 
 def test_a_recorder_that_never_comes_costs_reads_and_nothing_else(tmp_path: Path) -> None:
-    sender = Sender(tmp_path, Nobody(), capacity=50_000)
+    sender = BackgroundSender(tmp_path, Nobody(), capacity=50_000)
     for _ in range(30):
         note_stream(sender, *[bytes(1_000)] * 10)
     wait_until(lambda: balance_of(tmp_path).seen == 300)
@@ -95,7 +96,7 @@ def test_a_recorder_that_never_comes_costs_reads_and_nothing_else(tmp_path: Path
 
 
 def test_at_the_end_one_that_is_expected_is_waited_for(tmp_path: Path) -> None:
-    sender = Sender(tmp_path, Nobody(hoped=True))
+    sender = BackgroundSender(tmp_path, Nobody(hoped=True))
     note_stream(sender)
     recorder = recorder_at(tmp_path)
     later = threading.Timer(0.5, recorder.start)
@@ -107,7 +108,7 @@ def test_at_the_end_one_that_is_expected_is_waited_for(tmp_path: Path) -> None:
 
 
 def test_a_recorder_that_goes_is_found_again(tmp_path: Path) -> None:
-    sender = Sender(tmp_path, Nobody())
+    sender = BackgroundSender(tmp_path, Nobody())
     with recorder_at(tmp_path) as recorder:
         note_stream(sender)
         recorder.ended()
@@ -121,9 +122,9 @@ def test_a_recorder_that_goes_is_found_again(tmp_path: Path) -> None:
 
 def test_the_reads_of_a_slow_recorder_are_bounded_and_told(tmp_path: Path) -> None:
     with recorder_at(tmp_path) as recorder:
-        sender = Sender(tmp_path, Nobody(), capacity=300_000)
+        sender = BackgroundSender(tmp_path, Nobody(), capacity=300_000)
         recorder.hold()
-        streams = [StreamCapture(sender, asking()) for _ in range(10)]
+        streams = [NotedStream(sender, asking()) for _ in range(10)]
         for number in range(400):
             for stream in streams:
                 stream.arrived(number, bytes(1_000))
@@ -143,13 +144,13 @@ def test_the_reads_of_a_slow_recorder_are_bounded_and_told(tmp_path: Path) -> No
 def test_idle_it_holds_no_connection_and_takes_no_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sender_module, "IDLE_S", 0.2)
     with recorder_at(tmp_path) as recorder:
-        sender = Sender(tmp_path, Nobody())
+        sender = BackgroundSender(tmp_path, Nobody())
         note_stream(sender)
         recorder.ended()
         wait_until(lambda: sender._courier is not None and not sender._courier.connected)
         wait_until(lambda: sender._asleep)
-        turns: list[recorder_client.Courier] = []
-        monkeypatch.setattr(recorder_client.Courier, "turn", lambda self, *_, **__: turns.append(self))
+        turns: list[recorder_client.RecorderConnection] = []
+        monkeypatch.setattr(recorder_client.RecorderConnection, "turn", lambda self, *_, **__: turns.append(self))
         time.sleep(0.5)
         assert sender._courier not in turns
         monkeypatch.undo()
@@ -161,7 +162,7 @@ def test_idle_it_holds_no_connection_and_takes_no_time(tmp_path: Path, monkeypat
 
 def test_a_flush_hands_over_what_was_noted(tmp_path: Path) -> None:
     with recorder_at(tmp_path) as recorder:
-        sender = Sender(tmp_path, Nobody())
+        sender = BackgroundSender(tmp_path, Nobody())
         sender.flush(PATIENCE_S)  # nothing ever began: nothing to wait for
         for number in range(20):
             open_one = note_stream(sender, end=False)
@@ -175,7 +176,7 @@ def test_a_flush_hands_over_what_was_noted(tmp_path: Path) -> None:
 
 def test_a_data_directory_that_cannot_be_used(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "file").write_text("")
-    sender = Sender(tmp_path / "file", Nobody())
+    sender = BackgroundSender(tmp_path / "file", Nobody())
     captures = []
     for _ in range(5):
         captures.append(note_stream(sender, *EVENTS * 100))
@@ -189,7 +190,7 @@ def test_a_data_directory_that_cannot_be_used(tmp_path: Path, caplog: pytest.Log
 
 def test_a_data_directory_that_is_made_anew(tmp_path: Path) -> None:
     data = tmp_path / "data"
-    sender = Sender(data, Nobody())
+    sender = BackgroundSender(data, Nobody())
     with recorder_at(data) as recorder:
         note_stream(sender)
         recorder.ended()
@@ -207,11 +208,11 @@ def test_a_bug_in_a_turn_ends_nothing(tmp_path: Path, monkeypatch: pytest.Monkey
         raise ZeroDivisionError
 
     with recorder_at(tmp_path) as recorder:
-        sender = Sender(tmp_path, Nobody())
+        sender = BackgroundSender(tmp_path, Nobody())
         note_stream(sender)
         recorder.ended()
         with monkeypatch.context() as broken:
-            broken.setattr(recorder_client.Courier, "turn", raising)
+            broken.setattr(recorder_client.RecorderConnection, "turn", raising)
             note_stream(sender)
             wait_until(lambda: read_incidents(tmp_path / "counters")["capture_fault"] > 0)
         recorder.ended(2)
@@ -220,7 +221,7 @@ def test_a_bug_in_a_turn_ends_nothing(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_after_its_end_streams_go_on_uncaptured(tmp_path: Path) -> None:
     with recorder_at(tmp_path) as recorder:
-        sender = Sender(tmp_path, Nobody())
+        sender = BackgroundSender(tmp_path, Nobody())
         before = note_stream(sender, end=False)
         sender.close(PATIENCE_S)
         after = note_stream(sender)
@@ -228,14 +229,14 @@ def test_after_its_end_streams_go_on_uncaptured(tmp_path: Path) -> None:
         before.ended(2, Ending.COMPLETE)
         assert len(after.notes) < 10
         messages = recorder.wait(lambda some: reads_told(some)[0] == len(EVENTS))
-    assert kinds(messages) == ["Opened", "Asked", "Sent", "Answered", "Arrived"]
+    assert kinds(messages) == ["RequestStarted", "RequestBody", "RequestSent", "ResponseHead", "ResponseRead"]
 
 
 def test_one_thread_however_many_begin_at_once(tmp_path: Path) -> None:
     for round_ in range(10):
-        sender, barrier = Sender(tmp_path / str(round_), Nobody()), threading.Barrier(8)
+        sender, barrier = BackgroundSender(tmp_path / str(round_), Nobody()), threading.Barrier(8)
 
-        def begin(sender: Sender = sender, barrier: threading.Barrier = barrier) -> None:
+        def begin(sender: BackgroundSender = sender, barrier: threading.Barrier = barrier) -> None:
             barrier.wait()
             note_stream(sender)
 
@@ -250,7 +251,7 @@ def test_one_thread_however_many_begin_at_once(tmp_path: Path) -> None:
 
 
 def test_numbers_of_processes_are_apart(tmp_path: Path) -> None:
-    sender = Sender(tmp_path, Nobody())
+    sender = BackgroundSender(tmp_path, Nobody())
     numbers = [note_stream(sender).stream for _ in range(3)]
     assert numbers == [(os.getpid() & 0xFFFFFF) << 36 | at for at in range(3)]
     sender.close(PATIENCE_S)

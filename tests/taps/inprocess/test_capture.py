@@ -3,7 +3,14 @@
 import pytest
 
 from streamgauge.core.capture.segments import Ending
-from streamgauge.recorder.protocol import MAX_REQUEST_BODY, Answered, Asked, Ended, Opened, Sent
+from streamgauge.recorder.protocol import (
+    MAX_REQUEST_BODY,
+    ExchangeEnded,
+    RequestBody,
+    RequestSent,
+    RequestStarted,
+    ResponseHead,
+)
 from streamgauge.spool.read_counters import DropReason
 from streamgauge.taps.inprocess.capture import (
     MAX_UNTAKEN_BYTES,
@@ -12,7 +19,7 @@ from streamgauge.taps.inprocess.capture import (
     Fault,
     Lost,
     Note,
-    StreamCapture,
+    NotedStream,
     is_event_stream,
     is_llm,
     size_of_note,
@@ -28,14 +35,14 @@ class Shelf:
         self.full = False
         self.woken = 0
 
-    def begin(self, capture: StreamCapture) -> int:
+    def begin(self, capture: NotedStream) -> int:
         return 7
 
     def wake(self) -> None:
         self.woken += 1
 
 
-def take(capture: StreamCapture) -> list[Note]:
+def take(capture: NotedStream) -> list[Note]:
     """What the sender's thread does."""
     notes, capture.notes = capture.notes, []
     capture.taken_bytes += sum(size_of_note(note) for note in notes)
@@ -45,16 +52,16 @@ def take(capture: StreamCapture) -> list[Note]:
 def test_a_stream_as_it_comes() -> None:
     notes = note_stream(Shelf()).notes
     opened = notes[0]
-    assert isinstance(opened, Opened)
+    assert isinstance(opened, RequestStarted)
     assert (opened.stream, opened.at_ns, opened.tap, opened.upstream) == (7, 1_000, "httpx", "up")
     assert (opened.method, opened.target) == ("POST", "/v1/chat/completions")
     assert notes[1:4] == [
-        Asked(7, b'{"model":"m"}'),
-        Sent(7, 1_500, None, 13, True),
-        Answered(7, 2_000, 200, [("content-type", "text/event-stream"), ("x-request-id", "req_7")]),
+        RequestBody(7, b'{"model":"m"}'),
+        RequestSent(7, 1_500, None, 13, True),
+        ResponseHead(7, 2_000, 200, [("content-type", "text/event-stream"), ("x-request-id", "req_7")]),
     ]
     assert notes[4:-1] == [(3_000 + at, event) for at, event in enumerate(EVENTS)]
-    assert notes[-1] == Ended(7, 9_000, Ending.COMPLETE, None)
+    assert notes[-1] == ExchangeEnded(7, 9_000, Ending.COMPLETE, None)
 
 
 def test_what_is_noted_is_counted() -> None:
@@ -68,32 +75,32 @@ def test_headers_by_allowlist_as_text_or_bytes() -> None:
     secret = [(b"Cookie", b"c"), ("Host", "h")]
     headers = [("Authorization", "Bearer k"), (b"X-API-Key", b"\xfc"), *secret, ("X-Tenant", "t")]
     for tenant, kept in (("x-TENANT", [("x-tenant", "t")]), (None, [])):
-        opened = StreamCapture(Shelf(), asking(headers=headers), tenant).notes[0]
-        assert isinstance(opened, Opened)
+        opened = NotedStream(Shelf(), asking(headers=headers), tenant).notes[0]
+        assert isinstance(opened, RequestStarted)
         assert opened.headers == [("authorization", "Bearer k"), ("x-api-key", "\xfc"), *kept]
         assert opened.tenant_header == (tenant and tenant.lower())
 
 
 def test_a_long_request_body_is_left_out_and_said_so() -> None:
-    capture = StreamCapture(Shelf(), asking())
+    capture = NotedStream(Shelf(), asking())
     half = bytes(MAX_REQUEST_BODY // 2)
     for _ in range(3):
         capture.asked(half)
     capture.sent(None, 3 * len(half))
-    assert [type(note) for note in capture.notes] == [Opened, Asked, Asked, Sent]
-    assert capture.notes[-1] == Sent(7, None, None, 3 * len(half), False)
+    assert [type(note) for note in capture.notes] == [RequestStarted, RequestBody, RequestBody, RequestSent]
+    assert capture.notes[-1] == RequestSent(7, None, None, 3 * len(half), False)
 
 
 @pytest.mark.parametrize(("noted", "body_bytes", "whole"), [(b"abc", 3, True), (b"abc", 5, False), (b"", 0, True)])
 def test_a_body_is_whole_if_all_of_it_was_noted(noted: bytes, body_bytes: int, whole: bool) -> None:
-    capture = StreamCapture(Shelf(), asking())
+    capture = NotedStream(Shelf(), asking())
     capture.asked(noted)
     capture.sent(5, body_bytes)
-    assert capture.notes[-1] == Sent(7, 5, None, body_bytes, whole)
+    assert capture.notes[-1] == RequestSent(7, 5, None, body_bytes, whole)
 
 
 def test_chunks_are_bytes_of_their_own_and_empty_ones_are_none() -> None:
-    capture, buffer = StreamCapture(Shelf(), asking()), bytearray(b"abc")
+    capture, buffer = NotedStream(Shelf(), asking()), bytearray(b"abc")
     capture.arrived(1, buffer)
     buffer[:] = b"xyz"
     capture.arrived(2, b"")
@@ -103,7 +110,7 @@ def test_chunks_are_bytes_of_their_own_and_empty_ones_are_none() -> None:
 
 def test_without_room_reads_are_lost_and_counted_when_there_is_some_again() -> None:
     shelf = Shelf()
-    capture = StreamCapture(shelf, asking())
+    capture = NotedStream(shelf, asking())
     capture.arrived(1, b"a")
     shelf.full = True
     capture.arrived(2, b"b")
@@ -114,21 +121,21 @@ def test_without_room_reads_are_lost_and_counted_when_there_is_some_again() -> N
     capture.arrived(5, b"e")
     capture.sent(6, 8)
     lost = Lost(2, DropReason.RECORDER_BEHIND)
-    assert capture.notes[1:] == [(1, b"a"), lost, (4, b"d"), (5, b"e"), Sent(7, 6, None, 8, False)]
+    assert capture.notes[1:] == [(1, b"a"), lost, (4, b"d"), (5, b"e"), RequestSent(7, 6, None, 8, False)]
 
 
 def test_what_was_lost_at_the_end_is_told_before_it() -> None:
     shelf = Shelf()
-    capture = StreamCapture(shelf, asking())
+    capture = NotedStream(shelf, asking())
     shelf.full = True
     capture.arrived(2, b"b")
     capture.ended(3, Ending.CLIENT, 3)
-    assert capture.notes[1:] == [Lost(1, DropReason.RECORDER_BEHIND), Ended(7, 3, Ending.CLIENT, 3)]
+    assert capture.notes[1:] == [Lost(1, DropReason.RECORDER_BEHIND), ExchangeEnded(7, 3, Ending.CLIENT, 3)]
 
 
 def test_a_stream_that_nobody_takes_wakes_and_is_bounded() -> None:
     shelf = Shelf()
-    capture = StreamCapture(shelf, asking())
+    capture = NotedStream(shelf, asking())
     piece, count = bytes(64 * 1024), 2 * MAX_UNTAKEN_BYTES // (64 * 1024)
     for at in range(count):
         capture.arrived(at, piece)
@@ -141,7 +148,7 @@ def test_a_stream_that_nobody_takes_wakes_and_is_bounded() -> None:
 
 
 def test_a_whole_answer_in_one_piece_fits() -> None:
-    capture = StreamCapture(Shelf(), asking())
+    capture = NotedStream(Shelf(), asking())
     capture.arrived(1, bytes(64 * 1024 * 1024))
     capture.arrived(2, b"more")
     assert len(capture.notes) == 2
@@ -175,32 +182,32 @@ def test_a_stream_that_cannot_begin_disturbs_nobody() -> None:
 
 @pytest.mark.parametrize("chunk", ["text", None, object()])
 def test_a_chunk_that_is_none_breaks_the_capture_and_nothing_else(chunk: object) -> None:
-    capture = StreamCapture(Shelf(), asking())
+    capture = NotedStream(Shelf(), asking())
     capture.arrived(1, b"a")
     for _ in range(3):
         capture.arrived(2, chunk)  # type: ignore[arg-type]
     capture.arrived(4, b"d")
     capture.ended(5, Ending.COMPLETE)
     lost = Lost(4, DropReason.CAPTURE_FAULT)
-    assert capture.notes[1:] == [(1, b"a"), Fault(), lost, Ended(7, 5, Ending.COMPLETE)]
+    assert capture.notes[1:] == [(1, b"a"), Fault(), lost, ExchangeEnded(7, 5, Ending.COMPLETE)]
 
 
 @pytest.mark.parametrize(
     ("tell", "facts"), [("answered", (1, 200, 5)), ("asked", (None,)), ("answered", (1, 200, [("a",)]))]
 )
 def test_odd_facts_raise_nothing(tell: str, facts: tuple[object, ...]) -> None:
-    capture = StreamCapture(Shelf(), asking())
+    capture = NotedStream(Shelf(), asking())
     getattr(capture, tell)(*facts)
     capture.arrived(4, b"d")
     capture.ended(5, Ending.COMPLETE)
-    assert [type(note) for note in capture.notes] == [Opened, Fault, Lost, Ended]
+    assert [type(note) for note in capture.notes] == [RequestStarted, Fault, Lost, ExchangeEnded]
 
 
 def test_odd_requests_raise_nothing() -> None:
-    capture = StreamCapture(Shelf(), asking(headers=[("a", "b", "c")]))
+    capture = NotedStream(Shelf(), asking(headers=[("a", "b", "c")]))
     capture.arrived(4, b"d")
     capture.ended(5, Ending.COMPLETE)
-    assert [type(note) for note in capture.notes] == [Fault, Lost, Ended]
+    assert [type(note) for note in capture.notes] == [Fault, Lost, ExchangeEnded]
 
 
 def test_what_is_captured() -> None:

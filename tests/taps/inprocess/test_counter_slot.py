@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from streamgauge.errors import Unavailable
-from streamgauge.spool.read_counters import MAX_APPS, DropReason, read_balance, settle, settle_apps
-from streamgauge.taps.inprocess.counter_slot import Role, TooManyError
+from streamgauge.spool.read_counters import MAX_APPS, DropReason, close_app_balances, close_balance, read_balance
+from streamgauge.taps.inprocess.counter_slot import CounterSlot, TooManyError
 
 KILLED = """
 import os, signal, sys
@@ -32,20 +32,20 @@ def killed_application(data_dir: Path) -> None:
 
 
 def test_roles_are_apart_and_come_back(tmp_path: Path) -> None:
-    one, two = Role(tmp_path), Role(tmp_path)
+    one, two = CounterSlot(tmp_path), CounterSlot(tmp_path)
     one.counters.seen(3)
     two.counters.seen(4)
     assert read_balance(tmp_path / "counters").seen == 7
     assert sorted(path.name for path in (tmp_path / "apps").iterdir()) == ["0.lock", "1.lock"]
     one.close()
-    again = Role(tmp_path)
+    again = CounterSlot(tmp_path)
     assert len(list((tmp_path / "apps").iterdir())) == 2
     again.close()
     two.close()
 
 
 def test_the_directory_is_made_and_private(tmp_path: Path) -> None:
-    role = Role(tmp_path / "new" / "data")
+    role = CounterSlot(tmp_path / "new" / "data")
     assert (tmp_path / "new" / "data" / "apps").stat().st_mode & 0o777 == 0o700
     assert (tmp_path / "new" / "data" / "apps" / "0.lock").stat().st_mode & 0o777 == 0o600
     role.close()
@@ -54,7 +54,7 @@ def test_the_directory_is_made_and_private(tmp_path: Path) -> None:
 def test_what_a_killed_one_held_is_lost_when_its_role_is_taken_again(tmp_path: Path) -> None:
     killed_application(tmp_path)
     assert read_balance(tmp_path / "counters").waiting == 9
-    role = Role(tmp_path)
+    role = CounterSlot(tmp_path)
     balance = read_balance(tmp_path / "counters")
     assert (balance.seen, balance.waiting, balance.dropped["crash"]) == (10, 4, 5)
     role.close()
@@ -62,46 +62,46 @@ def test_what_a_killed_one_held_is_lost_when_its_role_is_taken_again(tmp_path: P
 
 def test_or_when_a_tap_looks(tmp_path: Path) -> None:
     killed_application(tmp_path)
-    living = Role(tmp_path)  # the same role: what it had before is settled by now
+    living = CounterSlot(tmp_path)  # the same role: what it had before is settled by now
     living.counters.seen(7)
     killed_application(tmp_path)
-    settle_apps(tmp_path / "counters")
+    close_app_balances(tmp_path / "counters")
     balance = read_balance(tmp_path / "counters")
     assert (balance.seen, balance.waiting, balance.dropped["crash"]) == (27, 15, 10)
-    settle_apps(tmp_path / "counters")
+    close_app_balances(tmp_path / "counters")
     assert read_balance(tmp_path / "counters") == balance
     living.close()
 
 
 def test_a_tap_that_starts_leaves_alone_what_a_living_one_holds(tmp_path: Path) -> None:
     """Eight reads were handed over; of those the spool delivered five, and holds one."""
-    living, path = Role(tmp_path), tmp_path / "counters"
+    living, path = CounterSlot(tmp_path), tmp_path / "counters"
     living.counters.seen(20)
     living.counters.dropped(DropReason.RECORDER_BEHIND, 2)
     living.counters.handed(8)
-    balance = settle(path, 5, 1, reason=DropReason.CRASH)
+    balance = close_balance(path, 5, 1, reason=DropReason.CRASH)
     assert (balance.seen, balance.delivered, balance.dropped["crash"]) == (20, 5, 2)
     assert balance.waiting == 1 + (20 - 2 - 8)
-    assert settle(path, 5, 1, reason=DropReason.CRASH) == balance
+    assert close_balance(path, 5, 1, reason=DropReason.CRASH) == balance
     living.close()
 
 
 def test_all_roles_taken(tmp_path: Path) -> None:
-    roles = [Role(tmp_path) for _ in range(MAX_APPS)]
+    roles = [CounterSlot(tmp_path) for _ in range(MAX_APPS)]
     with pytest.raises(TooManyError, match=str(tmp_path)):
-        Role(tmp_path)
+        CounterSlot(tmp_path)
     for role in roles:
         role.close()
-    Role(tmp_path).close()
+    CounterSlot(tmp_path).close()
 
 
 def test_a_directory_that_was_made_anew_is_another(tmp_path: Path) -> None:
     data = tmp_path / "data"
-    role = Role(data)
+    role = CounterSlot(data)
     assert role.is_current
     shutil.rmtree(data)
     assert not role.is_current
-    other = Role(data)
+    other = CounterSlot(data)
     assert other.is_current
     assert not role.is_current
     role.close()
@@ -111,16 +111,16 @@ def test_a_directory_that_was_made_anew_is_another(tmp_path: Path) -> None:
 def test_a_directory_that_cannot_be_used(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(Unavailable, match="it is a file"):
-        Role(tmp_path / "file")
+        CounterSlot(tmp_path / "file")
     (tmp_path / "open").mkdir()
     (tmp_path / "open").chmod(0o777)
     with pytest.raises(Unavailable, match=r"\(mode 0777\) can be changed by every user"):
-        Role(tmp_path / "open")
+        CounterSlot(tmp_path / "open")
     (tmp_path / "data" / "counters").mkdir(parents=True)
     before = os.dup(0)  # the lowest number that is free
     os.close(before)
     with pytest.raises(OSError):
-        Role(tmp_path / "data")
+        CounterSlot(tmp_path / "data")
     after = os.dup(0)
     os.close(after)
     assert after == before  # nothing was left open
@@ -130,6 +130,6 @@ def test_a_link_in_a_lock_s_place_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "apps").mkdir()
     (tmp_path / "apps" / "0.lock").symlink_to(tmp_path / "made")
     with pytest.raises(OSError, match="symbolic links"):
-        Role(tmp_path)
-    settle_apps(tmp_path / "counters")
+        CounterSlot(tmp_path)
+    close_app_balances(tmp_path / "counters")
     assert not (tmp_path / "made").exists()

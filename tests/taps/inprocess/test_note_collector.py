@@ -9,12 +9,21 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from streamgauge.core.capture.segments import Ending
-from streamgauge.recorder.protocol import Answered, Arrived, Asked, Dropped, Ended, Message, Opened, Sent
+from streamgauge.recorder.protocol import (
+    ExchangeEnded,
+    Message,
+    ReadsDropped,
+    RequestBody,
+    RequestSent,
+    RequestStarted,
+    ResponseHead,
+    ResponseRead,
+)
 from streamgauge.spool.read_counters import Counters, DropReason, Incident, read_balance, read_incidents
 from streamgauge.taps.inprocess import note_collector as collector_module
-from streamgauge.taps.inprocess.capture import Asking, Fault, Lost, Note, StreamCapture
-from streamgauge.taps.inprocess.note_collector import PIECE_BYTES, TURN_NOTES, Collector
-from streamgauge.taps.inprocess.outbox import RESERVE, Outbox
+from streamgauge.taps.inprocess.capture import Asking, Fault, Lost, Note, NotedStream
+from streamgauge.taps.inprocess.note_collector import PIECE_BYTES, TURN_NOTES, NoteCollector
+from streamgauge.taps.inprocess.outbox import RESERVE, MessageBatches
 from tests.taps.inprocess.rig import asking, note_stream, reads_told
 from tests.taps.talk import EVENTS
 
@@ -26,11 +35,11 @@ class Desk:
         self.full = False
         self.path = folder / "counters"
         self.counters = Counters(self.path, "app-3")
-        self.outbox = Outbox(lambda: str(folder / "nobody.sock"), self.counters, capacity)
-        self.collector = Collector(self.outbox, self.counters)
+        self.outbox = MessageBatches(lambda: str(folder / "nobody.sock"), self.counters, capacity)
+        self.collector = NoteCollector(self.outbox, self.counters)
         self._numbers = itertools.count(1)
 
-    def begin(self, capture: StreamCapture) -> int:
+    def begin(self, capture: NotedStream) -> int:
         capture.stream = next(self._numbers)
         self.collector.begin(capture)
         return capture.stream
@@ -53,8 +62,15 @@ def test_a_stream_as_it_comes(tmp_path: Path) -> None:
     capture = note_stream(desk)
     assert sum(desk.take()) == 5 + len(EVENTS)
     kinds = [type(message) for message in desk.messages]
-    assert kinds == [Opened, Asked, Sent, Answered, *[Arrived] * len(EVENTS), Ended]
-    arrived = [message for message in desk.messages if isinstance(message, Arrived)]
+    assert kinds == [
+        RequestStarted,
+        RequestBody,
+        RequestSent,
+        ResponseHead,
+        *[ResponseRead] * len(EVENTS),
+        ExchangeEnded,
+    ]
+    arrived = [message for message in desk.messages if isinstance(message, ResponseRead)]
     assert [(message.stream, message.at_ns, message.data) for message in arrived] == [
         (capture.stream, 3_000 + at, event) for at, event in enumerate(EVENTS)
     ]
@@ -76,20 +92,20 @@ def test_turns_are_short(tmp_path: Path) -> None:
 
 def test_a_large_piece_travels_in_several(tmp_path: Path) -> None:
     desk, large = Desk(tmp_path, 1 << 30), bytes(range(256)) * (PIECE_BYTES // 100)
-    capture = StreamCapture(desk, asking())
+    capture = NotedStream(desk, asking())
     capture.asked(large)
     capture.sent(1, len(large))
     capture.arrived(5, large)
     capture.arrived(6, b"x")
     desk.take()
     pieces = -(-len(large) // PIECE_BYTES)
-    asked = [message.data for message in desk.messages if isinstance(message, Asked)]
-    arrived = [(message.at_ns, message.data) for message in desk.messages if isinstance(message, Arrived)]
+    asked = [message.data for message in desk.messages if isinstance(message, RequestBody)]
+    arrived = [(message.at_ns, message.data) for message in desk.messages if isinstance(message, ResponseRead)]
     assert (len(asked), b"".join(asked)) == (pieces, large)
     assert [at_ns for at_ns, _ in arrived] == [5] * pieces + [6]
     assert b"".join(data for _, data in arrived) == large + b"x"
     assert read_balance(desk.path).seen == pieces + 1
-    assert next(message for message in desk.messages if isinstance(message, Sent)).whole
+    assert next(message for message in desk.messages if isinstance(message, RequestSent)).whole
 
 
 def test_without_room_reads_are_dropped_and_told(tmp_path: Path) -> None:
@@ -101,10 +117,10 @@ def test_without_room_reads_are_dropped_and_told(tmp_path: Path) -> None:
     balance = read_balance(desk.path)
     assert (balance.seen, balance.dropped["recorder_behind"], balance.waiting) == (160, dropped, arrived)
     assert arrived and dropped
-    for kind in (Opened, Sent, Answered, Ended):
+    for kind in (RequestStarted, RequestSent, ResponseHead, ExchangeEnded):
         assert sum(isinstance(message, kind) for message in desk.messages) == 4, kind
-    assert next(message for message in desk.messages if isinstance(message, Sent)).whole
-    assert not [message for message in desk.messages if isinstance(message, Sent)][-1].whole
+    assert next(message for message in desk.messages if isinstance(message, RequestSent)).whole
+    assert not [message for message in desk.messages if isinstance(message, RequestSent)][-1].whole
 
 
 def test_when_the_reserve_is_used_up_nothing_is_told_of_a_new_stream(tmp_path: Path) -> None:
@@ -112,8 +128,8 @@ def test_when_the_reserve_is_used_up_nothing_is_told_of_a_new_stream(tmp_path: P
     for _ in range(200):
         note_stream(desk, b"x" * 100)
         desk.take()
-    opened = sum(isinstance(message, Opened) for message in desk.messages)
-    assert opened == sum(isinstance(message, Ended) for message in desk.messages) < 100
+    opened = sum(isinstance(message, RequestStarted) for message in desk.messages)
+    assert opened == sum(isinstance(message, ExchangeEnded) for message in desk.messages) < 100
     assert desk.outbox.held < 10_000 + 10_000 // RESERVE + 5_000
     balance = read_balance(desk.path)
     assert (balance.seen, balance.waiting) == (200, reads_told(desk.messages)[0])
@@ -126,7 +142,7 @@ def test_a_note_of_a_fault_ends_what_is_told(tmp_path: Path) -> None:
     capture.arrived(6, b"x")
     capture.ended(7, Ending.COMPLETE)
     desk.take()
-    assert desk.messages[-2:] == [Dropped(capture.stream, 2), Ended(capture.stream, 7, Ending.COMPLETE)]
+    assert desk.messages[-2:] == [ReadsDropped(capture.stream, 2), ExchangeEnded(capture.stream, 7, Ending.COMPLETE)]
     assert read_balance(desk.path).dropped["capture_fault"] == 2
     assert read_incidents(desk.path)["capture_fault"] == 1
 
@@ -157,7 +173,7 @@ def test_a_bug_costs_one_stream_its_completeness(tmp_path: Path, monkeypatch: py
     whole = note_stream(desk)
     desk.take()
     mine = [message for message in desk.messages if message.stream == capture.stream]
-    assert mine[-2:] == [Dropped(capture.stream, 2), Ended(capture.stream, 9, Ending.COMPLETE)]
+    assert mine[-2:] == [ReadsDropped(capture.stream, 2), ExchangeEnded(capture.stream, 9, Ending.COMPLETE)]
     assert reads_told([message for message in desk.messages if message.stream == whole.stream]) == (len(EVENTS), 0)
     assert read_balance(desk.path).dropped["capture_fault"] == 2
     assert read_incidents(desk.path)["capture_fault"] == 1
@@ -166,9 +182,9 @@ def test_a_bug_costs_one_stream_its_completeness(tmp_path: Path, monkeypatch: py
 NOTES = st.one_of(
     st.tuples(st.integers(0, 9), st.sampled_from([b"x", b"y" * 300, b"z" * 70_000])),
     st.builds(Lost, st.integers(1, 3), st.sampled_from(DropReason)),
-    st.builds(Asked, st.just(0), st.sampled_from([b"q", b"q" * 5_000])),
-    st.builds(Sent, st.just(0), st.none(), st.none(), st.just(1), st.booleans()),
-    st.builds(Answered, st.just(0), st.none(), st.just(200)),
+    st.builds(RequestBody, st.just(0), st.sampled_from([b"q", b"q" * 5_000])),
+    st.builds(RequestSent, st.just(0), st.none(), st.none(), st.just(1), st.booleans()),
+    st.builds(ResponseHead, st.just(0), st.none(), st.just(200)),
     st.builds(Fault),
 )
 
@@ -183,7 +199,7 @@ def test_every_read_is_told_or_counted(
     tmp_path_factory: pytest.TempPathFactory, notes: Sequence[tuple[int, Note]], turns: list[int], capacity: int
 ) -> None:
     desk = Desk(tmp_path_factory.mktemp("desk"), capacity)
-    captures = [StreamCapture(desk, Asking("t", None, "POST", "/", [], 0)) for _ in range(3)]
+    captures = [NotedStream(desk, Asking("t", None, "POST", "/", [], 0)) for _ in range(3)]
     for place, (stream, note) in enumerate(notes):
         captures[stream].notes.append(note)
         if place in turns:
@@ -195,16 +211,18 @@ def test_every_read_is_told_or_counted(
     arrived, missing = reads_told(desk.messages)
     balance = read_balance(desk.path)
     assert (balance.seen, balance.waiting) == (seen, arrived)
-    told = {message.stream for message in desk.messages if isinstance(message, Opened)}
+    told = {message.stream for message in desk.messages if isinstance(message, RequestStarted)}
     assert missing <= sum(balance.dropped.values()) == seen - arrived
     if len(told) == 3:
         assert missing == seen - arrived
     for capture in captures:
         mine = [message for message in desk.messages if message.stream == capture.stream]
-        assert [isinstance(message, Ended) for message in mine[:-1]].count(True) == 0
-        assert (capture.stream in told) == bool(mine) and (not mine or isinstance(mine[-1], Ended))
+        assert [isinstance(message, ExchangeEnded) for message in mine[:-1]].count(True) == 0
+        assert (capture.stream in told) == bool(mine) and (not mine or isinstance(mine[-1], ExchangeEnded))
         data = [note[1] for number, note in notes if captures[number] is capture and isinstance(note, tuple)]
         it = iter(data)
-        assert all(message.data in it for message in mine if isinstance(message, Arrived))  # in order, none invented
+        assert all(
+            message.data in it for message in mine if isinstance(message, ResponseRead)
+        )  # in order, none invented
     assert Incident.CAPTURE_FAULT.value in read_incidents(desk.path)
     desk.counters.close()

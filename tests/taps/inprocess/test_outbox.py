@@ -8,29 +8,29 @@ from pathlib import Path
 import pytest
 
 from streamgauge.core.capture.segments import Ending
-from streamgauge.recorder.protocol import Arrived, Ended, Message, Opened
+from streamgauge.recorder.protocol import ExchangeEnded, Message, RequestStarted, ResponseRead
 from streamgauge.spool.read_counters import Counters, read_balance, read_incidents
 from streamgauge.taps.inprocess import outbox as outbox_module
-from streamgauge.taps.inprocess.outbox import BATCH_BYTES, MESSAGE_BYTES, Outbox
+from streamgauge.taps.inprocess.outbox import BATCH_BYTES, MESSAGE_BYTES, MessageBatches
 from tests.taps.inprocess.rig import PATIENCE_S, wait_until
 from tests.taps.proxy.rig import RawRecorder, arrived, receive
 
 
-def outbox_at(folder: Path, capacity: int = 1 << 30) -> Outbox:
+def outbox_at(folder: Path, capacity: int = 1 << 30) -> MessageBatches:
     counters = Counters(folder / "counters", "app-0")
-    return Outbox(lambda: str(folder / "recorder.sock"), counters, capacity)
+    return MessageBatches(lambda: str(folder / "recorder.sock"), counters, capacity)
 
 
-def put(outbox: Outbox, *data: bytes) -> list[Message]:
-    messages: list[Message] = [Arrived(1, at, one) for at, one in enumerate(data)]
+def put(outbox: MessageBatches, *data: bytes) -> list[Message]:
+    messages: list[Message] = [ResponseRead(1, at, one) for at, one in enumerate(data)]
     for message in messages:
-        assert isinstance(message, Arrived)
+        assert isinstance(message, ResponseRead)
         outbox.counters.seen(1)
         outbox.put(message, len(message.data))
     return messages
 
 
-def send_all(outbox: Outbox) -> None:
+def send_all(outbox: MessageBatches) -> None:
     wait_until(lambda: outbox.connect() and outbox.send())
 
 
@@ -86,7 +86,7 @@ def test_a_recorder_that_is_away_is_no_error(tmp_path: Path) -> None:
 
 def test_a_path_that_is_too_long_is_no_error(tmp_path: Path) -> None:
     with Counters(tmp_path / "counters", "app-0") as counters:
-        assert not Outbox(lambda: str(tmp_path / ("x" * 200)), counters).connect()
+        assert not MessageBatches(lambda: str(tmp_path / ("x" * 200)), counters).connect()
 
 
 def test_a_slow_recorder_is_waited_for_a_moment_only(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_a_batch_that_was_taken_in_part_comes_again_whole(tmp_path: Path) -> Non
 def test_what_does_not_go_out_is_dropped_when_it_is_given_up(tmp_path: Path) -> None:
     outbox = outbox_at(tmp_path)
     put(outbox, *[bytes(50_000)] * 7)
-    outbox.put(Ended(1, 5, Ending.COMPLETE), 0)
+    outbox.put(ExchangeEnded(1, 5, Ending.COMPLETE), 0)
     outbox.give_up()
     balance = read_balance(tmp_path / "counters")
     assert (balance.seen, balance.waiting, balance.dropped["recorder_gone"]) == (7, 0, 7)
@@ -141,8 +141,8 @@ def test_what_does_not_go_out_is_dropped_when_it_is_given_up(tmp_path: Path) -> 
 def test_a_batch_that_cannot_be_encoded_holds_up_no_other(tmp_path: Path) -> None:
     outbox = outbox_at(tmp_path)
     outbox.counters.seen(1)
-    outbox.put(Arrived(1, 2**100, b"x"), 1)
-    outbox.put(Opened(object(), None, None, None, "", ""), BATCH_BYTES)  # type: ignore[arg-type]
+    outbox.put(ResponseRead(1, 2**100, b"x"), 1)
+    outbox.put(RequestStarted(object(), None, None, None, "", ""), BATCH_BYTES)  # type: ignore[arg-type]
     put(outbox, b"fine")
     with RawRecorder(tmp_path / "recorder.sock") as recorder:
         send_all(outbox)

@@ -2,11 +2,11 @@
 
 from streamgauge.core.capture.segments import Ending
 from streamgauge.recorder.protocol import (
-    Arrived,
-    Asked,
-    Ended,
+    ExchangeEnded,
     Message,
-    Sent,
+    RequestBody,
+    RequestSent,
+    ResponseRead,
 )
 from tests.taps.packets.wire import by_stream
 from tests.taps.talk import EVENTS, SSE, chunked, head
@@ -29,9 +29,9 @@ def only(messages: list[Message]) -> list[Message]:
     return one
 
 
-def ended(messages: list[Message]) -> Ended:
+def ended(messages: list[Message]) -> ExchangeEnded:
     last = messages[-1]
-    assert isinstance(last, Ended)
+    assert isinstance(last, ExchangeEnded)
     return last
 
 
@@ -40,15 +40,15 @@ def endings(messages: list[Message]) -> list[Ending]:
 
 
 def arrived(messages: list[Message]) -> bytes:
-    return b"".join(message.data for message in messages if isinstance(message, Arrived))
+    return b"".join(message.data for message in messages if isinstance(message, ResponseRead))
 
 
 def asked(messages: list[Message]) -> bytes:
-    return b"".join(message.data for message in messages if isinstance(message, Asked))
+    return b"".join(message.data for message in messages if isinstance(message, RequestBody))
 
 
-def sent(messages: list[Message]) -> Sent | None:
-    return next((message for message in messages if isinstance(message, Sent)), None)
+def sent(messages: list[Message]) -> RequestSent | None:
+    return next((message for message in messages if isinstance(message, RequestSent)), None)
 
 
 def names(messages: list[Message]) -> list[str]:

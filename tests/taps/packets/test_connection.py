@@ -4,7 +4,7 @@ import pytest
 
 from streamgauge.core.capture.segments import Ending
 from streamgauge.recorder.budget import Budget
-from streamgauge.recorder.protocol import Arrived, Dropped, Ended, Message, Opened
+from streamgauge.recorder.protocol import ExchangeEnded, Message, ReadsDropped, RequestStarted, ResponseRead
 from streamgauge.taps.packets.connection import HOLE_NS, Connection, begins_request
 from streamgauge.taps.packets.decode import ACK, RST, SYN
 from streamgauge.taps.packets.exchange import Telling
@@ -62,7 +62,7 @@ def test_bytes_out_of_order_are_read_when_the_hole_is_filled() -> None:
     first, second = line.sent[6:8]  # the third packet of the answer, and the fourth
     line.sent[6:8] = [(first[0], second[1]), (second[0], first[1])]
     one = only(followed(line))
-    reads = [message for message in one if isinstance(message, Arrived)]
+    reads = [message for message in one if isinstance(message, ResponseRead)]
     assert [read.data for read in reads] == [*WHOLE[:2], WHOLE[2] + WHOLE[3], *WHOLE[4:]]
     assert reads[2].at_ns == second[0] > first[0]
 
@@ -70,13 +70,13 @@ def test_bytes_out_of_order_are_read_when_the_hole_is_filled() -> None:
 def test_a_hole_that_nobody_acknowledges_is_given_up_after_its_time() -> None:
     line = Line().open().ask(asking()).answer(STREAM, CHUNKS[0]).lose().answer(CHUNKS[1]).wait(HOLE_NS + 2 * STEP)
     one = only(followed(line.answer(CHUNKS[2])))
-    assert [type(message) for message in one[3:]] == [Arrived, Dropped, Ended]
+    assert [type(message) for message in one[3:]] == [ResponseRead, ReadsDropped, ExchangeEnded]
 
 
 def test_what_waits_behind_a_hole_is_told_before_the_end() -> None:
     line = Line().open().ask(asking()).answer(head(SSE), EVENTS[0]).lose().answer(EVENTS[1])
     one = only(followed(line.reset()))
-    assert [type(message) for message in one[3:]] == [Arrived, Dropped, Arrived, Ended]
+    assert [type(message) for message in one[3:]] == [ResponseRead, ReadsDropped, ResponseRead, ExchangeEnded]
     assert ended(one).ending is Ending.RESET
 
 
@@ -128,7 +128,7 @@ def test_a_wall_clock_that_goes_back_makes_no_time_negative() -> None:
     for at_ns, data in back:
         one = segment(data, at_ns)
         connection.take(one, from_client=one.target.endswith(SERVER[1].to_bytes(2, "big")))
-    stamps = [message.at_ns for message in told if isinstance(message, Opened | Arrived)]
+    stamps = [message.at_ns for message in told if isinstance(message, RequestStarted | ResponseRead)]
     assert stamps == sorted(stamps, key=lambda at: at or 0)
     assert len(told) == len(messages) - 1
 

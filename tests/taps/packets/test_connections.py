@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamgauge.core.capture.segments import Ending
-from streamgauge.recorder.protocol import Dropped, Ended, Message, Opened
+from streamgauge.recorder.protocol import ExchangeEnded, Message, ReadsDropped, RequestStarted
 from streamgauge.taps.packets import connections as module
 from streamgauge.taps.packets.connections import FORGET_NS, Connections, Following
 from streamgauge.taps.packets.conversation import Conversation
@@ -38,7 +38,7 @@ def client(number: int) -> tuple[str, int]:
 def test_only_the_servers_ports_are_followed_each_by_its_name() -> None:
     lines = [Line(client(port), (SERVER[0], port)).open().ask(asking()).answer(JSON) for port in (8000, 8001, 8002)]
     rig = Rig({8000: "vllm", 8001: None}).take(*lines)
-    assert [one.upstream for one in rig.told if isinstance(one, Opened)] == ["vllm", f"{SERVER[0]}:8001"]
+    assert [one.upstream for one in rig.told if isinstance(one, RequestStarted)] == ["vllm", f"{SERVER[0]}:8001"]
 
 
 def test_an_ipv6_server_without_a_name_is_called_by_its_address_in_brackets() -> None:
@@ -47,7 +47,7 @@ def test_an_ipv6_server_without_a_name_is_called_by_its_address_in_brackets() ->
         packet = ipv6("2001:db8::1", "2001:db8::7", data[20:]) if data[15] == 1 else b""
         if packet and (found := decode_ip(packet, at_ns)) is not None:
             rig.connections.take(found)
-    assert [one.upstream for one in rig.told if isinstance(one, Opened)] == ["[2001:db8::7]:8000"]
+    assert [one.upstream for one in rig.told if isinstance(one, RequestStarted)] == ["[2001:db8::7]:8000"]
 
 
 def test_without_ports_whoever_is_asked_is_a_server() -> None:
@@ -81,7 +81,7 @@ def test_a_connection_that_is_quiet_is_forgotten_and_one_with_an_open_stream_is_
     rig.connections.tick(BEGAN + 2 * FORGET_NS)
     assert (len(rig.connections), rig.connections.open) == (1, 1)
     rig.take(Line(client(1), first=(9, 9)).ask(asking()).answer(JSON))
-    assert len([one for one in rig.told if isinstance(one, Ended)]) == 2
+    assert len([one for one in rig.told if isinstance(one, ExchangeEnded)]) == 2
 
 
 def test_there_are_no_more_connections_than_their_limit_and_open_streams_stay_longest(
@@ -94,7 +94,7 @@ def test_there_are_no_more_connections_than_their_limit_and_open_streams_stay_lo
     assert (len(rig.connections), rig.connections.open) == (10, 4)
     rig.take(*[Line(client(number)).open().ask(asking()) for number in range(200, 220)])
     assert len(rig.connections) == 10
-    assert {one.ending for one in rig.told if isinstance(one, Ended)} == {Ending.CUT}
+    assert {one.ending for one in rig.told if isinstance(one, ExchangeEnded)} == {Ending.CUT}
     rig.connections.cut(BEGAN)
     assert len(by_stream(rig.told)) == 24
     assert len(rig.connections) == 0
@@ -114,7 +114,7 @@ def test_a_bug_costs_its_connection_and_no_other(monkeypatch: pytest.MonkeyPatch
         rig.connections.take(segment(data, at_ns))
     first, second = by_stream(rig.told)
     assert rig.connections.faults == 1
-    assert (type(first[-2]), ended(first).ending) == (Dropped, Ending.CUT)
+    assert (type(first[-2]), ended(first).ending) == (ReadsDropped, Ending.CUT)
     assert (arrived(second), ended(second).ending) == (b"".join(WHOLE), Ending.COMPLETE)
 
 

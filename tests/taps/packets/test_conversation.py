@@ -5,10 +5,10 @@ import pytest
 from streamgauge.core.capture.segments import Ending
 from streamgauge.recorder.protocol import (
     MAX_REQUEST_BODY,
-    Arrived,
-    Ended,
-    Opened,
-    Sent,
+    ExchangeEnded,
+    RequestSent,
+    RequestStarted,
+    ResponseRead,
 )
 from streamgauge.taps.packets.conversation import MAX_WAITING
 from tests.taps.packets.talking import (
@@ -34,7 +34,7 @@ def test_an_exchange_is_told_with_the_stamps_of_its_packets() -> None:
     request = asking(BODY, "/v1/chat/completions", "Authorization: Bearer key", "Cookie: secret")
     told = only(followed(Line().open().ask(request[:60], request[60:]).answer(*WHOLE)))
     zero = BEGAN + 3 * STEP
-    assert told[0] == Opened(
+    assert told[0] == RequestStarted(
         0,
         zero,
         zero,
@@ -45,12 +45,12 @@ def test_an_exchange_is_told_with_the_stamps_of_its_packets() -> None:
         "packets",
     )
     assert asked(told) == BODY
-    assert sent(told) == Sent(0, zero + STEP, None, len(BODY), True)
+    assert sent(told) == RequestSent(0, zero + STEP, None, len(BODY), True)
     assert arrived(told) == b"".join(WHOLE)
-    assert [read.at_ns for read in told if isinstance(read, Arrived)] == [
+    assert [read.at_ns for read in told if isinstance(read, ResponseRead)] == [
         zero + (2 + n) * STEP for n in range(len(WHOLE))
     ]
-    assert told[-1] == Ended(0, zero + (1 + len(WHOLE)) * STEP, Ending.COMPLETE)
+    assert told[-1] == ExchangeEnded(0, zero + (1 + len(WHOLE)) * STEP, Ending.COMPLETE)
 
 
 def test_a_kept_alive_connection_has_one_stream_for_each_request() -> None:
@@ -60,7 +60,7 @@ def test_a_kept_alive_connection_has_one_stream_for_each_request() -> None:
     streams = by_stream(followed(line))
     assert [arrived(one) for one in streams] == [b"".join(WHOLE)] * 3
     assert [ended(one).ending for one in streams] == [Ending.COMPLETE] * 3
-    zeros = [one[0].at_ns for one in streams if isinstance(one[0], Opened)]
+    zeros = [one[0].at_ns for one in streams if isinstance(one[0], RequestStarted)]
     assert zeros[1] - zeros[0] == (len(WHOLE) + 2) * STEP
 
 
@@ -192,10 +192,10 @@ def test_a_path_that_is_no_llms_is_told_only_where_its_answer_is_an_event_stream
     )
     line.answer(*WHOLE[1:])
     one = only(followed(line))
-    assert isinstance(one[0], Opened)
+    assert isinstance(one[0], RequestStarted)
     assert (one[0].target, arrived(one)) == ("/mine", b"".join(WHOLE))
-    assert names(one[:4]) == ["Opened", "Sent", "Arrived", "Arrived"]
-    assert sent(one) == Sent(0, BEGAN + 5 * STEP, None, len(BODY), False)
+    assert names(one[:4]) == ["RequestStarted", "RequestSent", "ResponseRead", "ResponseRead"]
+    assert sent(one) == RequestSent(0, BEGAN + 5 * STEP, None, len(BODY), False)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from streamgauge.core.capture.segments import Ending
 from streamgauge.recorder.protocol import (
-    Dropped,
+    ReadsDropped,
 )
 from tests.taps.packets.talking import (
     BODY,
@@ -51,7 +51,14 @@ def test_a_loss_within_a_body_whose_length_is_known_hides_no_end() -> None:
     line = Line().open().ask(asking()).answer(head(SSE, ("content-length", str(len(body)))), *EVENTS[:2])
     line.answer(EVENTS[2]).lose().answer(*EVENTS[3:]).acknowledge().ask(asking()).answer(*WHOLE)
     one, _ = by_stream(followed(line))
-    assert names(one)[3:] == ["Arrived", "Arrived", "Arrived", "Dropped", "Arrived", "Ended"]
+    assert names(one)[3:] == [
+        "ResponseRead",
+        "ResponseRead",
+        "ResponseRead",
+        "ReadsDropped",
+        "ResponseRead",
+        "ExchangeEnded",
+    ]
     first, second = records(followed(line))
     assert (first.outcome, first.integrity.reasons, first.counts.token_events) == ("completed", ["dropped_reads"], 1)
     assert (second.outcome, second.integrity.complete) == ("completed", True)
@@ -69,7 +76,7 @@ def test_a_lost_last_packet_of_an_answer_is_known_when_it_is_acknowledged() -> N
     body = b"".join(EVENTS)
     line = Line().open().ask(asking()).answer(head(SSE, ("content-length", str(len(body)))), *EVENTS)
     one = only(followed(line.lose().acknowledge()))
-    assert names(one)[-2:] == ["Dropped", "Ended"]
+    assert names(one)[-2:] == ["ReadsDropped", "ExchangeEnded"]
     assert (ended(one).ending, ended(one).at_ns) == (Ending.COMPLETE, line.now - STEP)
 
 
@@ -145,7 +152,7 @@ def test_whatever_packets_are_lost_each_stream_is_told_in_order_and_says_so(data
     messages = followed(line)
     for one in by_stream(messages):
         told = b"".join(WHOLE)
-        lossy = any(isinstance(message, Dropped) for message in one)
+        lossy = any(isinstance(message, ReadsDropped) for message in one)
         if not lossy and ended(one).ending is Ending.COMPLETE:
             assert arrived(one) == told
         assert lossy or told.startswith(arrived(one))
@@ -174,4 +181,4 @@ def test_however_packets_are_cut_and_reordered_the_streams_are_the_same(cuts: li
     line.sent = [*line.sent[:3], *requests, *answers]
     one = only(followed(line))
     assert (asked(one), arrived(one), ended(one).ending) == (BODY, b"".join(WHOLE), Ending.COMPLETE)
-    assert not any(isinstance(message, Dropped) for message in one)
+    assert not any(isinstance(message, ReadsDropped) for message in one)

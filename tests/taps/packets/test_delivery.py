@@ -8,7 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamgauge.core.capture.segments import Ending
-from streamgauge.recorder.protocol import Arrived, Asked, Dropped, Ended, Message, Opened, Sent
+from streamgauge.recorder.protocol import (
+    ExchangeEnded,
+    Message,
+    ReadsDropped,
+    RequestBody,
+    RequestSent,
+    RequestStarted,
+    ResponseRead,
+)
 from streamgauge.spool.read_counters import Counters, read_balance
 from streamgauge.taps.packets.delivery import Delivery
 
@@ -23,7 +31,7 @@ class Way:
 
     def put(self, message: Message, size: int) -> None:
         self.taken.append(message)
-        self.counters.handed(isinstance(message, Arrived))
+        self.counters.handed(isinstance(message, ResponseRead))
 
 
 @pytest.fixture
@@ -32,16 +40,21 @@ def counters(tmp_path: Path) -> Iterator[Counters]:
         yield one
 
 
-def opened(stream: int) -> Opened:
-    return Opened(stream, 1, 2, None, "POST", "/v1/messages")
+def opened(stream: int) -> RequestStarted:
+    return RequestStarted(stream, 1, 2, None, "POST", "/v1/messages")
 
 
 def test_with_room_all_goes_on_as_it_is(counters: Counters) -> None:
     way = Way(counters)
     messages: list[Message] = [
-        opened(1), Asked(1, b"a"), Sent(1, 2, None, 1, True), Arrived(1, 3, b"b"), Dropped(1, 1), Arrived(1, 4, b"c"),
-        Ended(1, 5, Ending.COMPLETE),
-    ]  # fmt: skip
+        opened(1),
+        RequestBody(1, b"a"),
+        RequestSent(1, 2, None, 1, True),
+        ResponseRead(1, 3, b"b"),
+        ReadsDropped(1, 1),
+        ResponseRead(1, 4, b"c"),
+        ExchangeEnded(1, 5, Ending.COMPLETE),
+    ]
     delivery = Delivery(way)
     for message in messages:
         delivery.put(message)
@@ -53,17 +66,22 @@ def test_what_finds_no_room_is_told_when_there_is_room_again(counters: Counters,
     delivery = Delivery(way)
     delivery.put(opened(1))
     way.full = True
-    for message in (Asked(1, b"a"), Arrived(1, 3, b"b"), Arrived(1, 3, b"c")):
+    for message in (RequestBody(1, b"a"), ResponseRead(1, 3, b"b"), ResponseRead(1, 3, b"c")):
         delivery.put(message)
     way.full = False
-    for message in (Asked(1, b"a"), Sent(1, 2, None, 2, True), Arrived(1, 4, b"d"), Ended(1, 5, Ending.COMPLETE)):
+    for message in (
+        RequestBody(1, b"a"),
+        RequestSent(1, 2, None, 2, True),
+        ResponseRead(1, 4, b"d"),
+        ExchangeEnded(1, 5, Ending.COMPLETE),
+    ):
         delivery.put(message)
     assert way.taken == [
         opened(1),
-        Dropped(1, 2),
-        Sent(1, 2, None, 2, False),
-        Arrived(1, 4, b"d"),
-        Ended(1, 5, Ending.COMPLETE),
+        ReadsDropped(1, 2),
+        RequestSent(1, 2, None, 2, False),
+        ResponseRead(1, 4, b"d"),
+        ExchangeEnded(1, 5, Ending.COMPLETE),
     ]
     balance = read_balance(tmp_path / "counters")
     assert (balance.seen, balance.dropped["recorder_behind"], balance.waiting) == (3, 2, 1)
@@ -75,7 +93,13 @@ def test_a_stream_whose_beginning_finds_no_room_is_not_told(counters: Counters, 
     way.full = way.overfull = True
     delivery.put(opened(1))
     way.full = way.overfull = False
-    for message in (Asked(1, b"a"), Arrived(1, 3, b"b"), Dropped(1, 1), Ended(1, 5, Ending.COMPLETE), opened(1)):
+    for message in (
+        RequestBody(1, b"a"),
+        ResponseRead(1, 3, b"b"),
+        ReadsDropped(1, 1),
+        ExchangeEnded(1, 5, Ending.COMPLETE),
+        opened(1),
+    ):
         delivery.put(message)
     assert way.taken == [opened(1)]
     balance = read_balance(tmp_path / "counters")
@@ -97,23 +121,25 @@ def test_the_balance_holds_and_each_stream_is_told_in_order(
             delivery.put(opened(stream))
         for stream, kind, room in steps:
             way.full, way.overfull = room > 0, room > 1
-            delivery.put({"a": Arrived(stream, 1, b"x"), "s": Asked(stream, b"y"), "d": Dropped(stream, 2),
-                          "n": Sent(stream, 1, None, 9, True)}[kind])  # fmt: skip
+            delivery.put({"a": ResponseRead(stream, 1, b"x"), "s": RequestBody(stream, b"y"), "d": ReadsDropped(stream, 2),
+                          "n": RequestSent(stream, 1, None, 9, True)}[kind])  # fmt: skip
         way.full = False
         for stream in (1, 2, 3):
-            delivery.put(Ended(stream, 9, Ending.COMPLETE))
+            delivery.put(ExchangeEnded(stream, 9, Ending.COMPLETE))
     balance = read_balance(path)
-    handed = sum(isinstance(message, Arrived) for message in way.taken)
-    told = sum(message.reads for message in way.taken if isinstance(message, Dropped))
+    handed = sum(isinstance(message, ResponseRead) for message in way.taken)
+    told = sum(message.reads for message in way.taken if isinstance(message, ReadsDropped))
     assert balance.seen == handed + sum(balance.dropped.values())
     assert told == sum(balance.dropped.values())
     for stream in (1, 2, 3):
         seen = [message for message in way.taken if message.stream == stream]
-        assert isinstance(seen[0], Opened)
-        assert isinstance(seen[-1], Ended)
+        assert isinstance(seen[0], RequestStarted)
+        assert isinstance(seen[-1], ExchangeEnded)
         asked = [room > 0 for number, kind, room in steps if number == stream and kind == "s"]
         left_out = True in asked
-        assert sum(isinstance(message, Asked) for message in seen) == (asked.index(True) if left_out else len(asked))
+        assert sum(isinstance(message, RequestBody) for message in seen) == (
+            asked.index(True) if left_out else len(asked)
+        )
         kinds = [(kind, room > 0) for number, kind, room in steps if number == stream]
         whole = [("s", True) not in kinds[:place] for place, (kind, _) in enumerate(kinds) if kind == "n"]
-        assert [message.whole for message in seen if isinstance(message, Sent)] == whole
+        assert [message.whole for message in seen if isinstance(message, RequestSent)] == whole

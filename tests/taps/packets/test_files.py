@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamgauge.core.capture.segments import Ending
-from streamgauge.recorder.protocol import Ended, Opened
+from streamgauge.recorder.protocol import ExchangeEnded, RequestStarted
 from streamgauge.taps.packets.files import MAX_BLOCK_BYTES, Packet, PcapFault, is_capture, messages_of, packets_of
 from tests.taps.packets.test_conversation import CHUNKS, WHOLE, arrived, asking, only
 from tests.taps.packets.wire import BEGAN, Line, block, followed, interface, pcap, pcapng, read, records, section
@@ -120,7 +120,7 @@ def test_a_files_exchanges(write: object) -> None:
     messages = read(write(line.sent))  # type: ignore[operator]
     assert arrived(only(messages)) == b"".join(WHOLE)
     opened = messages[0]
-    assert isinstance(opened, Opened)
+    assert isinstance(opened, RequestStarted)
     assert (opened.tap, opened.upstream, opened.at_ns, opened.wall_ns) == (
         "packets",
         "10.0.0.2:8000",
@@ -138,13 +138,13 @@ def test_what_is_open_at_the_end_of_a_file_is_cut_and_a_fault_comes_behind_it() 
     with pytest.raises(PcapFault):
         for message in messages_of(io.BytesIO(pcap(line.sent) + b"\xff" * 16)):
             told.append(message)
-    assert isinstance(told[-1], Ended)
+    assert isinstance(told[-1], ExchangeEnded)
     assert (told[-1].ending, told[-1].at_ns) == (Ending.CUT, line.sent[-1][0])
 
 
 def test_reading_may_stop_anywhere() -> None:
     messages = messages_of(io.BytesIO(pcap(Line().open().ask(asking()).answer(*WHOLE).sent)))
-    assert isinstance(next(messages), Opened)
+    assert isinstance(next(messages), RequestStarted)
     messages.close()  # type: ignore[attr-defined]
 
 
@@ -187,7 +187,7 @@ def test_a_large_file_takes_no_more_memory_than_a_small_one() -> None:
 
 
 def ids(file: bytes, ports: dict[int, str | None] | None = None) -> list[bytes | None]:
-    return [message.stream_id for message in read(file, ports) if isinstance(message, Opened)]
+    return [message.stream_id for message in read(file, ports) if isinstance(message, RequestStarted)]
 
 
 def two_requests(**where: tuple[str, int]) -> Line:
@@ -236,4 +236,4 @@ def test_records_have_the_ids_and_a_second_reading_makes_the_same_ones() -> None
 
 def test_a_live_capture_leaves_ids_to_the_recorder() -> None:
     messages = followed(Line().open().ask(asking()).answer(*WHOLE).acknowledge())
-    assert [one.stream_id for one in messages if isinstance(one, Opened)] == [None]
+    assert [one.stream_id for one in messages if isinstance(one, RequestStarted)] == [None]

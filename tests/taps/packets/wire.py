@@ -11,7 +11,7 @@ from itertools import count
 from streamgauge.core.assembly.assembler import Assembler
 from streamgauge.core.capture.segments import Bundle
 from streamgauge.core.record import Record
-from streamgauge.recorder.protocol import Ended, Message, Opened
+from streamgauge.recorder.protocol import ExchangeEnded, Message, RequestStarted
 from streamgauge.recorder.recorder import Recorder
 from streamgauge.taps.packets.connections import Connections, Following
 from streamgauge.taps.packets.decode import ACK, FIN, PSH, RST, SYN, Segment, decode_ip
@@ -190,10 +190,10 @@ def by_stream(messages: Iterable[Message]) -> list[list[Message]]:
     for message in messages:
         streams.setdefault(message.stream, []).append(message)
     for told in streams.values():
-        assert isinstance(told[0], Opened)
-        assert isinstance(told[-1], Ended)
-        assert not any(isinstance(message, Opened) for message in told[1:])
-        assert not any(isinstance(message, Ended) for message in told[:-1])
+        assert isinstance(told[0], RequestStarted)
+        assert isinstance(told[-1], ExchangeEnded)
+        assert not any(isinstance(message, RequestStarted) for message in told[1:])
+        assert not any(isinstance(message, ExchangeEnded) for message in told[:-1])
     return list(streams.values())
 
 

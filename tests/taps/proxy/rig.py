@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import uvloop
 
-from streamgauge.recorder.protocol import Arrivals, Arrived, Ended, Message, decode_batch
+from streamgauge.recorder.protocol import ExchangeEnded, Message, ResponseRead, ResponseReads, decode_batch
 from streamgauge.spool.read_counters import Incident, read_incidents
 from streamgauge.taps.proxy.relay import Relay, RelaySettings, serve
 
@@ -30,8 +30,8 @@ def apart(messages: Sequence[Message]) -> list[Message]:
     """Each read as a message of its own."""
     found: list[Message] = []
     for message in messages:
-        if isinstance(message, Arrivals):
-            found += [Arrived(message.stream, read.at_ns, read.data) for read in message.reads]
+        if isinstance(message, ResponseReads):
+            found += [ResponseRead(message.stream, read.at_ns, read.data) for read in message.reads]
         else:
             found.append(message)
     return found
@@ -237,7 +237,7 @@ class RawRecorder:
 
     def ended(self, streams: int = 1) -> list[Message]:
         """The messages, once so many streams have ended."""
-        return self.wait(lambda messages: sum(isinstance(message, Ended) for message in messages) >= streams)
+        return self.wait(lambda messages: sum(isinstance(message, ExchangeEnded) for message in messages) >= streams)
 
     def _accept(self) -> None:
         while True:
@@ -386,7 +386,7 @@ def kinds(messages: list[Message]) -> list[str]:
 
 def arrived(messages: list[Message]) -> bytes:
     """All bytes that arrived."""
-    return b"".join(message.data for message in messages if isinstance(message, Arrived))
+    return b"".join(message.data for message in messages if isinstance(message, ResponseRead))
 
 
 def only(messages: list[Message], kind: type[Kind]) -> Kind:

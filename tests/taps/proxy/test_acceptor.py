@@ -17,7 +17,7 @@ import trustme
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamgauge.runtime.listeners import SPREADS, Address, Listening, listening
+from streamgauge.runtime.listeners import SPREADS, Address, Listeners, open_listeners
 from streamgauge.spool.read_counters import Incident
 from streamgauge.taps.proxy.limits import RESERVED_DESCRIPTORS, address_of, capacity_of
 from streamgauge.taps.proxy.relay import SHED_IDLE_S
@@ -41,7 +41,7 @@ ANY = Address(host="127.0.0.1", port=0)
 linux = pytest.mark.skipif(not SPREADS, reason="the kernel does not spread connections here")
 
 
-def start(folder: Path, upstream: RawUpstream, clients: Listening, relay: int) -> subprocess.Popen[bytes]:
+def start(folder: Path, upstream: RawUpstream, clients: Listeners, relay: int) -> subprocess.Popen[bytes]:
     """As the supervisor starts them."""
     own = clients.fd_of(relay)
     others = [fd for fd in clients.fds if fd != own]
@@ -61,7 +61,7 @@ def start(folder: Path, upstream: RawUpstream, clients: Listening, relay: int) -
 
 @contextlib.contextmanager
 def two_relays(folder: Path) -> Iterator[tuple[list[subprocess.Popen[bytes]], tuple[str, int]]]:
-    with RawUpstream(answering(*[OK] * 500)) as upstream, listening(ANY, "--listen", 2) as clients:
+    with RawUpstream(answering(*[OK] * 500)) as upstream, open_listeners(ANY, "--listen", 2) as clients:
         relays = [start(folder, upstream, clients, relay) for relay in range(2)]
         host, _, port = clients.address.rpartition(":")
         try:
@@ -278,7 +278,7 @@ def test_descriptors_limit_connections_and_keep_some_for_upstreams(tmp_path: Pat
     """With a limit of 200 descriptors and 400 silent clients of one address, requests of another one are answered at once,
     those of the same one when its silent connections have been idle for long enough. A line tells the operator.
     """
-    with RawUpstream(answering(*[OK] * 100)) as upstream, listening(ANY, "--listen") as clients:
+    with RawUpstream(answering(*[OK] * 100)) as upstream, open_listeners(ANY, "--listen") as clients:
         settings = settings_for(tmp_path, upstream.url, listen_fd=clients.fd_of(0), role="relay-0")
         process = subprocess.Popen(
             ["prlimit", "--nofile=200:200", sys.executable, "-m", "streamgauge.taps.proxy"],

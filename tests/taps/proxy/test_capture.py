@@ -9,10 +9,18 @@ import pytest
 
 from streamgauge.core.capture.segments import Ending
 from streamgauge.recorder import protocol as wire
-from streamgauge.recorder.protocol import Arrived, Asked, Dropped, Ended, Message, Opened, Sent
+from streamgauge.recorder.protocol import (
+    ExchangeEnded,
+    Message,
+    ReadsDropped,
+    RequestBody,
+    RequestSent,
+    RequestStarted,
+    ResponseRead,
+)
 from streamgauge.spool.read_counters import Counters, Incident, read_balance, read_incidents
-from streamgauge.taps.proxy.capture import StreamCapture, told_of
-from streamgauge.taps.proxy.outbox import FLUSH_S, Outbox
+from streamgauge.taps.proxy.capture import ExchangeCapture, reported_request
+from streamgauge.taps.proxy.outbox import FLUSH_S, RecorderClient
 from streamgauge.taps.proxy.request import Request, Routes
 from tests.taps.proxy.rig import (
     PATIENCE_S,
@@ -50,14 +58,14 @@ def test_a_stream_from_its_first_byte_to_its_end(tmp_path: Path) -> None:
             client.sendall(post(b"/v1/chat/completions?key=k&x=/", b'{"model":"m"}', *fields))
             assert receive(client, len(SSE)) == SSE
         messages = recorder.ended()
-    assert kinds(messages) == ["Opened", "Asked", "Sent", "Arrived", "Ended"]
+    assert kinds(messages) == ["RequestStarted", "RequestBody", "RequestSent", "ResponseRead", "ExchangeEnded"]
     assert len({message.stream for message in messages}) == 1
-    opened, ended, sent = only(messages, Opened), only(messages, Ended), only(messages, Sent)
+    opened, ended, sent = only(messages, RequestStarted), only(messages, ExchangeEnded), only(messages, RequestSent)
     assert (opened.upstream, opened.method, opened.target) == ("u0", "POST", "/v1/chat/completions?key=k&x=/")
     assert opened.headers == [("authorization", "Bearer sk-1"), ("x-team", "blue"), ("x-stainless-retry-count", "2")]
     assert opened.tap == "proxy"
     assert opened.wall_ns is not None and before_wall <= opened.wall_ns <= time.time_ns()
-    assert only(messages, Asked).data == b'{"model":"m"}'
+    assert only(messages, RequestBody).data == b'{"model":"m"}'
     assert (sent.body_bytes, sent.whole) == (13, True)
     assert arrived(messages) == SSE
     assert (ended.ending, ended.unsent_bytes, ended.client_gone_ns, ended.client_blocked_ns) == (
@@ -66,7 +74,7 @@ def test_a_stream_from_its_first_byte_to_its_end(tmp_path: Path) -> None:
         None,
         0,
     )
-    reads = [message.at_ns for message in messages if isinstance(message, Arrived)]
+    reads = [message.at_ns for message in messages if isinstance(message, ResponseRead)]
     stamps = [opened.at_ns, sent.connected_ns, sent.at_ns, *reads]
     assert all(stamp is not None for stamp in stamps)
     assert [before, *stamps] == sorted([before, *stamps])  # type: ignore[type-var]
@@ -87,7 +95,7 @@ def test_time_zero_of_each_request_of_a_connection(tmp_path: Path) -> None:
                     time.sleep(0.05)
                 assert receive(client, len(SSE)) == SSE
             marks.append(time.monotonic_ns())
-        begun = [message.at_ns for message in recorder.ended(3) if isinstance(message, Opened)]
+        begun = [message.at_ns for message in recorder.ended(3) if isinstance(message, RequestStarted)]
     for at, stamp in enumerate(begun):
         assert stamp is not None and marks[at] <= stamp < marks[at] + 45_000_000 <= marks[at + 1]
 
@@ -109,10 +117,10 @@ def test_any_other_path_only_if_it_is_an_event_stream(tmp_path: Path) -> None:
         messages = recorder.ended()
         time.sleep(3 * FLUSH_S)
         assert recorder.messages == messages
-    assert kinds(messages) == ["Opened", "Sent", "Arrived", "Ended"]
+    assert kinds(messages) == ["RequestStarted", "RequestSent", "ResponseRead", "ExchangeEnded"]
     assert arrived(messages) == SSE
-    assert (only(messages, Sent).body_bytes, only(messages, Sent).whole) == (6, False)
-    assert read_balance(tmp_path / "counters").seen == sum(isinstance(message, Arrived) for message in messages)
+    assert (only(messages, RequestSent).body_bytes, only(messages, RequestSent).whole) == (6, False)
+    assert read_balance(tmp_path / "counters").seen == sum(isinstance(message, ResponseRead) for message in messages)
 
 
 def test_the_reads_before_a_late_head_keep_their_stamps(tmp_path: Path) -> None:
@@ -125,7 +133,7 @@ def test_the_reads_before_a_late_head_keep_their_stamps(tmp_path: Path) -> None:
     with exchange_rig(tmp_path, handler) as (relay, _, recorder), relay.connect() as client:
         client.sendall(b"GET /events HTTP/1.1\r\nHost: c\r\n\r\n")
         assert receive(client, len(SSE)) == SSE
-        reads = [message for message in recorder.ended() if isinstance(message, Arrived)]
+        reads = [message for message in recorder.ended() if isinstance(message, ResponseRead)]
     assert [read.data for read in reads] == [SSE[:10], SSE[10:70], SSE[70:]]
     times = [read.at_ns or 0 for read in reads]
     assert times[1] - times[0] > 50_000_000 and times[2] - times[1] > 50_000_000
@@ -140,13 +148,13 @@ def test_a_body_beyond_the_limit_is_not_whole(tmp_path: Path, monkeypatch: pytes
             client.sendall(post(b"/v1/messages", bytes(size)))
             assert receive(client, len(JSON)) == JSON
             messages = recorder.ended()
-        sent = only(messages, Sent)
+        sent = only(messages, RequestSent)
         assert (sent.body_bytes, sent.whole) == (size, whole)
-        asked = b"".join(message.data for message in messages if isinstance(message, Asked))
+        asked = b"".join(message.data for message in messages if isinstance(message, RequestBody))
         assert asked == bytes(size) if whole else len(asked) <= 100_000
 
 
-class FaultyOutbox(Outbox):
+class FaultyOutbox(RecorderClient):
     """Raises at the n-th read of every stream, and wherever else it is told to."""
 
     def __init__(self, *given: object, at: type[Message]) -> None:
@@ -156,12 +164,12 @@ class FaultyOutbox(Outbox):
     def put(self, message: Message, size: int) -> None:
         if isinstance(message, self._at):
             self._count += 1
-            if self._count == 3 or self._at is not Arrived:
+            if self._count == 3 or self._at is not ResponseRead:
                 raise RuntimeError("a bug")
         super().put(message, size)
 
 
-@pytest.mark.parametrize("at", [Opened, Asked, Sent, Arrived, Ended])
+@pytest.mark.parametrize("at", [RequestStarted, RequestBody, RequestSent, ResponseRead, ExchangeEnded])
 def test_a_bug_in_the_capture_ends_the_capture_and_not_the_stream(
     tmp_path: Path, at: type[Message], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -181,11 +189,11 @@ def test_a_bug_in_the_capture_ends_the_capture_and_not_the_stream(
     with exchange_rig(tmp_path, handler, pump=False) as (relay, _, recorder), relay.connect() as client:
         client.sendall(post(b"/v1/messages", b"{}"))
         assert receive(client, len(whole)) == whole
-        if at not in (Opened, Ended):
+        if at not in (RequestStarted, ExchangeEnded):
             messages = recorder.ended()
             assert whole.startswith(arrived(messages))
-            lost = sum(message.reads for message in messages if isinstance(message, Dropped))
-            told = sum(isinstance(message, Arrived) for message in messages)
+            lost = sum(message.reads for message in messages if isinstance(message, ReadsDropped))
+            told = sum(isinstance(message, ResponseRead) for message in messages)
             balance = read_balance(tmp_path / "counters")
             assert (balance.dropped["capture_fault"], balance.waiting) == (lost, told)
             assert lost > 0
@@ -201,7 +209,7 @@ def test_even_counters_that_fail_touch_no_stream(tmp_path: Path, monkeypatch: py
     with exchange_rig(tmp_path, answering(SSE)) as (relay, _, recorder), relay.connect() as client:
         client.sendall(post(b"/v1/messages", b"{}"))
         assert receive(client, len(SSE)) == SSE
-        assert kinds(recorder.ended())[0] == "Opened"
+        assert kinds(recorder.ended())[0] == "RequestStarted"
 
 
 def test_a_message_that_cannot_be_written_costs_its_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,7 +232,9 @@ def test_a_message_that_cannot_be_written_costs_its_batch(tmp_path: Path, monkey
         client.sendall(post(b"/v1/messages", b"{}"))
         assert receive(client, len(SSE)) == SSE
         assert arrived(recorder.ended()) == SSE
-        assert read_balance(tmp_path / "counters").waiting == sum(isinstance(one, Arrived) for one in recorder.messages)
+        assert read_balance(tmp_path / "counters").waiting == sum(
+            isinstance(one, ResponseRead) for one in recorder.messages
+        )
 
 
 def test_streams_of_one_process_have_numbers_of_their_own(tmp_path: Path) -> None:
@@ -233,7 +243,7 @@ def test_streams_of_one_process_have_numbers_of_their_own(tmp_path: Path) -> Non
             with relay.connect() as client:
                 client.sendall(post(b"/v1/messages", b"{}"))
                 assert receive(client, len(SSE)) == SSE
-        streams = [message.stream for message in recorder.ended(2) if isinstance(message, Opened)]
+        streams = [message.stream for message in recorder.ended(2) if isinstance(message, RequestStarted)]
     assert len(set(streams)) == 2 and all(0 < stream < 2**63 for stream in streams)
 
 
@@ -254,8 +264,8 @@ def test_without_room_reads_are_dropped_in_their_place_and_the_rest_is_told() ->
     request = Request(b"POST", b"/v1/messages", 1, [(b"Host", b"c")], True, 5)
     outgoing = Routes([("", "http://a")], True).outgoing(request)
     box = FakeRoom()
-    capture = StreamCapture(box)  # type: ignore[arg-type]
-    capture.opened(request.began_ns, None, told_of(request, outgoing, None))
+    capture = ExchangeCapture(box)  # type: ignore[arg-type]
+    capture.opened(request.began_ns, None, reported_request(request, outgoing, None))
     capture.asked(b"ab")
     capture.arrived(1, b"1")
     box.full = True
@@ -268,16 +278,16 @@ def test_without_room_reads_are_dropped_in_their_place_and_the_rest_is_told() ->
     capture.sent(6, None, 2)
     capture.ended(7, Ending.COMPLETE, None, None, 0, 0)
     assert [type(message) for message in box.put_messages] == [
-        Opened,
-        Asked,
-        Arrived,
-        Dropped,
-        Arrived,
-        Sent,
-        Dropped,
-        Ended,
+        RequestStarted,
+        RequestBody,
+        ResponseRead,
+        ReadsDropped,
+        ResponseRead,
+        RequestSent,
+        ReadsDropped,
+        ExchangeEnded,
     ]
-    assert [message.reads for message in box.put_messages if isinstance(message, Dropped)] == [2, 1]
+    assert [message.reads for message in box.put_messages if isinstance(message, ReadsDropped)] == [2, 1]
     assert box.counted == {"seen": 5, "recorder_behind": 3}
 
 
@@ -286,8 +296,8 @@ def test_a_stream_that_found_no_room_to_begin_is_not_told_at_all() -> None:
     outgoing = Routes([("", "http://a")], True).outgoing(request)
     box = FakeRoom()
     box.overfull = box.full = True
-    capture = StreamCapture(box)  # type: ignore[arg-type]
-    capture.opened(request.began_ns, None, told_of(request, outgoing, None))
+    capture = ExchangeCapture(box)  # type: ignore[arg-type]
+    capture.opened(request.began_ns, None, reported_request(request, outgoing, None))
     box.overfull = box.full = False
     capture.asked(b"ab")
     capture.sent(6, None, 2)

@@ -11,7 +11,7 @@ from unittest.mock import Mock
 import pytest
 
 from streamgauge.core.capture.segments import Ending
-from streamgauge.recorder.protocol import Ended
+from streamgauge.recorder.protocol import ExchangeEnded
 from streamgauge.taps.proxy.limits import MAX_CLIENT_BYTES, MAX_PIPELINED_BYTES
 from tests.running import wait_for
 from tests.taps.proxy.rig import (
@@ -155,7 +155,7 @@ def test_a_client_that_leaves_while_the_relay_does_not_read_from_it(tmp_path: Pa
         receive_head(client)
         client.close()
         assert gone.wait(PATIENCE_S)
-        ended = only(recorder.ended(), Ended)
+        ended = only(recorder.ended(), ExchangeEnded)
     assert ended.ending is Ending.CLIENT
     assert ended.client_gone_ns is not None
 
@@ -195,7 +195,7 @@ def test_what_a_lost_connection_says_is_not_what_was_unsent(tmp_path: Path) -> N
 
         with client:
             waits = relay.call(lose)
-            ended = only(recorder.ended(), Ended)
+            ended = only(recorder.ended(), ExchangeEnded)
     assert ended.unsent_bytes == waits > 0
 
 
@@ -390,7 +390,7 @@ def test_a_large_answer_with_a_slow_reader_throttles_the_upstream(tmp_path: Path
             assert sent < 18_000_000
             assert 0 < waiting_for_clients(relay) < 1_000_000
             assert hashlib.sha256(receive(client, len(body))).digest() == hashlib.sha256(body).digest()
-        ended = only(recorder.ended(), Ended)
+        ended = only(recorder.ended(), ExchangeEnded)
         assert ended.ending is Ending.COMPLETE
         assert ended.client_blocked_ns is not None and ended.client_blocked_ns > 1_000_000_000
 
@@ -408,7 +408,7 @@ def test_a_slow_reader_that_leaves_leaves_bytes_behind(tmp_path: Path, uv: bool)
         client.sendall(get(b"/x"))
         time.sleep(0.5)
         client.close()
-        ended = only(recorder.ended(), Ended)
+        ended = only(recorder.ended(), ExchangeEnded)
         assert ended.ending is Ending.CLIENT
         assert ended.unsent_bytes > 0 and ended.client_blocked_ns is not None and ended.client_blocked_ns > 0
 
@@ -429,7 +429,7 @@ def test_a_client_that_takes_nothing_has_left(tmp_path: Path, monkeypatch: pytes
     with exchange_rig(tmp_path, handler) as (relay, _, recorder), relay.connect(receive_buffer=4096) as client:
         client.sendall(get(b"/x"))
         assert gone.wait(PATIENCE_S)
-        ended = only(recorder.ended(), Ended)
+        ended = only(recorder.ended(), ExchangeEnded)
         assert ended.ending is Ending.CLIENT and ended.unsent_bytes > 0
 
 
@@ -459,7 +459,7 @@ def test_a_body_that_stops_is_the_clients_fault(tmp_path: Path) -> None:
             client.sendall(b"POST /v1/messages HTTP/1.1\r\nHost: c\r\nContent-Length: 9\r\n\r\nabc")
             got = receive_all(client)
             assert got.startswith(b"HTTP/1.1 408 ") and b"body_timeout" in got
-        assert only(recorder.ended(), Ended).ending is Ending.CLIENT
+        assert only(recorder.ended(), ExchangeEnded).ending is Ending.CLIENT
 
 
 @pytest.mark.parametrize("answered", [False, True])
@@ -480,7 +480,7 @@ def test_bad_chunks_amid_a_body_end_the_exchange(tmp_path: Path, answered: bool)
             client.sendall(b"oops\r\n")
             data, was_reset = receive_until_reset(client)
             assert was_reset if answered else data.startswith(b"HTTP/1.1 400 ")
-        assert only(recorder.ended(), Ended).ending is Ending.CLIENT
+        assert only(recorder.ended(), ExchangeEnded).ending is Ending.CLIENT
 
 
 def test_a_thousand_silent_clients_do_not_slow_one(tmp_path: Path) -> None:

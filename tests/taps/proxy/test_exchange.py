@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from streamgauge.core.capture.segments import Ending, TransportFault
-from streamgauge.recorder.protocol import Ended, Opened, Sent
+from streamgauge.recorder.protocol import ExchangeEnded, RequestSent, RequestStarted
 from tests.running import wait_for
 from tests.taps.proxy.rig import (
     RunningRelay,
@@ -56,7 +56,7 @@ def test_a_body_that_ends_with_the_connection_ends_the_clients(tmp_path: Path, u
         with relay.connect() as client:
             client.sendall(STREAM)
             assert receive_all(client) == answer
-        assert only(recorder.ended(), Ended).ending is Ending.COMPLETE
+        assert only(recorder.ended(), ExchangeEnded).ending is Ending.COMPLETE
 
 
 def test_a_request_that_waits_for_its_answer_is_told_meanwhile(tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_a_request_that_waits_for_its_answer_is_told_meanwhile(tmp_path: Path) -
         for number in (1, 2):
             told.clear()
             client.sendall(STREAM)
-            recorder.wait(lambda some, number=number: sum(isinstance(one, Sent) for one in some) == number)  # type: ignore[misc]
+            recorder.wait(lambda some, number=number: sum(isinstance(one, RequestSent) for one in some) == number)  # type: ignore[misc]
             told.set()
             assert receive(client, len(CHUNKED)) == CHUNKED
 
@@ -186,7 +186,7 @@ def test_a_reset_is_passed_on_as_a_reset_behind_what_came(tmp_path: Path, body: 
             time.sleep(0.3)  # the reset is here before the first byte is read
             assert receive_until_reset(client) == (body, True)
         messages = recorder.ended()
-        ended = only(messages, Ended)
+        ended = only(messages, ExchangeEnded)
         assert (ended.ending, ended.fault) == (Ending.RESET, TransportFault.RESET)
         assert arrived(messages) == body
 
@@ -198,7 +198,7 @@ def test_an_early_end_is_passed_on_as_an_early_end(tmp_path: Path, body: bytes, 
         with relay.connect() as client:
             client.sendall(STREAM)
             assert receive_until_reset(client) == (body, False)
-        ended = only(recorder.ended(), Ended)
+        ended = only(recorder.ended(), ExchangeEnded)
         assert (ended.ending, ended.fault) == (Ending.RESET, TransportFault.CLOSED)
 
 
@@ -221,8 +221,8 @@ def test_no_head_is_a_502_that_says_what_to_do(tmp_path: Path, end: str) -> None
             assert head.startswith(b"HTTP/1.1 502 Bad Gateway\r\n")
             assert b'"code":"upstream_unreachable"' in body and b"Try again" in body
         messages = recorder.ended()
-        assert kinds(messages) == ["Opened", "Asked", "Sent", "Ended"]
-        ended = only(messages, Ended)
+        assert kinds(messages) == ["RequestStarted", "RequestBody", "RequestSent", "ExchangeEnded"]
+        ended = only(messages, ExchangeEnded)
         assert (ended.ending, ended.fault) == (Ending.RESET, AMISS[end])
 
 
@@ -241,7 +241,7 @@ def test_what_is_no_answer_is_a_502(tmp_path: Path, answer: bytes, status: bytes
             client.sendall(STREAM)
             got = receive_all(client)
             assert got.startswith(b"HTTP/1.1 " + status) and b"upstream_invalid" in got
-        ended = only(recorder.ended(), Ended)
+        ended = only(recorder.ended(), ExchangeEnded)
         assert (ended.ending, ended.fault) == (Ending.RESET, TransportFault.NOT_HTTP)
 
 
@@ -253,7 +253,7 @@ def test_broken_chunks_pass_as_they_are_until_the_end(tmp_path: Path) -> None:
             assert receive_all(client) == answer
         messages = recorder.ended()
         assert arrived(messages) == answer
-        assert only(messages, Ended).ending is Ending.RESET
+        assert only(messages, ExchangeEnded).ending is Ending.RESET
 
 
 @pytest.mark.parametrize("end", ["fin", "reset"])
@@ -263,7 +263,7 @@ def test_half_a_head_is_none(tmp_path: Path, end: str) -> None:
         with relay.connect() as client:
             client.sendall(STREAM)
             assert receive_all(client).startswith(b"HTTP/1.1 502 ")
-        ended = only(recorder.ended(), Ended)
+        ended = only(recorder.ended(), ExchangeEnded)
         assert (ended.ending, ended.fault) == (Ending.RESET, AMISS[end])
 
 
@@ -310,7 +310,7 @@ def test_a_client_that_leaves_cancels_the_upstream(tmp_path: Path, how: str, uv:
         client.close()
         assert gone.wait(10)
         messages = recorder.ended()
-        ended, opened = only(messages, Ended), only(messages, Opened)
+        ended, opened = only(messages, ExchangeEnded), only(messages, RequestStarted)
         assert ended.ending is Ending.CLIENT and ended.unsent_bytes == 0
         assert opened.at_ns is not None and ended.client_gone_ns is not None and ended.at_ns is not None
         assert opened.at_ns < ended.client_gone_ns == ended.at_ns
@@ -346,7 +346,7 @@ def test_silence_before_a_head_is_a_504(tmp_path: Path) -> None:
             client.sendall(STREAM)
             got = receive_all(client)
             assert got.startswith(b"HTTP/1.1 504 Gateway Timeout\r\n") and b"upstream_timeout" in got
-        ended = only(recorder.ended(), Ended)
+        ended = only(recorder.ended(), ExchangeEnded)
         assert (ended.ending, ended.fault) == (Ending.TIMEOUT, TransportFault.IDLE_TIMEOUT)
 
 
@@ -357,7 +357,7 @@ def test_silence_amid_a_body_never_looks_like_its_end(tmp_path: Path, framed: bo
         with relay.connect() as client:
             client.sendall(STREAM)
             assert receive_until_reset(client) == (body, was_reset)
-        ended = only(recorder.ended(), Ended)
+        ended = only(recorder.ended(), ExchangeEnded)
         assert (ended.ending, ended.fault) == (Ending.TIMEOUT, TransportFault.IDLE_TIMEOUT)
 
 
@@ -391,8 +391,8 @@ def test_the_answer_may_come_before_the_request_is_whole(tmp_path: Path) -> None
             client.sendall(bytes(3_000_000))
             assert receive_all(client) == answer  # and no reset that takes it away
         messages = recorder.ended()
-        assert only(messages, Ended).ending is Ending.COMPLETE
-        assert not [message for message in messages if isinstance(message, Sent)]
+        assert only(messages, ExchangeEnded).ending is Ending.COMPLETE
+        assert not [message for message in messages if isinstance(message, RequestSent)]
 
 
 @both_loops

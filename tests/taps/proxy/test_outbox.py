@@ -3,7 +3,7 @@
 import time
 from pathlib import Path
 
-from streamgauge.recorder.protocol import Arrived, Dropped, Ended, Opened
+from streamgauge.recorder.protocol import ExchangeEnded, ReadsDropped, RequestStarted, ResponseRead
 from streamgauge.spool.read_counters import read_balance
 from streamgauge.taps.proxy.outbox import BATCH_BYTES, QUIET_S, RESERVE
 from tests.taps.proxy.rig import (
@@ -39,7 +39,7 @@ def test_a_recorder_that_comes_later_gets_everything(tmp_path: Path) -> None:
             messages = recorder.ended(5)
             assert arrived(messages) == SSE * 5
             balance = read_balance(tmp_path / "counters")
-            assert balance.seen == balance.waiting == sum(isinstance(one, Arrived) for one in messages)
+            assert balance.seen == balance.waiting == sum(isinstance(one, ResponseRead) for one in messages)
 
 
 def test_nothing_is_handed_over_where_another_user_could_listen(tmp_path: Path) -> None:
@@ -93,9 +93,9 @@ def test_a_slow_recorder_delays_nobody_and_gets_its_rest_later(tmp_path: Path) -
             assert time.monotonic() - begun < 10
             recorder.release()
             messages = recorder.ended(4)
-    told = sum(isinstance(one, Arrived) for one in messages)
-    dropped = sum(one.reads for one in messages if isinstance(one, Dropped))
-    assert sum(isinstance(one, Opened) for one in messages) == 4
+    told = sum(isinstance(one, ResponseRead) for one in messages)
+    dropped = sum(one.reads for one in messages if isinstance(one, ReadsDropped))
+    assert sum(isinstance(one, RequestStarted) for one in messages) == 4
     balance = read_balance(tmp_path / "counters")
     assert dropped > 0
     assert (balance.seen, balance.dropped["recorder_behind"], balance.waiting) == (told + dropped, dropped, told)
@@ -111,7 +111,7 @@ def test_a_killed_recorder_is_found_again_and_open_streams_go_on(tmp_path: Path)
         ask(relay, SSE, 3)
         again = RawRecorder(tmp_path / "recorder.sock")
         with again:
-            messages = again.wait(lambda some: sum(isinstance(one, Ended) for one in some) >= 3)
+            messages = again.wait(lambda some: sum(isinstance(one, ExchangeEnded) for one in some) >= 3)
             assert arrived(messages) == SSE * 3
             ask(relay, SSE, 2)
             assert arrived(again.ended(5)) == SSE * 5

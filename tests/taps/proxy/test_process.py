@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from streamgauge.core.capture.segments import Ending
-from streamgauge.recorder.protocol import Arrived, Ended
+from streamgauge.recorder.protocol import ExchangeEnded, ResponseRead
 from streamgauge.spool.read_counters import read_balance
 from streamgauge.taps.proxy import pump_handle
 from streamgauge.taps.proxy.relay import RelaySettings
@@ -117,7 +117,7 @@ def test_it_serves_and_drains_at_sigterm(tmp_path: Path) -> None:
         messages = recorder.ended()
         assert arrived(messages) == SSE
         balance = read_balance(tmp_path / "counters")
-        assert balance.seen == balance.waiting == sum(isinstance(one, Arrived) for one in messages)
+        assert balance.seen == balance.waiting == sum(isinstance(one, ResponseRead) for one in messages)
 
 
 def test_the_drain_has_an_end(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_the_drain_has_an_end(tmp_path: Path) -> None:
         relay.process.send_signal(signal.SIGTERM)
         assert receive_until_reset(client) == (b"", True)
         assert relay.end() == (0, b"")
-        assert only(recorder.ended(), Ended).ending is Ending.CUT
+        assert only(recorder.ended(), ExchangeEnded).ending is Ending.CUT
 
 
 def test_it_goes_with_its_parent(tmp_path: Path) -> None:
@@ -321,5 +321,5 @@ def test_tls_ends(tmp_path: Path, close: str, ending: Ending) -> None:
         data, _ = receive_until_reset(client)
         assert data == answer
         messages = recorder.ended()
-        assert only(messages, Ended).ending is ending
+        assert only(messages, ExchangeEnded).ending is ending
         assert arrived(messages) == data

@@ -19,11 +19,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamgauge.recorder.protocol import Arrivals, Arrived, Dropped, Encoded, Ended, Message
+from streamgauge.recorder.protocol import Encoded, ExchangeEnded, Message, ReadsDropped, ResponseRead, ResponseReads
 from streamgauge.spool.read_counters import Counters, read_balance
 from streamgauge.taps.proxy import pump_handle
-from streamgauge.taps.proxy.body_position import Phase, Place
-from streamgauge.taps.proxy.outbox import Outbox
+from streamgauge.taps.proxy.body_position import BodyPosition, Phase
+from streamgauge.taps.proxy.outbox import RecorderClient
 from streamgauge.taps.proxy.response import ResponseFraming, follow
 from tests.running import wait_for
 from tests.taps.proxy.rig import apart, arrived, exchange_rig, receive, receive_head
@@ -70,12 +70,12 @@ def test_a_chunked_body_goes_on_where_the_pump_left_it(
     framing = ResponseFraming(False)
     framing.feed(CHUNKED)
     place, given_back = framing.place, 0
-    assert place == Place(Phase.SIZE_BEGIN, 0)
+    assert place == BodyPosition(Phase.SIZE_BEGIN, 0)
     for start, end in pairwise(cuts):
         found = follow(*place, body[start:end], 0)
         if found is None:
             break
-        place, given_back = Place(*found), end
+        place, given_back = BodyPosition(*found), end
     assert given_back < len(body)  # the last chunk is never the middle
     framing.go_on_at(place)
     rest = body[given_back:] + b"HTTP/1.1"
@@ -96,7 +96,7 @@ def test_what_is_no_chunked_body_is_never_taken_for_its_middle(body: bytes, cut:
     if body[:cut]:
         assert one.feed(body[:cut]) == len(body[:cut])
     assert (one.fault, one.complete) == (None, False)
-    other.go_on_at(Place(*found))
+    other.go_on_at(BodyPosition(*found))
     if body[cut:]:
         assert one.feed(body[cut:]) == other.feed(body[cut:])
     assert (one.fault, one.complete) == (other.fault, other.complete)
@@ -168,7 +168,7 @@ class Rig:
         for encoded, count, reads in batches:
             body = b"\xdd" + struct.pack(">I", count) + encoded
             found = msgspec.msgpack.decode(body, type=list[Message])
-            assert sum(len(one.reads) for one in found if isinstance(one, Arrivals)) == reads
+            assert sum(len(one.reads) for one in found if isinstance(one, ResponseReads)) == reads
             self.told += found
         self.batches, self.lost = self.batches + len(batches), self.lost + lost
         self.back += returns
@@ -206,7 +206,7 @@ def test_reads_go_on_and_are_told_in_order(rig: Rig) -> None:
     rig.pump.recall(token)
     returned = rig.until_back()
     assert (returned[0], returned[4], returned[6], returned[7]) == (token, None, False, 0)
-    stamps = [one.at_ns for one in rig.messages if isinstance(one, Arrived)]
+    stamps = [one.at_ns for one in rig.messages if isinstance(one, ResponseRead)]
     assert arrived(rig.messages) == b"".join(b"%d," % number for number in range(50))
     assert before <= stamps[0] and stamps == sorted(stamps) and len(stamps) == 50
     assert read_balance(rig.path).seen == 50
@@ -317,7 +317,10 @@ def test_without_room_reads_go_on_and_are_counted(rig: Rig) -> None:
     assert receive(rig.browser, 1) == b"d"
     assert wait_for(lambda: read_balance(rig.path).seen == 4, "it was seen")
     rig.collect(room=0)
-    assert [(type(one), getattr(one, "reads", None)) for one in rig.messages] == [(Dropped, 3), (Arrived, None)]
+    assert [(type(one), getattr(one, "reads", None)) for one in rig.messages] == [
+        (ReadsDropped, 3),
+        (ResponseRead, None),
+    ]
     rig.server.sendall(b"e")
     assert receive(rig.browser, 1) == b"e"
     rig.pump.recall(token)
@@ -335,7 +338,7 @@ def test_reads_of_one_response_wait_for_each_other(tmp_path: Path) -> None:
     assert rig.told == []
     rig.pump.recall(token)
     rig.until_back()
-    assert [len(one.reads) for one in rig.told if isinstance(one, Arrivals)] == [3]
+    assert [len(one.reads) for one in rig.told if isinstance(one, ResponseReads)] == [3]
     rig.close()
 
 
@@ -550,7 +553,7 @@ def test_amid_a_bulk_responses_are_recalled_and_lent_again_without_a_byte_lost(t
             assert (reset, dropped) == (False, 0)
             if data is not None:  # the relay's to pass on, and to tell of
                 pairs[number][2].sendall(data[done:])
-                rig.told.append(Arrived(number, 0, data))
+                rig.told.append(ResponseRead(number, 0, data))
             lend(number)
         rig.back.clear()
 
@@ -612,13 +615,13 @@ def test_with_and_without_it_the_same_is_said_and_told(tmp_path: Path, kind: str
             assert receive(client, len(event)) == event
             if number == len(events) // 2:
                 lender = relay.relay.lender
-                assert (lender is not None and len(lender._loans) == 1) == pump
+                assert (lender is not None and len(lender._pumped) == 1) == pump
             arrived_whole.release()
         messages = recorder.ended()
     assert arrived(messages) == whole
-    stamps = [one.at_ns for one in messages if isinstance(one, Arrived)]
+    stamps = [one.at_ns for one in messages if isinstance(one, ResponseRead)]
     assert stamps == sorted(stamps, key=lambda stamp: stamp or 0) and len(stamps) > 15
-    assert isinstance(messages[-1], Ended)
+    assert isinstance(messages[-1], ExchangeEnded)
     balance = read_balance(tmp_path / "counters")
     assert (balance.seen, sum(balance.dropped.values())) == (len(stamps), 0)
 
@@ -642,13 +645,13 @@ def test_whatever_fails_in_the_capture_a_lent_response_comes_to_its_end(
     def fails(*_: object) -> Any:
         raise MemoryError
 
-    def put(self: Outbox, message: Message | Encoded, size: int) -> None:
+    def put(self: RecorderClient, message: Message | Encoded, size: int) -> None:
         if isinstance(message, Encoded):
             raise MemoryError
         real(self, message, size)
 
-    real = Outbox.put
-    monkeypatch.setattr(Outbox, "put", put)
+    real = RecorderClient.put
+    monkeypatch.setattr(RecorderClient, "put", put)
     if at == "put and decoded":
         monkeypatch.setattr(Encoded, "decoded", fails)
     if at == "put and counters":
@@ -659,12 +662,14 @@ def test_whatever_fails_in_the_capture_a_lent_response_comes_to_its_end(
         messages = recorder.ended()
         relay.faults.clear()
     balance = read_balance(tmp_path / "counters")
-    told = sum(isinstance(one, Arrived) for one in messages)
+    told = sum(isinstance(one, ResponseRead) for one in messages)
     if at == "put and counters":
         assert balance.seen > told
         return
     assert balance.dropped["capture_fault"] == balance.seen - told > 0
-    assert sum(one.reads for one in messages if isinstance(one, Dropped)) > 0, "the record says that reads are missing"
+    assert sum(one.reads for one in messages if isinstance(one, ReadsDropped)) > 0, (
+        "the record says that reads are missing"
+    )
 
 
 @pumps

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from streamgauge.core.capture.segments import Ending
-from streamgauge.recorder.protocol import Ended
+from streamgauge.recorder.protocol import ExchangeEnded
 from tests.taps.proxy.rig import (
     PATIENCE_S,
     RunningRelay,
@@ -48,7 +48,7 @@ def test_running_exchanges_end_and_idle_ones_go(tmp_path: Path) -> None:
         assert receive_all(busy) == b"2\r\nhi\r\n0\r\n\r\n"  # and the second request is not begun
         drain.join()
         messages = recorder.ended()
-        assert only(messages, Ended).ending is Ending.COMPLETE
+        assert only(messages, ExchangeEnded).ending is Ending.COMPLETE
         assert arrived(messages) == HEAD + b"2\r\nhi\r\n0\r\n\r\n"
         idle.close()
         busy.close()
@@ -68,7 +68,7 @@ def test_what_is_left_is_cut_so_that_nobody_takes_it_for_whole(tmp_path: Path, h
         assert receive(client, len(head)) == head
         relay.drain(0.2)
         assert receive_until_reset(client) == (b"", True)
-        assert only(recorder.ended(), Ended).ending is Ending.CUT
+        assert only(recorder.ended(), ExchangeEnded).ending is Ending.CUT
         client.close()
 
 

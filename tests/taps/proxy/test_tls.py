@@ -12,7 +12,7 @@ import pytest
 import trustme
 
 from streamgauge.core.capture.segments import Ending, TransportFault
-from streamgauge.recorder.protocol import Ended
+from streamgauge.recorder.protocol import ExchangeEnded
 from streamgauge.taps.proxy import relay as relay_module
 from streamgauge.taps.proxy.tls import OwnCertificate, upstream_context
 from tests.running import wait_for
@@ -100,7 +100,7 @@ def test_who_is_not_verified_sees_no_byte_of_a_request(tmp_path: Path, pki: Pki,
             client.sendall(POST)
             got = receive_all(client)
             assert got.startswith(b"HTTP/1.1 502 ") and b"certificate is not trusted, or not for its name" in got
-        assert only(recorder.ended(), Ended).fault is TransportFault.TLS_CERTIFICATE
+        assert only(recorder.ended(), ExchangeEnded).fault is TransportFault.TLS_CERTIFICATE
 
 
 def test_a_certificate_of_ours_is_shown_to_who_asks(tmp_path: Path, pki: Pki) -> None:
@@ -155,7 +155,7 @@ def test_an_end_without_close_notify_is_no_end(
         with relay.connect() as client:
             client.sendall(POST.replace(b"\r\nHost", b"\r\nConnection: close\r\nHost"))
             assert receive_until_reset(client) == (answer, was_reset)
-        ended = only(recorder.ended(), Ended)
+        ended = only(recorder.ended(), ExchangeEnded)
         assert (ended.ending, ended.fault) == (ending, TransportFault.CLOSED if ending is Ending.RESET else None)
 
 
@@ -196,7 +196,7 @@ def test_a_stream_through_two_tls_connections_is_the_upstreams_bytes(tmp_path: P
             for _ in range(2):
                 client.sendall(POST)
                 assert receive(client, len(answer)) == answer
-        assert all(one.ending is Ending.COMPLETE for one in recorder.ended(2) if isinstance(one, Ended))
+        assert all(one.ending is Ending.COMPLETE for one in recorder.ended(2) if isinstance(one, ExchangeEnded))
 
 
 @pytest.mark.parametrize(("end", "notified"), [("fin", True), ("reset", False)])
@@ -277,7 +277,7 @@ def test_a_tls_client_that_leaves_cancels_the_upstream(tmp_path: Path, pki: Pki,
                 client.unwrap()
         client.close()
         assert gone.wait(PATIENCE_S)
-        assert only(recorder.ended(), Ended).ending is Ending.CLIENT
+        assert only(recorder.ended(), ExchangeEnded).ending is Ending.CLIENT
 
 
 def test_a_handshake_that_does_not_go_on_ends_and_holds_up_nobody(tmp_path: Path, pki: Pki) -> None:

@@ -13,7 +13,7 @@ import pytest
 import uvloop
 
 from streamgauge.core.capture.segments import Ending, TransportFault
-from streamgauge.recorder.protocol import Ended, Sent
+from streamgauge.recorder.protocol import ExchangeEnded, RequestSent
 from streamgauge.taps.proxy.upstream import WATCH_S
 from streamgauge.taps.proxy.wire import Wire
 from tests.running import wait_for
@@ -280,7 +280,7 @@ def test_sent_tells_whether_a_connection_was_made(tmp_path: Path) -> None:
         for _ in range(2):
             client.sendall(POST)
             assert receive(client, len(OK)) == OK
-        first, second = (one for one in recorder.ended(2) if isinstance(one, Sent))
+        first, second = (one for one in recorder.ended(2) if isinstance(one, RequestSent))
         assert first.connected_ns is not None and first.at_ns is not None and first.connected_ns <= first.at_ns
         assert second.connected_ns is None
         assert (first.body_bytes, first.whole) == (2, True)
@@ -309,7 +309,7 @@ def test_f11_no_connection_is_a_502_that_says_why(tmp_path: Path, url: str, why:
         client.sendall(POST)
         got = receive_all(client)
         assert got.startswith(b"HTTP/1.1 502 ") and b'"code":"upstream_unreachable"' in got and why in got
-        ended = only(recorder.ended(), Ended)
+        ended = only(recorder.ended(), ExchangeEnded)
         assert (ended.ending, ended.fault) == (Ending.RESET, fault)
 
 
@@ -326,7 +326,7 @@ def test_a_handshake_that_does_not_end_is_a_504(tmp_path: Path) -> None:
         client.sendall(POST)
         got = receive_all(client)
         assert got.startswith(b"HTTP/1.1 504 ") and b'"code":"upstream_timeout"' in got
-        ended = only(recorder.ended(), Ended)
+        ended = only(recorder.ended(), ExchangeEnded)
         assert (ended.ending, ended.fault) == (Ending.TIMEOUT, TransportFault.CONNECT_TIMEOUT)
 
 

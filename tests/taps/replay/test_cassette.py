@@ -7,7 +7,7 @@ import pytest
 
 from streamgauge.taps.replay import cassette
 from streamgauge.taps.replay.cassette import exchanges, json_interactions
-from streamgauge.taps.replay.contract import BrokenRecording, Exchange, Tally, Times
+from streamgauge.taps.replay.contract import BrokenRecording, RecordedExchange, Tally, Times
 from tests.taps.replay import recordings
 from tests.taps.replay.recordings import Sample, interaction
 from tests.taps.talk import BODY
@@ -15,7 +15,7 @@ from tests.taps.talk import BODY
 SAMPLE = Sample(BODY)
 
 
-def read(*interactions: Any, tally: Tally | None = None) -> list[Exchange]:
+def read(*interactions: Any, tally: Tally | None = None) -> list[RecordedExchange]:
     return list(exchanges(interactions, tally or Tally()))
 
 

@@ -6,7 +6,7 @@ from streamgauge.core.assembly.assembler import Assembler
 from streamgauge.core.capture.segments import Bundle, Ending, Segment
 from streamgauge.core.record import Record
 from streamgauge.recorder.protocol import MAX_REQUEST_BODY
-from streamgauge.taps.replay.contract import Exchange, Tally, Times
+from streamgauge.taps.replay.contract import RecordedExchange, Tally, Times
 from streamgauge.taps.replay.exchange import TAP, is_captured, segments_of, settled
 from tests.taps import talk
 from tests.taps.talk import BODY, EVENTS, gzipped
@@ -15,19 +15,19 @@ SSE = ("content-type", "text/event-stream")
 MS = 1_000_000
 
 
-def exchange(**more: object) -> Exchange:
+def exchange(**more: object) -> RecordedExchange:
     whole: dict[str, object] = {
         "method": "POST", "target": "/v1/chat/completions", "host": "api.example.com", "request_body": b'{"model":"m"}',
         "status": 200, "headers": [SSE], "body": BODY,
     }  # fmt: skip
-    return Exchange(**{**whole, **more})  # type: ignore[arg-type]
+    return RecordedExchange(**{**whole, **more})  # type: ignore[arg-type]
 
 
-def segments(*exchanges: Exchange, tally: Tally | None = None, **settings: object) -> list[Segment]:
+def segments(*exchanges: RecordedExchange, tally: Tally | None = None, **settings: object) -> list[Segment]:
     return list(segments_of(exchanges, talk.settings(**settings), tally or Tally()))  # type: ignore[arg-type]
 
 
-def record(one: Exchange, **settings: object) -> Record:
+def record(one: RecordedExchange, **settings: object) -> Record:
     [made] = Assembler().apply(0, 0, Bundle(b"i" * 16, 0, 0, 0, segments(one, **settings)))
     return made
 

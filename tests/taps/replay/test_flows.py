@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from streamgauge.core.capture.segments import Ending
-from streamgauge.taps.replay.contract import Exchange, Tally, Times
+from streamgauge.taps.replay.contract import RecordedExchange, Tally, Times
 from streamgauge.taps.replay.flows import exchanges
 from tests.taps.replay import recordings
 from tests.taps.replay.recordings import START, Sample, flow, netstring
@@ -15,7 +15,7 @@ from tests.taps.talk import BODY
 SAMPLE = Sample(BODY)
 
 
-def read(*flows: dict[str, Any], tally: Tally | None = None) -> list[Exchange]:
+def read(*flows: dict[str, Any], tally: Tally | None = None) -> list[RecordedExchange]:
     return list(exchanges(io.BytesIO(b"".join(map(netstring, flows))), tally or Tally()))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from streamgauge.core.capture.segments import Ending
-from streamgauge.taps.replay.contract import BrokenRecording, Exchange, Tally
+from streamgauge.taps.replay.contract import BrokenRecording, RecordedExchange, Tally
 from streamgauge.taps.replay.har import exchanges
 from tests.taps.replay import recordings
 from tests.taps.replay.recordings import Sample, archive, entry
@@ -21,11 +21,11 @@ def nothing_beside(name: str) -> None:
     return None
 
 
-def read(document: bytes, tally: Tally | None = None) -> list[Exchange]:
+def read(document: bytes, tally: Tally | None = None) -> list[RecordedExchange]:
     return list(exchanges(memoryview(document), nothing_beside, tally or Tally()))
 
 
-def one_of(entry: dict[str, Any]) -> Exchange:
+def one_of(entry: dict[str, Any]) -> RecordedExchange:
     [one] = read(archive(entry))
     return one
 

@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 from streamgauge.worker import WorkerSettings, create_app
-from streamgauge.worker.faust.consumer import Consumer
+from streamgauge.worker.faust.consumer import FaustConsumer
 from streamgauge.worker.owners import Owners
 
 
@@ -13,21 +13,21 @@ def test_between_a_revocation_and_the_next_gift_nothing_holds() -> None:
 
     async def run() -> None:
         app = create_app(WorkerSettings("127.0.0.1:1", Path("unused")), lambda message: None, None)
-        consumer = Consumer(app, "segments")
+        consumer = FaustConsumer(app, "segments")
         held = []
         for generation in (1, 2, 2):  # a group that is made anew may count from its beginning
             app.rebalancing_count += 1
             await app.on_partitions_revoked.send(set())
-            assert consumer.holding is None
+            assert consumer.assignment_epoch is None
             app.consumer_generation_id = generation
             await app.on_partitions_assigned.send(set())
-            held.append(consumer.holding)
-            assert consumer.holding == held[-1]
+            held.append(consumer.assignment_epoch)
+            assert consumer.assignment_epoch == held[-1]
         assert None not in held
         assert len(set(held)) == 3
-        before = consumer.holding
+        before = consumer.assignment_epoch
         app.rebalancing_count += 1  # the next one begins, in the consumer's thread
-        assert consumer.holding != before
+        assert consumer.assignment_epoch != before
 
     asyncio.run(run())
 
@@ -37,7 +37,7 @@ def test_before_fausts_thread_runs_nothing_is_given() -> None:
 
     async def run() -> None:
         app = create_app(WorkerSettings("127.0.0.1:1", Path("unused")), lambda message: None, None)
-        consumer = Consumer(app, "segments")
+        consumer = FaustConsumer(app, "segments")
         owners = Owners(None, [consumer])  # type: ignore[arg-type]
         assert consumer.assigned() == set()
         assert consumer.loop is not None

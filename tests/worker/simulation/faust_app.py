@@ -184,7 +184,7 @@ class SimulatedConsumer:
     def __init__(self, app: SimulatedFaust, topic: str) -> None:
         self._app = app
         self.topic = topic
-        self.mark = ""
+        self.commit_metadata = ""
         self.is_member = True
         self.recovered_offsets = 0
 
@@ -197,7 +197,7 @@ class SimulatedConsumer:
         return self._app.rebalancing_count
 
     @property
-    def holding(self) -> tuple[int, int] | None:
+    def assignment_epoch(self) -> tuple[int, int] | None:
         return None if self._app.rebalancing else (self._app.given, self._app.rebalancing_count)
 
     def assigned(self) -> set[int]:
@@ -211,10 +211,10 @@ class SimulatedConsumer:
             return False
         return group.heartbeat(member) or group.rebalancing
 
-    def hold_back(self, partition: int) -> None:
+    def pause(self, partition: int) -> None:
         self._app.held.add((self.topic, partition))
 
-    def go_on(self, partition: int) -> None:
+    def resume(self, partition: int) -> None:
         self._app.held.discard((self.topic, partition))
 
     def end(self, partition: int) -> int | None:

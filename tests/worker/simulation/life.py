@@ -17,7 +17,7 @@ from streamgauge.worker import ledger_sink as storage
 from streamgauge.worker.assignment import Assignment
 from streamgauge.worker.dead_letters import DeadLetters
 from streamgauge.worker.faults import WorkerError
-from streamgauge.worker.ledger_sink import Storing
+from streamgauge.worker.ledger_sink import LedgerSink
 from streamgauge.worker.settings import RecordStore
 from tests.worker.simulation.broker import Broker, SimulatedLog, SimulatedProducer
 from tests.worker.simulation.faust_app import SimulatedConsumer, SimulatedFaust
@@ -112,7 +112,7 @@ class Life:
         producer = cast(Any, SimulatedProducer(broker, self.process))
         log = cast(Any, SimulatedLog(broker, group.committed))
         self.assignment = Assignment(settings, producer, self.metrics, self._fail)
-        self._storing = Storing(settings, shelf, self.metrics, self._fail)
+        self._storing = LedgerSink(settings, shelf, self.metrics, self._fail)
         agents = {settings.topics.segments: self.assignment.receive, settings.topics.records: self._storing.receive}
         self.app: Any = SimulatedFaust(self.process, broker, group, identity, losing, agents)
         self._table = cast(Any, self.app.table)

@@ -20,14 +20,14 @@ from unittest.mock import patch
 from streamgauge.core.assembly import assembler
 from streamgauge.core.assembly.assembler import BUCKETS, Assembler
 from streamgauge.core.assembly.state import StreamState
-from streamgauge.core.assembly.tap_instances import Producers
+from streamgauge.core.assembly.tap_instances import TapInstances
 from streamgauge.core.record import Record
 from streamgauge.kafka import topics
 from streamgauge.worker.assignment import Assignment
-from streamgauge.worker.confirmed_sender import Outbox
+from streamgauge.worker.confirmed_sender import ConfirmedSender
 from streamgauge.worker.faust.store import NewestStore
 from streamgauge.worker.partition import Partition
-from streamgauge.worker.partition_offsets import Place
+from streamgauge.worker.partition_offsets import OffsetTracker
 from tests.worker.simulation.faults import Faults
 from tests.worker.simulation.taps import Network
 
@@ -55,10 +55,10 @@ def _take_the_last(self: NewestStore, partition: int, key: bytes, value: bytes) 
     self._key_partition[key] = partition
 
 
-_see = Producers.see
+_see = TapInstances.see
 
 
-def _see_all_as_new(self: Producers, instance: bytes, slot: int, number: int, log_ms: int) -> bool:
+def _see_all_as_new(self: TapInstances, instance: bytes, slot: int, number: int, log_ms: int) -> bool:
     _see(self, instance, slot, number, log_ms)
     return True
 
@@ -73,7 +73,7 @@ def _close_and_forget(self: Assembler, key: int, state: StreamState, *, remember
 @contextlib.contextmanager
 def _late_ones_open() -> Any:
     """Nothing is remembered of what was closed, nor of who was given up."""
-    with patch.object(Assembler, "_close", _close_and_forget), patch.object(Producers, "give_up", _nothing_of):
+    with patch.object(Assembler, "_close", _close_and_forget), patch.object(TapInstances, "give_up", _nothing_of):
         yield
 
 
@@ -100,7 +100,10 @@ def _recover_from_any_log(self: Assignment, number: int, committed: int, begins:
 
 @contextlib.contextmanager
 def _any_log_will_do() -> Any:
-    with patch.object(Assignment, "_recover", _recover_from_any_log), patch.object(Place, "_check_end", _nothing):
+    with (
+        patch.object(Assignment, "_recover", _recover_from_any_log),
+        patch.object(OffsetTracker, "_check_end", _nothing),
+    ):
         yield
 
 
@@ -124,8 +127,8 @@ RULES = (
     ),
     Rule(
         "1: a bundle that was seen is a resend, and skipped",
-        "Producers.see",
-        lambda: patch.object(Producers, "see", _see_all_as_new),
+        "TapInstances.see",
+        lambda: patch.object(TapInstances, "see", _see_all_as_new),
         (3, 4, 8),
     ),
     Rule(
@@ -136,8 +139,8 @@ RULES = (
     ),
     Rule(
         "2: no step of a checkpoint before the one before it is confirmed",
-        "Outbox.confirmed",
-        lambda: patch.object(Outbox, "confirmed", _nothing),
+        "ConfirmedSender.confirmed",
+        lambda: patch.object(ConfirmedSender, "confirmed", _nothing),
         (2, 3, 5),
     ),
     Rule(
@@ -163,15 +166,15 @@ RULES = (
     ),
     Rule(
         "3: a log that ends below what is applied was made anew",
-        "Assignment._recover, Place._check_end",
+        "Assignment._recover, OffsetTracker._check_end",
         _any_log_will_do,
         (3, 5, 14),
         faults=Faults(workers=2, kills=3, anew=True),
     ),
     Rule(
         "4: who is silent by the log's time is given up",
-        "Producers.silent",
-        lambda: patch.object(Producers, "silent", lambda self, since_ms: set()),
+        "TapInstances.silent",
+        lambda: patch.object(TapInstances, "silent", lambda self, since_ms: set()),
         (8, 15),
     ),
     Rule(
@@ -187,7 +190,10 @@ RULES = (
         (4, 7, 31),
     ),
     Rule(
-        "4: what comes after the end opens nothing", "Assembler._close, Producers.give_up", _late_ones_open, (6, 9, 10)
+        "4: what comes after the end opens nothing",
+        "Assembler._close, TapInstances.give_up",
+        _late_ones_open,
+        (6, 9, 10),
     ),
     Rule(
         "6: what the log lost is told, and marked",

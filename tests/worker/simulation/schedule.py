@@ -12,7 +12,7 @@ from streamgauge.core.assembly.assembler import Limits
 from streamgauge.kafka.producer import Message
 from streamgauge.metrics import table
 from streamgauge.worker import WorkerSettings
-from streamgauge.worker.faults import LogMadeAnewError
+from streamgauge.worker.faults import LogRecreatedError
 from tests.worker.simulation.broker import Broker, Entry, PartitionLog
 from tests.worker.simulation.faults import Faults, drawn
 from tests.worker.simulation.group import Group
@@ -96,7 +96,7 @@ class Schedule:
     def _look_after_workers(self) -> None:
         """Start again who is gone: soon, or after its session."""
         for identity, life in self._current.items():
-            if life.ended and not isinstance(life.fault, LogMadeAnewError):
+            if life.ended and not isinstance(life.fault, LogRecreatedError):
                 life.kill()
                 self._start_worker(identity)
         self.world.after(self.world.chance.choice((0.5, 2.0, 2.0, 12.0)), self._look_after_workers)

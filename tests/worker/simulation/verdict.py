@@ -6,7 +6,7 @@ from itertools import pairwise
 from uuid import UUID
 
 from streamgauge.core.assembly.assembler import PRODUCERS, Assembler
-from streamgauge.worker.faults import LogMadeAnewError
+from streamgauge.worker.faults import LogRecreatedError
 from tests.worker.simulation.broker import EPOCH_MS
 from tests.worker.simulation.schedule import Schedule
 from tests.worker.simulation.taps import Sent, Stream
@@ -21,7 +21,7 @@ def _judged(schedule: Schedule) -> Iterator[str]:
     yield from schedule.violations
     yield from schedule.world.unhandled
     faults = [life.fault for life in schedule.lives if life.fault is not None]
-    anew = [fault for fault in faults if isinstance(fault, LogMadeAnewError)]
+    anew = [fault for fault in faults if isinstance(fault, LogRecreatedError)]
     yield from (f"a worker ended: {fault!r}" for fault in faults if fault not in anew or not schedule.faults.anew)
     if not schedule.violations and not faults and not schedule.is_finished:
         yield f"not done after {schedule.world.now} s: {schedule.group.committed}"

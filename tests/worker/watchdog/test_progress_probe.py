@@ -5,19 +5,20 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+import aiokafka
 import pytest
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.errors import GroupAuthorizationFailedError
 
 from streamgauge.kafka.security import brokers_at
 from streamgauge.worker.log import Log
-from streamgauge.worker.watchdog.progress_probe import Checkup
-from streamgauge.worker.watchdog.rules import Found, Spot, Standing
+from streamgauge.worker.watchdog.progress_probe import ProgressProbe
+from streamgauge.worker.watchdog.rules import PartitionProgress, Probe, TopicPartition
 from tests.kafka_broker.administration import delete_beginning
 from tests.kafka_broker.broker import Broker
 from tests.kafka_broker.reading import write_all
 
-pytestmark = pytest.mark.kafka
+pytestmark = pytest.commit_metadata.kafka
 
 
 @dataclass
@@ -35,18 +36,18 @@ class Held:
         return dict.fromkeys(self.numbers, 3)
 
 
-async def look(bootstrap: str, group: str, held: Held, times: int = 1) -> Found:
+async def look(bootstrap: str, group: str, held: Held, times: int = 1) -> Probe:
     """The last of so many looks that the broker answered: a coordinator may refuse a group that it still loads."""
     log = Log(brokers_at(bootstrap), group)
     await log.start()
     try:
-        checkup = Checkup(log, [held], lambda found: None)
+        checkup = ProgressProbe(log, [held], lambda found: None)
         return [await _answered(checkup) for _ in range(times)][-1]
     finally:
         await log.stop()
 
 
-async def _answered(checkup: Checkup) -> Found:
+async def _answered(checkup: ProgressProbe) -> Probe:
     for _ in range(100):
         found = await checkup.look()
         if found.broker_answers:
@@ -59,8 +60,8 @@ async def commit(bootstrap: str, group: str, topic: str, offset: int) -> None:
     consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, group_id=group, enable_auto_commit=False)
     await consumer.start()
     try:
-        consumer.assign([TopicPartition(topic, 0)])
-        await consumer.commit({TopicPartition(topic, 0): offset})
+        consumer.assign([aiokafka.TopicPartition(topic, 0)])
+        await consumer.commit({aiokafka.TopicPartition(topic, 0): offset})
     finally:
         await consumer.stop()
 
@@ -70,17 +71,24 @@ def test_what_waits_and_what_is_committed(kafka: str, prefix: str) -> None:
     asyncio.run(write_all(kafka, topic, [(0, b"%d" % number) for number in range(5)]))
     asyncio.run(commit(kafka, prefix, topic, 2))
     found = asyncio.run(look(kafka, prefix, Held(topic, [0, 1])))
-    standings = {Spot(topic, 0): Standing(2, 5, 3), Spot(topic, 1): Standing(0, 0, 3)}
-    assert found == Found(broker_answers=True, settled=True, moves=(7,), standings=standings)
+    standings = {
+        TopicPartition(topic, 0): PartitionProgress(2, 5, 3),
+        TopicPartition(topic, 1): PartitionProgress(0, 0, 3),
+    }
+    assert found == Probe(broker_answers=True, settled=True, moves=(7,), standings=standings)
     # There is a message, so it stays what it is, however often it is looked at.
-    assert asyncio.run(look(kafka, prefix, Held(topic), 8)).standings[Spot(topic, 0)] == Standing(2, 5, 3)
+    assert asyncio.run(look(kafka, prefix, Held(topic), 8)).standings[TopicPartition(topic, 0)] == PartitionProgress(
+        2, 5, 3
+    )
 
 
 def test_a_log_whose_messages_were_all_deleted_is_nothing_to_do(kafka: str, prefix: str) -> None:
     topic = f"{prefix}.segments"
     asyncio.run(write_all(kafka, topic, [(0, b"%d" % number) for number in range(5)]))
     asyncio.run(delete_beginning(kafka, topic, 0, 5))
-    assert asyncio.run(look(kafka, prefix, Held(topic))).standings == {Spot(topic, 0): Standing(5, 5, 3)}
+    assert asyncio.run(look(kafka, prefix, Held(topic))).standings == {
+        TopicPartition(topic, 0): PartitionProgress(5, 5, 3)
+    }
 
 
 def test_a_transactions_marker_is_nothing_to_do(kafka: str, prefix: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,19 +105,23 @@ def test_a_transactions_marker_is_nothing_to_do(kafka: str, prefix: str, monkeyp
 
     asyncio.run(write_in_a_transaction())
     asyncio.run(commit(kafka, prefix, topic, 1))
-    assert asyncio.run(look(kafka, prefix, Held(topic))).standings[Spot(topic, 0)] == Standing(1, 2, 3)
-    assert asyncio.run(look(kafka, prefix, Held(topic), 5)).standings[Spot(topic, 0)] == Standing(2, 2, 3)
+    assert asyncio.run(look(kafka, prefix, Held(topic))).standings[TopicPartition(topic, 0)] == PartitionProgress(
+        1, 2, 3
+    )
+    assert asyncio.run(look(kafka, prefix, Held(topic), 5)).standings[TopicPartition(topic, 0)] == PartitionProgress(
+        2, 2, 3
+    )
 
 
 def test_a_broker_that_is_away_is_no_answer(own_broker: Any) -> None:
     broker: Broker = own_broker()
 
-    async def run() -> Found:
+    async def run() -> Probe:
         log = Log(brokers_at(broker.bootstrap), "group")
         await log.start()
         broker.kill()
         try:
-            return await Checkup(log, [Held("topic")], lambda found: None).look()
+            return await ProgressProbe(log, [Held("topic")], lambda found: None).look()
         finally:
             await log.stop()
 
@@ -138,7 +150,7 @@ class Failing(Log):
     ends = begins
 
 
-@pytest.mark.parametrize(("refusals", "lines"), [(5, 0), (6, 2), (20, 2)])
+@pytest.commit_metadata.parametrize(("refusals", "lines"), [(5, 0), (6, 2), (20, 2)])
 def test_a_broker_that_does_not_say_it_for_long_is_logged_once_with_its_reason(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, refusals: int, lines: int
 ) -> None:
@@ -149,7 +161,7 @@ def test_a_broker_that_does_not_say_it_for_long_is_logged_once_with_its_reason(
     async def run() -> None:
         answered = asyncio.Event()
         task = asyncio.create_task(
-            Checkup(log, [Held("topic")], lambda found: answered.set() if found.broker_answers else None).run()
+            ProgressProbe(log, [Held("topic")], lambda found: answered.set() if found.broker_answers else None).run()
         )
         await answered.wait()
         task.cancel()

@@ -2,22 +2,22 @@
 
 import pytest
 
-from streamgauge.worker.watchdog.rules import Cause, Found, Judge, Spot, Standing, Stuck
+from streamgauge.worker.watchdog.rules import Cause, PartitionProgress, Probe, Stuck, StuckDetector, TopicPartition
 
 _LIMIT_S = 60.0
-_SPOT = Spot("streamgauge.segments", 3)
+_SPOT = TopicPartition("streamgauge.segments", 3)
 
 
-def found(committed: int, end: int, tries: int = 0, *, settled: bool = True, moves: int = 0) -> Found:
-    return Found(True, settled, (moves,), {_SPOT: Standing(committed, end, tries)})
+def found(committed: int, end: int, tries: int = 0, *, settled: bool = True, moves: int = 0) -> Probe:
+    return Probe(True, settled, (moves,), {_SPOT: PartitionProgress(committed, end, tries)})
 
 
-AWAY = Found(broker_answers=False)
+AWAY = Probe(broker_answers=False)
 
 
-def judged(*looks: Found, every_s: float = 20.0) -> Stuck | None:
+def judged(*looks: Probe, every_s: float = 20.0) -> Stuck | None:
     """The first verdict over these looks."""
-    judge = Judge(_LIMIT_S)
+    judge = StuckDetector(_LIMIT_S)
     judge.look(looks[0], every_s)  # the first one moves: there was none before
     return next((verdict for look in looks if (verdict := judge.look(look, every_s))), None)
 
@@ -37,8 +37,8 @@ def test_an_offset_that_moves_is_well_however_slowly() -> None:
     assert judged(*[found(at, 100) for at in range(20)], every_s=50) is None
 
 
-@pytest.mark.parametrize("look", [found(9, 9), found(12, 9)])
-def test_nothing_to_do_is_well(look: Found) -> None:
+@pytest.commit_metadata.parametrize("look", [found(9, 9), found(12, 9)])
+def test_nothing_to_do_is_well(look: Probe) -> None:
     assert judged(*[look] * 20) is None
 
 
@@ -57,23 +57,23 @@ def test_a_rebalance_begins_anew() -> None:
 
 
 def test_no_partitions_for_too_long_is_stuck_and_a_recovery_that_goes_on_is_not() -> None:
-    out = Found(True, settled=False)
+    out = Probe(True, settled=False)
     verdict = judged(*[out] * 5)
     assert verdict is not None
     assert verdict.cause is Cause.GROUP
     assert judged(out, out, AWAY, out, out) is None
-    assert judged(*[Found(True, settled=False, moves=(1, offset)) for offset in range(20)]) is None
+    assert judged(*[Probe(True, settled=False, moves=(1, offset)) for offset in range(20)]) is None
 
 
 def test_a_worker_without_partitions_of_its_own_is_well() -> None:
-    assert judged(*[Found(True, settled=True)] * 20) is None
+    assert judged(*[Probe(True, settled=True)] * 20) is None
 
 
 def test_a_partition_that_comes_later_is_given_its_time() -> None:
-    other = Spot("streamgauge.records", 0)
-    judge = Judge(_LIMIT_S)
-    first = Found(True, True, (), {_SPOT: Standing(9, 9)})
+    other = TopicPartition("streamgauge.records", 0)
+    judge = StuckDetector(_LIMIT_S)
+    first = Probe(True, True, (), {_SPOT: PartitionProgress(9, 9)})
     for _ in range(10):
         assert judge.look(first, 20) is None
-    both = Found(True, True, (), {_SPOT: Standing(9, 9), other: Standing(0, 1)})
+    both = Probe(True, True, (), {_SPOT: PartitionProgress(9, 9), other: PartitionProgress(0, 1)})
     assert [judge.look(both, 20) is None for _ in range(4)] == [True, True, True, False]

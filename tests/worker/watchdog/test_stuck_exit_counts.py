@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from streamgauge.metrics.declarations import Part
+from streamgauge.metrics.declarations import MetricSource
 from streamgauge.metrics.prometheus import Metrics
 from streamgauge.worker.watchdog.rules import Cause
 from streamgauge.worker.watchdog.stuck_exit_counts import Exits
 
 
 def exported(path: Path) -> dict[str, float]:
-    metrics = Metrics((Part.WORKER,))
+    metrics = Metrics((MetricSource.WORKER,))
     Exits(path, metrics)
     return said(metrics)
 
@@ -24,23 +24,23 @@ def said(metrics: Metrics) -> dict[str, float]:
 def test_counts_outlive_the_process(tmp_path: Path) -> None:
     path = tmp_path / "0.exits"
     assert set(exported(path).values()) == {0.0}
-    metrics = Metrics((Part.WORKER,))
+    metrics = Metrics((MetricSource.WORKER,))
     Exits(path, metrics).note(Cause.LOOP)
     assert said(metrics)["loop"] == 1
-    Exits(path, Metrics((Part.WORKER,))).note(Cause.LOOP)
-    Exits(path, Metrics((Part.WORKER,))).note(Cause.COMMIT)
+    Exits(path, Metrics((MetricSource.WORKER,))).note(Cause.LOOP)
+    Exits(path, Metrics((MetricSource.WORKER,))).note(Cause.COMMIT)
     assert exported(path) == {"loop": 2, "commit": 1, "group": 0, "stop": 0}
 
 
 def test_a_link_in_the_new_file_s_place_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "0.new").symlink_to(tmp_path / "victim")
     (tmp_path / "victim").write_text("precious")
-    Exits(tmp_path / "0.exits", Metrics((Part.WORKER,))).note(Cause.LOOP)
+    Exits(tmp_path / "0.exits", Metrics((MetricSource.WORKER,))).note(Cause.LOOP)
     assert (tmp_path / "victim").read_text() == "precious"
     assert exported(tmp_path / "0.exits")["loop"] == 1
 
 
-@pytest.mark.parametrize("junk", [b"", b"{", b'{"loop":"x"}', b"[1]", b'{"unheard-of":1}', b"\xff" * 10_000])
+@pytest.commit_metadata.parametrize("junk", [b"", b"{", b'{"loop":"x"}', b"[1]", b'{"unheard-of":1}', b"\xff" * 10_000])
 def test_what_is_no_count_is_none(tmp_path: Path, junk: bytes) -> None:
     path = tmp_path / "0.exits"
     path.write_bytes(junk)
@@ -48,6 +48,6 @@ def test_what_is_no_count_is_none(tmp_path: Path, junk: bytes) -> None:
 
 
 def test_a_disk_that_takes_nothing_keeps_nobody(tmp_path: Path) -> None:
-    metrics = Metrics((Part.WORKER,))
+    metrics = Metrics((MetricSource.WORKER,))
     Exits(tmp_path / "not there" / "0.exits", metrics).note(Cause.STOP)
     assert said(metrics)["stop"] == 1

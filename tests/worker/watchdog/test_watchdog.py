@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from streamgauge.worker.faults import StuckError
-from streamgauge.worker.watchdog.rules import Cause, Found, Spot, Standing
+from streamgauge.worker.watchdog.rules import Cause, PartitionProgress, Probe, TopicPartition
 from streamgauge.worker.watchdog.watchdog import Watchdog
 
-_STAYS = Found(True, True, (), {Spot("t", 0): Standing(1, 2)})
+_STAYS = Probe(True, True, (), {TopicPartition("t", 0): PartitionProgress(1, 2)})
 
 # The child reads what to do, and says `begun` when it does.
 _CHILD = """
@@ -137,7 +137,7 @@ def test_a_checkup_that_does_not_come_back_is_found(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("streamgauge.worker.watchdog.watchdog._CHECKUP_S", 2.0)
     codes: list[int] = []
     dog = Watchdog(end=codes.append)
-    dog.found(Found(broker_answers=False))
+    dog.found(Probe(broker_answers=False))
     dog.start()
     dog._thread.join(20)
     assert codes == [StuckError.exit_code]

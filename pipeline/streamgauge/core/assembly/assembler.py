@@ -17,12 +17,12 @@ from collections.abc import Callable
 import msgspec
 
 from streamgauge.core.assembly.record_builder import is_ignored, record_of
-from streamgauge.core.assembly.reorder_buffer import MAX_WAITING_BYTES, Waiting, without_large_body
+from streamgauge.core.assembly.reorder_buffer import MAX_WAITING_BYTES, ReorderBuffer, without_large_body
 from streamgauge.core.assembly.state import StreamState
-from streamgauge.core.assembly.state_codec import opened, sealed
-from streamgauge.core.assembly.state_size import MAX_BUCKET_BYTES, growth_of, growth_of_next, room_made
+from streamgauge.core.assembly.state_codec import decode_entry, encode_entry
+from streamgauge.core.assembly.state_size import MAX_BUCKET_BYTES, evict_largest, max_growth_of, max_growth_of_in_order
 from streamgauge.core.assembly.stream import Stream, shared
-from streamgauge.core.assembly.tap_instances import Producers
+from streamgauge.core.assembly.tap_instances import TapInstances
 from streamgauge.core.assembly.timing import STALL_SECONDS
 from streamgauge.core.capture.segments import Bundle, Segment
 from streamgauge.core.record import Record
@@ -76,7 +76,7 @@ class Bucket(msgspec.Struct, array_like=True):
 
 _ENCODER = msgspec.msgpack.Encoder()
 _BUCKET = msgspec.msgpack.Decoder(Bucket)
-_PRODUCERS = msgspec.msgpack.Decoder(Producers)
+_PRODUCERS = msgspec.msgpack.Decoder(TapInstances)
 
 
 class Assembler:
@@ -87,9 +87,9 @@ class Assembler:
         self._stall_ns = round(self._limits.stall_s * 1e9)
         self._abandon_after_ms = round(self._limits.abandon_after_s * 1000)
         self._buckets = [Bucket(size=0) for _ in range(BUCKETS)]
-        self._producers = Producers()
+        self._producers = TapInstances()
         self._changed: set[int] = set()
-        self._waiting = Waiting(BUCKETS)
+        self._waiting = ReorderBuffer(BUCKETS)
         self._streams: dict[bytes, Stream] = {}  # readers of the open streams that were read of late
         self._held_reads = self._held_bundles = 0
         self._finished: list[Record] = []
@@ -107,15 +107,15 @@ class Assembler:
             return []  # buckets are made durable before producers: what this message did to them is in them
         self._offset = offset
         now_ms = self._producers.pass_time(log_ms)
-        fresh = _ALL if offset > self._loaded_offset else self._fresh(offset)
+        fresh = _ALL if offset > self._loaded_offset else self._buckets_to_apply(offset)
         if self._is_loaded and offset > self._loaded_offset:
-            self._adopt(now_ms)
+            self._register_untracked_instances(now_ms)
         self._expire(now_ms, fresh)
         if bundle.instance != TICK_INSTANCE and self._is_new(bundle, now_ms):
             self._segments(bundle, fresh)
-            self._hold_back(bundle)
+            self._bound_pending(bundle)
             if self._waiting:
-                self._overdue(bundle, fresh)
+                self._skip_timed_out_gaps(bundle, fresh)
             if bundle.farewell or bundle.dead:
                 self._endings(bundle, fresh)
         self._producers.applied_offset = offset
@@ -127,22 +127,22 @@ class Assembler:
         finished, self._finished = self._finished, []
         return finished
 
-    def _fresh(self, offset: int) -> frozenset[int]:
+    def _buckets_to_apply(self, offset: int) -> frozenset[int]:
         """Buckets that do not know this message: after a replay began, those whose state was loaded may."""
         return frozenset(key for key, bucket in enumerate(self._buckets) if offset > bucket.applied_offset)
 
-    def _adopt(self, now_ms: int) -> None:
+    def _register_untracked_instances(self, now_ms: int) -> None:
         """All that was loaded has been caught up with. Where the log was cut off, streams may be open of an instance that
         nothing in it speaks of any more: they would never be given up."""
         self._is_loaded = False
         instances = {state.instance for bucket in self._buckets for state in bucket.streams.values()}
-        if self._producers.adopt(sorted(instances), now_ms):
+        if self._producers.register_missing(sorted(instances), now_ms):
             self._none_silent_before_ms = 0
 
     def _is_new(self, bundle: Bundle, now_ms: int) -> bool:
         self.counts["bundles"] += 1
         self._none_silent_before_ms = min(self._none_silent_before_ms, now_ms)
-        if self._producers.see(bundle.instance, bundle.slot, bundle.number, now_ms):
+        if self._producers.record_bundle(bundle.instance, bundle.slot, bundle.number, now_ms):
             return True
         self.counts["duplicate_bundles"] += 1
         return False
@@ -163,7 +163,7 @@ class Assembler:
             if reader is not None and segment.number == (state := reader.state).next_segment and not state.waiting:
                 bucket.applied_offset = self._offset
                 changed.add(key)
-                bucket.size += growth_of_next(segment, len(bucket.streams))
+                bucket.size += max_growth_of_in_order(segment, len(bucket.streams))
                 reader.apply(segment)
                 if state.end is not None:
                     self._close(key, state, remember=bool(state.loss.missing_segments))
@@ -172,14 +172,14 @@ class Assembler:
             if bucket.size > MAX_BUCKET_BYTES:
                 self._make_room(key)
 
-    def _hold_back(self, bundle: Bundle) -> None:
+    def _bound_pending(self, bundle: Bundle) -> None:
         """Let its reads wait for others of their streams, unless too much waits."""
         self._held_bundles += 1
         self._held_reads += sum([len(segment.reads) for segment in bundle.segments])
         if self._held_reads > MAX_HELD_READS or self._held_bundles >= MAX_HELD_BUNDLES:
             self._held_reads = self._held_bundles = 0
             for reader in self._streams.values():
-                reader.settle()
+                reader.apply_pending_reads()
 
     def _segment(self, key: int, bundle: Bundle, segment: Segment) -> None:
         state = self._buckets[key].streams.get(segment.stream) or self._open(key, bundle, segment)
@@ -193,7 +193,7 @@ class Assembler:
             self.counts["duplicate_segments"] += 1
         else:
             # Whether there is a reader is chance, so it is counted as in `_segments`.
-            self._buckets[key].size += growth_of_next(segment, len(self._buckets[key].streams))
+            self._buckets[key].size += max_growth_of_in_order(segment, len(self._buckets[key].streams))
             self._reader(state).apply(segment)
             self._go_on(key, state)
 
@@ -216,7 +216,7 @@ class Assembler:
         """Where a bucket may be too large to be persisted, look how large it is, and close what takes most if need be."""
         self._settle(key)
         bucket = self._buckets[key]
-        bucket.size, gone = room_made(bucket.streams.values())
+        bucket.size, gone = evict_largest(bucket.streams.values())
         for state in gone:
             state.loss.state_limit = True
             self._give_up(key, state)
@@ -227,7 +227,7 @@ class Assembler:
             state.waiting_since_ns = tap_ns
         state.waiting[segment.number] = held = without_large_body(segment)
         self._waiting.add(key, state.stream, held)
-        self._buckets[key].size += growth_of(held)
+        self._buckets[key].size += max_growth_of(held)
         if len(state.waiting) > WAIT_SEGMENTS:
             self._skip_missing(key, state)
         # Where too much waits in a bucket, the stream of which most waits goes on without what is missing.
@@ -239,7 +239,7 @@ class Assembler:
         first = min(state.waiting)
         state.loss.missing_segments += first - state.next_segment
         state.next_segment = first
-        self._reader(state).missing()
+        self._reader(state).mark_gap_here()
         self._go_on(key, state)
 
     def _reader(self, state: StreamState) -> Stream:
@@ -263,7 +263,7 @@ class Assembler:
         del bucket.streams[state.stream]
         reader = self._streams.pop(state.stream, None)
         if reader is not None:
-            reader.settle()
+            reader.apply_pending_reads()
         self._waiting.drop(key, state.stream)
         if remember:
             bucket.closed = [*bucket.closed[1 - MAX_REMEMBERED :], state.stream]
@@ -274,7 +274,7 @@ class Assembler:
 
     # --- endings without an end -------------------------------------------------------------------------------------
 
-    def _overdue(self, bundle: Bundle, fresh: frozenset[int]) -> None:
+    def _skip_timed_out_gaps(self, bundle: Bundle, fresh: frozenset[int]) -> None:
         """Go on with streams of this instance that have waited too long for a missing segment."""
         for stream in self._waiting.streams():
             key = bucket_of(stream)
@@ -298,7 +298,7 @@ class Assembler:
             self._producers.give_up(silent)
             oldest = self._producers.oldest_ms()
             self._none_silent_before_ms = now_ms if oldest is None else oldest
-        if crowd := self._producers.crowded_out():
+        if crowd := self._producers.over_capacity():
             self._abandon(fresh, lambda state: state.instance in crowd)
             self._producers.forget(crowd)
 
@@ -320,7 +320,7 @@ class Assembler:
         for key, bucket in enumerate(self._buckets):
             for state in bucket.streams.values():
                 state.loss.log_gap = True
-                self._reader(state).missing()
+                self._reader(state).mark_gap_here()
                 self._changed.add(key)
         self.counts["log_gaps"] += 1
 
@@ -348,17 +348,17 @@ class Assembler:
         self._changed.discard(key)
         if key != PRODUCERS:
             self._settle(key)
-        return sealed(_ENCODER.encode(self._producers if key == PRODUCERS else self._buckets[key]))
+        return encode_entry(_ENCODER.encode(self._producers if key == PRODUCERS else self._buckets[key]))
 
     def _settle(self, key: int) -> None:
         """Let the state of a bucket say all that was applied."""
         for stream in self._buckets[key].streams:
             if stream in self._streams:
-                self._streams[stream].settle()
+                self._streams[stream].apply_pending_reads()
 
     def load(self, key: int, value: bytes) -> None:
         """Take over a key's dumped state. Raises msgspec.DecodeError for what is none, NewerStateError among them."""
-        content = opened(value)
+        content = decode_entry(value)
         try:
             if key == PRODUCERS:
                 self._producers = _PRODUCERS.decode(content)
@@ -387,7 +387,7 @@ class Assembler:
 def offset_of(value: bytes) -> int:
     """The applied offset inside a dumped value. Raises msgspec.DecodeError for what is none, NewerStateError among them."""
     try:
-        fields = msgspec.msgpack.decode(opened(value), type=list[msgspec.Raw])
+        fields = msgspec.msgpack.decode(decode_entry(value), type=list[msgspec.Raw])
         if not fields:
             raise msgspec.DecodeError("an entry of the state without its offset")
         return msgspec.msgpack.decode(fields[0], type=int)

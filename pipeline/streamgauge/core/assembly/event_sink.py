@@ -11,7 +11,7 @@ from streamgauge.core.assembly.state import ChoiceState, StreamState, ToolState
 from streamgauge.core.dialects.contract import Dialect, ErrorFacts, Source
 from streamgauge.core.formats.json_validator import JsonState, feed
 from streamgauge.core.outcome import normal_reason, reason_label
-from streamgauge.core.safe_values import MASKED, finite_number, label_code, label_id
+from streamgauge.core.safe_values import MASKED, finite_number, safe_code, safe_id
 from streamgauge.core.usage import take
 
 # Choices of one request and tool calls of one choice that are told apart; the rest counts in totals only. The largest n
@@ -22,7 +22,7 @@ MAX_TOOLS = 64
 MAX_TOOLS_OF_ALL = 128
 
 
-class Reading:
+class StreamEventSink:
     """Implements `dialects.contract.Sink` for one event at a time: `begin`, then the dialect, then `end`."""
 
     def __init__(self, state: StreamState, stall_ns: int) -> None:
@@ -83,13 +83,13 @@ class Reading:
     ) -> None:
         identity = self._state.identity
         if response_id is not None and identity.response_id is None:
-            identity.response_id, self.steady = label_id(response_id), False
+            identity.response_id, self.steady = safe_id(response_id), False
         if model is not None and identity.response_model is None:
-            identity.response_model, self.steady = label_id(model), False
+            identity.response_model, self.steady = safe_id(model), False
         if tier is not None and tier != identity.service_tier:
-            identity.service_tier, self.steady = label_code(tier) or identity.service_tier, False
+            identity.service_tier, self.steady = safe_code(tier) or identity.service_tier, False
         if routed_model is not None and routed_model != identity.routed_model:
-            identity.routed_model, self.steady = label_id(routed_model) or identity.routed_model, False
+            identity.routed_model, self.steady = safe_id(routed_model) or identity.routed_model, False
 
     def choice(self, index: int) -> None:
         self._choice(index)
@@ -127,7 +127,7 @@ class Reading:
     ) -> None:
         if (self._repeated and not isinstance(name, str)) or self._repetition.repeats(TOOL):
             return
-        named = label_id(name) if isinstance(name, str) else None
+        named = safe_id(name) if isinstance(name, str) else None
         tool = self._open_tool(choice, key, call_id, json, named, indexed=indexed, in_pieces=in_pieces)
         if tool is None:
             return
@@ -136,7 +136,7 @@ class Reading:
             tool.client, tool.empty, self.steady = client, tool.empty or empty, False
         is_piece = in_pieces and not call_id and not tool.argument_chars and tool.name not in (None, named)
         if named is not None and (tool.name is None or is_piece):
-            tool.name, self.steady = label_id((tool.name or "") + named), False
+            tool.name, self.steady = safe_id((tool.name or "") + named), False
             self._generate(choice, name, TOOL)
 
     def arguments(
@@ -171,7 +171,7 @@ class Reading:
         if self._repetition.repeats(TOOL):
             return
         self._repetition.closes = True
-        named = label_id(name) if isinstance(name, str) else None
+        named = safe_id(name) if isinstance(name, str) else None
         before = self._calls()
         tool = self._open_tool(choice, key, call_id, json, named)
         if tool is None:
@@ -307,7 +307,7 @@ class Reading:
         choice = self._choice(choice_index)
         if choice is None:
             return None
-        label = label_id(call_id) if isinstance(call_id, str) else None
+        label = safe_id(call_id) if isinstance(call_id, str) else None
         digest = None if label is None else zlib.crc32(label.encode())
         by_id = not indexed and label != MASKED  # which may be any id
         known = _known_call(choice.tools, key, digest, name, by_id=by_id, in_pieces=in_pieces)

@@ -8,7 +8,7 @@ from streamgauge.core.assembly.state import ChoiceState, LossState, StreamState,
 from streamgauge.core.assembly.timing import TimingState, gaps_of, is_burst, seconds, wire_max_gap
 from streamgauge.core.capture.segments import Ending, TransportFault
 from streamgauge.core.dialects import BY_NAME, OTHER, dialect_of_endpoint
-from streamgauge.core.formats.json_validator import verdict
+from streamgauge.core.formats.json_validator import is_valid
 from streamgauge.core.outcome import FIRST_ERROR_STATUS, Outcome, outcome_of
 from streamgauge.core.usage import normalised
 
@@ -185,7 +185,7 @@ def _tool(tool: ToolState) -> made.ToolCall:
     """Whether arguments are valid is unknown where they are masked, are no JSON by contract, or never came."""
     valid = None
     if tool.check is not None:
-        valid = verdict(tool.check) if tool.argument_chars else tool.empty or None
+        valid = is_valid(tool.check) if tool.argument_chars else tool.empty or None
     return made.ToolCall(tool.name, tool.argument_chars, valid)
 
 

@@ -21,7 +21,7 @@ MAX_WAITING_BYTES = 1024 * 1024
 _ENCODER = msgspec.msgpack.Encoder()
 
 
-class Waiting:
+class ReorderBuffer:
     """The streams that wait for a missing segment, with the bytes that wait of each. False while there is none."""
 
     def __init__(self, buckets: int) -> None:

@@ -20,7 +20,7 @@ from streamgauge.core.safe_values import MASKED
 _NUMBER = re.compile(r"[0-9]*")
 
 
-class Linked(Protocol):
+class ResumableRecord(Protocol):
     """What the rules look at: a record, or as much of one."""
 
     @property
@@ -99,7 +99,7 @@ class Streams(Generic[Stream]):
         self._broken = broken
         self._completed = completed
 
-    def add(self, record: Linked, stream: Stream) -> None:
+    def add(self, record: ResumableRecord, stream: Stream) -> None:
         """Remember a record as one of `stream`. Those that are added later are taken for later ones."""
         table = self._completed if record.outcome == "completed" else self._broken
         known = Known(record.response_id, record.last_event_id, stream)
@@ -109,12 +109,12 @@ class Streams(Generic[Stream]):
                 table[key] = known
 
     @staticmethod
-    def keys_of(record: Linked) -> list[Key]:
+    def keys_of(record: ResumableRecord) -> list[Key]:
         """What `continued_by` would ask the tables for."""
         rules = () if record.resumed_from is None else _WITHOUT_BODY if record.request_digest is None else _WITH_BODY
         return [key for rule in rules if (key := _key(record, rule.own, rule.earlier)) is not None]
 
-    def continued_by(self, record: Linked) -> Stream | None:
+    def continued_by(self, record: ResumableRecord) -> Stream | None:
         """The stream that a record continues: None for an origin, and for a leg for which no rule finds anything."""
         if record.resumed_from is None:
             return None
@@ -126,7 +126,7 @@ class Streams(Generic[Stream]):
         return None
 
 
-def _key(record: Linked, names: tuple[str, ...], called: tuple[str, ...]) -> Key | None:
+def _key(record: ResumableRecord, names: tuple[str, ...], called: tuple[str, ...]) -> Key | None:
     """Values by which records are found, with the names that they are looked up by; None if one of them is not known."""
     key: list[object] = [called, record.upstream, record.credential_id]
     for name in names:
@@ -137,7 +137,7 @@ def _key(record: Linked, names: tuple[str, ...], called: tuple[str, ...]) -> Key
     return tuple(key)
 
 
-def _fits(rule: _Rule, leg: Linked, found: Known[Stream]) -> bool:
+def _fits(rule: _Rule, leg: ResumableRecord, found: Known[Stream]) -> bool:
     """Whether nothing speaks against what a rule has found."""
     position, last = leg.resumed_from or "", found.last_event_id or ""
     if rule.unlike_others and (position == FROM_START or _NUMBER.fullmatch(position)):

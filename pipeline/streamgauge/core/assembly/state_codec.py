@@ -18,12 +18,12 @@ class NewerStateError(msgspec.DecodeError):
     """State that a later version wrote: whoever goes on without it makes other records, and overwrites it."""
 
 
-def sealed(content: bytes) -> bytes:
+def encode_entry(content: bytes) -> bytes:
     """An entry of this version."""
     return _HEAD + content
 
 
-def opened(entry: bytes) -> memoryview:
+def decode_entry(entry: bytes) -> memoryview:
     """The MessagePack of an entry, whatever its age. Raises NewerStateError; judges nothing else."""
     if entry[:4] == _HEAD:
         return memoryview(entry)[4:]

@@ -32,19 +32,19 @@ _SHARE = 2
 _ENCODER = msgspec.msgpack.Encoder()
 
 
-def growth_of(segment: Segment) -> int:
+def max_growth_of(segment: Segment) -> int:
     """More bytes than a segment can add to the state."""
     return _SEGMENT_BYTES + _SHARE * size_of(segment)
 
 
-def growth_of_next(segment: Segment, streams: int) -> int:
+def max_growth_of_in_order(segment: Segment, streams: int) -> int:
     """The same of a segment that does not wait, in a bucket of so many streams: of few of them without the content."""
     if streams > FEW_STREAMS or segment.request is not None or segment.head is not None or segment.loss is not None:
-        return growth_of(segment)
-    return _SEGMENT_BYTES if segment.opening is None else growth_of(segment)
+        return max_growth_of(segment)
+    return _SEGMENT_BYTES if segment.opening is None else max_growth_of(segment)
 
 
-def room_made(streams: Iterable[StreamState]) -> tuple[int, list[StreamState]]:
+def evict_largest(streams: Iterable[StreamState]) -> tuple[int, list[StreamState]]:
     """The bytes of a bucket's streams that stay, and those that have to go: the largest first, of several the oldest."""
     sizes = [(len(_ENCODER.encode(state)), state) for state in streams]
     total, gone = sum(size for size, _ in sizes), list[StreamState]()

@@ -7,7 +7,7 @@ id, sequence number and running usage. Everything else of the stream is as it wa
 from collections.abc import Sequence
 
 from streamgauge.core.assembly.envelope import EVENT_ID, Delta, Envelope
-from streamgauge.core.assembly.event_sink import Reading
+from streamgauge.core.assembly.event_sink import StreamEventSink
 from streamgauge.core.assembly.forms import Run
 from streamgauge.core.assembly.known_envelopes import envelope_of, envelope_of_one
 from streamgauge.core.assembly.learning import VOLATILE, path_to, says_the_same
@@ -17,7 +17,7 @@ from streamgauge.core.capture.segments import Read
 from streamgauge.core.dialects import Dialect
 from streamgauge.core.formats.json_validator import feed
 from streamgauge.core.formats.sse import Event
-from streamgauge.core.safe_values import label_id, whole_number
+from streamgauge.core.safe_values import safe_id, whole_number
 
 # Envelopes that a stream keeps: text and reasoning of two choices, say. Each is about 1 KB beside the state.
 MAX_ENVELOPES = 4
@@ -127,7 +127,7 @@ class Steady:
 
     # --- learning ---------------------------------------------------------------------------------------------------
 
-    def see(self, event: Event, value: object, dialect: Dialect, reading: Reading, before: str | None) -> None:
+    def see(self, event: Event, value: object, dialect: Dialect, reading: StreamEventSink, before: str | None) -> None:
         """An event was read in the ordinary way; `value` is its JSON, None where its data is no JSON.
 
         `before`: the dialect that the stream had shown until then.
@@ -157,7 +157,7 @@ class Steady:
         elif reading.steady and seen.text != delta.text:
             self._learn(seen, delta, dialect)
 
-    def _forget(self, reading: Reading, given: object) -> None:
+    def _forget(self, reading: StreamEventSink, given: object) -> None:
         """What an event told anew, the next one of an envelope may tell back: such envelopes are learnt anew.
 
         A usage that differs in more than what is counted is such news; that of the envelope's own kind is none.
@@ -200,7 +200,7 @@ class Steady:
     def _note(self, run: Run) -> None:
         state = self._state
         if run.id is not None:
-            state.identity.last_event_id = label_id(run.id.decode("utf-8", "replace"))
+            state.identity.last_event_id = safe_id(run.id.decode("utf-8", "replace"))
         if run.sequence is not None:
             state.identity.last_sequence_number = run.sequence
         for path, count in run.usage:
@@ -232,7 +232,7 @@ def _kept(given: object, dialect: Dialect) -> object:
     )
 
 
-def _delta_of(event: Event, value: object, reading: Reading, given: object) -> Delta | None:
+def _delta_of(event: Event, value: object, reading: StreamEventSink, given: object) -> Delta | None:
     """The one piece that an event told; None where its usage was told from elsewhere than one place in the event."""
     usage = None if reading.given is None else path_to(value, reading.given)
     if reading.given is not None and usage is None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import msgspec
 
 from streamgauge.core.assembly.envelope import EVENT_ID
-from streamgauge.core.assembly.event_sink import Reading
+from streamgauge.core.assembly.event_sink import StreamEventSink
 from streamgauge.core.assembly.state import StreamState
 from streamgauge.core.assembly.steady import Steady
 from streamgauge.core.capture.segments import FROM_START, End, Loss, Opening, Read, Segment
@@ -27,7 +27,7 @@ from streamgauge.core.dialects import (
 from streamgauge.core.formats.json_text import UNPARSED, parse
 from streamgauge.core.formats.sse import Event, SseDecoder, read_events, split_blocks
 from streamgauge.core.outcome import FIRST_ERROR_STATUS
-from streamgauge.core.safe_values import label_id, whole_number
+from streamgauge.core.safe_values import safe_id, whole_number
 
 # Events of one read that are looked at together: what a read holds seldom is more (64 KiB of deltas).
 WINDOW = 128
@@ -67,7 +67,7 @@ class Stream:
         self.state = state
         self._waiting: list[Read] = []
         self._stall_ns = stall_ns
-        self._reading: Reading | None = None
+        self._reading: StreamEventSink | None = None
         self._steady = Steady(state, stall_ns)
 
     def apply(self, segment: Segment) -> None:
@@ -88,16 +88,16 @@ class Stream:
         else:
             self._with_holes(segment.reads)
         if segment.end is not None:
-            self.settle(ended=True)
+            self.apply_pending_reads(ended=True)
             self._end(segment.end)
         elif len(waiting) >= MAX_WAITING_READS:
-            self.settle()
+            self.apply_pending_reads()
 
     def _begin(self, segment: Segment) -> None:
         """What a segment says of its stream before its reads."""
         state = self.state
         if segment.opening is not None:
-            self.settle()
+            self.apply_pending_reads()
             state.opening = shared(segment.opening)
         if segment.request is not None:
             state.request = segment.request
@@ -106,17 +106,17 @@ class Stream:
         if segment.loss is not None:
             self._lose(segment.loss)
 
-    def missing(self) -> None:
+    def mark_gap_here(self) -> None:
         """Reads of this stream are missing here."""
-        self.settle()
-        self.state.timing.hole()
+        self.apply_pending_reads()
+        self.state.timing.mark_gap()
 
     @property
     def waiting_reads(self) -> int:
         """Reads that were applied and are not yet in the state."""
         return len(self._waiting)
 
-    def settle(self, *, ended: bool = False) -> None:
+    def apply_pending_reads(self, *, ended: bool = False) -> None:
         """Take in the reads that wait: the state then says all that was applied. `ended`: they are the stream's last."""
         if self._waiting:
             reads, self._waiting = self._waiting, []
@@ -126,10 +126,10 @@ class Stream:
 
     def _with_holes(self, reads: Sequence[Read]) -> None:
         """Reads among which others are missing, nobody knows where."""
-        self.missing()
+        self.mark_gap_here()
         for read in reads:
             self._read(read)
-            self.state.timing.hole()
+            self.state.timing.mark_gap()
         self._reading = None
 
     def _lose(self, loss: Loss) -> None:
@@ -204,7 +204,7 @@ class Stream:
         state = self.state
         state.counts.comments += event.comments
         if event.id is not None:
-            state.identity.last_event_id = label_id(event.id)
+            state.identity.last_event_id = safe_id(event.id)
         if event.error is not None:
             state.counts.error_fields += 1
             self._error("error", parse(event.error))
@@ -263,7 +263,7 @@ class Stream:
             self.state.identity.last_sequence_number = number
         event_id = value.get(EVENT_ID)
         if isinstance(event_id, str):
-            self.state.identity.last_event_id = label_id(event_id)
+            self.state.identity.last_event_id = safe_id(event_id)
 
     def _tell(self, event: Event, value: dict[str, object], stamp: int | None) -> None:
         state, name, before = self.state, event.name, self.state.dialect
@@ -286,14 +286,14 @@ class Stream:
         """An event after the terminal. Usage that comes after [DONE] is the stream's, unless it names another response."""
         dialect = self.dialect
         usage = None if dialect is None else dialect.usage_after_done(value)
-        if usage is not None and label_id(value.get("id")) in (None, self.state.identity.response_id):
+        if usage is not None and safe_id(value.get("id")) in (None, self.state.identity.response_id):
             self._read_as(dialect, None).usage(usage)
 
     def _read_as(
         self, dialect: Dialect | None, stamp: int | None, *, repeated: bool = False, timed: bool = True
-    ) -> Reading:
+    ) -> StreamEventSink:
         if self._reading is None:
-            self._reading = Reading(self.state, self._stall_ns)
+            self._reading = StreamEventSink(self.state, self._stall_ns)
         self._reading.begin(dialect, stamp, repeated=repeated, timed=timed)
         return self._reading
 

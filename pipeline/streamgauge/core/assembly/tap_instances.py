@@ -38,7 +38,7 @@ class SlotState(msgspec.Struct, array_like=True):
         return bool(self.runs or self.missing)
 
 
-class ProducerState(msgspec.Struct, array_like=True):
+class TapInstanceState(msgspec.Struct, array_like=True):
     """One tap instance. `last_ms`: when its last message came, by `clock_ms`. `given_up`: its streams were abandoned."""
 
     last_ms: int
@@ -46,7 +46,7 @@ class ProducerState(msgspec.Struct, array_like=True):
     given_up: bool = False
 
 
-class Producers(msgspec.Struct, array_like=True):
+class TapInstances(msgspec.Struct, array_like=True):
     """All instances of a partition; `applied_offset` is the offset up to which this speaks.
 
     `clock_ms`: the time that has passed for them; it begins as the log's, and falls behind by the log's long pauses.
@@ -54,7 +54,7 @@ class Producers(msgspec.Struct, array_like=True):
     """
 
     applied_offset: int = -1
-    instances: dict[bytes, ProducerState] = {}
+    instances: dict[bytes, TapInstanceState] = {}
     clock_ms: int | None = None
     log_ms: int | None = None
 
@@ -67,11 +67,11 @@ class Producers(msgspec.Struct, array_like=True):
         self.log_ms = log_ms
         return self.clock_ms
 
-    def see(self, instance: bytes, slot: int, number: int, now_ms: int) -> bool:
+    def record_bundle(self, instance: bytes, slot: int, number: int, now_ms: int) -> bool:
         """Note a bundle; False if it was seen before. Any message of an instance is a sign of life."""
         producer = self.instances.get(instance)
         if producer is None:
-            producer = self.instances[instance] = ProducerState(now_ms)
+            producer = self.instances[instance] = TapInstanceState(now_ms)
         producer.last_ms = max(producer.last_ms, now_ms)
         known = producer.slots.get(slot)
         if known is None:
@@ -90,11 +90,11 @@ class Producers(msgspec.Struct, array_like=True):
         """An instance that was given up has begun a new stream."""
         self.instances[instance].given_up = False
 
-    def adopt(self, instances: Iterable[bytes], now_ms: int) -> bool:
+    def register_missing(self, instances: Iterable[bytes], now_ms: int) -> bool:
         """These have open streams: whoever is not known, or given up, counts as heard of now. Whether there was one."""
         lost = [one for one in instances if one not in self.instances or self.instances[one].given_up]
         for instance in lost:
-            producer = self.instances.setdefault(instance, ProducerState(now_ms))
+            producer = self.instances.setdefault(instance, TapInstanceState(now_ms))
             producer.given_up, producer.last_ms = False, max(producer.last_ms, now_ms)
         return bool(lost)
 
@@ -115,7 +115,7 @@ class Producers(msgspec.Struct, array_like=True):
         """When the one that is silent for longest came last, of those that are not given up; None if there is none."""
         return min((producer.last_ms for producer in self.instances.values() if not producer.given_up), default=None)
 
-    def crowded_out(self) -> set[bytes]:
+    def over_capacity(self) -> set[bytes]:
         """Instances beyond MAX_INSTANCES, those first that are silent for longest."""
         many = len(self.instances) - MAX_INSTANCES
         if many <= 0:

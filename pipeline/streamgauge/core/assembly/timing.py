@@ -60,7 +60,7 @@ class TimingState(msgspec.Struct, array_like=True, gc=False):
     gap_count: int = 0
     first_hole: int | None = None  # the last read before what was first missing; -1: there was none
 
-    def hole(self) -> None:
+    def mark_gap(self) -> None:
         """Reads are missing here: what is first seen from here on may not have been first, nor what was last seen last."""
         if self.first_hole is None:
             self.first_hole = -1 if self.last_read is None else self.last_read

@@ -16,7 +16,7 @@ from streamgauge.core.dialects.replicate import Replicate
 from streamgauge.core.dialects.tgi_native import TGINative
 from streamgauge.core.dialects.watsonx import Watsonx
 from streamgauge.core.formats.sse import Event
-from streamgauge.core.safe_values import label_code, whole_number
+from streamgauge.core.safe_values import safe_code, whole_number
 
 # To add a dialect: its file, and its line here. The first that recognises an event reads it.
 DIALECTS: tuple[Dialect, ...] = (
@@ -119,7 +119,7 @@ def is_foreign(data: object) -> bool:
     if not isinstance(data, dict):
         return False
     return any(
-        isinstance(value := data.get(name), str) and (label_code(value) or "").startswith(start)
+        isinstance(value := data.get(name), str) and (safe_code(value) or "").startswith(start)
         for name, start in _NOT_LLM
     )
 

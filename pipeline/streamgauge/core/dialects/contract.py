@@ -12,7 +12,7 @@ import msgspec
 from streamgauge.core.allowlist import Kind, Spec
 from streamgauge.core.formats.json_text import parse
 from streamgauge.core.formats.sse import Event
-from streamgauge.core.safe_values import label_code, label_id, whole_number
+from streamgauge.core.safe_values import safe_code, safe_id, whole_number
 from streamgauge.core.usage import UsageRules
 
 Data = dict[str, object]
@@ -264,7 +264,7 @@ def _bare_error(data: Data) -> ErrorFacts | None:
         inner = detail[0] if isinstance(detail, list) else detail
         return _facts(inner, None) if isinstance(inner, dict) else ErrorFacts()
     code = answer.get("status_code") if isinstance(answer, dict) else None
-    return ErrorFacts(code=label_code(code)) if code and label_code(code) != "0" else None
+    return ErrorFacts(code=safe_code(code)) if code and safe_code(code) != "0" else None
 
 
 def _facts(error: Data, request_id: object, status: object = None) -> ErrorFacts:
@@ -274,10 +274,10 @@ def _facts(error: Data, request_id: object, status: object = None) -> ErrorFacts
         kind = named
     numbers = (error.get("status_code"), named, status, code)
     return ErrorFacts(
-        type=label_code(kind),
-        code=label_code(code),
+        type=safe_code(kind),
+        code=safe_code(code),
         status=next((number for value in numbers if (number := _http_status(value))), None),
-        request_id=label_id(error.get("request_id") or request_id),
+        request_id=safe_id(error.get("request_id") or request_id),
     )
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from streamgauge.core.allowlist import Kind, Spec
 from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, Sink, Usual, is_no_call
 from streamgauge.core.outcome import reason_label
-from streamgauge.core.safe_values import MASKED, label_id, whole_number
+from streamgauge.core.safe_values import MASKED, safe_id, whole_number
 from streamgauge.core.usage import UsageRules
 
 # A streamed argument is a value at a path; the path itself is none of what counts.
@@ -181,7 +181,7 @@ def _read_call(index: int, call: Data, sink: Sink) -> None:
     if not streamed and is_no_call(call.get("name"), call.get("id"), args):
         return
     if isinstance(call.get("name"), str) and call["name"]:
-        key = _BY_ID if streamed and label_id(call.get("id")) not in (None, MASKED) else None
+        key = _BY_ID if streamed and safe_id(call.get("id")) not in (None, MASKED) else None
         sink.tool(index, key, call["name"], call_id=call.get("id"), json=not streamed)
     if args or not streamed:
         sink.arguments(index, None, args)

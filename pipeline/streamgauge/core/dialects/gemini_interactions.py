@@ -22,7 +22,7 @@ from streamgauge.core.dialects.contract import (
     error_in,
     is_no_call,
 )
-from streamgauge.core.safe_values import label_code, whole_number
+from streamgauge.core.safe_values import safe_code, whole_number
 from streamgauge.core.usage import UsageRules
 
 _KEEP_MODALITIES: Spec = [{"modality": Kind.CODE, "tokens": Kind.COUNT}]
@@ -181,7 +181,7 @@ def _read_status(update: Data, sink: Sink) -> None:
 
 
 def _read_end(interaction: Data, sink: Sink) -> None:
-    status, errors = label_code(interaction.get("status")), interaction.get("errors")
+    status, errors = safe_code(interaction.get("status")), interaction.get("errors")
     if status == "failed" and isinstance(errors, list) and errors:
         _read_error(errors[0], sink)
     normal = None if status is None else _NORMAL.get(status)
@@ -202,7 +202,7 @@ def _read_step(index: int, step: object, sink: Sink) -> None:
         return
     if kind == _ARGUMENTS:
         _read_arguments(index, step.get("arguments"), sink)
-    elif (label_code(kind) or "").endswith("_call"):
+    elif (safe_code(kind) or "").endswith("_call"):
         client, json = kind == _CLIENT_CALL, kind in _JSON_CALLS
         if client and is_no_call(step.get("name"), step.get("id"), step.get("arguments")):
             return  # of the server's calls the type alone is the name

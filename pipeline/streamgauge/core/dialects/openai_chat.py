@@ -26,7 +26,7 @@ from streamgauge.core.dialects.openai_chat_tables import (
     member,
     paths,
 )
-from streamgauge.core.safe_values import finite_number, label_code, whole_number
+from streamgauge.core.safe_values import finite_number, safe_code, whole_number
 
 _DECIMAL = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,15})?")
 
@@ -49,7 +49,7 @@ class OpenAIChat(Usual):
 
     def recognises(self, event: str, data: Data) -> bool:
         kind = data.get("object")
-        if (label_code(kind) or "").startswith("chat.completion"):
+        if (safe_code(kind) or "").startswith("chat.completion"):
             return True
         if kind == "text_completion":
             return False  # the legacy completions', also where it has a delta

@@ -7,7 +7,7 @@ event of a part or of an item brings counts there (repeated_output.py); what the
 
 from streamgauge.core.allowlist import Kind, Spec
 from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, Sink, Source, Usual, error_in, is_no_call
-from streamgauge.core.safe_values import label_code, whole_number
+from streamgauge.core.safe_values import safe_code, whole_number
 from streamgauge.core.usage import UsageRules
 
 _KEEP_USAGE: dict[str, Spec] = {
@@ -167,7 +167,7 @@ class OpenAIResponses(Usual):
 
     def recognises(self, event: str, data: Data) -> bool:
         kind = data.get("type")
-        if (label_code(kind) or "").startswith("response."):
+        if (safe_code(kind) or "").startswith("response."):
             return True
         return kind == "error" and "sequence_number" in data
 
@@ -204,12 +204,12 @@ class OpenAIResponses(Usual):
             _read_item(index, item, sink)
             _read_content(item, sink)
         status = data.get("status")
-        _read_terminal((label_code(status) if isinstance(status, str) else None) or "completed", data, sink)
+        _read_terminal((safe_code(status) if isinstance(status, str) else None) or "completed", data, sink)
 
 
 def _status(kind: str, response: object) -> str:
     """How it ended: as the response itself says, where that is an end, else as the event is called."""
-    said = label_code(response.get("status")) if isinstance(response, dict) else None
+    said = safe_code(response.get("status")) if isinstance(response, dict) else None
     return said if said is not None and f"response.{said}" in _TERMINALS else kind.removeprefix("response.")
 
 

@@ -9,7 +9,7 @@ https://replicate.com/docs/reference/http#predictions.get (a prediction; metrics
 
 from streamgauge.core.allowlist import Kind, Spec
 from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, Sink, Usual
-from streamgauge.core.safe_values import label_code
+from streamgauge.core.safe_values import safe_code
 from streamgauge.core.usage import UsageRules
 
 KEEP: dict[str, Spec] = {**KEEP_ERRORS, "reason": Kind.REASON}
@@ -53,7 +53,7 @@ class Replicate(Usual):
         output = data.get("output")
         for piece in output if isinstance(output, list) else (output,):
             sink.text(0, piece)
-        status = label_code(data.get("status"))
+        status = safe_code(data.get("status"))
         if status not in _RUNNING:
             sink.finish(0, status)
         metrics = data.get("metrics")

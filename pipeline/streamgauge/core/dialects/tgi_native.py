@@ -9,7 +9,7 @@ StreamDetails, ErrorResponse) and router/src/server.rs of huggingface/text-gener
 
 from streamgauge.core.allowlist import Kind, Spec
 from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, ErrorFacts, Sink, Usual
-from streamgauge.core.safe_values import label_code
+from streamgauge.core.safe_values import safe_code
 from streamgauge.core.usage import UsageRules
 
 _KEEP_USAGE: dict[str, Spec] = {
@@ -49,7 +49,7 @@ class TGINative(Usual):
         if isinstance(data.get("generated_text"), str):
             _read_end(data, sink)
         if isinstance(data.get("error"), str) and data["error"]:
-            sink.error(ErrorFacts(type=label_code(data.get("error_type"))))
+            sink.error(ErrorFacts(type=safe_code(data.get("error_type"))))
 
     def read_body(self, data: Data, sink: Sink) -> None:
         sink.text(0, data.get("generated_text"))

@@ -125,6 +125,6 @@ def feed(state: JsonState, text: str) -> None:
     state.mode, state.levels = mode, levels
 
 
-def verdict(state: JsonState) -> bool:
+def is_valid(state: JsonState) -> bool:
     """Whether what was fed is exactly one valid JSON value (and not nested deeper than MAX_DEPTH)."""
     return not state.levels and (state.mode == "after" or state.mode in _NUMBERS)

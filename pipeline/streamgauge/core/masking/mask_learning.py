@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from streamgauge.core.allowlist import Kind, Spec, encoded, filtered, fits
+from streamgauge.core.allowlist import Kind, Spec, apply_allowlist, encoded, fits
 from streamgauge.core.assembly.forms import BLANK, Hole, Path
 from streamgauge.core.assembly.learning import MARK, Span, differences, paths_of
 from streamgauge.core.formats.json_text import parse
@@ -98,7 +98,7 @@ def _json(one: Masked, other: Masked, spec: Mapping[str, Spec], parts: _Parts) -
     value = parse(ours)
     if not spans or not isinstance(value, dict):
         return False
-    marked = filtered(spec, value)
+    marked = apply_allowlist(spec, value)
     holes: list[tuple[Hole, Mask | None]] = []
     for (begin, end, instead), path in zip(spans, paths_of(ours, spans), strict=True):
         quoted = ours[begin - 1 : begin] == b'"'

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from streamgauge.core.allowlist import Spec, encoded, filtered
+from streamgauge.core.allowlist import Spec, apply_allowlist, encoded
 from streamgauge.core.dialects import (
     BY_NAME,
     DONE,
@@ -32,7 +32,7 @@ from streamgauge.core.formats.sse import (
 )
 from streamgauge.core.masking.known_masks import KnownMasks
 from streamgauge.core.masking.mask_learning import Masked
-from streamgauge.core.safe_values import label_code, label_id
+from streamgauge.core.safe_values import safe_code, safe_id
 
 # What is kept of an event that no dialect claims: enough to see an error, or that it is no LLM's, nothing else.
 _KEEP_UNKNOWN: Mapping[str, Spec] = KEEP_ERRORS
@@ -98,8 +98,8 @@ class Masker:
         self._has_spec = False
         return msgspec.structs.replace(
             event,
-            name=label_code(event.name) or "",
-            id=None if event.id is None else label_id(event.id) or "",
+            name=safe_code(event.name) or "",
+            id=None if event.id is None else safe_id(event.id) or "",
             data=None if event.data is None else self._data(event.name, event.data),
             error=None if event.error is None else _masked_json(KEEP_ERRORS, event.error),
             bare=None if event.bare is None else _masked_json(KEEP_ERRORS, event.bare),
@@ -127,9 +127,9 @@ class Masker:
         whole = recognised_body(value)
         shown = whole or recognised("", value)
         if shown is not None and whole is None:
-            return filtered(shown.keep, value)
+            return apply_allowlist(shown.keep, value)
         dialect = shown or self._dialect
-        return filtered(KEEP_ERRORS if dialect is None else {**KEEP_ERRORS, **dialect.keep_body}, value)
+        return apply_allowlist(KEEP_ERRORS if dialect is None else {**KEEP_ERRORS, **dialect.keep_body}, value)
 
     def _data(self, name: str, data: bytes) -> bytes:
         speaker = dialect_of_text_event(name, self._shown)
@@ -168,4 +168,6 @@ def _masked_json(spec: Mapping[str, Spec], raw: bytes) -> bytes:
 
 def _masked(spec: Mapping[str, Spec], value: object) -> bytes:
     """An event, or a list of them (Gemini's errors)."""
-    return encoded([filtered(spec, one) for one in value] if isinstance(value, list) else filtered(spec, value))
+    return encoded(
+        [apply_allowlist(spec, one) for one in value] if isinstance(value, list) else apply_allowlist(spec, value)
+    )

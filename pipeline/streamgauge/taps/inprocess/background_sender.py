@@ -15,9 +15,9 @@ from pathlib import Path
 
 from streamgauge.errors import StreamgaugeError
 from streamgauge.runtime.faults import described, report_fault
-from streamgauge.taps.inprocess.capture import EndedError, StreamCapture
+from streamgauge.taps.inprocess.capture import EndedError, NotedStream
 from streamgauge.taps.inprocess.outbox import CAPACITY_BYTES
-from streamgauge.taps.inprocess.recorder_client import RETRY_S, Agents, Courier
+from streamgauge.taps.inprocess.recorder_client import RETRY_S, Agents, RecorderConnection
 
 # Notes are taken this often while they come (s): late enough to share what a turn costs, early beside the recorder's 1 s.
 FLUSH_S = 0.05
@@ -31,13 +31,13 @@ HURRY_S = 0.05
 _log = logging.getLogger("streamgauge")
 
 
-class Sender:
+class BackgroundSender:
     """`begin` and `wake` may be called by any thread, and wait for nothing. `full`: there is no room for more reads."""
 
     def __init__(self, data_dir: Path, agents: Agents, capacity: int = CAPACITY_BYTES) -> None:
         self.full = False
         self._data_dir, self._agents, self._capacity = data_dir, agents, capacity
-        self._begun: deque[StreamCapture] = deque()
+        self._begun: deque[NotedStream] = deque()
         self._numbers = itertools.count((os.getpid() & 0xFFFFFF) << 36)
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -46,12 +46,12 @@ class Sender:
         self._asleep = False
         self._ended = False
         self._hurried: deque[threading.Event] = deque()  # who waits until all has gone out
-        self._courier: Courier | None = None
+        self._courier: RecorderConnection | None = None
         self._complained = ""
 
     # Called by the application's threads.
 
-    def begin(self, capture: StreamCapture) -> int:
+    def begin(self, capture: NotedStream) -> int:
         """A stream begins: its notes are taken from now on. Gives its number. Raises EndedError, or what a start raises."""
         if self._ended:
             raise EndedError
@@ -114,7 +114,7 @@ class Sender:
     def _turn(self, before: float | None, *, hurry: bool) -> float | None:
         """Gives how long nothing needs to be done (seconds); None: until somebody calls."""
         if self._courier is None:
-            self._courier = Courier(self._data_dir, self._agents, self._capacity)
+            self._courier = RecorderConnection(self._data_dir, self._agents, self._capacity)
         courier = self._courier
         busy = courier.turn(self._begun, hurry=hurry)
         self.full = courier.full

@@ -7,17 +7,17 @@ from pathlib import Path
 
 from streamgauge.taps.inprocess import agent
 from streamgauge.taps.inprocess.agent_location import DATA_DIR_VARIABLE, data_dir_of
-from streamgauge.taps.inprocess.background_sender import Sender
+from streamgauge.taps.inprocess.background_sender import BackgroundSender
 
 # How long the end of a process waits for a recorder that takes nothing (seconds).
 END_S = 2.0
 
-_senders: dict[Path, Sender] = {}
-_named: dict[str | Path | None, Sender] = {}  # the same, by what they were asked for with
+_senders: dict[Path, BackgroundSender] = {}
+_named: dict[str | Path | None, BackgroundSender] = {}  # the same, by what they were asked for with
 _ends_in: set[int] = set()  # processes whose end is attended to
 
 
-def sender_of(data_dir: Path | str | None = None) -> Sender:
+def sender_of(data_dir: Path | str | None = None) -> BackgroundSender:
     """The sender of a data directory: of the one that is named, else the environment's, else the command line's default.
 
     Raises nothing, and starts nothing: that is for the first stream.
@@ -39,10 +39,10 @@ def finish(within_s: float = END_S) -> None:
     agent.leave()
 
 
-def _made(data_dir: Path) -> Sender:
+def _made(data_dir: Path) -> BackgroundSender:
     if os.getpid() not in _ends_in:
         _attend_to_end()
-    return _senders.setdefault(data_dir, Sender(data_dir, agent))
+    return _senders.setdefault(data_dir, BackgroundSender(data_dir, agent))
 
 
 def _attend_to_end() -> None:

@@ -17,11 +17,11 @@ from streamgauge.recorder.protocol import (
     MAX_REQUEST_BODY,
     REQUEST_HEADERS,
     RESPONSE_HEADERS,
-    Answered,
-    Asked,
-    Ended,
-    Opened,
-    Sent,
+    ExchangeEnded,
+    RequestBody,
+    RequestSent,
+    RequestStarted,
+    ResponseHead,
 )
 from streamgauge.runtime.faults import report_fault
 from streamgauge.spool.read_counters import DropReason
@@ -61,7 +61,7 @@ class Fault(msgspec.Struct, frozen=True):
     """A note that capturing this stream failed: a bug of ours."""
 
 
-Told = Opened | Asked | Sent | Answered | Ended | Lost | Fault
+Told = RequestStarted | RequestBody | RequestSent | ResponseHead | ExchangeEnded | Lost | Fault
 Note = tuple[int, bytes] | Told
 
 
@@ -74,14 +74,14 @@ class Taker(Protocol):
 
     full: bool
 
-    def begin(self, capture: "StreamCapture") -> int:
+    def begin(self, capture: "NotedStream") -> int:
         """Take what this one notes from now on; gives the stream's number. Raises what it raises."""
 
     def wake(self) -> None:
         """Come soon."""
 
 
-class StreamCapture:
+class NotedStream:
     """One stream. `notes` and `noted_bytes` are written by the application, `taken_bytes` by the sender."""
 
     __slots__ = (
@@ -113,7 +113,7 @@ class StreamCapture:
             if self._asked > MAX_REQUEST_BODY or self._broken or self._taker.full:
                 self._whole = False
             elif self._whole and data:
-                self._note(Asked(self.stream, bytes(data)))
+                self._note(RequestBody(self.stream, bytes(data)))
         except Exception as error:  # noqa: BLE001 - capture fails open
             self._fault(error)
 
@@ -121,14 +121,14 @@ class StreamCapture:
         """The request is whole, and was handed on. `at_ns`: when its last byte was; None where that is not seen."""
         try:
             whole = self._whole and self._asked == body_bytes
-            self._note(Sent(self.stream, at_ns, None, body_bytes, whole))
+            self._note(RequestSent(self.stream, at_ns, None, body_bytes, whole))
         except Exception as error:  # noqa: BLE001 - capture fails open
             self._fault(error)
 
     def answered(self, at_ns: int, status: int, headers: Headers) -> None:
         """The response's head."""
         try:
-            self._note(Answered(self.stream, at_ns, status, _kept(headers, RESPONSE_HEADERS)))
+            self._note(ResponseHead(self.stream, at_ns, status, _kept(headers, RESPONSE_HEADERS)))
         except Exception as error:  # noqa: BLE001 - capture fails open
             self._fault(error)
 
@@ -153,7 +153,7 @@ class StreamCapture:
             if not self._ended:
                 self._ended = True
                 self._tell_lost()
-                self._note(Ended(self.stream, at_ns, ending, gone_ns, fault=fault))
+                self._note(ExchangeEnded(self.stream, at_ns, ending, gone_ns, fault=fault))
                 self._limit = _NO_ROOM
         except Exception as error:  # noqa: BLE001 - capture fails open
             self._fault(error)
@@ -204,9 +204,9 @@ def size_of_note(note: Note) -> int:
     """What a note is counted with (bytes)."""
     if type(note) is tuple:
         return len(note[1]) + NOTE_BYTES
-    if type(note) is Asked:
+    if type(note) is RequestBody:
         return len(note.data) + NOTE_BYTES
-    if type(note) is Opened or type(note) is Answered:
+    if type(note) is RequestStarted or type(note) is ResponseHead:
         return sum(len(name) + len(value) for name, value in note.headers) + NOTE_BYTES
     return NOTE_BYTES
 
@@ -221,13 +221,13 @@ def is_event_stream(headers: Headers) -> bool:
     return says_event_stream(value for _, value in _kept(headers, frozenset(("content-type",))))
 
 
-def _opened(stream: int, asking: Asking, tenant_header: str | None) -> Opened:
+def _opened(stream: int, asking: Asking, tenant_header: str | None) -> RequestStarted:
     tenant = tenant_header.lower() if tenant_header else None
     wanted = REQUEST_HEADERS if tenant is None else REQUEST_HEADERS | {tenant}
     wall_ns = time.time_ns() - (time.monotonic_ns() - asking.began_ns)
     headers = _kept(asking.headers, wanted)
     method, target = asking.method, asking.target
-    return Opened(
+    return RequestStarted(
         stream, asking.began_ns, wall_ns, asking.upstream, method, target, headers, asking.tap, tenant_header=tenant
     )
 

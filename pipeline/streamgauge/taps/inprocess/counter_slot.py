@@ -12,7 +12,7 @@ class TooManyError(OSError):
     """All roles are taken: more processes capture for themselves on one data directory than it has counters for."""
 
 
-class Role:
+class CounterSlot:
     """A claimed role. Reads that an earlier holder did not hand over are counted as lost when it is claimed."""
 
     def __init__(self, data_dir: Path) -> None:

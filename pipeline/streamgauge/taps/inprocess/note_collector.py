@@ -8,11 +8,19 @@ from typing import assert_never
 
 import msgspec
 
-from streamgauge.recorder.protocol import Answered, Arrived, Asked, Dropped, Ended, Opened, Sent
+from streamgauge.recorder.protocol import (
+    ExchangeEnded,
+    ReadsDropped,
+    RequestBody,
+    RequestSent,
+    RequestStarted,
+    ResponseHead,
+    ResponseRead,
+)
 from streamgauge.runtime.faults import report_fault
 from streamgauge.spool.read_counters import Counters, DropReason, Incident
-from streamgauge.taps.inprocess.capture import NOTE_BYTES, Fault, Lost, Note, StreamCapture, Told, size_of_note
-from streamgauge.taps.inprocess.outbox import BATCH_BYTES, Outbox
+from streamgauge.taps.inprocess.capture import NOTE_BYTES, Fault, Lost, Note, NotedStream, Told, size_of_note
+from streamgauge.taps.inprocess.outbox import BATCH_BYTES, MessageBatches
 
 # Notes that are looked at in one go: some 0.2 ms, during which an application's thread may wait for the interpreter.
 TURN_NOTES = 128
@@ -25,7 +33,7 @@ class _Stream:
 
     __slots__ = ("broken", "capture", "lost", "told", "whole")
 
-    def __init__(self, capture: StreamCapture) -> None:
+    def __init__(self, capture: NotedStream) -> None:
         self.capture = capture
         self.told = False  # its beginning found room: else nothing is told of it
         self.broken = False  # a fault of ours: nothing more is told but the end
@@ -33,10 +41,10 @@ class _Stream:
         self.whole = True  # all of the request's body was told
 
 
-class Collector:
+class NoteCollector:
     """All streams of one process that have not ended. Used by the sender's thread alone."""
 
-    def __init__(self, outbox: Outbox, counters: Counters) -> None:
+    def __init__(self, outbox: MessageBatches, counters: Counters) -> None:
         self.counters = counters
         self._outbox = outbox
         self._open: dict[int, _Stream] = {}
@@ -51,7 +59,7 @@ class Collector:
         """What is noted and not taken."""
         return sum(one.capture.noted_bytes - one.capture.taken_bytes for one in self._open.values())
 
-    def begin(self, capture: StreamCapture) -> None:
+    def begin(self, capture: NotedStream) -> None:
         """Take this one's notes from now on."""
         self._open[capture.stream] = _Stream(capture)
 
@@ -80,7 +88,7 @@ class Collector:
             self.counters.seen(len(turn))
             stream.capture.taken_bytes += size + len(turn) * NOTE_BYTES
             number = stream.capture.stream
-            self._outbox.put_reads([Arrived(number, at_ns, data) for at_ns, data in turn], size)  # type: ignore[misc]
+            self._outbox.put_reads([ResponseRead(number, at_ns, data) for at_ns, data in turn], size)  # type: ignore[misc]
         return len(turn)
 
     def _usual_size(self, stream: _Stream, turn: list[Note]) -> int | None:
@@ -106,21 +114,21 @@ class Collector:
 
     def _take(self, stream: _Stream, note: Told) -> None:
         match note:
-            case Asked():
+            case RequestBody():
                 self._asked(stream, note)
-            case Opened():
+            case RequestStarted():
                 stream.told = not self._outbox.overfull
                 self._put(stream, note)
-            case Sent():
+            case RequestSent():
                 self._put(stream, msgspec.structs.replace(note, whole=note.whole and stream.whole))
-            case Answered():
+            case ResponseHead():
                 self._put(stream, note)
             case Lost():
                 self._drop(stream, note.reads, note.reason)
             case Fault():
                 self.counters.happened(Incident.CAPTURE_FAULT)
                 stream.broken = True
-            case Ended():
+            case ExchangeEnded():
                 self._end(stream, note)
             case _:
                 assert_never(note)
@@ -135,20 +143,20 @@ class Collector:
             self._tell_lost(stream)
             number = stream.capture.stream
             for piece in pieces:
-                outbox.put(Arrived(number, at_ns, piece), len(piece))
+                outbox.put(ResponseRead(number, at_ns, piece), len(piece))
 
-    def _asked(self, stream: _Stream, asked: Asked) -> None:
+    def _asked(self, stream: _Stream, asked: RequestBody) -> None:
         stream.whole = stream.whole and not self._outbox.full
         if stream.whole and stream.told and not stream.broken:
             for piece in _pieces(asked.data):
-                self._outbox.put(Asked(asked.stream, piece), len(piece))
+                self._outbox.put(RequestBody(asked.stream, piece), len(piece))
 
-    def _put(self, stream: _Stream, message: Opened | Sent | Answered) -> None:
+    def _put(self, stream: _Stream, message: RequestStarted | RequestSent | ResponseHead) -> None:
         """These always find room: there are a few for each stream that was told."""
         if stream.told and not stream.broken:
             self._outbox.put(message, size_of_note(message))
 
-    def _end(self, stream: _Stream, ended: Ended) -> None:
+    def _end(self, stream: _Stream, ended: ExchangeEnded) -> None:
         self._open.pop(ended.stream, None)
         if stream.told:
             self._tell_lost(stream)
@@ -160,7 +168,7 @@ class Collector:
 
     def _tell_lost(self, stream: _Stream) -> None:
         if stream.lost:
-            self._outbox.put(Dropped(stream.capture.stream, stream.lost), 0)
+            self._outbox.put(ReadsDropped(stream.capture.stream, stream.lost), 0)
             stream.lost = 0
 
     def _fault(self, stream: _Stream, left: list[Note], error: Exception) -> None:
@@ -171,7 +179,7 @@ class Collector:
         for note in left:
             if reads := _reads_of(note):
                 self._drop(stream, reads, DropReason.CAPTURE_FAULT)
-            elif type(note) is Ended:
+            elif type(note) is ExchangeEnded:
                 self._end(stream, note)
 
 

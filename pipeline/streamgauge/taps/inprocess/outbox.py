@@ -9,7 +9,7 @@ import socket
 from collections import deque
 from collections.abc import Callable
 
-from streamgauge.recorder.protocol import Arrived, Message, encode_batch
+from streamgauge.recorder.protocol import Message, ResponseRead, encode_batch
 from streamgauge.runtime.faults import report_fault
 from streamgauge.runtime.ownership import is_our_directory
 from streamgauge.spool.read_counters import Counters, DropReason, Incident
@@ -36,7 +36,7 @@ class _Batch:
         self.reads = self.size = 0
 
 
-class Outbox:
+class MessageBatches:
     """One process's way to its recorder. `place`: where that listens. Used by the sender's thread alone."""
 
     def __init__(self, place: Callable[[], str], counters: Counters, capacity: int = CAPACITY_BYTES) -> None:
@@ -79,7 +79,7 @@ class Outbox:
         """Takes a message of `size` bytes of content, whether there is room or not: who puts asks first."""
         gathering = self._gathering
         gathering.messages.append(message)
-        gathering.reads += type(message) is Arrived
+        gathering.reads += type(message) is ResponseRead
         self._held(size + MESSAGE_BYTES)
 
     def put_reads(self, reads: list[Message], size: int) -> None:

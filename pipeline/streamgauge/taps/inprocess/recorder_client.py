@@ -8,10 +8,10 @@ from typing import Protocol
 
 from streamgauge.spool.read_counters import Counters, Incident
 from streamgauge.taps.inprocess.agent_location import recorder_socket
-from streamgauge.taps.inprocess.capture import StreamCapture
-from streamgauge.taps.inprocess.counter_slot import Role
-from streamgauge.taps.inprocess.note_collector import Collector
-from streamgauge.taps.inprocess.outbox import CAPACITY_BYTES, Outbox
+from streamgauge.taps.inprocess.capture import NotedStream
+from streamgauge.taps.inprocess.counter_slot import CounterSlot
+from streamgauge.taps.inprocess.note_collector import NoteCollector
+from streamgauge.taps.inprocess.outbox import CAPACITY_BYTES, MessageBatches
 
 # How often a recorder that is away is looked for, or a data directory that cannot be used (seconds).
 RETRY_S = 1.0
@@ -29,7 +29,7 @@ class Agents(Protocol):
         """Whether one will be there soon."""
 
 
-class Courier:
+class RecorderConnection:
     """One process's way from notes to the recorder of a data directory. Used by the sender's thread alone."""
 
     def __init__(
@@ -41,9 +41,9 @@ class Courier:
     ) -> None:
         """Raises OSError where the data directory cannot be used, or has no role left."""
         self._data_dir, self._agents, self._capacity, self._clock = data_dir, agents, capacity, clock
-        self._role = Role(data_dir)
-        self._outbox = Outbox(lambda: recorder_socket(data_dir), self.counters, capacity)
-        self._collector = Collector(self._outbox, self.counters)
+        self._role = CounterSlot(data_dir)
+        self._outbox = MessageBatches(lambda: recorder_socket(data_dir), self.counters, capacity)
+        self._collector = NoteCollector(self._outbox, self.counters)
         self._next_look_s = 0.0
 
     @property
@@ -76,7 +76,7 @@ class Courier:
         """Something waits for a recorder that is not there and will not come by itself."""
         return not (self.empty or self.connected or self._agents.expected(self._data_dir))
 
-    def turn(self, begun: deque[StreamCapture], *, hurry: bool = False) -> bool:
+    def turn(self, begun: deque[NotedStream], *, hurry: bool = False) -> bool:
         """Take what was noted, send what can be sent. Whether there were any notes."""
         while begun:
             self._collector.begin(begun.popleft())
@@ -116,7 +116,7 @@ class Courier:
 
     def _begin_anew(self) -> None:
         """The data directory was made anew: so are its books."""
-        before, self._role = self._role, Role(self._data_dir)
+        before, self._role = self._role, CounterSlot(self._data_dir)
         before.close()
         self._outbox.count_in(self.counters)
         self._collector.counters = self.counters

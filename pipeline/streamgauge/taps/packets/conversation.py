@@ -15,7 +15,7 @@ How an exchange ends, the first that holds (RFC 9112, 6.3 and 8):
 from collections import deque
 
 from streamgauge.core.capture.segments import Ending, TransportFault
-from streamgauge.taps.packets.exchange import Exchange, Telling
+from streamgauge.taps.packets.exchange import PacketExchange, Telling
 from streamgauge.taps.proxy.reader import WHOLE, RequestReader
 from streamgauge.taps.proxy.request import RefusedError, Request, check, framing_of
 from streamgauge.taps.proxy.response import ResponseFault
@@ -41,8 +41,8 @@ class Conversation:
         self._upstream, self._telling, self._facts = upstream, telling, facts
         self._requests = 0  # so far, on this connection
         self._reader = RequestReader()
-        self._waiting: deque[Exchange] = deque()  # whose answers have not ended, in order
-        self._asking: Exchange | None = None  # whose request is not whole
+        self._waiting: deque[PacketExchange] = deque()  # whose answers have not ended, in order
+        self._asking: PacketExchange | None = None  # whose request is not whole
         self._gone_ns: int | None = None
         self._quiet_ns = 0
         self._filling = self._ever_lost = False
@@ -192,7 +192,7 @@ class Conversation:
         if len(self._waiting) >= MAX_WAITING:
             self._leave_alone(at_ns, Ending.CUT)
             return
-        self._asking = Exchange(request, self._upstream, self._telling, (*self._facts, self._requests))
+        self._asking = PacketExchange(request, self._upstream, self._telling, (*self._facts, self._requests))
         self._requests += 1
         self._waiting.append(self._asking)
 
@@ -206,7 +206,7 @@ class Conversation:
     def _lose_requests(self) -> None:
         self.requests_lost, self._asking = True, None
 
-    def _no_answer(self, at_ns: int, exchange: Exchange) -> None:
+    def _no_answer(self, at_ns: int, exchange: PacketExchange) -> None:
         """What came is no HTTP/1 answer, or changes to another protocol. After a loss it may be amid an older one."""
         if self._ever_lost and exchange.framing.fault is ResponseFault.NOT_HTTP:
             exchange.blind = self.answers_lost = True

@@ -8,7 +8,15 @@ from typing import Protocol
 
 import msgspec
 
-from streamgauge.recorder.protocol import Arrived, Asked, Dropped, Ended, Message, Opened, Sent
+from streamgauge.recorder.protocol import (
+    ExchangeEnded,
+    Message,
+    ReadsDropped,
+    RequestBody,
+    RequestSent,
+    RequestStarted,
+    ResponseRead,
+)
 from streamgauge.spool.read_counters import Counters, DropReason
 
 
@@ -39,29 +47,29 @@ class Delivery:
 
     def put(self, message: Message) -> None:
         """One message of a stream."""
-        if type(message) is Arrived:
+        if type(message) is ResponseRead:
             self._way.counters.seen(1)
             if not self._way.full and not self._amiss:
                 self._way.put(message, len(message.data))
                 return
-        elif isinstance(message, Dropped):
+        elif isinstance(message, ReadsDropped):
             self._way.counters.seen(message.reads)
             self._way.counters.dropped(DropReason.PACKETS_LOST, message.reads)
         self._put(message, self._amiss.get(message.stream))
 
     def _put(self, message: Message, amiss: _Amiss | None) -> None:
         way = self._way
-        if isinstance(message, Opened):
+        if isinstance(message, RequestStarted):
             if way.overfull:
                 self._amiss[message.stream] = _Amiss(unknown=True)
             else:
                 way.put(message, len(message.target) + sum(len(name) + len(value) for name, value in message.headers))
-        elif isinstance(message, Arrived) and (way.full or (amiss is not None and amiss.unknown)):
+        elif isinstance(message, ResponseRead) and (way.full or (amiss is not None and amiss.unknown)):
             self._drop(message.stream)
-        elif isinstance(message, Asked) and way.full:
+        elif isinstance(message, RequestBody) and way.full:
             self._amiss.setdefault(message.stream, _Amiss()).asked_in_part = True
         elif amiss is None:
-            way.put(message, len(message.data) if isinstance(message, Arrived | Asked) else 0)
+            way.put(message, len(message.data) if isinstance(message, ResponseRead | RequestBody) else 0)
         else:
             self._put_amiss(message, amiss)
 
@@ -69,13 +77,13 @@ class Delivery:
         """A message of a stream of which something was left out."""
         if not amiss.unknown:
             if amiss.dropped:
-                self._way.put(Dropped(message.stream, amiss.dropped), 0)
+                self._way.put(ReadsDropped(message.stream, amiss.dropped), 0)
                 amiss.dropped = 0
-            if isinstance(message, Sent) and amiss.asked_in_part:
+            if isinstance(message, RequestSent) and amiss.asked_in_part:
                 message = msgspec.structs.replace(message, whole=False)
-            if not (isinstance(message, Asked) and amiss.asked_in_part):
-                self._way.put(message, len(message.data) if isinstance(message, Arrived | Asked) else 0)
-        if isinstance(message, Ended):
+            if not (isinstance(message, RequestBody) and amiss.asked_in_part):
+                self._way.put(message, len(message.data) if isinstance(message, ResponseRead | RequestBody) else 0)
+        if isinstance(message, ExchangeEnded):
             del self._amiss[message.stream]
 
     def _drop(self, stream: int) -> None:

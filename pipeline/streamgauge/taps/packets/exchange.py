@@ -14,13 +14,13 @@ from streamgauge.core.http1.content_type import says_event_stream
 from streamgauge.recorder.protocol import (
     MAX_REQUEST_BODY,
     REQUEST_HEADERS,
-    Arrived,
-    Asked,
-    Dropped,
-    Ended,
+    ExchangeEnded,
     Message,
-    Opened,
-    Sent,
+    ReadsDropped,
+    RequestBody,
+    RequestSent,
+    RequestStarted,
+    ResponseRead,
 )
 from streamgauge.recorder.stream_id import derived_stream_id
 from streamgauge.taps.proxy.request import Request
@@ -47,7 +47,7 @@ class Telling(msgspec.Struct):
     derives_ids: bool = False
 
 
-class Exchange:
+class PacketExchange:
     """See above. `whole`: the request is. `framing`: its answer's; `blind`: where that ends cannot be told any more.
 
     `facts`: what identifies the exchange in a file, beside its start.
@@ -66,8 +66,8 @@ class Exchange:
         self._stream: int | None = None
         self._asked = self._body_bytes = 0
         self._told_all = True
-        self._sent: Sent | None = None
-        self._early: list[Arrived] | None = None  # reads before it is known whether they are captured
+        self._sent: RequestSent | None = None
+        self._early: list[ResponseRead] | None = None  # reads before it is known whether they are captured
         self._early_bytes = 0
         if telling.draining:
             return
@@ -90,12 +90,12 @@ class Exchange:
             self._told_all = False
         elif self._told_all and self._stream is not None:
             self._asked += len(data)
-            self._telling.put(Asked(self._stream, data))
+            self._telling.put(RequestBody(self._stream, data))
 
     def sent(self, at_ns: int) -> None:
         """The request's last byte was seen. Connections are made before their first request: there is no connecting in it."""
         self.whole = True
-        self._sent = Sent(0, at_ns, None, self._body_bytes, self._told_all and self._asked == self._body_bytes)
+        self._sent = RequestSent(0, at_ns, None, self._body_bytes, self._told_all and self._asked == self._body_bytes)
         self._tell_sent()
 
     # The answer.
@@ -106,9 +106,9 @@ class Exchange:
         if size:
             piece = data if size == len(data) else data[:size]
             if self._stream is not None:
-                self._telling.put(Arrived(self._stream, at_ns, piece))
+                self._telling.put(ResponseRead(self._stream, at_ns, piece))
             elif self._early is not None:
-                self._arrived_early(self._early, Arrived(0, at_ns, piece))
+                self._arrived_early(self._early, ResponseRead(0, at_ns, piece))
         return size
 
     def lost(self, size: int) -> int:
@@ -141,12 +141,12 @@ class Exchange:
         """It is over, however it ended. A blind one ends as cut: nobody knows how it did."""
         if self._stream is not None:
             cut = Ending.CUT if self.blind else ending
-            self._telling.put(Ended(self._stream, at_ns, cut, gone_ns, None, unsent_bytes, fault))
+            self._telling.put(ExchangeEnded(self._stream, at_ns, cut, gone_ns, None, unsent_bytes, fault))
         self._stream = self._early = None
 
     # Inside.
 
-    def _arrived_early(self, early: list[Arrived], read: Arrived) -> None:
+    def _arrived_early(self, early: list[ResponseRead], read: ResponseRead) -> None:
         early.append(read)
         self._early_bytes += len(read.data)
         if self.framing.status is not None or self.framing.fault or self._early_bytes >= MAX_RESPONSE_HEAD:
@@ -158,7 +158,7 @@ class Exchange:
         if says_event_stream((self.framing.content_type.decode("latin-1"),)):
             stream = self._open()
             for read in early:
-                self._telling.put(Arrived(stream, read.at_ns, read.data))
+                self._telling.put(ResponseRead(stream, read.at_ns, read.data))
 
     def _open(self) -> int:
         request, telling = self._request, self._telling
@@ -170,7 +170,9 @@ class Exchange:
         ]
         method, target = request.method.decode("latin-1"), request.target.decode("latin-1")
         wall_ns = request.began_ns + telling.wall_offset_ns
-        opened = Opened(self._stream, request.began_ns, wall_ns, self._upstream, method, target, headers, telling.tap)
+        opened = RequestStarted(
+            self._stream, request.began_ns, wall_ns, self._upstream, method, target, headers, telling.tap
+        )
         if telling.derives_ids:
             opened = msgspec.structs.replace(opened, stream_id=derived_stream_id(wall_ns, *self._facts))
         telling.put(opened)
@@ -184,5 +186,5 @@ class Exchange:
     def dropped(self) -> None:
         """Something of the answer is lost here."""
         if self._stream is not None:
-            self._telling.put(Dropped(self._stream, 1))
+            self._telling.put(ReadsDropped(self._stream, 1))
         self._early = None  # what its head said is not known whole: it is no stream that can be told

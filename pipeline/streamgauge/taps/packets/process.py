@@ -29,7 +29,7 @@ from streamgauge.taps.packets.delivery import Delivery
 from streamgauge.taps.packets.exchange import Telling
 from streamgauge.taps.packets.files import PcapFault, messages_of
 from streamgauge.taps.packets.ring import ANY, Ring
-from streamgauge.taps.proxy.outbox import Outbox
+from streamgauge.taps.proxy.outbox import RecorderClient
 
 # Bytes that may wait for a recorder that is away or slow, as in a relay.
 CAPTURE_BUFFER_BYTES = 32 * 1024 * 1024
@@ -70,7 +70,7 @@ class PacketSettings(msgspec.Struct, frozen=True):
 class LiveTap:
     """A running capture, on the loop that made it. Raises OSError where the capture cannot be had."""
 
-    def __init__(self, settings: PacketSettings, outbox: Outbox, counters: Counters) -> None:
+    def __init__(self, settings: PacketSettings, outbox: RecorderClient, counters: Counters) -> None:
         self.lost = False  # the interface is gone
         ports = dict(settings.ports)
         self._interface = settings.interface
@@ -140,7 +140,7 @@ class LiveTap:
             self._connections.faults = 0
 
 
-async def tell_file(settings: PacketSettings, outbox: Outbox) -> str | None:
+async def tell_file(settings: PacketSettings, outbox: RecorderClient) -> str | None:
     """Reads a capture file to its end, no faster than the recorder takes it. Gives what is wrong with it, if anything is."""
     put = Delivery(outbox).put
     with Path(settings.pcap or "").open("rb") as file:  # noqa: ASYNC230 - this process has nothing else to do
@@ -171,7 +171,7 @@ async def _run(settings: PacketSettings) -> int:
     _leave_with_parent(loop)
     counters = Counters(Path(settings.counters_path), settings.role)
     counters.settle_relay()
-    outbox = Outbox(Path(settings.recorder_socket), counters, settings.capture_buffer_bytes)
+    outbox = RecorderClient(Path(settings.recorder_socket), counters, settings.capture_buffer_bytes)
     code = await (_file(settings, outbox, stop) if settings.pcap else _live(settings, outbox, counters, stop))
     lost = await outbox.close(settings.drain_timeout_s)
     if lost:
@@ -180,7 +180,7 @@ async def _run(settings: PacketSettings) -> int:
     return code
 
 
-async def _live(settings: PacketSettings, outbox: Outbox, counters: Counters, stop: asyncio.Event) -> int:
+async def _live(settings: PacketSettings, outbox: RecorderClient, counters: Counters, stop: asyncio.Event) -> int:
     live = LiveTap(settings, outbox, counters)
     _say_ready()
     while not live.lost and not stop.is_set():
@@ -191,7 +191,7 @@ async def _live(settings: PacketSettings, outbox: Outbox, counters: Counters, st
     return _UNAVAILABLE if live.lost else _DONE
 
 
-async def _file(settings: PacketSettings, outbox: Outbox, stop: asyncio.Event) -> int:
+async def _file(settings: PacketSettings, outbox: RecorderClient, stop: asyncio.Event) -> int:
     _say_ready()
     reading = asyncio.create_task(tell_file(settings, outbox))
     stopping = asyncio.create_task(stop.wait())

@@ -19,14 +19,14 @@ class Phase(IntEnum):
     UNTIL_EOF = 7
 
 
-class Place(NamedTuple):
+class BodyPosition(NamedTuple):
     """`left`: bytes of the chunk or the body that are still to come; in SIZE what the digits say so far."""
 
     phase: int
     left: int
 
 
-def lead_to(place: Place) -> bytes:
+def bytes_leading_to(place: BodyPosition) -> bytes:
     """What brings a parser that stands at a chunked body's beginning to this place in a chunk."""
     match place.phase:
         case Phase.SIZE:

@@ -11,17 +11,17 @@ from streamgauge.core.dialects import endpoint_of
 from streamgauge.recorder.protocol import (
     MAX_REQUEST_BODY,
     REQUEST_HEADERS,
-    Arrived,
-    Asked,
-    Dropped,
-    Ended,
-    Opened,
-    Sent,
+    ExchangeEnded,
+    ReadsDropped,
+    RequestBody,
+    RequestSent,
+    RequestStarted,
+    ResponseRead,
 )
 from streamgauge.runtime.faults import report_fault
 from streamgauge.spool.read_counters import DropReason, Incident
-from streamgauge.taps.proxy.outbox import Outbox
-from streamgauge.taps.proxy.request import Outgoing, Request, Told
+from streamgauge.taps.proxy.outbox import RecorderClient
+from streamgauge.taps.proxy.request import Outgoing, ReportedRequest, Request
 
 _WANTED = frozenset(name.encode() for name in REQUEST_HEADERS)
 
@@ -30,7 +30,7 @@ _WANTED = frozenset(name.encode() for name in REQUEST_HEADERS)
 _numbers = count((os.getpid() & 0xFFFFFF) << 36)
 
 
-class StreamCapture:
+class ExchangeCapture:
     """One stream's messages. Made when it begins, for a captured path, or when its head shows an event stream.
 
     `stream`: its number. `smooth`: what comes now can be told as it comes.
@@ -38,7 +38,7 @@ class StreamCapture:
 
     __slots__ = ("_asked", "_broken", "_dropped", "_opened", "_outbox", "_sent", "_whole", "smooth", "stream")
 
-    def __init__(self, outbox: Outbox) -> None:
+    def __init__(self, outbox: RecorderClient) -> None:
         self._outbox = outbox
         self.stream = next(_numbers)
         self._opened = False
@@ -49,13 +49,13 @@ class StreamCapture:
         self._sent = False
         self.smooth = False  # opened, not broken, and nothing dropped that is not told yet
 
-    def opened(self, began_ns: int, upstream: str | None, told: Told) -> None:
+    def opened(self, began_ns: int, upstream: str | None, told: ReportedRequest) -> None:
         """The stream begins. If not even that finds room, nothing is told of it, and all its reads are dropped."""
         try:
             if self._outbox.overfull:
                 return
             wall_ns = time.time_ns() - (time.monotonic_ns() - began_ns)
-            opened = Opened(self.stream, began_ns, wall_ns, upstream, told.method, told.target, told.headers)
+            opened = RequestStarted(self.stream, began_ns, wall_ns, upstream, told.method, told.target, told.headers)
             self._outbox.put(opened, told.size)
             self._opened = self.smooth = True
         except Exception as error:  # noqa: BLE001 - capture fails open
@@ -68,7 +68,7 @@ class StreamCapture:
             if self._asked > MAX_REQUEST_BODY or self._outbox.full or not self._tells():
                 self._whole = False
             elif self._whole:
-                self._outbox.put(Asked(self.stream, data), len(data))
+                self._outbox.put(RequestBody(self.stream, data), len(data))
         except Exception as error:  # noqa: BLE001 - capture fails open
             self._fault(error)
 
@@ -78,7 +78,7 @@ class StreamCapture:
             if self._tells() and not self._sent:
                 self._sent = True
                 whole = self._whole and self._asked == body_bytes
-                self._outbox.put(Sent(self.stream, at_ns, connected_ns, body_bytes, whole), 0)
+                self._outbox.put(RequestSent(self.stream, at_ns, connected_ns, body_bytes, whole), 0)
         except Exception as error:  # noqa: BLE001 - capture fails open
             self._fault(error)
 
@@ -90,7 +90,7 @@ class StreamCapture:
             if outbox.full or not self.smooth:
                 self._arrived_amiss(at_ns, data)
             else:
-                outbox.put(Arrived(self.stream, at_ns, data), len(data))
+                outbox.put(ResponseRead(self.stream, at_ns, data), len(data))
         except Exception as error:  # noqa: BLE001 - capture fails open
             self._fault(error, lost=1)
 
@@ -112,7 +112,7 @@ class StreamCapture:
         try:
             if self._opened:
                 self._tell_dropped()
-                self._outbox.put(Ended(self.stream, at_ns, ending, gone_ns, blocked_ns, unsent_bytes, fault), 0)
+                self._outbox.put(ExchangeEnded(self.stream, at_ns, ending, gone_ns, blocked_ns, unsent_bytes, fault), 0)
         except Exception as error:  # noqa: BLE001 - capture fails open
             self._fault(error)
 
@@ -127,7 +127,7 @@ class StreamCapture:
             self._drop(DropReason.RECORDER_BEHIND)
         else:
             self._tell_dropped()
-            self._outbox.put(Arrived(self.stream, at_ns, data), len(data))
+            self._outbox.put(ResponseRead(self.stream, at_ns, data), len(data))
 
     def _drop(self, reason: DropReason) -> None:
         self._dropped, self.smooth = self._dropped + 1, False
@@ -135,7 +135,7 @@ class StreamCapture:
 
     def _tell_dropped(self) -> None:
         if self._dropped:
-            self._outbox.put(Dropped(self.stream, self._dropped), 0)
+            self._outbox.put(ReadsDropped(self.stream, self._dropped), 0)
             self._dropped, self.smooth = 0, not self._broken
 
     def _fault(self, error: Exception, lost: int = 0) -> None:
@@ -151,7 +151,7 @@ class StreamCapture:
             report_fault("the relay's counters", failed)
 
 
-def told_of(request: Request, outgoing: Outgoing, tenant_header: str | None) -> Told:
+def reported_request(request: Request, outgoing: Outgoing, tenant_header: str | None) -> ReportedRequest:
     """What is told of a request's head: of its headers those that a recorder needs."""
     tenant = None if tenant_header is None else tenant_header.lower().encode()
     method, target = request.method.decode("latin-1"), outgoing.target.decode("latin-1")
@@ -161,4 +161,4 @@ def told_of(request: Request, outgoing: Outgoing, tenant_header: str | None) -> 
         if name in _WANTED or name == tenant
     ]
     size = len(target) + sum([len(name) + len(value) for name, value in headers])
-    return Told(endpoint_of(method, target) is not None, method, target, headers, size)
+    return ReportedRequest(endpoint_of(method, target) is not None, method, target, headers, size)

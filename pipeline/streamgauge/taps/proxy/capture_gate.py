@@ -4,13 +4,13 @@ stream.
 
 from streamgauge.core.capture.segments import Ending, TransportFault
 from streamgauge.core.http1.content_type import says_event_stream
-from streamgauge.taps.proxy.capture import StreamCapture, told_of
-from streamgauge.taps.proxy.outbox import Outbox
-from streamgauge.taps.proxy.request import Outgoing, Request, Told
+from streamgauge.taps.proxy.capture import ExchangeCapture, reported_request
+from streamgauge.taps.proxy.outbox import RecorderClient
+from streamgauge.taps.proxy.request import Outgoing, ReportedRequest, Request
 from streamgauge.taps.proxy.response import MAX_RESPONSE_HEAD, ResponseFraming
 
 
-class Teller:
+class CaptureGate:
     """What is to be told of one exchange. `capture`: there is one from here on; `waits`: that is not known yet."""
 
     __slots__ = (
@@ -26,8 +26,8 @@ class Teller:
         "waits",
     )
 
-    def __init__(self, outbox: Outbox, request: Request, outgoing: Outgoing, tenant_header: str | None) -> None:
-        self.capture: StreamCapture | None = None
+    def __init__(self, outbox: RecorderClient, request: Request, outgoing: Outgoing, tenant_header: str | None) -> None:
+        self.capture: ExchangeCapture | None = None
         self.waits = False
         self._outbox = outbox
         self._request = request
@@ -50,7 +50,7 @@ class Teller:
         if self._untold is None:
             return
         untold, self._untold = self._untold, None
-        told = told_of(self._request, self._outgoing, self._tenant_header)
+        told = reported_request(self._request, self._outgoing, self._tenant_header)
         if not told.captured:
             self.waits = True
             return
@@ -74,7 +74,7 @@ class Teller:
             return
         early, self._early, self.waits = self._early, [], False
         if says_event_stream((framing.content_type.decode("latin-1"),)):
-            capture = self._open(told_of(self._request, self._outgoing, self._tenant_header))
+            capture = self._open(reported_request(self._request, self._outgoing, self._tenant_header))
             if self._sent is not None:
                 capture.sent(*self._sent)
             for read in early:
@@ -86,7 +86,7 @@ class Teller:
         return None if self.capture is None else self.capture.stream
 
     @property
-    def lendable(self) -> bool:
+    def may_be_pumped(self) -> bool:
         """Others may tell of the reads from here on, or there is nothing to be told of them."""
         return not self.waits if self.capture is None else self.capture.smooth
 
@@ -108,7 +108,7 @@ class Teller:
         if self.capture is not None:
             self.capture.ended(at_ns, ending, fault, gone_ns, blocked_ns, unsent_bytes)
 
-    def _open(self, told: Told) -> StreamCapture:
-        self.capture = StreamCapture(self._outbox)
+    def _open(self, told: ReportedRequest) -> ExchangeCapture:
+        self.capture = ExchangeCapture(self._outbox)
         self.capture.opened(self._request.began_ns, self._outgoing.route.recorded_name, told)
         return self.capture

@@ -14,12 +14,12 @@ import time
 from typing import Protocol, cast
 
 from streamgauge.spool.read_counters import Refusal
-from streamgauge.taps.proxy.client_interface import After
+from streamgauge.taps.proxy.client_interface import ConnectionFate
 from streamgauge.taps.proxy.error_responses import write_answer
 from streamgauge.taps.proxy.exchange import Exchange
 from streamgauge.taps.proxy.limits import ByteBudget, Limits
-from streamgauge.taps.proxy.outbox import Outbox
-from streamgauge.taps.proxy.pump_handle import Lender
+from streamgauge.taps.proxy.outbox import RecorderClient
+from streamgauge.taps.proxy.pump_handle import PumpHandle
 from streamgauge.taps.proxy.reader import WHOLE, RequestReader
 from streamgauge.taps.proxy.refusals import Refusals
 from streamgauge.taps.proxy.request import RefusedError, Request, Route, Routes
@@ -43,14 +43,14 @@ _NS = 1_000_000_000
 _HARD_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER of no time: close() sends RST
 
 
-class House(Protocol):
+class RelayContext(Protocol):
     """What a client needs of its relay."""
 
     routes: Routes
     limits: Limits
     client_bytes: ByteBudget
-    outbox: Outbox
-    lender: Lender | None
+    outbox: RecorderClient
+    lender: PumpHandle | None
     refusals: Refusals
     tenant_header: str | None
     draining: bool
@@ -88,7 +88,7 @@ class Client(asyncio.Protocol):
         "wire",
     )
 
-    def __init__(self, relay: House, address: str) -> None:
+    def __init__(self, relay: RelayContext, address: str) -> None:
         self.address = address
         self.connected = False
         self.transport: asyncio.Transport
@@ -158,19 +158,19 @@ class Client(asyncio.Protocol):
 
     # Called by its exchange.
 
-    def exchange_over(self, after: After) -> None:
+    def exchange_over(self, after: ConnectionFate) -> None:
         """The exchange has ended, and the client has taken or lost all of its answer."""
         exchange, self._exchange = self._exchange, None
         self._idle_ns = time.monotonic_ns()
-        if after is After.KEEP and not self._relay.draining:
+        if after is ConnectionFate.KEEP and not self._relay.draining:
             if WHOLE not in self._reader.events:  # the next request may be there in part
                 self._reader.go_on()
                 self._charge()
             if self._held or self._reader.events:
                 self._loop.call_soon(self._go_on)
-        elif after is After.RESET:
+        elif after is ConnectionFate.RESET:
             self._reset_when_flushed(self._loop.time() + FLUSH_S)
-        elif after in (After.KEEP, After.CLOSE):
+        elif after in (ConnectionFate.KEEP, ConnectionFate.CLOSE):
             self._close(lingering=exchange is not None and not exchange.request_whole)
 
     def answer(self, refused: RefusedError) -> None:

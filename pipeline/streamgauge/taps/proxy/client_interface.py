@@ -9,7 +9,7 @@ from streamgauge.taps.proxy.upstream import OwnConnections
 from streamgauge.taps.proxy.wire import Wire
 
 
-class After(Enum):
+class ConnectionFate(Enum):
     """What becomes of the client's connection."""
 
     KEEP = auto()  # the next request may come
@@ -19,7 +19,7 @@ class After(Enum):
     ANSWERED = auto()  # an answer of ours was written
 
 
-class Asker(Protocol):
+class ClientSide(Protocol):
     """The client's side of an exchange."""
 
     transport: asyncio.Transport
@@ -27,7 +27,7 @@ class Asker(Protocol):
     own: OwnConnections
     blocked_ns: int | None  # since when it takes no more, None if it does
 
-    def exchange_over(self, after: After) -> None: ...
+    def exchange_over(self, after: ConnectionFate) -> None: ...
 
     def answer(self, refused: RefusedError) -> None: ...
 

@@ -10,11 +10,11 @@ import time
 from streamgauge.core.capture.segments import Ending, TransportFault
 from streamgauge.runtime.faults import reported_task
 from streamgauge.taps.proxy import error_responses
-from streamgauge.taps.proxy.body_position import Place
-from streamgauge.taps.proxy.capture_gate import Teller
-from streamgauge.taps.proxy.client_interface import After, Asker
-from streamgauge.taps.proxy.outbox import Outbox
-from streamgauge.taps.proxy.pump_handle import Lender, Loan
+from streamgauge.taps.proxy.body_position import BodyPosition
+from streamgauge.taps.proxy.capture_gate import CaptureGate
+from streamgauge.taps.proxy.client_interface import ClientSide, ConnectionFate
+from streamgauge.taps.proxy.outbox import RecorderClient
+from streamgauge.taps.proxy.pump_handle import PumpedResponse, PumpHandle
 from streamgauge.taps.proxy.request import Outgoing, RefusedError, Request
 from streamgauge.taps.proxy.response import ResponseFault, ResponseFraming
 from streamgauge.taps.proxy.upstream import WRITE_BUFFER_BYTES, Connector, UnreachableError, Upstream
@@ -36,20 +36,20 @@ class Exchange:
         "_connector",
         "_flows",
         "_framing",
+        "_gate",
         "_gone_ns",
         "_head",
         "_last",
-        "_lender",
-        "_loan",
         "_outgoing",
         "_passed",
         "_pending",
         "_pending_bytes",
+        "_pump",
+        "_pumped",
         "_request",
         "_reusable",
         "_reused",
         "_sent_due",
-        "_teller",
         "_unsent_bytes",
         "_upstream",
         "over",
@@ -58,7 +58,7 @@ class Exchange:
     )
 
     def __init__(
-        self, client: Asker, request: Request, outgoing: Outgoing, connector: Connector, lender: Lender | None
+        self, client: ClientSide, request: Request, outgoing: Outgoing, connector: Connector, lender: PumpHandle | None
     ) -> None:
         self.over = self.request_whole = False
         self.quiet_ns = time.monotonic_ns()
@@ -79,15 +79,15 @@ class Exchange:
         self._passed = False  # something of an answer went to the client
         self._flows = False  # its final head did: nothing is held back any more
         self._reusable = True  # the upstream kept to the order: a whole request, then one answer and nothing more
-        self._lender = lender  # while the answer may be lent
-        self._loan: Loan | None = None
-        self._last: tuple[Ending, TransportFault | None, int, After] | None = None
+        self._pump = lender  # while the answer may be lent
+        self._pumped: PumpedResponse | None = None
+        self._last: tuple[Ending, TransportFault | None, int, ConnectionFate] | None = None
         self._blocked_ns = self._unsent_bytes = 0
         self._gone_ns: int | None = None
 
-    def begin(self, outbox: Outbox, tenant_header: str | None) -> None:
+    def begin(self, outbox: RecorderClient, tenant_header: str | None) -> None:
         """Takes a connection that is the client's own, or starts one; what is pending is written with the next `flush`."""
-        self._teller = Teller(outbox, self._request, self._outgoing, tenant_header)
+        self._gate = CaptureGate(outbox, self._request, self._outgoing, tenant_header)
         one = self._client.own.take(self._connector)
         self._reused = one is not None
         if one is None:
@@ -121,7 +121,7 @@ class Exchange:
         self._body_bytes += len(data)
         self._pending.append(b"%x\r\n%b\r\n" % (len(data), data) if self._outgoing.framing == "chunked" else data)
         self._pending_bytes += len(data)
-        self._teller.asked(data)
+        self._gate.asked(data)
 
     def ask_no_more(self) -> None:
         """The request is whole."""
@@ -140,18 +140,18 @@ class Exchange:
                 self._pending, self._pending_bytes = [], 0
                 self._upstream.wire.write(data)
             self._tell_sent()
-        self._teller.begin()
+        self._gate.begin()
 
     def client_left(self, unsent_bytes: int) -> None:
         """The client's connection has ended."""
-        self._end_loan()
+        self._end_pumping()
         now = time.monotonic_ns()
         self._client_moves(now)
         self._gone_ns, self._unsent_bytes = now, unsent_bytes
         if self._last is not None:
             self._conclude()
         elif not self.over:
-            self._finish(Ending.CLIENT, now, After.GONE)
+            self._finish(Ending.CLIENT, now, ConnectionFate.GONE)
 
     def client_blocked(self) -> None:
         """The client takes no more: neither does the relay."""
@@ -170,11 +170,11 @@ class Exchange:
 
     def timed_out(self, seconds: float) -> None:
         """Nothing moved for too long, unless the pump knows better."""
-        moved_ns = self._loan.moved_ns if self._loan is not None else 0
+        moved_ns = self._pumped.moved_ns if self._pumped is not None else 0
         if moved_ns > self.quiet_ns:
             self.quiet_ns = moved_ns
             return
-        self._end_loan()
+        self._end_pumping()
         now = time.monotonic_ns()
         if self.over:
             return
@@ -185,19 +185,19 @@ class Exchange:
 
     def cut(self) -> None:
         """The relay stops: nobody may take what came so far for the whole."""
-        self._end_loan()
+        self._end_pumping()
         self._client_moves(time.monotonic_ns())
         if self._last is not None:
             self._unsent_bytes = self._client.transport.get_write_buffer_size()
             self._conclude()
         elif not self.over:
-            self._finish(Ending.CUT, time.monotonic_ns(), After.GONE)
+            self._finish(Ending.CUT, time.monotonic_ns(), ConnectionFate.GONE)
 
     # The answer, from the upstream.
 
     def arrived(self, at_ns: int, data: bytes, sent: int = 0) -> None:
         """A read. `sent`: so many of its bytes went to the client already."""
-        framing, teller = self._framing, self._teller
+        framing, teller = self._framing, self._gate
         awaits_head = not self._flows and framing.untouched
         size = framing.feed(data)
         if awaits_head and not framing.untouched:
@@ -218,8 +218,8 @@ class Exchange:
             teller.arrived_early(at_ns, data, framing)
         if framing.complete:
             self._whole(at_ns)
-        elif self._lender is not None and self._flows:
-            self._offer(self._lender)
+        elif self._pump is not None and self._flows:
+            self._offer(self._pump)
 
     def _pass_on(self, data: bytes) -> None:
         """At once; but half a head waits for its other half, since without it the answer is one of ours."""
@@ -236,16 +236,16 @@ class Exchange:
         """The upstream's connection has ended, before the answer was known to be whole."""
         self._upstream = None
         if fault is None and self._framing.end_of_input():
-            self._finish(Ending.COMPLETE, at_ns, After.CLOSE)
+            self._finish(Ending.COMPLETE, at_ns, ConnectionFate.CLOSE)
         elif self._repeats():
-            self._framing = ResponseFraming(self._request.method == b"HEAD", plainly=self._lender is not None)
+            self._framing = ResponseFraming(self._request.method == b"HEAD", plainly=self._pump is not None)
             self._pending, self._pending_bytes, self._reused = [self._outgoing.head], 0, False
             self._connect()
         elif self._framing.untouched:
             refused = error_responses.unreachable(self._outgoing.route.label, "it closed the connection")
             self._give_up(refused, fault or TransportFault.CLOSED, at_ns)
         else:
-            after = self._break() if fault is None else After.RESET
+            after = self._break() if fault is None else ConnectionFate.RESET
             self._finish(Ending.RESET, at_ns, after, fault or TransportFault.CLOSED)
 
     def upstream_blocked(self, blocked: bool) -> None:
@@ -257,28 +257,28 @@ class Exchange:
 
     # The middle of the answer, which the pump may have.
 
-    def _offer(self, lender: Lender) -> None:
+    def _offer(self, lender: PumpHandle) -> None:
         """Once this read has gone out, the next ones may be the pump's, unless something speaks against it."""
-        if self._loan is None:
-            self._loan = Loan(lender, self)
-        if not self._loan.came(self._framing):
-            self._lender = self._loan = None
+        if self._pumped is None:
+            self._pumped = PumpedResponse(lender, self)
+        if not self._pumped.came(self._framing):
+            self._pump = self._pumped = None
 
     def sockets(self) -> tuple[int, int, int | None] | None:
-        """See `lending.Borrower`: plain ones, on which nothing is under way in either direction."""
-        self._lender, one = None, self._upstream
+        """See `pump_handle.PumpOwner`: plain ones, on which nothing is under way in either direction."""
+        self._pump, one = None, self._upstream
         if self.over or one is None or not self.request_whole or self._client.blocked_ns is not None:
             return None
         upstream, client = one.wire.idle_socket, self._client.wire.idle_socket
-        if upstream is None or client is None or not self._teller.lendable:
+        if upstream is None or client is None or not self._gate.may_be_pumped:
             return None
         one.hold(True)
-        return upstream, client, self._teller.stream
+        return upstream, client, self._gate.stream
 
-    def returned(self, at_ns: int, place: Place, data: bytes | None, sent: int, reset: bool, dropped: int) -> None:
-        """See `lending.Borrower`."""
-        self._loan, one = None, self._upstream
-        self._teller.lost(dropped)
+    def returned(self, at_ns: int, place: BodyPosition, data: bytes | None, sent: int, reset: bool, lost: int) -> None:
+        """See `pump_handle.PumpOwner`."""
+        self._pumped, one = None, self._upstream
+        self._gate.lost(lost)
         self.quiet_ns = max(self.quiet_ns, at_ns)
         self._framing.go_on_at(place)
         assert one is not None
@@ -290,10 +290,10 @@ class Exchange:
         if data is not None:
             self.arrived(at_ns, data, sent)
 
-    def _end_loan(self) -> None:
-        self._lender = None
-        if self._loan is not None:
-            self._loan.end()
+    def _end_pumping(self) -> None:
+        self._pump = None
+        if self._pumped is not None:
+            self._pumped.end()
 
     # Inside.
 
@@ -306,9 +306,9 @@ class Exchange:
         is_empty = one is not None and not one.transport.get_write_buffer_size()
         return self.request_whole and not self._pending and is_empty
 
-    def _break(self) -> After:
+    def _break(self) -> ConnectionFate:
         """How a client learns that this is not the whole: where an end would look like one, by a reset."""
-        return After.RESET if self._framing.until_eof and self._framing.fault is None else After.CLOSE
+        return ConnectionFate.RESET if self._framing.until_eof and self._framing.fault is None else ConnectionFate.CLOSE
 
     def _connect(self) -> None:
         self._connecting = reported_task("the connection to an upstream", self._connect_now())
@@ -344,7 +344,7 @@ class Exchange:
         """Once the last byte is with the socket."""
         if self._sent_due and self._upstream is not None and not self._upstream.blocked:
             self._sent_due = False
-            self._teller.sent(time.monotonic_ns(), self._connected_ns, self._body_bytes)
+            self._gate.sent(time.monotonic_ns(), self._connected_ns, self._body_bytes)
 
     def _repeats(self) -> bool:
         """Whether the request may be asked again, on a new connection."""
@@ -358,13 +358,13 @@ class Exchange:
             self._give_up(refused, TransportFault.NOT_HTTP, at_ns)
             return True
         if fault is ResponseFault.UPGRADED:
-            self._finish(Ending.RESET, at_ns, After.RESET, TransportFault.NOT_HTTP)
+            self._finish(Ending.RESET, at_ns, ConnectionFate.RESET, TransportFault.NOT_HTTP)
             return True
         return False
 
     def _give_up(self, refused: RefusedError, fault: TransportFault | None, at_ns: int) -> None:
         self._client.answer(refused)
-        self._finish(fault.ending if fault else Ending.RESET, at_ns, After.ANSWERED, fault)
+        self._finish(fault.ending if fault else Ending.RESET, at_ns, ConnectionFate.ANSWERED, fault)
 
     def _whole(self, at_ns: int) -> None:
         persistent = self._framing.persistent
@@ -374,24 +374,24 @@ class Exchange:
             one, self._upstream = self._upstream, None
             self._client.own.give(one)
         keep = persistent and self.request_whole and self._request.keep_alive
-        self._finish(Ending.COMPLETE, at_ns, After.KEEP if keep else After.CLOSE)
+        self._finish(Ending.COMPLETE, at_ns, ConnectionFate.KEEP if keep else ConnectionFate.CLOSE)
 
-    def _finish(self, ending: Ending, at_ns: int, after: After, fault: TransportFault | None = None) -> None:
+    def _finish(self, ending: Ending, at_ns: int, after: ConnectionFate, fault: TransportFault | None = None) -> None:
         self.over = True
-        self._teller.begin()
+        self._gate.begin()
         if self._connecting is not None:
             self._connecting.cancel()
         if self._upstream is not None:
             self._upstream.abort()
             self._upstream = None
         self._last = (ending, fault, at_ns, after)
-        if self._client.blocked_ns is None or after is After.GONE:
+        if self._client.blocked_ns is None or after is ConnectionFate.GONE:
             self._conclude()
 
     def _conclude(self) -> None:
         assert self._last is not None
         (ending, fault, at_ns, after), self._last = self._last, None
-        self._teller.ended(at_ns, ending, fault, self._gone_ns, self._blocked_ns, self._unsent_bytes)
+        self._gate.ended(at_ns, ending, fault, self._gone_ns, self._blocked_ns, self._unsent_bytes)
         self._client.exchange_over(after)
 
     def _client_moves(self, now: int) -> None:

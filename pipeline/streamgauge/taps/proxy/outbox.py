@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from streamgauge.recorder.protocol import Arrived, Encoded, Message, encode_batch
+from streamgauge.recorder.protocol import Encoded, Message, ResponseRead, encode_batch
 from streamgauge.runtime.faults import report_fault
 from streamgauge.runtime.ownership import is_our_directory
 from streamgauge.spool.read_counters import Counters, DropReason, Incident
@@ -37,7 +37,7 @@ CLOSE_S = 2.0
 _LOOK_S = 0.1
 
 
-class Outbox:
+class RecorderClient:
     """One relay's way to its recorder. `capacity`: bytes that may wait. Used by one event loop alone.
 
     `before_flush` is called before each flush, for what gathers elsewhere.
@@ -231,4 +231,4 @@ class Outbox:
 def _reads_of(batch: Sequence[Message | Encoded]) -> int:
     kinds = list(map(type, batch))
     encoded = sum(message.reads for message in batch if isinstance(message, Encoded)) if Encoded in kinds else 0
-    return encoded + kinds.count(Arrived)
+    return encoded + kinds.count(ResponseRead)

@@ -23,8 +23,8 @@ from streamgauge.taps.proxy.limits import (
     Limits,
     capacity_of,
 )
-from streamgauge.taps.proxy.outbox import Outbox
-from streamgauge.taps.proxy.pump_handle import BUILT, Lender
+from streamgauge.taps.proxy.outbox import RecorderClient
+from streamgauge.taps.proxy.pump_handle import BUILT, PumpHandle
 from streamgauge.taps.proxy.refusals import Refusals
 from streamgauge.taps.proxy.request import MAX_REQUEST_HEAD, Route, Routes
 from streamgauge.taps.proxy.tls import LOOK_S, OwnCertificate, upstream_context
@@ -118,8 +118,8 @@ class Relay:
         self._counters = Counters(Path(settings.counters_path), settings.role)
         self._counters.settle_relay()
         self.refusals = Refusals(self._counters, say)
-        self.outbox = Outbox(Path(settings.recorder_socket), self._counters, settings.capture_buffer_bytes)
-        self.lender = Lender(self.outbox, self._counters) if settings.pump and BUILT else None
+        self.outbox = RecorderClient(Path(settings.recorder_socket), self._counters, settings.capture_buffer_bytes)
+        self.lender = PumpHandle(self.outbox, self._counters) if settings.pump and BUILT else None
 
     async def listen(self, listening: socket.socket, others: list[socket.socket]) -> None:
         """Begins to accept; on the others' sockets, what waits there for too long."""

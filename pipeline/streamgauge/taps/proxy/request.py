@@ -114,7 +114,7 @@ class Outgoing(msgspec.Struct, frozen=True):
     framing: Framing
 
 
-class Told(msgspec.Struct, frozen=True):
+class ReportedRequest(msgspec.Struct, frozen=True):
     """What the capture says of a head. `captured`: its path is an LLM's; `size`: of target and headers (characters)."""
 
     captured: bool

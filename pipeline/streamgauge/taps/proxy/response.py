@@ -12,7 +12,7 @@ from enum import Enum, StrEnum, auto
 
 import httptools
 
-from streamgauge.taps.proxy.body_position import Phase, Place, lead_to
+from streamgauge.taps.proxy.body_position import BodyPosition, Phase, bytes_leading_to
 
 follow: Callable[[int, int, bytes | memoryview, int], tuple[int, int] | None] | None
 try:
@@ -64,7 +64,7 @@ class _At(Enum):
 
 # Plain names: an enum's members cost a look-up more, on every read.
 _HEAD, _LENGTH_LEFT, _CHUNKED, _UNTIL_EOF, _DONE = _At
-_BODY_BEGINS = Place(Phase.SIZE_BEGIN, 0)
+_BODY_BEGINS = BodyPosition(Phase.SIZE_BEGIN, 0)
 
 
 class _Chunks:
@@ -126,7 +126,7 @@ class ResponseFraming:
         self._held = b""
         self._searched = 0
         self._left = 0
-        self._place: Place | None = None  # in a chunked body, as long as llhttp is not asked
+        self._place: BodyPosition | None = None  # in a chunked body, as long as llhttp is not asked
         self._plain = True  # all read the final head alike
         self._chunks: _Chunks | None = None
 
@@ -146,15 +146,15 @@ class ResponseFraming:
         return self._at is _UNTIL_EOF
 
     @property
-    def place(self) -> Place | None:
+    def place(self) -> BodyPosition | None:
         """Where in the body the next byte is; None if it is in none, or only llhttp knows."""
         if self._at is _LENGTH_LEFT:
-            return Place(Phase.LENGTH, self._left)
+            return BodyPosition(Phase.LENGTH, self._left)
         if self._at is _UNTIL_EOF:
-            return Place(Phase.UNTIL_EOF, 0) if self.fault is None else None
+            return BodyPosition(Phase.UNTIL_EOF, 0) if self.fault is None else None
         return self._place if self._at is _CHUNKED else None
 
-    def go_on_at(self, place: Place) -> None:
+    def go_on_at(self, place: BodyPosition) -> None:
         """What came meanwhile was not fed here: the next byte is at this place."""
         self._left = place.left
         if self._at is _CHUNKED:
@@ -222,7 +222,7 @@ class ResponseFraming:
                 return True
         found = self._follow(*self._place, data, 0)
         if found is not None:
-            self._place = Place(*found)
+            self._place = BodyPosition(*found)
         return found is not None
 
     def _end_in(self, data: bytes) -> int:
@@ -322,7 +322,7 @@ class ResponseFraming:
 
     def _ask_llhttp(self) -> None:
         """From here on."""
-        lead, self._place = lead_to(self._place or _BODY_BEGINS), None
+        lead, self._place = bytes_leading_to(self._place or _BODY_BEGINS), None
         self._chunks = _Chunks()
         self._ahead, self._behind = self._chunks.parser(), self._chunks.parser()
         if lead:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 
 from streamgauge.core.capture.segments import Ending, Segment
-from streamgauge.recorder.protocol import Arrived, Ended, Opened
+from streamgauge.recorder.protocol import ExchangeEnded, RequestStarted, ResponseRead
 from streamgauge.recorder.recorder import Recorder
 from streamgauge.recorder.request import CaptureSettings
 
@@ -27,12 +27,12 @@ def replay(
     of which nothing is known. `dialect`: what the operator says it is. `new_id`: makes the stream's id.
     """
     recorder = Recorder(settings, new_id)
-    recorder.handle(Opened(_STREAM, None, None, None, "", "", tap="replay", dialect=dialect))
+    recorder.handle(RequestStarted(_STREAM, None, None, None, "", "", tap="replay", dialect=dialect))
     recorder.begin_body(_STREAM)
     for chunk in rechunked(chunks):
-        recorder.handle(Arrived(_STREAM, None, chunk))
+        recorder.handle(ResponseRead(_STREAM, None, chunk))
         yield from recorder.segments()
-    recorder.handle(Ended(_STREAM, None, Ending.COMPLETE))
+    recorder.handle(ExchangeEnded(_STREAM, None, Ending.COMPLETE))
     yield from recorder.segments()
 
 

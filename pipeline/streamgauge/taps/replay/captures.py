@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from streamgauge.core.capture.segments import Segment
-from streamgauge.recorder.protocol import Opened
+from streamgauge.recorder.protocol import RequestStarted
 from streamgauge.recorder.recorder import Recorder
 from streamgauge.recorder.request import CaptureSettings
 from streamgauge.taps.packets.files import PcapFault, messages_of
@@ -21,7 +21,7 @@ def segments_of(file: Readable, settings: CaptureSettings, tally: Tally) -> Iter
     tally.exchanges = 0
     try:
         for number, message in enumerate(messages_of(file, tap=TAP, tenant_header=settings.tenant_header)):
-            tally.exchanges += isinstance(message, Opened)
+            tally.exchanges += isinstance(message, RequestStarted)
             recorder.handle(message)
             if number % _AT_ONCE == _AT_ONCE - 1:
                 yield from recorder.segments()

@@ -6,7 +6,7 @@ when a request began or how long an answer took; `recorded_at` is when the whole
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from streamgauge.taps.replay.contract import BrokenExchange, BrokenRecording, Exchange, Header, Tally
+from streamgauge.taps.replay.contract import BrokenExchange, BrokenRecording, Header, RecordedExchange, Tally
 from streamgauge.taps.replay.json_parts import items, members, unfolded
 from streamgauge.taps.replay.members import from_base64, headers, mapping, place_of, status_of, text, to_bytes
 
@@ -27,7 +27,7 @@ def json_interactions(document: memoryview) -> Iterator[object]:
     return map(unfolded, found)
 
 
-def exchanges(interactions: Iterable[object], tally: Tally) -> Iterator[Exchange]:
+def exchanges(interactions: Iterable[object], tally: Tally) -> Iterator[RecordedExchange]:
     """The exchanges of a cassette, in its order; `tally` counts those that cannot be read. Raises BrokenRecording."""
     unfolded_bytes = 0
     for place, interaction in enumerate(interactions):
@@ -42,11 +42,11 @@ def exchanges(interactions: Iterable[object], tally: Tally) -> Iterator[Exchange
         yield exchange
 
 
-def _exchange(interaction: _Members) -> Exchange:
+def _exchange(interaction: _Members) -> RecordedExchange:
     request, response = mapping(interaction.get("request")), mapping(interaction.get("response"))
     host, target = place_of(request.get("uri", request.get("url")))
     status = mapping(response.get("status")).get("code")
-    return Exchange(
+    return RecordedExchange(
         method=(text(request.get("method")) or "").upper(),
         target=target,
         host=host,

@@ -33,7 +33,7 @@ class Times(msgspec.Struct, frozen=True):
     end_ns: int | None = None
 
 
-class Exchange(msgspec.Struct, frozen=True):
+class RecordedExchange(msgspec.Struct, frozen=True):
     """One request and its response, as a recording holds them.
 
     `host`: of the upstream; `target`: the path with its query. `request_body`: None if it was not recorded;

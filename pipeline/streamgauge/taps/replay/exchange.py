@@ -6,24 +6,24 @@ from streamgauge.core.capture.segments import Segment
 from streamgauge.core.dialects import endpoint_of
 from streamgauge.core.http1.body import BodyDecoder
 from streamgauge.core.http1.content_type import says_event_stream
-from streamgauge.core.safe_values import label_id
+from streamgauge.core.safe_values import safe_id
 from streamgauge.recorder.protocol import (
     MAX_REQUEST_BODY,
     REQUEST_HEADERS,
     RESPONSE_HEADERS,
-    Answered,
-    Arrived,
-    Asked,
-    Dropped,
-    Ended,
+    ExchangeEnded,
     Message,
-    Opened,
-    Sent,
+    ReadsDropped,
+    RequestBody,
+    RequestSent,
+    RequestStarted,
+    ResponseHead,
+    ResponseRead,
 )
 from streamgauge.recorder.recorder import Recorder
 from streamgauge.recorder.request import CaptureSettings
 from streamgauge.taps.replay.body import rechunked
-from streamgauge.taps.replay.contract import Exchange, Header, Tally
+from streamgauge.taps.replay.contract import Header, RecordedExchange, Tally
 
 # What calls itself "replay" is a raw body, which is owed a record whatever it holds. An exchange is judged as live: an event
 # stream that is no LLM's is left alone. Its record says "replay" (see cli/replay.py).
@@ -37,7 +37,7 @@ _BLANKS = b" \t\r\n"
 
 
 def segments_of(
-    exchanges: Iterable[Exchange], settings: CaptureSettings, tally: Tally, dialect: str | None = None
+    exchanges: Iterable[RecordedExchange], settings: CaptureSettings, tally: Tally, dialect: str | None = None
 ) -> Iterator[Segment]:
     """The segments of those exchanges that a live tap would have captured, each stream whole; `tally` counts the others."""
     recorder = Recorder(settings)
@@ -51,30 +51,32 @@ def segments_of(
         tally.without_body += exchange.body is None and exchange.status is not None
         for message in _messages(exchange, number, wanted, dialect):
             recorder.handle(message)
-            if isinstance(message, Arrived | Ended):
+            if isinstance(message, ResponseRead | ExchangeEnded):
                 yield from recorder.segments()
 
 
-def is_captured(exchange: Exchange) -> bool:
+def is_captured(exchange: RecordedExchange) -> bool:
     """Whether a live tap captures it: by its path, or by an event stream in its answer."""
     content_types = [value for name, value in exchange.headers if name == "content-type"]
     return endpoint_of(exchange.method, exchange.target) is not None or says_event_stream(content_types)
 
 
-def _messages(exchange: Exchange, stream: int, wanted: frozenset[str], dialect: str | None) -> Iterator[Message]:
+def _messages(
+    exchange: RecordedExchange, stream: int, wanted: frozenset[str], dialect: str | None
+) -> Iterator[Message]:
     times = exchange.times
     asked = [header for header in settled(exchange.request_headers, exchange.request_body) if header[0] in wanted]
-    host = label_id(exchange.host)
-    yield Opened(stream, 0, times.started_ns, host, exchange.method, exchange.target, asked, TAP, dialect)
+    host = safe_id(exchange.host)
+    yield RequestStarted(stream, 0, times.started_ns, host, exchange.method, exchange.target, asked, TAP, dialect)
     yield from _request(exchange, stream)
     if exchange.status is not None:
         told = [header for header in settled(exchange.headers, exchange.body) if header[0] in RESPONSE_HEADERS]
-        yield Answered(stream, times.head_ns, exchange.status, told)
+        yield ResponseHead(stream, times.head_ns, exchange.status, told)
         yield from _response(exchange, stream)
-    yield Ended(stream, times.end_ns, exchange.ending, fault=exchange.fault)
+    yield ExchangeEnded(stream, times.end_ns, exchange.ending, fault=exchange.fault)
 
 
-def _request(exchange: Exchange, stream: int) -> Iterator[Message]:
+def _request(exchange: RecordedExchange, stream: int) -> Iterator[Message]:
     body, size, times = exchange.request_body, exchange.request_bytes, exchange.times
     if body is not None:
         size = len(body)
@@ -82,21 +84,21 @@ def _request(exchange: Exchange, stream: int) -> Iterator[Message]:
         return
     whole = body is not None and size <= MAX_REQUEST_BODY
     if body and whole:
-        yield Asked(stream, body)
-    yield Sent(stream, times.sent_ns, times.connected_ns, size, whole)
+        yield RequestBody(stream, body)
+    yield RequestSent(stream, times.sent_ns, times.connected_ns, size, whole)
 
 
-def _response(exchange: Exchange, stream: int) -> Iterator[Message]:
+def _response(exchange: RecordedExchange, stream: int) -> Iterator[Message]:
     if exchange.body is None:
-        yield Dropped(stream, 1)
+        yield ReadsDropped(stream, 1)
     elif exchange.stamps:
         at = 0
         for size, stamp in exchange.stamps:
-            yield Arrived(stream, stamp, exchange.body[at : at + size])
+            yield ResponseRead(stream, stamp, exchange.body[at : at + size])
             at += size
     else:
         for piece in rechunked((exchange.body,)):
-            yield Arrived(stream, None, piece)
+            yield ResponseRead(stream, None, piece)
 
 
 def settled(headers: list[Header], body: bytes | None) -> list[Header]:

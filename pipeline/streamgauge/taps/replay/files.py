@@ -12,7 +12,7 @@ from streamgauge.recorder.request import CaptureSettings
 from streamgauge.taps.replay import captures, cassette, flows, har, spool_rows
 from streamgauge.taps.replay.body import replay
 from streamgauge.taps.replay.cassette_yaml import yaml_interactions
-from streamgauge.taps.replay.contract import BrokenRecording, Exchange, Log, Logged, Tally
+from streamgauge.taps.replay.contract import BrokenRecording, Log, Logged, RecordedExchange, Tally
 from streamgauge.taps.replay.exchange import segments_of
 from streamgauge.taps.replay.formats import AMBIGUOUS, FIRST_BYTES, PROMISES, SPOOL, SUFFIXES, Format, format_of
 
@@ -99,7 +99,7 @@ def _chunks(file: _Again) -> Iterator[bytes]:
         yield chunk
 
 
-def _exchanges(kind: Format, path: Path, file: _Again, tally: Tally) -> Iterator[Exchange]:
+def _exchanges(kind: Format, path: Path, file: _Again, tally: Tally) -> Iterator[RecordedExchange]:
     match kind:
         case Format.HAR:
             return har.exchanges(_Capped(file).whole(), partial(_beside, path.parent), tally)

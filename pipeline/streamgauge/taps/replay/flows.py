@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from streamgauge.core.capture.segments import Ending
-from streamgauge.taps.replay.contract import BrokenExchange, Exchange, Header, Tally, Times
+from streamgauge.taps.replay.contract import BrokenExchange, Header, RecordedExchange, Tally, Times
 from streamgauge.taps.replay.members import headers, mapping, number, since, status_of, text, to_bytes, wall
 from streamgauge.taps.replay.tnetstring import Readable, values
 
@@ -19,7 +19,7 @@ _CLIENT_LEFT = re.compile(r"client disconnected|by client", re.IGNORECASE)
 _Members = Mapping[object, object]
 
 
-def exchanges(file: Readable, tally: Tally) -> Iterator[Exchange]:
+def exchanges(file: Readable, tally: Tally) -> Iterator[RecordedExchange]:
     """The exchanges of a flow file, in its order; `tally` counts those that cannot be read. Raises BrokenRecording.
 
     What is no HTTP (TCP, UDP, DNS) is passed over.
@@ -34,13 +34,13 @@ def exchanges(file: Readable, tally: Tally) -> Iterator[Exchange]:
             tally.broke(f"flow {place}", error)
 
 
-def _exchange(flow: _Members) -> Exchange:
+def _exchange(flow: _Members) -> RecordedExchange:
     request, response = mapping(flow.get("request")), mapping(flow.get("response"))
     target = text(request.get("path"))
     if not target:
         raise BrokenExchange("it holds no request")
     status = status_of(response.get("status_code", response.get("code")))
-    return Exchange(
+    return RecordedExchange(
         method=(text(request.get("method")) or "").upper(),
         target=target,
         host=text(request.get("host")),

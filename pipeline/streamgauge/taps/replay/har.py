@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 
 from streamgauge.core.capture.segments import Ending, TransportFault
-from streamgauge.taps.replay.contract import BrokenExchange, BrokenRecording, Exchange, Header, Tally
+from streamgauge.taps.replay.contract import BrokenExchange, BrokenRecording, Header, RecordedExchange, Tally
 from streamgauge.taps.replay.har_times import Page, pages_of, stamps_of, times_of
 from streamgauge.taps.replay.json_parts import items, members, unfolded
 from streamgauge.taps.replay.members import from_base64, headers, mapping, place_of, size_of, status_of, text, to_bytes
@@ -39,7 +39,7 @@ _FAULTS = {
 }
 
 
-def exchanges(document: memoryview, beside: Beside, tally: Tally) -> Iterator[Exchange]:
+def exchanges(document: memoryview, beside: Beside, tally: Tally) -> Iterator[RecordedExchange]:
     """The exchanges of an archive, in its order; `tally` counts those that cannot be read. Raises BrokenRecording."""
     log = members(members(document).get("log"))
     entries = items(log.get("entries"))
@@ -54,12 +54,14 @@ def exchanges(document: memoryview, beside: Beside, tally: Tally) -> Iterator[Ex
             tally.broke(f"log.entries[{place}]", error)
 
 
-def _exchange(entry: Mapping[object, object], creator: str, pages: Mapping[str, Page], beside: Beside) -> Exchange:
+def _exchange(
+    entry: Mapping[object, object], creator: str, pages: Mapping[str, Page], beside: Beside
+) -> RecordedExchange:
     request, response = mapping(entry.get("request")), mapping(entry.get("response"))
     host, target = place_of(request.get("url"))
     asked, size = _request_body(request, beside)
     status, body = status_of(response.get("status")), _response_body(response, beside)
-    return Exchange(
+    return RecordedExchange(
         method=(text(request.get("method")) or "").upper(),
         target=target,
         host=host,

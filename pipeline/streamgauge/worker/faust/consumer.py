@@ -18,13 +18,13 @@ from faust.exceptions import ConsumerNotStarted
 from faust.types import TP, AppT
 
 
-class Consumer:
+class FaustConsumer:
     """The app's Kafka consumer, for one topic."""
 
     def __init__(self, app: faust.App, topic: str) -> None:
         self._app = app
         self.topic = topic
-        self.mark = ""  # noted beside each offset that is committed
+        self.commit_metadata = ""  # noted beside each offset that is committed
         self._is_given, self._given_times = False, 0
         self._taken_generation: int | None = None
         app.on_partitions_revoked.connect(self._taken)
@@ -50,7 +50,7 @@ class Consumer:
         return int(self._app.rebalancing_count)
 
     @property
-    def holding(self) -> tuple[int, int, int] | None:
+    def assignment_epoch(self) -> tuple[int, int, int] | None:
         """Which gift of partitions holds: another one is another value. None from a rebalance's beginning to the next gift.
 
         A recovery may end in between: Faust breaks it off only when partitions are given again.
@@ -67,11 +67,11 @@ class Consumer:
             return set()
         return {tp.partition for tp in given if tp.topic == self.topic}
 
-    def hold_back(self, partition: int) -> None:
+    def pause(self, partition: int) -> None:
         """Fetch no more of a partition for now. What was fetched still comes: `pause_partitions` would lose it."""
         self._inner.on_buffer_full(self._tp(partition))
 
-    def go_on(self, partition: int) -> None:
+    def resume(self, partition: int) -> None:
         """Fetch it again."""
         self._inner.on_buffer_drop(self._tp(partition))
 
@@ -98,7 +98,7 @@ class Consumer:
         """
         ours = self.assigned()
         wanted = {
-            TopicPartition(self.topic, partition): OffsetAndMetadata(offset, self.mark)
+            TopicPartition(self.topic, partition): OffsetAndMetadata(offset, self.commit_metadata)
             for partition, offset in offsets.items()
             if partition in ours
         }

@@ -12,7 +12,7 @@ from aiokafka.errors import KafkaError  # type: ignore[import-untyped]
 
 from streamgauge.worker.log import Log
 from streamgauge.worker.owners import Owners
-from streamgauge.worker.watchdog.rules import Found, Spot, Standing
+from streamgauge.worker.watchdog.rules import PartitionProgress, Probe, TopicPartition
 
 _LOG = logging.getLogger("streamgauge.worker")
 
@@ -25,7 +25,7 @@ _DOUBT_AFTER = 4
 _SAID_AFTER = 6
 
 
-class Part(Protocol):
+class MonitoredTopic(Protocol):
     """One topic's partitions, as the worker holds them."""
 
     @property
@@ -36,18 +36,18 @@ class Part(Protocol):
     def tries(self) -> Mapping[int, int]: ...
 
 
-class Checkup:
+class ProgressProbe:
     """Looks at `parts`, and at the owners of all partitions, and tells `report` what it found."""
 
     def __init__(
-        self, log: Log, parts: Sequence[Part], report: Callable[[Found], None], owners: Owners | None = None
+        self, log: Log, parts: Sequence[MonitoredTopic], report: Callable[[Probe], None], owners: Owners | None = None
     ) -> None:
         self._log = log
         self._parts = parts
         self._owners = owners
         self._report = report
-        self._seen: dict[Spot, tuple[range, int]] = {}  # what waits, and at how many looks it was the same
-        self._empty: dict[Spot, range] = {}  # what waits, and holds no message
+        self._seen: dict[TopicPartition, tuple[range, int]] = {}  # what waits, and at how many looks it was the same
+        self._empty: dict[TopicPartition, range] = {}  # what waits, and holds no message
         self._failed = 0  # looks in a row that failed
 
     async def run(self) -> None:
@@ -58,7 +58,7 @@ class Checkup:
             self._report(found)
             await asyncio.sleep(_EVERY_S)
 
-    def _say(self, found: Found) -> None:
+    def _say(self, found: Probe) -> None:
         if found.broker_answers and self._failed >= _SAID_AFTER:
             _LOG.warning("the broker reports the worker's progress again, after %d failed requests", self._failed)
         self._failed = 0 if found.broker_answers else self._failed + 1
@@ -69,7 +69,7 @@ class Checkup:
                 found.why,
             )
 
-    async def look(self) -> Found:
+    async def look(self) -> Probe:
         """One look."""
         try:
             async with asyncio.timeout(_ANSWER_S):
@@ -81,23 +81,25 @@ class Checkup:
             certain = await asyncio.gather(*(self._certain(*one) for one in found.items()))
             found = dict(zip(found, certain, strict=True))
         except (KafkaError, TimeoutError) as error:
-            return Found(broker_answers=False, why=repr(error))
+            return Probe(broker_answers=False, why=repr(error))
         why = self._owners.problem if self._owners is not None else None
         settled = all(part.settled for part in self._parts) and why is None
         moves = tuple(move for part in self._parts for move in part.moves())
-        return Found(broker_answers=True, settled=settled, moves=moves, standings=found, why=why)
+        return Probe(broker_answers=True, settled=settled, moves=moves, standings=found, why=why)
 
-    async def _standings(self, part: Part) -> dict[Spot, Standing]:
+    async def _standings(self, part: MonitoredTopic) -> dict[TopicPartition, PartitionProgress]:
         tries = part.tries()
         committed = await self._log.committed(part.topic)
         begins = await self._log.begins(part.topic, tries)
         ends = await self._log.ends(part.topic, tries)
         return {
-            Spot(part.topic, number): Standing(max(committed.get(number, 0), begins[number]), ends[number], count)
+            TopicPartition(part.topic, number): PartitionProgress(
+                max(committed.get(number, 0), begins[number]), ends[number], count
+            )
             for number, count in tries.items()
         }
 
-    async def _certain(self, spot: Spot, standing: Standing) -> Standing:
+    async def _certain(self, spot: TopicPartition, standing: PartitionProgress) -> PartitionProgress:
         """Offsets without a message (a transaction's markers) are legal, and nobody commits them: they are nothing to do."""
         span = range(standing.committed, standing.end)
         before, times = self._seen.get(spot, (span, 0))
@@ -107,7 +109,7 @@ class Checkup:
         self._seen[spot] = (span, times)
         return standing._replace(committed=standing.end) if span == self._empty.get(spot) else standing
 
-    async def _holds(self, spot: Spot, span: range) -> bool:
+    async def _holds(self, spot: TopicPartition, span: range) -> bool:
         try:
             return await self._log.holds(spot.topic, spot.partition, span.start, span.stop)
         except TimeoutError:

@@ -41,14 +41,14 @@ class Stuck(NamedTuple):
     why: str
 
 
-class Spot(NamedTuple):
+class TopicPartition(NamedTuple):
     """A partition of a topic."""
 
     topic: str
     partition: int
 
 
-class Standing(NamedTuple):
+class PartitionProgress(NamedTuple):
     """Of a partition that the worker holds. `tries`: how often something that failed was tried again."""
 
     committed: int
@@ -57,7 +57,7 @@ class Standing(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Found:
+class Probe:
     """What one look found. `settled`: partitions are given and recovered. `moves`: differs while that goes on.
 
     `why`: why the broker did not answer, or why it is not settled, where that is known.
@@ -66,20 +66,20 @@ class Found:
     broker_answers: bool
     settled: bool = False
     moves: tuple[int, ...] = ()
-    standings: Mapping[Spot, Standing] = field(default_factory=dict)
+    standings: Mapping[TopicPartition, PartitionProgress] = field(default_factory=dict)
     why: str | None = None
 
 
-class Judge:
+class StuckDetector:
     """Tell it what each look found, and the time since the one before (seconds)."""
 
     def __init__(self, stuck_s: float) -> None:
         self._stuck_s = stuck_s
         self._moves: tuple[int, ...] | None = None
         self._unsettled_s = 0.0
-        self._since: dict[Spot, tuple[Standing, float]] = {}
+        self._since: dict[TopicPartition, tuple[PartitionProgress, float]] = {}
 
-    def look(self, found: Found, elapsed_s: float) -> Stuck | None:
+    def look(self, found: Probe, elapsed_s: float) -> Stuck | None:
         """The verdict; None if all is well, or nobody can tell."""
         if not found.broker_answers or found.moves != self._moves:
             self._moves, self._unsettled_s = found.moves, 0.0
@@ -93,13 +93,13 @@ class Judge:
         self._since = {spot: self._aged(spot, now, elapsed_s) for spot, now in found.standings.items()}
         return next((self._stays(spot) for spot, (_, age) in self._since.items() if age >= self._stuck_s), None)
 
-    def _aged(self, spot: Spot, now: Standing, elapsed_s: float) -> tuple[Standing, float]:
+    def _aged(self, spot: TopicPartition, now: PartitionProgress, elapsed_s: float) -> tuple[PartitionProgress, float]:
         before, age = self._since.get(spot, (now, 0.0))
         moved = (now.committed, now.tries) != (before.committed, before.tries)
         idle = now.committed >= now.end
         return now, 0.0 if moved or idle or spot not in self._since else age + elapsed_s
 
-    def _stays(self, spot: Spot) -> Stuck:
+    def _stays(self, spot: TopicPartition) -> Stuck:
         standing, age = self._since[spot]
         return Stuck(
             Cause.COMMIT,

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 
 from streamgauge.worker.faults import StuckError
-from streamgauge.worker.watchdog.rules import BLOCKED_S, STUCK_S, Cause, Found, Judge, Stuck
+from streamgauge.worker.watchdog.rules import BLOCKED_S, STUCK_S, Cause, Probe, Stuck, StuckDetector
 from streamgauge.worker.watchdog.stacks import stacks_of
 
 _LOG = logging.getLogger("streamgauge.worker")
@@ -38,11 +38,11 @@ class Watchdog:
     def __init__(
         self, stuck_s: float = STUCK_S, blocked_s: float = BLOCKED_S, *, end: Callable[[int], object] = os._exit
     ) -> None:
-        self._judge = Judge(stuck_s)
+        self._judge = StuckDetector(stuck_s)
         self._blocked_s = blocked_s
         self._end = end
         self._beats: list[_Beat] = []
-        self._found: Found | None = None
+        self._found: Probe | None = None
         self._unheard_s: float | None = None  # since the last checkup; None until there was one
         self._left_s: float | None = None  # until it has to be gone; None until it was told to go
         self._over = threading.Event()
@@ -64,7 +64,7 @@ class Watchdog:
         if all(beat.loop is not loop for beat in self._beats):
             self._beats.append(_Beat(name, loop))
 
-    def found(self, found: Found) -> None:
+    def found(self, found: Probe) -> None:
         """What a checkup found."""
         self._found = found
 

@@ -21,7 +21,7 @@ from typing import Any
 
 import msgspec
 
-from streamgauge.recorder.protocol import Arrivals, Dropped, Message
+from streamgauge.recorder.protocol import Message, ReadsDropped, ResponseReads
 from streamgauge.taps.proxy.body_position import Phase
 from streamgauge.taps.proxy.native._pump import Pump
 from tests.running import wait_for
@@ -279,13 +279,13 @@ def without_memory_reads_are_dropped_and_responses_come_back() -> None:
     with no_memory(8192):
         batches, lost, returns = pump.collect(ROOM, True)
     assert [one[0] for one in returns] == [flow.token]
-    assert sorted(messages_of(batches), key=lambda one: one.stream) == [Dropped(1, 2), Dropped(2, 2)]
+    assert sorted(messages_of(batches), key=lambda one: one.stream) == [ReadsDropped(1, 2), ReadsDropped(2, 2)]
     assert (lost, [reads for _, _, reads in batches]) == (4, [0])
     lent.passes(b"z")
     pump.recall(lent.token)
     batches, lost, _ = pump.collect(ROOM, True)
     assert lost == 0
-    assert [(type(one), one.stream) for one in messages_of(batches)] == [(Arrivals, 2)]
+    assert [(type(one), one.stream) for one in messages_of(batches)] == [(ResponseReads, 2)]
     pump.close()
 
 
@@ -300,7 +300,7 @@ def what_there_is_no_memory_to_tell_of_is_kept() -> None:
     with no_memory(600):  # not even for 64 times 20 bytes
         assert pump.collect(ROOM, True) == ([], 64, [])
     batches, lost, returns = pump.collect(ROOM, True)
-    assert sorted(one.stream for one in messages_of(batches) if isinstance(one, Dropped)) == list(range(64))
+    assert sorted(one.stream for one in messages_of(batches) if isinstance(one, ReadsDropped)) == list(range(64))
     assert (lost, {one[0] for one in returns}) == (0, {flow.token for flow in flows[:32]})
     pump.close()
 
@@ -318,7 +318,7 @@ def without_memory_to_capture_a_read_it_passes() -> None:
     seen_are(seen, 3)
     batches, lost, _ = pump.collect(ROOM, True)
     kinds = [(type(one), getattr(one, "reads", None)) for one in messages_of(batches)]
-    assert [kind for kind, _ in kinds] == [Arrivals, Dropped, Arrivals]
+    assert [kind for kind, _ in kinds] == [ResponseReads, ReadsDropped, ResponseReads]
     assert (lost, kinds[1][1]) == (1, 1)
     pump.close()
 
