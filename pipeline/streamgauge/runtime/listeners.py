@@ -6,7 +6,7 @@ import errno
 import socket
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 from streamgauge.errors import Unavailable
@@ -63,7 +63,7 @@ def open_listeners(address: Address, option: str, relays: int = 1) -> Listeners:
     first = listening_socket(address, option)
     if relays == 1 or not SPREADS:
         return Listeners([first])
-    bound = address.model_copy(update={"port": first.getsockname()[1]})
+    bound = replace(address, port=first.getsockname()[1])
     first.close()  # it has shown that nobody listens there: sockets that share a port do not tell
     sockets: list[socket.socket] = []
     try:
