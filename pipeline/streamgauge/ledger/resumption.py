@@ -3,7 +3,7 @@
 Which stream a leg continues is said by rules (core/assembly/resumption.py). A leg for which they find nothing counts by
 itself: what it continues may lie in another ledger.
 
-Decision 7 (docs/decisions/0007-resumed-legs.md) has the reasons.
+Decision 7 (docs/decisions/0007-resumed-streams.md) has the reasons.
 """
 
 from collections.abc import Iterable

@@ -1,7 +1,7 @@
 """Work in portions: behind each one whoever else waits for this core gets it, unless it is a bulk that comes.
 
 The relay shares cores with its recorder. A scheduler lets whoever runs go on for some milliseconds before somebody that
-woke up may run; a stream's next event would wait for that long. Processes of one session wait for less (decision 23), but
+woke up may run; a stream's next event would wait for that long. Processes of one session wait for less (decision 18), but
 it is not everywhere that they are the only ones.
 
 Where more comes than clients read word by word, to offer the core costs: the relay would wake up for each few events. There

@@ -78,7 +78,7 @@ class Child:
                 stdout=asyncio.subprocess.PIPE,
                 pass_fds=self._fds,
                 # Ctrl-C in a terminal is ours to pass on. Not a session of its own: Linux shares cores out between sessions
-                # (autogroup), and a relay that wakes up would wait for the recorder's turn to end (decision 23).
+                # (autogroup), and a relay that wakes up would wait for the recorder's turn to end (decision 18).
                 process_group=0,
             )
         except OSError as error:

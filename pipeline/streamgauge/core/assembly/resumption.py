@@ -7,7 +7,7 @@ stream, whatever ids they share.
 
 Positions that are numbers are the same in many streams by chance, so one alone shows nothing.
 
-Decision 7 (docs/decisions/0007-resumed-legs.md) has the reasons.
+Decision 7 (docs/decisions/0007-resumed-streams.md) has the reasons.
 """
 
 import re

@@ -358,7 +358,7 @@ static Flow *flow_of(Pump *self, uint64_t token)
 }
 
 /* An event that comes alone gets the core at once. During a bulk the process that has the core keeps it when the thread wakes
- * up: what comes until that process's turn is over, some milliseconds, is moved together and costs half as much (decision 23).
+ * up: what comes until that process's turn is over, some milliseconds, is moved together and costs half as much (decision 18).
  * A policy that an operator has chosen for the tap stays. */
 static void keep_pace(Pump *self, uint64_t at_ns, size_t came)
 {
