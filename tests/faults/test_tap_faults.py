@@ -1,6 +1,6 @@
 """T1 to T3 and C1: a process of the tap is killed, asked to end, or has a bug; the wall clock steps.
 
-The loss window of a kill, as docs/reliability.md states it: what a relay gathers for 1.1 s, and the recorder for 250 ms.
+The loss window of a kill, as docs/reliability.md states it: up to 1.3 s of a stream in a relay, and 380 ms in the recorder.
 """
 
 import asyncio
