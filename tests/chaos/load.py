@@ -19,8 +19,8 @@ from streamgauge_demo.scenario import Scenario
 from tests.chaos.upstream import PLAYED
 from tests.demo.raw import request_bytes
 
-# What a kill of a whole tap may cost is under way for one to two seconds (docs/reliability.md); on a machine that is busy with
-# other things it may take longer to be written (seconds).
+# What a kill of a whole tap may cost is under way for one to two seconds (docs/reliability.md); on a busy machine it may take
+# longer to be written (seconds).
 LOSS_WINDOW_S = 5.0
 # How soon a tap that is away is asked again (seconds).
 _RETRY_S = 0.2
