@@ -26,6 +26,7 @@ OTHER_VARIABLES |= {"STREAMGAUGE_SIMULATION_SCHEDULES", "STREAMGAUGE_SIMULATION_
 _FENCE = re.compile(r"^```[a-z]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _INLINE = re.compile(r"`([^`\n]+)`")
 _LINK = re.compile(r"\]\(([^)#\s]+)[^)]*\)")
+_PLACED = re.compile(r"`(\w+)` in\s+`([\w/]+\.py)`")
 _FILE = re.compile(r"[\w.<>*-]+\.(md|py|json|toml|yml|yaml|sse|lock)")
 _PLACEHOLDER = re.compile(r"<[^>]*>")
 
@@ -110,6 +111,16 @@ def test_every_command_parses(document: str) -> None:
 
 def test_every_path_exists(document: str) -> None:
     assert [name for name in paths(document) if not exists(name)] == []
+
+
+def test_every_name_is_in_its_file(document: str) -> None:
+    """As in "`FLUSH_S` in `taps/proxy/outbox.py`"."""
+    placed = [(name, path) for name, path in _PLACED.findall(document) if (PACKAGE / path).is_file()]
+    assert [name for name, path in placed if not re.search(rf"\b{name}\b", (PACKAGE / path).read_text())] == []
+
+
+def test_the_page_of_the_architecture_places_the_clocks() -> None:
+    assert len(_PLACED.findall((ROOT / "docs" / "architecture.md").read_text())) >= 8
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=relative)
