@@ -29,7 +29,7 @@ class Listed:
 
 def agree(producers: TapInstances, listed: Listed, come: list[int]) -> None:
     for at, number in enumerate(come):
-        assert producers.see(TAP, 0, number, at) == listed.see(number)
+        assert producers.record_bundle(TAP, 0, number, at) == listed.see(number)
         assert producers.has_gap(TAP, 0) == bool(listed.missing)
 
 
@@ -49,5 +49,5 @@ def test_state_that_listed_single_numbers_is_taken_over(come: list[int]) -> None
 def test_taps_that_are_first_heard_of_far_from_their_beginning_take_little_room() -> None:
     producers = TapInstances()
     for number in range(2_000):
-        producers.see(number.to_bytes(16, "big"), 0, 2**52, 0)
+        producers.record_bundle(number.to_bytes(16, "big"), 0, 2**52, 0)
     assert len(msgspec.msgpack.encode(producers)) < 2_000 * 64
