@@ -35,7 +35,7 @@ def asked(topics: list[Any], code: int = 0) -> Log:
     return log
 
 
-@pytest.commit_metadata.parametrize(
+@pytest.mark.parametrize(
     ("code", "error"),
     [(14, CoordinatorLoadInProgressError), (16, NotCoordinatorError), (30, GroupAuthorizationFailedError)],
 )

@@ -13,7 +13,7 @@ class Sent(NamedTuple):
     headers: list[tuple[str, bytes | None]] | None = None
 
 
-@pytest.commit_metadata.parametrize(
+@pytest.mark.parametrize(
     ("message", "at_least"),
     [
         (Sent(), 1_000),

@@ -14,7 +14,7 @@ from streamgauge.worker.log import Log
 from streamgauge.worker.owners import Owners
 from tests.running import PATIENCE_S
 
-pytestmark = pytest.commit_metadata.kafka
+pytestmark = pytest.mark.kafka
 
 
 @dataclass

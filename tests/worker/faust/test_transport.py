@@ -23,7 +23,7 @@ class Sooner(Eager):
 
 
 PLACE = TP("segments", 0)
-BOTH = pytest.commit_metadata.parametrize("kind", [Ordinary, Sooner])
+BOTH = pytest.mark.parametrize("kind", [Ordinary, Sooner])
 
 
 def run(kind: type[Service], work: Callable[[Service], Awaitable[Any]]) -> Any:
@@ -89,7 +89,7 @@ def test_what_waits_goes_on_where_it_was(kind: type[Service]) -> None:
 
 
 @BOTH
-@pytest.commit_metadata.parametrize("pause_s", [None, 0, 0.001])
+@pytest.mark.parametrize("pause_s", [None, 0, 0.001])
 def test_what_is_raised_is_raised(kind: type[Service], pause_s: float | None) -> None:
     async def fails() -> None:
         if pause_s is not None:
@@ -232,7 +232,7 @@ def moving() -> tuple[Any, list[str]]:
     return consumer, done
 
 
-@pytest.commit_metadata.parametrize(
+@pytest.mark.parametrize(
     "sets_back", [lambda consumer: consumer.seek_wait({PLACE: 0}), lambda consumer: consumer.perform_seek()]
 )
 def test_who_sets_reading_back_waits_for_who_takes(sets_back: Callable[[Any], Awaitable[None]]) -> None:

@@ -179,7 +179,7 @@ class SimulatedFaust:
 
 
 class SimulatedConsumer:
-    """What `worker.seams.Consumer` is to a worker."""
+    """What `worker.faust.consumer.FaustConsumer` is to a worker."""
 
     def __init__(self, app: SimulatedFaust, topic: str) -> None:
         self._app = app

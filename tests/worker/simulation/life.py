@@ -28,7 +28,10 @@ from tests.worker.simulation.world import Process, World
 @contextlib.contextmanager
 def faust_replaced() -> Iterator[None]:
     """Cut the simulation in where the worker meets Faust's consumer."""
-    with patch.object(assigning, "Consumer", SimulatedConsumer), patch.object(storage, "Consumer", SimulatedConsumer):
+    with (
+        patch.object(assigning, "FaustConsumer", SimulatedConsumer),
+        patch.object(storage, "FaustConsumer", SimulatedConsumer),
+    ):
         yield
 
 

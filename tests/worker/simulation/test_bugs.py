@@ -22,7 +22,7 @@ def fails_now_and_then(self: Assembler, bundle: Bundle) -> None:
     _hold_back(self, bundle)
 
 
-@pytest.commit_metadata.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(8))
 def test_a_bug_of_ours_costs_a_letter_and_no_record(seed: int) -> None:
     with patch.object(Assembler, "_hold_back", fails_now_and_then):
         schedule = Schedule(seed, Faults(workers=2, kills=5, checkpoint_s=0.6))

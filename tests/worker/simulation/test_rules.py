@@ -26,7 +26,7 @@ def judged(seed: int, faults: Faults | None) -> list[str]:
     return wrong(schedule)
 
 
-@pytest.commit_metadata.parametrize("rule", RULES, ids=lambda rule: rule.name)
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 def test_without_a_rule_its_schedules_go_wrong(rule: Rule) -> None:
     for seed in rule.seeds:
         assert judged(seed, rule.faults) == [], f"seed {seed} fails with the rule"
@@ -37,7 +37,7 @@ def test_without_a_rule_its_schedules_go_wrong(rule: Rule) -> None:
 # --- what streams must come to is said by their documents, too --------------------------------------------------------
 
 
-@pytest.commit_metadata.parametrize("script", scripts(), ids=lambda script: script.name)
+@pytest.mark.parametrize("script", scripts(), ids=lambda script: script.name)
 def test_a_whole_script_ends_as_its_document_says(script: Script) -> None:
     record = assembled(script, len(script.segments))
     assert (record.outcome, record.integrity.complete) == (script.outcome, True)
@@ -82,7 +82,7 @@ def with_ledger(seed: int, directory: Path) -> tuple[list[str], Schedule]:
         shelf.ledger.close()
 
 
-@pytest.commit_metadata.parametrize("seed", _FORGED_SEEDS)
+@pytest.mark.parametrize("seed", _FORGED_SEEDS)
 def test_the_ledger_keeps_the_first_record_and_counts_others(seed: int, tmp_path: Path) -> None:
     found, schedule = with_ledger(seed, tmp_path)
     assert found == []

@@ -31,7 +31,7 @@ def failures(seed: int) -> list[str]:
     return [f"STREAMGAUGE_SIMULATION_SEED={seed}: {what} ({schedule.faults})" for what in wrong(schedule)]
 
 
-@pytest.commit_metadata.parametrize("seeds", SEEDS, ids=lambda seeds: f"{seeds[0]}-{seeds[-1]}")
+@pytest.mark.parametrize("seeds", SEEDS, ids=lambda seeds: f"{seeds[0]}-{seeds[-1]}")
 def test_one_record_for_every_stream_whatever_happens(seeds: list[int]) -> None:
     found = [what for seed in seeds for what in failures(seed)]
     assert not found, "\n".join(found)

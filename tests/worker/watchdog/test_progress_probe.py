@@ -18,7 +18,7 @@ from tests.kafka_broker.administration import delete_beginning
 from tests.kafka_broker.broker import Broker
 from tests.kafka_broker.reading import write_all
 
-pytestmark = pytest.commit_metadata.kafka
+pytestmark = pytest.mark.kafka
 
 
 @dataclass
@@ -150,7 +150,7 @@ class Failing(Log):
     ends = begins
 
 
-@pytest.commit_metadata.parametrize(("refusals", "lines"), [(5, 0), (6, 2), (20, 2)])
+@pytest.mark.parametrize(("refusals", "lines"), [(5, 0), (6, 2), (20, 2)])
 def test_a_broker_that_does_not_say_it_for_long_is_logged_once_with_its_reason(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, refusals: int, lines: int
 ) -> None:

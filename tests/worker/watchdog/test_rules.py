@@ -37,7 +37,7 @@ def test_an_offset_that_moves_is_well_however_slowly() -> None:
     assert judged(*[found(at, 100) for at in range(20)], every_s=50) is None
 
 
-@pytest.commit_metadata.parametrize("look", [found(9, 9), found(12, 9)])
+@pytest.mark.parametrize("look", [found(9, 9), found(12, 9)])
 def test_nothing_to_do_is_well(look: Probe) -> None:
     assert judged(*[look] * 20) is None
 
