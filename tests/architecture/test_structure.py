@@ -115,6 +115,8 @@ EDGES: dict[str, set[str]] = {
     # Kafka and Faust.
     "kafka/administrator.py": {"aiokafka"},
     "kafka/cancelling.py": set(),
+    "kafka/group_offsets.py": {"aiokafka"},
+    "kafka/requests.py": {"aiokafka"},
     "kafka/connections.py": {"aiokafka"},
     "kafka/aiokafka_header_patch.py": {"aiokafka"},
     "kafka/log_reader.py": {"aiokafka"},
@@ -128,7 +130,7 @@ EDGES: dict[str, set[str]] = {
     "kafka/topics.py": {"aiokafka"},
     "worker/offset_commits.py": set(),
     "worker/faust/app.py": {"faust"},
-    "worker/assignment.py": {"faust"},
+    "worker/assignment.py": set(),
     "worker/watchdog/progress_probe.py": {"aiokafka"},
     "worker/watchdog/stuck_exit_counts.py": set(),
     "worker/dead_letters.py": {"aiokafka"},
@@ -141,13 +143,14 @@ EDGES: dict[str, set[str]] = {
     "worker/readiness.py": set(),
     "worker/topic_identity.py": {"aiokafka"},
     "worker/faust/recovery.py": {"faust", "aiokafka"},
-    "worker/process.py": {"faust", "aiokafka", "uvloop"},
+    "worker/process.py": {"aiokafka", "uvloop"},
     "worker/faust/consumer.py": {"faust", "aiokafka"},
+    "worker/faust/lifecycle.py": {"faust"},
     "worker/settings.py": set(),
     "worker/slots.py": set(),
     "worker/watchdog/stacks.py": set(),
     "worker/faust/store.py": {"faust"},
-    "worker/ledger_sink.py": {"faust"},
+    "worker/ledger_sink.py": set(),
     "worker/faust/transport.py": {"faust", "aiokafka", "mode"},  # mode is what Faust's services are made of
     "worker/watchdog/watchdog.py": set(),
     # Without Kafka, and where records rest.
@@ -162,6 +165,18 @@ EDGES: dict[str, set[str]] = {
     "demo/simulator.py": {"uvloop"},
     "demo/view.py": {"rich"},
 }
+
+# Where the insides of Faust, mode and aiokafka may be touched: what a new version of them may break. The first is the only
+# one that imports Faust or mode. tests/worker/faust/test_assumptions.py has a test for each of these insides.
+FAUST_ROOM = "worker/faust/"
+INSIDES = (
+    FAUST_ROOM,
+    "kafka/aiokafka_header_patch.py",
+    "kafka/connections.py",
+    "kafka/producer.py",
+    "kafka/requests.py",
+    "kafka/security.py",
+)
 
 # What each room may import, beside itself. No room imports another one that imports it, so the arrows run one way.
 ROOMS: dict[str, set[str]] = {
@@ -326,6 +341,35 @@ def test_a_module_that_is_no_edge_touches_nothing_of_the_world(path: Path) -> No
     assert world_of(path) == set()
 
 
+# Public, whatever their names look like.
+NAMED_TUPLES = {"_asdict", "_fields", "_make", "_replace"}
+
+
+def private_of_others(path: Path) -> set[str]:
+    """The private names that a module imports, and the private attributes of other objects than itself that it touches.
+
+    Those of the standard library do not count.
+    """
+    touched = (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute))
+    exempt = {"self", "cls"} | sys.stdlib_module_names
+    found = {node.attr for node in touched if not (isinstance(node.value, ast.Name) and node.value.id in exempt)}
+    found |= {name for module, name in imports(path) if name and module.split(".")[0] not in sys.stdlib_module_names}
+    return {name for name in found if name.startswith("_") and not name.endswith("__")} - NAMED_TUPLES
+
+
+@each(
+    [path for path in SOURCES if place(path).startswith(("worker/", "kafka/")) and not place(path).startswith(INSIDES)],
+    place,
+)
+def test_a_module_touches_no_insides_of_faust_or_aiokafka(path: Path) -> None:
+    assert private_of_others(path) == set()
+
+
+@each([path for path in SOURCES if not place(path).startswith(FAUST_ROOM)], place)
+def test_nothing_but_the_room_of_faust_imports_faust_or_mode(path: Path) -> None:
+    assert not foreign_of(path) & {"faust", "mode"}
+
+
 @each(EDGES)
 def test_an_edge_is_one(edge: str) -> None:
     path = source(edge)
@@ -401,7 +445,7 @@ def test_a_source_has_its_test(path: Path) -> None:
 
 
 def test_nothing_is_said_of_sources_that_are_gone() -> None:
-    assert [place for place in (*EDGES, *TESTED_BY) if not source(place).exists()] == []
+    assert [place for place in (*EDGES, *TESTED_BY, *INSIDES) if not source(place).exists()] == []
 
 
 def test_every_dialect_is_in_the_one_list() -> None:

@@ -31,6 +31,7 @@ from aiokafka.protocol.types import Array, Boolean, Bytes, Int16, Int32, Schema,
 from streamgauge.kafka.connection_diagnosis import refusal_of
 from streamgauge.kafka.faults import BrokerRefusesError, BrokerUnreachableError, TopicsDeniedError
 from streamgauge.kafka.log_throttle import throttle_logs
+from streamgauge.kafka.requests import send
 from streamgauge.kafka.security import Brokers
 
 # How long one request of an administrator may take before the broker counts as away (milliseconds).
@@ -227,7 +228,7 @@ async def unreachable(brokers: Brokers) -> BrokerRefusesError | BrokerUnreachabl
 async def seen_topics(admin: AIOKafkaAdminClient, names: Sequence[str]) -> tuple[dict[str, TopicSeen], list[str]]:
     """Those of `names` that are there; and those that are not for us to see, there or not. Creates none."""
     try:
-        answer = (await admin._send_request(_Metadata(names))).to_object()
+        answer = (await send(admin, _Metadata(names))).to_object()
     except (NotImplementedError, IncompatibleBrokerVersion):  # older than Kafka 2.3
         answer = {"topics": [{"operations": _NOT_TOLD, **topic} for topic in await admin.describe_topics()]}
     found = {
@@ -256,7 +257,7 @@ async def seen_group(admin: AIOKafkaAdminClient, group: str) -> GroupSeen | None
     """What the group's members have; None where the coordinator does not say it now. Raises KafkaError."""
     node = await admin.find_coordinator(group)
     try:
-        answer = (await admin._send_request(_Groups(group), node)).to_object()
+        answer = (await send(admin, _Groups(group), node)).to_object()
     except (NotImplementedError, IncompatibleBrokerVersion):  # older than Kafka 2.3
         return None
     described = answer["groups"][0]
@@ -275,7 +276,7 @@ async def may_with_group(admin: AIOKafkaAdminClient, group: str) -> frozenset[in
     for _ in range(_COORDINATOR_TRIES):
         try:
             node = await admin.find_coordinator(group)
-            answer = (await admin._send_request(_Groups(group), node)).to_object()
+            answer = (await send(admin, _Groups(group), node)).to_object()
         except GroupAuthorizationFailedError:
             return frozenset()
         except _COORDINATOR_MOVES:

@@ -21,6 +21,8 @@ from aiokafka.protocol.types import (  # type: ignore[import-untyped]
     TaggedFields,
 )
 
+from streamgauge.kafka.requests import send
+
 _ID_BYTES = 16
 _NO_ID = bytes(_ID_BYTES)
 _METADATA = 3
@@ -117,7 +119,7 @@ class _Metadata(Request[_Question]):  # type: ignore[misc]
 async def identities(admin: AIOKafkaAdminClient, names: Sequence[str]) -> dict[str, Identity]:
     """Those of `names` that are there, as the broker says now. Raises KafkaError."""
     try:
-        answer: Any = (await admin._send_request(_Metadata(names))).to_object()
+        answer: Any = (await send(admin, _Metadata(names))).to_object()
     except (NotImplementedError, IncompatibleBrokerVersion):
         answer = {"topics": [{"topic_id": _NO_ID, **topic} for topic in await admin.describe_topics()]}
     return {

@@ -14,7 +14,7 @@ log.py           where a partition begins and ends, and what the group has commi
 log_lines.py     log records as lines of JSON
 slots.py         the group member ids of a data directory
 message_size.py settings.py faults.py dead_letters.py
-faust/           all that knows the insides of Faust
+faust/           all that knows Faust: nothing else imports it
 watchdog/        detects a worker that is stuck, and ends it
 """
 

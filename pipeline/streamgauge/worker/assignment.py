@@ -4,8 +4,6 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-import faust
-
 from streamgauge.core.assembly.assembler import PRODUCERS, Assembler, Limits, offset_of
 from streamgauge.kafka.dead_letters import Stage
 from streamgauge.kafka.producer import Message, Producer
@@ -14,7 +12,7 @@ from streamgauge.worker.confirmed_sender import ConfirmedSender
 from streamgauge.worker.dead_letters import DeadLetters
 from streamgauge.worker.faults import NEW_LOG_REMEDY, BugError, LogRecreatedError, NewerStateFoundError, WorkerError
 from streamgauge.worker.faust.consumer import FaustConsumer
-from streamgauge.worker.faust.store import NewestStore, StateTable
+from streamgauge.worker.faust.store import StateTable
 from streamgauge.worker.log import Log
 from streamgauge.worker.offset_commits import OffsetCommits
 from streamgauge.worker.partition import Partition, PartitionContext
@@ -24,7 +22,7 @@ from streamgauge.worker.topic_identity import TopicIdentityCheck
 
 
 class Assignment:
-    """Connect `on_revoked` and `on_recovered` to Faust. `fail` is told of what ends the worker."""
+    """Connect it to Faust with `connect`. `fail` is told of what ends the worker."""
 
     def __init__(self, settings: WorkerSettings, producer: Producer, metrics: WorkerMetrics, fail: Any) -> None:
         self._settings = settings
@@ -36,22 +34,21 @@ class Assignment:
 
     def connect(
         self,
-        app: faust.App,
+        consumer: FaustConsumer,
         state: StateTable,
         log: Log,
         dead_letters: DeadLetters,
         recognition: Callable[[FaustConsumer], TopicIdentityCheck] | None = None,
     ) -> OffsetCommits:
-        """Take part in the app's rebalances; gives what commits offsets, to be run beside.
+        """Take part in the consumer's rebalances; gives what commits offsets, to be run beside.
 
         `recognition`: who looks whether the partitions are those that their state speaks of.
         """
-        self._app, self._state, self._dead_letters = app, state, dead_letters
-        self.consumer = FaustConsumer(app, self._settings.topics.segments)
+        self.consumer, self._state, self._dead_letters = consumer, state, dead_letters
         self._reading = ReadContext(self.consumer, log)
         self._acknowledger = OffsetCommits(self.consumer)
         self._recognition = recognition(self.consumer) if recognition else None
-        app.on_partitions_revoked.connect(self.on_revoked)
+        consumer.on_revoked(self.give_up)
         state.on_recover(self.on_recovered)
         state.on_give_up(self.give_up)
         return self._acknowledger
@@ -75,7 +72,7 @@ class Assignment:
             return "its group has not given it partitions yet, or their state is not recovered yet"
         if not self.consumer.is_member:
             return "it is no member of its group"
-        return "its group rebalances" if self._app.rebalancing else None
+        return "its group rebalances" if self.consumer.rebalancing else None
 
     # --- what a checkup asks ----------------------------------------------------------------------------------------
 
@@ -85,7 +82,7 @@ class Assignment:
 
     @property
     def settled(self) -> bool:
-        return self._recovered and not self._app.rebalancing and self.consumer.is_member
+        return self._recovered and not self.consumer.rebalancing and self.consumer.is_member
 
     def moves(self) -> tuple[int, ...]:
         return self.consumer.rebalance, 0 if self._recovered else self.consumer.recovered_offsets
@@ -105,10 +102,6 @@ class Assignment:
         partition = self._partitions.get(message.partition)
         if partition is not None and message.generation_id == self.consumer.generation:
             partition.put(message)
-
-    async def on_revoked(self, _app: Any, /, *_revoked: Any, **_: Any) -> None:
-        """A rebalance begins. Kafka's classic protocol takes all partitions away, also those that come back."""
-        await self.give_up()
 
     async def give_up(self) -> None:
         """Drop what was recovered: the partitions are taken away, or their recovery starts again."""
@@ -147,7 +140,7 @@ class Assignment:
         """Whether these are the logs that the state speaks of. Raises WorkerError if they are not."""
         if self._recognition is None:
             return True
-        entries = {number: self._state.data.entries(number).values() for number in found}  # type: ignore[attr-defined]
+        entries = {number: self._state.newest.entries(number).values() for number in found}
         spoken = {number: max(map(offset_of, values), default=None) for number, values in entries.items()}
         resume = {
             number: partitions[number].next_offset
@@ -158,7 +151,7 @@ class Assignment:
 
     def _recover(self, number: int, committed: int, begins: int, ends: int) -> Partition:
         assembler = Assembler(Limits(abandon_after_s=self._settings.abandon_after_s, stall_s=self._settings.stall_s))
-        store: NewestStore = self._state.data  # type: ignore[assignment]
+        store = self._state.newest
         if number in store.newer:
             raise NewerStateFoundError(f"{self._settings.topics.state}/{number}: {store.newer[number]}")
         entries = store.entries(number)

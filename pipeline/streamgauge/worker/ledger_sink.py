@@ -7,8 +7,6 @@ from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import faust
-
 from streamgauge.core.record import SCHEMA_VERSION, version_of
 from streamgauge.errors import StreamgaugeError
 from streamgauge.kafka.dead_letters import Stage
@@ -60,23 +58,22 @@ class LedgerSink:
         self._idle = asyncio.Event()
         self._idle.set()
 
-    def connect(self, app: faust.App, state: StateTable, log: Log, dead_letters: DeadLetters) -> OffsetCommits:
-        """Take part in the app's rebalances; gives what commits offsets, to be run beside."""
-        self._consumer = self.consumer = FaustConsumer(app, self._settings.topics.records)
+    def connect(self, consumer: FaustConsumer, state: StateTable, log: Log, dead_letters: DeadLetters) -> OffsetCommits:
+        """Take part in the consumer's rebalances; gives what commits offsets, to be run beside."""
+        self._consumer = self.consumer = consumer
         self._reading = ReadContext(self._consumer, log)
         self._acknowledger = OffsetCommits(self._consumer)
         self._dead_letters = dead_letters
-        app.on_partitions_revoked.connect(self.on_revoked)
+        consumer.on_revoked(self.give_up)
         state.on_recover(self.on_recovered)
         state.on_give_up(self.give_up)
         return self._acknowledger
 
-    async def on_revoked(self, _app: Any, /, *_revoked: Any, **_: Any) -> None:
-        """A rebalance begins."""
-        await self.give_up()
-
     async def give_up(self) -> None:
-        """What is not stored yet is read again by whichever worker has the partition; what is stored twice is known."""
+        """Drop what is not stored yet: the partitions are taken away, or their recovery starts again.
+
+        Whichever worker has a partition reads it again; the ledger recognises what it has already.
+        """
         self._queue.clear()
         self._queued_bytes = 0
         self._places.clear()

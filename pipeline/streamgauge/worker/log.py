@@ -10,11 +10,10 @@ from typing import Any
 
 from aiokafka import AIOKafkaConsumer  # type: ignore[import-untyped]
 from aiokafka.admin import AIOKafkaAdminClient  # type: ignore[import-untyped]
-from aiokafka.errors import for_code  # type: ignore[import-untyped]
-from aiokafka.protocol.commit import OffsetFetchRequest  # type: ignore[import-untyped]
 from aiokafka.structs import TopicPartition  # type: ignore[import-untyped]
 
 from streamgauge.kafka.administrator import GroupSeen, seen_group
+from streamgauge.kafka.group_offsets import committed_offsets
 from streamgauge.kafka.producer import REQUEST_TIMEOUT_MS
 from streamgauge.kafka.security import Brokers
 from streamgauge.kafka.topic_ids import Identity, identities
@@ -49,26 +48,13 @@ class Log:
 
     async def committed(self, topic: str) -> dict[int, int]:
         """The next offset to be read of each partition, by the group's memory; nothing where it has none."""
-        return {number: offset for number, (offset, _) in (await self._offsets(topic)).items()}
+        found = await committed_offsets(self._admin, self._group, topic)
+        return {number: committed.offset for number, committed in found.items()}
 
     async def notes(self, topic: str) -> dict[int, str]:
-        """What was noted beside each offset that the group has committed; nothing where it has none."""
-        return {number: note for number, (_, note) in (await self._offsets(topic)).items()}
-
-    async def _offsets(self, topic: str) -> dict[int, tuple[int, str]]:
-        """Asked without aiokafka's `list_consumer_group_offsets`, which takes a coordinator that has not loaded its group
-        yet, or that is none any more, for one that knows of no offset.
-        """
-        request = OffsetFetchRequest(self._group, None)
-        answer = await self._admin._send_request(request, await self._admin.find_coordinator(self._group))
-        found = {}
-        _raise(answer.error_code, self._group)
-        for name, partitions in answer.topics:
-            for number, offset, note, code in partitions:
-                _raise(code, self._group)
-                if name == topic and offset >= 0:
-                    found[number] = (offset, note)
-        return found
+        """The metadata beside each offset that the group has committed; nothing where it has none."""
+        found = await committed_offsets(self._admin, self._group, topic)
+        return {number: committed.metadata for number, committed in found.items()}
 
     async def group(self) -> GroupSeen | None:
         """Which partitions the members of the group have; None where the coordinator does not say it now."""
@@ -103,8 +89,3 @@ class Log:
             return bool(first.offset < end)
         finally:
             await reader.stop()
-
-
-def _raise(code: int, group: str) -> None:
-    if code:
-        raise for_code(code)(f"offsets of group {group}")

@@ -7,9 +7,8 @@ import os
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
-import faust
 import uvloop
 from aiokafka.errors import (  # type: ignore[import-untyped]
     GroupAuthorizationFailedError,
@@ -31,7 +30,7 @@ from streamgauge.worker.dead_letters import DeadLetters
 from streamgauge.worker.faults import BugError, FaustCrashedError, StuckError, WorkerError
 from streamgauge.worker.faust.app import create_app
 from streamgauge.worker.faust.consumer import FaustConsumer
-from streamgauge.worker.faust.store import StateTable
+from streamgauge.worker.faust.lifecycle import FaustLifecycle
 from streamgauge.worker.ledger_sink import LedgerSink
 from streamgauge.worker.log import Log
 from streamgauge.worker.log_lines import log_lines_to_stderr
@@ -226,32 +225,34 @@ class Worker:
     ) -> None:
         assignment = self._assignment = Assignment(self._settings, producer, self._metrics, self._fail)
         storing = LedgerSink(self._settings, self._store, self._metrics, self._fail) if self._store else None
-        app = create_app(self._settings, assignment.receive, storing.receive if storing else None, instance_id)
-        state = cast(StateTable, app.tables["state"])
+        receive = storing.receive if storing else None
+        running = FaustLifecycle(create_app(self._settings, assignment.receive, receive, instance_id))
         topics = self._settings.topics
         recognition = partial(TopicIdentityCheck, log, topics, segments_id=self._settings.segments_id)
-        jobs = [assignment.connect(app, state, log, dead_letters, recognition).run(), watch.run()]
+        segments = running.consumer(topics.segments)
+        jobs = [assignment.connect(segments, running.state, log, dead_letters, recognition).run(), watch.run()]
         jobs.append(TopicsWatch(log, topics, self._metrics, assignment.unread, self._fail).run())
         if storing:
-            jobs += [storing.connect(app, state, log, dead_letters).run(), storing.run()]
+            records = running.consumer(topics.records)
+            jobs += [storing.connect(records, running.state, log, dead_letters).run(), storing.run()]
         parts: list[Assignment | LedgerSink] = [assignment, storing] if storing else [assignment]
         owners = self._owners = Owners(log, [part.consumer for part in parts])
         jobs.append(ProgressProbe(log, parts, self.watchdog.found, owners).run())
         readiness = Readiness()
         tasks = [asyncio.ensure_future(job) for job in jobs]
-        starting = asyncio.ensure_future(app.start())
+        running.start()
         try:
-            while not (stopping.done() or self._fault or self._has_crashed(app, starting, assignment.consumer)):
+            while not (stopping.done() or self._fault or self._has_crashed(running, segments)):
                 assignment.report()
                 self._metrics.set(table.WORKER_BROKER.name, int(watch.connected))
                 partitions = assignment.partitions if watch.connected else None
                 readiness.look(self.unready if watch.connected else None, asyncio.get_running_loop().time(), partitions)
                 self._look_after(tasks)
-                self._watch_consumer(assignment.consumer)
+                self._watch_consumer(segments)
                 await asyncio.wait({stopping}, timeout=_LOOK_S)
             await self._drain(assignment, storing)
         finally:
-            await self._stop_faust(app, starting)
+            await self._stop_faust(running)
             for task in tasks:
                 await end_task(task)
             if storing and storing.close():
@@ -269,11 +270,8 @@ class Worker:
             if task.done() and not task.cancelled() and (error := task.exception()) is not None:
                 self._fail(BugError(f"a part of the worker failed: {error!r}", error))
 
-    def _has_crashed(self, app: faust.App, starting: "asyncio.Future[Any]", consumer: FaustConsumer) -> bool:
-        reason: BaseException | None = app.crash_reason if app.crashed else None
-        reason = reason or consumer.gave_up
-        if starting.done() and not starting.cancelled():
-            reason = reason or starting.exception()
+    def _has_crashed(self, running: FaustLifecycle, consumer: FaustConsumer) -> bool:
+        reason = running.crash_reason or consumer.gave_up or running.start_error
         if reason is None:
             return False
         said = self._right_taken_away(reason)
@@ -305,18 +303,13 @@ class Worker:
         except TimeoutError:
             _LOG.warning("the drain timeout has passed; the next worker goes on from the last checkpoint")
 
-    async def _stop_faust(self, app: faust.App, starting: "asyncio.Future[Any]") -> None:
+    async def _stop_faust(self, running: FaustLifecycle) -> None:
         if self._assignment is not None:
-            settling = asyncio.ensure_future(self._assignment.on_revoked(app))
+            settling = asyncio.ensure_future(self._assignment.give_up())
             await asyncio.wait({settling}, timeout=self._part(3))
             if self._settings.leave_group if self._fault is None else self._fault.leaves:
                 self._assignment.consumer.leave_for_good()
-        done, _ = await asyncio.wait({asyncio.ensure_future(app.stop())}, timeout=self._part(2))
-        self.hung = not done
-        await end_task(starting)
-        for task in done:
-            if (error := task.exception()) is not None:
-                _LOG.warning("Faust did not stop cleanly: %r", error, exc_info=error)
+        self.hung = not await running.stop(self._part(2))
 
 
 async def _never() -> None:

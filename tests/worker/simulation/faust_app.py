@@ -53,7 +53,7 @@ class Table:
 
     def __init__(self) -> None:
         app = _real_app()
-        self.data = NewestStore("memory://", app, app.tables["state"], table_name="state")
+        self.newest = NewestStore("memory://", app, app.tables["state"], table_name="state")
         self.read_to: dict[int, int] = {}
         self.recovered: list[Callable[[], Awaitable[None]]] = []
 
@@ -113,7 +113,7 @@ class SimulatedFaust:
                 self.rebalancing = True
                 self.rebalancing_count += 1
                 for revoked in self.on_partitions_revoked.connected:
-                    await revoked(self)
+                    await revoked()
                 self.numbers = []
 
     async def _work(self, generation: int) -> None:
@@ -136,9 +136,9 @@ class SimulatedFaust:
             log, begin = self._broker.logs[topic][number], self.table.read_to.get(number, 0)
             batch = [one for one in log.read(begin, len(log.entries)) if one.offset < ends[number]]
             events: Any = [Event(self._fetched(topic, number, entry)) for entry in batch]
-            self.table.data.apply_changelog_batch(events, bytes, bytes)
+            self.table.newest.apply_changelog_batch(events, bytes, bytes)
             self.table.read_to[number] = ends[number]
-        await self.table.data.on_recovery_completed({(topic, number) for number in numbers}, set())  # type: ignore[misc]
+        await self.table.newest.on_recovery_completed({(topic, number) for number in numbers}, set())  # type: ignore[misc]
 
     async def _fetch_for_ever(self, generation: int) -> None:
         came = True
@@ -195,6 +195,13 @@ class SimulatedConsumer:
     @property
     def rebalance(self) -> int:
         return self._app.rebalancing_count
+
+    @property
+    def rebalancing(self) -> bool:
+        return self._app.rebalancing
+
+    def on_revoked(self, callback: Callable[[], Awaitable[None]]) -> None:
+        self._app.on_partitions_revoked.connect(callback)
 
     @property
     def assignment_epoch(self) -> tuple[int, int] | None:

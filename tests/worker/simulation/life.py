@@ -3,17 +3,14 @@
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, cast
-from unittest.mock import patch
 
 import msgspec
 
 from streamgauge.core.record import Record
 from streamgauge.metrics import table
 from streamgauge.worker import Stored, WorkerSettings
-from streamgauge.worker import assignment as assigning
-from streamgauge.worker import ledger_sink as storage
 from streamgauge.worker.assignment import Assignment
 from streamgauge.worker.dead_letters import DeadLetters
 from streamgauge.worker.faults import WorkerError
@@ -23,16 +20,6 @@ from tests.worker.simulation.broker import Broker, SimulatedLog, SimulatedProduc
 from tests.worker.simulation.faust_app import SimulatedConsumer, SimulatedFaust
 from tests.worker.simulation.group import Fenced, Group
 from tests.worker.simulation.world import Process, World
-
-
-@contextlib.contextmanager
-def faust_replaced() -> Iterator[None]:
-    """Cut the simulation in where the worker meets Faust's consumer."""
-    with (
-        patch.object(assigning, "FaustConsumer", SimulatedConsumer),
-        patch.object(storage, "FaustConsumer", SimulatedConsumer),
-    ):
-        yield
 
 
 class Observed:
@@ -119,6 +106,7 @@ class Life:
         agents = {settings.topics.segments: self.assignment.receive, settings.topics.records: self._storing.receive}
         self.app: Any = SimulatedFaust(self.process, broker, group, identity, losing, agents)
         self._table = cast(Any, self.app.table)
+        self._topics = settings.topics
         self._log = log
         burying = cast(Any, SimulatedProducer(broker, self.process))
         self._dead_letters = DeadLetters(burying, settings.topics, self.metrics)
@@ -175,9 +163,12 @@ class Life:
             self.process.world.after(0.1, self.kill)
 
     async def _run(self) -> None:
+        segments, records = (
+            cast(Any, SimulatedConsumer(self.app, topic)) for topic in (self._topics.segments, self._topics.records)
+        )
         acknowledgers = [
-            self.assignment.connect(self.app, self._table, self._log, self._dead_letters),
-            self._storing.connect(self.app, self._table, self._log, self._dead_letters),
+            self.assignment.connect(segments, self._table, self._log, self._dead_letters),
+            self._storing.connect(records, self._table, self._log, self._dead_letters),
         ]
         jobs = [self.app.run(), self._storing.run(), *(one.run() for one in acknowledgers)]
         try:
@@ -190,6 +181,6 @@ class Life:
         work = asyncio.gather(self.assignment.drain(), self._storing.drain())
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(work, self._drain_s)
-        await self.assignment.on_revoked(self.app)
+        await self.assignment.give_up()
         self._group.leave(self.app.member)
         self.process.world.after(0, self.kill)

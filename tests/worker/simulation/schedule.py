@@ -16,7 +16,7 @@ from streamgauge.worker.faults import LogRecreatedError
 from tests.worker.simulation.broker import Broker, Entry, PartitionLog
 from tests.worker.simulation.faults import Faults, drawn
 from tests.worker.simulation.group import Group
-from tests.worker.simulation.life import AnyShelf, Life, Shelf, faust_replaced
+from tests.worker.simulation.life import AnyShelf, Life, Shelf
 from tests.worker.simulation.oracle import Durable, Oracle
 from tests.worker.simulation.taps import Sent, Stream, Tap
 from tests.worker.simulation.world import World
@@ -75,16 +75,15 @@ class Schedule:
 
     def run(self) -> bool:
         """Whether everything was done in the end, or a worker said that it could not."""
-        with faust_replaced():
-            for number in range(self.faults.workers):
-                self._start_worker(f"worker-{number}")
-            self._plan_taps()
-            self._plan_faults()
-            self.world.after(self.faults.traffic_s, self._end_traffic)
-            try:
-                return self.world.run(self._is_over, self.faults.traffic_s + PATIENCE_S)
-            finally:
-                self.world.end()
+        for number in range(self.faults.workers):
+            self._start_worker(f"worker-{number}")
+        self._plan_taps()
+        self._plan_faults()
+        self.world.after(self.faults.traffic_s, self._end_traffic)
+        try:
+            return self.world.run(self._is_over, self.faults.traffic_s + PATIENCE_S)
+        finally:
+            self.world.end()
 
     # --- workers ----------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ its successor. So the topics are declared without acks, and a checkpoint commits
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import faust
@@ -36,8 +36,23 @@ class FaustConsumer:
     async def _given(self, _app: Any, /, *_partitions: Any, **_: Any) -> None:
         self._is_given, self._given_times = True, self._given_times + 1
 
+    def on_revoked(self, callback: Callable[[], Awaitable[None]]) -> None:
+        """Call `callback` when a rebalance begins. Kafka's classic protocol takes all partitions away, also those that the
+        member is given again.
+        """
+
+        async def revoked(_app: Any, /, *_partitions: Any, **_: Any) -> None:
+            await callback()
+
+        self._app.on_partitions_revoked.connect(revoked)
+
     def _tp(self, partition: int) -> TP:
         return TP(self.topic, partition)
+
+    @property
+    def rebalancing(self) -> bool:
+        """Whether a rebalance is under way, by Faust's word."""
+        return bool(self._app.rebalancing)
 
     @property
     def generation(self) -> int:

@@ -8,7 +8,7 @@ successor's: whoever recovers keeps, for each key, the one that speaks up to the
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 import faust
 import msgspec
@@ -87,6 +87,12 @@ class StateTable(faust.Table[bytes, bytes]):
     def __init__(self, *given: Any, **more: Any) -> None:
         super().__init__(*given, **more)
         self._to_give_up: list[Callable[[], Awaitable[None]]] = []
+
+    @property
+    def newest(self) -> NewestStore:
+        """The table's store."""
+        store: Any = self.data
+        return cast(NewestStore, store)
 
     def on_give_up(self, callback: Callable[[], Awaitable[None]]) -> None:
         """Call this where the recovery of the same partitions starts again, before anything is read again."""
