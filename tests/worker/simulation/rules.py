@@ -55,11 +55,11 @@ def _take_the_last(self: NewestStore, partition: int, key: bytes, value: bytes) 
     self._key_partition[key] = partition
 
 
-_see = TapInstances.see
+_record_bundle = TapInstances.record_bundle
 
 
 def _see_all_as_new(self: TapInstances, instance: bytes, slot: int, number: int, log_ms: int) -> bool:
-    _see(self, instance, slot, number, log_ms)
+    _record_bundle(self, instance, slot, number, log_ms)
     return True
 
 
@@ -120,15 +120,15 @@ _SLOW = Faults(workers=2, freezes=2, kills=3, compactions=6, checkpoint_s=0.6, s
 RULES = (
     Rule(
         "1: a bucket skips what lies at or below its offset",
-        "Assembler._fresh",
-        lambda: patch.object(Assembler, "_fresh", lambda self, offset: frozenset(range(BUCKETS))),
+        "Assembler._buckets_to_apply",
+        lambda: patch.object(Assembler, "_buckets_to_apply", lambda self, offset: frozenset(range(BUCKETS))),
         (24, 26, 32, 62),
         faults=_CRASHES,
     ),
     Rule(
         "1: a bundle that was seen is a resend, and skipped",
-        "TapInstances.see",
-        lambda: patch.object(TapInstances, "see", _see_all_as_new),
+        "TapInstances.record_bundle",
+        lambda: patch.object(TapInstances, "record_bundle", _see_all_as_new),
         (3, 4, 8),
     ),
     Rule(

@@ -12,19 +12,19 @@ from tests.worker.simulation.oracle import Bug
 from tests.worker.simulation.schedule import Schedule
 from tests.worker.simulation.verdict import wrong
 
-_hold_back = Assembler._hold_back
+_bound_pending = Assembler._bound_pending
 
 
 def fails_now_and_then(self: Assembler, bundle: Bundle) -> None:
     """Behind the segments, so that streams have ended."""
     if bundle.number % 3 == 2 and bundle.segments:
         raise Bug
-    _hold_back(self, bundle)
+    _bound_pending(self, bundle)
 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_a_bug_of_ours_costs_a_letter_and_no_record(seed: int) -> None:
-    with patch.object(Assembler, "_hold_back", fails_now_and_then):
+    with patch.object(Assembler, "_bound_pending", fails_now_and_then):
         schedule = Schedule(seed, Faults(workers=2, kills=5, checkpoint_s=0.6))
         schedule.run()
         found = wrong(schedule)
