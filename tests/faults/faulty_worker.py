@@ -3,12 +3,16 @@
 Bugs that hang are not to be had on command. So one is put where it would be: everything else is the real worker.
 """
 
+import _thread
 import asyncio
+import ctypes
 import json
+import logging
 import sys
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from aiokafka.consumer.fetcher import Fetcher
@@ -38,6 +42,28 @@ def block_the_loop() -> None:
     """Some call that does not come back, in the middle of the work: the thread of Faust's consumer goes on with its
     heartbeats, so the group does not notice."""
     Partition.put = lambda self, message: time.sleep(_FOR_EVER)  # type: ignore[method-assign]
+
+
+def block_the_loop_among_threads() -> None:
+    """The same, in a process with threads of the same name, one that Python's `threading` does not know, and one in C.
+
+    A line of the log says before which threads there are: their names, or null, by the system's ids.
+    """
+    c = ctypes.CDLL(None)
+
+    def put(self: Partition, message: Any) -> None:
+        for _ in range(2):
+            threading.Thread(target=time.sleep, args=(_FOR_EVER,), name="of the same name", daemon=True).start()
+        _thread.start_new_thread(time.sleep, (_FOR_EVER,))
+        thread = ctypes.c_ulong()
+        c.pthread_create(ctypes.byref(thread), None, c.sleep, ctypes.c_void_p(_FOR_EVER))
+        c.pthread_setname_np(thread, b"made in C")
+        names = {thread.native_id: thread.name for thread in threading.enumerate()}
+        there = {one.name: names.get(int(one.name)) for one in Path("/proc/self/task").iterdir()}
+        logging.getLogger("tests").warning("threads: %s", json.dumps(there))
+        time.sleep(_FOR_EVER)
+
+    Partition.put = put  # type: ignore[method-assign]
 
 
 def hang_the_ledger() -> None:
@@ -170,6 +196,7 @@ FAULTS: dict[str, Callable[[], None]] = {
     fault.__name__: fault
     for fault in (
         block_the_loop,
+        block_the_loop_among_threads,
         block_the_consumer,
         hang_the_ledger,
         hang_checkpoints,

@@ -5,6 +5,7 @@ import contextlib
 import json
 import signal
 import sqlite3
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -91,13 +92,37 @@ def test_i7_a_stuck_worker_ends_with_its_reason(
         assert stuck.process.wait(90) == _STUCK_CODE, stuck.log
         (line,) = [line for line in stuck.log.splitlines() if "the worker is stuck and ends" in line]
         assert reason in line
-        assert "thread MainThread" in json.loads(line)["stacks"]
+        assert {"thread MainThread", "thread watchdog"} <= set(json.loads(line)["stacks"])
         assert "Traceback" not in stuck.log
     with worker(tmp_path, **settings) as next_life:
         next_life.wait_ready()
         assert_all_once(kafka, prefix, 20)
         assert next_life.stop() == 0
         assert next_life.metric(f'streamgauge_worker_stuck_exits_total{{cause="{cause}"}}') == 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not list the threads of a process")
+def test_i7_the_last_line_of_a_stuck_worker_has_every_thread(kafka: str, prefix: str, tmp_path: Path) -> None:
+    """Those of the same name, one that Python does not know, and one of C among them; and the tasks of both event loops."""
+    settings: dict[str, Any] = {"bootstrap": kafka, "prefix": prefix, "blocked_s": 5.0}
+    write(kafka, prefix, list(SyntheticTap(20, slots=(0,)).bundles(20)))
+    fault = "block_the_loop_among_threads"
+    with worker(tmp_path, module="tests.faults.faulty_worker", fault=fault, **settings) as stuck:
+        assert stuck.process.wait(90) == _STUCK_CODE, stuck.log
+        lines = [json.loads(line) for line in stuck.log.splitlines()]
+    (line,) = [line for line in lines if "the worker is stuck and ends" in line["message"]]
+    (said,) = [line["message"].partition("threads: ")[2] for line in lines if line["message"].startswith("threads: ")]
+    stacks: dict[str, list[str]] = line["stacks"]
+    there: dict[str, str | None] = json.loads(said)
+    for number, name in there.items():
+        wanted = f"thread {name or number}"
+        assert any(one == wanted or one.startswith(f"{wanted} (") for one in stacks), (number, name)
+    python = {"MainThread", "watchdog", "of the same name", "of the same name (2)"}
+    assert all(stacks[f"thread {name}"] for name in python)
+    assert stacks["thread MainThread"][-1].endswith(" put")
+    assert any(one.endswith("(made in C)") for one in stacks)
+    for loop in ("the event loop", "the consumer's event loop"):
+        assert any(one.startswith(f"{loop}, task ") and places for one, places in stacks.items())
 
 
 @pytest.mark.parametrize(
