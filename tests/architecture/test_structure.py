@@ -130,6 +130,7 @@ EDGES: dict[str, set[str]] = {
     "kafka/topics.py": {"aiokafka"},
     "worker/offset_commits.py": set(),
     "worker/faust/app.py": {"faust"},
+    "worker/activity_clock.py": set(),
     "worker/assignment.py": set(),
     "worker/watchdog/progress_probe.py": {"aiokafka"},
     "worker/watchdog/stuck_exit_counts.py": set(),

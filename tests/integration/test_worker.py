@@ -14,6 +14,7 @@ import pytest
 
 from streamgauge.core.assembly.assembler import Limits
 from streamgauge.kafka import dead_letters, topics
+from streamgauge.worker.activity_clock import Activity
 from streamgauge.worker.faust.store import key_of
 from tests.dead_letters import send_back
 from tests.integration.synthetic import SyntheticTap, assembled, distinct
@@ -188,6 +189,26 @@ def test_a_graceful_stop_leaves_nothing_to_do_again(kafka: str, prefix: str, tmp
         assert process.stop() == 0
         assert process.metric("streamgauge_bundles_total") == 0
     assert len(log_of(kafka, f"{prefix}.records")) == written == 50
+
+
+def test_the_seconds_of_its_partitions_add_up_to_the_time_that_it_works(
+    kafka: str, prefix: str, tmp_path: Path
+) -> None:
+    with worker(tmp_path, bootstrap=kafka, prefix=prefix, checkpoint_s=0.2) as process:
+        began = time.monotonic()
+        process.wait_ready()
+        ready = time.monotonic()
+        write(kafka, prefix, list(SyntheticTap(16).bundles(200)))
+        records_of(kafka, prefix, 200)
+        time.sleep(3)
+        worked_s = time.monotonic() - ready
+        assert process.stop() == 0
+        lived_s = time.monotonic() - began
+        name = 'streamgauge_worker_seconds_total{activity="%s"}'
+        seconds = {activity: process.metric(name % activity) for activity in Activity}
+    assert all(spent > 0 for spent in seconds.values()), seconds
+    assert PARTITIONS * worked_s <= sum(seconds.values()) <= PARTITIONS * lived_s
+    assert seconds[Activity.DECODING] + seconds[Activity.APPLYING] <= lived_s, "one event loop"
 
 
 def test_poison_goes_to_the_dead_letters_with_its_story(kafka: str, prefix: str, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from streamgauge.metrics import table
 from streamgauge.metrics.declarations import LABELS, OTHER, PAGE_BYTES, UNKNOWN, Kind
 from streamgauge.metrics.observe import USAGE_KINDS
 from streamgauge.spool.read_counters import DropReason, Incident, Refusal
+from streamgauge.worker.activity_clock import Activity
 
 PROMISED = {
     "streamgauge_streams_total",
@@ -60,6 +61,7 @@ def test_closed_labels_have_room_for_their_whole_vocabulary() -> None:
     assert len({*map(str, DropReason), *spare}) <= LABELS["reason"].budget
     assert len({*map(str, Refusal), *spare}) <= LABELS["reason"].budget
     assert len({*map(str, Incident), *spare}) <= LABELS["kind"].budget
+    assert len({*map(str, Activity), *spare}) <= LABELS["activity"].budget
     assert len({*LABELS, *spare}) <= LABELS["label"].budget
 
 

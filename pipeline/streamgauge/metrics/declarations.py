@@ -54,6 +54,7 @@ LABELS: Mapping[str, Label] = {
     "source": Label("where usage comes from: final, partial, estimated, absent", 6),
     "reason": Label("why", 24),
     "cause": Label("why a worker ended itself: loop, commit, group, stop", 6),
+    "activity": Label("what a partition of a worker does: waiting, decoding, applying, sending, committing", 7),
     "streaming": Label("whether the answer was an event stream: true, false, unknown", 4),
     "result": Label("what came of it", 6),
     "stage": Label("the step at which a message could not be read", 8),

@@ -299,6 +299,13 @@ _WORKERS = Row(
             (("sum by (instance) (streamgauge_worker_partitions)", "{{instance}}"),),
         ),
         Panel(
+            "What workers do",
+            "Seconds per second, by activity; together as many as the worker has partitions. decoding and applying near "
+            "1: the worker's event loop is full. sending and committing include waiting for the broker.",
+            "short",
+            ((_rate("worker_seconds_total", "instance, activity"), "{{instance}} {{activity}}"),),
+        ),
+        Panel(
             "Bundles",
             "Applied, and those that came again.",
             "short",

@@ -28,8 +28,9 @@ def _counter(
     *labels: str,
     page: int = DEFAULT_PAGE_BYTES,
     counted_as: str | None = None,
+    unit: str = "1",
 ) -> Metric:
-    return Metric(f"streamgauge_{name}_total", Kind.COUNTER, help, "1", labels, (), page, part, counted_as)
+    return Metric(f"streamgauge_{name}_total", Kind.COUNTER, help, unit, labels, (), page, part, counted_as)
 
 
 def _gauge(part: MetricSource, name: str, help: str, unit: str, *labels: str, page: int = DEFAULT_PAGE_BYTES) -> Metric:
@@ -232,13 +233,22 @@ WORKER_LAG = _gauge(
     "Messages in the segments topic behind what is acknowledged.",
     "messages",
     "partition",
-    page=8_000,
+    page=7_000,
 )
 WORKER_PARTITIONS = _gauge(
     MetricSource.WORKER, "worker_partitions", "Partitions that this worker holds, their state recovered.", "partitions"
 )
 WORKER_BROKER = _gauge(
     MetricSource.WORKER, "worker_broker_connected", "1 if the broker answers this worker, else 0.", "bool"
+)
+WORKER_SECONDS = _counter(
+    MetricSource.WORKER,
+    "worker_seconds",
+    "How a worker's partitions spend their time, by activity: together one second per second and partition. "
+    "waiting: for messages, or for their turn. sending and committing include waiting for the broker.",
+    "activity",
+    page=2_000,
+    unit="seconds",
 )
 STUCK_EXITS = _counter(
     MetricSource.WORKER,
@@ -251,7 +261,6 @@ LEDGER_ROWS = _counter(
     "ledger_rows",
     "Records given to the ledger: new, same (known already), different (other bytes for a known id).",
     "result",
-    page=2_000,
 )
 
 # About the exporter itself.
@@ -274,8 +283,8 @@ TABLE: tuple[Metric, ...] = (
     READS_SEEN, READS_DELIVERED, READS_DROPPED, READS_WAITING, TAP_INCIDENTS, TAP_REFUSED,
     SPOOL_BYTES, SPOOL_LIMIT, SPOOL_ROWS, SPOOL_WRITES_REFUSED, BROKER_CONNECTED, BROKER_PROBLEM,
     OPEN_STREAMS, IGNORED, BUNDLES, DUPLICATE_BUNDLES, DUPLICATE_SEGMENTS, LATE_SEGMENTS,
-    DEAD_LETTERS, DEAD_LETTERS_WAITING, LOG_GAPS, LOG_GAP_MESSAGES, WORKER_LAG, WORKER_PARTITIONS, WORKER_BROKER, STUCK_EXITS,
-    LEDGER_ROWS,
+    DEAD_LETTERS, DEAD_LETTERS_WAITING, LOG_GAPS, LOG_GAP_MESSAGES, WORKER_LAG, WORKER_PARTITIONS, WORKER_BROKER,
+    WORKER_SECONDS, STUCK_EXITS, LEDGER_ROWS,
     LABELS_CUT, SOURCE_FAILURES, BUILD_INFO,
 )  # fmt: skip
 

@@ -7,6 +7,7 @@ partition_offsets.py   which of its messages are read, and whether some were mis
 topic_identity.py      whether the topics are those that the state belongs to
 confirmed_sender.py    what a partition sends, and when all of it is durable
 offset_commits.py      offsets, committed at an interval
+activity_clock.py      how a partition spends its time, by activity
 owners.py        whether each partition has an owner in the group
 readiness.py     the log lines of a worker that is not ready
 ledger_sink.py   from the records topic to the ledger

@@ -202,8 +202,10 @@ class Assignment:
         self._partitions = {}
 
     def report(self) -> None:
-        """Say how much is open."""
+        """Say how much is open, and how the partitions spent their time."""
         partitions = self._partitions.values()
+        for partition in partitions:
+            partition.add_seconds()
         self._metrics.set(table.OPEN_STREAMS.name, sum(partition.open_streams for partition in partitions))
         self._metrics.set(table.WORKER_PARTITIONS.name, len(partitions) if self.ready else 0)
 

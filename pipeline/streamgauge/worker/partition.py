@@ -29,6 +29,7 @@ from streamgauge.kafka.producer import Message
 from streamgauge.kafka.topics import Topics
 from streamgauge.metrics import table
 from streamgauge.runtime.faults import report_fault
+from streamgauge.worker.activity_clock import Activity, ActivityClock
 from streamgauge.worker.confirmed_sender import ConfirmedSender
 from streamgauge.worker.dead_letters import DeadLetters
 from streamgauge.worker.faults import BugError, WorkerError
@@ -107,6 +108,7 @@ class Partition:
         self._finishing = False
         self._letter_tries = 0
         self._wake = asyncio.Event()
+        self._clock = ActivityClock()
         now = asyncio.get_running_loop().time()
         # Nobody knows how old an entry is that was taken over: owners that die one after another must not let it grow old.
         self._written_at = dict.fromkeys(known, float("-inf"))
@@ -115,6 +117,7 @@ class Partition:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
+        self._clock.take()  # what was before is no time of the task
         self._task = asyncio.create_task(self._run())
 
     def put(self, message: Any) -> None:
@@ -154,6 +157,8 @@ class Partition:
             self._around.fail(error)
         except Exception as error:  # noqa: BLE001 - a bug here must end the worker with its reason, not leave a zombie
             self._around.fail(BugError(f"partition {self._number}: {error!r}", error))
+        finally:
+            self.add_seconds()
 
     async def _work(self) -> None:
         while not (self._finishing and not self._queue):
@@ -170,11 +175,13 @@ class Partition:
 
     async def _turn(self) -> None:
         """Apply what waits, one message after the other, and then let others have their turn."""
+        self._clock.enter(Activity.APPLYING)
         ends = asyncio.get_running_loop().time() + _TURN_S
         while self._queue and self._held < _MAX_HELD:
             await self._take(self._dequeue())
             if asyncio.get_running_loop().time() > ends:
                 break
+        self._clock.enter(Activity.WAITING)
         await asyncio.sleep(0)
 
     def _dequeue(self) -> Any:
@@ -197,23 +204,30 @@ class Partition:
     async def _take(self, message: Any) -> None:
         if not await self._place.accept(message.offset):
             return
-        for record in await self._apply(message):
-            await self._outbox.send(
-                Message(self._around.topics.records, encode_record(record), record.stream_id.encode())
-            )
-            self._records.append(record)
+        if records := await self._apply(message):
+            with self._clock.during(Activity.SENDING):
+                await self._send(records)
         self._held += 1
         self._read_bytes += len(message.value or b"")
         self._message_at = asyncio.get_running_loop().time()
         message.value = None  # held for its offset only
 
+    async def _send(self, records: list[Record]) -> None:
+        for record in records:
+            await self._outbox.send(
+                Message(self._around.topics.records, encode_record(record), record.stream_id.encode())
+            )
+            self._records.append(record)
+
     async def _apply(self, message: Any) -> list[Record]:
         began = asyncio.get_running_loop().time()
+        self._clock.enter(Activity.DECODING)
         try:
             bundle = decode_bundle(message.value)
         except UnreadableBundle as error:
             await self._dead_letter(message, Stage.DECODE, error.error_class, began)
             return []
+        self._clock.enter(Activity.APPLYING)
         try:
             records = self._assembler.apply(message.offset, round(message.timestamp * 1000), bundle)
         except Exception as error:  # noqa: BLE001 - a bundle that a bug of ours fails over must not stop its partition
@@ -226,6 +240,7 @@ class Partition:
         """Returns when the letter is durable. What lies before a message that cannot be read is made durable meanwhile,
         and stays written anew, or an older entry of a zombie could become the last one."""
         spent_s = asyncio.get_running_loop().time() - began
+        self._clock.enter(Activity.SENDING)
         burying = asyncio.ensure_future(self._around.dead_letters.bury(message, stage, error_class, spent_s))
         try:
             while not (await asyncio.wait({burying}, timeout=_WAITING_S))[0]:
@@ -238,6 +253,7 @@ class Partition:
                 self._report()
             burying.result()
         finally:
+            self._clock.enter(Activity.APPLYING)
             end_in_background(burying)  # it may hold the turn of all dead letters
 
     def lost(self, messages: int) -> None:
@@ -266,6 +282,10 @@ class Partition:
 
     async def _checkpoint(self, before: int | None = None) -> None:
         """`before`: the message that is being dealt with, which is not done."""
+        with self._clock.during(Activity.COMMITTING):
+            await self._make_durable(before)
+
+    async def _make_durable(self, before: int | None) -> None:
         done, records = self._place.next_offset if before is None else before, self._records
         await self._outbox.confirmed()
         changed = set(self._assembler.changed())
@@ -312,7 +332,8 @@ class Partition:
             return
         self._message_at = now
         tick = encode_bundle(Bundle(instance=TICK_INSTANCE, slot=0, number=0, tap_ns=0))
-        await self._outbox.send(Message(self._around.topics.segments, tick, partition=self._number))
+        with self._clock.during(Activity.SENDING):
+            await self._outbox.send(Message(self._around.topics.segments, tick, partition=self._number))
 
     @property
     def next_offset(self) -> int:
@@ -333,6 +354,13 @@ class Partition:
     @property
     def open_streams(self) -> int:
         return self._assembler.open_streams
+
+    def add_seconds(self) -> None:
+        """Add what the task spent since the last call to the metrics, by activity; nothing once the task has ended."""
+        if self._task is None or self._task.done():
+            return
+        for activity, seconds in self._clock.take().items():
+            self._around.metrics.add(table.WORKER_SECONDS.name, seconds, activity=activity.value)
 
     def _report(self) -> None:
         now = asyncio.get_running_loop().time()

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, cast
 
@@ -23,9 +23,10 @@ from tests.worker.simulation.world import Process, World
 
 
 class Observed:
-    """The metrics of one life."""
+    """The metrics of one life. `sums`: what is counted in parts, such as seconds, by name and label."""
 
     def __init__(self) -> None:
+        self.sums: defaultdict[str, float] = defaultdict(float)
         self.streams: Counter[str] = Counter()
         self.counts: Counter[str] = Counter()
 
@@ -36,6 +37,7 @@ class Observed:
         self.counts[name] += int(value)
         for label in labels.values():
             self.counts[f"{name}:{label}"] += int(value)
+            self.sums[f"{name}:{label}"] += value
 
     def set(self, name: str, value: float, **_labels: object) -> None:
         self.counts[name] = int(value)
