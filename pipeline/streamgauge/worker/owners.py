@@ -14,7 +14,7 @@ _NAMED = 3
 
 
 class Member(Protocol):
-    """What is needed of the consumer. `holding`: see consumer.py."""
+    """The part of `FaustConsumer` that is used here."""
 
     topic: str
 

@@ -205,8 +205,9 @@ class Partition:
         if not await self._place.accept(message.offset):
             return
         if records := await self._apply(message):
-            with self._clock.during(Activity.SENDING):
-                await self._send(records)
+            self._clock.enter(Activity.SENDING)
+            await self._send(records)
+            self._clock.enter(Activity.APPLYING)
         self._held += 1
         self._read_bytes += len(message.value or b"")
         self._message_at = asyncio.get_running_loop().time()

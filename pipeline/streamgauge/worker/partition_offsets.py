@@ -102,7 +102,7 @@ class OffsetTracker:
             self.next_offset = begins
 
     async def check_for_missed_messages(self) -> None:
-        """Call this while nothing waits to be taken. Raises LogMadeAnewError."""
+        """Call this while nothing waits to be taken. Raises LogRecreatedError."""
         if asyncio.get_running_loop().time() - self._quiet_since < _PATIENCE_S:
             return
         end = self._consumer.end(self._partition)

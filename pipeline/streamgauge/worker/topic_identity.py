@@ -50,7 +50,7 @@ _NO_ID = "no id"
 
 
 class Committing(Protocol):
-    """What is needed of the consumer. `mark` is noted beside each offset that is committed; `holding`: see consumer.py."""
+    """The part of `FaustConsumer` that is used here."""
 
     commit_metadata: str
 

@@ -8,6 +8,7 @@ tests/architecture/test_structure.py lists as INSIDES.
 import asyncio
 import importlib.metadata
 import inspect
+import logging
 import re
 import tomllib
 from collections.abc import Awaitable, Callable, Iterator
@@ -126,6 +127,18 @@ def test_a_service_thread_makes_its_loop_with_itself_and_calls_methods_there() -
         assert isinstance(thread.thread_loop, asyncio.AbstractEventLoop)
         assert thread.thread_loop is not asyncio.get_running_loop()
         assert parameters(thread.call_thread) == ["fun", "args", "kwargs"]
+
+    run(work)
+
+
+def test_a_service_logs_by_the_logger_of_its_class() -> None:
+    """Services that derive from Faust's name FAUST_LOG there, so that their lines belong to Faust's own log."""
+
+    async def work() -> None:
+        class Ours(_Any):
+            logger = logging.getLogger("faust.ours")
+
+        assert Ours().log.logger is Ours.logger
 
     run(work)
 

@@ -1,4 +1,6 @@
-"""What is used of Faust beyond its public face, each with its reason. Known to hold for faust-streaming 0.11 to 0.15.
+"""What the worker uses of Faust's consumer, beyond its public interface, each with its reason.
+
+tests/worker/faust/test_assumptions.py has a test for each assumption about what is not public.
 
 Acknowledging is done by committing offsets of our own. Faust's `ack` can pass what nobody has processed: a message that
 slips through a rebalance is skipped by its stream and acknowledged, and an offset one above the committed one counts as
