@@ -2,7 +2,9 @@
 
 from pathlib import Path
 
+from streamgauge.metrics import table
 from streamgauge.metrics.declarations import MetricSource
+from streamgauge.metrics.observe import USAGE_KINDS
 from streamgauge.metrics.prometheus import Metrics
 from streamgauge.metrics.tap import tap_reads
 from streamgauge.spool.read_counters import Counters, DropReason, Incident, Refusal
@@ -37,3 +39,25 @@ def test_the_page_holds_one_balance_of_all_processes(tmp_path: Path) -> None:
         assert "streamgauge_metric_source_failures_total" in page.names_with_samples()
         delivery.delivered(4)
     assert balance(read_page(metrics.render())) == (15, 13, 0, 2)
+
+
+def test_each_reason_and_incident_has_its_own_value_beside_those_of_streams(tmp_path: Path) -> None:
+    """`up` shows streams on the same page, and a label's budget is one for all metrics."""
+    metrics = Metrics()
+    for kind in USAGE_KINDS.values():
+        metrics.add(table.USAGE_TOKENS.name, upstream="small", model="small-1", kind=kind)
+    metrics.register(tap_reads(tmp_path / "counters"))
+    with Counters(tmp_path / "counters", "relay-0") as relay:
+        for incident in Incident:
+            relay.happened(incident)
+        for reason in DropReason:
+            relay.dropped(reason)
+        for refusal in Refusal:
+            relay.refused(refusal)
+    page = read_page(metrics.render())
+    for incident in Incident:
+        assert page.value("streamgauge_tap_incidents_total", kind=incident.value) == 1
+    for reason in DropReason:
+        assert page.value("streamgauge_tap_reads_dropped_total", reason=reason.value) == 1
+    for refusal in Refusal:
+        assert page.value("streamgauge_tap_refused_total", reason=refusal.value) == 1

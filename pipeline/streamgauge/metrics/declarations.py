@@ -37,7 +37,8 @@ class Label:
         return MAX_OPEN_CHARS if self.open else MAX_CLOSED_CHARS
 
 
-# Budgets in values. Open ones are far above what an installation has; closed ones the size of their enum, with room.
+# Budgets in values, which all metrics of a page share. Open ones are far above what an installation has; closed ones hold
+# the values of all metrics with the label, with room.
 LABELS: Mapping[str, Label] = {
     "upstream": Label(
         "the name that the operator gave to a provider's endpoint; without one its host and port", 64, open=True
@@ -50,9 +51,9 @@ LABELS: Mapping[str, Label] = {
     "finish_reason": Label("why the model stopped, in the record's words", 12),
     "phase": Label("where an error stood: before_stream, in_stream, transport", 5),
     "error_type": Label("the provider's type of an error, else its code or status", 100, open=True),
-    "kind": Label("what is counted", 16),
+    "kind": Label("what is counted", 32),
     "source": Label("where usage comes from: final, partial, estimated, absent", 6),
-    "reason": Label("why", 24),
+    "reason": Label("why", 40),
     "cause": Label("why a worker ended itself: loop, commit, group, stop", 6),
     "activity": Label("what a partition of a worker does: waiting, decoding, applying, sending, committing", 7),
     "streaming": Label("whether the answer was an event stream: true, false, unknown", 4),

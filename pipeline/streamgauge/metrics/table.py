@@ -47,7 +47,7 @@ _MEASURED = "Left out: incomplete captures, legs that continue another stream, a
 
 # What finished streams say, by `observe`.
 STREAMS = _counter(
-    MetricSource.STREAM, "streams", "Finished streams.", "upstream", "dialect", "model", "outcome", page=129_000
+    MetricSource.STREAM, "streams", "Finished streams.", "upstream", "dialect", "model", "outcome", page=127_000
 )
 FIRST_BYTE = _seconds(
     "time_to_first_byte",
@@ -163,14 +163,14 @@ READS_WAITING = _gauge(
     MetricSource.TAP, "tap_reads_waiting", "Reads on their way: seen, neither delivered nor dropped.", "reads"
 )
 TAP_INCIDENTS = _counter(
-    MetricSource.TAP, "tap_incidents", "What went wrong in a capture and was survived.", "kind", page=3_000
+    MetricSource.TAP, "tap_incidents", "What went wrong in a capture and was survived.", "kind", page=3_500
 )
 TAP_REFUSED = _counter(
     MetricSource.TAP,
     "tap_refused",
     "Requests that the relay answered by itself, by the code in its answer.",
     "reason",
-    page=3_000,
+    page=4_500,
 )
 SPOOL_BYTES = _gauge(MetricSource.TAP, "spool_bytes", "Size of what waits in the spool.", "bytes")
 SPOOL_LIMIT = _gauge(MetricSource.TAP, "spool_limit_bytes", "The spool's limit.", "bytes")
