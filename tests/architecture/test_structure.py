@@ -42,6 +42,7 @@ EDGES: dict[str, set[str]] = {
     "cli/demo.py": set(),
     "cli/ledger.py": set(),
     "cli/packets.py": set(),
+    "cli/pump_fallback.py": set(),
     "cli/replay.py": set(),
     "cli/replay_topic.py": set(),
     "cli/tables.py": set(),

@@ -99,6 +99,28 @@ def test_a_child_that_is_killed_is_started_again(log: Path, name: str, code: str
     assert len(lines(log, "stopped")) == 2
 
 
+def test_who_asks_is_told_how_a_relay_ended_before_its_next_start(log: Path) -> None:
+    told: list[tuple[int, int]] = []
+
+    async def work() -> None:
+        members = {one: child(log, one) for one in ("recorder", "relay")}
+        group = Group(
+            members["recorder"],
+            [members["relay"]],
+            lambda _: None,
+            relay_ended=lambda code: told.append((code, members["relay"].starts)),
+        )
+        await group.start()
+        for name, number in (("relay", signal.SIGSEGV), ("recorder", signal.SIGSEGV), ("relay", signal.SIGKILL)):
+            before = len(pids(log, name))
+            os.kill(pids(log, name)[-1], number)
+            await until(lambda name=name, before=before: len(pids(log, name)) > before and members[name].ready)
+        await group.stop(5)
+
+    play(work)
+    assert told == [(-signal.SIGSEGV, 1), (-signal.SIGKILL, 2)]
+
+
 def test_without_a_relay_that_is_ready_nothing_is_served(log: Path) -> None:
     said: list[str] = []
 

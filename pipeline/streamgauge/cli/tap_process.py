@@ -16,6 +16,7 @@ from pathlib import Path
 
 import msgspec
 
+from streamgauge.cli.pump_fallback import PumpFallback
 from streamgauge.config import Settings, Upstream
 from streamgauge.errors import Unavailable, UsageFault
 from streamgauge.metrics import table
@@ -110,7 +111,8 @@ async def running_tap(
             where = settings.listen, "--listen", settings.workers
             clients = stack.enter_context(await asyncio.to_thread(open_listeners, *where))
         spool = stack.enter_context(contextlib.closing(_spool(settings)))
-        metrics.register(tap_reads(settings.data_dir / "counters"))
+        counters = settings.data_dir / "counters"
+        metrics.register(tap_reads(counters))
         metrics.register(_spool_source(spool, settings.spool_bytes))
         group = _group(settings, tenants, runtime, clients, lock.children_fd, capturing)
 
@@ -119,7 +121,7 @@ async def running_tap(
 
         start_admin = _admin_or_later if admin_may_wait else _admin_now
         admin_address = await start_admin(stack, admin, settings)
-        settling = reported_task("the closing of applications' balances", _close_app_balances(settings.data_dir / "counters"))
+        settling = reported_task("the closing of applications' balances", _close_app_balances(counters))
         stack.push_async_callback(_cancelled, settling)
         stack.push_async_callback(group.stop, settings.drain_timeout)
         await group.start()
@@ -257,15 +259,17 @@ def _group(
     recording = Child("recorder", "streamgauge.recorder.process", told_to_recorder, [lock_fd])
     if clients is None:
         return Group(recording, capturing(recorder.socket, lock_fd) if capturing else [], say)
+    fallback = PumpFallback(settings.pump == "auto" and BUILT, settings.data_dir / "counters", say)
     return Group(
         recording,
-        _relays(settings, recorder.socket, clients, lock_fd),
+        _relays(settings, recorder.socket, clients, lock_fd, fallback),
         say,
         clients.close,  # who comes while we drain is refused at once, and does not wait in the kernel's queue
+        fallback.relay_ended,
     )
 
 
-def _relays(settings: Settings, recorder_socket: str, clients: Listeners, lock_fd: int) -> list[Child]:
+def _relays(settings: Settings, recorder: str, clients: Listeners, lock_fd: int, fallback: PumpFallback) -> list[Child]:
     per_address = settings.max_connections_per_address
 
     def relay(index: int) -> Child:
@@ -274,7 +278,7 @@ def _relays(settings: Settings, recorder_socket: str, clients: Listeners, lock_f
             single=_is_single(settings.upstream),
             listen_fd=clients.fd_of(index),
             other_fds=[fd for fd in clients.fds if fd != clients.fd_of(index)],
-            recorder_socket=recorder_socket,
+            recorder_socket=recorder,
             counters_path=str(settings.data_dir / "counters"),
             role=f"relay-{index}",
             upstream_idle_timeout_s=settings.upstream_idle_timeout,
@@ -285,14 +289,13 @@ def _relays(settings: Settings, recorder_socket: str, clients: Listeners, lock_f
             max_request_body=settings.max_request_body,
             max_connections=_share(settings.max_connections, settings.workers),
             max_connections_per_address=None if per_address is None else _share(per_address, settings.workers),
-            pump=settings.pump == "auto",
             tls_certificate=_named(settings.tls_certificate),
             tls_key=_named(settings.tls_key),
             upstream_ca=_named(settings.upstream_ca),
             upstream_certificate=_named(settings.upstream_certificate),
             upstream_key=_named(settings.upstream_key),
         )
-        return Child("relay", "streamgauge.taps.proxy", lambda: msgspec.json.encode(told), [*clients.fds, lock_fd])
+        return Child("relay", "streamgauge.taps.proxy", lambda: fallback.encoded(told), [*clients.fds, lock_fd])
 
     return [relay(index) for index in range(settings.workers)]
 

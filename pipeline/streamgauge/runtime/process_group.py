@@ -123,7 +123,8 @@ class Child:
 class Group:
     """The recorder and the relays of one tap; without relays it is an agent for taps in other processes.
 
-    `say` takes a sentence for the operator; `accept_no_more` is called when it is stopped, before anything else.
+    `say` takes a sentence for the operator; `accept_no_more` is called when it is stopped, before anything else;
+    `relay_ended` when a relay has ended unasked, with its exit code (a signal's number is negative), before its next start.
     """
 
     def __init__(
@@ -132,9 +133,11 @@ class Group:
         relays: Sequence[Child],
         say: Callable[[str], None],
         accept_no_more: Callable[[], None] = lambda: None,
+        relay_ended: Callable[[int], None] = lambda code: None,
     ) -> None:
         self._recorder = recorder
         self._accept_no_more = accept_no_more
+        self._relay_ended = relay_ended
         self._relays = relays
         self._say = say
         self._watchers: list[asyncio.Task[None]] = []
@@ -175,6 +178,8 @@ class Group:
         while True:
             code = await child.wait()
             self._say(f"the {child.name} ended by itself ({_ended(code)}); it is started again")
+            if child is not self._recorder:
+                self._relay_ended(code)
             await self._start_again(child)
 
     async def _start_again(self, child: Child) -> None:

@@ -53,6 +53,7 @@ class Incident(StrEnum):
     PACKETS_DROPPED = "packets_dropped"  # packets that the kernel captured and had no room for
     CLIENT_REFUSED = "client_refused"  # connections closed at once: their address had as many as one may have
     CLIENT_SHED = "client_shed"  # idle connections closed to make room for others
+    PUMP_OFF = "pump_off"  # relays crashed so often that the tap went on without the pump
 
 
 class Refusal(StrEnum):

@@ -1,0 +1,61 @@
+"""The fallback from the pump: when a tap's relays crash again and again, the tap starts them without it.
+
+The pump is the relay's part in C. A fault in it ends the whole relay by a signal, and cuts every stream that the relay has
+open; without the pump the relay does the same work in Python.
+"""
+
+import contextlib
+import signal
+import time
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from streamgauge.spool.read_counters import Counters, Incident
+from streamgauge.taps.proxy.relay import RelaySettings
+
+# The signals that end a process for a fault in its machine code. SIGKILL (also the kernel's, when memory is short) and
+# SIGTERM come from others and say nothing about the pump.
+CRASH_SIGNALS = frozenset({signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE})
+# The pump is switched off at so many crashes of a tap's relays (a number) within so long (seconds). One or two may be chance,
+# and a relay that crashes every half a minute serves nobody.
+CRASHES = 3
+WINDOW_S = 60.0
+
+
+class PumpFallback:
+    """Whether a tap's relays are started with the pump. `pump`: at first; `counters`: the tap's counters file.
+
+    `say` takes a sentence for the operator; `now` is a clock in seconds.
+    """
+
+    def __init__(
+        self, pump: bool, counters: Path, say: Callable[[str], None], now: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.pump = pump
+        self._counters = counters
+        self._say = say
+        self._now = now
+        self._crashes: deque[float] = deque(maxlen=CRASHES)  # when the latest happened
+
+    def encoded(self, relay: RelaySettings) -> bytes:
+        """A relay's settings for its next start."""
+        return msgspec.json.encode(msgspec.structs.replace(relay, pump=self.pump))
+
+    def relay_ended(self, code: int) -> None:
+        """Take note of a relay that ended by itself: its exit code, or the negative number of the signal that ended it."""
+        if not self.pump or -code not in CRASH_SIGNALS:
+            return
+        self._crashes.append(self._now())
+        if len(self._crashes) < CRASHES or self._crashes[-1] - self._crashes[0] > WINDOW_S:
+            return
+        self.pump = False
+        self._say(
+            f"relays crashed {CRASHES} times within {WINDOW_S:g} s, the last one by {signal.Signals(-code).name}: from now on"
+            " the tap starts relays without the pump, as with --pump off. They relay and record as before, and take more CPU."
+            " Please report the crash; to use the pump again, restart the tap"
+        )
+        with contextlib.suppress(OSError), Counters(self._counters, "delivery") as own:  # the operator knows already
+            own.happened(Incident.PUMP_OFF)
