@@ -25,7 +25,7 @@ from bench.document import replace_section, table
 from bench.load.client import first_tokens, paced
 from bench.measure import cores, started_on
 from bench.peers.broker import broker
-from bench.peers.peer import upstream
+from bench.peers.peer import Origin, upstream
 from bench.peers.streamgauge import prefix_of, tap
 from bench.tap_loads import percentile
 from streamgauge.core.record import Record
@@ -74,7 +74,7 @@ def measured(loads: Sequence[Load], streams: int) -> tuple[list[Timed], list[Rec
         direct = stack.enter_context(upstream())
         kafka = stack.enter_context(broker(directory / "kafka"))
         with started_on(ours):
-            proxy = stack.enter_context(tap(direct.port, directory, kafka, CAPTURE))
+            proxy = stack.enter_context(tap(Origin(direct.port), directory, kafka, CAPTURE))
         numbers = range(_APART, _APART * (len(loads) + 1), _APART)
         found = [
             timed(load, streams, direct.port, proxy.port, number) for load, number in zip(loads, numbers, strict=True)

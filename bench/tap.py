@@ -1,7 +1,8 @@
 """What a tap costs beside the proxies that others run: nginx, haproxy, aiohttp's and httpx's, and ours as users run it; and
 beside two relays that only move bytes, one in C and one on uvloop.
 
-All are started in front of one upstream and stay; each load is put on one after the other, by turns, round after round.
+All are started in front of one upstream and stay; each load is put on one after the other, by turns, round after round. Some
+are started a second time in front of an upstream with TLS, which they verify, and get a part of the loads.
 Where there are two cores, load and broker have one and what is measured the other: all of ours, three processes, share
 it. What counts is CPU, of all of a proxy's processes, up to the moment when Kafka has what was captured.
 
@@ -25,11 +26,12 @@ from bench.load.client import BrokenError, TooSlowError
 from bench.measure import Others, cores, started_on
 from bench.peers.bare_c import bare_c
 from bench.peers.broker import broker
-from bench.peers.peer import MissingError, Peer, free_port, started, upstream
+from bench.peers.peer import MissingError, Origin, Peer, free_port, started, upstream
 from bench.peers.servers import haproxy, nginx
 from bench.peers.streamgauge import tap
-from bench.tap_loads import Figure, Found, Load, Sizes, loads, measure, now
-from bench.tap_table import DIRECT, report
+from bench.peers.tls_upstream import tls_upstream
+from bench.tap_loads import TLS_LOADS, Figure, Found, Load, Sizes, loads, measure, now
+from bench.tap_table import DIRECT, TLS, report
 
 # A round that would end later than this is not begun (seconds): the whole is to take a quarter of an hour.
 BUDGET_S = 870.0
@@ -41,13 +43,17 @@ QUICK = Sizes(bursts=1, seconds=0.8, requests=200)
 _WARM, _WARM_LOADS = Sizes(bursts=1, seconds=0.2, requests=20, share=0.5), 3
 
 
-def _python(name: str) -> Callable[[int, Path, str], AbstractContextManager[Peer]]:
-    """A proxy of bench/peers as a process."""
+# In front of an upstream, with a directory for its files and the address of a broker.
+Start = Callable[[Origin, Path, str], AbstractContextManager[Peer]]
+
+
+def _python(name: str) -> Start:
+    """A proxy of bench/peers as a process, in front of an upstream without TLS."""
 
     @contextlib.contextmanager
-    def start(upstream: int, directory: Path, kafka: str) -> Iterator[Peer]:
+    def start(upstream: Origin, directory: Path, kafka: str) -> Iterator[Peer]:
         port = free_port()
-        command = [sys.executable, "-m", f"bench.peers.{name}", str(port), str(upstream)]
+        command = [sys.executable, "-m", f"bench.peers.{name}", str(port), str(upstream.port)]
         with started(command, port, directory / f"{name}.log") as peer:
             yield peer
 
@@ -55,7 +61,7 @@ def _python(name: str) -> Callable[[int, Path, str], AbstractContextManager[Peer
 
 
 # Who is measured, the first of those that can be had is what the others are compared with.
-PEERS: dict[str, Callable[[int, Path, str], AbstractContextManager[Peer]]] = {
+_PLAIN: dict[str, Start] = {
     "nginx": lambda upstream, directory, kafka: nginx(upstream, directory),
     "haproxy": lambda upstream, directory, kafka: haproxy(upstream, directory),
     "C, bytes alone": lambda upstream, directory, kafka: bare_c(upstream, directory),
@@ -65,6 +71,9 @@ PEERS: dict[str, Callable[[int, Path, str], AbstractContextManager[Peer]]] = {
     "streamgauge, full": lambda upstream, directory, kafka: tap(upstream, directory, kafka, "full"),
     "streamgauge, masked": lambda upstream, directory, kafka: tap(upstream, directory, kafka, "masked"),
 }
+# Who is measured with TLS to the upstream, too; the first of those that can be had is what the others are compared with.
+_WITH_TLS = ("nginx", "haproxy", "streamgauge, full", "streamgauge, masked")
+PEERS: dict[str, Start] = {**_PLAIN, **{f"{name}{TLS}": _PLAIN[name] for name in _WITH_TLS}}
 # The same processes as full capture, asked for what they do not capture.
 UNCAPTURED, _CAPTURED = "streamgauge, not captured", "streamgauge, full"
 _EACH_ROUND = {"nginx", "streamgauge, full", "streamgauge, masked", UNCAPTURED, DIRECT}
@@ -90,15 +99,20 @@ def running(names: Sequence[str], found: Found) -> Iterator[dict[str, Peer]]:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="streamgauge-bench-")))
         stack.enter_context(started_on(load))
         direct = stack.enter_context(upstream())
+        plain = tls = Origin(direct.port)
+        if any(name.endswith(TLS) for name in names):
+            tls = stack.enter_context(tls_upstream(directory))
         ours = any(name.startswith("streamgauge") for name in names)
         kafka = stack.enter_context(_broker(directory / "kafka", found)) if ours else ""
         peers = {}
         for name in names:
             if name.startswith("streamgauge") and not kafka:
                 continue
+            origin, files = (tls, directory / "tls") if name.endswith(TLS) else (plain, directory)
+            files.mkdir(exist_ok=True)
             try:
                 with started_on(measured):
-                    peers[name] = stack.enter_context(PEERS[name](direct.port, directory, kafka))
+                    peers[name] = stack.enter_context(PEERS[name](origin, files, kafka))
             except MissingError as why:
                 found.lack(name, str(why))
         if _CAPTURED in peers:
@@ -125,16 +139,17 @@ def rounds(peers: dict[str, Peer], sizes: Sizes, count: int, found: Found) -> No
             put(load, name, peers, Found())
     others = Others()
     begun = began_round = now()
-    everybody = list(peers)
+    names = everybody = list(peers)
     for number in range(count):
+        for_each_s = (now() - began_round) / len(names)
         names = [name for name in everybody if number < ALL_ROUNDS or name in _EACH_ROUND]
-        longest, began_round = now() - began_round, now()
-        if number and began_round - begun + longest > BUDGET_S:
+        began_round = now()
+        if number and began_round - begun + for_each_s * len(names) > BUDGET_S:
             break
         all_loads = loads(sizes)
         for turn, load in enumerate(all_loads, number * len(all_loads)):
             for name in names[number % len(names) :] + names[: number % len(names)]:
-                if f"{name}, {load.name}" in found.missing:
+                if f"{name}, {load.name}" in found.missing or (name.endswith(TLS) and load.name not in TLS_LOADS):
                     continue
                 figure = put(load, name, peers, found)
                 if figure is not None:
@@ -150,7 +165,7 @@ def rounds(peers: dict[str, Peer], sizes: Sizes, count: int, found: Found) -> No
 def _line(number: int, load: str, name: str, figure: Figure) -> str:
     parts = " ".join(f"{part} {used * 1e6:.1f}" for part, used in figure.cpu.items())
     times = f"late {figure.late_p50:.2f} {figure.late_p99:.2f} first {figure.first_p50:.3f} {figure.first_p99:.3f} ms"
-    return f"{number + 1} {load:<11} {name:<26} {times}  widest {figure.widest:.2f}  us CPU each: {parts}"
+    return f"{number + 1} {load:<11} {name:<33} {times}  widest {figure.widest:.2f}  us CPU each: {parts}"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -17,6 +17,8 @@ BURST_EVENTS = 200
 PACED = ((50, 50), (200, 40), (800, 20))
 # The one that must show no gap above GAP_TIMES its pace on one core.
 ONE_CORE, GAP_TIMES = 200, 2.0
+# What is put on the peers with TLS to the upstream: all loads would take two minutes of the quarter of an hour.
+TLS_LOADS = ("burst", f"paced {ONE_CORE}")
 
 
 @dataclass(frozen=True)

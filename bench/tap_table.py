@@ -4,9 +4,11 @@ import statistics
 from collections.abc import Callable, Sequence
 
 from bench.document import table
-from bench.tap_loads import GAP_TIMES, ONE_CORE, PACED, Figure, Found, paced_name
+from bench.tap_loads import GAP_TIMES, ONE_CORE, PACED, TLS_LOADS, Figure, Found, paced_name
 
 DIRECT = "direct"
+# What the name of a peer ends with that has TLS to its upstream.
+TLS = ", TLS upstream"
 # A machine of which others use more than this is no place for figures: caches and cores are shared.
 BUSY = 0.1
 _PACED = [paced_name(streams) for streams, _ in PACED]
@@ -15,21 +17,76 @@ _NONE = ""
 
 
 def report(found: Found, peers: Sequence[str]) -> str:
-    """The whole section. `peers`: those that ran, the first of them is what the others are compared with."""
+    """The whole section. `peers`: those that ran, the first of them is what the others are compared with; and the first of
+    those with TLS to the upstream is what these are compared with.
+    """
+    plain, tls = [name for name in peers if not name.endswith(TLS)], [name for name in peers if name.endswith(TLS)]
+    said = _sentences(found, [name for name in peers if name.startswith("streamgauge")])
+    return "\n\n".join([*_without_tls(found, plain), *_with_tls(found, tls), *said])
+
+
+def _without_tls(found: Found, peers: Sequence[str]) -> list[str]:
+    if not peers:
+        return []
     reference, ours = peers[0], [name for name in peers if name.startswith("streamgauge")]
-    return "\n\n".join(
+    return [
+        f"CPU: what a CPU-second of all its processes carries, {reference} = 1.",
+        table(_cost(found, peers, reference)),
+        "The same round by round: the least and the most.",
+        table(_spread(found, ours, reference)),
+        "Time: what it adds to the upstream asked directly, in ms.",
+        table(_times(found, peers)),
+        f"Where the CPU of `streamgauge tap` goes, as parts of what {reference} takes for the same load.",
+        table(_parts(found, ours, reference)),
+    ]
+
+
+def _with_tls(found: Found, peers: Sequence[str]) -> list[str]:
+    if not peers:
+        return []
+    reference = peers[0]
+    rows = [
         [
-            f"CPU: what a CPU-second of all its processes carries, {reference} = 1.",
-            table(_cost(found, peers, reference)),
-            "The same round by round: the least and the most.",
-            table(_spread(found, ours, reference)),
-            "Time: what it adds to the upstream asked directly, in ms.",
-            table(_times(found, peers)),
-            f"Where the CPU of `streamgauge tap` goes, as parts of what {reference} takes for the same load.",
-            table(_parts(found, ours, reference)),
-            *_sentences(found, ours),
+            "proxy",
+            *(f"{load}, {reference} = 1" for load in TLS_LOADS),
+            *(f"{load}, itself without TLS = 1" for load in TLS_LOADS),
+            *(f"event, {paced_name(ONE_CORE)}, {part}" for part in ("p50", "p99")),
+            "peak, MiB",
         ]
-    )
+    ]
+    for peer in peers:
+        to_reference = [_cell(ratio(found, load, peer, reference)) for load in TLS_LOADS]
+        to_itself = [_cell(ratio(found, load, peer, peer.removesuffix(TLS))) for load in TLS_LOADS]
+        late = [_added(found, paced_name(ONE_CORE), peer, of) for of in (lambda f: f.late_p50, lambda f: f.late_p99)]
+        rows.append([peer, *to_reference, *to_itself, *late, _cell(found.memory.get(peer), 0)])
+    return [
+        "TLS to the upstream, which each proxy verifies; clients speak plain HTTP. CPU: what a CPU-second carries. Time: what"
+        " it adds to the upstream without TLS asked directly, in ms.",
+        table(rows),
+        *_for_https(found, peers),
+    ]
+
+
+def _for_https(found: Found, peers: Sequence[str]) -> list[str]:
+    """What users of https upstreams get, in a sentence; nothing where there is no figure of ours or none to compare with."""
+    reference, *others = peers
+    parts = []
+    for load, where in zip(TLS_LOADS, ("in a burst", f"at {ONE_CORE} paced streams"), strict=True):
+        ratios = [(peer, ratio(found, load, peer, reference)) for peer in others if peer.startswith("streamgauge")]
+        each = [f"{value:.2f} ({_capture(peer)})" for peer, value in ratios if value is not None]
+        if each:
+            parts.append(f"{where} {' and '.join(each)}")
+    if not parts:
+        return []
+    return [
+        "With an https upstream, a CPU-second of `streamgauge tap` carries, of what one of"
+        f" {reference.removesuffix(TLS)} carries with such an upstream: {'; '.join(parts)}."
+    ]
+
+
+def _capture(peer: str) -> str:
+    """How much one of ours captures, by its name."""
+    return peer.removeprefix("streamgauge, ").removesuffix(TLS)
 
 
 def _median(found: Found, load: str, peer: str, of: Callable[[Figure], float]) -> float | None:
@@ -106,7 +163,7 @@ def _parts(found: Found, ours: Sequence[str], reference: str) -> list[list[str]]
     for peer in ours:
         for part in ("relay", "recorder", "shipper"):
             shares = [_ratio(found, load, (peer, lambda f, part=part: f.cpu[part]), reference) for load in loads]  # type: ignore[misc]
-            rows.append([peer.removeprefix("streamgauge, "), part, *map(_cell, shares)])
+            rows.append([_capture(peer), part, *map(_cell, shares)])
     return rows
 
 

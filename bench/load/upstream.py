@@ -1,4 +1,6 @@
-"""The upstream of the load: `python -m bench.load.upstream`. Writes its port to stdout; ends when its stdin does.
+"""The upstream of the load: `python -m bench.load.upstream [PEM]`. Writes its port to stdout; ends when its stdin does.
+
+PEM: a certificate and its key; all connections are TLS then.
 
 One thread on one epoll and plain sockets, since it must not be what is measured. Streams that go as fast as they can get
 an event each by turns, each event its own write. Streams at a pace get theirs when it is due, their phases spread evenly.
@@ -9,6 +11,7 @@ import gc
 import heapq
 import select
 import socket
+import ssl
 import sys
 import time
 from itertools import count
@@ -43,8 +46,9 @@ class _Connection:
 class Upstream:
     """All connections of one listening socket."""
 
-    def __init__(self, listening: socket.socket) -> None:
+    def __init__(self, listening: socket.socket, tls: ssl.SSLContext | None = None) -> None:
         self._listening = listening
+        self._tls = tls
         self._epoll = select.epoll()
         self._epoll.register(listening.fileno(), select.EPOLLIN)
         self._epoll.register(sys.stdin.fileno(), select.EPOLLIN)
@@ -88,6 +92,8 @@ class Upstream:
                 sock, _ = self._listening.accept()
                 sock.setblocking(False)
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                if self._tls is not None:  # the first reads do the handshake
+                    sock = self._tls.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
                 self._connections[sock.fileno()] = _Connection(sock)
                 self._epoll.register(sock.fileno(), select.EPOLLIN)
         except BlockingIOError:
@@ -96,7 +102,9 @@ class Upstream:
     def _readable(self, one: _Connection) -> None:
         try:
             data = one.sock.recv(65536)
-        except (BlockingIOError, ConnectionResetError):
+        except ssl.SSLWantReadError:  # a part of a TLS record, or of the handshake
+            return
+        except (BlockingIOError, ConnectionResetError, ssl.SSLError):
             data = b""
         if not data:
             self._forget(one)
@@ -146,7 +154,7 @@ class Upstream:
     def _write(self, one: _Connection, data: bytes) -> None:
         try:
             sent = one.sock.send(data)
-        except BlockingIOError:
+        except (BlockingIOError, ssl.SSLWantWriteError):
             sent = 0
         except OSError:
             self._forget(one)
@@ -181,10 +189,14 @@ def _whole(head: bytes, body: bytes) -> bool:
 def main() -> None:
     listening = socket.create_server(("127.0.0.1", 0), backlog=_BACKLOG)
     listening.setblocking(False)
+    tls = None
+    if sys.argv[1:]:
+        tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        tls.load_cert_chain(sys.argv[1])
     sys.stdout.write(f"{listening.getsockname()[1]}\n")
     sys.stdout.flush()
     gc.disable()
-    Upstream(listening).run()
+    Upstream(listening, tls).run()
 
 
 if __name__ == "__main__":

@@ -6,19 +6,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bench.peers.peer import MissingError, Peer, free_port, started
+from bench.peers.peer import MissingError, Origin, Peer, free_port, started
 
 _SOURCE = Path(__file__).with_name("bare_relay.c")
 
 
 @contextmanager
-def bare_c(upstream: int, directory: Path) -> Iterator[Peer]:
-    """In front of the upstream's port. Raises MissingError where there is no C compiler."""
+def bare_c(upstream: Origin, directory: Path) -> Iterator[Peer]:
+    """In front of the upstream, without TLS. Raises MissingError where there is no C compiler."""
     compiler = shutil.which("cc")
     if compiler is None:
         raise MissingError("there is no C compiler 'cc' on the PATH")
     program = directory / "bare_relay"
     subprocess.run([compiler, "-O2", "-o", program, _SOURCE], check=True)
     port = free_port()
-    with started([str(program), str(port), str(upstream)], port, directory / "bare_relay.log") as peer:
+    with started([str(program), str(port), str(upstream.port)], port, directory / "bare_relay.log") as peer:
         yield peer

@@ -24,6 +24,14 @@ class MissingError(Exception):
     """A peer cannot be had on this machine; the message says why."""
 
 
+@dataclass(frozen=True)
+class Origin:
+    """The upstream that a peer passes requests on to. `ca`: it speaks TLS; the authority of its certificate, a PEM file."""
+
+    port: int
+    ca: Path | None = None
+
+
 def _at_once() -> None:
     """Nothing is still to be done when the load's last byte has come."""
 
@@ -96,9 +104,9 @@ def _wait(process: "subprocess.Popen[bytes]", port: int, log: Path) -> None:
 
 
 @contextlib.contextmanager
-def upstream() -> Iterator[Peer]:
-    """The load's upstream, which can be asked directly as well."""
-    command = [sys.executable, "-m", "bench.load.upstream"]
+def upstream(certificate: Path | None = None) -> Iterator[Peer]:
+    """The load's upstream, which can be asked directly as well. `certificate`: with TLS, by this PEM file."""
+    command = [sys.executable, "-m", "bench.load.upstream", *([] if certificate is None else [str(certificate)])]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
         assert process.stdout is not None

@@ -1,11 +1,12 @@
-"""nginx and haproxy: one worker, no buffering, connections to the upstream kept."""
+"""nginx and haproxy: one worker, no buffering, connections to the upstream kept, and verified where they are TLS."""
 
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bench.peers.peer import MissingError, Peer, free_port, started
+from bench.peers.peer import MissingError, Origin, Peer, free_port, started
+from bench.peers.tls_upstream import UPSTREAM_NAME
 
 # Where Debian puts them, which is not on everybody's PATH.
 _SYSTEM = "/usr/sbin:/usr/local/sbin"
@@ -34,8 +35,8 @@ http {{
     server {{
         listen 127.0.0.1:{port} backlog=2048;
         location / {{
-            proxy_pass http://measured;
-            proxy_http_version 1.1;
+            proxy_pass {scheme}://measured;
+{tls}            proxy_http_version 1.1;
             proxy_set_header Connection "";
             proxy_buffering off;
             proxy_request_buffering off;
@@ -43,6 +44,16 @@ http {{
         }}
     }}
 }}
+"""
+
+# https://nginx.org/en/docs/http/ngx_http_proxy_module.html#proxy_ssl_verify: nginx verifies nothing unless it is told to, and
+# sends no name (SNI). TLS 1.3 is among the protocols from 1.23.4 on; all peers are to speak the same.
+_NGINX_TLS = """\
+            proxy_ssl_verify on;
+            proxy_ssl_trusted_certificate {ca};
+            proxy_ssl_name {name};
+            proxy_ssl_server_name on;
+            proxy_ssl_protocols TLSv1.2 TLSv1.3;
 """
 
 # https://docs.haproxy.org/2.6/configuration.html#option%20http-no-delay: without it small chunks wait up to 200 ms.
@@ -62,27 +73,36 @@ frontend clients
     bind 127.0.0.1:{port} backlog 2048
     default_backend measured
 backend measured
-    server one 127.0.0.1:{upstream}
+    server one 127.0.0.1:{upstream}{tls}
 """
+
+# https://docs.haproxy.org/2.6/configuration.html#5.2-verify: the certificate must be for the name that is sent (SNI).
+_HAPROXY_TLS = " ssl verify required ca-file {ca} sni str({name})"
 
 
 @contextmanager
-def nginx(upstream: int, directory: Path) -> Iterator[Peer]:
-    """nginx in front of the upstream's port. Raises MissingError."""
+def nginx(upstream: Origin, directory: Path) -> Iterator[Peer]:
+    """nginx in front of the upstream, its files in `directory`. Raises MissingError."""
     program, port = _find("nginx"), free_port()
     configuration = directory / "nginx.conf"
-    configuration.write_text(_NGINX.format(directory=directory, upstream=upstream, port=port))
+    scheme, tls = "http", ""
+    if upstream.ca is not None:
+        scheme, tls = "https", _NGINX_TLS.format(ca=upstream.ca, name=UPSTREAM_NAME)
+    configuration.write_text(
+        _NGINX.format(directory=directory, upstream=upstream.port, port=port, scheme=scheme, tls=tls)
+    )
     command = [program, "-e", "stderr", "-p", str(directory), "-c", str(configuration)]
     with started(command, port, directory / "nginx.log") as peer:
         yield peer
 
 
 @contextmanager
-def haproxy(upstream: int, directory: Path) -> Iterator[Peer]:
-    """haproxy in front of the upstream's port. Raises MissingError."""
+def haproxy(upstream: Origin, directory: Path) -> Iterator[Peer]:
+    """haproxy in front of the upstream, its files in `directory`. Raises MissingError."""
     program, port = _find("haproxy"), free_port()
     configuration = directory / "haproxy.cfg"
-    configuration.write_text(_HAPROXY.format(upstream=upstream, port=port))
+    tls = "" if upstream.ca is None else _HAPROXY_TLS.format(ca=upstream.ca, name=UPSTREAM_NAME)
+    configuration.write_text(_HAPROXY.format(upstream=upstream.port, port=port, tls=tls))
     with started([program, "-db", "-f", str(configuration)], port, directory / "haproxy.log") as peer:
         yield peer
 

@@ -10,7 +10,8 @@ from urllib.parse import urlsplit
 from tests.running import start_tap
 
 from bench.measure import tree
-from bench.peers.peer import Peer
+from bench.peers.peer import Origin, Peer
+from bench.peers.tls_upstream import UPSTREAM_ADDRESS
 from streamgauge.core.capture.segments import BUNDLE_NS
 from streamgauge.kafka import topics
 from streamgauge.spool.read_counters import Balance, read_balance
@@ -26,13 +27,17 @@ _PARTS = {"taps.proxy": "relay", "streamgauge.recorder": "recorder"}
 
 
 @contextmanager
-def tap(upstream: int, directory: Path, kafka: str, capture: str) -> Iterator[Peer]:
-    """A tap in front of the upstream's port, with topics of its own."""
-    prefix = prefix_of(capture)
+def tap(upstream: Origin, directory: Path, kafka: str, capture: str) -> Iterator[Peer]:
+    """A tap in front of the upstream, with topics of its own, its files in `directory`."""
+    scheme, prefix = "http", prefix_of(capture)
+    options = ["--kafka", kafka, "--capture", capture]
+    if upstream.ca is not None:
+        scheme, prefix = "https", f"{prefix}-tls"
+        options += ["--upstream-ca", str(upstream.ca)]
     asyncio.run(topics.create(kafka, _PARTITIONS, prefix))
     data_dir = directory / f"tap-{capture}"
-    options = ["--kafka", kafka, "--topic-prefix", prefix, "--capture", capture]
-    with start_tap("tap", f"http://127.0.0.1:{upstream}", data_dir, *options) as running:
+    url = f"{scheme}://{UPSTREAM_ADDRESS}:{upstream.port}"
+    with start_tap("tap", url, data_dir, *options, "--topic-prefix", prefix) as running:
         pids = {pid: _part(line) for pid, line in tree(running.process.pid).items()}
         peer = Peer(urlsplit(running.url).port or 0, pids)
         peer.settle = lambda: _settle(peer, data_dir / "counters")
@@ -40,7 +45,7 @@ def tap(upstream: int, directory: Path, kafka: str, capture: str) -> Iterator[Pe
 
 
 def prefix_of(capture: str) -> str:
-    """Of the topics of the tap with this capture."""
+    """Of the topics of the tap with this capture, in front of a plain upstream."""
     return f"bench-{capture}"
 
 

@@ -1,22 +1,29 @@
 """The benchmark of taps runs against real proxies and says what is amiss; how fast they are is for itself to say."""
 
+import contextlib
 import os
 import re
 import shutil
+import socket
+import ssl
 import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import bench.measure
 import bench.tap
 import pytest
-from bench.load.answer import LLM_PATH, asked, request
+from bench.load.answer import LAST_CHUNK, LLM_PATH, MARK, asked, marks, request
 from bench.load.client import BrokenError, Result, burst, paced, sequential
 from bench.measure import Others, cpu_seconds, peak_mib, tree
-from bench.peers.peer import MissingError, Peer
+from bench.peers.peer import MissingError, Origin, Peer
+from bench.peers.servers import haproxy, nginx
 from bench.peers.streamgauge import faults_of
-from bench.tap import ALL_ROUNDS, PEERS, UNCAPTURED, put, rounds, running
-from bench.tap_loads import Figure, Found, Load, Sizes
-from bench.tap_table import DIRECT, ratio, report
+from bench.peers.tls_upstream import UPSTREAM_NAME, tls_upstream
+from bench.tap import ALL_ROUNDS, BUDGET_S, PEERS, UNCAPTURED, put, rounds, running
+from bench.tap_loads import TLS_LOADS, Figure, Found, Load, Sizes
+from bench.tap_table import DIRECT, TLS, ratio, report
 
 from streamgauge.spool.read_counters import Balance
 from tests.integration.provider import provider
@@ -49,12 +56,15 @@ def test_another_answer_is_no_figure() -> None:
         burst(int(other.url.rpartition(":")[2]), concurrent=1, streams=1, events=3)
 
 
+def skip_without(name: str) -> None:
+    if not shutil.which(name, path="/usr/bin:/usr/sbin:/usr/local/bin:/usr/local/sbin"):
+        pytest.skip(f"{name} is not installed: scripts/install_bench_peers")
+
+
 @pytest.mark.parametrize("name", [PYTHON_PEER, "nginx", "haproxy", "C, bytes alone"])
 def test_a_proxy_is_measured_under_every_load(name: str) -> None:
-    if name in ("nginx", "haproxy") and not shutil.which(
-        name, path="/usr/bin:/usr/sbin:/usr/local/bin:/usr/local/sbin"
-    ):
-        pytest.skip(f"{name} is not installed: scripts/install_bench_peers")
+    if name in ("nginx", "haproxy"):
+        skip_without(name)
     if name.startswith("C,") and not shutil.which("cc"):
         pytest.skip("there is no C compiler 'cc': install gcc")
     found = Found()
@@ -69,8 +79,127 @@ def test_a_proxy_is_measured_under_every_load(name: str) -> None:
     assert "Amiss" not in text
 
 
+def test_proxies_with_tls_to_the_upstream_are_measured_under_its_loads() -> None:
+    names = [f"{name}{TLS}" for name in ("nginx", "haproxy")]
+    for name in ("nginx", "haproxy"):
+        skip_without(name)
+    found = Found()
+    with running(["nginx", *names], found) as peers:
+        rounds(peers, TINY, 1, found)
+    assert found.faults == []
+    for name in names:
+        measured = {load for load, peer in found.figures if peer == name}
+        assert measured | {load for load in TLS_LOADS if f"{name}, {load}" in found.missing} == set(TLS_LOADS)
+        assert found.memory[name] > 1
+    text = report(found, ["nginx", *names])
+    plain, told, tls = text.partition("\n\nTLS to the upstream, ")
+    assert told
+    assert re.search(r"\| nginx +\| 1\.00 ", plain)
+    assert TLS not in plain
+    assert re.search(rf"\| nginx{TLS} +\| 1\.00 ", tls)
+    assert re.search(rf"\| haproxy{TLS} +\| \d", tls)
+
+
+@pytest.mark.parametrize("proxy", [nginx, haproxy])
+def test_a_proxy_verifies_its_upstream_by_authority_and_by_name(
+    proxy: Callable[[Origin, Path], AbstractContextManager[Peer]], tmp_path: Path
+) -> None:
+    skip_without(proxy.__name__)
+    with contextlib.ExitStack() as stack:
+        folders = [tmp_path / name for name in ("right", "other-name")]
+        for folder in folders:
+            folder.mkdir()
+        right = stack.enter_context(tls_upstream(folders[0]))
+        other_name = stack.enter_context(tls_upstream(folders[1], "other.test"))
+        other_authority = Origin(right.port, other_name.ca)
+        for origin, answer in ((right, b"200"), (other_name, b"50"), (other_authority, b"50")):
+            with proxy(origin, tmp_path) as peer, socket.create_connection(("127.0.0.1", peer.port), 30) as client:
+                client.sendall(request(0, 1))
+                assert client.recv(65536).startswith(b"HTTP/1.1 " + answer), origin
+
+
+def test_nginx_and_haproxy_send_the_upstream_s_name_and_are_told_to_verify(tmp_path: Path) -> None:
+    for name in ("nginx", "haproxy"):
+        skip_without(name)
+    with tls_upstream(tmp_path) as origin, nginx(origin, tmp_path), haproxy(origin, tmp_path):
+        configured = (tmp_path / "nginx.conf").read_text()
+        for line in ("verify on", f"trusted_certificate {origin.ca}", f"name {UPSTREAM_NAME}", "server_name on"):
+            assert f"proxy_ssl_{line};" in configured
+        assert "proxy_pass https://" in configured
+        verified = f" ssl verify required ca-file {origin.ca} sni str({UPSTREAM_NAME})\n"
+        assert verified in (tmp_path / "haproxy.cfg").read_text()
+
+
+def test_the_upstream_with_tls_sends_what_was_asked_for(tmp_path: Path) -> None:
+    """Also where its socket takes no more, and parts of requests come by themselves."""
+    with tls_upstream(tmp_path) as origin:
+        context = ssl.create_default_context(cafile=str(origin.ca))
+        with (
+            socket.create_connection(("127.0.0.1", origin.port), 30) as plain,
+            context.wrap_socket(plain, server_hostname=UPSTREAM_NAME) as client,
+        ):
+            asking, events = request(0, 40_000), 40_000
+            client.sendall(asking[:100])
+            client.sendall(asking[100:])
+            time.sleep(0.3)  # its socket is full by then
+            got, tail = 0, b""
+            while not tail.endswith(LAST_CHUNK):
+                data = client.recv(65536)
+                assert data
+                got, tail = got + data.count(MARK), (tail + data)[-len(LAST_CHUNK) :]
+            assert got == marks(events)
+
+
+def test_what_users_of_https_upstreams_get_is_a_sentence_of_the_figures() -> None:
+    found, names = (
+        Found(),
+        ["nginx", *(f"{name}{TLS}" for name in ("nginx", "streamgauge, full", "streamgauge, masked"))],
+    )
+    for turn in range(2):
+        found.add("burst", "nginx", Figure({"proxy": 1.0}, 1, 1), turn)
+        for name, used in zip(names[1:], (2.0, 4.0, 8.0), strict=True):
+            found.add("burst", name, Figure({"proxy": used}, 1, 1), turn)
+    begins = (
+        "With an https upstream, a CPU-second of `streamgauge tap` carries, of what one of nginx carries with such an"
+    )
+    assert f"{begins} upstream: in a burst 0.50 (full) and 0.25 (masked)." in report(found, names)
+    for name in names[1:]:
+        found.add("paced 200", name, Figure({"proxy": 1.0}, 1, 1), 3)
+    both = report(found, names)
+    assert (
+        f"{begins} upstream: in a burst 0.50 (full) and 0.25 (masked); at 200 paced streams 1.00 (full) and 1.00 (masked)."
+        in both
+    )
+    row = re.search(rf"\| nginx{TLS} .*", both)
+    assert row
+    cells = [cell.strip() for cell in row[0].split("|")[2:6]]
+    assert cells == ["1.00", "1.00", "0.50", ""], "to nginx with TLS; and to nginx without it, which was not paced"
+    assert "https upstream" not in report(found, ["nginx"])
+    assert "https upstream" not in report(found, names[:2])
+
+
+def test_a_round_that_would_end_too_late_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How long it would take is judged by how many take part in it."""
+    clock = [0.0]
+
+    def put_one(*_: object) -> Figure:
+        clock[0] += BUDGET_S / 9
+        return Figure({"x": 1.0}, 1, 1)
+
+    burst_alone = [Load("burst", lambda port, captured: Result(), len)]  # type: ignore[arg-type]
+    monkeypatch.setattr(bench.tap, "loads", lambda sizes: burst_alone if sizes is TINY else [])
+    monkeypatch.setattr(bench.tap, "put", put_one)
+    monkeypatch.setattr(bench.tap, "now", lambda: clock[0])
+    found, own = Found(), Peer(1, {os.getpid(): "x"})
+    rounds({"nginx": own, "haproxy": own, "aiohttp": own, DIRECT: own}, TINY, 9, found)
+    # Two rounds of four take eight ninths of the time; one of two more would be too long.
+    assert {name: len(figures) for (_, name), figures in found.figures.items()} == dict.fromkeys(
+        ("nginx", "haproxy", "aiohttp", DIRECT), 2
+    )
+
+
 def test_who_is_missing_is_said_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(upstream: int, directory: Path, kafka: str) -> None:
+    def missing(upstream: Origin, directory: Path, kafka: str) -> None:
         raise MissingError("it is not installed")
 
     monkeypatch.setitem(PEERS, "nginx", missing)
@@ -202,14 +331,16 @@ def test_our_own_is_what_descendants_use_too() -> None:
 def test_ours_ships_every_read_of_every_load(kafka: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KAFKA_BOOTSTRAP", kafka)
     found = Found()
-    with running(["streamgauge, full"], found) as peers:
+    with_tls = f"streamgauge, full{TLS}"
+    with running(["streamgauge, full", with_tls], found) as peers:
         assert set(peers["streamgauge, full"].pids.values()) == {"relay", "recorder", "shipper"}
         rounds(peers, TINY, 1, found)
         names = [name for name in peers if name != DIRECT]
-    assert names == ["streamgauge, full", UNCAPTURED]
+    assert names == ["streamgauge, full", with_tls, UNCAPTURED]
     assert found.faults == []
-    captured, not_captured = (found.figures["burst", name][0].cpu for name in names)
+    captured, not_captured = (found.figures["burst", name][0].cpu for name in ("streamgauge, full", UNCAPTURED))
     assert captured["recorder"] > not_captured["recorder"]
     text = report(found, names)
     assert re.search(r"\| full +\| relay ", text)
+    assert re.search(rf"\| {with_tls} +\| 1\.00 ", text)
     assert "No read was lost" in text
