@@ -48,7 +48,7 @@ def _with_tls(found: Found, peers: Sequence[str]) -> list[str]:
     rows = [
         [
             "proxy",
-            *(f"{load}, {reference} = 1" for load in TLS_LOADS),
+            *(f"{load}, {reference.removesuffix(TLS)} with TLS = 1" for load in TLS_LOADS),
             *(f"{load}, itself without TLS = 1" for load in TLS_LOADS),
             *(f"event, {paced_name(ONE_CORE)}, {part}" for part in ("p50", "p99")),
             "peak, MiB",
