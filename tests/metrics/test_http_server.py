@@ -171,7 +171,7 @@ def test_the_first_refused_host_is_logged_without_its_name(caplog: pytest.LogCap
             assert (await ask(server.address, "/metrics", host=name)).status == 403
 
     serving(test)
-    said = "the admin port refused a request by its Host header (403): allow a name with --admin-host NAME"
+    said = "the admin port rejected a request because of its Host header (403): allow it with --admin-host NAME"
     assert caplog.messages == [said]
 
 
@@ -285,7 +285,9 @@ def test_nothing_of_a_malformed_request_is_logged(
         record.getMessage() for record in caplog.records if record.name != "asyncio" or record.levelno > logging.DEBUG
     ]
     assert [
-        sentence for sentence in said if not sentence.startswith("the admin port refused a request by its Host")
+        sentence
+        for sentence in said
+        if not sentence.startswith("the admin port rejected a request because of its Host")
     ] == []
     written = capfd.readouterr()
     assert written.out + written.err == ""

@@ -41,27 +41,25 @@ class Label:
 # the values of all metrics with the label, with room.
 LABELS: Mapping[str, Label] = {
     "upstream": Label(
-        "the name that the operator gave to a provider's endpoint; without one its host and port", 64, open=True
+        "the name of the provider endpoint from the settings; without a name its host and port", 64, open=True
     ),
-    "model": Label(
-        "the model that was asked for; the one that answered where the request was not seen", 200, open=True
-    ),
-    "dialect": Label("the wire format", 16),
-    "outcome": Label("how the stream ended", 12),
-    "finish_reason": Label("why the model stopped, in the record's words", 12),
-    "phase": Label("where an error stood: before_stream, in_stream, transport", 5),
-    "error_type": Label("the provider's type of an error, else its code or status", 100, open=True),
-    "kind": Label("what is counted", 32),
-    "source": Label("where usage comes from: final, partial, estimated, absent", 6),
-    "reason": Label("why", 40),
-    "cause": Label("why a worker ended itself: loop, commit, group, stop", 6),
+    "model": Label("the requested model; the model of the response if the request is unknown", 200, open=True),
+    "dialect": Label("the API format", 16),
+    "outcome": Label("the outcome of the stream", 12),
+    "finish_reason": Label("the normalised finish reason of the record", 12),
+    "phase": Label("where the error occurred: before_stream, in_stream, transport", 5),
+    "error_type": Label("the provider's error type, else its code or status", 100, open=True),
+    "kind": Label("the kind of what is counted", 32),
+    "source": Label("the source of the usage: final, partial, estimated, absent", 6),
+    "reason": Label("the reason", 40),
+    "cause": Label("why the worker was stuck: loop, commit, group, stop", 6),
     "activity": Label("what a partition of a worker does: waiting, decoding, applying, sending, committing", 7),
-    "streaming": Label("whether the answer was an event stream: true, false, unknown", 4),
-    "result": Label("what came of it", 6),
-    "stage": Label("the step at which a message could not be read", 8),
-    "error_class": Label("what was wrong with it", 16),
+    "streaming": Label("whether the response was an event stream: true, false, unknown", 4),
+    "result": Label("the result", 6),
+    "stage": Label("the step that failed on a message", 8),
+    "error_class": Label("the kind of failure", 16),
     "partition": Label("a partition of the segments topic", 66),
-    "label": Label("the name of a label", 24),
+    "label": Label("the name of the label", 24),
     "version": Label("the version of this program", 3),
 }
 

@@ -12,7 +12,7 @@ from streamgauge.metrics.declarations import LABELS, OTHER, PAGE_BYTES, UNKNOWN,
 from streamgauge.metrics.grafana import dashboard_json
 
 _PARTS: Mapping[MetricSource, str] = {
-    MetricSource.STREAM: "Streams: said where they are assembled (`worker`, `up`)",
+    MetricSource.STREAM: "Streams (`worker`, `up`)",
     MetricSource.TAP: "Taps (`tap`, `up`)",
     MetricSource.WORKER: "Workers (`worker`, `up`)",
     MetricSource.SELF: "The exporter itself",
@@ -42,16 +42,17 @@ def _head() -> Iterable[str]:
     yield ""
     yield "Generated from `streamgauge/metrics/table.py` by `python -m streamgauge.metrics.generate_docs`: do not edit."
     yield ""
-    yield "- Durations are seconds. What was not seen adds nothing: null never becomes 0."
-    yield f"- A page stays below {PAGE_BYTES:,} bytes. Label values beyond a budget read `{OTHER}`; not seen: `{UNKNOWN}`."
-    yield "- A counter without labels begins at 0; any other series appears with its first value."
+    yield "- Durations are in seconds. An unknown value adds nothing: null never becomes 0."
+    yield f"- A page has less than {PAGE_BYTES:,} bytes. A label has a limit of values: further ones become `{OTHER}`."
+    yield f"- An unknown label value is `{UNKNOWN}`."
+    yield "- A counter without labels starts at 0. Any other series appears with its first value."
     yield ""
 
 
 def _part(part: MetricSource) -> Iterable[str]:
     yield f"## {_PARTS[part]}"
     yield ""
-    yield "| metric | kind | unit | labels | what it says |"
+    yield "| metric | kind | unit | labels | meaning |"
     yield "|---|---|---|---|---|"
     yield from (_line(metric) for metric in table.TABLE if metric.part is part)
     yield ""
@@ -72,7 +73,7 @@ def _bounds(metric: Metric) -> str:
 def _labels() -> Iterable[str]:
     yield "## Labels"
     yield ""
-    yield "| label | what it says | values at most |"
+    yield "| label | meaning | limit of values |"
     yield "|---|---|---|"
     yield from (f"| `{name}` | {label.help} | {label.budget} |" for name, label in sorted(LABELS.items()))
     yield ""

@@ -21,7 +21,7 @@ def dashboard() -> Json:
     return {
         "uid": "streamgauge-overview",
         "title": "Streamgauge",
-        "description": "LLM token streams: are they well, are they slow, what do they use, is the capture whole.",
+        "description": "LLM token streams: outcomes, latency, token usage, capture and workers.",
         "tags": ["streamgauge", "llm"],
         "schemaVersion": _SCHEMA_VERSION,
         "editable": True,

@@ -45,7 +45,7 @@ _PARSER_LOG.setLevel(logging.CRITICAL)
 Check = Callable[[], bool | str]
 
 _HOST_REFUSED = (
-    "this Host is not served here: if a scraper or a check asks by this name, allow it with --admin-host NAME"
+    "the admin port does not accept this Host header: to allow the name, start with --admin-host NAME"
     " (STREAMGAUGE_ADMIN_HOST)\n"
 )
 
@@ -141,7 +141,7 @@ class AdminServer:
         if not self._said_refused and host_name(request.headers.get(hdrs.HOST, "[")):
             self._said_refused = True
             _log.warning(
-                "the admin port refused a request by its Host header (403): allow a name with --admin-host NAME"
+                "the admin port rejected a request because of its Host header (403): allow it with --admin-host NAME"
             )
 
     def _may_ask(self, request: web.BaseRequest) -> bool:
@@ -213,7 +213,7 @@ def split_address(address: str) -> tuple[str, int]:
     host, _, port = address.rpartition(":")
     plain = host[1:-1] if host.startswith("[") and host.endswith("]") else host
     if not plain or not port.isascii() or not port.isdigit() or int(port) > 65_535 or (plain == host and ":" in host):
-        raise AdminAddressError(f"an admin address is HOST:PORT; {address!r} is not")
+        raise AdminAddressError(f"{address!r} is not an admin address: write HOST:PORT")
     return plain, int(port)
 
 

@@ -48,17 +48,17 @@ def _quantiles(metric: str) -> tuple[tuple[str, str], ...]:
 
 
 _WELL = Row(
-    "Are streams well?",
+    "Outcomes",
     (
         Panel(
             "Streams by outcome",
-            "Finished streams a second. Anything but completed is a stream that did not end as its protocol says.",
+            "Finished streams per second. Every outcome except completed is a stream that failed or was cut short.",
             "reqps",
             ((_rate("streams_total", "outcome", _BOTH), "{{outcome}}"),),
         ),
         Panel(
-            "Share that broke, by upstream",
-            "Ended by an in-band error, a reset, a timeout or without a terminal. Clients that left are not in.",
+            "Share of broken streams, by upstream",
+            "Ended by an error event, a reset, a timeout, or without an end-of-stream marker. Excludes client aborts.",
             "percentunit",
             (
                 (
@@ -74,19 +74,19 @@ _WELL = Row(
         ),
         Panel(
             "Errors by phase and type",
-            "in_stream: the head said 200, the error came as an event.",
+            "in_stream: an error event after the status 200.",
             "reqps",
             ((_seldom(_rate("stream_errors_total", "phase, error_type", _UP)), "{{phase}} {{error_type}}"),),
         ),
         Panel(
             "Finish reasons",
-            "Why models stopped.",
+            "Streams per second by normalised finish reason.",
             "reqps",
             ((_rate("finish_reasons_total", "finish_reason", _BOTH), "{{finish_reason}}"),),
         ),
         Panel(
-            "Streams without a token",
-            "Finished without any generated output; they are in no latency below.",
+            "Streams without a token event",
+            "Finished without any generated output. The panels of token latency exclude them.",
             "reqps",
             (
                 (
@@ -97,7 +97,7 @@ _WELL = Row(
         ),
         Panel(
             "Open streams",
-            "Begun and not ended.",
+            "Streams that have started and not ended.",
             "short",
             (("sum by (instance) (streamgauge_open_streams)", "{{instance}}"),),
         ),
@@ -105,29 +105,29 @@ _WELL = Row(
 )
 
 _SLOW = Row(
-    "Are they slow?",
+    "Latency",
     (
         Panel(
             "Time to first token",
-            "From the request's first byte to the first generated output.",
+            "Time from the first byte of the request to the first generated output.",
             "s",
             _quantiles("time_to_first_token_seconds"),
         ),
         Panel(
             "Time to first token by model, p95",
-            "Which model is slow.",
+            "95th percentile of each model.",
             "s",
             ((_quantile(0.95, "time_to_first_token_seconds", "model"), "{{model}}"),),
         ),
         Panel(
             "Gaps between chunks",
-            "Between successive token events. An event may hold many tokens.",
+            "Time between successive token events. An event may contain many tokens.",
             "s",
             _quantiles("inter_chunk_latency_seconds"),
         ),
         Panel(
             "Time per output token by model, p50 and p95",
-            "By the provider's own count of tokens.",
+            "Uses the output tokens that the provider reported.",
             "s",
             (
                 (_quantile(0.5, "inter_token_latency_seconds", "model"), "{{model}} p50"),
@@ -136,13 +136,13 @@ _SLOW = Row(
         ),
         Panel(
             "Time to first byte by upstream, p95",
-            "Of the answer's body.",
+            "Time from the first byte of the request to the first byte of the response body.",
             "s",
             ((_quantile(0.95, "time_to_first_byte_seconds", "upstream", _UP), "{{upstream}}"),),
         ),
         Panel(
             "Duration by outcome, p50 and p95",
-            "Whole streams.",
+            "Time from the first byte of the request to the end of the stream.",
             "s",
             (
                 (_quantile(0.5, "stream_duration_seconds", "outcome", _UP), "{{outcome}} p50"),
@@ -150,8 +150,8 @@ _SLOW = Row(
             ),
         ),
         Panel(
-            "Bursts, stalls, resumed",
-            "A burst came in one or two reads: something buffers. A stall is a gap above --stall-seconds.",
+            "Bursts, stalls, resumed streams",
+            "Burst: all events arrived in one or two reads, because something buffers. Stall: a gap above --stall-seconds.",
             "reqps",
             (
                 (_seldom(_rate("bursts_total", "upstream", _UP)), "bursts {{upstream}}"),
@@ -163,35 +163,35 @@ _SLOW = Row(
 )
 
 _USAGE = Row(
-    "What do they use?",
+    "Token usage",
     (
         Panel(
             "Tokens by kind",
-            "As providers report them: input holds cached and cache_write, output holds reasoning.",
+            "Tokens that providers reported, per second. input includes cached and cache_write, output includes reasoning.",
             "short",
             ((_rate("usage_tokens_total", "kind", _BOTH), "{{kind}}"),),
         ),
         Panel(
             "Output tokens by model",
-            "A second.",
+            "Output tokens that providers reported, per second.",
             "short",
             ((_rate("usage_tokens_total", "model", f'{_BOTH},kind="output"'), "{{model}}"),),
         ),
         Panel(
-            "What usage is",
-            "final, partial, estimated or absent. Absent is not zero: those streams are in no token count.",
+            "Source of usage",
+            "Streams per second: final, partial, estimated or absent. Token counts exclude streams without usage.",
             "reqps",
             ((_rate("usage_sources_total", "source", _UP), "{{source}}"),),
         ),
         Panel(
-            "Usage that cannot be",
-            "Bad values, and sums that do not hold.",
+            "Invalid usage",
+            "Bad values, and totals that do not match.",
             "reqps",
             ((_seldom(_rate("usage_anomalies_total", "upstream, kind", _UP)), "{{upstream}} {{kind}}"),),
         ),
         Panel(
             "Token events and bytes",
-            "How much came.",
+            "Token events and bytes of response bodies, per second.",
             "short",
             (
                 (_rate("token_events_total", "upstream", _UP), "token events {{upstream}}"),
@@ -202,11 +202,11 @@ _USAGE = Row(
 )
 
 _CAPTURE = Row(
-    "Is the capture whole?",
+    "Capture",
     (
         Panel(
             "Reads",
-            "Seen = delivered + waiting + dropped, always.",
+            "Reads per second. Always: seen = delivered + waiting + dropped.",
             "short",
             (
                 (_rate("tap_reads_seen_total", "instance"), "seen {{instance}}"),
@@ -214,14 +214,14 @@ _CAPTURE = Row(
             ),
         ),
         Panel(
-            "Reads dropped, by reason",
-            "What was seen and will be in no record.",
+            "Discarded reads, by reason",
+            "Reads that were seen and are missing in their records.",
             "short",
             ((_seldom(_rate("tap_reads_dropped_total", "instance, reason")), "{{instance}} {{reason}}"),),
         ),
         Panel(
-            "On their way",
-            "Reads that wait for the next part, and bundles in the spool.",
+            "Waiting reads and bundles",
+            "Reads that are not delivered yet, and bundles in the spool.",
             "short",
             (
                 ("sum by (instance) (streamgauge_tap_reads_waiting)", "reads {{instance}}"),
@@ -230,7 +230,7 @@ _CAPTURE = Row(
         ),
         Panel(
             "Spool",
-            "How full it is; and 100 % while its disk refuses writes.",
+            "Used share of the size limit; 100 % while writes to the spool fail.",
             "percentunit",
             (
                 (
@@ -242,7 +242,7 @@ _CAPTURE = Row(
         ),
         Panel(
             "Broker connected",
-            "1 or 0, by tap and worker; and whether a tap waits for something to be put right: its log says what.",
+            "1 if the broker is reachable. Problem: 1 while an operator must fix the connection, see the tap's log.",
             "short",
             (
                 ("min by (instance) (streamgauge_broker_connected)", "{{instance}}"),
@@ -252,7 +252,7 @@ _CAPTURE = Row(
         ),
         Panel(
             "Incomplete records",
-            "Whose capture is not whole; they are in no latency.",
+            "Records of streams with an incomplete capture. Latency panels exclude them.",
             "reqps",
             (
                 (_seldom(_rate("incomplete_records_total", "upstream", _UP)), "{{upstream}}"),
@@ -260,14 +260,14 @@ _CAPTURE = Row(
             ),
         ),
         Panel(
-            "Events that could not be read",
-            "Unparsed, unterminated, oversized.",
+            "Events that could not be parsed",
+            "Unparsed, unterminated or oversized events.",
             "short",
             ((_seldom(_rate("unread_events_total", "upstream, kind", _UP)), "{{upstream}} {{kind}}"),),
         ),
         Panel(
-            "Incidents of taps, ignored streams",
-            "What was survived; event streams that are not an LLM's.",
+            "Capture errors, ignored streams",
+            "Errors that taps handled, and event streams that are not LLM responses.",
             "short",
             (
                 (_seldom(_rate("tap_incidents_total", "instance, kind")), "{{instance}} {{kind}}"),
@@ -275,8 +275,8 @@ _CAPTURE = Row(
             ),
         ),
         Panel(
-            "Requests that the relay answered by itself",
-            "Refused, or the upstream could not be asked: no answer of an upstream reached the client.",
+            "Error responses of the relay",
+            "Requests that the relay rejected, and requests to an upstream that failed before it responded.",
             "short",
             ((_seldom(_rate("tap_refused_total", "instance, reason")), "{{instance}} {{reason}}"),),
         ),
@@ -284,17 +284,17 @@ _CAPTURE = Row(
 )
 
 _WORKERS = Row(
-    "Do the workers keep up?",
+    "Workers",
     (
         Panel(
             "Lag",
-            "Messages behind what is acknowledged.",
+            "Messages in the segments topic after the committed offset.",
             "short",
             (("sum by (instance) (streamgauge_worker_lag_messages)", "{{instance}}"),),
         ),
         Panel(
             "Partitions",
-            "That each worker holds.",
+            "Partitions that are assigned to each worker and have their state recovered.",
             "short",
             (("sum by (instance) (streamgauge_worker_partitions)", "{{instance}}"),),
         ),
@@ -307,25 +307,25 @@ _WORKERS = Row(
         ),
         Panel(
             "Bundles",
-            "Applied, and those that came again.",
+            "Bundles per second: processed, and duplicates that were skipped.",
             "short",
             (
-                (_rate("bundles_total", "instance"), "applied {{instance}}"),
-                (_seldom(_rate("duplicate_bundles_total", "instance")), "again {{instance}}"),
+                (_rate("bundles_total", "instance"), "processed {{instance}}"),
+                (_seldom(_rate("duplicate_bundles_total", "instance")), "duplicates {{instance}}"),
             ),
         ),
         Panel(
-            "Segments skipped",
-            "That came again, or after their stream was closed.",
+            "Skipped segments",
+            "Duplicates, and segments that arrived after their stream was closed.",
             "short",
             (
-                (_seldom(_rate("duplicate_segments_total", "instance")), "again {{instance}}"),
+                (_seldom(_rate("duplicate_segments_total", "instance")), "duplicates {{instance}}"),
                 (_seldom(_rate("late_segments_total", "instance")), "late {{instance}}"),
             ),
         ),
         Panel(
             "Dead letters",
-            "Messages that could not be read; waiting: the dead letter topic takes none, and their partitions stand.",
+            "Messages that could not be read. waiting: writes to the dead letter topic fail, so partitions are blocked.",
             "short",
             (
                 (_seldom(_rate("dead_letters_total", "stage, error_class")), "{{stage}} {{error_class}}"),
@@ -333,8 +333,8 @@ _WORKERS = Row(
             ),
         ),
         Panel(
-            "Gaps in the log",
-            "Deleted before they were read.",
+            "Expired messages",
+            "Messages that expired in Kafka (retention) before a worker read them, in 1 hour.",
             "short",
             (
                 (_seldom("sum by (instance) (increase(streamgauge_log_gaps_total[1h]))"), "gaps {{instance}}"),
@@ -346,7 +346,7 @@ _WORKERS = Row(
         ),
         Panel(
             "Stuck workers",
-            "That ended themselves, by cause; whoever supervises them starts them again.",
+            "Times in 1 hour that the watchdog ended a worker because it was stuck, by cause. A supervisor must restart it.",
             "short",
             (
                 (
@@ -357,13 +357,13 @@ _WORKERS = Row(
         ),
         Panel(
             "Ledger",
-            "different: other bytes for a known stream, a bug or a forgery.",
+            "Records per second. different: another record for a known stream id, which is an error or a forgery.",
             "reqps",
             ((_rate("ledger_rows_total", "result"), "{{result}}"),),
         ),
         Panel(
-            "The exporter itself",
-            "Label values beyond their budget, parts that could not say their numbers, versions.",
+            "Exporter",
+            "Label values beyond their limit, failed metric sources, running versions.",
             "short",
             (
                 (_seldom(_rate("metric_labels_cut_total", "label")), "cut {{label}}"),

@@ -43,7 +43,7 @@ def _seconds(name: str, help: str, bounds: tuple[float, ...], *labels: str, page
     )
 
 
-_MEASURED = "Left out: incomplete captures, legs that continue another stream, and what was not seen."
+_MEASURED = "Excludes streams with an incomplete capture, resumed streams, and streams where this time is unknown."
 
 # What finished streams say, by `observe`.
 STREAMS = _counter(
@@ -51,52 +51,52 @@ STREAMS = _counter(
 )
 FIRST_BYTE = _seconds(
     "time_to_first_byte",
-    f"From the request's first byte to the first byte of the answer's body. {_MEASURED}",
+    f"Time from the first byte of the request to the first byte of the response body. {_MEASURED}",
     FIRST_BYTE_BOUNDS_S, "upstream", page=45_000,
 )  # fmt: skip
 FIRST_TOKEN = _seconds(
     "time_to_first_token",
-    f"From the request's first byte to the first event with generated output of any kind. {_MEASURED}",
+    f"Time from the first byte of the request to the first token event: generated output of any kind. {_MEASURED}",
     FIRST_TOKEN_BOUNDS_S, "upstream", "model", page=150_000,
 )  # fmt: skip
 INTER_CHUNK = _seconds(
     "inter_chunk_latency",
-    f"Between successive token events of a stream: one observation a gap. Bursts are left out. {_MEASURED}",
+    f"Time between successive token events of a stream, one observation for each gap. Excludes bursts. {_MEASURED}",
     GAP_BOUNDS_S, "upstream", "model", page=150_000,
 )  # fmt: skip
 INTER_TOKEN = _seconds(
     "inter_token_latency",
-    "Time per output token: (last token - first token) / (output tokens - 1), once a stream with final usage. "
-    f"Bursts are left out. {_MEASURED}",
+    "Time per output token: (last token - first token) / (output tokens - 1), one observation for each stream with final "
+    f"usage. Excludes bursts. {_MEASURED}",
     TOKEN_BOUNDS_S, "upstream", "model", page=140_000,
 )  # fmt: skip
 DURATION = _seconds(
     "stream_duration",
-    f"From the request's first byte to the stream's end. {_MEASURED}",
+    f"Time from the first byte of the request to the end of the stream. {_MEASURED}",
     DURATION_BOUNDS_S, "upstream", "outcome", page=60_000,
 )  # fmt: skip
 FINISH_REASONS = _counter(
     MetricSource.STREAM,
     "finish_reasons",
-    "Streams that gave a reason for their end, by it.",
+    "Streams that reported a finish reason, by finish reason.",
     "upstream",
     "model",
     "finish_reason",
     page=50_000,
 )
 ERRORS = _counter(MetricSource.STREAM, "stream_errors",
-    "Errors that ended streams. Phase in_stream: after the head said 200, as an event of the stream.",
+    "Errors that ended streams. Phase in_stream: an error event after the status 200.",
     "upstream", "phase", "error_type", page=40_000,
 )  # fmt: skip
 USAGE_TOKENS = _counter(MetricSource.STREAM, "usage_tokens",
-    "Tokens as providers report them: input holds cached and cache_write, output holds reasoning. Absent adds nothing. "
-    "A stream and the legs that continue it count once, as far as this process knows them.",
+    "Tokens that providers reported. input includes cached and cache_write, output includes reasoning: do not add the kinds. "
+    "Streams without usage add nothing. A resumed stream counts once, if this process knows all of its requests.",
     "upstream", "model", "kind", page=70_000,
 )  # fmt: skip
 USAGE_SOURCES = _counter(
     MetricSource.STREAM,
     "usage_sources",
-    "Streams by what their usage is: final, partial, estimated, absent.",
+    "Streams by the source of their usage: final, partial, estimated or absent.",
     "upstream",
     "source",
     page=16_000,
@@ -104,29 +104,29 @@ USAGE_SOURCES = _counter(
 USAGE_ANOMALIES = _counter(
     MetricSource.STREAM,
     "usage_anomalies",
-    "Numbers of usage that cannot be: bad values, sums that do not hold.",
+    "Invalid usage numbers: bad values, and totals that do not match.",
     "upstream",
     "kind",
     page=8_000,
 )
 WITHOUT_TOKEN = _counter(MetricSource.STREAM, "streams_without_token",
-    "Finished streams without a token event: they are in no latency histogram.",
+    "Finished streams without a token event. No histogram of token latency includes them.",
     "upstream", "outcome", "streaming", page=20_000,
 )  # fmt: skip
 BURSTS = _counter(
     MetricSource.STREAM,
     "bursts",
-    "Streams that came in one or two reads: something buffered them.",
+    "Streams whose token events arrived in one or two reads, because something buffered the response.",
     "upstream",
     page=6_000,
 )
 STALLS = _counter(
-    MetricSource.STREAM, "stalls", "Gaps between token events above --stall-seconds.", "upstream", page=6_000
+    MetricSource.STREAM, "stalls", "Gaps between token events longer than --stall-seconds.", "upstream", page=6_000
 )
 RESUMED = _counter(
     MetricSource.STREAM,
     "resumed_streams",
-    "Legs that continue an earlier stream, refused ones included.",
+    "Requests that resume an earlier stream, including rejected ones.",
     "upstream",
     page=6_000,
 )
@@ -134,83 +134,86 @@ TOKEN_EVENTS = _counter(MetricSource.STREAM, "token_events", "Events with genera
 UNREAD_EVENTS = _counter(
     MetricSource.STREAM,
     "unread_events",
-    "Events that could not be read: unparsed, unterminated, oversized.",
+    "Events that could not be parsed: unparsed, unterminated or oversized.",
     "upstream",
     "kind",
     page=12_000,
 )
 BODY_BYTES = _counter(
-    MetricSource.STREAM, "body_bytes", "Bytes of answers' bodies, before content decoding.", "upstream", page=6_000
+    MetricSource.STREAM, "body_bytes", "Bytes of response bodies, before content decoding.", "upstream", page=6_000
 )
 INCOMPLETE = _counter(
-    MetricSource.STREAM, "incomplete_records", "Records of streams whose capture is not whole.", "upstream", page=6_000
+    MetricSource.STREAM, "incomplete_records", "Records of streams with an incomplete capture.", "upstream", page=6_000
 )
 INCOMPLETE_REASONS = _counter(
     MetricSource.STREAM,
     "incomplete_reasons",
-    "Why captures are not whole; a record may have several.",
+    "Reasons for incomplete captures. A record may have several.",
     "reason",
     page=5_000,
 )
 
 # What taps say. The four of reads are one snapshot: seen = delivered + waiting + dropped, always.
-READS_SEEN = _counter(MetricSource.TAP, "tap_reads_seen", "Socket reads that the tap took from upstreams.")
-READS_DELIVERED = _counter(MetricSource.TAP, "tap_reads_delivered", "Reads whose bundle the next part has confirmed.")
+READS_SEEN = _counter(MetricSource.TAP, "tap_reads_seen", "Socket reads from upstreams that the tap captured.")
+READS_DELIVERED = _counter(
+    MetricSource.TAP, "tap_reads_delivered", "Reads that the broker confirmed, or that `up` assembled."
+)
 READS_DROPPED = _counter(
-    MetricSource.TAP, "tap_reads_dropped", "Reads that were given up, by reason.", "reason", page=5_000
+    MetricSource.TAP, "tap_reads_dropped", "Reads that were discarded, by reason.", "reason", page=5_000
 )
 READS_WAITING = _gauge(
-    MetricSource.TAP, "tap_reads_waiting", "Reads on their way: seen, neither delivered nor dropped.", "reads"
+    MetricSource.TAP, "tap_reads_waiting", "Reads that were seen, but not yet delivered or dropped.", "reads"
 )
 TAP_INCIDENTS = _counter(
-    MetricSource.TAP, "tap_incidents", "What went wrong in a capture and was survived.", "kind", page=3_500
+    MetricSource.TAP, "tap_incidents", "Capture errors that the tap handled, by kind.", "kind", page=3_500
 )
 TAP_REFUSED = _counter(
     MetricSource.TAP,
     "tap_refused",
-    "Requests that the relay answered by itself, by the code in its answer.",
+    "Requests that the relay answered with an error of its own, by the code in that response.",
     "reason",
     page=4_500,
 )
-SPOOL_BYTES = _gauge(MetricSource.TAP, "spool_bytes", "Size of what waits in the spool.", "bytes")
-SPOOL_LIMIT = _gauge(MetricSource.TAP, "spool_limit_bytes", "The spool's limit.", "bytes")
+SPOOL_BYTES = _gauge(MetricSource.TAP, "spool_bytes", "Size of the bundles that wait in the spool.", "bytes")
+SPOOL_LIMIT = _gauge(MetricSource.TAP, "spool_limit_bytes", "Size limit of the spool.", "bytes")
 SPOOL_ROWS = _gauge(MetricSource.TAP, "spool_rows", "Bundles that wait in the spool.", "bundles")
 SPOOL_WRITES_REFUSED = _gauge(
-    MetricSource.TAP, "spool_writes_refused", "1 while the disk refuses what is put into the spool, else 0.", "bool"
+    MetricSource.TAP, "spool_writes_refused", "1 while writes to the spool fail, else 0.", "bool"
 )
-BROKER_CONNECTED = _gauge(
-    MetricSource.TAP, "broker_connected", "1 if the broker took the last message or answers, else 0.", "bool"
-)
+BROKER_CONNECTED = _gauge(MetricSource.TAP, "broker_connected", "1 if the broker is reachable, else 0.", "bool")
 
 BROKER_PROBLEM = _gauge(
     MetricSource.TAP,
     "broker_problem",
-    "1 while the tap waits for somebody to put something right about its broker: TLS, log-in, rights, topics; else 0.",
+    "1 while an operator must fix the Kafka connection (TLS, credentials, ACLs or topics), else 0.",
     "bool",
 )
 
 # What assemblers say. `counted_as` is the key among `Assembler.counts`.
-OPEN_STREAMS = _gauge(MetricSource.WORKER, "open_streams", "Streams that have begun and not ended.", "streams")
+OPEN_STREAMS = _gauge(MetricSource.WORKER, "open_streams", "Streams that have started and not ended.", "streams")
 IGNORED = _counter(
-    MetricSource.WORKER, "ignored_streams", "Event streams that are not an LLM's: left alone.", counted_as="not_llm"
+    MetricSource.WORKER,
+    "ignored_streams",
+    "Event streams that were ignored, because they are not LLM responses.",
+    counted_as="not_llm",
 )
-BUNDLES = _counter(MetricSource.WORKER, "bundles", "Bundles that were applied.", counted_as="bundles")
+BUNDLES = _counter(MetricSource.WORKER, "bundles", "Bundles that were processed.", counted_as="bundles")
 DUPLICATE_BUNDLES = _counter(
-    MetricSource.WORKER, "duplicate_bundles", "Bundles that came again: skipped.", counted_as="duplicate_bundles"
+    MetricSource.WORKER, "duplicate_bundles", "Duplicate bundles, which are skipped.", counted_as="duplicate_bundles"
 )
 DUPLICATE_SEGMENTS = _counter(
-    MetricSource.WORKER, "duplicate_segments", "Segments that came again: skipped.", counted_as="duplicate_segments"
+    MetricSource.WORKER, "duplicate_segments", "Duplicate segments, which are skipped.", counted_as="duplicate_segments"
 )
 LATE_SEGMENTS = _counter(
     MetricSource.WORKER,
     "late_segments",
-    "Segments of streams that are closed, were never opened, or come from another reading of a capture file: skipped.",
+    "Segments of streams that are closed, were never opened, or come from another run on the same capture file; skipped.",
     counted_as="late_segments",
 )
 DEAD_LETTERS = _counter(
     MetricSource.WORKER,
     "dead_letters",
-    "Messages that could not be read and went to the dead letter topic.",
+    "Messages that could not be read and were written to the dead letter topic.",
     "stage",
     "error_class",
     page=20_000,
@@ -218,28 +221,34 @@ DEAD_LETTERS = _counter(
 DEAD_LETTERS_WAITING = _gauge(
     MetricSource.WORKER,
     "dead_letters_waiting",
-    "Messages that cannot be read and wait, with their partitions, because the dead letter topic takes nothing.",
+    "Unreadable messages that block their partitions, because writes to the dead letter topic fail.",
     "messages",
 )
 LOG_GAPS = _counter(
-    MetricSource.WORKER, "log_gaps", "Times that the log began above the next offset needed.", counted_as="log_gaps"
+    MetricSource.WORKER,
+    "log_gaps",
+    "Times that messages expired in Kafka before a worker read them.",
+    counted_as="log_gaps",
 )
 LOG_GAP_MESSAGES = _counter(
-    MetricSource.WORKER, "log_gap_messages", "Messages that the log had deleted before they were read."
+    MetricSource.WORKER, "log_gap_messages", "Messages that expired in Kafka (retention) before a worker read them."
 )
 WORKER_LAG = _gauge(
     MetricSource.WORKER,
     "worker_lag_messages",
-    "Messages in the segments topic behind what is acknowledged.",
+    "Messages in the segments topic after the committed offset.",
     "messages",
     "partition",
     page=7_000,
 )
 WORKER_PARTITIONS = _gauge(
-    MetricSource.WORKER, "worker_partitions", "Partitions that this worker holds, their state recovered.", "partitions"
+    MetricSource.WORKER,
+    "worker_partitions",
+    "Partitions that are assigned to this worker and have their state recovered.",
+    "partitions",
 )
 WORKER_BROKER = _gauge(
-    MetricSource.WORKER, "worker_broker_connected", "1 if the broker answers this worker, else 0.", "bool"
+    MetricSource.WORKER, "worker_broker_connected", "1 if the broker is reachable from this worker, else 0.", "bool"
 )
 WORKER_SECONDS = _counter(
     MetricSource.WORKER,
@@ -253,13 +262,13 @@ WORKER_SECONDS = _counter(
 STUCK_EXITS = _counter(
     MetricSource.WORKER,
     "worker_stuck_exits",
-    "Times that this worker found itself stuck and ended, earlier lives included, by cause.",
+    "Times that the watchdog ended this worker because it was stuck, by cause. The count survives restarts.",
     "cause",
 )
 LEDGER_ROWS = _counter(
     MetricSource.WORKER,
     "ledger_rows",
-    "Records given to the ledger: new, same (known already), different (other bytes for a known id).",
+    "Records written to the ledger: new, same (a duplicate), different (another record for a known stream id).",
     "result",
 )
 
@@ -267,14 +276,12 @@ LEDGER_ROWS = _counter(
 LABELS_CUT = _counter(
     MetricSource.SELF,
     "metric_labels_cut",
-    "Observations whose label value went to `other`, by label.",
+    "Observations with the label value `other`, because the label had reached its limit of values.",
     "label",
     page=5_000,
 )
-SOURCE_FAILURES = _counter(
-    MetricSource.SELF, "metric_source_failures", "Scrapes at which a part could not say its numbers."
-)
-BUILD_INFO = _gauge(MetricSource.SELF, "build_info", "Always 1; says the version.", "1", "version")
+SOURCE_FAILURES = _counter(MetricSource.SELF, "metric_source_failures", "Scrapes during which a metric source failed.")
+BUILD_INFO = _gauge(MetricSource.SELF, "build_info", "Always 1. The label holds the version.", "1", "version")
 
 TABLE: tuple[Metric, ...] = (
     STREAMS, FIRST_BYTE, FIRST_TOKEN, INTER_CHUNK, INTER_TOKEN, DURATION, FINISH_REASONS, ERRORS,
