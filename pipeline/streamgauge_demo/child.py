@@ -56,5 +56,5 @@ async def _address(stdout: asyncio.StreamReader) -> str:
     except (TimeoutError, ValueError):  # ValueError: its first line is longer than 64 KiB
         url = ""
     if not url:
-        raise Unavailable("the provider simulator did not start: see above for what it says")
+        raise Unavailable("the provider simulator did not start: see its error message above")
     return url

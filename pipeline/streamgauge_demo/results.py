@@ -62,7 +62,7 @@ class Results:
             return []
         requests, records = self.requests[scenario.model], self.records[scenario.model]
         counts = [f"{records} records of {requests} requests"] if records != requests else []
-        return [*counts, *([] if requests else ["it was not played"]), *self._lines[scenario.model]]
+        return [*counts, *([] if requests else ["no request was sent"]), *self._lines[scenario.model]]
 
     @property
     def as_expected(self) -> bool:

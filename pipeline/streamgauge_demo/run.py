@@ -65,7 +65,7 @@ async def run_demo(
     async with simulator_process(time_scale) as simulator:
         async with start_up(dict.fromkeys(UPSTREAMS, simulator.url)) as tap:
             with View(results, console) as view:
-                view.say(f"simulated providers on {simulator.url}, the tap on {tap.url}: {', '.join(UPSTREAMS)}")
+                view.say(f"simulated providers at {simulator.url}, tap at {tap.url}: {', '.join(UPSTREAMS)}")
                 await _play(tap, view, results, stop if serve else None)
         view.summary(await simulator.told())
     return 0 if serve or results.as_expected else 1

@@ -224,10 +224,14 @@ async def serve(host: str, port: int, time_scale: float, *, until_stdin_ends: bo
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Plays LLM providers: good streams and broken ones.")
-    parser.add_argument("--listen", default="127.0.0.1:0", metavar="HOST:PORT", help="port 0: any free one")
-    parser.add_argument("--time-scale", type=float, default=1.0, help="multiplies every delay")
-    parser.add_argument("--until-stdin-ends", action="store_true", help="stop when stdin does: for a parent process")
+    parser = argparse.ArgumentParser(description="Simulates LLM providers, with correct and broken streams.")
+    parser.add_argument(
+        "--listen", default="127.0.0.1:0", metavar="HOST:PORT", help="address; port 0 takes any free one"
+    )
+    parser.add_argument("--time-scale", type=float, default=1.0, help="factor for all delays")
+    parser.add_argument(
+        "--until-stdin-ends", action="store_true", help="stop when stdin is closed, for a parent process"
+    )
     arguments = parser.parse_args()
     host, _, port = arguments.listen.rpartition(":")
     with contextlib.suppress(KeyboardInterrupt):

@@ -96,7 +96,7 @@ class View:
     def summary(self, told: Mapping[str, Told]) -> None:
         """Every scenario with what was expected and what was seen, then the totals. `told` is by request id."""
         right, wrong = ("✓", "✗") if self._console.encoding.lower().startswith("utf") else ("ok", "WRONG")
-        table = Table(title="What was played, and what the tap saw of it")
+        table = Table(title="Scenarios, expected and recorded results")
         for name in ("provider", "format", "scenario", "expected", "seen", ""):
             table.add_column(name, no_wrap=name != "scenario")
         before = ("", "")
@@ -122,7 +122,7 @@ class View:
             for line in results.differences(scenario):
                 self.say(f"{scenario.model}: {line}")
         for model in results.unknown:
-            self.say(f"{model}: a record that nobody asked for")
+            self.say(f"{model}: a record without a request")
         fine = sum(not results.differences(scenario) for scenario in results.scenarios)
         requests, records = results.requests.total(), results.records.total()
         self.say(f"{requests} requests, {records} records; {fine} of {len(results.scenarios)} scenarios as expected.")
@@ -130,8 +130,8 @@ class View:
         if errors:
             half, most = errors[len(errors) // 2], errors[min(len(errors) - 1, len(errors) * 99 // 100)]
             self.say(
-                f"Time to first token, as recorded, against the simulator's own clock: {1000 * half:+.2f} ms in the middle, "
-                f"{1000 * most:+.2f} ms at the 99th percentile, {len(errors)} streams."
+                f"Recorded time to first token minus the simulator's own: median {1000 * half:+.2f} ms, "
+                f"99th percentile {1000 * most:+.2f} ms, {len(errors)} streams."
             )
 
 

@@ -152,7 +152,7 @@ def test_a_record_that_nobody_asked_for_is_no_success() -> None:
 
 def test_what_was_not_played_is_no_success() -> None:
     results = Results([BY_MODEL["sansa/auto-stop"]])
-    assert results.differences(BY_MODEL["sansa/auto-stop"]) == ["it was not played"]
+    assert results.differences(BY_MODEL["sansa/auto-stop"]) == ["no request was sent"]
     assert not results.as_expected
 
 

@@ -67,10 +67,10 @@ def test_every_scenario_ends_as_expected(tmp_path: Path) -> None:
     assert f"{count} requests, {count} records; {count} of {count} scenarios as expected." in said
     assert code == 0
     assert "✗" not in said
-    assert f"the tap on http://127.0.0.1:{said.split('the tap on http://127.0.0.1:')[1].split(':')[0]}" in said
+    assert f"tap at http://127.0.0.1:{said.split('tap at http://127.0.0.1:')[1].split(':')[0]}" in said
     for upstream in UPSTREAMS:
         assert upstream in said
-    assert "Time to first token, as recorded, against the simulator's own clock: +" in said
+    assert "Recorded time to first token minus the simulator's own: median +" in said
 
 
 def test_what_is_not_as_expected_fails_the_demo_and_is_told(tmp_path: Path) -> None:

@@ -85,7 +85,7 @@ def _good() -> tuple[Scenario, ...]:
         streamed(
             "gateway/buffered",
             Endpoint.CHAT,
-            "held back by a buffering proxy: all at once",
+            "buffered by a proxy: all events arrive at once",
             _STOPPED,
             _GOOD,
             shape=lambda pieces: together(pieces, 1.5),
@@ -142,7 +142,7 @@ def _bad() -> tuple[Scenario, ...]:
         streamed(
             "gateway/silent",
             Endpoint.CHAT,
-            "falls silent until the tap's patience ends",
+            "sends nothing more, until the tap's idle timeout",
             _SPOKEN[:10],
             Expected(outcome="timeout", client=ClientEnd.CONNECTION, response_model=MODEL, error=_SILENT),
             answer=Answer(finale=Finale.SILENT),

@@ -85,7 +85,7 @@ def _chat() -> tuple[Scenario, ...]:
         Scenario(
             model="local/chat-impatient",
             endpoint=Endpoint.CHAT,
-            title="the client's patience ends before any answer",
+            title="the client times out before any response",
             answer=Answer(no_head=True, finale=Finale.SILENT),
             expected=Expected(outcome="client_abort", client=ClientEnd.TIMEOUT, streaming=None, status=None),
             timeout_s=PATIENCE_S,
