@@ -107,7 +107,7 @@ def test_a_fault_at_the_end_of_a_lifespan_is_ours_alone(
     server = Server({"type": "lifespan.shutdown"})
     run(answers({"type": "lifespan.shutdown.complete"}), server, {"type": "lifespan"})
     assert server.sent == [{"type": "lifespan.shutdown.complete"}]
-    assert "not handed over" in caplog.text
+    assert "was not sent to the agent" in caplog.text
 
 
 # --- the request ----------------------------------------------------------------------------------------------------

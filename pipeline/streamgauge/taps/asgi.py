@@ -213,7 +213,7 @@ def _finishing(send: Send) -> Send:
             try:
                 await asyncio.to_thread(finish, FINISH_S)
             except Exception as error:  # noqa: BLE001 - capture fails open; a server on another loop than asyncio's, too
-                _log.warning("streamgauge: what was captured last was not handed over")
+                _log.warning("streamgauge: the data captured last was not sent to the agent")
                 report_fault("the middleware's end", error)
         await send(message)
 
@@ -222,6 +222,6 @@ def _finishing(send: Send) -> Send:
 
 def _name(given: str | None) -> str:
     if given and not _NAME.fullmatch(given):
-        _log.warning("streamgauge: %r cannot name an upstream: letters, digits, '.', '_' and '-'", given[:64])
+        _log.warning("streamgauge: %r is not an upstream name: use letters, digits, '.', '_' and '-'", given[:64])
         return _DEFAULT_NAME
     return given or _DEFAULT_NAME

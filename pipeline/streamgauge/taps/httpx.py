@@ -188,7 +188,7 @@ class _Exchange:
             self._restore()
             self._take(response, at_ns, kind)
         except Exception as error:  # noqa: BLE001 - capture fails open
-            report_fault("the transport, at an answer", error)
+            report_fault("the transport, on a response", error)
             if self._capture is not None:
                 tell_end(self._capture, Ending.CUT)
         return response

@@ -114,7 +114,7 @@ def _quietly(tell: Callable[..., None], *facts: object) -> None:
     try:
         tell(*facts)
     except Exception as error:  # noqa: BLE001 - capture fails open
-        report_fault("the transport, at a request's body", error)
+        report_fault("the transport, in a request body", error)
 
 
 class Answer:
@@ -131,7 +131,7 @@ class Answer:
         try:
             tell_end(self._capture, Ending.CLIENT)
         except Exception as error:  # noqa: BLE001 - raised here it would be printed with its text
-            report_fault("the transport, at an answer that was never closed", error)
+            report_fault("the transport, on a response that was never closed", error)
 
 
 class SyncAnswer(Answer):

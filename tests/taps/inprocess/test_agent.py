@@ -76,8 +76,8 @@ def test_it_is_started_where_there_is_a_broker_to_ship_to(
         assert not data_dir.exists()
         [said] = [record.message for record in caplog.records]
         assert said.startswith(
-            f"streamgauge: no agent at {data_dir}: streams go on, up to 32 MiB of what is captured wait in this process,"
-            " and are recorded when an agent runs; "
+            f"streamgauge: no agent runs at {data_dir}: streams are not affected, and up to 32 MiB of captured data wait in"
+            " this process until an agent runs; "
         )
 
 
@@ -120,7 +120,7 @@ def test_what_fails_is_said_once_and_not_tried_all_the_time(
             wait_for(lambda pid=pid: not runs(pid), "its end")
         one.missing()
     assert [record.message for record in caplog.records if record.levelno == logging.WARNING] == [
-        f"streamgauge: the agent for {data_dir} ended (exit code 2): what it says stands above"
+        f"streamgauge: the agent for {data_dir} ended (exit code 2): see its error message above"
     ]
 
 
@@ -140,7 +140,7 @@ def test_a_place_that_cannot_be_used_disturbs_nobody(tmp_path: Path, caplog: pyt
     with starting(tmp_path / "file") as one:
         one.missing()
     assert "no agent can be started" in caplog.text
-    assert "up to 32 MiB of what is captured wait in this process" in caplog.text
+    assert "up to 32 MiB of captured data wait in this process" in caplog.text
     assert agents() == []
 
 

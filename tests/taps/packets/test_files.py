@@ -75,7 +75,7 @@ def test_a_file_that_ends_anywhere_behind_its_header_is_no_fault(file: bytes, _:
 BROKEN = [
     (b"", "neither"),
     (b"data: {}\n\n", "neither"),
-    (pcap([])[:20], "amid its header, at byte 20"),
+    (pcap([])[:20], "inside its header, at byte 20"),
     (pcap([]) + struct.pack("<IIII", 1, 1, MAX_BLOCK_BYTES + 1, 1), "a packet of 2097153 bytes, at byte 40"),
     (section()[:6], "byte order"),
     (section()[:8] + b"abcd" + bytes(16), "byte order"),
@@ -83,7 +83,7 @@ BROKEN = [
     (section() + struct.pack("<II", 5, 8), "block of 8 bytes"),
     (section() + struct.pack("<II", 5, MAX_BLOCK_BYTES + 4), "block of"),
     (section() + block(5, b"abcd")[:-1] + b"\1", "lengths differ"),
-    (section() + block(6, bytes(20)), "interface 0 that was not described"),
+    (section() + block(6, bytes(20)), "interface 0, which has no interface block"),
     (section() + interface() + block(6, bytes(16)), "too short"),
     (section() + block(1, b"abcd"), "too short"),
     (section() + interface() * 4_097, "too many interfaces"),

@@ -291,7 +291,7 @@ def test_descriptors_limit_connections_and_keep_some_for_upstreams(tmp_path: Pat
         process.stdin.write(msgspec.json.encode(settings) + b"\n")
         process.stdin.flush()
         assert process.stdout.readline() == b"ready\n"
-        assert b"the limit of 200 file descriptors leaves room for" in process.stderr.readline()
+        assert b"the limit of 200 file descriptors allows only" in process.stderr.readline()
         host, _, port = clients.address.rpartition(":")
         with contextlib.ExitStack() as stack:
             stack.callback(process.communicate)

@@ -165,4 +165,4 @@ def test_an_ordered_stop_says_what_a_recorder_that_takes_nothing_costs(tmp_path:
     lost = read_balance(tmp_path / "counters").dropped["recorder_gone"]
     (sentence,) = said
     assert lost > 0
-    assert sentence.startswith(f"{lost} reads are dropped (recorder_gone)")
+    assert sentence.startswith(f"{lost} reads are discarded (recorder_gone)")

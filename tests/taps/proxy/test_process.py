@@ -287,7 +287,7 @@ def test_tls_for_another_name_is_refused(tmp_path: Path) -> None:
     with upstream, running(settings, environment) as relay, relay.connect() as client:
         client.sendall(POST)
         got = receive_all(client)
-        assert got.startswith(b"HTTP/1.1 502 ") and b"not for its name" in got
+        assert got.startswith(b"HTTP/1.1 502 ") and b"is for another host name" in got
 
 
 def test_a_slow_client_of_a_tls_upstream_gets_everything(tmp_path: Path) -> None:

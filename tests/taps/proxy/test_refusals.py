@@ -66,7 +66,7 @@ def test_a_line_a_minute_says_how_many_more_there_were(tmp_path: Path) -> None:
         refusals.add(RefusedError(Refusal.UNKNOWN_UPSTREAM, "No."))
     assert said == [
         "answered a request with 503 relay_busy: Try again.",
-        "answered a request with 503 relay_busy: Try again. (9 more of this kind since the last such line)",
+        "answered a request with 503 relay_busy: Try again. (9 more with this code since the last such line)",
         "answered a request with 404 unknown_upstream: No.",
     ]
     assert read_refusals(tmp_path / "counters")[Refusal.RELAY_BUSY] == 11

@@ -290,7 +290,7 @@ def test_sent_tells_whether_a_connection_was_made(tmp_path: Path) -> None:
     ("url", "why", "fault"),
     [
         ("http://127.0.0.1:1", b"it refused the connection", TransportFault.REFUSED),
-        ("http://no-such-name.invalid", b"its name was not found", TransportFault.DNS),
+        ("http://no-such-name.invalid", b"its host name was not found", TransportFault.DNS),
         ("https://127.0.0.1:{port}", b"the TLS handshake failed", TransportFault.TLS),
         ("http://255.255.255.255", b"the connection failed", TransportFault.UNREACHABLE),
     ],

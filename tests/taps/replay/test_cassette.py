@@ -107,14 +107,14 @@ def test_a_body_that_is_no_base64_breaks_its_own_exchange() -> None:
     tally = Tally()
     broken = changed("response", body={"base64_string": "%%%"})
     assert len(read(broken, interaction(SAMPLE), tally=tally)) == 1
-    assert tally.first_broken == "interactions[0]: a body is no base64"
+    assert tally.first_broken == "interactions[0]: a body is not valid base64"
 
 
 def test_aliases_unfold_to_no_more_than_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cassette, "MAX_UNFOLDED_BYTES", 3 * (len(BODY) + len(SAMPLE.asked)))
     one = interaction(SAMPLE)
     assert len(read(one, one, one)) == 3
-    with pytest.raises(BrokenRecording, match="unfold to more than"):
+    with pytest.raises(BrokenRecording, match="decoded bodies exceed"):
         read(one, one, one, one)
 
 

@@ -94,7 +94,7 @@ def test_what_is_no_http_is_passed_over_and_what_is_no_flow_is_counted() -> None
     odd: list[Any] = [{}, {"type": "http"}, {"type": "http", "request": {"path": b""}}]
     got = read(dns, *odd, flow(SAMPLE), tally=tally)
     assert len(got) == 1
-    assert (tally.broken_exchanges, tally.first_broken) == (3, "flow 2: it holds no request")
+    assert (tally.broken_exchanges, tally.first_broken) == (3, "flow 2: it contains no request")
 
 
 @pytest.mark.parametrize("headers", [None, b"x", [b"x"], [[b"a"]], [[b"a", None]], [[None, b"b"]]])

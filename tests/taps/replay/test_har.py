@@ -123,7 +123,7 @@ def test_a_body_that_is_no_base64_breaks_its_own_entry() -> None:
     tally = Tally()
     wrong = changed("response", content={"text": "%%%", "encoding": "base64"})
     assert len(read(archive(entry(SAMPLE), wrong), tally)) == 1
-    assert tally.first_broken == "log.entries[1]: a body is no base64"
+    assert tally.first_broken == "log.entries[1]: a body is not valid base64"
 
 
 def test_entries_that_are_nearly_json_are_read_all_the_same() -> None:

@@ -67,20 +67,20 @@ def test_any_bytes_are_values_or_a_sentence(data: bytes) -> None:
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        (b"x", "does not begin with its size"),
-        (b":", "does not begin with its size"),
-        (b"3", "does not begin with its size"),
-        (b"1" * 14 + b":", "does not begin with its size"),
-        (b"\xb2:", "does not begin with its size"),
-        (b"3:abc", "the file ends in it"),
-        (b"3:ab,", "the file ends in it"),
+        (b"x", "does not start with its size"),
+        (b":", "does not start with its size"),
+        (b"3", "does not start with its size"),
+        (b"1" * 14 + b":", "does not start with its size"),
+        (b"\xb2:", "does not start with its size"),
+        (b"3:abc", "the file ends inside it"),
+        (b"3:ab,", "the file ends inside it"),
         (b"1:a?", "unknown type"),
-        (b"1:a#", "a number in it is none"),
-        (b"5000:%b#" % (b"1" * 5_000), "a number in it is none"),
-        (b"2:ab]", "a part of it does not begin with its size"),
+        (b"1:a#", "a number in it is not valid"),
+        (b"5000:%b#" % (b"1" * 5_000), "a number in it is not valid"),
+        (b"2:ab]", "a part of it does not start with its size"),
         (b"4:9:a,]", "a part of it is longer than the whole"),
         (b"4:1:a,}", "a key without a value"),
-        (b"8:1:1#1:a,}", "a key in it is no text"),
+        (b"8:1:1#1:a,}", "a key in it is not text"),
         (b"999999999999:", "the limit is"),
     ],
 )
@@ -104,6 +104,6 @@ def test_nesting_is_bounded(depth: int, fits: bool) -> None:
 
 def test_a_size_that_is_only_claimed_takes_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tnetstring, "MAX_VALUE_BYTES", 10)
-    with pytest.raises(BrokenRecording, match="it claims 11 bytes, and the limit is 10"):
+    with pytest.raises(BrokenRecording, match="it has 11 bytes, but the limit is 10"):
         read(b"11:abc")
     assert read(netstring(b"a" * 10)) == [b"a" * 10]

@@ -38,8 +38,8 @@ _OWNER = "lock"  # taken by every agent (data_directory.py)
 
 # What a process does with captured reads while no agent runs: they wait in its outbox (outbox.py).
 _WAITS = (
-    f"streams go on, up to {CAPACITY_BYTES // 1024**2} MiB of what is captured wait in this process, and are recorded when an"
-    " agent runs; what exceeds that, or still waits when the process ends, is lost"
+    f"streams are not affected, and up to {CAPACITY_BYTES // 1024**2} MiB of captured data wait in this process until an"
+    " agent runs; data beyond that, or still waiting when the process ends, is lost"
 )
 
 _log = logging.getLogger("streamgauge")
@@ -71,8 +71,8 @@ class Agent:
                 self._look(time.monotonic())
             else:
                 self._complain(
-                    f"no agent at {self._data_dir}: {_WAITS}. Start `streamgauge up --agent`, or `streamgauge tap"
-                    " --agent --kafka HOST:PORT`, as this user; or set STREAMGAUGE_KAFKA, and this process starts one"
+                    f"no agent runs at {self._data_dir}: {_WAITS}. Start `streamgauge up --agent` or `streamgauge tap"
+                    " --agent --kafka HOST:PORT` as this user, or set STREAMGAUGE_KAFKA so that this process starts one"
                 )
         except Exception as error:  # noqa: BLE001 - capture fails open: the application knows nothing of agents
             if not isinstance(error, OSError | StreamgaugeError):
@@ -157,7 +157,7 @@ class Agent:
         if now - self._started_s > PROVED_S:
             self._pause_s = ATTEMPT_S
             self._next_s = now
-        self._complain(f"the agent for {self._data_dir} ended (exit code {code}): what it says stands above")
+        self._complain(f"the agent for {self._data_dir} ended (exit code {code}): see its error message above")
 
     def _end_turn(self) -> None:
         if self._turn is not None:

@@ -34,7 +34,9 @@ def _settings_file_data_dir() -> str | None:
     try:
         found = tomllib.loads(Path(name).read_text(encoding="utf-8")).get("data_dir")
     except (OSError, ValueError) as error:  # ValueError: no TOML, or no UTF-8
-        _LOG.warning("the settings file %s cannot be read (%s): the default data directory is used", name, error)
+        _LOG.warning(
+            "the settings file %s cannot be read (%s): the default data directory is used instead", name, error
+        )
         return None
     return found if isinstance(found, str) else None
 

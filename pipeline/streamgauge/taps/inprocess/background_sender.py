@@ -134,8 +134,8 @@ class BackgroundSender:
         complaint = described(error)
         if complaint != self._complained:
             self._complained = complaint
-            what = "are not captured" if self._courier is None else "a part of what was captured may be lost"
-            _log.warning("streamgauge: streams go on, and %s (%s)", what, complaint)
+            what = "they are not captured" if self._courier is None else "a part of the captured data may be lost"
+            _log.warning("streamgauge: streams are not affected, but %s (%s)", what, complaint)
         if self._courier is None:
             self.full = True
             self._begun.clear()

@@ -56,4 +56,4 @@ def _claimed(path: Path) -> tuple[int, int]:
             os.close(lock)
         else:
             return index, lock
-    raise TooManyError(f"more than {MAX_APPS} processes capture for themselves on {path.parent}")
+    raise TooManyError(f"more than {MAX_APPS} application processes use the data directory {path.parent}")

@@ -113,7 +113,7 @@ def packets_of(source: Source) -> Iterator[Packet]:
     elif first == _SECTION:
         yield from _pcapng(reader)
     else:
-        raise PcapFault("it begins neither as a pcap nor as a pcapng file")
+        raise PcapFault("it is neither a pcap nor a pcapng file")
 
 
 class _Reader:
@@ -138,7 +138,7 @@ class _Reader:
 def _pcap(reader: _Reader, order: str, unit_ns: int) -> Iterator[Packet]:
     head = reader.take(20)
     if len(head) < 20:
-        raise reader.fault("it ends amid its header")
+        raise reader.fault("it ends inside its header")
     link_type = struct.unpack_from(order + "I", head, 16)[0] & 0x0FFF_FFFF
     record = struct.Struct(order + "IIII")
     while len(raw := reader.take(16)) == 16:
@@ -176,10 +176,10 @@ def _section(reader: _Reader) -> str:
     head = reader.take(8)
     order = _ORDERS.get(head[4:8], "")
     if not order:
-        raise reader.fault("a section without its byte order")
+        raise reader.fault("a section without a byte order")
     length = struct.unpack_from(order + "I", head)[0]
     if not 28 <= length <= MAX_BLOCK_BYTES or length % 4:
-        raise reader.fault(f"a section's header of {length} bytes")
+        raise reader.fault(f"a section header of {length} bytes")
     reader.take(length - 12)
     return order
 
@@ -202,7 +202,7 @@ def _block(reader: _Reader, order: str) -> bytes | None:
 
 def _interface(reader: _Reader, order: str, body: bytes) -> _Interface:
     if len(body) < 8:
-        raise reader.fault("an interface's block that is too short")
+        raise reader.fault("an interface block that is too short")
     link_type, _, most = struct.unpack_from(order + "HHI", body)
     units, offset_ns, at = 10**_DEFAULT_RESOLUTION, 0, 8
     while at + 4 <= len(body):
@@ -222,11 +222,11 @@ def _interface(reader: _Reader, order: str, body: bytes) -> _Interface:
 def _packet(reader: _Reader, order: str, kind: int, body: bytes, interfaces: list[_Interface]) -> Packet:
     head = struct.Struct(order + {_PACKET: "IIIII", _OLD_PACKET: "HHIIII", _SIMPLE_PACKET: "I"}[kind])
     if len(body) < head.size:
-        raise reader.fault("a packet's block that is too short")
+        raise reader.fault("a packet block that is too short")
     fields = head.unpack_from(body)
     number = 0 if kind == _SIMPLE_PACKET else fields[0]
     if number >= len(interfaces):
-        raise reader.fault(f"a packet of an interface {number} that was not described")
+        raise reader.fault(f"a packet of interface {number}, which has no interface block")
     interface = interfaces[number]
     if kind == _SIMPLE_PACKET:  # it has no stamp
         size = min(fields[0], interface.most or fields[0])

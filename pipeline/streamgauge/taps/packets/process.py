@@ -175,7 +175,9 @@ async def _run(settings: PacketSettings) -> int:
     code = await (_file(settings, outbox, stop) if settings.pcap else _live(settings, outbox, counters, stop))
     lost = await outbox.close(settings.drain_timeout_s)
     if lost:
-        sys.stderr.write(f"the packet tap: {lost} reads are dropped (recorder_gone): the recorder did not take them\n")
+        sys.stderr.write(
+            f"the packet tap: {lost} reads are discarded (recorder_gone): the recorder did not accept them\n"
+        )
     counters.close()
     return code
 
@@ -187,7 +189,7 @@ async def _live(settings: PacketSettings, outbox: RecorderClient, counters: Coun
         await _first(stop, TICK_S)
     await live.drain(settings.drain_timeout_s)
     if live.lost:
-        sys.stderr.write(f"the packet tap: the interface {settings.interface} is gone\n")
+        sys.stderr.write(f"the packet tap: the interface {settings.interface} does not exist any more\n")
     return _UNAVAILABLE if live.lost else _DONE
 
 
@@ -242,7 +244,7 @@ def main() -> int:
         sys.stderr.write(f"the packet tap: {fault}\n")
         return _UNAVAILABLE
     except Exception as error:  # noqa: BLE001 - Python would print its text, which may quote a stream; it is started again
-        report_fault("the packet tap's process, which ends", error)
+        report_fault("the packet tap's process, which exits", error)
         return BUG
 
 

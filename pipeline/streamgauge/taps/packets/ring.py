@@ -58,7 +58,7 @@ def capture_socket() -> socket.socket:
     """A packet socket that captures nothing yet. Raises PermissionError without CAP_NET_RAW, OSError where there is none."""
     family = getattr(socket, "AF_PACKET", None)
     if family is None:
-        raise OSError("this system has no packet sockets")
+        raise OSError("no packet sockets")
     return socket.socket(family, socket.SOCK_DGRAM, 0)
 
 

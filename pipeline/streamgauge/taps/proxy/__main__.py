@@ -109,7 +109,7 @@ def main() -> int:
         sys.stderr.write(f"relay: {fault}\n")
         return _UNAVAILABLE
     except Exception as error:  # noqa: BLE001 - Python would print its text, which may quote a stream; it is started again
-        report_fault("the relay's process, which ends", error)
+        report_fault("the relay's process, which exits", error)
         return BUG
 
 

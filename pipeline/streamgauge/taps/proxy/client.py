@@ -367,12 +367,12 @@ class Client(asyncio.Protocol):
         elif self._exchange is not None and self.blocked_ns is not None:
             self._left()
         elif self._exchange is not None and self._exchange.waits_for_client:
-            self._refuse(RefusedError(Refusal.BODY_TIMEOUT, "The request's body did not come in time."))
+            self._refuse(RefusedError(Refusal.BODY_TIMEOUT, "The request body did not arrive in time."))
         elif self._exchange is not None:
             self._exchange.timed_out(self._relay.limits.upstream_idle_timeout_s)
         elif self._reader.in_head:
             self._request = None
-            self.answer(RefusedError(Refusal.HEADER_TIMEOUT, "The request's head did not come in time."))
+            self.answer(RefusedError(Refusal.HEADER_TIMEOUT, "The request headers did not arrive in time."))
         else:
             self._close(lingering=False)
 

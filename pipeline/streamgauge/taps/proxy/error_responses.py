@@ -14,7 +14,7 @@ ERROR_TYPE = "streamgauge_relay_error"
 
 def unreachable(upstream: str, why: str, fault: TransportFault | None = None) -> RefusedError:
     """No connection, or one that ended before an answer. `why` is a phrase of ours."""
-    message = f"The upstream {upstream} could not be asked: {why}. Try again; check its URL and the network."
+    message = f"The upstream {upstream} could not be reached: {why}. Try again, or check its URL and the network."
     if fault is TransportFault.CONNECT_TIMEOUT:
         return RefusedError(Refusal.UPSTREAM_TIMEOUT, message)
     return RefusedError(Refusal.UPSTREAM_UNREACHABLE, message)
@@ -22,13 +22,17 @@ def unreachable(upstream: str, why: str, fault: TransportFault | None = None) ->
 
 def invalid(upstream: str, why: str) -> RefusedError:
     """The upstream's answer is no HTTP/1 that can be passed on."""
-    message = f"The upstream {upstream} sent no valid HTTP/1 answer ({why}). Check that its URL names an HTTP API."
+    message = (
+        f"The upstream {upstream} sent an invalid HTTP/1 response ({why}). Check that its URL is that of an HTTP API."
+    )
     return RefusedError(Refusal.UPSTREAM_INVALID, message)
 
 
 def silent(upstream: str, seconds: float) -> RefusedError:
     """Nothing came in time."""
-    message = f"The upstream {upstream} gave no answer within {seconds:g} s. Try again; check its URL and the network."
+    message = (
+        f"The upstream {upstream} sent no response within {seconds:g} s. Try again, or check its URL and the network."
+    )
     return RefusedError(Refusal.UPSTREAM_TIMEOUT, message)
 
 

@@ -98,7 +98,7 @@ class RequestReader:
         """All clients together hold too much: what this one holds goes, and it is refused."""
         self._pipelined.clear()
         self._pipelined_bytes = 0
-        self._refuse(Refusal.RELAY_BUSY, "The relay holds too many unfinished requests. Try again.")
+        self._refuse(Refusal.RELAY_BUSY, "Unfinished requests use too much of the relay's memory. Try again.")
 
     def close(self) -> None:
         """Nothing more will be read."""
@@ -160,7 +160,9 @@ class RequestReader:
         if self.in_head and self._head_bytes > self._max_head:
             self._refuse_head()
         elif self._in_body and self._between > MAX_BETWEEN:
-            self._refuse(Refusal.HEADERS_TOO_LARGE, f"Trailers and chunk extensions may have {MAX_BETWEEN} bytes.")
+            self._refuse(
+                Refusal.HEADERS_TOO_LARGE, f"Trailers and chunk extensions may have at most {MAX_BETWEEN} bytes."
+            )
 
     def _feed(self, parser: httptools.HttpRequestParser, data: bytes) -> bytes:
         """Feeds; gives what is to be fed once more."""
@@ -171,7 +173,7 @@ class RequestReader:
         except httptools.HttpParserCallbackError:
             raise  # a bug of ours
         except httptools.HttpParserError:
-            self._refuse(Refusal.MALFORMED_REQUEST, "This is no valid HTTP/1.1 request.")
+            self._refuse(Refusal.MALFORMED_REQUEST, "This is not a valid HTTP/1.1 request.")
         return b""
 
     def _refuse(self, code: Refusal, message: str) -> None:
@@ -180,10 +182,12 @@ class RequestReader:
             self.events.append(RefusedError(code, message))
 
     def _refuse_head(self) -> None:
-        self._refuse(Refusal.HEADERS_TOO_LARGE, f"A request's head may have {self._max_head} bytes.")
+        self._refuse(
+            Refusal.HEADERS_TOO_LARGE, f"The request line and headers may have at most {self._max_head} bytes."
+        )
 
     def _refuse_body(self) -> None:
-        self._refuse(Refusal.BODY_TOO_LARGE, f"A request's body may have {self._max_body} bytes.")
+        self._refuse(Refusal.BODY_TOO_LARGE, f"A request body may have at most {self._max_body} bytes.")
 
     def _without_upgrade(self) -> bytes:
         """llhttp stops behind the head of a request that would upgrade, without its body. The relay does not upgrade:
@@ -191,7 +195,7 @@ class RequestReader:
         """
         request, self._upgrade = self._upgrade, None
         if request is None:
-            self._refuse(Refusal.METHOD_REFUSED, "This method is not relayed.")
+            self._refuse(Refusal.METHOD_REFUSED, "The relay does not forward this method.")
             return b""
         self._parser, self._again_ns = httptools.HttpRequestParser(self), request.began_ns
         lines = [b"%b %b HTTP/1.%d" % (request.method, request.target, request.minor)]
@@ -212,7 +216,7 @@ class RequestReader:
         if self._in_body or self.refused:  # a trailer is not passed on
             return
         if len(self._headers) >= MAX_FIELDS:
-            self._refuse(Refusal.HEADERS_TOO_LARGE, f"A request may have {MAX_FIELDS} header fields.")
+            self._refuse(Refusal.HEADERS_TOO_LARGE, f"A request may have at most {MAX_FIELDS} headers.")
             return
         self._headers.append((name, value))
 
@@ -223,13 +227,13 @@ class RequestReader:
             return
         version, method = parser.get_http_version(), parser.get_method()
         if version not in ("1.0", "1.1"):
-            self._refuse(Refusal.MALFORMED_REQUEST, "The relay speaks HTTP/1.1 and HTTP/1.0.")
+            self._refuse(Refusal.MALFORMED_REQUEST, "The relay supports only HTTP/1.1 and HTTP/1.0.")
             return
         keep_alive = parser.should_keep_alive()
         request = Request(method, self._target, int(version[2]), self._headers, keep_alive, self.began_ns)
         lengths = [int(size) for size in request.values(_LENGTH) if size.strip(b" \t").isdigit()]
         if method == b"CONNECT":
-            self._refuse(Refusal.METHOD_REFUSED, "This method is not relayed.")
+            self._refuse(Refusal.METHOD_REFUSED, "The relay does not forward this method.")
         elif parser.should_upgrade():
             self._offered(request)
         elif sum(len(name) + len(value) + 4 for name, value in self._headers) + len(self._target) > self._max_head:
@@ -246,7 +250,9 @@ class RequestReader:
         if offers <= _IGNORED_UPGRADES:
             self._upgrade = request
         else:
-            self._refuse(Refusal.UPGRADE_REFUSED, "The relay makes no upgrades (WebSocket or other): use HTTP alone.")
+            self._refuse(
+                Refusal.UPGRADE_REFUSED, "The relay does not support upgrades (WebSocket or other): use HTTP only."
+            )
 
     def on_body(self, body: bytes) -> None:
         self._between = 0
@@ -266,6 +272,6 @@ class RequestReader:
 
 
 _TOO_MUCH_PIPELINED = (
-    f"The relay holds {MAX_PIPELINED_BYTES} bytes of requests that come before an earlier one is answered, and no more."
-    " Wait for each answer before the next request."
+    f"The relay buffers at most {MAX_PIPELINED_BYTES} bytes of pipelined requests."
+    " Wait for each response before the next request."
 )

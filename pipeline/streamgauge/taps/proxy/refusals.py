@@ -30,5 +30,5 @@ class Refusals:
             return
         self._said_at[code] = now
         unsaid = self._unsaid.pop(code, 0)
-        more = f" ({unsaid} more of this kind since the last such line)" if unsaid else ""
+        more = f" ({unsaid} more with this code since the last such line)" if unsaid else ""
         self._say(f"answered a request with {code.status} {code.value}: {refused.message}{more}")

@@ -107,8 +107,8 @@ class Relay:
         capacity = capacity_of(descriptors, settings.max_connections, len(self.routes.all))
         if capacity < settings.max_connections:
             say(
-                f"the limit of {descriptors} file descriptors leaves room for {capacity} connections, not"
-                f" {settings.max_connections}: raise it (ulimit -n, LimitNOFILE=) or lower --max-connections"
+                f"the limit of {descriptors} file descriptors allows only {capacity} of {settings.max_connections}"
+                " connections: raise it (ulimit -n, LimitNOFILE=) or lower --max-connections"
             )
         self._connections = Connections(capacity, settings.max_connections_per_address)
         self._connectors = {
@@ -179,9 +179,9 @@ class Relay:
         assert self._own is not None
         try:
             if self._own.renew():
-                self._say("its certificate was renewed")
+                self._say("the TLS certificate was reloaded")
         except ValueError as fault:
-            self._say(f"{fault}; the former one stays in use")
+            self._say(f"{fault}; the previous one stays in use")
         except Exception as error:  # noqa: BLE001 - the certificate in use stays, and the next look may succeed
             report_fault("the renewal of the certificate", error)
         self._looking = asyncio.get_running_loop().call_later(LOOK_S, self._look_for_certificate)
@@ -211,7 +211,7 @@ class Relay:
             self.lender.close()
         lost = await self.outbox.close(ends - time.monotonic())
         if lost:
-            self._say(f"{lost} reads are dropped (recorder_gone): the recorder did not take them in time")
+            self._say(f"{lost} reads are discarded (recorder_gone): the recorder did not accept them in time")
         self._counters.close()
 
     def hurry(self) -> None:

@@ -128,7 +128,7 @@ def route_of(name: str, url: str) -> Route:
     """The route of a configured upstream. Raises ValueError for what is no http or https URL."""
     parts = urlsplit(url)
     if parts.scheme not in _DEFAULT_PORTS or not parts.hostname or parts.username or parts.query or parts.fragment:
-        raise ValueError(f"the upstream {name or url!r} needs a URL of scheme, host, port and path, and nothing else")
+        raise ValueError(f"the URL of the upstream {name or url!r} may contain only a scheme, host, port and path")
     host = parts.hostname if parts.hostname.isascii() else parts.hostname.encode("idna").decode()
     port = parts.port or _DEFAULT_PORTS[parts.scheme]
     shown = f"[{host}]" if ":" in host else host
@@ -142,7 +142,7 @@ class Routes:
     def __init__(self, upstreams: list[tuple[str, str]], single: bool) -> None:
         self.all = [route_of(name, url) for name, url in upstreams]
         if not self.all or (single and len(self.all) > 1):
-            raise ValueError("name one upstream without prefixes, or one or more with them")
+            raise ValueError("give one upstream without a prefix, or one or more with prefixes")
         self._only = self.all[0] if single else None
         self._by_name = {(route.name or "").encode(): route for route in self.all}
 
@@ -162,7 +162,7 @@ class Routes:
             known = ", ".join(f"/{name.decode()}/" for name in sorted(self._by_name))
             raise RefusedError(
                 Refusal.UNKNOWN_UPSTREAM,
-                f"No upstream has this name. Begin the path with one of {known} in the base URL.",
+                f"No upstream has this name. Start the path of the base URL with one of {known}.",
             )
         return route, target[end:]
 
@@ -170,13 +170,13 @@ class Routes:
 def check(request: Request) -> None:
     """Raises RefusedError for what is no request to an origin, or has no single meaning."""
     if request.method in _NOT_OURS:
-        raise RefusedError(Refusal.METHOD_REFUSED, "This method is not relayed.")
+        raise RefusedError(Refusal.METHOD_REFUSED, "The relay does not forward this method.")
     check_target(request.target)
     if not _LOOK_ALIKE.isdisjoint(request.names):
-        raise RefusedError(Refusal.AMBIGUOUS_FRAMING, "Name fields with '-': Content-Length, Transfer-Encoding.")
+        raise RefusedError(Refusal.AMBIGUOUS_FRAMING, "Write header names with '-': Content-Length, Transfer-Encoding.")
     hosts = request.names.count(b"host")
     if hosts > 1 or (not hosts and request.minor):
-        raise RefusedError(Refusal.MALFORMED_REQUEST, "A request needs one Host field.")
+        raise RefusedError(Refusal.MALFORMED_REQUEST, "A request requires exactly one Host header.")
 
 
 def check_target(target: bytes) -> None:
@@ -184,14 +184,14 @@ def check_target(target: bytes) -> None:
     if target[:1] != b"/":
         raise RefusedError(
             Refusal.TARGET_REFUSED,
-            "This is a reverse proxy: send the path alone, and do not set it as HTTP proxy.",
+            "This is a reverse proxy: send only the path, and do not configure it as an HTTP proxy.",
         )
     if not _TARGET.fullmatch(target):
         raise RefusedError(
-            Refusal.TARGET_REFUSED, "A path may not hold a fragment (#), a backslash, or what is no ASCII."
+            Refusal.TARGET_REFUSED, "A path may not contain a fragment (#), a backslash or non-ASCII characters."
         )
     if _CLIMBS.search(target.partition(b"?")[0]):
-        raise RefusedError(Refusal.TARGET_REFUSED, "A path may not climb with '..': send the path that is meant.")
+        raise RefusedError(Refusal.TARGET_REFUSED, "A path may not contain '..' segments: send the resolved path.")
 
 
 def framing_of(request: Request) -> Framing:
@@ -199,12 +199,14 @@ def framing_of(request: Request) -> Framing:
     lengths, transfers = request.values(b"content-length"), request.values(b"transfer-encoding")
     if transfers:
         if lengths or len(transfers) > 1 or not request.minor or transfers[0].strip(_BLANKS).lower() != b"chunked":
-            raise RefusedError(Refusal.AMBIGUOUS_FRAMING, "Send Content-Length or Transfer-Encoding: chunked, once.")
+            raise RefusedError(
+                Refusal.AMBIGUOUS_FRAMING, "Send either Content-Length or Transfer-Encoding: chunked, and only once."
+            )
         return "chunked"
     if not lengths:
         return "none"
     if len(lengths) > 1 or not _LENGTH.fullmatch(lengths[0].strip(_BLANKS)):
-        raise RefusedError(Refusal.AMBIGUOUS_FRAMING, "Send one Content-Length, a number of at most 18 digits.")
+        raise RefusedError(Refusal.AMBIGUOUS_FRAMING, "Send one Content-Length, with at most 18 digits.")
     return "length"
 
 
@@ -232,5 +234,5 @@ def write_head(request: Request, route: Route, target: bytes, framing: Framing) 
         lines.append(b"Connection: keep-alive")  # HTTP/1.0 keeps nothing alive unasked
     head = b"\r\n".join((*lines, b"", b""))
     if head.count(b"\n") != len(lines) + 1 or head.count(b"\r") != len(lines) + 1 or b"\0" in head:
-        raise RefusedError(Refusal.MALFORMED_REQUEST, "A header field holds a line end.")
+        raise RefusedError(Refusal.MALFORMED_REQUEST, "A header contains a line break.")
     return head

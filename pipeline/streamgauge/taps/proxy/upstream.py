@@ -255,14 +255,14 @@ class Connector:
             async with asyncio.timeout(self._timeout_s):
                 return await self._connect()
         except TimeoutError:
-            raise UnreachableError("no connection in time", TransportFault.CONNECT_TIMEOUT) from None
+            raise UnreachableError("the connection timed out", TransportFault.CONNECT_TIMEOUT) from None
         except ssl.SSLCertVerificationError:
-            why = "its TLS certificate is not trusted, or not for its name"
+            why = "its TLS certificate is not trusted or is for another host name"
             raise UnreachableError(why, TransportFault.TLS_CERTIFICATE) from None
         except ssl.SSLError:
             raise UnreachableError("the TLS handshake failed", TransportFault.TLS) from None
         except socket.gaierror:
-            raise UnreachableError("its name was not found", TransportFault.DNS) from None
+            raise UnreachableError("its host name was not found", TransportFault.DNS) from None
         except ConnectionRefusedError:
             raise UnreachableError("it refused the connection", TransportFault.REFUSED) from None
         except (UnicodeError, RuntimeError):  # a name that no resolver takes; uvloop, of a socket that went away

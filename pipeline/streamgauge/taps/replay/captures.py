@@ -27,5 +27,5 @@ def segments_of(file: Readable, settings: CaptureSettings, tally: Tally) -> Iter
                 yield from recorder.segments()
     except PcapFault as fault:
         yield from recorder.segments()
-        raise BrokenRecording(f"it is broken: {fault}") from None
+        raise BrokenRecording(f"it is damaged: {fault}") from None
     yield from recorder.segments()

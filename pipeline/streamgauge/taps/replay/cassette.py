@@ -23,7 +23,7 @@ def json_interactions(document: memoryview) -> Iterator[object]:
     outer = members(document)
     found = next((one for name in LISTS if (one := items(outer.get(name))) is not None), None)
     if found is None:
-        raise BrokenRecording("it has no list of interactions, so it is no cassette")
+        raise BrokenRecording("it is not a cassette: it has no list of interactions")
     return map(unfolded, found)
 
 
@@ -38,7 +38,7 @@ def exchanges(interactions: Iterable[object], tally: Tally) -> Iterator[Recorded
             continue
         unfolded_bytes += len(exchange.body or b"") + len(exchange.request_body or b"")
         if unfolded_bytes > MAX_UNFOLDED_BYTES:
-            raise BrokenRecording(f"its bodies unfold to more than {MAX_UNFOLDED_BYTES} bytes: cut it into several")
+            raise BrokenRecording(f"its decoded bodies exceed {MAX_UNFOLDED_BYTES} bytes: split it")
         yield exchange
 
 

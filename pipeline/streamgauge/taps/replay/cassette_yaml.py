@@ -32,13 +32,13 @@ def yaml_interactions(file: Readable) -> Iterator[object]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-        raise BrokenRecording(f"it is no YAML ({where}{error.problem})") from None
+        raise BrokenRecording(f"it is not valid YAML ({where}{error.problem})") from None
     except yaml.reader.ReaderError as error:
-        raise BrokenRecording(f"it is no YAML (position {error.position}: {error.reason})") from None
+        raise BrokenRecording(f"it is not valid YAML (position {error.position}: {error.reason})") from None
     except yaml.YAMLError:
-        raise BrokenRecording("it is no YAML") from None
+        raise BrokenRecording("it is not valid YAML") from None
     if not reader.found:
-        raise BrokenRecording("it has no list of interactions, so it is no cassette")
+        raise BrokenRecording("it is not a cassette: it has no list of interactions")
 
 
 class _Reader:

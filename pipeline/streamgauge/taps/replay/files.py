@@ -46,7 +46,7 @@ def log_of(path: Path, how: How, tally: Tally) -> Log:
             yield from spool_rows.logged(path, tally)
             return
         if kind is Format.BODY and suffix in PROMISES:
-            raise BrokenRecording(f"it does not begin as {PROMISES[suffix]} does")
+            raise BrokenRecording(f"its content is not that of {PROMISES[suffix]}")
         for number, segment in enumerate(_segments(kind, path, _Again(first, opened), how, tally)):
             yield Logged(number, 0, Bundle(how.instance, 0, number, 0, [segment]))
 
@@ -72,7 +72,7 @@ class _Capped:
         data = self._file.read(size)
         self._left -= len(data)
         if self._left < 0:
-            raise BrokenRecording(f"it is larger than {MAX_DOCUMENT_BYTES} bytes: cut it into several")
+            raise BrokenRecording(f"it is larger than {MAX_DOCUMENT_BYTES} bytes: split it")
         return data
 
     def whole(self) -> memoryview:
@@ -88,9 +88,11 @@ def _segments(kind: Format, path: Path, file: _Again, how: How, tally: Tally) ->
         case Format.CAPTURE:
             return captures.segments_of(file, how.capture, tally)
         case Format.DATABASE:
-            raise BrokenRecording("it is an SQLite file and no spool: `streamgauge ledger query` shows a ledger")
+            raise BrokenRecording(
+                "it is an SQLite file, but not a spool: read a ledger with `streamgauge ledger query`"
+            )
         case Format.PACKED:
-            raise BrokenRecording("it is packed: unpack it first")
+            raise BrokenRecording("it is compressed: decompress it first")
     return segments_of(_exchanges(kind, path, file, tally), how.capture, tally, how.dialect)
 
 

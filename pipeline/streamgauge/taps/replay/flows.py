@@ -38,7 +38,7 @@ def _exchange(flow: _Members) -> RecordedExchange:
     request, response = mapping(flow.get("request")), mapping(flow.get("response"))
     target = text(request.get("path"))
     if not target:
-        raise BrokenExchange("it holds no request")
+        raise BrokenExchange("it contains no request")
     status = status_of(response.get("status_code", response.get("code")))
     return RecordedExchange(
         method=(text(request.get("method")) or "").upper(),

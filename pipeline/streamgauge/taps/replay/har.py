@@ -44,7 +44,7 @@ def exchanges(document: memoryview, beside: Beside, tally: Tally) -> Iterator[Re
     log = members(members(document).get("log"))
     entries = items(log.get("entries"))
     if entries is None:
-        raise BrokenRecording("it has no list log.entries, so it is no HAR file")
+        raise BrokenRecording("it is not a HAR file: it has no list log.entries")
     creator = text(mapping(unfolded(log.get("creator"))).get("name")) or ""
     pages = pages_of([unfolded(page) for page in items(log.get("pages")) or ()])
     for place, entry in enumerate(entries):

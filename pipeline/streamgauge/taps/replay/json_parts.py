@@ -44,6 +44,6 @@ def _lenient(part: memoryview | msgspec.Raw, error: Exception) -> object:
     """What is nearly JSON (NaN) is read whole; what is none says where it breaks."""
     whole = parse(bytes(part))
     if whole is UNPARSED:
-        where = str(error) if isinstance(error, msgspec.DecodeError) else "it is nested too deep"
-        raise BrokenRecording(f"it is broken ({where})")
+        where = str(error) if isinstance(error, msgspec.DecodeError) else "it is nested too deeply"
+        raise BrokenRecording(f"it is not valid JSON ({where})")
     return whole

@@ -87,7 +87,7 @@ def from_base64(value: str | bytes) -> bytes:
         digits = value if isinstance(value, bytes) else value.encode("ascii")
         return base64.b64decode(b"".join(digits.split()), validate=True)
     except (binascii.Error, ValueError):
-        raise BrokenExchange("a body is no base64") from None
+        raise BrokenExchange("a body is not valid base64") from None
 
 
 def to_bytes(value: object, encoding: object = None) -> bytes | None:

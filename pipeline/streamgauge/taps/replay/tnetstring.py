@@ -36,7 +36,7 @@ def values(file: Readable) -> Iterator[Value]:
             size, digits = _size(file, first)
             data, kind = file.read(size), file.read(1)
             if not kind:
-                raise _BadValue("the file ends in it")
+                raise _BadValue("the file ends inside it")
             value = _value(kind, memoryview(data), 0)
         except _BadValue as error:
             raise BrokenRecording(f"flow {number}, at byte {at}, cannot be read ({error})") from None
@@ -52,9 +52,9 @@ def _size(file: Readable, first: bytes) -> tuple[int, int]:
         if not char or len(digits) > _MAX_DIGITS:
             break
     if char != b":" or not digits.isdigit():
-        raise _BadValue("it does not begin with its size")
+        raise _BadValue("it does not start with its size")
     if int(digits) > MAX_VALUE_BYTES:
-        raise _BadValue(f"it claims {int(digits)} bytes, and the limit is {MAX_VALUE_BYTES}")
+        raise _BadValue(f"it has {int(digits)} bytes, but the limit is {MAX_VALUE_BYTES}")
     return int(digits), len(digits)
 
 
@@ -78,7 +78,7 @@ def _value(kind: bytes, data: memoryview, depth: int) -> Value:
             return list(_parts(data, depth))
         case b"}":
             return _mapping(list(_parts(data, depth)))
-    raise _BadValue("it is of an unknown type")
+    raise _BadValue("it has an unknown type")
 
 
 def _number(data: memoryview, read: type[int] | type[float]) -> int | float:
@@ -87,7 +87,7 @@ def _number(data: memoryview, read: type[int] | type[float]) -> int | float:
             return read(bytes(data))
     except ValueError:
         pass
-    raise _BadValue("a number in it is none")
+    raise _BadValue("a number in it is not valid")
 
 
 def _parts(data: memoryview, depth: int) -> Iterator[Value]:
@@ -95,7 +95,7 @@ def _parts(data: memoryview, depth: int) -> Iterator[Value]:
     while data:
         size, colon, _ = bytes(data[: _MAX_DIGITS + 1]).partition(b":")
         if not colon or not size.isdigit():
-            raise _BadValue("a part of it does not begin with its size")
+            raise _BadValue("a part of it does not start with its size")
         start, end = len(size) + 1, len(size) + 1 + int(size)
         if end >= len(data):
             raise _BadValue("a part of it is longer than the whole")
@@ -114,5 +114,5 @@ def _key(key: Value) -> str:
     if isinstance(key, bytes):
         return key.decode("latin-1")
     if not isinstance(key, str):
-        raise _BadValue("a key in it is no text")
+        raise _BadValue("a key in it is not text")
     return key
