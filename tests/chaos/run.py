@@ -62,8 +62,8 @@ EVIDENCE = 20
 # How often it is looked whether something has come about (seconds).
 _LOOK_S = 0.2
 # The exit code of a process that may end by itself for want of a part that it needs: where its broker was away, or its group
-# took it for dead while it was stopped. It gives the same code where it thinks that a topic was made anew, which nobody did.
-UNAVAILABLE, MADE_ANEW = 3, "made anew"
+# took it for dead while it was stopped. It gives the same code where it thinks that a topic was recreated, which nobody did.
+UNAVAILABLE, RECREATED = 3, "recreated"
 # The phases in which that may be, each with the rest behind it, and the last one until all is worked off.
 UNAVAILABLE_PHASES = ("woken", "brokers")
 
@@ -322,7 +322,7 @@ def amiss(left: Iterable[Left]) -> list[str]:
     return [
         f"{one.phase}: {one.name} ended with {one.code}: {one.said}"
         for one in left
-        if one.code != UNAVAILABLE or MADE_ANEW in one.said or one.phase not in UNAVAILABLE_PHASES
+        if one.code != UNAVAILABLE or RECREATED in one.said or one.phase not in UNAVAILABLE_PHASES
     ]
 
 

@@ -46,8 +46,8 @@ def test_a_phase_that_was_planned_has_to_tell_how_late_records_came() -> None:
 @pytest.mark.parametrize("phase", ["woken", "brokers"])
 def test_who_lost_its_broker_or_its_group_may_end(phase: str) -> None:
     assert amiss([Left("worker-1", 3, "the broker is away", phase)]) == []
-    assert amiss([Left("worker-1", 3, "the topic was made anew", phase)]) == [
-        f"{phase}: worker-1 ended with 3: the topic was made anew"
+    assert amiss([Left("worker-1", 3, "the topic was recreated", phase)]) == [
+        f"{phase}: worker-1 ended with 3: the topic was recreated"
     ]
     assert amiss([Left("worker-1", 70, "a bug", phase)]) == [f"{phase}: worker-1 ended with 70: a bug"]
 
@@ -129,7 +129,7 @@ def test_every_stream_has_one_record_whatever_dies(tmp_path: Path) -> None:
 
 
 def test_why_a_process_ended_is_its_last_error() -> None:
-    stuck = '{"at":2,"level":"error","part":"streamgauge.worker","message":"the worker is stuck and ends: why"}'
+    stuck = '{"at":2,"level":"error","part":"streamgauge.worker","message":"the worker is stuck and exits: why"}'
     stopping = '{"at":3,"level":"info","part":"streamgauge.worker.faust.transport","message":"Stopping..."}'
     assert reason(f"worker: ready\n{stuck}\n{stopping}\n") == stuck
     assert reason("worker: no topics") == "worker: no topics"

@@ -119,7 +119,7 @@ def test_k5_what_is_denied_is_said_and_waits_for_an_operator(broker: MockCluster
         broker.track()
         await until(lambda: shipper.problem is not None)
         await asyncio.sleep(4)
-        assert "denies writing" in (shipper.problem or "")
+        assert "denies writes" in (shipper.problem or "")
         assert broker.requests()[PRODUCE] <= 3 * PARTITIONS
         assert tap.spool.waiting().rows == ROWS
         broker.fail_no_more()
@@ -128,7 +128,7 @@ def test_k5_what_is_denied_is_said_and_waits_for_an_operator(broker: MockCluster
 
     asyncio.run(shipping(shipper, allow_later))
     assert read_balance(tap.path).delivered == ROWS * READS
-    assert sum("denies writing" in line for line in heard.lines) == 1
+    assert sum("denies writes" in line for line in heard.lines) == 1
 
 
 @pytest.fixture

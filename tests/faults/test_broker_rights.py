@@ -82,7 +82,7 @@ def test_k7_each_right_that_is_missing_is_named(secured: Secured, secure_prefix:
         if job is not Job.DEADLETTER:  # it reads, and does not ask before
             named = re.findall(rf"(\w+) on {right.kind} {re.escape(right.name)}\b", said)
             assert right.operation.spelt in named
-            assert said.endswith(f"grant it to User:{user}, as with kafka-acls --add")
+            assert said.endswith(f"grant it to User:{user}, for example with kafka-acls --add")
         others = {one.name for one in rights} - {right.name}
         assert not any(re.search(rf"{re.escape(one)}[,: ]", said) for one in others), said
         secured.allow(user, [right])
@@ -134,8 +134,8 @@ def test_k7_a_tap_says_what_is_denied_or_missing_and_goes_on_when_it_is_there(
     else:
         secured.allow(user, rights)
     says = {
-        "denied": f"denies us Write on topic {prefix}.segments: grant it to User:{user}",
-        "missing": f"topic {prefix}.segments is not there: run `streamgauge topics create`",
+        "denied": f"denies Write on topic {prefix}.segments: grant it to User:{user}",
+        "missing": f"topic {prefix}.segments does not exist: run `streamgauge topics create`",
     }[what]
 
     async def run() -> None:
@@ -179,7 +179,7 @@ def test_k7_a_worker_without_a_right_does_not_start(
     )
     with worker_by(scram_door(secured, tmp_path / "files", user), tmp_path / "worker", secure_prefix) as worker:
         assert worker.process.wait(60) == 3
-        assert worker.log.count(f"the broker denies us {rights[place]}: grant it to User:{user}") == 1
+        assert worker.log.count(f"the broker denies {rights[place]}: grant it to User:{user}") == 1
         assert "Traceback" not in worker.log
 
 

@@ -80,7 +80,7 @@ def test_s4_with_the_least_rights_all_goes_through(secured: Secured, tmp_path: P
         "created topics",
         20,
     )
-    assert f"created {prefix}.segments" in made.stdout or "as they should be" in made.stdout
+    assert f"created {prefix}.segments" in made.stdout or "have the expected settings" in made.stdout
     assert run_by(doors[Job.DESCRIBE], prefix, "topics", "describe").returncode == 0
     asyncio.run(all_through(doors[Job.TAP], doors[Job.WORKER], tmp_path, prefix))
     replayed = run_by(doors[Job.REPLAY], prefix, "replay", "--output", "jsonl")
@@ -92,10 +92,10 @@ def test_s4_with_the_least_rights_all_goes_through(secured: Secured, tmp_path: P
 
 # What is wrong -> what the sentence says.
 WRONG = {
-    "another authority": r"is signed by no authority that we trust: .*--kafka-ca",
+    "another authority": r"is not signed by a trusted CA: .*--kafka-ca",
     "expired": "has expired: renew it",
     "another host": "is for another host",
-    "wrong password": "refuses the user .* or its password: .*--kafka-password-file",
+    "wrong password": "rejected the user .* or its password: .*--kafka-password-file",
 }
 
 
@@ -176,7 +176,7 @@ def test_s4_nothing_falls_back_to_plain_text(secured: Secured, secure_prefix: st
 
     async def run() -> None:
         async with tap_by(door, tmp_path, secure_prefix) as rig:
-            await judge_refused(rig, "hangs up without an answer to SASL_SSL: .*--kafka-security")
+            await judge_refused(rig, "closed the connection without an answer to SASL_SSL: .*--kafka-security")
             rig.traffic.judge()
             assert await records_on(secured.bootstrap, secure_prefix) == []
 
@@ -201,7 +201,7 @@ def test_s4_a_password_that_is_rotated_under_way(secured: Secured, secure_prefix
                     secured.set_password(user, "new-and-secret")
                 await asyncio.to_thread(secured.broker.stop)
                 await asyncio.to_thread(secured.broker.start)
-                refused = "refuses the user .* or its password"
+                refused = "rejected the user .* or its password"
                 await rig.traffic.run_until(lambda: re.search(refused, rig.tap.log) is not None)
                 assert rig.tap.metrics()["streamgauge_broker_problem"] == 1
                 for files in ("tap-files", "worker-files"):

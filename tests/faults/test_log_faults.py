@@ -64,7 +64,7 @@ def assert_says_made_anew(process: WorkerProcess, topic: str) -> None:
     """One sentence, whichever part of the worker sees it first."""
     [sentence] = errors(process)
     assert re.search(rf"{re.escape(topic)}(/\d+)? ", sentence)
-    assert "made anew" in sentence
+    assert "recreated" in sentence
     assert "docs/guides/" in sentence
 
 
@@ -132,7 +132,7 @@ def test_f7_segments_made_anew_between_two_runs(kafka: str, prefix: str, tmp_pat
     make_anew(kafka, prefix, "segments")
     write(kafka, prefix, messages[read:])
     for _ in range(2):
-        refuses(kafka, prefix, tmp_path, f"{prefix}.segments/0", "made anew", "another prefix")
+        refuses(kafka, prefix, tmp_path, f"{prefix}.segments/0", "recreated", "another --topic-prefix")
     assert distinct(log_of(kafka, f"{prefix}.records")) == before
     forget_state(kafka, prefix)
     expected = assembled(log_of(kafka, f"{prefix}.segments"))
@@ -156,7 +156,7 @@ def test_f7_segments_made_anew_under_a_worker(kafka: str, prefix: str, tmp_path:
         write(kafka, prefix, one_partition(7, 60))
         assert process.process.wait(60) == EXIT, process.log
         assert_says_made_anew(process, f"{prefix}.segments")
-    refuses(kafka, prefix, tmp_path, f"{prefix}.segments/0", "made anew")
+    refuses(kafka, prefix, tmp_path, f"{prefix}.segments/0", "recreated")
 
 
 def test_f7_segments_deleted_and_not_made_again(kafka: str, prefix: str, tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ def test_f7_state_made_anew_between_two_runs(kafka: str, prefix: str, tmp_path: 
     read_some(kafka, prefix, tmp_path, messages[:8])
     make_anew(kafka, prefix, "state")
     write(kafka, prefix, messages[8:])
-    refuses(kafka, prefix, tmp_path, f"{prefix}.state holds nothing of partition 0", "8 messages", "offsets")
+    refuses(kafka, prefix, tmp_path, f"{prefix}.state has no state of partition 0", "8 messages", "offsets")
     forget_offsets(kafka, prefix)
     with worker(tmp_path, **settings_of(kafka, prefix)) as process:
         found = records_of(kafka, prefix, 30)

@@ -172,7 +172,7 @@ def test_k10_offsets_that_expired_under_the_state_have_a_way_back(kafka: str, pr
     with worker(tmp_path, **settings) as refuses:
         assert refuses.process.wait(60) == WorkerError.exit_code
         (sentence,) = [json.loads(line)["message"] for line in refuses.log.splitlines() if "--segments-id" in line]
-    assert "they expired because no worker ran, or the topic was made anew" in sentence
+    assert "the offsets expired because no worker ran, or the topic was recreated" in sentence
     (given,) = re.findall(r"--segments-id (\w+)", sentence)
     with worker(tmp_path, **settings, segments_id="0" * len(given)) as refuses_again:
         assert refuses_again.process.wait(60) == WorkerError.exit_code
@@ -204,7 +204,7 @@ def test_k10_a_segments_topic_made_anew_is_not_taken_for_the_one_with_the_given_
     write(kafka, prefix, list(SyntheticTap(44).bundles(100, segments=10)))
     with worker(tmp_path, **settings, segments_id=given) as refuses:
         assert refuses.process.wait(60) == WorkerError.exit_code, refuses.log
-        assert "made anew" in refuses.log
+        assert "recreated" in refuses.log
 
 
 async def topic_id(bootstrap: str, name: str) -> str:

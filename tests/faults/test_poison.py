@@ -168,8 +168,9 @@ def test_d2_the_partition_waits_while_the_dead_letter_topic_is_gone(kafka: str, 
         wait_for(lambda: process.metrics()["streamgauge_dead_letters_waiting"] == 0, "nothing waiting")
         assert process.stop() == 0
         log = process.log
-    assert len(re.findall("takes no dead letter .it is not there: run .streamgauge topics create", log)) == 1, log
-    assert len(re.findall("takes dead letters again", log)) == 1, log
+    why = "the topic does not exist: run `streamgauge topics create`"
+    assert log.count(f"dead letters cannot be written to {prefix}.deadletter ({why})") == 1, log
+    assert len(re.findall("dead letters can be written to .* again", log)) == 1, log
     assert same(found, assembled(log_of(kafka, f"{prefix}.segments")))
     (letter,) = asyncio.run(collect(kafka, prefix))
     assert (letter.value, letter.source_partition, letter.source_offset) == (b"poison", 0, half)
@@ -185,9 +186,9 @@ def test_d2_a_worker_that_is_told_to_stop_leaves_the_poison_undone(kafka: str, p
         wait_for(lambda: committed(kafka, prefix, 0) == len(bundles) + 1, "offset behind all")
         asyncio.run(delete_topic(kafka, f"{prefix}.deadletter"))
         write(kafka, prefix, [(0, b"poison again")])
-        wait_for(lambda: "takes no dead letter" in process.log, "sentence")
+        wait_for(lambda: "dead letters cannot be written to" in process.log, "sentence")
         assert process.stop() == 0
-        assert "drain timeout" not in process.log
+        assert "--drain-timeout has passed" not in process.log
     assert committed(kafka, prefix, 0) == len(bundles) + 1
     asyncio.run(topics.create(kafka, PARTITIONS, prefix))
     with worker(tmp_path, **settings) as process:

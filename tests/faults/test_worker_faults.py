@@ -73,12 +73,12 @@ async def members(bootstrap: str, prefix: str) -> set[str]:
 @pytest.mark.parametrize(
     ("fault", "reason", "cause"),
     [
-        ("block_the_loop", "the event loop has not turned for", "loop"),
-        ("block_the_consumer", "the consumer's event loop has not turned for", "loop"),
-        ("hang_checkpoints", ".segments/0 stays at offset 0 for", "commit"),
-        ("commit_nothing", ".segments/0 stays at offset 0 for", "commit"),
+        ("block_the_loop", "the event loop has been blocked for", "loop"),
+        ("block_the_consumer", "the consumer's event loop has been blocked for", "loop"),
+        ("hang_checkpoints", ".segments/0 has stayed at offset 0 for", "commit"),
+        ("commit_nothing", ".segments/0 has stayed at offset 0 for", "commit"),
         ("hang_the_ledger", ".records/", "commit"),
-        ("lose_the_recovery", "neither partitions nor their state", "group"),
+        ("lose_the_recovery", "has not recovered the state of its partitions", "group"),
         ("assign_nothing", "no worker of the group has", "group"),
     ],
 )
@@ -90,7 +90,7 @@ def test_i7_a_stuck_worker_ends_with_its_reason(
     write(kafka, prefix, list(SyntheticTap(20, slots=(0,)).bundles(20)))
     with worker(tmp_path, module="tests.faults.faulty_worker", fault=fault, **settings, **limits) as stuck:
         assert stuck.process.wait(90) == _STUCK_CODE, stuck.log
-        (line,) = [line for line in stuck.log.splitlines() if "the worker is stuck and ends" in line]
+        (line,) = [line for line in stuck.log.splitlines() if "the worker is stuck and exits" in line]
         assert reason in line
         assert {"thread MainThread", "thread watchdog"} <= set(json.loads(line)["stacks"])
         assert "Traceback" not in stuck.log
@@ -129,7 +129,7 @@ def test_i7_the_last_line_of_a_stuck_worker_has_every_thread(kafka: str, prefix:
     ("fault", "reason"),
     [
         ("break_the_coordination", "Did we not perform bootstrap?"),
-        ("deny_the_group_unheard", "denies us Read on group"),
+        ("deny_the_group_unheard", "denies Read on group"),
     ],
 )
 def test_i7_a_worker_that_its_group_has_lost_ends(
@@ -141,7 +141,7 @@ def test_i7_a_worker_that_its_group_has_lost_ends(
     with worker(tmp_path, module="tests.faults.faulty_worker", fault=fault, **settings) as broken:
         assert broken.process.wait(60) == WorkerError.exit_code, broken.log
         (line,) = [line for line in broken.log.splitlines() if '"level":"error","part":"streamgauge.worker"' in line]
-        assert "the consumer gave up" in line
+        assert "the consumer failed" in line
         assert reason in line
     with worker(tmp_path, **settings) as next_life:
         next_life.wait_ready()

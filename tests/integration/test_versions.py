@@ -129,8 +129,8 @@ def test_state_of_a_later_format_is_refused_and_left_as_it_is(kafka: str, prefix
     with worker(tmp_path, **settings) as process:
         assert process.process.wait(60) == 3
         (line,) = [json.loads(line)["message"] for line in process.log.splitlines() if '"error"' in line]
-    assert line.startswith(f"{prefix}.state/1: the state has format 2 of a later version")
-    assert "run that version again" in line
+    assert line.startswith(f"{prefix}.state/1: a later version wrote the state in format 2")
+    assert "run the later version" in line
     after = [one for one in log_of(kafka, f"{prefix}.state") if one.partition == 1]
     assert [(one.key, one.value) for one in after] == [(one.key, one.value) for one in before]
     assert after[-1].value == later

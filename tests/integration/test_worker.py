@@ -375,7 +375,7 @@ def test_a_topic_that_was_made_anew_stops_the_worker(kafka: str, prefix: str, tm
     asyncio.run(topics.create(kafka, PARTITIONS, prefix))
     with worker(tmp_path, bootstrap=kafka, prefix=prefix) as process:
         assert process.process.wait(60) == 3
-        assert "made anew" in process.log
+        assert "recreated" in process.log
 
 
 def test_missing_topics_are_one_sentence(kafka: str, tmp_path: Path) -> None:

@@ -79,12 +79,12 @@ def test_a_bundle_goes_back_to_its_partition_and_a_record_to_its_key() -> None:
 
 @pytest.mark.parametrize("topic", ["payroll", "house.state", "house.deadletter", "other.segments", None])
 def test_a_letter_names_no_other_topic(topic: str | None) -> None:
-    with pytest.raises(NotRetriableError, match="dead letter 7 did not come from a topic of house"):
+    with pytest.raises(NotRetriableError, match=r"dead letter 7 did not come from house\.segments or house\.records"):
         message_of(NAMES, dead(topic))
 
 
 def test_a_letter_that_is_cut_is_not_sent_back() -> None:
-    with pytest.raises(NotRetriableError, match="dead letter 7 is cut"):
+    with pytest.raises(NotRetriableError, match="dead letter 7 is truncated"):
         message_of(NAMES, dead(NAMES.segments, whole=(0, 9_000_000)))
 
 

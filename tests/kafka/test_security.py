@@ -56,14 +56,14 @@ def test_a_password_in_place_of_its_file_is_not_quoted(
     given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ValueError, match="the password's file cannot be read: ") as refused:
+    with pytest.raises(ValueError, match="the password file cannot be read: ") as refused:
         Password(file=Path(given).absolute())
     assert SECRET not in str(refused.value)
 
 
 def test_a_password_s_file_is_named_where_its_directory_is_there(tmp_path: Path) -> None:
     for file, why in ((tmp_path / "missing", "No such file or directory"), (tmp_path, "Is a directory")):
-        with pytest.raises(ValueError, match=f"the password's file {file} cannot be read: {why}$"):
+        with pytest.raises(ValueError, match=f"the password file {file} cannot be read: {why}$"):
             Password(file=file)
 
 
@@ -190,7 +190,7 @@ def test_files_that_are_no_good_later_are_said_once(tmp_path: Path, caplog: pyte
     for _ in range(3):
         assert asyncio.run(meet(context, serving(ours.issue_cert("localhost")))) == ""
     assert len(caplog.messages) == 1
-    assert "the former files are used" in caplog.messages[0]
+    assert "the previous files stay in use" in caplog.messages[0]
 
 
 @pytest.mark.parametrize("content", [None, b"", b"no certificate"])
@@ -211,7 +211,7 @@ def test_a_locked_key_does_not_ask_the_terminal(tmp_path: Path) -> None:
     trustme.CA().issue_cert("a.example").cert_chain_pems[0].write_to_path(certificate)
     made = ec.generate_private_key(ec.SECP256R1())
     key.write_bytes(made.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"x")))
-    with pytest.raises(ValueError, match="locked with a password"):
+    with pytest.raises(ValueError, match="is encrypted"):
         Brokers("b:1", TlsFiles(None, certificate, key))
 
 

@@ -85,9 +85,9 @@ def test_what_is_denied_waits_and_is_said_once(caplog: pytest.LogCaptureFixture)
     said = [sentence for sentence in said if "could not be read" not in sentence]
     assert len(said) == 2
     assert said[0].startswith(
-        "house.deadletter takes no dead letter (the broker denies it, TopicAuthorizationFailedError: allow"
+        "dead letters cannot be written to house.deadletter (the broker denies it, TopicAuthorizationFailedError: allow"
     )
-    assert said[1] == "house.deadletter takes dead letters again"
+    assert said[1] == "dead letters can be written to house.deadletter again"
 
 
 def test_what_the_broker_finds_too_large_goes_as_its_beginning() -> None:

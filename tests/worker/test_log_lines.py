@@ -65,7 +65,7 @@ def test_a_stuck_worker_says_what_each_thread_does() -> None:
     thread = threading.Thread(target=ends.wait, name="waits")
     thread.start()
     try:
-        line = line_of(StuckError("the worker is stuck and ends: it does nothing", stacks_of({})))
+        line = line_of(StuckError("the worker is stuck and exits: it does nothing", stacks_of({})))
     finally:
         ends.set()
         thread.join()
@@ -106,7 +106,7 @@ thread.join()
 def test_a_thread_that_fails_is_a_line_as_all_else() -> None:
     done = subprocess.run([sys.executable, "-c", THREAD], capture_output=True, text=True, check=True)
     line = json.loads(done.stderr)
-    assert line["message"] == "a bug was caught in the thread ledger: LookupError"
+    assert line["message"] == "internal error in the thread ledger: LookupError"
     assert line["traceback"][-1].endswith(" fails_in_a_thread")
     assert "sk-0123456789" not in done.stderr
 
@@ -121,5 +121,5 @@ def test_an_error_that_faust_logs_keeps_its_places(caplog: pytest.LogCaptureFixt
         faust.exception("Agent crashed")
     [record] = [record for record in caplog.records if record.name == "streamgauge.runtime.faults"]
     line = json.loads(OneLine().format(record))
-    assert line["message"] == "a bug was caught in what faust.agents runs: LookupError"
+    assert line["message"] == "internal error in code that faust.agents calls: LookupError"
     assert line["traceback"][-1].endswith(" fails_deep_inside")

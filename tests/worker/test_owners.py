@@ -74,7 +74,7 @@ async def problem(bootstrap: str, group: str, assignor: Any, held: Held) -> tupl
 
 def test_a_spare_worker_is_ready_once_it_knows_that_others_have_all(kafka: str, prefix: str) -> None:
     before, after = asyncio.run(problem(kafka, prefix, RoundRobinPartitionAssignor, Held(f"{prefix}.segments")))
-    assert before == "it has no partitions, and has not heard yet whether others have all of them"
+    assert before == "it has no partitions, and does not know yet whether other workers have all of them"
     assert after is None
 
 

@@ -36,8 +36,8 @@ def test_a_log_that_ends_below_what_was_read_is_named_with_a_remedy() -> None:
     with pytest.raises(LogRecreatedError) as raised:
         asyncio.run(nudged(heard=0, end=0))
     sentence = str(raised.value)
-    assert sentence.startswith("topic sg.records was made anew while the worker ran: partition 3 ends at offset 0")
-    assert sentence.endswith(f"below 7 that was read. {NEW_LOG_REMEDY}")
+    assert sentence.startswith("topic sg.records was recreated while the worker ran: partition 3 ends at offset 0")
+    assert sentence.endswith(f"but was read up to offset 7. {NEW_LOG_REMEDY}")
 
 
 def test_an_end_that_was_heard_before_the_last_message_came_is_asked_for_again() -> None:

@@ -14,7 +14,7 @@ def test_one_line_where_it_lasts_and_one_at_its_end(caplog: pytest.LogCaptureFix
     for at in range(5):
         readiness.look(None, 140.0 + at)
     assert caplog.messages == [
-        f"the worker is not ready for {SAID_AFTER_S:.0f} s: no worker has t/0",
+        f"the worker has not been ready for {SAID_AFTER_S:.0f} s: no worker has t/0",
         "the worker is ready again, after 40 s",
     ]
 
@@ -22,14 +22,14 @@ def test_one_line_where_it_lasts_and_one_at_its_end(caplog: pytest.LogCaptureFix
 def test_a_rebalance_is_not_worth_a_line(caplog: pytest.LogCaptureFixture) -> None:
     readiness = Readiness()
     for at in range(100):
-        readiness.look("its group rebalances" if at % 8 else None, float(at))
+        readiness.look("its consumer group is rebalancing" if at % 8 else None, float(at))
     assert caplog.messages == []
 
 
 def test_the_first_time_it_is_ready_is_a_line(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "streamgauge.worker")
     readiness = Readiness()
-    readiness.look("its group has not given it partitions yet", 1.0)
+    readiness.look("it has no assignment yet", 1.0)
     readiness.look(None, 2.0)  # the broker does not answer
     for at in range(3, 6):
         readiness.look(None, float(at), 8)

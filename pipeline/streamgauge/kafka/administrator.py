@@ -209,7 +209,7 @@ async def administrator(brokers: Brokers) -> AsyncIterator[AIOKafkaAdminClient]:
     except (KafkaConnectionError, NodeNotReadyError, RequestTimedOutError, KafkaTimeoutError, TimeoutError) as error:
         raise await unreachable(brokers) from error
     except KafkaError as error:
-        raise TopicsDeniedError(f"the broker at {brokers} refuses: {type(error).__name__}") from error
+        raise TopicsDeniedError(f"the broker at {brokers} rejected a request: {type(error).__name__}") from error
     finally:
         await client.close()
 
@@ -220,7 +220,7 @@ async def unreachable(brokers: Brokers) -> BrokerRefusesError | BrokerUnreachabl
     if refusal is not None and refusal.final:
         return BrokerRefusesError(refusal.sentence)
     return BrokerUnreachableError(
-        f"no Kafka broker answers at {brokers}: is it up, and is the address right?",
+        f"no Kafka broker answers at {brokers}: check that it runs and that --kafka is right",
         None if refusal is None else refusal.sentence,
     )
 
@@ -288,7 +288,7 @@ async def may_with_group(admin: AIOKafkaAdminClient, group: str) -> frozenset[in
         if described["error_code"] in (0, _GROUP_DENIED):
             return frozenset() if described["error_code"] else _operations(described["operations"])
         await asyncio.sleep(_COORDINATOR_RETRY_S)  # the coordinator moves, or reads what it knows
-    raise KafkaConnectionError("the group has no coordinator yet")
+    raise KafkaConnectionError("the consumer group has no coordinator yet")
 
 
 def _operations(bits: int) -> frozenset[int] | None:
@@ -298,8 +298,8 @@ def _operations(bits: int) -> frozenset[int] | None:
 def denied(user: str | None, missing: Iterable[Right]) -> TopicsDeniedError:
     """The sentence for rights that are not there; `user`: who we are, where we know."""
     rights = ", ".join(map(str, missing))
-    who = f"User:{user}" if user else "the principal that the broker takes us for"
-    return TopicsDeniedError(f"the broker denies us {rights}: grant it to {who}, as with kafka-acls --add")
+    who = f"User:{user}" if user else "the principal of this client"
+    return TopicsDeniedError(f"the broker denies {rights}: grant it to {who}, for example with kafka-acls --add")
 
 
 async def configs_of(admin: AIOKafkaAdminClient, names: Sequence[str], keys: set[str]) -> dict[str, dict[str, str]]:

@@ -88,44 +88,44 @@ def _meaning(brokers: Brokers, at: str, fault: BaseException) -> Refusal | None:
             return Refusal(_of_certificate(at, fault), True)
         case SaslAuthenticationFailed():
             assert brokers.login is not None
-            said = f"the broker at {at} refuses the user {brokers.login.username!r} or its password"
-            return Refusal(f"{said}: look at --kafka-username and --kafka-password-file", True)
+            said = f"the broker at {at} rejected the user {brokers.login.username!r} or its password"
+            return Refusal(f"{said}: check --kafka-username and --kafka-password-file", True)
         case UnsupportedSaslMechanismError():
             assert brokers.login is not None
-            said = f"the broker at {at} does not offer the log-in {brokers.login.mechanism}"
-            return Refusal(f"{said}: give one that it does with --kafka-mechanism", True)
+            said = f"the broker at {at} does not support the SASL mechanism {brokers.login.mechanism}"
+            return Refusal(f"{said}: choose another with --kafka-mechanism", True)
         case IllegalSaslStateError():
-            said = f"the broker at {at} asks for no log-in there"
-            return Refusal(f"{said}: look at --kafka-security and the port", True)
+            said = f"the broker at {at} does not use SASL on this port"
+            return Refusal(f"{said}: {_CHECK_PORT}", True)
         case ssl.SSLError() if _is_alert(fault):
             return Refusal(_of_ours(brokers, at, fault), True)
         case ssl.SSLError() if fault.reason == "WRONG_VERSION_NUMBER":
-            return Refusal(f"the broker at {at} does not speak TLS there: {_LOOK_AT_PORT}", True)
+            return Refusal(f"the broker at {at} does not use TLS on this port: {_CHECK_PORT}", True)
         case ConnectionRefusedError() | TimeoutError():
             return None
         case OSError() if not isinstance(fault, ConnectionError | ssl.SSLError):
             return None  # no such host, no way to it
         case ConnectionError() | ssl.SSLError() | EOFError() | KafkaError():
             return Refusal(_of_silence(brokers, at), False)
-    return Refusal(f"what answers at {at} does not answer as a Kafka broker does: is the address right?", False)
+    return Refusal(f"the server at {at} does not answer like a Kafka broker: check the address in --kafka", False)
 
 
-_LOOK_AT_PORT = "look at --kafka-security and the port"
+_CHECK_PORT = "check --kafka-security and the port"
 
 
 def _of_certificate(at: str, fault: ssl.SSLCertVerificationError) -> str:
     match fault.verify_code:
         case code if code in _UNTRUSTED:
-            why, then = "is signed by no authority that we trust", "give the authority's file with --kafka-ca"
+            why, then = "is not signed by a trusted CA", "give the CA file with --kafka-ca"
         case code if code == _EXPIRED:
-            why, then = "has expired", "renew it there"
+            why, then = "has expired", "renew it on the broker"
         case code if code == _NOT_YET:
-            why, then = "is not valid yet", "look at the clocks"
+            why, then = "is not valid yet", "check the clocks of both hosts"
         case code if code in (_OTHER_HOST, _OTHER_ADDRESS):
             why = "is for another host"
-            then = "use a name that it is for, in --kafka and in the broker's advertised.listeners"
+            then = "use a host name of the certificate in --kafka and in the broker's advertised.listeners"
         case _:
-            why, then = f"is no good ({fault.verify_message})", "look at it there"
+            why, then = f"is not valid ({fault.verify_message})", "check it on the broker"
     return f"the certificate of the broker at {at} {why}: {then}"
 
 
@@ -137,11 +137,11 @@ def _is_alert(fault: ssl.SSLError) -> bool:
 def _of_ours(brokers: Brokers, at: str, fault: ssl.SSLError) -> str:
     said = (fault.reason or "").lower().rpartition("alert_")[2].replace("_", " ")
     if brokers.tls is not None and brokers.tls.certificate is None:
-        return f"the broker at {at} ends TLS ({said}): it may want a certificate of ours, --kafka-certificate"
-    return f"the broker at {at} refuses our certificate ({said}): look at --kafka-certificate"
+        return f"the broker at {at} ended the TLS handshake ({said}): it may require --kafka-certificate"
+    return f"the broker at {at} rejected the client certificate ({said}): check --kafka-certificate"
 
 
 def _of_silence(brokers: Brokers, at: str) -> str:
-    said = f"the broker at {at} hangs up without an answer to {brokers.protocol}"
+    said = f"the broker at {at} closed the connection without an answer to {brokers.protocol}"
     ours = brokers.tls is not None and brokers.tls.certificate is None
-    return f"{said}: if it is not just starting, {_LOOK_AT_PORT}{', or give --kafka-certificate' if ours else ''}"
+    return f"{said}: unless it is still starting, {_CHECK_PORT}{', or give --kafka-certificate' if ours else ''}"

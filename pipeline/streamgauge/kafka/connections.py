@@ -46,7 +46,7 @@ def _until_told_a_broker(bootstrap: Any) -> Any:
                 return
             self._conns.pop(_BOOTSTRAP).close()
             if time.monotonic() > deadline:
-                raise KafkaConnectionError(f"{self.hosts} named no broker of their cluster")
+                raise KafkaConnectionError(f"{self.hosts} returned no broker of their cluster")
             await asyncio.sleep(self._retry_backoff)
 
     bootstrapped.waits_for_brokers = True  # type: ignore[attr-defined]

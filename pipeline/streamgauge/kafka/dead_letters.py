@@ -125,7 +125,7 @@ async def read(bootstrap: Brokers | str, topics: Topics, start: int = 0) -> Asyn
         await consumer.start()
         if topics.deadletter not in await consumer.topics():
             raise TopicsMissingError(
-                f"topic {topics.deadletter} is not there (or not for us to see): run `streamgauge topics create` first"
+                f"topic {topics.deadletter} does not exist or is not visible: run `streamgauge topics create` first"
             )
         async for message in _messages(consumer, TopicPartition(topics.deadletter, 0), start):
             yield _letter_of(message)
@@ -150,7 +150,7 @@ async def _messages(consumer: Any, place: TopicPartition, start: int) -> AsyncIt
                 yield message
             heard = asyncio.get_running_loop().time()
         if asyncio.get_running_loop().time() > heard + _PATIENCE_S:
-            raise KafkaConnectionError("nothing comes any more")
+            raise KafkaConnectionError("no more messages arrive")
 
 
 class Sender:
@@ -180,16 +180,18 @@ class Sender:
         except (TimeoutError, KafkaTimeoutError, KafkaConnectionError) as error:
             raise await unreachable(brokers_at(self._bootstrap)) from error
         except KafkaError as error:
-            raise TopicsDeniedError(f"{message.topic} refused a message: {type(error).__name__}") from error
+            raise TopicsDeniedError(
+                f"the broker rejected a message for {message.topic}: {type(error).__name__}"
+            ) from error
 
 
 def message_of(topics: Topics, one: DeadLetter) -> Message:
     """The message that a letter holds, for where it came from. Raises NotRetriableError."""
     # A letter is only bytes that somebody wrote: it must not be able to name any topic of the cluster.
     if one.source_topic not in (topics.segments, topics.records):
-        raise NotRetriableError(f"dead letter {one.offset} did not come from a topic of {topics.prefix}")
+        raise NotRetriableError(f"dead letter {one.offset} did not come from {topics.segments} or {topics.records}")
     if one.whole is not None:
-        raise NotRetriableError(f"dead letter {one.offset} is cut: it holds only the beginning of its message")
+        raise NotRetriableError(f"dead letter {one.offset} is truncated: it holds only the beginning of its message")
     partition = one.source_partition if one.source_topic == topics.segments else None
     return Message(one.source_topic, one.value, one.key, partition)
 

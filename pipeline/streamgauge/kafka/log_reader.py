@@ -76,7 +76,7 @@ class _Partition:
             if messages := [_read(one) for one in found.get(self._place, ()) if one.offset < self._end]:
                 return messages
             if asyncio.get_running_loop().time() > deadline:
-                raise LogUnreadableError(f"the broker at {self._brokers} gives no more of {self._place.topic}")
+                raise LogUnreadableError(f"the broker at {self._brokers} sends no more messages of {self._place.topic}")
         return []
 
 

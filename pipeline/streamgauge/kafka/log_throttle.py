@@ -48,7 +48,9 @@ class LogThrottle(logging.Handler):
         if record.exc_info and record.exc_info[1] is not None:
             text = f"{text}: {record.exc_info[1]!r}"[:_MAX_TEXT]
             if not isinstance(record.exc_info[1], OSError) and not _is_of_kafka(record.exc_info[1]):
-                report_fault(f"what {record.name} runs", record.exc_info[1])  # a sentence would leave its frames out
+                report_fault(
+                    f"code that {record.name} calls", record.exc_info[1]
+                )  # a sentence would leave its frames out
         kind = f"{record.name}:{record.lineno}"
         if len(self._heard) >= _KINDS and kind not in self._heard:
             kind = "other"

@@ -70,7 +70,7 @@ class Password:
             try:
                 self._last = _password_in(self._file)
             except ValueError as fault:
-                _LOG.debug("the former password is used: %s", fault)
+                _LOG.debug("the previous password stays in use: %s", fault)
         assert self._last is not None
         return self._last
 
@@ -83,12 +83,12 @@ def _password_in(file: Path) -> str:
         with file.open("rb") as opened:
             text = opened.read(_MAX_PASSWORD + 1).decode().rstrip("\r\n")
     except UnicodeDecodeError:
-        raise ValueError(f"the password in {file} is no UTF-8") from None
+        raise ValueError(f"the password in {file} is not UTF-8") from None
     except OSError as fault:
-        name, hint = (f" {file}", "") if _is_path(file) else ("", " (not shown, since it may be the password itself)")
-        raise ValueError(f"the password's file{name} cannot be read: {fault.strerror}{hint}") from None
+        name, hint = (f" {file}", "") if _is_path(file) else ("", " (path not shown, because it may be the password)")
+        raise ValueError(f"the password file{name} cannot be read: {fault.strerror}{hint}") from None
     if not text or "\0" in text or "\n" in text or len(text) > _MAX_PASSWORD:
-        raise ValueError(f"{file} does not hold one line with a password")
+        raise ValueError(f"the password file {file} does not contain exactly one line with a password")
     return text
 
 
@@ -156,7 +156,7 @@ class FollowingContext(ssl.SSLContext):
             try:
                 self._inner = self._files.context()
             except ValueError as fault:
-                _LOG.warning("%s; the former files are used", fault)
+                _LOG.warning("%s; the previous files stay in use", fault)
         return self._inner.wrap_bio(*given, **named)
 
 

@@ -94,7 +94,7 @@ class Shipper:
         self._topic = Topics(settings.prefix).segments
         self._producer = Producer(self._brokers, max_message_bytes=MAX_MESSAGE_BYTES, batch_bytes=_BATCH_BYTES)
         self._watch = Watch(
-            self._brokers, self._producer.answers, "what is captured is kept until it answers", self._producer.refusal
+            self._brokers, self._producer.answers, "captured data is kept until it answers", self._producer.refusal
         )
         self._partitions: int | None = None
         self._counts_by_it = False  # streams may be open that were sent under this count
@@ -163,7 +163,7 @@ class Shipper:
                 await (self._ship() if await self._is_ready() else self._pause(self._retry_s()))
             except Exception as error:  # noqa: BLE001 - capture fails open: a tap goes on without its shipper
                 report_fault("the shipper", error)
-                self._complain(f"a bug while shipping ({described(error)}): what is captured is kept meanwhile")
+                self._complain(f"internal error while sending to Kafka ({described(error)}): captured data is kept")
                 self._broken = True
                 await self._pause(self._pace.failed())
 
@@ -173,7 +173,7 @@ class Shipper:
             try:
                 await self._watch.run()
             except Exception as error:  # noqa: BLE001 - the shipper goes on, and the watch begins again
-                report_fault("the watch over the broker", error)
+                report_fault("the check of the broker connection", error)
                 await asyncio.sleep(_RETRY_S)
 
     async def _pause(self, seconds: float) -> None:
@@ -312,7 +312,7 @@ class Shipper:
         meaning = meaning_of(error)
         if self._tried_enough(row) if may_be_the_message(error) else meaning is Meaning.REFUSED:
             _LOG.error(
-                "the broker refuses a bundle of %d bytes for good (%s): it is dropped and counted",
+                "the broker rejected a bundle of %d bytes permanently (%s): it is discarded and counted",
                 len(row.value),
                 type(error).__name__,
             )
@@ -321,7 +321,7 @@ class Shipper:
             self._refused.append(row.id)
         elif meaning is Meaning.DENIED:
             self._denied = True
-            self._complain(f"the broker denies writing to {self._topic} ({type(error).__name__}): allow it")
+            self._complain(f"the broker denies writes to {self._topic} ({type(error).__name__}): grant Write on it")
             await self._pause(_DENIED_S)
         else:
             await self._pause(self._pace.failed())

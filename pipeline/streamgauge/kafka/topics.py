@@ -119,7 +119,9 @@ class Topics:
 
     def __post_init__(self) -> None:
         if not _PREFIX_FORM.fullmatch(self.prefix):
-            raise ValueError(f"topic prefix {self.prefix!r}: letters, digits, '.', '_' and '-', at most 100")
+            raise ValueError(
+                f"{self.prefix!r} is not a topic prefix: use at most 100 letters, digits, '.', '_' and '-'"
+            )
 
     @property
     def segments(self) -> str:
@@ -243,7 +245,7 @@ def check_partitions(topic: str, partitions: int) -> None:
     """Raises TopicsUnfitError unless the count is a power of two up to 64, so that it divides the slots evenly."""
     if not 1 <= partitions <= SLOTS or partitions & (partitions - 1):
         raise TopicsUnfitError(
-            f"topic {topic}: {partitions} partitions do not do, it takes a power of two up to {SLOTS}"
+            f"topic {topic}: {partitions} is not allowed: the partition count must be a power of two, at most {SLOTS}"
         )
 
 
@@ -305,11 +307,11 @@ async def check(brokers: Brokers | str, prefix: str = DEFAULT_PREFIX) -> int:
     if seen[topics.state].partitions != seen[topics.segments].partitions:
         raise TopicsUnfitError(
             f"topics {topics.segments} and {topics.state} have {seen[topics.segments].partitions} and "
-            f"{seen[topics.state].partitions} partitions, and must have the same number: add partitions to the smaller one"
+            f"{seen[topics.state].partitions} partitions, but must have the same number: add partitions to the smaller one"
         )
     # Whoever may not see the configuration is not told what is wrong with it.
     if configs.get(topics.segments, {}).get(_TIMES, "LogAppendTime") != "LogAppendTime":
-        raise TopicsUnfitError(f"topic {topics.segments} needs message.timestamp.type=LogAppendTime: alter it")
+        raise TopicsUnfitError(f"topic {topics.segments} requires message.timestamp.type=LogAppendTime: alter it")
     return seen[topics.segments].partitions
 
 
@@ -346,7 +348,7 @@ def _demand(
 
 def _all_there(names: Sequence[str], seen: Mapping[str, TopicSeen]) -> None:
     if missing := [name for name in names if name not in seen]:
-        raise TopicsMissingError(f"{_listed(missing)} not there: run `streamgauge topics create` first")
+        raise TopicsMissingError(f"{_listed(missing)} not exist: run `streamgauge topics create` first")
 
 
 async def _found(admin: AIOKafkaAdminClient, brokers: Brokers, topics: Topics, job: Job) -> dict[str, Topic]:
@@ -385,4 +387,4 @@ async def _make(admin: AIOKafkaAdminClient, brokers: Brokers, missing: list[Topi
 
 
 def _listed(names: list[str]) -> str:
-    return f"topic {names[0]} is" if len(names) == 1 else f"topics {', '.join(names)} are"
+    return f"topic {names[0]} does" if len(names) == 1 else f"topics {', '.join(names)} do"

@@ -67,12 +67,12 @@ class Assignment:
     def unready(self) -> str | None:
         """Why it takes no messages, as a part of a sentence; None if it does."""
         if self._draining:
-            return "it was told to stop"
+            return "it is stopping"
         if not self._recovered:
-            return "its group has not given it partitions yet, or their state is not recovered yet"
+            return "it has no assignment yet, or has not recovered the state of its partitions"
         if not self.consumer.is_member:
-            return "it is no member of its group"
-        return "its group rebalances" if self.consumer.rebalancing else None
+            return "it is not a member of its consumer group"
+        return "its consumer group is rebalancing" if self.consumer.rebalancing else None
 
     # --- what a checkup asks ----------------------------------------------------------------------------------------
 
@@ -120,7 +120,7 @@ class Assignment:
         except WorkerError as error:
             self._fail(error)
         except Exception as error:  # noqa: BLE001 - swallowed by Faust, a worker without its state would run on
-            self._fail(BugError(f"recovery: {error!r}", error))
+            self._fail(BugError(f"internal error in the recovery: {error!r}", error))
 
     async def _load(self) -> None:
         await self._let_go()
@@ -162,7 +162,7 @@ class Assignment:
             topic = f"{self._settings.topics.segments}/{number}"
             raise LogRecreatedError(
                 f"{topic} ends at offset {ends}, but {max(applied + 1, committed)} messages of it are applied already: "
-                f"it was made anew. {NEW_LOG_REMEDY}"
+                f"the topic was recreated. {NEW_LOG_REMEDY}"
             )
         outbox = ConfirmedSender(self._producer, self._instead)
         due = max(committed, 1 + assembler.applied_offset(PRODUCERS))  # what lies below has done all that it does

@@ -97,7 +97,9 @@ class ConfirmedSender:
                 await self._put_elsewhere(message, error)
                 rest = None
             case Meaning.DENIED:
-                raise WriteDeniedError(f"the broker denies writing to {message.topic}: {type(error).__name__}")
+                raise WriteDeniedError(
+                    f"the broker denies writes to {message.topic} ({type(error).__name__}): grant Write on it"
+                )
             case Meaning.AGAIN:
                 # Only the first that fails with a producer waits: the others failed for the same reason.
                 if generation == self._producer.generation:
@@ -115,7 +117,9 @@ class ConfirmedSender:
                 self.tries += 1  # it waits for its topic
             if not moving.result():
                 size = len(message.value or b"")
-                raise StateRefusedError(f"the broker refuses {size} bytes for {message.topic}: {type(error).__name__}")
+                raise StateRefusedError(
+                    f"the broker rejected a message of {size} bytes for {message.topic}: {type(error).__name__}"
+                )
         finally:
             end_in_background(moving)
 

@@ -115,15 +115,15 @@ class DeadLetters:
             return
         self._said_s = now
         _LOG.warning(
-            "%d messages so far could not be read and are in %s, the last one from %s, partition %d, offset %d (%s: %s): see"
-            " `streamgauge deadletter list`",
+            "%d messages so far could not be read and are in %s, the last one from %s, partition %d, offset %d (%s: %s): list"
+            " them with `streamgauge deadletter list`",
             self._buried, self._topics.deadletter, message.topic, message.partition, message.offset, stage.value, error_class,
         )  # fmt: skip
 
     def _say_trouble(self, error: KafkaError) -> None:
         if not self._trouble:
             _LOG.error(
-                "%s takes no dead letter (%s): a message that cannot be read waits with its partition, nothing is lost",
+                "dead letters cannot be written to %s (%s): a partition with an unreadable message waits, nothing is lost",
                 self._topics.deadletter,
                 _why(error),
             )
@@ -132,7 +132,7 @@ class DeadLetters:
 
     def _say_good(self) -> None:
         if self._trouble:
-            _LOG.warning("%s takes dead letters again", self._topics.deadletter)
+            _LOG.warning("dead letters can be written to %s again", self._topics.deadletter)
         self._trouble = False
         self._show()
 
@@ -142,10 +142,10 @@ class DeadLetters:
 
 def _why(error: KafkaError) -> str:
     if isinstance(error, UnknownTopicOrPartitionError):
-        return "it is not there: run `streamgauge topics create`"
+        return "the topic does not exist: run `streamgauge topics create`"
     if meaning_of(error) is Meaning.DENIED:
-        return f"the broker denies it, {type(error).__name__}: allow the worker to write there"
-    return f"{type(error).__name__}: look at the topic's replicas and at the broker"
+        return f"the broker denies it, {type(error).__name__}: allow the worker to write to this topic"
+    return f"{type(error).__name__}: check the topic's replicas and the broker"
 
 
 def _note(future: "asyncio.Future[Any]") -> None:

@@ -6,7 +6,7 @@ from streamgauge.errors import STUCK, UNAVAILABLE
 
 # What to do about a topic that is not the one that was read before.
 NEW_LOG_REMEDY = (
-    "Give the worker another prefix, or delete the state topic and the group's offsets (docs/guides/partitions.md)"
+    "Use another --topic-prefix, or delete the state topic and the consumer group's offsets (docs/guides/partitions.md)"
 )
 
 

@@ -86,7 +86,7 @@ class LedgerSink:
         try:
             await self._find_places()
         except Exception as error:  # noqa: BLE001 - swallowed by Faust, records would wait for ever
-            self._fail(BugError(f"records topic: {error!r}", error))
+            self._fail(BugError(f"internal error in the records topic's assignment: {error!r}", error))
 
     async def _find_places(self) -> None:
         holding = self._consumer.assignment_epoch
@@ -145,7 +145,7 @@ class LedgerSink:
         except WorkerError as error:
             self._fail(error)
         except Exception as error:  # noqa: BLE001 - a bug here must end the worker with its reason, not leave a zombie
-            self._fail(BugError(f"storing: {error!r}", error))
+            self._fail(BugError(f"internal error while storing records: {error!r}", error))
 
     async def drain(self) -> None:
         """Store what is there, and take no more."""

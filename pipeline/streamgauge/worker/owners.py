@@ -56,7 +56,7 @@ class Owners:
             return self._missing
         if self._consumers[0].assigned():
             return None
-        return "it has no partitions, and has not heard yet whether others have all of them"
+        return "it has no partitions, and does not know yet whether other workers have all of them"
 
 
 def _sentence(without: list[str]) -> str | None:

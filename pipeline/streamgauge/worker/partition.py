@@ -156,7 +156,7 @@ class Partition:
         except WorkerError as error:
             self._around.fail(error)
         except Exception as error:  # noqa: BLE001 - a bug here must end the worker with its reason, not leave a zombie
-            self._around.fail(BugError(f"partition {self._number}: {error!r}", error))
+            self._around.fail(BugError(f"internal error in partition {self._number}: {error!r}", error))
         finally:
             self.add_seconds()
 
@@ -260,7 +260,9 @@ class Partition:
     def lost(self, messages: int) -> None:
         """The log's beginning was deleted before it was read: say how much, and let open streams say it too."""
         topic = f"{self._around.topics.segments}/{self._number}"
-        _LOG.error("%d messages of %s were deleted before they were read: open streams are incomplete", messages, topic)
+        _LOG.error(
+            "%d messages of %s were deleted before they were read: open streams are marked incomplete", messages, topic
+        )
         self._around.metrics.add(table.LOG_GAP_MESSAGES.name, messages)
         self._assembler.mark_gap()
 

@@ -124,6 +124,6 @@ class OffsetTracker:
         end = (await self._log.ends(self._topic, [self._partition]))[self._partition]
         if end < self.next_offset:
             raise LogRecreatedError(
-                f"topic {self._topic} was made anew while the worker ran: partition {self._partition} ends at offset "
-                f"{end}, below {self.next_offset} that was read. {NEW_LOG_REMEDY}"
+                f"topic {self._topic} was recreated while the worker ran: partition {self._partition} ends at offset "
+                f"{end}, but was read up to offset {self.next_offset}. {NEW_LOG_REMEDY}"
             )

@@ -91,7 +91,7 @@ class Worker:
         if self.watchdog.stuck is not None:
             return f"it is stuck: {self.watchdog.stuck.why}"
         if self._fault is not None:
-            return "it ends because of a fault, which its log tells"
+            return "it ends because of an error that is in its log"
         if self._assignment is None or self._owners is None:
             return "it waits for the broker and its topics"
         return self._assignment.unready or self._owners.problem
@@ -113,7 +113,9 @@ class Worker:
             with Slot(self._settings.data_dir) as slot:
                 if slot.number:
                     others, data_dir = slot.number, self._settings.data_dir
-                    _LOG.info("at least %d more workers run on %s; this one is a member of its own", others, data_dir)
+                    _LOG.info(
+                        "%d or more other workers use %s; this one is a separate member of the group", others, data_dir
+                    )
                 self.watchdog.note = Exits(slot.exits, self._metrics).note
                 if not await self._until(stopping, self._wait_for_topics()):
                     await self._work(slot.instance_id, stopping)
@@ -156,7 +158,7 @@ class Worker:
         return stopping.done()
 
     async def _wait_for_topics(self) -> None:
-        watch = Watch(self._settings.brokers, _never, "waiting for it")
+        watch = Watch(self._settings.brokers, _never, "the worker waits for it")
         while True:
             try:
                 await check(self._settings.brokers, self._settings.prefix)
@@ -184,7 +186,7 @@ class Worker:
             watch.seen(True)
             await self._run_faust(instance_id, stopping, producer, dead_letters, log, watch)
         except KafkaError as error:
-            self._fail(FaustCrashedError(f"the broker went away at the start: {error!r}"))
+            self._fail(FaustCrashedError(f"the connection to the broker was lost at the start: {error!r}"))
         finally:
             await self._disconnect(producer, other, log)
 
@@ -212,7 +214,7 @@ class Worker:
         self.hung = self.hung or bool(waiting)
         for part in done:
             if (error := part.exception()) is not None:
-                _LOG.warning("a connection to the broker did not end cleanly: %r", error, exc_info=error)
+                _LOG.warning("a connection to the broker did not close cleanly: %r", error, exc_info=error)
 
     async def _run_faust(
         self,
@@ -268,14 +270,14 @@ class Worker:
         """A part that runs beside and has failed must not leave the others alone."""
         for task in tasks:
             if task.done() and not task.cancelled() and (error := task.exception()) is not None:
-                self._fail(BugError(f"a part of the worker failed: {error!r}", error))
+                self._fail(BugError(f"internal error in a part of the worker: {error!r}", error))
 
     def _has_crashed(self, running: FaustLifecycle, consumer: FaustConsumer) -> bool:
         reason = running.crash_reason or consumer.gave_up or running.start_error
         if reason is None:
             return False
         said = self._right_taken_away(reason)
-        fault = FaustCrashedError(f"the consumer gave up: {said or repr(reason)}")
+        fault = FaustCrashedError(f"the consumer failed: {said or repr(reason)}")
         fault.__cause__ = reason
         self._fail(fault)
         return True
@@ -301,7 +303,7 @@ class Worker:
             async with asyncio.timeout(max(timeout_s - _RESERVE_S, timeout_s / 2)):
                 await asyncio.gather(assignment.drain(), storing.drain() if storing else asyncio.sleep(0))
         except TimeoutError:
-            _LOG.warning("the drain timeout has passed; the next worker goes on from the last checkpoint")
+            _LOG.warning("--drain-timeout has passed: the next worker continues from the last checkpoint")
 
     async def _stop_faust(self, running: FaustLifecycle) -> None:
         if self._assignment is not None:
@@ -346,7 +348,7 @@ def run_worker(
 
 async def _run_until_signal(worker: Worker, beside: Beside | None) -> int:
     asyncio.get_running_loop().set_exception_handler(report_loop_faults("the worker's event loop"))
-    left = "what is not acknowledged is read again by the worker that is given its partitions"
+    left = "the next owner of its partitions reads unacknowledged messages again"
     stop = StopSignal("worker", partial(_LOG.warning, "%s"), lambda: left).stop
     async with beside(worker) if beside else contextlib.nullcontext():
         return await worker.run(stop)

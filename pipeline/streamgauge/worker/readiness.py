@@ -31,4 +31,4 @@ class Readiness:
         self._since = now if self._since is None else self._since
         if not self._said and now - self._since >= SAID_AFTER_S:
             self._said = True
-            _LOG.error("the worker is not ready for %.0f s: %s", now - self._since, why)
+            _LOG.error("the worker has not been ready for %.0f s: %s", now - self._since, why)

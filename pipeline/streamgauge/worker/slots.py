@@ -40,7 +40,7 @@ class Slot:
             self._handle = handle
             break
         else:
-            raise SlotsTakenError(f"{MAX_SLOTS} workers run on {data_dir} already")
+            raise SlotsTakenError(f"{MAX_SLOTS} workers use {data_dir} already: choose another --data-dir")
         self.instance_id = f"{_directory_id(directory)}-{self.number}"
 
     def release(self) -> None:

@@ -104,24 +104,27 @@ class TopicIdentityCheck:
             if spoken is not None and spoken >= begins and self._segments_id != (topic_id or UNKNOWN_ID):
                 raise LogRecreatedError(self._forgotten(segments, spoken + 1, topic_id))
         elif topic_id and note not in (topic_id, _NO_ID, ""):
-            raise LogRecreatedError(f"{segments} was made anew behind offset {committed}: {NEW_LOG_REMEDY}")
+            raise LogRecreatedError(
+                f"{segments} was recreated after offset {committed} was committed. {NEW_LOG_REMEDY}"
+            )
         elif note and committed and spoken is None:
             raise StateRecreatedError(
-                f"{self._topics.state} holds nothing of partition {number}, though {committed} messages of it are "
-                f"acknowledged: it was made anew. {_REMEDY_STATE}"
+                f"{self._topics.state} has no state of partition {number}, although {committed} messages of it are "
+                f"acknowledged: the topic was recreated. {_REMEDY_STATE}"
             )
 
     def _forgotten(self, segments: str, applied: int, topic_id: str) -> str:
         return (
-            f"the group has no offsets of {segments}, though {applied} messages of it are applied already: they expired "
-            f"because no worker ran, or the topic was made anew. If {self._topics.segments} is still the same topic, start "
-            f"the workers with --segments-id {topic_id or UNKNOWN_ID}: they go on where they were (docs/guides/outages.md). "
-            f"Else: {NEW_LOG_REMEDY}"
+            f"the consumer group has no offsets of {segments}, although {applied} messages of it are applied: the offsets "
+            f"expired because no worker ran, or the topic was recreated. If {self._topics.segments} is the same topic, start "
+            f"the workers with --segments-id {topic_id or UNKNOWN_ID}: they continue where they stopped "
+            f"(docs/guides/outages.md). If not: {NEW_LOG_REMEDY}"
         )
 
 
 _REMEDY_STATE = (
-    "Streams that were open are lost: delete the group's offsets, or take another prefix (docs/guides/partitions.md)"
+    "Open streams are lost: delete the consumer group's offsets, or use another --topic-prefix"
+    " (docs/guides/partitions.md)"
 )
 
 
@@ -166,14 +169,14 @@ class TopicsWatch:
             self._missing[name] = self._missing[name] + 1 if now is None else 0
             if self._missing[name] >= _MISSING_LOOKS:
                 raise TopicsChangedError(
-                    f"topic {name} is gone: see whether it can be brought back. {self._lost(name)}"
+                    f"topic {name} does not exist any more: check whether it can be restored. {self._lost(name)}"
                 )
             if now is not None and before is not None and now.id and before.id and now.id != before.id:
-                raise LogRecreatedError(f"topic {name} was made anew while the worker ran. {self._lost(name)}")
+                raise LogRecreatedError(f"topic {name} was recreated while the worker ran. {self._lost(name)}")
             if now is not None and before is not None and now.partitions != before.partitions:
                 raise TopicsChangedError(
-                    f"topic {name} has {now.partitions} partitions now, and had {before.partitions}: stop all workers, "
-                    "give segments and state the same number, start them again (docs/guides/partitions.md)"
+                    f"topic {name} has {now.partitions} partitions now, and had {before.partitions}: stop all workers, give "
+                    "the segments and state topics the same count, start the workers (docs/guides/partitions.md)"
                 )
         self._known.update(there)
         self._waiting = self._unread()
@@ -183,4 +186,4 @@ class TopicsWatch:
         if name != self._names[0]:
             return NEW_LOG_REMEDY
         self._metrics.add(table.LOG_GAP_MESSAGES.name, self._waiting)
-        return f"At least {self._waiting} of its messages were not read and are lost. {NEW_LOG_REMEDY}"
+        return f"At least {self._waiting} unread messages are lost. {NEW_LOG_REMEDY}"

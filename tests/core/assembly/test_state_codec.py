@@ -62,7 +62,7 @@ def test_state_of_a_later_format_is_refused_by_name() -> None:
     entry = assembler.dump(key)
     later = b"SGS" + bytes((STATE_VERSION + 1,)) + b"\xc1 another layout"
     for refuse in (lambda: assembler.load(key, later), lambda: offset_of(later)):
-        with pytest.raises(NewerStateError, match=rf"format {STATE_VERSION + 1} of a later version"):
+        with pytest.raises(NewerStateError, match=rf"a later version wrote the state in format {STATE_VERSION + 1}"):
             refuse()
     assert assembler.dump(key) == entry
 

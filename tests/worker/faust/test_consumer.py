@@ -41,6 +41,6 @@ def test_before_fausts_thread_runs_nothing_is_given() -> None:
         owners = Owners(None, [consumer])  # type: ignore[arg-type]
         assert consumer.assigned() == set()
         assert consumer.loop is not None
-        assert owners.problem == "it has no partitions, and has not heard yet whether others have all of them"
+        assert owners.problem == "it has no partitions, and does not know yet whether other workers have all of them"
 
     asyncio.run(run())

@@ -25,7 +25,7 @@ def judged(*looks: Probe, every_s: float = 20.0) -> Stuck | None:
 def test_an_offset_that_stays_while_messages_wait_is_stuck() -> None:
     verdict = judged(*[found(5, 9)] * 5)
     assert verdict == Stuck(
-        Cause.COMMIT, "streamgauge.segments/3 stays at offset 5 for 60 s, with 4 messages behind it"
+        Cause.COMMIT, "streamgauge.segments/3 has stayed at offset 5 for 60 s, although 4 messages wait"
     )
 
 

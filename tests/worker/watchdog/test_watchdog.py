@@ -57,7 +57,7 @@ def test_a_loop_that_does_not_turn_ends_the_process_with_one_sentence() -> None:
     output, errors = (process := child("block")).communicate(timeout=60)
     assert (process.returncode, output) == (StuckError.exit_code, "noted loop\n")
     (line,) = errors.splitlines()
-    assert "the worker is stuck and ends: the loop has not turned for" in line
+    assert "the worker is stuck and exits: the loop has been blocked for" in line
 
 
 def test_nobody_who_reads_the_sentence_does_not_keep_the_process() -> None:
@@ -76,7 +76,7 @@ def test_nobody_who_reads_the_sentence_does_not_keep_the_process() -> None:
 def test_a_thread_that_does_not_end_does_not_keep_the_process_either() -> None:
     output, errors = (process := child("linger")).communicate(timeout=60)
     assert (process.returncode, output) == (StuckError.exit_code, "noted stop\n")
-    assert "it was told to end, and did not in time" in errors
+    assert "it did not stop in time" in errors
 
 
 def test_a_process_that_was_stopped_wakes_no_older_than_it_fell_asleep() -> None:
@@ -118,7 +118,7 @@ def test_a_worker_whose_loop_turns_may_end_in_order() -> None:
     dog = Watchdog(stuck_s=2.0, end=codes.append)
     dog.note = causes.append
     (fault,) = end_in_order(dog, obeys=True)
-    assert "t/0 stays at offset 1" in str(fault)
+    assert "t/0 has stayed at offset 1" in str(fault)
     assert causes == [Cause.COMMIT]
     dog._thread.join(20)
     assert codes == []

@@ -30,5 +30,5 @@ def decode_entry(entry: bytes) -> memoryview:
     if entry[:3] != _MAGIC or len(entry) < 4:
         return memoryview(entry)
     raise NewerStateError(
-        f"the state has format {entry[3]} of a later version, this one reads up to {STATE_VERSION}: run that version again"
+        f"a later version wrote the state in format {entry[3]}, this one reads up to {STATE_VERSION}: run the later version"
     )

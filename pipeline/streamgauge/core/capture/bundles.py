@@ -80,7 +80,7 @@ def decode_bundle(message: bytes | None) -> Bundle:
     try:
         size = zstandard.frame_content_size(message[3:])
         if not 0 <= size <= MAX_BUNDLE_BYTES:
-            raise UnreadableBundle("frame", f"a bundle of {size} bytes: the limit is {MAX_BUNDLE_BYTES}")
+            raise UnreadableBundle("frame", f"the bundle has {size} bytes: the limit is {MAX_BUNDLE_BYTES}")
         decode = _DECODER.decode if size <= _LARGE_BYTES else _decode_large
         bundle = decode(_OF_THREAD.decompressor.decompress(message[3:]))
     except zstandard.ZstdError as error:
@@ -100,15 +100,17 @@ def _decode_large(content: bytes) -> Bundle:
         segments.append(_SEGMENT.decode(one))
         reads += len(segments[-1].reads)
         if reads > MAX_READS:
-            raise UnreadableBundle("schema", f"a bundle of more than {MAX_READS} reads")
+            raise UnreadableBundle("schema", f"the bundle has more than {MAX_READS} reads")
     return Bundle(**{**msgspec.structs.asdict(undecoded), "segments": segments})
 
 
 def _check(bundle: Bundle) -> None:
     """What its types do not say. Raises UnreadableBundle."""
     if bundle.version != FORMAT_VERSION:
-        raise UnreadableBundle("version", f"bundle format {bundle.version} inside; this version reads {FORMAT_VERSION}")
+        raise UnreadableBundle(
+            "version", f"bundle content of format {bundle.version}; this version reads {FORMAT_VERSION}"
+        )
     if len(bundle.instance) != 16 or any(len(segment.stream) != 16 for segment in bundle.segments):
-        raise UnreadableBundle("schema", "an id in the bundle is not of 16 bytes")
+        raise UnreadableBundle("schema", "an id in the bundle does not have 16 bytes")
     if bundle.slot >= SLOTS or any(len(one) != 16 for one in bundle.dead):
-        raise UnreadableBundle("schema", "a slot, or a list of dead instances, that no tap has")
+        raise UnreadableBundle("schema", "the bundle's slot or list of dead instances is not valid")

@@ -103,10 +103,10 @@ class StuckDetector:
         standing, age = self._since[spot]
         return Stuck(
             Cause.COMMIT,
-            f"{spot.topic}/{spot.partition} stays at offset {standing.committed} for {age:.0f} s, with "
-            f"{standing.end - standing.committed} messages behind it",
+            f"{spot.topic}/{spot.partition} has stayed at offset {standing.committed} for {age:.0f} s, although "
+            f"{standing.end - standing.committed} messages wait",
         )
 
     def _left_out(self, why: str | None) -> Stuck:
-        said = why or "the worker has neither partitions nor their state"
-        return Stuck(Cause.GROUP, f"for {self._unsettled_s:.0f} s {said}, although the broker answers")
+        said = why or "the worker has no assignment, or has not recovered the state of its partitions"
+        return Stuck(Cause.GROUP, f"for {self._unsettled_s:.0f} s, {said}, although the broker answers")

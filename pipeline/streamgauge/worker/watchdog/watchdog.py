@@ -90,10 +90,10 @@ class Watchdog:
     def _look(self, elapsed_s: float) -> Stuck | None:
         for beat in list(self._beats):
             if beat.look(elapsed_s) >= self._blocked_s:
-                return Stuck(Cause.LOOP, f"{beat.name} has not turned for {beat.silent_s:.0f} s")
+                return Stuck(Cause.LOOP, f"{beat.name} has been blocked for {beat.silent_s:.0f} s")
         if self._left_s is not None:
             self._left_s -= elapsed_s
-            return Stuck(Cause.STOP, "it was told to end, and did not in time") if self._left_s <= 0 else None
+            return Stuck(Cause.STOP, "it did not stop in time") if self._left_s <= 0 else None
         return self._look_at_checkup(elapsed_s)
 
     def _look_at_checkup(self, elapsed_s: float) -> Stuck | None:
@@ -104,7 +104,7 @@ class Watchdog:
         if self._unheard_s is not None:
             self._unheard_s += elapsed_s
             if self._unheard_s >= _CHECKUP_S:
-                return Stuck(Cause.LOOP, f"its look at itself has not come back for {self._unheard_s:.0f} s")
+                return Stuck(Cause.LOOP, f"its self-check has not finished for {self._unheard_s:.0f} s")
         return None
 
     def _exit(self, stuck: Stuck) -> None:
@@ -113,7 +113,7 @@ class Watchdog:
         stacks = stacks_of({beat.name: beat.loop for beat in list(self._beats)})
         # The next life of a static member would be given the same assignment, in which partitions are missing.
         leaves = stuck.cause is Cause.GROUP
-        fault = StuckError(f"the worker is stuck and ends: {stuck.why}", stacks, leaves=leaves)
+        fault = StuckError(f"the worker is stuck and exits: {stuck.why}", stacks, leaves=leaves)
         if stuck.cause in (Cause.COMMIT, Cause.GROUP) and self._ends_in_order(fault):
             return
         saying = threading.Thread(
