@@ -59,7 +59,7 @@ def test_an_output_that_takes_nothing(recordings: Path) -> None:
     with Path("/dev/full").open("w") as full:
         done = run_into(["replay", str(recordings), "--output", "jsonl"], full.fileno())
     assert done.returncode == UNAVAILABLE
-    assert done.stderr == "streamgauge: the system refuses: [Errno 28] No space left on device\n"
+    assert done.stderr == "streamgauge: the operating system reports an error: [Errno 28] No space left on device\n"
 
 
 def test_sigterm_ends_a_command_that_does_not_stay(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_a_bug_of_ours_is_one_sentence_and_a_way_to_see_more(
     monkeypatch.delenv("STREAMGAUGE_DEBUG", raising=False)
     assert main(["replay", str(recordings)]) == BUG
     told = capsys.readouterr().err
-    assert told.startswith("streamgauge: a bug of ours: RuntimeError: boom\n")
+    assert told.startswith("streamgauge: internal error: RuntimeError: boom\n")
     assert "Traceback" not in told
     monkeypatch.setenv("STREAMGAUGE_DEBUG", "1")
     assert main(["replay", str(recordings)]) == BUG

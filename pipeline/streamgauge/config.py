@@ -94,7 +94,7 @@ def parse_server_port(text: str, shown: str | None = None) -> ServerPort:
     name, equals, port = text.rpartition("=")
     if (equals and not _NAME.fullmatch(name)) or not re.fullmatch("[0-9]{1,5}", port) or not 0 < int(port) <= _MAX_PORT:
         shown = shown or redacted_value(text)
-        raise ValueError(f"{shown!r} is no server's port: write PORT or NAME=PORT, as in 8000 or vllm=8000")
+        raise ValueError(f"{shown!r} is not a server port: write PORT or NAME=PORT, as in 8000 or vllm=8000")
     return ServerPort(name=name, port=int(port))
 
 
@@ -102,19 +102,19 @@ def parse_address(text: str, shown: str | None = None) -> Address:
     """HOST:PORT, or [IPV6]:PORT. Raises ValueError, which quotes `shown` as above."""
     shown = shown or redacted_value(text)
     if "@" in text:
-        raise ValueError(f"{shown!r} is no address: it may hold a host and a port, and no user and no password")
+        raise ValueError(f"{shown!r} is not an address: give a host and a port, without user and password")
     host, colon, port = text.rpartition(":")
     if not colon or not re.fullmatch("[0-9]{1,5}", port) or int(port) > _MAX_PORT:
-        raise ValueError(f"{shown!r} is no address: write HOST:PORT, as in 127.0.0.1:8080")
+        raise ValueError(f"{shown!r} is not an address: write HOST:PORT, as in 127.0.0.1:8080")
     if host.startswith("[") and host.endswith("]"):
         address, percent, zone = host[1:-1].partition("%")
         if not _is_ipv6(address) or (percent and not _HOST.fullmatch(zone)):
-            raise ValueError(f"{shown!r} is no address: its brackets hold no IPv6 address, as in [::1]:8080")
+            raise ValueError(f"{shown!r} is not an address: write an IPv6 address in the brackets, as in [::1]:8080")
         return Address(host=host[1:-1], port=int(port))
     if ":" in host:
-        raise ValueError(f"{shown!r} is no address: write an IPv6 host in brackets, as in [::1]:8080")
+        raise ValueError(f"{shown!r} is not an address: write an IPv6 host in brackets, as in [::1]:8080")
     if host and (len(host) > _MAX_HOST or not _HOST.fullmatch(host)):
-        raise ValueError(f"{shown!r} is no address: its host is no valid name")
+        raise ValueError(f"{shown!r} is not an address: its host is not a valid name")
     return Address(host=host or "127.0.0.1", port=int(port))
 
 
@@ -133,16 +133,16 @@ def parse_upstream(text: str, shown: str | None = None) -> Upstream:
         name, url = "", text
     shown = shown or redacted_value(text)
     if name and not _NAME.fullmatch(name):
-        raise ValueError(f"{shown!r}: the name of an upstream has letters, digits, '.', '_' and '-', and no others")
+        raise ValueError(f"{shown!r}: the name of an upstream may contain only letters, digits, '.', '_' and '-'")
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        raise ValueError(f"{shown!r} is no URL: look at its host and port") from None
+        raise ValueError(f"{shown!r} is not a URL: check its host and port") from None
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
-        raise ValueError(f"{shown!r} is no upstream: write NAME=URL, as in openai=https://api.openai.com")
+        raise ValueError(f"{shown!r} is not an upstream: write NAME=URL, as in openai=https://api.openai.com")
     if parts.username is not None or parts.query or parts.fragment or not _URL.fullmatch(url):
-        raise ValueError(f"the upstream {shown!r} may hold a scheme, host, port and path, and nothing else")
+        raise ValueError(f"the upstream {shown!r} may contain only a scheme, host, port and path")
     if ":" not in parts.hostname and not _HOST.fullmatch(parts.hostname):
         raise ValueError(f"the upstream {shown!r} has no valid host name")
     return Upstream(name=name, url=url.rstrip("/"))
@@ -163,73 +163,98 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix=ENV_PREFIX, frozen=True, extra="forbid", env_ignore_empty=True)
 
     upstream: Annotated[tuple[Upstream, ...], NoDecode] = Field(
-        (), description="provider endpoints, NAME=URL; none: an agent"
+        (), description="provider endpoints, NAME=URL; an agent has none"
     )
     listen: Annotated[Address, NoDecode] = Field(
-        Address(host="127.0.0.1", port=8080), description="where clients connect"
+        Address(host="127.0.0.1", port=8080), description="address for clients"
     )
-    admin: Annotated[Address, NoDecode] = Field(Address(host="127.0.0.1", port=9464), description="metrics, health")
-    admin_host: Annotated[tuple[str, ...], NoDecode] = Field((), description="further Host names of the admin port")
-    data_dir: Path = Field(default_factory=default_data_dir, description="spool, ledger, keys")
-    capture: Literal["masked", "full"] = Field("masked", description="full keeps generated text")
+    admin: Annotated[Address, NoDecode] = Field(
+        Address(host="127.0.0.1", port=9464), description="address of metrics and health"
+    )
+    admin_host: Annotated[tuple[str, ...], NoDecode] = Field(
+        (), description="additional Host headers that the admin port accepts"
+    )
+    data_dir: Path = Field(default_factory=default_data_dir, description="directory for spool, ledger and keys")
+    capture: Literal["masked", "full"] = Field("masked", description="redact or keep generated text")
     kafka: str | None = Field(None, description="bootstrap brokers, HOST:PORT[,...]")
     kafka_security: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] | None = Field(
-        None, description="how brokers are met; none: in plain text, without a log-in"
+        None, description="protocol for brokers; default: PLAINTEXT, without login"
     )
-    kafka_ca: Path | None = Field(None, description="PEM file: authorities for brokers, in place of the system's")
-    kafka_certificate: Path | None = Field(None, description="PEM file: shown to brokers")
-    kafka_key: Path | None = Field(None, description="its key, where it is not in the same file")
+    kafka_ca: Path | None = Field(None, description="PEM file: CAs to trust for brokers; default: the system's")
+    kafka_certificate: Path | None = Field(None, description="PEM file: client certificate for brokers")
+    kafka_key: Path | None = Field(None, description="PEM file: private key of kafka_certificate; default: that file")
     kafka_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = Field(
-        None, description="how to log in; none: SCRAM-SHA-512"
+        None, description="SASL mechanism; default: SCRAM-SHA-512"
     )
-    kafka_username: str | None = Field(None, description="who logs in")
-    kafka_password_file: Path | None = Field(None, description="file with the password, read at each connection")
-    topic_prefix: str = Field("streamgauge", description="first word of every topic's name")
-    partitions: int | None = Field(None, ge=1, le=64, description="for `topics create`: a power of two up to 64")
-    replicas: int | None = Field(None, ge=1, le=1000, description="for `topics create`: of each topic that is made")
+    kafka_username: str | None = Field(None, description="SASL user name")
+    kafka_password_file: Path | None = Field(None, description="file with the SASL password, read at each connection")
+    topic_prefix: str = Field("streamgauge", description="prefix of all topic names")
+    partitions: int | None = Field(
+        None, ge=1, le=64, description="for `topics create`: partition count, a power of two, at most 64"
+    )
+    replicas: int | None = Field(None, ge=1, le=1000, description="for `topics create`: replicas of each new topic")
     workers: int = Field(1, ge=1, le=32, description="relay processes of a tap")
-    pump: Literal["auto", "off"] = Field("auto", description="relays' part in C: where it was built, or never")
+    pump: Literal["auto", "off"] = Field(
+        "auto", description="forward responses in native C code: if it was built, or off"
+    )
     ledger: str | None = Field(None, description="sqlite:///FILE")
     spool_bytes: int = Field(
-        SPOOL_BYTES, ge=1024**2, le=MAX_SPOOL_BYTES, description="room for what is not delivered yet"
+        SPOOL_BYTES, ge=1024**2, le=MAX_SPOOL_BYTES, description="size limit of the spool on disk (bytes)"
     )
     spool_policy: Literal["drop-newest", "drop-oldest"] = Field(
-        "drop-newest", description="whose reads are given up when the spool is full"
+        "drop-newest", description="the reads to discard when the spool is full"
     )
-    spool_age: Timeout = Field(SPOOL_AGE, description="seconds that reads may wait to be delivered")
+    spool_age: Timeout = Field(SPOOL_AGE, description="discard reads that are not delivered after so many seconds")
     tenant_header: str | None = Field(None, description="request header that names the tenant")
-    tenants: Path | None = Field(None, description="TOML file: credential_id = tenant")
-    upstream_idle_timeout: Timeout = Field(900.0, description="seconds without a byte from the upstream")
-    connect_timeout: Timeout = Field(10.0, description="seconds to connect to an upstream")
+    tenants: Path | None = Field(None, description="TOML file of lines credential_id = tenant")
+    upstream_idle_timeout: Timeout = Field(900.0, description="end a stream after so many seconds without a byte")
+    connect_timeout: Timeout = Field(10.0, description="time limit to connect to an upstream (seconds)")
     tls_certificate: Path | None = Field(
-        None, description="PEM file: what clients see; without it they connect plainly"
+        None, description="PEM file: certificate for clients; without it the tap serves plain HTTP"
     )
-    tls_key: Path | None = Field(None, description="its key, where it is not in the same file")
-    upstream_ca: Path | None = Field(None, description="PEM file: further authorities for https upstreams")
-    upstream_certificate: Path | None = Field(None, description="PEM file: shown to https upstreams that ask for one")
-    upstream_key: Path | None = Field(None, description="its key, where it is not in the same file")
+    tls_key: Path | None = Field(None, description="PEM file: private key of tls_certificate; default: that file")
+    upstream_ca: Path | None = Field(None, description="PEM file: additional CAs to trust for https upstreams")
+    upstream_certificate: Path | None = Field(None, description="PEM file: client certificate for https upstreams")
+    upstream_key: Path | None = Field(
+        None, description="PEM file: private key of upstream_certificate; default: that file"
+    )
     max_request_head: int = Field(
-        MAX_REQUEST_HEAD, ge=MIN_REQUEST_HEAD, le=MAX_REQUEST_HEAD_SETTING, description="bytes of a request's head"
+        MAX_REQUEST_HEAD,
+        ge=MIN_REQUEST_HEAD,
+        le=MAX_REQUEST_HEAD_SETTING,
+        description="limit of a request's line and headers (bytes)",
     )
-    max_request_body: int | None = Field(None, ge=1, le=MAX_BODY_SETTING, description="bytes of a request's body")
+    max_request_body: int | None = Field(
+        None, ge=1, le=MAX_BODY_SETTING, description="limit of a request's body (bytes); default: none"
+    )
     max_connections: int = Field(
-        MAX_CONNECTIONS, ge=1, le=MAX_CONNECTIONS_SETTING, description="client connections of a tap at one time"
+        MAX_CONNECTIONS, ge=1, le=MAX_CONNECTIONS_SETTING, description="limit of client connections of a tap"
     )
     max_connections_per_address: int | None = Field(
-        None, ge=1, le=MAX_CONNECTIONS_SETTING, description="of these from one address; none: three quarters"
+        None,
+        ge=1,
+        le=MAX_CONNECTIONS_SETTING,
+        description="limit of client connections from one address; default: 3/4 of max_connections",
     )
-    interface: str | None = Field(None, description="network interface that `tap packets` captures on")
+    interface: str | None = Field(None, description="network interface that a packet tap captures on")
     server_ports: Annotated[tuple[ServerPort, ...], NoDecode] = Field(
-        (), description="servers' ports there, [NAME=]PORT"
+        (), description="ports of the model servers that a packet tap captures, [NAME=]PORT"
     )
-    pcap: Path | None = Field(None, description="a capture file, in place of an interface")
-    drain_timeout: Seconds = Field(30.0, description="seconds that SIGTERM leaves to open streams")
+    pcap: Path | None = Field(None, description="capture file that a packet tap reads instead of an interface")
+    drain_timeout: Seconds = Field(30.0, description="time limit for open streams after SIGTERM (seconds)")
     on_stop: Literal["leave", "stay"] = Field(
-        "leave", description="a worker's place in its group: given up at once, or kept for 10 s to come back"
+        "leave",
+        description="on shutdown, a worker leaves the consumer group at once, or stays a member for 10 s so that a restart "
+        "keeps its partitions",
     )
-    segments_id: str = Field("", description="id of the segments topic whose offsets the workers' group has lost")
-    abandon_after: Timeout = Field(ABANDON_AFTER_S, description="seconds of silence of a tap")
-    stall_seconds: Timeout = Field(STALL_SECONDS, description="a longer gap is a stall")
+    segments_id: str = Field(
+        "", description="ID of the segments topic; lets workers continue after the group's offsets have expired"
+    )
+    abandon_after: Timeout = Field(
+        ABANDON_AFTER_S,
+        description="close a tap's open streams after this many seconds without a message from it",
+    )
+    stall_seconds: Timeout = Field(STALL_SECONDS, description="count longer gaps between token events as stalls")
 
     @field_validator("upstream", mode="before")
     @classmethod
@@ -247,9 +272,13 @@ class Settings(BaseSettings):
     def _named_once(cls, value: tuple[Upstream, ...]) -> tuple[Upstream, ...]:
         names = [upstream.name for upstream in value]
         if len(set(names)) != len(names):
-            raise ValueError("two upstreams have one name: give each its own, as in --upstream a=URL --upstream b=URL")
+            raise ValueError(
+                "two upstreams have the same name: name them apart, as in --upstream a=URL --upstream b=URL"
+            )
         if len(names) > 1 and "" in names:
-            raise ValueError("with several upstreams each needs a name, as in --upstream openai=https://api.openai.com")
+            raise ValueError(
+                "each of several upstreams requires a name, as in --upstream openai=https://api.openai.com"
+            )
         return value
 
     @field_validator("server_ports", mode="before")
@@ -262,7 +291,7 @@ class Settings(BaseSettings):
             for part, whole in given
         )
         if len({one.port for one in ports}) != len(ports):
-            raise ValueError("a port is named twice")
+            raise ValueError("a port is given twice: give each port once")
         return ports
 
     @field_validator("admin_host", mode="before")
@@ -284,7 +313,7 @@ class Settings(BaseSettings):
         for broker in brokers:
             shown = redacted_item(broker, value)
             if broker.startswith(":") or parse_address(broker, shown).port == 0:
-                raise ValueError(f"{shown!r} is no broker: write HOST:PORT[,HOST:PORT...]")
+                raise ValueError(f"{shown!r} is not a broker: write HOST:PORT[,HOST:PORT...]")
         return ",".join(brokers)
 
     @field_validator("kafka_security", "kafka_mechanism", mode="before")
@@ -297,21 +326,21 @@ class Settings(BaseSettings):
     def _prefix(cls, value: str) -> str:
         if not _TOPIC_PREFIX.fullmatch(value):
             shown = redacted_value(value)
-            raise ValueError(f"{shown!r} cannot begin a topic's name: letters, digits, '.', '_' and '-', at most 100")
+            raise ValueError(f"{shown!r} is not a topic prefix: use at most 100 letters, digits, '.', '_' and '-'")
         return value
 
     @field_validator("partitions")
     @classmethod
     def _power_of_two(cls, value: int | None) -> int | None:
         if value is not None and value & (value - 1):
-            raise ValueError(f"{value} partitions cannot share 64 slots evenly: it takes a power of two up to 64")
+            raise ValueError(f"{value} is not allowed: the partition count must be a power of two, at most 64")
         return value
 
     @field_validator("tenant_header")
     @classmethod
     def _header(cls, value: str | None) -> str | None:
         if value is not None and not _HEADER.fullmatch(value):
-            raise ValueError(f"{redacted_value(value)!r} is no header's name")
+            raise ValueError(f"{redacted_value(value)!r} is not a header name")
         return value
 
     @field_validator("data_dir", "tenants", *_PEM_FILES, *_KAFKA_FILES, "pcap", mode="before")
@@ -320,15 +349,15 @@ class Settings(BaseSettings):
         if not isinstance(value, str | Path):
             return value
         if not str(value) or "\0" in str(value):
-            raise ValueError("an empty path" if not str(value) else "a path without the character NUL is needed")
+            raise ValueError("the path is empty" if not str(value) else "the path contains a NUL character")
         if SCHEME.match(str(value)):
-            raise ValueError("a path is needed, and this is a URL")
+            raise ValueError("give a path, not a URL")
         if "-----BEGIN" in str(value):
-            raise ValueError("the path of a file is needed, and this is what a file holds")
+            raise ValueError("give the path of a file, not its content")
         try:
             return Path(value).expanduser().absolute()
         except RuntimeError:
-            raise ValueError(f"{redacted_value(str(value))!r}: there is no such user's home") from None
+            raise ValueError(f"{redacted_value(str(value))!r}: there is no home directory of that user") from None
 
     @classmethod
     def settings_customise_sources(

@@ -84,7 +84,7 @@ def test_list_prints_all_or_what_the_filters_leave(kafka: str, some: Topics) -> 
         left = deadletter(kafka, some.prefix, "list", "--output", "jsonl", *flags)
         assert left.returncode == 0
         assert [json.loads(line)["letter"] for line in left.stdout.splitlines()] == numbers
-    assert left.stderr == f"streamgauge deadletter: there is no such letter in {some.deadletter}\n"
+    assert left.stderr == f"streamgauge deadletter: no dead letter in {some.deadletter} matches\n"
 
 
 def test_show_says_why_and_what_is_in_it(kafka: str, some: Topics) -> None:
@@ -96,8 +96,8 @@ def test_show_says_why_and_what_is_in_it(kafka: str, some: Topics) -> None:
     assert "00000000  6a 75 6e 6b 20 1b 5b 32 4a" in junk.stdout
     assert "\x1b" not in junk.stdout
     good = deadletter(kafka, some.prefix, "show", "1").stdout
-    assert "now      this version reads it: `streamgauge deadletter retry 1` sends it back" in good
-    assert "bundle   number 0 of instance " in good
+    assert "now      this version can read it: `streamgauge deadletter retry 1` sends it back" in good
+    assert "bundle   number 0 of tap instance " in good
     newer = deadletter(kafka, some.prefix, "show", "3").stdout
     assert "(bundle format 99; this version reads 1)" in newer
     whole = json.loads(deadletter(kafka, some.prefix, "show", "0", "--output", "jsonl").stdout)
@@ -106,7 +106,8 @@ def test_show_says_why_and_what_is_in_it(kafka: str, some: Topics) -> None:
     missing = deadletter(kafka, some.prefix, "show", "5")
     assert (missing.returncode, missing.stdout) == (2, "")
     assert missing.stderr == (
-        f"streamgauge deadletter: there is no dead letter 5 in {some.deadletter}: `streamgauge deadletter list` shows all\n"
+        f"streamgauge deadletter: there is no dead letter 5 in {some.deadletter}:"
+        " run `streamgauge deadletter list` to see all\n"
     )
 
 
@@ -119,14 +120,20 @@ def test_retry_sends_back_what_can_be_read_and_says_what_it_did(kafka: str, some
     assert done.returncode == 1
     assert done.stdout == f"sent 2 messages back to {some.segments}, partition 2\n"
     assert len(done.stderr.splitlines()) == 3
-    assert "1 message left (letter 0): this version cannot read it either (not a Streamgauge bundle)" in done.stderr
-    assert "1 message left (letter 3): this version cannot read it either (bundle format 99" in done.stderr
-    assert "1 message left (letter 4): this version cannot read it either (not a record of this version)" in done.stderr
+    assert (
+        "1 message not sent (dead letter 0): this version cannot read it either (not a Streamgauge bundle)"
+        in done.stderr
+    )
+    assert "1 message not sent (dead letter 3): this version cannot read it either (bundle format 99" in done.stderr
+    assert (
+        "1 message not sent (dead letter 4): this version cannot read it either (not a record of this version)"
+        in done.stderr
+    )
     assert segments(kafka, some) == [(2, BUNDLES[0]), (2, BUNDLES[1])]
     again = deadletter(kafka, some.prefix, "retry", "2", "9")
     assert again.returncode == 1
     assert again.stdout == f"sent 1 message back to {some.segments}, partition 2\n"
-    assert again.stderr == f"streamgauge deadletter: there is no letter 9 in {some.deadletter}\n"
+    assert again.stderr == f"streamgauge deadletter: there is no dead letter 9 in {some.deadletter}\n"
     clean = deadletter(kafka, some.prefix, "retry", "1", "2")
     assert (clean.returncode, clean.stderr) == (0, "")
 
@@ -151,12 +158,12 @@ def test_a_long_list_is_printed_page_by_page(kafka: str, prefix: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("retry",), "which letters?"),
-        (("retry", "1", "--all"), "which letters?"),
-        (("retry", "1", "--stage", "decode"), "needs no filter"),
-        (("list", "--stage", "dekode"), "there is no such stage; there are decode, assemble, record, ledger"),
-        (("list", "--since", "-1"), "--since takes seconds"),
-        (("list", "--limit", "-1"), "--limit takes a whole number"),
+        (("retry",), "no dead letters are selected"),
+        (("retry", "1", "--all"), "no dead letters are selected"),
+        (("retry", "1", "--stage", "decode"), "filters and numbers exclude each other"),
+        (("list", "--stage", "dekode"), "--stage dekode is not a stage: use one of decode, assemble, record, ledger"),
+        (("list", "--since", "-1"), "--since -1 is out of range: give 0 to 31622400 seconds (366 days)"),
+        (("list", "--limit", "-1"), "--limit -1 is negative: give 0 or more"),
     ],
 )
 def test_wrong_usage_is_one_sentence(arguments: tuple[str, ...], says: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -168,7 +168,7 @@ def test_tokens_of_a_month_by_team(two_months: Path) -> None:
 
 
 def test_the_help_names_every_key() -> None:
-    listed = EPILOG.partition("Keys of --by and --where: ")[2].partition(".")[0]
+    listed = EPILOG.partition("Keys for --by and --where: ")[2].partition(".")[0]
     assert listed.replace("\n", " ").split(", ") == list(KEYS)
 
 

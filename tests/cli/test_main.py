@@ -160,26 +160,26 @@ def test_an_unknown_option_is_answered_with_the_usage_of_its_command(
         (("tap", "--upstream", "http://x"), "--kafka HOST:PORT is missing"),
         (("tap",), "--kafka HOST:PORT is missing"),
         (("worker",), "--kafka HOST:PORT is missing"),
-        (("replay",), "Name files or directories, or a broker with --kafka"),
+        (("replay",), "nothing to replay: name files or directories, or a broker with --kafka"),
         (("topics", "create"), "--kafka HOST:PORT is missing"),
         (("topics", "describe"), "--kafka HOST:PORT is missing"),
         (("topics", "create", "--kafka", NOBODY, "--partitions", "3"), "power of two"),
-        (("topics", "create", "--kafka", NOBODY, "--topic-prefix", "a/b"), "cannot begin a topic's name"),
+        (("topics", "create", "--kafka", NOBODY, "--topic-prefix", "a/b"), "'a/b' is not a topic prefix"),
         (("up",), "--upstream NAME=URL is missing"),
         (("tap", "--kafka", NOBODY), "--upstream NAME=URL is missing"),
         (("up", "--upstream", "openai"), "write NAME=URL"),
-        (("up", "--upstream", "a=http://x", "--upstream", "a=http://y"), "two upstreams have one name"),
+        (("up", "--upstream", "a=http://x", "--upstream", "a=http://y"), "two upstreams have the same name"),
         ((*UP, "--listen", "8080"), "write HOST:PORT"),
-        ((*UP, "--config", "/nowhere/settings.toml"), "there is no settings file"),
+        ((*UP, "--config", "/nowhere/settings.toml"), "the settings file /nowhere/settings.toml does not exist"),
         ((*UP, "--tenants", "/nowhere/tenants.toml"), "--tenants /nowhere/tenants.toml cannot be read"),
         ((*UP, *ANYWHERE, "--ledger", "postgresql://user:secret@db/x"), "sqlite:///FILE"),
         (("ledger", "query", "--ledger", "postgresql://user:secret@db/x"), "sqlite:///FILE"),
         (("ledger", "query", "--ledger", "sqlite://"), "sqlite:///FILE"),
         (("ledger", "query", "--ledger", "ledger.sqlite"), "sqlite:///FILE"),
         (("ledger", "query", "--limit", "-1"), "--limit"),
-        (("ledger", "query", "--by", "colour"), "--by colour: there is no such key; there are day, model"),
-        (("ledger", "query", "--by", ""), "--by : there is no such key"),
-        (("ledger", "query", "--by", "day,day"), "stands there twice"),
+        (("ledger", "query", "--by", "colour"), "--by colour is not a key: use one or more of day, model"),
+        (("ledger", "query", "--by", ""), "--by  is not a key"),
+        (("ledger", "query", "--by", "day,day"), "--by day,day contains a key twice"),
         (
             ("ledger", "query", "--since", "yesterday"),
             "--since yesterday is not a time: write a UTC date such as 2026-",
@@ -191,20 +191,23 @@ def test_an_unknown_option_is_answered_with_the_usage_of_its_command(
         ),
         (
             ("ledger", "query", "--where", "colour=red"),
-            "--where colour=...: there is no such key; there are day, model",
+            "--where colour=...: colour is not a key: use one of day, model",
         ),
         (("ledger", "query", "--where", "tenant"), "--where tenant has no value: write KEY=VALUE"),
         (("ledger", "query", "--where", "attempt=two"), "--where attempt=...: the value must be a whole number"),
         (("replay", "/nowhere/recording.sse"), "there is no file /nowhere/recording.sse"),
-        (("up", "--agent", "--upstream", "a=http://x"), "--agent relays nothing: leave --upstream away, or --agent"),
-        (("tap", "--agent", "--upstream", "a=http://x", "--kafka", NOBODY), "--agent relays nothing"),
+        (("up", "--agent", "--upstream", "a=http://x"), "--agent and --upstream exclude each other"),
+        (
+            ("tap", "--agent", "--upstream", "a=http://x", "--kafka", NOBODY),
+            "--agent and --upstream exclude each other: give one of them",
+        ),
         (
             (*UP, "--tls-certificate", "/nowhere/tls.pem"),
             "--tls-certificate: the certificate /nowhere/tls.pem cannot be",
         ),
         (
             (*UP, "--upstream-ca", "/nowhere/ca.pem"),
-            "--upstream-ca, --upstream-certificate: the authorities in /nowhere/ca",
+            "--upstream-ca, --upstream-certificate: the CA file /nowhere/ca",
         ),
         (
             (*UP, "--upstream-certificate", "/nowhere/c.pem"),
@@ -276,7 +279,7 @@ def test_settings_that_cannot_be_say_where_they_come_from(tmp_path: Path) -> Non
 
 def test_a_settings_file_may_be_named_by_the_environment(tmp_path: Path) -> None:
     (tmp_path / "settings.toml").write_text("listen = 1")
-    refused(USAGE, "'1' is no address", *UP, environment={"STREAMGAUGE_CONFIG": str(tmp_path / "settings.toml")})
+    refused(USAGE, "'1' is not an address", *UP, environment={"STREAMGAUGE_CONFIG": str(tmp_path / "settings.toml")})
 
 
 def test_tenants_that_are_none(tmp_path: Path) -> None:
@@ -289,12 +292,12 @@ def test_tenants_that_are_none(tmp_path: Path) -> None:
 
 def test_a_listen_address_that_is_taken(taken: str, tmp_path: Path) -> None:
     places = ("--listen", taken, "--admin", "127.0.0.1:0", "--data-dir", str(tmp_path))
-    refused_in_one_sentence(UNAVAILABLE, f"{taken} is taken: choose another with --listen", *UP, *places)
+    refused_in_one_sentence(UNAVAILABLE, f"{taken} is in use: choose another with --listen", *UP, *places)
 
 
 def test_an_admin_address_that_is_taken(taken: str, tmp_path: Path) -> None:
     places = ("--admin", taken, "--data-dir", str(tmp_path))
-    says = f"{taken} is taken: choose another with --admin"
+    says = f"{taken} is in use: choose another with --admin"
     refused_in_one_sentence(UNAVAILABLE, says, *UP, *places, "--listen", "127.0.0.1:0")
     refused_in_one_sentence(UNAVAILABLE, says, "worker", "--kafka", NOBODY, *places)
 
@@ -334,13 +337,13 @@ def test_a_data_directory_with_a_directory_for_a_file(tmp_path: Path) -> None:
 def test_a_key_that_is_none(key: bytes, tmp_path: Path) -> None:
     (tmp_path / "key").write_bytes(key)
     (tmp_path / "key").chmod(0o600)
-    refused_in_one_sentence(UNAVAILABLE, "does not hold 32 bytes", *UP, *ANYWHERE, "--data-dir", str(tmp_path))
+    refused_in_one_sentence(UNAVAILABLE, "does not have 32 bytes", *UP, *ANYWHERE, "--data-dir", str(tmp_path))
 
 
 def test_a_key_that_others_may_read(tmp_path: Path) -> None:
     (tmp_path / "key").write_bytes(bytes(32))
     (tmp_path / "key").chmod(0o644)
-    says = f"the key {tmp_path}/key (mode 0644) can be read or changed by every user of this host: chmod 600 "
+    says = f"every user of this host can read or change the key {tmp_path}/key (mode 0644): chmod 600 "
     refused_in_one_sentence(UNAVAILABLE, says, *UP, *ANYWHERE, "--data-dir", str(tmp_path))
 
 
@@ -354,7 +357,7 @@ def test_a_data_directory_that_every_user_may_change(name: str, tmp_path: Path) 
     place = tmp_path / "data"
     place.mkdir()
     place.chmod(0o777)
-    says = f"the data directory {place} (mode 0777) can be changed by every user of this host"
+    says = f"every user of this host can change the data directory {place} (mode 0777)"
     told = refused(UNAVAILABLE, says, *given, "--data-dir", str(place))
     assert len(told.splitlines()) == 1
     assert told.endswith(f": chmod 700 {place}\n")
@@ -367,8 +370,10 @@ def test_a_data_directory_that_others_may_add_to_is_used_with_a_warning(tmp_path
     place.chmod(0o1777)
     with start_up(f"http://{NOBODY}", place) as up:
         warning, *_ = up.log.splitlines()
-        assert warning.startswith(f"streamgauge: the data directory {place} (mode 1777) can be changed by every user")
-        assert warning.endswith("name a directory inside it with --data-dir, which is then made for this user alone")
+        assert warning.startswith(
+            f"streamgauge: every user of this host can change the data directory {place} (mode 1777)"
+        )
+        assert warning.endswith("name a directory inside it with --data-dir, which is then created for this user only")
         assert up.stop() == DONE
 
 
@@ -396,7 +401,7 @@ def test_a_ledger_that_is_not_there_is_not_made(tmp_path: Path) -> None:
 def test_a_ledger_that_is_none(junk: Path, tmp_path: Path) -> None:
     place = ("--ledger", f"sqlite:///{junk}")
     before = junk.read_bytes()
-    refused_in_one_sentence(UNAVAILABLE, "is it a ledger?", "ledger", "query", *place)
+    refused_in_one_sentence(UNAVAILABLE, "check that it is a ledger", "ledger", "query", *place)
     for given in ((*UP, *ANYWHERE), ("worker", "--kafka", NOBODY, "--admin", "127.0.0.1:0")):
         refused_in_one_sentence(
             UNAVAILABLE, "choose another with --ledger", *given, *place, "--data-dir", str(tmp_path)
@@ -409,7 +414,9 @@ def test_a_database_of_somebody_else_is_no_ledger(tmp_path: Path) -> None:
     with contextlib.closing(sqlite3.connect(path)) as database:
         database.execute("CREATE TABLE records(a)")
         database.commit()
-    refused_in_one_sentence(UNAVAILABLE, "is it a ledger?", "ledger", "query", "--ledger", f"sqlite:///{path}")
+    refused_in_one_sentence(
+        UNAVAILABLE, "check that it is a ledger", "ledger", "query", "--ledger", f"sqlite:///{path}"
+    )
 
 
 def test_a_state_that_cannot_be_read(junk: Path, tmp_path: Path) -> None:
@@ -442,16 +449,14 @@ def test_a_spool_that_cannot_be_read_stops_nothing(junk: Path, tmp_path: Path) -
 def test_a_recording_that_is_none_has_a_record_all_the_same(junk: Path) -> None:
     done = command("replay", str(junk), "--output", "jsonl")
     assert (done.returncode, len(done.stdout.splitlines())) == (DONE, 1)
-    note = "no event was found in 1 stream: is it a recording of server-sent events?"
+    note = "no event was found in 1 stream: check that the file is a recording of server-sent events"
     assert done.stderr == f"streamgauge replay: {junk}: {note}\n"
 
 
 def test_f13_no_directory_is_made_for_a_ledger(tmp_path: Path) -> None:
     ledger = f"sqlite:///{tmp_path}/slip/ledger.sqlite"
     for name in (("worker", "--kafka", NOBODY), UP):
-        says = (
-            f"the ledger {tmp_path}/slip/ledger.sqlite cannot be opened: No such file or directory: make its directory"
-        )
+        says = f"the ledger {tmp_path}/slip/ledger.sqlite cannot be opened: No such file or directory: create its directory"
         refused(UNAVAILABLE, says, *name, *ANYWHERE[2:], "--ledger", ledger, "--data-dir", str(tmp_path / "data"))
     assert not (tmp_path / "slip").exists()
 
@@ -460,12 +465,12 @@ def test_upstreams_of_the_environment_are_left_alone_by_an_agent_with_a_word(tmp
     flags = ["--agent", "--admin", "127.0.0.1:0", "--data-dir", str(tmp_path / "data")]
     with start("up", flags, tmp_path / "data", {"STREAMGAUGE_UPSTREAM": "a=http://x"}) as up:
         wait_for(lambda: "metrics at" in up.log, "start")
-        assert "the upstreams of the environment or the settings file are not used" in up.log
+        assert "the upstreams from the environment or the settings file are ignored" in up.log
         assert up.stop() == DONE
 
 
 def test_a_directory_without_recordings(tmp_path: Path) -> None:
-    refused_in_one_sentence(USAGE, f"there is no recording in {tmp_path}", "replay", str(tmp_path))
+    refused_in_one_sentence(USAGE, f"the directory {tmp_path} contains no recording", "replay", str(tmp_path))
 
 
 def test_a_recording_that_cannot_be_read(tmp_path: Path) -> None:

@@ -104,7 +104,7 @@ def recorded(tmp_path: Path) -> Path:
 def test_one_record_for_each_exchange_and_what_was_left_alone_is_said(recorded: Path) -> None:
     done = command("replay", str(recorded), "--output", "jsonl")
     assert done.returncode == 0
-    assert done.stderr == f"streamgauge replay: {recorded / 'a.har'}: 1 other exchange was left alone: no LLM's\n"
+    assert done.stderr == f"streamgauge replay: {recorded / 'a.har'}: 1 other exchange was ignored: not LLM traffic\n"
     records = [json.loads(line) for line in done.stdout.splitlines()]
     chat, messages = "openai-chat", "anthropic-messages"
     assert [record["dialect"] for record in records] == [chat, messages, messages, chat, messages, chat]
@@ -116,9 +116,13 @@ def test_one_record_for_each_exchange_and_what_was_left_alone_is_said(recorded: 
 
 def test_an_archive_without_an_llm_says_so(tmp_path: Path) -> None:
     for name, samples, said in (
-        ("others", [HOME, HOME], "no LLM exchange is in it (2 others were left alone)"),
-        ("empty", [], "no LLM exchange is in it"),
-        ("ticker", [Sample(b"data: 7\n\n", url="https://x/t")], "no LLM exchange is in it (1 other was left alone)"),
+        ("others", [HOME, HOME], "it contains no LLM exchange (2 other exchanges were ignored)"),
+        ("empty", [], "it contains no LLM exchange"),
+        (
+            "ticker",
+            [Sample(b"data: 7\n\n", url="https://x/t")],
+            "it contains no LLM exchange (1 other exchange was ignored)",
+        ),
     ):
         path = tmp_path / name
         path.write_bytes(recordings.har(*samples))
@@ -133,7 +137,7 @@ def test_a_broken_file_keeps_nobody_from_the_others(recorded: Path) -> None:
     assert done.returncode == 1
     assert len(done.stdout.splitlines()) == 5
     _, yaml, flow = done.stderr.splitlines()
-    assert yaml.startswith(f"streamgauge replay: {recorded / 'b.yaml'}: it is no YAML (line ")
+    assert yaml.startswith(f"streamgauge replay: {recorded / 'b.yaml'}: it is not valid YAML (line ")
     assert flow.startswith(f"streamgauge replay: {recorded / 'c.flow'}: flow 2, at byte ")
 
 
@@ -173,7 +177,7 @@ def test_the_installations_key_is_used_where_there_is_one(recorded: Path, tmp_pa
 def test_something_has_to_be_named() -> None:
     done = command("replay")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "Name files or directories" in done.stderr
+    assert "nothing to replay: name files or directories" in done.stderr
 
 
 def test_a_broker_that_is_only_set_is_not_asked_where_files_are_named(recorded: Path) -> None:

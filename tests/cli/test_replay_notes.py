@@ -26,18 +26,18 @@ def test_nothing_is_said_where_all_is_well(tally: Tally) -> None:
 @pytest.mark.parametrize(
     ("tally", "text", "is_fault"),
     [
-        (Tally(exchanges=0), "no LLM exchange is in it", False),
-        (Tally(exchanges=1, left_alone=1), "no LLM exchange is in it (1 other was left alone)", False),
-        (Tally(exchanges=3, left_alone=2), "2 other exchanges were left alone: no LLM's", False),
-        (Tally(exchanges=2, without_body=1), "of 1 answer the body was not recorded: incomplete", False),
-        (Tally(exchanges=2, without_body=2), "of 2 answers the body was not recorded: incomplete", False),
+        (Tally(exchanges=0), "it contains no LLM exchange", False),
+        (Tally(exchanges=1, left_alone=1), "it contains no LLM exchange (1 other exchange was ignored)", False),
+        (Tally(exchanges=3, left_alone=2), "2 other exchanges were ignored: not LLM traffic", False),
+        (Tally(exchanges=2, without_body=1), "1 response was recorded without its body: incomplete", False),
+        (Tally(exchanges=2, without_body=2), "2 responses were recorded without their bodies: incomplete", False),
         (
             Tally(exchanges=0, broken_exchanges=2, first_broken="flow 1: x"),
             "2 exchanges that cannot be read have no record, the first at flow 1: x",
             True,
         ),
-        (Tally(unreadable_rows=1), "1 row is damaged, or no bundle of this version", True),
-        (Tally(rows_gone=2), "2 rows were delivered and removed while this was read", False),
+        (Tally(unreadable_rows=1), "1 row is damaged, or not a bundle of this version", True),
+        (Tally(rows_gone=2), "2 rows were delivered and removed while the file was read", False),
     ],
 )
 def test_f13_each_thing_has_its_sentence(tally: Tally, text: str, is_fault: bool) -> None:
@@ -45,8 +45,9 @@ def test_f13_each_thing_has_its_sentence(tally: Tally, text: str, is_fault: bool
 
 
 def test_streams_that_proved_to_be_no_llms_count_as_others() -> None:
-    assert said(Tally(exchanges=2, left_alone=1), 1)[0].text == "no LLM exchange is in it (2 others were left alone)"
-    assert said(Tally(exchanges=4, left_alone=1), 1)[0].text == "2 other exchanges were left alone: no LLM's"
+    text = "it contains no LLM exchange (2 other exchanges were ignored)"
+    assert said(Tally(exchanges=2, left_alone=1), 1)[0].text == text
+    assert said(Tally(exchanges=4, left_alone=1), 1)[0].text == "2 other exchanges were ignored: not LLM traffic"
 
 
 def test_what_was_not_read_to_its_end_may_have_had_one() -> None:
@@ -54,16 +55,16 @@ def test_what_was_not_read_to_its_end_may_have_had_one() -> None:
 
 
 def test_a_recording_without_an_event_is_told() -> None:
-    text = "no event was found in 1 stream: is it a recording of server-sent events?"
+    text = "no event was found in 1 stream: check that the file is a recording of server-sent events"
     assert said(Tally(), without_event=1) == [Note(text)]
 
 
 def test_a_spool_without_a_row_is_told() -> None:
-    text = "no stream is in it; a spool holds only what waits for its delivery"
+    text = "it contains no stream; a spool holds only what is not delivered yet"
     assert said(Tally(), records=0) == [Note(text)]
     assert said(Tally(), records=0, broken=True) == []
 
 
 def test_streams_that_have_not_ended_are_told() -> None:
-    assert said(Tally(), open_streams=1) == [Note("1 stream has not ended yet, and no record")]
-    assert said(Tally(), open_streams=2) == [Note("2 streams have not ended yet, and no record")]
+    assert said(Tally(), open_streams=1) == [Note("1 stream has not ended yet and has no record")]
+    assert said(Tally(), open_streams=2) == [Note("2 streams have not ended yet and have no record")]

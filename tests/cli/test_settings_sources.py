@@ -9,18 +9,18 @@ from streamgauge.cli.settings_sources import load
 from streamgauge.errors import UsageFault
 
 FILES: dict[str, tuple[bytes, str]] = {
-    "no TOML": (b"listen = ", "the settings file FILE is no TOML: "),
-    "no UTF-8": (b'kafka = "\xff\xfe"', "the settings file FILE is no TOML: "),
+    "no TOML": (b"listen = ", "the settings file FILE is not valid TOML: "),
+    "no UTF-8": (b'kafka = "\xff\xfe"', "the settings file FILE is not valid TOML: "),
     "no such setting": (b"colour = 1", "colour in the settings file FILE: there is no such setting$"),
     "a flag's name": (
         b'data-dir = "x"',
-        "data-dir in the settings file FILE: there is no such setting; is data_dir meant",
+        "data-dir in the settings file FILE: there is no such setting; did you mean data_dir",
     ),
     "a table for upstreams": (
         b'[upstream]\nopenai = "https://x"',
         "upstream in the settings file FILE: write NAME=URL",
     ),
-    "a number for an address": (b"listen = 8080", "listen in the settings file FILE: '8080' is no address"),
+    "a number for an address": (b"listen = 8080", "listen in the settings file FILE: '8080' is not an address"),
     "a list for a path": (b"data_dir = [1]", "data_dir in the settings file FILE: "),
     "a word for a number": (b'workers = "some"', "workers in the settings file FILE: "),
 }
@@ -47,7 +47,7 @@ def test_a_flag_or_a_variable_before_the_file_is_named_as_such(tmp_path: Path, m
 
 
 def test_a_file_that_is_not_there_or_a_directory(tmp_path: Path) -> None:
-    with pytest.raises(UsageFault, match=f"there is no settings file {tmp_path}/none.toml"):
+    with pytest.raises(UsageFault, match=f"the settings file {tmp_path}/none.toml does not exist"):
         load({}, tmp_path / "none.toml")
-    with pytest.raises(UsageFault, match=f"the settings file {tmp_path} is no regular file"):
+    with pytest.raises(UsageFault, match=f"the settings file {tmp_path} is not a regular file"):
         load({}, tmp_path)

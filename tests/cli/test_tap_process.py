@@ -81,7 +81,7 @@ def test_it_is_said_when_the_part_in_c_was_not_built(
     for built, pump, said in ((True, "auto", False), (False, "auto", True), (False, "off", False)):
         monkeypatch.setattr(tap_process, "BUILT", built)
         tap_process.announce("up", tap, load({"upstream": ["http://127.0.0.1:2"], "pump": pump}))
-        assert ("part in C" in capsys.readouterr().err) == said
+        assert ("pump (native C code) was not built" in capsys.readouterr().err) == said
 
 
 def test_the_part_in_c_can_be_switched_off(small: Provider, tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_applications_are_settled_again_after_a_bug(
     asyncio.run(work())
     assert len(settled) >= 4
     assert [message.splitlines()[0] for message in caplog.messages if "bug" in message] == [
-        "a bug was caught in the closing of applications' balances: LookupError"
+        "internal error in the closing of applications' balances: LookupError"
     ]
 
 
@@ -173,6 +173,4 @@ def test_the_admin_port_is_tried_again_after_a_bug(
         await tap_process._cancelled(trying)
 
     asyncio.run(work())
-    assert [message.splitlines()[0] for message in caplog.messages] == [
-        "a bug was caught in the admin port: LookupError"
-    ]
+    assert [message.splitlines()[0] for message in caplog.messages] == ["internal error in the admin port: LookupError"]

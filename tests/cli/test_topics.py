@@ -14,7 +14,7 @@ def test_created_then_agreeing_then_differing(kafka: str) -> None:
     place = ("--kafka", kafka, "--topic-prefix", prefix)
     before = command("topics", "describe", *place)
     assert (before.returncode, before.stdout) == (1, "")
-    assert before.stderr == f"no topic of {prefix} is there: run `streamgauge topics create`\n"
+    assert before.stderr == f"there are no topics with the prefix {prefix}: run `streamgauge topics create`\n"
     made = command("topics", "create", *place, "--partitions", "4")
     assert (made.returncode, made.stderr) == (0, "")
     assert made.stdout.splitlines() == [
@@ -22,7 +22,7 @@ def test_created_then_agreeing_then_differing(kafka: str) -> None:
     ]
     again = command("topics", "create", *place)
     assert (again.returncode, again.stderr) == (0, "")
-    assert again.stdout == "all topics are there, as they should be\n"
+    assert again.stdout == "all topics exist and have the expected settings\n"
     other = command("topics", "create", *place, "--partitions", "8")
     assert other.returncode == 1
     assert f"{prefix}.segments has 4 partitions, not 8" in other.stderr.splitlines()

@@ -42,7 +42,7 @@ def test_f13_a_second_worker_on_a_data_directory_says_so(tmp_path: Path) -> None
     with start("worker", flags, data_dir) as first:
         wait_for(lambda: "does not answer" in first.log, "the first one")
         with start("worker", flags, data_dir) as second:
-            wait_for(lambda: f"at least 1 more workers run on {data_dir}" in second.log, "a word on the first one")
+            wait_for(lambda: f"1 or more other workers use {data_dir}" in second.log, "a word on the first one")
 
 
 def test_a_worker_and_a_tap_on_one_host_have_metrics_ports_of_their_own(tmp_path: Path) -> None:

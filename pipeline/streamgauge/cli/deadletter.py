@@ -68,11 +68,11 @@ class Wanted:
 def _wanted(args: argparse.Namespace) -> Wanted:
     """What the flags say. Raises UsageFault."""
     if args.stage is not None and args.stage not in list(Stage):
-        raise UsageFault(f"--stage {args.stage}: there is no such stage; there are {', '.join(Stage)}")
+        raise UsageFault(f"--stage {args.stage} is not a stage: use one of {', '.join(Stage)}")
     if args.since is not None and not 0 <= args.since <= MAX_SECONDS:
-        raise UsageFault("--since takes seconds, from 0 to a year")
+        raise UsageFault(f"--since {args.since:g} is out of range: give 0 to {MAX_SECONDS:.0f} seconds (366 days)")
     if args.action == "list" and args.limit is not None and args.limit < 0:
-        raise UsageFault("--limit takes a whole number from 0 on")
+        raise UsageFault(f"--limit {args.limit} is negative: give 0 or more")
     numbers = None if args.action == "list" else _numbers(args)
     since_ms = None if args.since is None else 1000 * (time.time() - args.since)
     return Wanted(numbers, args.stage, args.error_class, args.partition, since_ms)
@@ -80,10 +80,10 @@ def _wanted(args: argparse.Namespace) -> Wanted:
 
 def _numbers(args: argparse.Namespace) -> frozenset[int] | None:
     if bool(args.letters) == args.all:
-        raise UsageFault("which letters? Name them by their numbers, or all that the filters leave with --all")
+        raise UsageFault("no dead letters are selected: give their numbers, or --all for all that match the filters")
     filters = (args.stage, args.error_class, args.partition, args.since)
     if args.letters and any(one is not None for one in filters):
-        raise UsageFault("a letter that is named needs no filter: use filters with --all")
+        raise UsageFault("filters and numbers exclude each other: give numbers alone, or filters with --all")
     return None if args.all else frozenset(args.letters)
 
 
@@ -136,7 +136,7 @@ class _Desk:
         if rows:
             print_table(_COLUMNS, rows, max_width=None)
         if not count:
-            sys.stderr.write(f"streamgauge deadletter: there is no such letter in {self._topics.deadletter}\n")
+            sys.stderr.write(f"streamgauge deadletter: no dead letter in {self._topics.deadletter} matches\n")
         return DONE
 
     async def show(self, number: int, output: str) -> int:
@@ -148,7 +148,7 @@ class _Desk:
                 sys.stdout.writelines(f"{line}\n" for line in as_text(self._topics, one))
             return DONE
         raise UsageFault(
-            f"there is no dead letter {number} in {self._topics.deadletter}: `streamgauge deadletter list` shows all"
+            f"there is no dead letter {number} in {self._topics.deadletter}: run `streamgauge deadletter list` to see all"
         )
 
     async def retry(self, wanted: Wanted, *, dry: bool) -> int:
@@ -189,9 +189,9 @@ class _Desk:
             sys.stdout.write(f"{did} nothing back\n")
         for reason, count in tally.left.items():
             named = ", ".join(map(str, tally.first_left[reason])) + (", ..." if count > _NAMED else "")
-            sys.stderr.write(f"streamgauge deadletter: {_messages(count)} left (letter {named}): {reason}\n")
+            sys.stderr.write(f"streamgauge deadletter: {_messages(count)} not sent (dead letter {named}): {reason}\n")
         for number in sorted((wanted.numbers or frozenset()) - tally.seen) if whole else ():
-            sys.stderr.write(f"streamgauge deadletter: there is no letter {number} in {self._topics.deadletter}\n")
+            sys.stderr.write(f"streamgauge deadletter: there is no dead letter {number} in {self._topics.deadletter}\n")
 
 
 def _row(one: DeadLetter) -> list[object]:

@@ -27,10 +27,10 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MAX_MS = 253_402_300_799_000
 
 _MEANS = {
-    Stage.DECODE: "it is no bundle of a version that the worker reads",
-    Stage.ASSEMBLE: "a bug: the assembler failed over a bundle that it could decode",
-    Stage.RECORD: "the records topic refused the record for good",
-    Stage.LEDGER: "it is no record of a version that the worker reads",
+    Stage.DECODE: "it is not a bundle in a format that the worker reads",
+    Stage.ASSEMBLE: "internal error: the assembler failed on a valid bundle",
+    Stage.RECORD: "the broker rejected the record permanently",
+    Stage.LEDGER: "it is not a record in a format that the worker reads",
 }
 
 
@@ -46,16 +46,16 @@ def why_left(topics: Topics, one: DeadLetter) -> str | None:
     try:
         message = message_of(topics, one)
     except NotRetriableError as error:
-        return "it is cut, and holds only a part of its message" if one.whole else str(error)
+        return "it is truncated and holds only a part of its message" if one.whole else str(error)
     try:
         if message.topic == topics.segments:
             decode_bundle(message.value)
         else:
             LedgerRow.of_json(message.value or b"")
     except UnreadableBundle as error:
-        return f"this version cannot read it either ({error}); one that can, can send it back"
+        return f"this version cannot read it either ({error}): retry with a version that can"
     except UnreadableRecordError as error:
-        return f"this version cannot read it either ({error}); one that can, can send it back"
+        return f"this version cannot read it either ({error}): retry with a version that can"
     return None
 
 
@@ -85,14 +85,14 @@ def as_text(topics: Topics, one: DeadLetter) -> Iterator[str]:
     """For people: lines."""
     known = one.stage if one.stage in _MEANS else None
     means = f": {_MEANS[Stage(known)]}" if known else ""
-    yield f"letter   {one.offset} of {topics.deadletter}, {moment(one.at_ms) or 'at no known time'}"
+    yield f"number   {one.offset} of {topics.deadletter}, {moment(one.at_ms) or 'time unknown'}"
     yield f"from     {_word(one.source_topic)}, partition {_told(one.source_partition)}, offset {_told(one.source_offset)}"
     yield f"stage    {_word(one.stage)}{means}"
     yield f"error    {_word(one.error_class)}"
     yield f"worker   version {_word(one.version)}, reads bundle format {_word(one.format_version)}"
     reason = why_left(topics, one)
     if reason is None:
-        yield f"now      this version reads it: `streamgauge deadletter retry {one.offset}` sends it back"
+        yield f"now      this version can read it: `streamgauge deadletter retry {one.offset}` sends it back"
     else:
         yield f"now      {reason}"
     yield from _content("key", one.key, one.whole and one.whole[0])
@@ -104,11 +104,11 @@ def as_text(topics: Topics, one: DeadLetter) -> Iterator[str]:
 def _bundle(bundle: Bundle) -> Iterator[str]:
     segments = Counter(segment.stream for segment in bundle.segments)
     reads = sum(len(segment.reads) for segment in bundle.segments)
-    yield f"bundle   number {bundle.number} of instance {UUID(bytes=bundle.instance)} in slot {bundle.slot}"
+    yield f"bundle   number {bundle.number} of tap instance {UUID(bytes=bundle.instance)} in slot {bundle.slot}"
     yield f"         {len(bundle.segments)} segments of {len(segments)} streams, {reads} reads"
     if bundle.farewell or bundle.dead:
         gone = ", ".join(str(UUID(bytes=one)) for one in bundle.dead[:_STREAMS] if len(one) == 16)
-        yield f"         {'a farewell' if bundle.farewell else 'no farewell'}; declared dead: {gone or 'none'}"
+        yield f"         last of its instance: {'yes' if bundle.farewell else 'no'}; dead instances: {gone or 'none'}"
     for stream, count in segments.most_common(_STREAMS):
         yield f"stream   {UUID(bytes=stream)}, segments: {count}"
     if len(segments) > _STREAMS:
@@ -119,7 +119,7 @@ def _content(name: str, content: bytes | None, whole_bytes: int | None) -> Itera
     if content is None:
         yield f"{name:8} none"
         return
-    cut = "" if whole_bytes is None or whole_bytes == len(content) else f", of {whole_bytes} that it had"
+    cut = "" if whole_bytes is None or whole_bytes == len(content) else f", truncated from {whole_bytes}"
     yield f"{name:8} {len(content)} bytes{cut}"
     shown = content[:_DUMP_BYTES]
     for place in range(0, len(shown), 16):
@@ -127,7 +127,7 @@ def _content(name: str, content: bytes | None, whole_bytes: int | None) -> Itera
         text = "".join(chr(byte) if 0x20 <= byte < 0x7F else "." for byte in row)
         yield f"{place:08x}  {row.hex(' '):47}  {text}"
     if len(content) > len(shown):
-        yield f"         and {len(content) - len(shown)} bytes more (--output jsonl has them all)"
+        yield f"         and {len(content) - len(shown)} more bytes (--output jsonl prints all)"
 
 
 def _base64(content: bytes | None) -> str | None:

@@ -12,7 +12,8 @@ examples:
   streamgauge deadletter show 12 --kafka broker:9092
   streamgauge deadletter retry 12 13 --kafka broker:9092
   streamgauge deadletter retry --all --error-class version --dry-run --kafka broker:9092
-A letter's number is its offset in the dead letter topic. What is sent back stays there too, until retention takes it.
+The number of a dead letter is its offset in the dead letter topic. A dead letter that is sent back also stays in that topic
+until retention deletes it.
 """
 
 
@@ -20,27 +21,27 @@ def list_options(parser: argparse.ArgumentParser) -> None:
     """Which letters, and how they are printed."""
     _filters(parser)
     parser.add_argument("--output", choices=["table", "jsonl"], default="table")
-    parser.add_argument("--limit", type=int, metavar="N", help="at most N letters, the oldest first")
+    parser.add_argument("--limit", type=int, metavar="N", help="print at most N dead letters, oldest first")
 
 
 def show_options(parser: argparse.ArgumentParser) -> None:
     """One letter."""
-    parser.add_argument("letter", type=int, metavar="LETTER", help="its number, as `list` prints it")
     parser.add_argument(
-        "--output", choices=["text", "jsonl"], default="text", help="jsonl has the bytes whole, in base64"
+        "letter", type=int, metavar="NUMBER", help="number of the dead letter, from the output of `list`"
     )
+    parser.add_argument("--output", choices=["text", "jsonl"], default="text", help="jsonl prints all bytes, in base64")
 
 
 def retry_options(parser: argparse.ArgumentParser) -> None:
     """Which letters, and whether it is meant."""
-    parser.add_argument("letters", type=int, nargs="*", metavar="LETTER", help="their numbers, as `list` prints them")
-    parser.add_argument("--all", action="store_true", help="every letter that the filters leave")
+    parser.add_argument("letters", type=int, nargs="*", metavar="NUMBER", help="numbers from the output of `list`")
+    parser.add_argument("--all", action="store_true", help="every dead letter that matches the filters")
     _filters(parser)
-    parser.add_argument("--dry-run", action="store_true", help="say what would be sent back, and send nothing")
+    parser.add_argument("--dry-run", action="store_true", help="print what would be sent back, but send nothing")
 
 
 def _filters(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--stage", metavar="NAME", help="decode, assemble, record or ledger")
-    parser.add_argument("--error-class", metavar="NAME", help="as frame, version, schema")
-    parser.add_argument("--partition", type=int, metavar="N", help="that the message came from")
-    parser.add_argument("--since", type=float, metavar="SECONDS", help="that came within so many seconds before now")
+    parser.add_argument("--stage", metavar="NAME", help="only this stage: decode, assemble, record or ledger")
+    parser.add_argument("--error-class", metavar="NAME", help="only this error class, such as frame, version or schema")
+    parser.add_argument("--partition", type=int, metavar="N", help="only messages that came from this partition")
+    parser.add_argument("--since", type=float, metavar="SECONDS", help="only dead letters of the last SECONDS seconds")

@@ -30,10 +30,12 @@ def run(settings: Settings, args: argparse.Namespace) -> int:
     try:
         from streamgauge_demo.run import UPSTREAM_IDLE_TIMEOUT_S, run_demo
     except ModuleNotFoundError as error:
-        raise Unavailable(f"the demo needs {error.name}: run `make demo` in a clone, which installs it") from None
+        raise Unavailable(
+            f"the demo requires {error.name}: run `make demo` in a clone of the repository, which installs it"
+        ) from None
 
     async def demo(data_dir: Path, discard: Callable[[], None] | None = None) -> int:
-        signals = StopSignal("demo", say, lambda: "it sums up nothing, and its streams are cut")
+        signals = StopSignal("demo", say, lambda: "its streams are cut off, and it prints no summary")
         signals.before_exit = discard
         stop = signals.stop
 

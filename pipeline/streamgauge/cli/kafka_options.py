@@ -25,7 +25,7 @@ _LOGIN = {
 def brokers_of(settings: Settings) -> Brokers:
     """The brokers, and how they are met. Raises UsageFault. Takes the password out of the environment: no child needs it."""
     if not settings.kafka:
-        raise UsageFault("--kafka HOST:PORT is missing: which broker?")
+        raise UsageFault("--kafka HOST:PORT is missing: give one or more brokers")
     password = os.environ.pop(PASSWORD_VARIABLE, None) or None
     protocol = Protocol(settings.kafka_security or Protocol.PLAINTEXT)
     _check(settings, protocol, password is not None)
@@ -40,10 +40,10 @@ def brokers_of(settings: Settings) -> Brokers:
 def _login(settings: Settings, password: str | None) -> Login:
     file: Path | None = settings.kafka_password_file
     if not settings.kafka_username:
-        raise ValueError("--kafka-username is missing: as whom?")
+        raise ValueError("--kafka-username is missing: give the user name for the login")
     if (file is None) == (password is None):
         what = "is missing: give" if file is None else "is given twice: give either"
-        raise ValueError(f"the password {what} --kafka-password-file FILE, or {PASSWORD_VARIABLE} in the environment")
+        raise ValueError(f"the password {what} --kafka-password-file FILE or {PASSWORD_VARIABLE} in the environment")
     mechanism = Mechanism(settings.kafka_mechanism or Mechanism.SCRAM_SHA_512)
     return Login(settings.kafka_username, Password(password, file), mechanism)
 
@@ -54,9 +54,9 @@ def _check(settings: Settings, protocol: Protocol, has_password: bool) -> None:
     login = [flag for name, flag in _LOGIN.items() if getattr(settings, name) is not None]
     login += [PASSWORD_VARIABLE] if has_password else []
     if settings.kafka_security is None and (tls or login):
-        raise UsageFault(f"{(tls + login)[0]} is given, and not --kafka-security: SSL, SASL_SSL or SASL_PLAINTEXT?")
+        raise UsageFault(f"{(tls + login)[0]} requires --kafka-security (SSL, SASL_SSL or SASL_PLAINTEXT)")
     for flags, fits, other in ((tls, protocol.tls, "SSL or SASL_SSL"), (login, protocol.login, "SASL_SSL")):
         if flags and not fits:
-            raise UsageFault(f"{flags[0]} means nothing with --kafka-security {protocol}: it takes {other}")
+            raise UsageFault(f"{flags[0]} has no effect with --kafka-security {protocol}: it requires {other}")
     if settings.kafka_key is not None and settings.kafka_certificate is None:
-        raise UsageFault("--kafka-key needs --kafka-certificate beside it")
+        raise UsageFault("--kafka-key requires --kafka-certificate")

@@ -12,28 +12,30 @@ examples:
 def kafka_options(parser: argparse.ArgumentParser) -> None:
     """Which brokers, how they are met, and what our topics are called."""
     parser.add_argument("--kafka", metavar="HOST:PORT[,...]", help="bootstrap brokers")
-    parser.add_argument("--topic-prefix", metavar="NAME", help="first word of the topics' names (default: streamgauge)")
+    parser.add_argument("--topic-prefix", metavar="NAME", help="prefix of all topic names (default: streamgauge)")
     parser.add_argument(
         "--kafka-security", metavar="PROTOCOL", help="SSL, SASL_SSL or SASL_PLAINTEXT (default: PLAINTEXT)"
     )
-    parser.add_argument("--kafka-ca", metavar="FILE", help="authorities for brokers (PEM; default: the system's)")
-    parser.add_argument("--kafka-certificate", metavar="FILE", help="shown to brokers that ask for one (PEM)")
-    parser.add_argument("--kafka-key", metavar="FILE", help="its key (default: in the same file)")
+    parser.add_argument("--kafka-ca", metavar="FILE", help="CAs to trust for brokers (PEM; default: the system's)")
+    parser.add_argument("--kafka-certificate", metavar="FILE", help="client certificate for brokers (PEM)")
+    parser.add_argument("--kafka-key", metavar="FILE", help="its private key (default: in the same file)")
     parser.add_argument(
         "--kafka-mechanism", metavar="NAME", help="PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512 (default: SCRAM-SHA-512)"
     )
-    parser.add_argument("--kafka-username", metavar="NAME", help="who logs in")
+    parser.add_argument("--kafka-username", metavar="NAME", help="SASL user name")
     parser.add_argument(
         "--kafka-password-file",
         metavar="FILE",
-        help="with the password, read at each connection; or STREAMGAUGE_KAFKA_PASSWORD in the environment",
+        help="file with the SASL password, read at each connection; or set STREAMGAUGE_KAFKA_PASSWORD in the environment",
     )
 
 
 def create_options(parser: argparse.ArgumentParser) -> None:
     """What `topics create` makes."""
     kafka_options(parser)
-    parser.add_argument("--partitions", metavar="N", help="a power of two up to 64 (default: 8)")
+    parser.add_argument("--partitions", metavar="N", help="partition count: a power of two, at most 64 (default: 8)")
     parser.add_argument(
-        "--replicas", metavar="N", help="of each topic that is made (default: 3, or as many as there are brokers)"
+        "--replicas",
+        metavar="N",
+        help="replicas of each new topic (default: 3, or one on each broker if there are fewer)",
     )

@@ -27,7 +27,7 @@ _SUMS = (
 def run(settings: Settings, args: argparse.Namespace) -> int:
     """Print what the ledger holds. A ledger that is not there is not made."""
     if args.limit is not None and args.limit < 0:
-        raise UsageFault("--limit takes a whole number from 0 on")
+        raise UsageFault(f"--limit {args.limit} is negative: give 0 or more")
     by = _keys(args.by)
     chosen = filter_of(args.since, args.until, args.where)
     with ledger_to_read(settings) as ledger:
@@ -45,9 +45,9 @@ def _keys(given: str | None) -> list[str]:
     keys = [key.strip() for key in given.split(",")]
     for key in keys:
         if key not in KEYS:
-            raise UsageFault(f"--by {key}: there is no such key; there are {', '.join(KEYS)}")
+            raise UsageFault(f"--by {key} is not a key: use one or more of {', '.join(KEYS)}")
     if len(set(keys)) != len(keys):
-        raise UsageFault(f"--by {given}: a key stands there twice")
+        raise UsageFault(f"--by {given} contains a key twice: name each key once")
     return keys
 
 

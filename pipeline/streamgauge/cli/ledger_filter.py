@@ -21,7 +21,7 @@ def filter_of(since: str | None, until: str | None, where: Sequence[str] | None)
     if since_us is not None and until_us is not None and since_us >= until_us:
         raise UsageFault(f"--until {until} must be later than --since {since}: the range excludes the time of --until")
     if len(where or ()) > MAX_CONDITIONS:
-        raise UsageFault(f"--where may be given {MAX_CONDITIONS} times at most, not {len(where or ())} times")
+        raise UsageFault(f"--where is given {len(where or ())} times: at most {MAX_CONDITIONS} are allowed")
     return Filter(since_us, until_us, tuple(_condition(given) for given in where or ()))
 
 
@@ -49,7 +49,7 @@ def _condition(given: str) -> tuple[str, str | int | None]:
     if not found:
         raise UsageFault(f"--where {key} has no value: write KEY=VALUE, or KEY= for null; keys are {', '.join(KEYS)}")
     if key not in KEYS:
-        raise UsageFault(f"--where {key}=...: there is no such key; there are {', '.join(KEYS)}")
+        raise UsageFault(f"--where {key}=...: {key} is not a key: use one of {', '.join(KEYS)}")
     if not value:
         return key, None
     if key in NUMBER_KEYS:

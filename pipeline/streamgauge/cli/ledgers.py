@@ -22,11 +22,11 @@ def opened_ledger(settings: Settings) -> Iterator[Ledger]:
     except LedgerUnavailableError as error:
         cause = error.__cause__
         if isinstance(cause, FileNotFoundError):
-            cure = "make its directory"  # none is made: a slip in the path would go unseen
+            cure = "create its directory"  # none is made: a slip in the path would go unseen
         elif isinstance(cause, Exception) and failure_of(cause) is Failure.DISK_FULL:
-            cure = "make room on its disk"
+            cure = "free space on its disk"
         else:
-            cure = "move it aside"
+            cure = "move the file away"
         raise Unavailable(f"{error}: {cure}, or choose another with --ledger") from None
     with ledger:
         yield ledger
@@ -38,9 +38,13 @@ def ledger_to_read(settings: Settings) -> Iterator[Ledger]:
     if settings.ledger_url.startswith(_SQLITE):
         path = SqliteLedger.path_of(settings.ledger_url.removeprefix(_SQLITE))
         if not path.exists():
-            raise Unavailable(f"there is no ledger {path} (yet): say where it is with --data-dir or --ledger")
+            raise Unavailable(
+                f"there is no ledger {path}: give its location with --data-dir or --ledger, or capture streams first"
+            )
     try:
         with open_ledger(settings.ledger_url, create=False) as ledger:
             yield ledger
     except LedgerUnavailableError as error:
-        raise Unavailable(f"{error}: is it a ledger? Say which with --data-dir or --ledger") from None
+        raise Unavailable(
+            f"{error}: check that it is a ledger, or name another one with --data-dir or --ledger"
+        ) from None

@@ -34,8 +34,8 @@ from streamgauge.taps.packets.ring import ANY, capture_socket
 _FINISH_S = 1.0
 
 _NEEDS_NET_RAW = (
-    "capturing packets needs the capability CAP_NET_RAW: give it to this command alone, by AmbientCapabilities=CAP_NET_RAW"
-    " in a systemd unit, --cap-add NET_RAW for a container, or sudo; or have tcpdump write a file, and use --pcap"
+    "capturing packets requires the capability CAP_NET_RAW: give it to this command only (AmbientCapabilities=CAP_NET_RAW"
+    " in a systemd unit, --cap-add NET_RAW for a container, or sudo), or write a file with tcpdump and give it with --pcap"
 )
 
 
@@ -78,13 +78,15 @@ class _Source:
 
 def _check(settings: Settings, ships: bool) -> None:
     if ships and not settings.kafka:
-        raise UsageFault("--kafka HOST:PORT is missing: which broker? (without Kafka: streamgauge up packets)")
+        raise UsageFault("--kafka HOST:PORT is missing: give a broker, or run `streamgauge up packets` without Kafka")
     if settings.pcap is None and settings.interface is None:
-        raise UsageFault("--interface NAME is missing: where is the traffic? As in --interface lo (or --pcap FILE)")
+        raise UsageFault(
+            "--interface NAME is missing: name the network interface, as in --interface lo, or give --pcap FILE"
+        )
     if settings.pcap is not None and settings.interface is not None:
-        raise UsageFault("give --interface or --pcap, not both")
+        raise UsageFault("--interface and --pcap exclude each other: give one of them")
     if settings.pcap is None and not settings.server_ports:
-        raise UsageFault("--port PORT is missing: where does the model's server listen? As in --port 8000")
+        raise UsageFault("--port PORT is missing: give the port of the model server, as in --port 8000")
     if len(settings.server_ports) > MAX_PORTS:
         raise UsageFault(f"--port takes at most {MAX_PORTS} ports: run a second tap for the others")
 
@@ -111,7 +113,7 @@ def _interface(settings: Settings) -> Iterator[_Source]:
         raise Unavailable(_NEEDS_NET_RAW) from None
     except OSError as error:
         why = error.strerror or error
-        raise Unavailable(f"packets cannot be captured here ({why}): use --pcap FILE, or Linux") from None
+        raise Unavailable(f"this system cannot capture packets ({why}): run on Linux, or give --pcap FILE") from None
     with captures:
         give_up_net_raw()
         try:
@@ -119,7 +121,7 @@ def _interface(settings: Settings) -> Iterator[_Source]:
                 socket.if_nametoindex(name)
         except OSError:
             known = ", ".join(sorted(one for _, one in socket.if_nameindex()))
-            raise Unavailable(f"there is no interface {name!r}: there are {known}, and any for all of them") from None
+            raise Unavailable(f"there is no interface {name!r}: use one of {known}, or any for all of them") from None
         yield _Source(msgspec.structs.replace(_told(settings), socket_fd=captures.fileno()), captures.fileno())
 
 
@@ -171,13 +173,13 @@ async def _tap(settings: Settings, source: _Source) -> int:
 
 def _code(settings: Settings, source: _Source) -> int:
     if source.fault:
-        say(f"{settings.pcap} is broken: {source.fault}; what came before that has been told")
+        say(f"{settings.pcap} is damaged: {source.fault}; all streams before the damage are recorded")
     return FOUND if source.fault else DONE
 
 
 def _say_end(command: str, settings: Settings, source: _Source) -> None:
     if source.read.is_set():
-        say(f"{command}: {settings.pcap} has been read")
+        say(f"{command}: {settings.pcap} has been read to its end")
     else:
         say_stopping(command, settings)
 
@@ -185,5 +187,5 @@ def _say_end(command: str, settings: Settings, source: _Source) -> None:
 def _announce(command: str, tap: Tap, settings: Settings) -> None:
     ports = ", ".join(f"{one.name}={one.port}" if one.name else str(one.port) for one in settings.server_ports)
     where = f"packets of {settings.pcap}" if settings.pcap else f"packets on {settings.interface}"
-    say(f"{command}: {where}, {f'servers at port {ports}' if ports else 'of every HTTP server'}; plain HTTP/1.1 alone")
+    say(f"{command}: {where}, {f'servers at port {ports}' if ports else 'all HTTP servers'}; plain HTTP/1.1 only")
     say(f"{command}: metrics at http://{tap.admin_address}/metrics, data in {settings.data_dir}")

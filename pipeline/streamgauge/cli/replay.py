@@ -35,7 +35,7 @@ def run(settings: Settings, args: argparse.Namespace) -> int:
     # A broker that is only set is not meant where files are named.
     wants_topic = args.kafka is not None or (not args.paths and settings.kafka is not None)
     if not args.paths and not wants_topic:
-        raise UsageFault("what is to be replayed? Name files or directories, or a broker with --kafka")
+        raise UsageFault("nothing to replay: name files or directories, or a broker with --kafka")
     files = [file for path in args.paths for file in _files(path)]
     replaying = Replaying(settings, None if args.dialect == "auto" else args.dialect)
     records = replaying.records(files, of_topic=wants_topic)
@@ -52,7 +52,7 @@ def _files(path: Path) -> list[Path]:
         found = recordings_in(path)
         if not found:
             names = ", ".join(f"*{suffix}" for suffix in sorted(SUFFIXES))
-            raise UsageFault(f"there is no recording in {path} ({names}): name the files themselves")
+            raise UsageFault(f"the directory {path} contains no recording ({names}): name the files themselves")
         return found
     if not path.exists():
         raise UsageFault(f"there is no file {path}")
@@ -108,7 +108,10 @@ class Replaying:
             try:
                 return installation_key(data_dir)
             except UnusableKeyError as error:
-                self._say(f"digests of this run are not those of the installation: {error}", DONE)
+                self._say(
+                    f"the digests of this run differ from those of the installation, because its key is not used: {error}",
+                    DONE,
+                )
             except OSError:  # another user's
                 pass
         return secrets.token_bytes(_KEY_BYTES)

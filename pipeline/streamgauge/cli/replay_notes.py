@@ -27,27 +27,31 @@ def notes_on(tally: Tally, found: Found, *, broken: bool) -> Iterator[Note]:
     if tally.exchanges is not None:
         yield from _on_exchanges(tally, tally.exchanges, found.not_llm, broken=broken)
     elif not any(found) and not broken:
-        yield Note("no stream is in it; a spool holds only what waits for its delivery")
+        yield Note("it contains no stream; a spool holds only what is not delivered yet")
     if found.without_event:
         what = _count(found.without_event, "stream", "streams")
-        yield Note(f"no event was found in {what}: is it a recording of server-sent events?")
+        yield Note(f"no event was found in {what}: check that the file is a recording of server-sent events")
     if tally.unreadable_rows:
-        yield Note(f"{_count(tally.unreadable_rows, 'row is', 'rows are')} damaged, or no bundle of this version", True)
+        yield Note(
+            f"{_count(tally.unreadable_rows, 'row is', 'rows are')} damaged, or not a bundle of this version", True
+        )
     if tally.rows_gone:
-        yield Note(f"{_count(tally.rows_gone, 'row was', 'rows were')} delivered and removed while this was read")
+        yield Note(f"{_count(tally.rows_gone, 'row was', 'rows were')} delivered and removed while the file was read")
     if found.open_streams:
-        yield Note(f"{_count(found.open_streams, 'stream has', 'streams have')} not ended yet, and no record")
+        what = _count(found.open_streams, "stream has not ended yet and has", "streams have not ended yet and have")
+        yield Note(f"{what} no record")
 
 
 def _on_exchanges(tally: Tally, exchanges: int, not_llm: int, *, broken: bool) -> Iterator[Note]:
     left_alone = tally.left_alone + not_llm
     if exchanges == left_alone and not tally.broken_exchanges and not broken:
-        others = f" ({_count(left_alone, 'other was', 'others were')} left alone)" if left_alone else ""
-        yield Note(f"no LLM exchange is in it{others}")
+        others = f" ({_count(left_alone, 'other exchange was', 'other exchanges were')} ignored)" if left_alone else ""
+        yield Note(f"it contains no LLM exchange{others}")
     elif left_alone:
-        yield Note(f"{_count(left_alone, 'other exchange was', 'other exchanges were')} left alone: no LLM's")
+        yield Note(f"{_count(left_alone, 'other exchange was', 'other exchanges were')} ignored: not LLM traffic")
     if tally.without_body:
-        yield Note(f"of {_count(tally.without_body, 'answer', 'answers')} the body was not recorded: incomplete")
+        one, many = "response was recorded without its body", "responses were recorded without their bodies"
+        yield Note(f"{_count(tally.without_body, one, many)}: incomplete")
     if tally.broken_exchanges:
         what = _count(tally.broken_exchanges, "exchange that cannot be read has", "exchanges that cannot be read have")
         yield Note(f"{what} no record, the first at {tally.first_broken}", True)

@@ -24,16 +24,16 @@ def load(flags: Mapping[str, object], settings_file: Path | None = None) -> Sett
     if settings_file is not None:
         file = f"the settings file {_shown(settings_file)}"
         if not settings_file.exists():
-            raise UsageFault(f"there is no settings file {_shown(settings_file)}")
+            raise UsageFault(f"{file} does not exist")
         if not settings_file.is_file():
-            raise UsageFault(f"{file} is no regular file")
+            raise UsageFault(f"{file} is not a regular file")
         given["settings_file"] = settings_file
     try:
         return Settings(**given)
     except ValidationError as error:
         raise UsageFault("\n".join(_sentence(dict(one), given, file) for one in error.errors())) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageFault(redacted_text(f"{file} is no TOML: {error}")) from None
+        raise UsageFault(redacted_text(f"{file} is not valid TOML: {error}")) from None
     except OSError as error:
         raise UsageFault(f"{file} cannot be read: {error.strerror}") from None
 
@@ -52,7 +52,7 @@ def _sentence(error: Mapping[str, Any], flags: Mapping[str, object], file: str) 
         what = "there is no such setting"
         alike = key.lower().replace("-", "_")
         if alike in Settings.model_fields:
-            what = f"{what}; is {alike} meant?"
+            what = f"{what}; did you mean {alike}?"
         return f"{redacted_value(key)} in {file}: {what}" if file else f"{redacted_value(key)}: {what}"
     if is_from_file:
         return f"{key} in {file}: {what}"

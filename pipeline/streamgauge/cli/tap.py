@@ -29,7 +29,7 @@ _FINISH_S = 1.0
 def run(settings: Settings, args: argparse.Namespace) -> int:
     """Run until SIGTERM or Ctrl-C. A broker that is away is no reason to end, or not to start."""
     if not settings.kafka:
-        raise UsageFault("--kafka HOST:PORT is missing: which broker? (without Kafka: streamgauge up)")
+        raise UsageFault("--kafka HOST:PORT is missing: give a broker, or run `streamgauge up` without Kafka")
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="streamgauge: %(message)s")
     settings = as_told(settings, args, agent=args.agent or args.child)
     return asyncio.run(_run(settings, brokers_of(settings), args.child))

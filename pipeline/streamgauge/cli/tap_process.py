@@ -66,14 +66,14 @@ def as_told(settings: Settings, args: argparse.Namespace, *, agent: bool) -> Set
     """
     if agent:
         if args.upstream is not None:
-            raise UsageFault("--agent relays nothing: leave --upstream away, or --agent")
+            raise UsageFault("--agent and --upstream exclude each other: give one of them")
         if settings.upstream:
-            say("an agent relays nothing: the upstreams of the environment or the settings file are not used")
+            say("an agent relays nothing: the upstreams from the environment or the settings file are ignored")
         return settings.model_copy(update={"upstream": ()})
     if not settings.upstream:
         raise UsageFault(
-            "--upstream NAME=URL is missing: which provider? As in --upstream openai=https://api.openai.com"
-            " (for taps in applications alone: --agent)"
+            "--upstream NAME=URL is missing: name a provider endpoint, as in --upstream openai=https://api.openai.com"
+            " (or give --agent, to record what taps in applications capture)"
         )
     return settings
 
@@ -169,7 +169,7 @@ async def _admin_or_later(
     try:
         return await _admin_now(stack, make, settings)
     except Unavailable as error:
-        say(f"{error}; until then there are no metrics, and capture goes on")
+        say(f"{error}; capture works, but there are no metrics until the address is free")
     trying = reported_task("the wait for the admin port", _admin_when_free(make, settings))
     stack.push_async_callback(_cancelled, trying)
     return None
@@ -308,9 +308,9 @@ def _share(connections: int, relays: int) -> int:
 def _check_keys(settings: Settings) -> None:
     """A key without its certificate: the tap would listen without TLS, or show nothing. Raises UsageFault."""
     if settings.tls_key is not None and settings.tls_certificate is None:
-        raise UsageFault("--tls-key needs --tls-certificate beside it")
+        raise UsageFault("--tls-key requires --tls-certificate")
     if settings.upstream_key is not None and settings.upstream_certificate is None:
-        raise UsageFault("--upstream-key needs --upstream-certificate beside it")
+        raise UsageFault("--upstream-key requires --upstream-certificate")
 
 
 def _named(file: Path | None) -> str | None:
@@ -331,7 +331,7 @@ def _tenants(file: Path | None) -> dict[str, str]:
     except OSError as error:
         raise UsageFault(f"--tenants {file} cannot be read: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
-        raise UsageFault(f'--tenants {file} takes lines of the form credential_id = "tenant": {error}') from None
+        raise UsageFault(f'--tenants {file} must contain lines of the form credential_id = "tenant": {error}') from None
 
 
 def _spool_source(spool: Spool, limit: int) -> Callable[[], Iterable[Sample]]:
@@ -357,14 +357,17 @@ def stop_signal(command: str, settings: Settings, *, with_stdin: bool = False) -
 
 def _left_by(data_dir: Path) -> str:
     waiting = read_balance(data_dir / "counters").waiting
-    return f"open streams are cut, and {waiting} reads are left for the next start on {data_dir}"
+    return (
+        f"open streams are cut off; {waiting} reads stay in the spool until the next start with --data-dir {data_dir}"
+    )
 
 
 def say_undelivered(command: str, settings: Settings) -> None:
     """Say what waits in the spool when a tap has ended without its broker."""
     waiting = read_balance(settings.data_dir / "counters").waiting
     if waiting:
-        say(f"{command}: {waiting} reads wait in the spool; the next start on {settings.data_dir} delivers them")
+        where = f"the next start with --data-dir {settings.data_dir} delivers them"
+        say(f"{command}: {waiting} reads stay in the spool; {where}")
 
 
 def _watch_parent(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
@@ -381,20 +384,21 @@ def _watch_parent(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
 def say_stopping(command: str, settings: Settings) -> None:
     """Say what a stop waits for."""
     whole_s, streams_s = settings.drain_timeout, streams_drain_s(settings.drain_timeout)
-    say(f"{command}: stopping; of --drain-timeout ({whole_s:g} s) open streams have {streams_s:g} s to end")
+    say(f"{command}: stopping; open streams have {streams_s:g} s to end (of --drain-timeout {whole_s:g})")
 
 
 def announce(command: str, tap: Tap, settings: Settings) -> None:
     """Say where everything is."""
     if not settings.upstream:
         place = settings.data_dir / "run" / SOCKET
-        say(f"{command}: an agent for taps in applications, at {place}; nothing is relayed")
-        say(f"{command}: run these as this user, with STREAMGAUGE_DATA_DIR={settings.data_dir} in their environment")
+        say(f"{command}: agent for taps in applications, at {place}; it relays nothing")
+        environment = f"STREAMGAUGE_DATA_DIR={settings.data_dir}"
+        say(f"{command}: run the applications as this user, with {environment} in their environment")
     for upstream in settings.upstream:
         prefix = f"/{upstream.name}" if upstream.name else ""
         scheme = "https" if settings.tls_certificate else "http"
         say(f"{command}: {scheme}://{tap.address}{prefix} -> {upstream.url}")
     if settings.upstream and settings.pump == "auto" and not BUILT:
-        say(f"{command}: without the proxy's part in C, which was not built when this was installed: it takes more CPU")
+        say(f"{command}: the pump (native C code) was not built at installation: the relay uses more CPU without it")
     if tap.admin_address is not None:
         say(f"{command}: metrics at http://{tap.admin_address}/metrics, data in {settings.data_dir}")

@@ -33,14 +33,14 @@ def _create(brokers: Brokers, partitions: int | None, prefix: str, replicas: int
     for difference in made.differences:
         sys.stderr.write(f"{difference}\n")
     if not made.created and not made.differences:
-        sys.stdout.write("all topics are there, as they should be\n")
+        sys.stdout.write("all topics exist and have the expected settings\n")
     return FOUND if made.differences else DONE
 
 
 def _describe(brokers: Brokers, prefix: str) -> int:
     topics = asyncio.run(describe(brokers, prefix))
     if not topics:
-        sys.stderr.write(f"no topic of {prefix} is there: run `streamgauge topics create`\n")
+        sys.stderr.write(f"there are no topics with the prefix {prefix}: run `streamgauge topics create`\n")
         return FOUND
     rows = [
         [topic.name, topic.partitions, topic.replicas, " ".join(f"{k}={v}" for k, v in topic.config.items())]

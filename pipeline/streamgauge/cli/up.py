@@ -91,7 +91,7 @@ def _assemble(loop: LocalLoop) -> None:
         loop.run(time.monotonic)
     except Exception as error:  # noqa: BLE001 - the tap goes on without records: the user's stream comes first
         report_fault("the assembler's thread", error)
-        say("a bug ended the assembler: what is captured stays in the spool until `up` is started again")
+        say("an internal error ended the assembler: captured data stays in the spool until `up` is restarted")
 
 
 class Delivery:
@@ -125,5 +125,5 @@ def _state(settings: Settings) -> StateFile:
 
 def _unreadable_state(settings: Settings, error: Exception) -> Unavailable:
     path = settings.data_dir / STATE_FILE
-    cure = "make room on its disk" if failure_of(error) is Failure.DISK_FULL else "move it aside"
+    cure = "free space on its disk" if failure_of(error) is Failure.DISK_FULL else "move the file away"
     return Unavailable(f"{path} cannot be used ({error}): {cure}, or choose another --data-dir")
