@@ -166,7 +166,7 @@ def test_a_spool_that_refuses_is_said_and_tried_again(life: Life, data_dir: Path
     assert connection is not None
     connection.execute("PRAGMA busy_timeout = 10")
     blocker.execute("BEGIN IMMEDIATE")
-    with pytest.raises(SpoolFailed, match=r"the spool does not answer \(busy\)"):
+    with pytest.raises(SpoolFailed, match=r"the spool cannot be used \(busy\)"):
         life.work()
     assert len(records(data_dir)) == 2
     blocker.execute("ROLLBACK")
@@ -260,7 +260,7 @@ def test_a_stop_has_an_end_while_the_ledger_refuses_and_nothing_is_lost(life: Li
     life.refusals = ["the ledger is away"] * 100_000
     run_until_stopped(life, 0.2, lambda: None)
     assert life.said == [
-        "the ledger is away; no records are stored until it works again, and what lies in the spool stays there"
+        "the ledger is away; no records are stored until this works again, and captured data stays in the spool"
     ]
     life.end()
     again = Life(data_dir)
@@ -281,7 +281,7 @@ def test_trouble_is_said_once_and_its_end_once(life: Life, data_dir: Path) -> No
 
     run_until_stopped(life, 60, until_stored)
     assert life.said == [
-        "the ledger is away; no records are stored until it works again, and what lies in the spool stays there",
+        "the ledger is away; no records are stored until this works again, and captured data stays in the spool",
         "records are stored again",
     ]
 

@@ -200,7 +200,7 @@ class LocalLoop:
     def _look_at_spool(self) -> None:
         failure = self._spool.failure
         if failure is not None:
-            raise SpoolFailed(f"the spool does not answer ({failure.value.replace('_', ' ')})")
+            raise SpoolFailed(f"the spool cannot be used ({failure.value.replace('_', ' ')})")
 
     def _apply(self, row: Row) -> list[Record]:
         stage = "decode"
@@ -226,4 +226,4 @@ class LocalLoop:
 
 def _what_failed(error: DeliveryFailed | sqlite3.Error) -> str:
     what = str(error) if isinstance(error, DeliveryFailed) else f"{STATE_FILE} cannot be written ({error})"
-    return f"{what}; no records are stored until it works again, and what lies in the spool stays there"
+    return f"{what}; no records are stored until this works again, and captured data stays in the spool"

@@ -130,7 +130,7 @@ def test_f9_an_ordered_stop_on_a_full_disk_reports_what_is_lost(
     assert balance.dropped["crash"] == 0
     lost = balance.dropped["spool_failed"]
     said = re.findall(
-        r"the spool in (\S+) did not take .* (\d+) reads of (\d+) streams are lost, counted as (\w+); make room there",
+        r"the spool in (\S+) could not store .* (\d+) reads of (\d+) streams are lost and counted as (\w+); free space there",
         tap.log,
     )
     assert said == [(str(tap.data_dir), str(lost), said[0][2], "spool_failed")], tap.log
@@ -151,8 +151,8 @@ def test_a_start_on_a_full_disk_says_to_make_room(small_disk: SmallDisk) -> None
     fill(small_disk.path / "other")
     done = command("up", "--upstream", "http://127.0.0.1:9", "--data-dir", str(small_disk.path / "data"))
     assert done.returncode == UNAVAILABLE
-    assert "full: make room on its disk, or choose another" in done.stderr
-    assert "aside" not in done.stderr
+    assert "full: free space on its disk, or choose another" in done.stderr
+    assert "move the file away" not in done.stderr
 
 
 def test_a_small_disk_is_not_filled_by_the_spools_own_log(small_disk: SmallDisk) -> None:

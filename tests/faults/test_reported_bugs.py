@@ -65,7 +65,7 @@ def test_f3_a_bug_is_logged_once_with_its_frames_and_traffic_goes_on(tmp_path: P
         for _ in range(3):
             answer = ask(up)
             assert b"upstream_unreachable" in answer if bug == "upstream" else answer == BEGIN + REST
-        sentence = f"a bug was caught in {where}: ValueError\n"
+        sentence = f"internal error in {where}: ValueError\n"
         wait_for(lambda: sentence in up.log, "a report of the bug")
         assert up.stop() == 0
         assert up.log.count(sentence) == 1

@@ -205,7 +205,7 @@ def test_a_capture_that_is_killed_is_started_again_without_the_capability(small:
         wait_for(lambda: not runs(killed), "end of the capture")
         wait_for(lambda: up.get("/health/ready")[0] == 200, "a capture again")
         wait_for(lambda: chat(small) and up.records(), "a record again")
-        assert "the packet tap ended by itself (signal 9); it is started again" in up.log
+        assert "the packet tap ended unexpectedly (signal 9); restarting it" in up.log
         balance(up)
         assert up.stop() == 0
 
@@ -219,7 +219,7 @@ def test_a_broker_that_is_away_stops_nothing(small: Provider, tmp_path: Path) ->
         # The request's start, what the server sent (one read or more) and the end.
         wait_for(lambda: tap.metrics()["streamgauge_tap_reads_waiting"] >= 3, "reads that wait")
         assert tap.stop() == 0
-        kept = re.search(r"(\d+) reads wait in the spool; the next start on", tap.log)
+        kept = re.search(r"(\d+) reads stay in the spool; the next start on", tap.log)
         assert kept is not None
         assert int(kept[1]) >= 3
 
@@ -284,11 +284,11 @@ def test_a_port_that_nobody_serves_in_a_file_gives_nothing(tmp_path: Path) -> No
         (("up", "packets", "--interface", "lo"), "--port PORT is missing"),
         (
             ("up", "packets", "--interface", "lo", "--port", "http"),
-            "--port (STREAMGAUGE_SERVER_PORTS): 'http' is no server",
+            "--port (STREAMGAUGE_SERVER_PORTS): 'http' is not a server",
         ),
-        (("up", "packets", "--interface", "lo", "--port", "80,80"), "a port is named twice"),
+        (("up", "packets", "--interface", "lo", "--port", "80,80"), "a port is given twice"),
         (("up", "packets", "--interface", "lo", "--port", ",".join(map(str, range(1, 40)))), "at most 32 ports"),
-        (("up", "packets", "--interface", "lo", "--pcap", "x.pcap"), "--interface or --pcap, not both"),
+        (("up", "packets", "--interface", "lo", "--pcap", "x.pcap"), "--interface and --pcap exclude each other"),
         (("up", "packets", "--pcap", "nothing.pcap"), "there is no file"),
     ],
 )

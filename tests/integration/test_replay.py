@@ -98,7 +98,7 @@ def test_the_topic_is_read_to_where_it_ends_and_what_is_odd_in_it_is_said(kafka:
     done = command("replay", "--kafka", kafka, "--topic-prefix", prefix, "--output", "jsonl")
     assert done.returncode == 1
     assert by_stream(done.stdout).keys() == set(tap.ids[:40])
-    assert f"{prefix}.segments/0: 1 row is damaged, or no bundle of this version" in done.stderr
+    assert f"{prefix}.segments/0: 1 row is damaged, or not a bundle of this version" in done.stderr
     assert sum(int(line.split(": ")[-1].split()[0]) for line in done.stderr.splitlines() if "not ended" in line) == 3
 
 

@@ -163,7 +163,7 @@ def test_ready_says_whether_requests_are_accepted(small: Provider, data_dir: Pat
         records = up.wait_for_records(2)
         assert sorted(record["outcome"] for record in records) == ["abandoned", "completed"]
         balance(up)
-        assert "the relay ended by itself (signal 9); it is started again" in up.log
+        assert "the relay ended unexpectedly (signal 9); restarting it" in up.log
 
 
 def kill(pid: int) -> None:
@@ -180,7 +180,7 @@ def test_a_recorder_that_is_killed_costs_no_stream(small: Provider, data_dir: Pa
         small.go_on.set()
         assert stream.rest() == REST
         stream.close()
-        said = "the recorder ended by itself (signal 9); it is started again"
+        said = "the recorder ended unexpectedly (signal 9); restarting it"
         wait_for(lambda: said in up.log and len(children(up.process.pid)) == 2, "restart")
         assert up.get("/health/ready")[0] == 200
         # The relay finds the new recorder within moments; what comes before that is dropped, and counted.
@@ -287,7 +287,7 @@ def test_a_tap_on_a_copied_data_directory_leaves_the_running_tap_alone(
             assert (copied / "run").readlink() not in (runtime, None)
             assert (runtime / "recorder.sock").exists()
             os.kill(child_of(up, "streamgauge.recorder.process"), signal.SIGKILL)
-            wait_for(lambda: "it is started again" in up.log, "the recorder's end")
+            wait_for(lambda: "restarting it" in up.log, "the recorder's end")
             ask(up)
             ask(other)
             up.wait_for_records(1)

@@ -482,7 +482,7 @@ def test_a_data_directory_or_a_socket_that_is_not_to_be_had_is_said(started: lis
     recording = start(started, tmp_path)
     done = run(msgspec.json.encode(RecorderSettings(str(tmp_path / "s"), str(recording.data))))
     assert done.returncode == 3
-    assert "another recorder runs on" in done.stderr
+    assert "another recorder uses the data directory" in done.stderr
     assert recording.stop() == 0
 
 

@@ -23,21 +23,22 @@ def said(ours: str | None, *streams: RequestStarted) -> list[str]:
 @pytest.mark.parametrize("tap", ["httpx", "asgi"])
 def test_an_agent_without_the_header_names_the_flag_once(tap: str) -> None:
     [sentence] = said(None, *[stream("x-tenant", ("x-tenant", "blue"), tap=tap)] * 5)
-    assert f"({tap}) names tenants by the header x-tenant" in sentence
+    assert f"({tap}) reads tenants from the header x-tenant" in sentence
     assert sentence.endswith("Start the agent with --tenant-header x-tenant")
     assert "blue" not in sentence
 
 
 def test_two_different_headers_are_both_named() -> None:
     [sentence] = said("X-Team", stream("x-tenant"), stream("x-tenant"))
-    assert "by the header x-tenant, and this agent reads them from x-team" in sentence
-    assert sentence.endswith("Give the tap tenant_header='x-team', or start the agent with --tenant-header x-tenant")
+    assert "from the header x-tenant, but this agent reads them from x-team" in sentence
+    cure = "Set tenant_header='x-team' in the tap, or start the agent with --tenant-header x-tenant"
+    assert sentence.endswith(cure)
 
 
 def test_a_tap_without_the_header_of_its_agent_is_told_to_have_it() -> None:
     [sentence] = said("x-team", stream(None), stream(None))
-    assert "has no tenant header, and this agent reads tenants from x-team" in sentence
-    assert sentence.endswith("STREAMGAUGE_TENANT_HEADER=x-team")
+    assert "has no tenant header, but this agent reads tenants from x-team" in sentence
+    assert sentence.endswith("STREAMGAUGE_TENANT_HEADER=x-team in the environment of the application")
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ def test_f10_the_first_refusal_and_the_end_are_reported_once(tmp_path: Path) -> 
     assert str(tmp_path) in begun
     assert "(database or disk is full)" in begun
     assert "wait in memory" in begun
-    assert "make room there" in begun
+    assert "free space there" in begun
     assert ended == f"the spool in {tmp_path} can be written again, after 2.5 s"
 
 

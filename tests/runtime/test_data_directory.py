@@ -56,9 +56,7 @@ def test_one_that_every_user_may_change_is_refused(tmp_path: Path, mode: int) ->
     with pytest.raises(Unavailable) as refused:
         make_data_dir(path)
     sentence = str(refused.value)
-    assert sentence.startswith(
-        f"the data directory {path} (mode {mode:04o}) can be changed by every user of this host, "
-    )
+    assert sentence.startswith(f"every user of this host can change the data directory {path} (mode {mode:04o}), ")
     assert sentence.endswith(f": chmod 700 {shlex.quote(str(path))}")
     path.chmod(0o700)
     make_data_dir(path)
@@ -79,7 +77,7 @@ def test_one_with_the_sticky_bit_is_used_with_a_warning(tmp_path: Path) -> None:
     make_data_dir(path)
     warning = warning_about(path)
     assert warning
-    assert "(mode 1777) can be changed by every user of this host" in warning
+    assert f"every user of this host can change the data directory {path} (mode 1777)" in warning
     assert "chmod" not in warning, "it may be /tmp itself"
 
 
@@ -94,7 +92,7 @@ def test_root_s_volume_is_used_with_a_warning(tmp_path: Path) -> None:
             make_data_dir(path / "inside")
             assert warning_about(path / "inside") is None
     assert warning
-    assert warning.endswith("name a directory inside it with --data-dir, which is then made for this user alone")
+    assert warning.endswith("name a directory inside it with --data-dir, which is then created for this user only")
 
 
 def test_a_group_s_directory_is_used_with_a_warning_unless_the_group_is_the_user_s_own(tmp_path: Path) -> None:
@@ -107,7 +105,8 @@ def test_a_group_s_directory_is_used_with_a_warning_unless_the_group_is_the_user
         assert bool(warning_about(path)) == warns
     warning = warning_about(tmp_path / str(group.gr_gid))
     assert warning
-    assert f"(mode 0775) can be changed by the members of the group {group.gr_name}, " in warning
+    assert warning.startswith(f"the members of the group {group.gr_name} can change the data directory ")
+    assert "(mode 0775)" in warning
 
 
 def test_another_user_s_directory_is_used_with_a_warning_or_refused(tmp_path: Path) -> None:
@@ -117,7 +116,8 @@ def test_another_user_s_directory_is_used_with_a_warning_or_refused(tmp_path: Pa
     make_data_dir(path)
     warning = warning_about(path)
     assert warning
-    assert "can be changed by its owner " in warning
+    assert warning.startswith("the owner ")
+    assert f" can change the data directory {path} " in warning
     assert warning.endswith("choose another with --data-dir")
     path.chmod(0o777)
     with pytest.raises(Unavailable, match=r"choose another with --data-dir$"):
@@ -169,7 +169,9 @@ def test_a_refusal_leaves_no_descriptor_open(tmp_path: Path) -> None:
 
 def test_what_the_system_refuses_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(Unavailable, match=r"file cannot be used \(it is a file\): choose another with --data-dir$"):
+    with pytest.raises(
+        Unavailable, match=r"file cannot be used \(it is not a directory\): choose another with --data-dir$"
+    ):
         make_data_dir(tmp_path / "file")
     (tmp_path / "lock").mkdir()
     with pytest.raises(Unavailable, match=r"cannot be used \(Is a directory\): choose another with --data-dir$"):

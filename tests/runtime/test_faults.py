@@ -56,7 +56,7 @@ def test_the_first_of_a_kind_is_logged_with_its_frames_and_without_its_text(capl
     FaultReports().report("the recorder", error)
     [message] = caplog.messages
     first, *frames = message.splitlines()
-    assert first == "a bug was caught in the recorder: ValueError"
+    assert first == "internal error in the recorder: ValueError"
     assert [frame.split()[-1] for frame in frames] == ["unreadable", "parse_number"]
     assert all(f"{__file__}:" in frame for frame in frames)
     assert SECRET not in caplog.text
@@ -72,7 +72,7 @@ def test_later_ones_are_counted_and_the_count_is_logged_now_and_then(caplog: pyt
     clock.now += REPEAT_S
     for _ in range(10):
         reports.report("the recorder", unreadable())
-    assert caplog.messages[1:] == ["the bug in the recorder (ValueError) was caught 1000 more times, 1001 in all"]
+    assert caplog.messages[1:] == ["internal error in the recorder (ValueError) repeated 1000 times, 1001 in total"]
 
 
 def test_the_place_the_type_and_the_innermost_frame_make_a_kind(caplog: pytest.LogCaptureFixture) -> None:
@@ -106,7 +106,7 @@ def test_what_led_to_an_error_is_logged_with_it(caplog: pytest.LogCaptureFixture
     except RuntimeError as error:
         FaultReports().report("the relay", error)
     lines = [line.strip() for line in caplog.messages[0].splitlines()]
-    assert lines[2] == "after ValueError:"
+    assert lines[2] == "caused by ValueError:"
     assert lines[-1].endswith(" parse_number")
     assert SECRET not in caplog.text
 
@@ -153,7 +153,7 @@ def test_a_task_that_nothing_waits_for_is_reported(caplog: pytest.LogCaptureFixt
         await asyncio.wait({resting})
 
     asyncio.run(work())
-    assert [message.splitlines()[0] for message in caplog.messages] == ["a bug was caught in one task: LookupError"]
+    assert [message.splitlines()[0] for message in caplog.messages] == ["internal error in one task: LookupError"]
 
 
 def test_what_an_event_loop_complains_of_is_reported(caplog: pytest.LogCaptureFixture) -> None:
@@ -172,7 +172,7 @@ def test_what_an_event_loop_complains_of_is_reported(caplog: pytest.LogCaptureFi
 
     asyncio.run(work())
     said = [
-        message.splitlines()[0].removeprefix("a bug was caught in the relay's process: ") for message in caplog.messages
+        message.splitlines()[0].removeprefix("internal error in the relay's process: ") for message in caplog.messages
     ]
     assert sorted(said) == ["LookupError", "a socket was left open"]
     assert SECRET not in caplog.text
@@ -181,6 +181,6 @@ def test_what_an_event_loop_complains_of_is_reported(caplog: pytest.LogCaptureFi
 def test_the_worker_s_line_has_the_frames_apart(caplog: pytest.LogCaptureFixture) -> None:
     FaultReports().report("the assembler", unreadable())
     line = json.loads(OneLine().format(caplog.records[0]))
-    assert line["message"] == "a bug was caught in the assembler: ValueError"
+    assert line["message"] == "internal error in the assembler: ValueError"
     assert line["error"] == "ValueError"
     assert [place.rpartition(" ")[2] for place in line["traceback"]] == ["unreadable", "parse_number"]

@@ -40,7 +40,9 @@ def test_and_then_it_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listening_module, "BIND_RETRY_S", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as other:
         taken = Address(host="127.0.0.1", port=other.getsockname()[1])
-        with pytest.raises(Unavailable, match=rf"^the address {taken} is taken: choose another with --listen, or stop"):
+        with pytest.raises(
+            Unavailable, match=rf"^the address {taken} is in use: choose another with --listen, or stop"
+        ):
             listening_socket(taken, "--listen")
 
 
@@ -67,7 +69,7 @@ def test_a_single_relay_shares_its_port_with_nobody(monkeypatch: pytest.MonkeyPa
         with open_listeners(ANY, "--listen", relays) as clients:
             port = int(clients.address.rpartition(":")[2])
             for others in (1, 3):  # also another tap that would share it
-                with pytest.raises(Unavailable, match="is taken"):
+                with pytest.raises(Unavailable, match="is in use"):
                     open_listeners(Address(host="127.0.0.1", port=port), "--listen", others)
         with open_listeners(Address(host="127.0.0.1", port=port), "--listen", relays):
             pass

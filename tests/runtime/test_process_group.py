@@ -95,7 +95,7 @@ def test_a_child_that_is_killed_is_started_again(log: Path, name: str, code: str
         await group.stop(5)
 
     play(work)
-    assert said == [f"the {name} ended by itself ({code}); it is started again"]
+    assert said == [f"the {name} ended unexpectedly ({code}); restarting it"]
     assert len(lines(log, "stopped")) == 2
 
 
@@ -136,8 +136,8 @@ def test_without_a_relay_that_is_ready_nothing_is_served(log: Path) -> None:
     assert len(pids(log, "relay")) == 4
     assert (
         said
-        == ["the relay ended by itself (signal 9); it is started again"]
-        + ["the relay did not start: what it says stands above"] * 2
+        == ["the relay ended unexpectedly (signal 9); restarting it"]
+        + ["the relay did not start: see its error message above"] * 2
     )
 
 
@@ -156,7 +156,7 @@ def test_without_relays_the_recorder_is_what_serves(log: Path) -> None:
         assert not group.serving
 
     play(work)
-    assert said == ["the recorder ended by itself (signal 9); it is started again"]
+    assert said == ["the recorder ended unexpectedly (signal 9); restarting it"]
     assert lines(log, "stopped") == ["recorder stopped"]
 
 
@@ -170,7 +170,7 @@ def test_a_child_that_falls_again_and_again_is_started_again_and_again(log: Path
         await group.stop(5)
 
     play(work)
-    assert "the relay ended by itself (exit code 7); it is started again" in said
+    assert "the relay ended unexpectedly (exit code 7); restarting it" in said
     assert not any(map(runs, pids(log, "relay")))
 
 
@@ -180,7 +180,7 @@ def test_a_child_that_does_not_get_ready_is_an_error_and_leaves_none(log: Path, 
     async def work() -> None:
         ways = {"recorder": "stay", "relay": "stay", who: does}
         group = Group(child(log, "recorder", ways["recorder"]), [child(log, "relay", ways["relay"])], print)
-        with pytest.raises(Unavailable, match=f"the {who} did not start: what it says stands above"):
+        with pytest.raises(Unavailable, match=f"the {who} did not start: see its error message above"):
             await group.start()
         assert not group.serving
         await group.stop(5)
@@ -245,7 +245,7 @@ def test_a_child_that_hangs_is_killed(log: Path, monkeypatch: pytest.MonkeyPatch
         await group.stop(0.1)
 
     play(work)
-    assert said == [f"the {name} did not end in time and was killed" for name in ("relay", "recorder")]
+    assert said == [f"the {name} did not stop in time and was killed" for name in ("relay", "recorder")]
     assert not any(runs(pid) for name in ("recorder", "relay") for pid in pids(log, name))
 
 
@@ -300,6 +300,6 @@ def test_a_child_whose_settings_cannot_be_made_is_tried_again_and_reported(
 
     play(work)
     assert [message.splitlines()[0] for message in caplog.messages] == [
-        "a bug was caught in the start of the one: OSError: [Errno 28] No space left on device",
-        "a bug was caught in the start of the one: LookupError",
+        "internal error in the start of the one: OSError: [Errno 28] No space left on device",
+        "internal error in the start of the one: LookupError",
     ]

@@ -148,7 +148,7 @@ def test_a_directory_that_another_made_in_its_place_is_not_used(temporary: Path,
             runtime.path.write_text("x")
         else:
             runtime.path.symlink_to(data_dir)
-        with pytest.raises(Unavailable, match="is not this tap's any more"):
+        with pytest.raises(Unavailable, match="is no longer the directory of this tap"):
             runtime.restore()
     assert os.path.lexists(runtime.path)
 
@@ -163,7 +163,7 @@ def test_another_tap_s_link_stays(temporary: Path, data_dir: Path) -> None:
 def test_something_else_in_the_link_s_place_stays(temporary: Path, data_dir: Path) -> None:
     (data_dir / "run").mkdir()
     (data_dir / "run" / "file").write_text("precious")
-    with pytest.raises(Unavailable, match="run is in the place of a link"):
+    with pytest.raises(Unavailable, match="run is not a symbolic link"):
         RuntimeDir(data_dir, to_be_found=True)
     assert list(temporary.iterdir()) == []
     with RuntimeDir(data_dir, to_be_found=False) as runtime:  # relays are told where it is

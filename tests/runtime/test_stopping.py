@@ -75,7 +75,7 @@ def stop_again(running: Running, command: str, number: int) -> None:
     began = time.monotonic()
     assert running.stop(number) == 128 + number
     assert time.monotonic() - began < SOON_S
-    assert running.log.count(f"{command}: a second signal ends it at once") == 1
+    assert running.log.count(f"{command}: stopping at once, after a second signal") == 1
     assert "Traceback" not in running.log
 
 
@@ -89,7 +89,7 @@ def test_f14_a_tap_with_nothing_open_and_no_broker_stops_at_once(tmp_path: Path,
         began = time.monotonic()
         assert tap.stop(number) == 0
         assert time.monotonic() - began < SOON_S
-        assert f"reads wait in the spool; the next start on {data_dir} delivers them" in tap.log
+        assert f"reads stay in the spool; the next start with --data-dir {data_dir} delivers them" in tap.log
         assert "Traceback" not in tap.log
 
 
@@ -117,7 +117,7 @@ def test_f14_a_second_signal_ends_a_tap_at_once(tmp_path: Path) -> None:
         small.go_on.clear()
         with open_stream(tap):
             stop_again(tap, "tap", signal.SIGTERM)
-        assert f"reads are left for the next start on {data_dir}" in tap.log
+        assert f"reads stay in the spool until the next start with --data-dir {data_dir}" in tap.log
 
 
 def test_a_worker_without_a_broker_stops_at_once(tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_the_same_signal_that_comes_twice_at_once_counts_as_one(monkeypatch: pyt
 
     asyncio.run(work())
     assert codes == [130]
-    assert said == ["up: a second signal ends it at once; nothing is left", "cleaned up"]
+    assert said == ["up: stopping at once, after a second signal; nothing is left", "cleaned up"]
 
 
 def test_a_disk_that_fails_does_not_keep_the_process(monkeypatch: pytest.MonkeyPatch) -> None:

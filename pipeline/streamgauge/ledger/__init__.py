@@ -38,7 +38,7 @@ def open_ledger(url: str, *, create: bool = True) -> Ledger:
     """
     scheme, found, rest = url.partition("://")
     if not found or scheme not in LEDGERS:
-        raise UnsupportedLedgerError(f"a ledger is given as {_supported()}; this URL is none of them")
+        raise UnsupportedLedgerError(f"this ledger URL is not supported: write {_supported()}")
     return LEDGERS[scheme](rest, create)
 
 

@@ -73,9 +73,9 @@ class LedgerRow:
         except (msgspec.DecodeError, RecursionError, ValueError) as error:
             raise UnreadableRecordError("not a record of this version") from error
         if not is_id:
-            raise UnreadableRecordError("a stream id is a lower-case hyphenated UUID")
+            raise UnreadableRecordError("the stream id is not a lower-case hyphenated UUID")
         if known.cost is not msgspec.UNSET or not record.endswith(b"}"):
-            raise UnreadableRecordError("a record has no cost before a ledger gives it one, and ends with its brace")
+            raise UnreadableRecordError("the record has a cost already, or does not end with a brace")
         return _row(known, record[:-1] + _COST)
 
 

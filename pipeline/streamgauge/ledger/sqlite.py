@@ -61,7 +61,7 @@ class SqliteLedger:
     def path_of(rest: str) -> Path:
         """The file of a URL `sqlite://REST`: /FILE is relative, //FILE absolute. Raises UnsupportedLedgerError for none."""
         if not rest.startswith("/") or rest.endswith("/"):
-            raise UnsupportedLedgerError("a ledger of SQLite is sqlite:///FILE, or sqlite:////FILE from the root")
+            raise UnsupportedLedgerError("an SQLite ledger is sqlite:///FILE, or sqlite:////FILE for an absolute path")
         return Path(rest[1:])
 
     def insert(self, rows: Sequence[LedgerRow]) -> Inserted:
@@ -83,7 +83,7 @@ class SqliteLedger:
         """See Ledger.totals."""
         unknown = [key for key in by if key not in KEYS]
         if unknown or not by:
-            raise UnknownKeyError(f"totals are by one or more of {', '.join(KEYS)}")
+            raise UnknownKeyError(f"group totals by one or more of {', '.join(KEYS)}")
         _check_keys(chosen)
         with self._translated("read"), closing(self._connect()) as database:
             return totals_of(database, by, chosen, newest_first)
@@ -112,7 +112,7 @@ class SqliteLedger:
             with _transaction(self._writer) as database:
                 bring_up_to_date(database)  # another process may have been quicker: it looks again
         if version_of(self._writer) > SCHEMA_VERSION:
-            raise LedgerUnavailableError(f"the ledger {self._path} was made by a later version of this program")
+            raise LedgerUnavailableError(f"a later version of Streamgauge created the ledger {self._path}")
 
     @contextmanager
     def _translated(self, what: str) -> Iterator[None]:
@@ -127,7 +127,7 @@ class SqliteLedger:
 def _check_keys(chosen: Filter) -> None:
     """The keys become a part of SQL: nothing but a known one may."""
     if any(key not in KEYS for key, _ in chosen.where):
-        raise UnknownKeyError(f"records are chosen by {', '.join(KEYS)}")
+        raise UnknownKeyError(f"filter records by {', '.join(KEYS)}")
 
 
 def _touch(path: Path, create: bool) -> None:

@@ -28,15 +28,17 @@ def installation_key(data_dir: Path) -> bytes:
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:  # a pipe is not waited for
         found = os.fstat(file.fileno())
         if not stat.S_ISREG(found.st_mode):
-            raise UnusableKeyError(f"{path} is no file: remove it to begin with a new key")
+            raise UnusableKeyError(f"the key {path} is not a regular file: remove it to start with a new key")
         if others := others_who_may(found, READ | WRITE):
             raise UnusableKeyError(
-                f"the key {path} (mode {mode_of(found)}) can be read or changed by {others}:"
-                f" chmod 600 {shlex.quote(str(path))}, or remove it to begin with a new key if others may know it"
+                f"{others} can read or change the key {path} (mode {mode_of(found)}): chmod 600 {shlex.quote(str(path))},"
+                " or remove it to start with a new key if others may know it"
             )
         key = file.read(_BYTES + 1)
     if len(key) != _BYTES:
-        raise UnusableKeyError(f"{path} does not hold {_BYTES} bytes: restore it, or remove it to begin with a new key")
+        raise UnusableKeyError(
+            f"the key {path} does not have {_BYTES} bytes: restore it, or remove it to start with a new key"
+        )
     return key
 
 

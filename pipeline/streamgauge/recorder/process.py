@@ -341,7 +341,7 @@ def _run(settings: RecorderSettings) -> int:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        sys.stderr.write(f"another recorder runs on {data_dir}: give each tap a data directory of its own\n")
+        sys.stderr.write(f"another recorder uses the data directory {data_dir}: give each tap its own --data-dir\n")
         return UNAVAILABLE
     counters = Counters(data_dir / "counters", "recorder")
     spool = Spool(data_dir / "spool.sqlite", settings.spool_max_bytes, counters)
@@ -388,7 +388,7 @@ def main() -> int:
         sys.stderr.write(f"the recorder cannot start: {error}\n")
         return UNAVAILABLE
     except Exception as error:  # noqa: BLE001 - Python would print its text, which may quote a stream; it is started again
-        report_fault("the recorder's process, which ends", error)
+        report_fault("the recorder's process, which exits", error)
         return BUG
 
 

@@ -68,10 +68,10 @@ class Lost(msgspec.Struct, frozen=True):
     def sentence(self, data_dir: str) -> str:
         """For the operator: what was lost, and what to do."""
         missing = f"; {self.without_record} of these streams have no record" if self.without_record else ""
-        cure = "make room there, or make the directory writable," if self.error else "give it a larger --spool-bytes"
+        cure = "free space there, or make the directory writable," if self.error else "set a larger --spool-bytes"
         return (
-            f"the spool in {data_dir} did not take all of the last rows ({self.error or 'it is full'}): {self.reads} reads of"
-            f" {self.streams} streams are lost, counted as {self.reason}{missing}; {cure} before the next start"
+            f"the spool in {data_dir} could not store the last reads ({self.error or 'it is full'}): {self.reads} reads of"
+            f" {self.streams} streams are lost and counted as {self.reason}{missing}; {cure} before the next start"
         )
 
 

@@ -40,18 +40,18 @@ class TenantHeaderCheck:
     def _sentence(self, tap: str, theirs: str | None) -> str:
         if theirs is None:
             return (
-                f"a tap in an application ({tap}) has no tenant header, and this agent reads tenants from {self._ours}:"
-                f" streams of this tap have no tenant. Give the tap tenant_header={self._ours!r}, or the application"
-                f" STREAMGAUGE_TENANT_HEADER={self._ours}"
+                f"a tap in an application ({tap}) has no tenant header, but this agent reads tenants from {self._ours}:"
+                f" streams of this tap have no tenant. Set tenant_header={self._ours!r} in the tap, or"
+                f" STREAMGAUGE_TENANT_HEADER={self._ours} in the environment of the application"
             )
         name = safe_code(theirs)
         if self._ours is None:
             return (
-                f"a tap in an application ({tap}) names tenants by the header {name}, and this agent was started without"
-                f" --tenant-header: its streams have no tenant. Start the agent with --tenant-header {name}"
+                f"a tap in an application ({tap}) reads tenants from the header {name}, but this agent has no"
+                f" --tenant-header: streams of this tap have no tenant. Start the agent with --tenant-header {name}"
             )
         return (
-            f"a tap in an application ({tap}) names tenants by the header {name}, and this agent reads them from"
-            f" {self._ours}: streams of this tap have no tenant. Give the tap tenant_header={self._ours!r}, or start the"
+            f"a tap in an application ({tap}) reads tenants from the header {name}, but this agent reads them from"
+            f" {self._ours}: streams of this tap have no tenant. Set tenant_header={self._ours!r} in the tap, or start the"
             f" agent with --tenant-header {name}"
         )

@@ -23,7 +23,7 @@ def reading_authorities(file: Path | str | None) -> Iterator[None]:
     try:
         yield
     except (ssl.SSLError, OSError) as fault:
-        raise ValueError(f"the authorities in {file} cannot be used: {_why(fault)}") from None
+        raise ValueError(f"the CA file {file} cannot be used: {_why(fault)}") from None
 
 
 def load_certificate(context: ssl.SSLContext, certificate: Path | str, key: Path | str | None) -> None:
@@ -37,10 +37,10 @@ def load_certificate(context: ssl.SSLContext, certificate: Path | str, key: Path
 
 def _no_password() -> str:
     """OpenSSL would ask the terminal."""
-    raise ValueError("a certificate's key is locked with a password: give one that is not")
+    raise ValueError("the private key of a certificate is encrypted: give a key without a password")
 
 
 def _why(fault: OSError) -> str:
     if isinstance(fault, ssl.SSLError):
-        return (fault.reason or "no PEM of that kind").lower().replace("_", " ")
+        return fault.reason.lower().replace("_", " ") if fault.reason else "it contains no such PEM block"
     return fault.strerror or str(fault)

@@ -51,7 +51,7 @@ def warning_about(path: Path) -> str | None:
     if others := others_who_may(found, WRITE):
         return _exposed(path, found, others)
     if found.st_uid not in (os.geteuid(), 0):
-        return _exposed(path, found, f"its owner {owner_of(found)}")
+        return _exposed(path, found, f"the owner {owner_of(found)}")
     return None
 
 
@@ -70,19 +70,19 @@ def _exposed(path: Path, found: os.stat_result, others: str) -> str:
     if found.st_uid == os.geteuid() and not is_shared:
         cure = f"chmod 700 {shlex.quote(str(path))}"
     elif found.st_uid == 0 or is_shared:
-        cure = "name a directory inside it with --data-dir, which is then made for this user alone"
+        cure = "name a directory inside it with --data-dir, which is then created for this user only"
     else:
         cure = "choose another with --data-dir"
     return (
-        f"the data directory {path} (mode {mode_of(found)}) can be changed by {others}, who can replace its key and read what"
-        f" is captured: {cure}"
+        f"{others} can change the data directory {path} (mode {mode_of(found)}), and so replace its key and read captured"
+        f" data: {cure}"
     )
 
 
 def unusable(path: Path, error: OSError) -> Unavailable:
     """The sentence for a data directory that the system refuses."""
     if isinstance(error, FileExistsError):
-        why = "it is a file"
+        why = "it is not a directory"
     elif error.errno == errno.ELOOP:  # what we make there is never a link, and a link may lead anywhere
         why = f"{error.filename} is a link"
     else:

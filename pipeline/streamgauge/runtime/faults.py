@@ -64,14 +64,18 @@ class FaultReports:
         if count == 1:
             self._logged[kind] = now, 1
             places = places_with_causes(error)
-            sentence = f"a bug was caught in {where}: {described(error)}"
+            sentence = f"internal error in {where}: {described(error)}"
             fault = {"error": described(error), "traceback": places}
             _LOG.error("%s", "\n".join([sentence, *[f"  {place}" for place in places]]), extra={"fault": fault})
         elif now - self._logged.get(kind, (now, 0))[0] >= REPEAT_S:
             before = self._logged[kind][1]
             self._logged[kind] = now, count
             _LOG.error(
-                "the bug in %s (%s) was caught %d more times, %d in all", where, described(error), count - before, count
+                "internal error in %s (%s) repeated %d times, %d in total",
+                where,
+                described(error),
+                count - before,
+                count,
             )
 
     def _kind_of(self, where: str, error: BaseException) -> Kind:
@@ -99,7 +103,7 @@ def places_with_causes(error: BaseException) -> list[str]:
     first, *causes = _with_causes(error)
     lines = places_of(first.__traceback__)
     for cause in causes:
-        lines += [f"after {described(cause)}:", *places_of(cause.__traceback__)]
+        lines += [f"caused by {described(cause)}:", *places_of(cause.__traceback__)]
     return lines
 
 

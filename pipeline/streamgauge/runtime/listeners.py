@@ -91,7 +91,9 @@ def listening_socket(address: Address, option: str) -> socket.socket:
 def not_available(address: str, option: str, error: OSError) -> Unavailable:
     """The sentence for an address that cannot be listened on."""
     if error.errno == errno.EADDRINUSE:
-        return Unavailable(f"the address {address} is taken: choose another with {option}, or stop who has it")
+        return Unavailable(
+            f"the address {address} is in use: choose another with {option}, or stop the process that uses it"
+        )
     why = error.strerror or str(error)
     return Unavailable(f"the address {address} cannot be used ({why}): choose another with {option}")
 

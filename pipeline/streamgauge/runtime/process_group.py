@@ -90,7 +90,7 @@ class Child:
             raise
         if line.strip() != b"ready":
             await self.kill()
-            raise Unavailable(f"the {self.name} did not start: what it says stands above")
+            raise Unavailable(f"the {self.name} did not start: see its error message above")
         self._ready = True
 
     async def _first_line(self, process: asyncio.subprocess.Process) -> bytes:
@@ -157,7 +157,7 @@ class Group:
             await asyncio.gather(*(child.kill() for child in children))
             raise
         for child in children:
-            self._watchers.append(reported_task(f"the watch over the {child.name}", self._watch(child)))
+            self._watchers.append(reported_task(f"the supervision of the {child.name}", self._watch(child)))
 
     @property
     def serving(self) -> bool:
@@ -177,7 +177,7 @@ class Group:
     async def _watch(self, child: Child) -> None:
         while True:
             code = await child.wait()
-            self._say(f"the {child.name} ended by itself ({_ended(code)}); it is started again")
+            self._say(f"the {child.name} ended unexpectedly ({_ended(code)}); restarting it")
             if child is not self._recorder:
                 self._relay_ended(code)
             await self._start_again(child)
@@ -217,7 +217,7 @@ class Group:
             async with asyncio.timeout(max(deadline - time.monotonic(), HANGS_S)):
                 await child.wait()
         except TimeoutError:
-            self._say(f"the {child.name} did not end in time and was killed")
+            self._say(f"the {child.name} did not stop in time and was killed")
             await child.kill()
 
 

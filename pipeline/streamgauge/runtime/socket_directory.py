@@ -39,10 +39,12 @@ class RuntimeDir:
         try:
             self.path = Path(tempfile.mkdtemp(prefix=_PREFIX))
         except OSError as error:
-            raise Unavailable(f"there is no place for temporary files ({error.strerror}): set TMPDIR to one") from None
+            raise Unavailable(
+                f"no directory for temporary files can be used ({error.strerror}): set TMPDIR to one that can"
+            ) from None
         try:
             if len(os.fsencode(self.socket)) > _MAX_SOCKET_PATH:
-                raise Unavailable(f"{self.path} is too long a path for a socket: set TMPDIR to a shorter one")
+                raise Unavailable(f"the path {self.path} is too long for a socket: set TMPDIR to a shorter one")
             self._make_link()
         except Unavailable:
             self.close()
@@ -62,9 +64,13 @@ class RuntimeDir:
             self.path.mkdir(mode=0o700)
         except FileExistsError:
             if self.path.is_symlink() or not is_our_directory(self.path):
-                raise Unavailable(f"{self.path} is not this tap's any more: remove it, or restart the tap") from None
+                raise Unavailable(
+                    f"{self.path} is no longer the directory of this tap: remove it, or restart the tap"
+                ) from None
         except OSError as error:
-            raise Unavailable(f"the socket's directory {self.path} cannot be made ({error.strerror})") from None
+            raise Unavailable(
+                f"the socket directory {self.path} cannot be created ({error.strerror}): check TMPDIR, or restart the tap"
+            ) from None
         self._make_link()
 
     def close(self) -> None:
@@ -85,8 +91,8 @@ class RuntimeDir:
         except FileExistsError:
             if self._to_be_found:
                 raise Unavailable(
-                    f"the data directory {self._data_dir} cannot be used ({self._link} is in the place of a link): move it"
-                    " elsewhere, or choose another directory with --data-dir"
+                    f"the data directory {self._data_dir} cannot be used ({self._link} is not a symbolic link): move that"
+                    " away, or choose another directory with --data-dir"
                 ) from None
         except OSError as error:
             if self._to_be_found:

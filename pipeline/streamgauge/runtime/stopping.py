@@ -41,7 +41,7 @@ class StopSignal:
     def _end(self, number: signal.Signals) -> None:
         try:
             with contextlib.suppress(Exception):  # a disk that fails does not keep the process
-                self._say(f"{self._command}: a second signal ends it at once; {self._left()}")
+                self._say(f"{self._command}: stopping at once, after a second signal; {self._left()}")
                 if self.before_exit is not None:
                     self.before_exit()
         finally:

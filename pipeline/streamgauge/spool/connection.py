@@ -75,7 +75,7 @@ class SpoolFile:
                     replaced = True
             else:
                 self.close()
-                self.failure, self.error = Failure.BUSY, "another process replaces the file again and again"
+                self.failure, self.error = Failure.BUSY, "another process keeps replacing the file"
             return self.failure
 
     def sync(self) -> None:
