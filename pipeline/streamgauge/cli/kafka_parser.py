@@ -18,9 +18,13 @@ def kafka_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--kafka-ca", metavar="FILE", help="CAs to trust for brokers (PEM; default: the system's)")
     parser.add_argument("--kafka-certificate", metavar="FILE", help="client certificate for brokers (PEM)")
-    parser.add_argument("--kafka-key", metavar="FILE", help="its private key (default: in the same file)")
     parser.add_argument(
-        "--kafka-mechanism", metavar="NAME", help="PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512 (default: SCRAM-SHA-512)"
+        "--kafka-key", metavar="FILE", help="private key of --kafka-certificate (default: in that file)"
+    )
+    parser.add_argument(
+        "--kafka-mechanism",
+        metavar="NAME",
+        help="SASL mechanism: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512 (default: SCRAM-SHA-512)",
     )
     parser.add_argument("--kafka-username", metavar="NAME", help="SASL user name")
     parser.add_argument(

@@ -252,7 +252,9 @@ def _record_options(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="close a tap's open streams after this many seconds without a message from it (default: 3600)",
     )
-    parser.add_argument("--stall-seconds", metavar="SECONDS", help="count longer token gaps as stalls (default: 5)")
+    parser.add_argument(
+        "--stall-seconds", metavar="SECONDS", help="count longer gaps between token events as stalls (default: 5)"
+    )
 
 
 def _ledger_option(parser: argparse.ArgumentParser) -> None:

@@ -9,7 +9,8 @@ def tap_options(parser: argparse.ArgumentParser) -> None:
         "--upstream",
         action="append",
         metavar="NAME=URL",
-        help="provider endpoint, served at /NAME/...; repeatable; a single URL without NAME is served without a prefix",
+        help="provider endpoint, served at /NAME/...; repeatable; a single URL without NAME is served without a prefix "
+        "and named by its host",
     )
     parser.add_argument(
         "--agent", action="store_true", help="relay nothing: record what taps in applications capture (httpx, ASGI)"
@@ -19,20 +20,26 @@ def tap_options(parser: argparse.ArgumentParser) -> None:
         "--connect-timeout", metavar="SECONDS", help="time limit to connect to an upstream (default: 10)"
     )
     parser.add_argument("--tls-certificate", metavar="FILE", help="serve clients over TLS (PEM; reloaded on change)")
-    parser.add_argument("--tls-key", metavar="FILE", help="its private key (default: in the same file)")
+    parser.add_argument("--tls-key", metavar="FILE", help="private key of --tls-certificate (default: in that file)")
     parser.add_argument("--upstream-ca", metavar="FILE", help="additional CAs to trust for https upstreams (PEM)")
     parser.add_argument("--upstream-certificate", metavar="FILE", help="client certificate for https upstreams (PEM)")
-    parser.add_argument("--upstream-key", metavar="FILE", help="its private key (default: in the same file)")
+    parser.add_argument(
+        "--upstream-key", metavar="FILE", help="private key of --upstream-certificate (default: in that file)"
+    )
     parser.add_argument(
         "--pump", metavar="WHEN", help="auto or off: forward responses in native C code if it was built (default: auto)"
     )
-    parser.add_argument("--max-request-head", metavar="BYTES", help="answer larger headers with 431 (default: 64 KiB)")
-    parser.add_argument("--max-request-body", metavar="BYTES", help="answer larger bodies with 413 (default: no limit)")
+    parser.add_argument(
+        "--max-request-head", metavar="BYTES", help="answer larger request headers with 431 (default: 64 KiB)"
+    )
+    parser.add_argument(
+        "--max-request-body", metavar="BYTES", help="answer larger request bodies with 413 (default: no limit)"
+    )
     parser.add_argument("--max-connections", metavar="N", help="limit of client connections; more wait (default: 6000)")
     parser.add_argument(
         "--max-connections-per-address",
         metavar="N",
-        help="limit of client connections from one address; more are closed (default: 3/4 of --max-connections)",
+        help="limit of client connections from one address; more are closed (default: 3/4 of all)",
     )
     capture_options(parser)
 
@@ -72,7 +79,7 @@ def admin_options(parser: argparse.ArgumentParser, default: str = "127.0.0.1:946
         "--admin-host",
         action="append",
         metavar="NAME",
-        help="additional Host header to accept there; needed if Prometheus scrapes by name; repeatable",
+        help="additional Host header that the admin port accepts; needed if Prometheus scrapes by name; repeatable",
     )
 
 
