@@ -234,6 +234,8 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "runtime/certificates.py": ("taps/proxy/test_tls.py", "kafka/test_security.py"),
     "cli/kafka_parser.py": ("test_config.py", "cli/test_main.py"),
     "cli/parser.py": ("cli/test_main.py",),
+    "cli/tap_announcements.py": ("cli/test_tap_process.py", "runtime/test_stopping.py"),
+    "cli/tap_parser.py": ("test_config.py", "cli/test_main.py"),
     "core/allowlist.py": ("core/masking/test_masker.py",),
     "demo/": ("demo/test_scenarios.py", "integration/test_clients.py"),  # data, judged by the official clients
     "kafka/shipper.py": ("integration/test_shipper.py",),

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from streamgauge.cli import tap_process
+from streamgauge.cli import tap_announcements, tap_process
 from streamgauge.cli.settings_sources import load
 from streamgauge.metrics.declarations import MetricSource
 from streamgauge.metrics.http_server import AdminServer
@@ -79,8 +79,8 @@ def test_it_is_said_when_the_part_in_c_was_not_built(
 ) -> None:
     tap = tap_process.Tap(None, None, None, "127.0.0.1:1", None)  # type: ignore[arg-type]
     for built, pump, said in ((True, "auto", False), (False, "auto", True), (False, "off", False)):
-        monkeypatch.setattr(tap_process, "BUILT", built)
-        tap_process.announce("up", tap, load({"upstream": ["http://127.0.0.1:2"], "pump": pump}))
+        monkeypatch.setattr(tap_announcements, "BUILT", built)
+        tap_announcements.announce("up", tap, load({"upstream": ["http://127.0.0.1:2"], "pump": pump}))
         assert ("pump (native C code) was not built" in capsys.readouterr().err) == said
 
 

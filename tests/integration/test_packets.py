@@ -219,7 +219,7 @@ def test_a_broker_that_is_away_stops_nothing(small: Provider, tmp_path: Path) ->
         # The request's start, what the server sent (one read or more) and the end.
         wait_for(lambda: tap.metrics()["streamgauge_tap_reads_waiting"] >= 3, "reads that wait")
         assert tap.stop() == 0
-        kept = re.search(r"(\d+) reads stay in the spool; the next start on", tap.log)
+        kept = re.search(r"(\d+) reads stay in the spool; the next start with", tap.log)
         assert kept is not None
         assert int(kept[1]) >= 3
 

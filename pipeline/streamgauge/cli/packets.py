@@ -17,7 +17,8 @@ import msgspec
 
 from streamgauge.cli.kafka_options import brokers_of
 from streamgauge.cli.tap import broker_samples
-from streamgauge.cli.tap_process import Tap, running_tap, say, say_stopping, say_undelivered, stop_signal
+from streamgauge.cli.tap_announcements import say_stopping, say_undelivered
+from streamgauge.cli.tap_process import Tap, running_tap, say, stop_signal
 from streamgauge.cli.up import running_up
 from streamgauge.config import Settings
 from streamgauge.errors import DONE, FOUND, Unavailable, UsageFault

@@ -12,7 +12,8 @@ import time
 from collections.abc import Iterable
 
 from streamgauge.cli.kafka_options import brokers_of
-from streamgauge.cli.tap_process import announce, as_told, running_tap, say_stopping, say_undelivered, stop_signal
+from streamgauge.cli.tap_announcements import announce, say_stopping, say_undelivered
+from streamgauge.cli.tap_process import as_told, running_tap, stop_signal
 from streamgauge.config import Settings
 from streamgauge.errors import UsageFault
 from streamgauge.kafka.security import Brokers

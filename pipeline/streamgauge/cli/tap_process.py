@@ -30,7 +30,7 @@ from streamgauge.runtime.faults import report_fault, reported_task
 from streamgauge.runtime.listeners import Listeners, not_available, open_listeners
 from streamgauge.runtime.process_group import Child, Group, streams_drain_s
 from streamgauge.runtime.redaction import redacted_text
-from streamgauge.runtime.socket_directory import SOCKET, RuntimeDir
+from streamgauge.runtime.socket_directory import RuntimeDir
 from streamgauge.runtime.stopping import StopSignal
 from streamgauge.spool import Spool, close_balance_after_crash
 from streamgauge.spool.read_counters import Counters, close_app_balances, read_balance
@@ -362,14 +362,6 @@ def _left_by(data_dir: Path) -> str:
     )
 
 
-def say_undelivered(command: str, settings: Settings) -> None:
-    """Say what waits in the spool when a tap has ended without its broker."""
-    waiting = read_balance(settings.data_dir / "counters").waiting
-    if waiting:
-        where = f"the next start with --data-dir {settings.data_dir} delivers them"
-        say(f"{command}: {waiting} reads stay in the spool; {where}")
-
-
 def _watch_parent(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
     stdin = sys.stdin.fileno()
 
@@ -379,26 +371,3 @@ def _watch_parent(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
             stop.set()
 
     loop.add_reader(stdin, readable)
-
-
-def say_stopping(command: str, settings: Settings) -> None:
-    """Say what a stop waits for."""
-    whole_s, streams_s = settings.drain_timeout, streams_drain_s(settings.drain_timeout)
-    say(f"{command}: stopping; open streams have {streams_s:g} s to end (of --drain-timeout {whole_s:g})")
-
-
-def announce(command: str, tap: Tap, settings: Settings) -> None:
-    """Say where everything is."""
-    if not settings.upstream:
-        place = settings.data_dir / "run" / SOCKET
-        say(f"{command}: agent for taps in applications, at {place}; it relays nothing")
-        environment = f"STREAMGAUGE_DATA_DIR={settings.data_dir}"
-        say(f"{command}: run the applications as this user, with {environment} in their environment")
-    for upstream in settings.upstream:
-        prefix = f"/{upstream.name}" if upstream.name else ""
-        scheme = "https" if settings.tls_certificate else "http"
-        say(f"{command}: {scheme}://{tap.address}{prefix} -> {upstream.url}")
-    if settings.upstream and settings.pump == "auto" and not BUILT:
-        say(f"{command}: the pump (native C code) was not built at installation: the relay uses more CPU without it")
-    if tap.admin_address is not None:
-        say(f"{command}: metrics at http://{tap.admin_address}/metrics, data in {settings.data_dir}")

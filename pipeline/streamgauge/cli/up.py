@@ -11,7 +11,8 @@ from collections.abc import AsyncIterator, Callable
 import msgspec
 
 from streamgauge.cli.ledgers import opened_ledger
-from streamgauge.cli.tap_process import Capturing, Tap, announce, as_told, running_tap, say, say_stopping, stop_signal
+from streamgauge.cli.tap_announcements import announce, say_stopping
+from streamgauge.cli.tap_process import Capturing, Tap, as_told, running_tap, say, stop_signal
 from streamgauge.config import Settings
 from streamgauge.core.assembly.assembler import Limits
 from streamgauge.core.record import Record

@@ -87,7 +87,7 @@ class TopicIdentityCheck:
                 there = (await self._log.identities([self._topics.segments])).get(self._topics.segments)
             except KafkaError:
                 there = None
-            if there is not None:
+            if there is not None and holding == self._consumer.assignment_epoch:
                 for number, (committed, begins, _) in places.items():
                     self._compare(number, notes.get(number), there.id, (committed, begins, spoken[number]))
                 self._consumer.commit_metadata = there.id or _NO_ID

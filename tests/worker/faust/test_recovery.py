@@ -40,6 +40,11 @@ def test_a_rebalance_that_breaks_off_the_reading_is_not_the_end_of_it() -> None:
     assert asyncio.run(told(lambda recovery: recovery.signal_recovery_start.set())) == 0
 
 
+def test_nor_is_the_end_of_an_earlier_assignments_recovery() -> None:
+    """The app has a new generation already, and the recovery does not know its partitions yet."""
+    assert asyncio.run(told(lambda recovery: setattr(recovery.app, "consumer_generation_id", 7))) == 0
+
+
 def test_nor_is_the_workers_end() -> None:
     assert asyncio.run(told(lambda recovery: recovery._stopped.set())) == 0
 

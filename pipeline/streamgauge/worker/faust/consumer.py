@@ -194,10 +194,14 @@ def recovery_is_whole(app: AppT) -> bool:
 
     Faust says it as well when a rebalance, or the worker's end, breaks off the reading: `Recovery._restart_recovery` swallows
     what should tell (RebalanceAgain, ServiceStopped) while it waits for the end of the changelog.
+
+    A rebalance first gives the app its new generation and partitions, and then the recovery its new changelogs. A recovery
+    that ends in between has read the changelogs of the earlier assignment: the state of new partitions is missing.
     """
     recovery: Any = app.tables.recovery  # type: ignore[attr-defined]
     is_broken_off = recovery.signal_recovery_start.is_set() or recovery.should_stop
-    return not is_broken_off and not recovery.need_recovery()
+    is_of_this_assignment = recovery._generation_id == app.consumer_generation_id
+    return is_of_this_assignment and not is_broken_off and not recovery.need_recovery()
 
 
 async def _seek(consumer: AIOKafkaConsumer, tp: TP, offset: int) -> None:
