@@ -145,7 +145,7 @@ def test_applications_are_settled_again_after_a_bug(
 
     asyncio.run(work())
     assert len(settled) >= 4
-    assert [message.splitlines()[0] for message in caplog.messages if "bug" in message] == [
+    assert [message.splitlines()[0] for message in caplog.messages if "internal error" in message] == [
         "internal error in the closing of applications' balances: LookupError"
     ]
 
