@@ -84,7 +84,7 @@ def outcomes(running: Running, count: int) -> list[str]:
 def test_an_agent_relays_nothing_and_says_where_it_is_found(tmp_path: Path) -> None:
     data_dir = tmp_path / "data"
     with agent(data_dir) as up:
-        assert f"an agent for taps in applications, at {data_dir}/run/recorder.sock" in up.log
+        assert f"agent for taps in applications, at {data_dir}/run/recorder.sock" in up.log
         assert f"STREAMGAUGE_DATA_DIR={data_dir}" in up.log
         assert "->" not in up.log
         [(recorder, line)] = children(up.process.pid).items()

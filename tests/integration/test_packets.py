@@ -248,7 +248,7 @@ def test_a_capture_file_is_told_to_its_end(tmp_path: Path, broken: bool, code: i
             ("completed", "2023-11-14T22:13:21"),
             ("completed", "2023-11-14T22:13:22"),
         ]
-        assert ("is broken: a packet of 4294967295 bytes, at byte" in up.log) is broken
+        assert ("is damaged: a packet of 4294967295 bytes, at byte" in up.log) is broken
 
 
 def test_a_capture_file_that_is_read_twice_is_counted_once(tmp_path: Path) -> None:

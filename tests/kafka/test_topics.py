@@ -49,14 +49,17 @@ def test_a_missing_topic_is_made_beside_those_that_are_there(kafka: str) -> None
     prefix = new_prefix()
     asyncio.run(topics.create(kafka, 2, prefix))
     asyncio.run(delete_topic(kafka, f"{prefix}.records"))
-    with pytest.raises(topics.TopicsMissingError, match=r"records is not there.*streamgauge topics create"):
+    with pytest.raises(topics.TopicsMissingError, match=r"records does not exist.*streamgauge topics create"):
         asyncio.run(topics.check(kafka, prefix))
     assert asyncio.run(topics.create(kafka, None, prefix)) == topics.Created(created=[f"{prefix}.records"])
 
 
 def test_a_broker_that_is_not_there_is_one_sentence() -> None:
     for call in (topics.create("127.0.0.1:1"), topics.check("127.0.0.1:1"), topics.describe("127.0.0.1:1")):
-        with pytest.raises(topics.BrokerUnreachableError, match=r"^no Kafka broker answers at 127\.0\.0\.1:1: .*\?$"):
+        with pytest.raises(
+            topics.BrokerUnreachableError,
+            match=r"^no Kafka broker answers at 127\.0\.0\.1:1: check that it runs and that --kafka is right$",
+        ):
             asyncio.run(call)
 
 

@@ -160,7 +160,7 @@ def test_hosts_that_the_operator_named_are_served() -> None:
             assert (await ask(server.address, "/metrics", host=host)).status == 200, host
         refused = await ask(server.address, "/metrics", host="worker:9464")
         assert refused.status == 403
-        assert b"allow it with --admin-host NAME" in refused.body
+        assert b"start with --admin-host NAME" in refused.body
 
     serving(test, hosts=["tap", "admin.internal"])
 

@@ -132,7 +132,7 @@ def test_what_is_refused_for_good_rests_elsewhere_and_is_not_waited_for() -> Non
 
 def test_what_is_refused_for_good_and_has_no_other_place_ends_the_worker() -> None:
     async def test(cluster: MockCluster, outbox: ConfirmedSender) -> None:
-        with pytest.raises(StateRefusedError, match="refuses 200000 bytes for records"):
+        with pytest.raises(StateRefusedError, match="rejected a message of 200000 bytes for records"):
             await outbox.send(Message(_TOPIC, bytes(200_000), b"key"))
 
     with_outbox(test)

@@ -85,7 +85,7 @@ def test_what_led_to_an_error_has_its_places_too() -> None:
         line = line_of(BugError("a part failed", error))
     places = line["traceback"]
     assert isinstance(places, list)
-    assert places[1] == "after LookupError:"
+    assert places[1] == "caused by LookupError:"
     assert places[-1].endswith(" fails_deep_inside")
 
 
