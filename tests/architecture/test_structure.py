@@ -117,7 +117,7 @@ EDGES: dict[str, set[str]] = {
     "kafka/administrator.py": {"aiokafka"},
     "kafka/cancelling.py": set(),
     "kafka/group_offsets.py": {"aiokafka"},
-    "kafka/requests.py": {"aiokafka"},
+    "kafka/admin_requests.py": {"aiokafka"},
     "kafka/connections.py": {"aiokafka"},
     "kafka/aiokafka_header_patch.py": {"aiokafka"},
     "kafka/log_reader.py": {"aiokafka"},
@@ -176,7 +176,7 @@ INSIDES = (
     "kafka/aiokafka_header_patch.py",
     "kafka/connections.py",
     "kafka/producer.py",
-    "kafka/requests.py",
+    "kafka/admin_requests.py",
     "kafka/security.py",
 )
 

@@ -115,6 +115,8 @@ def test_i7_the_last_line_of_a_stuck_worker_has_every_thread(kafka: str, prefix:
     stacks: dict[str, list[str]] = line["stacks"]
     there: dict[str, str | None] = json.loads(said)
     for number, name in there.items():
+        if name == "Thread-1 (announce)":  # of `worker_process`: it ends once the worker is ready
+            continue
         wanted = f"thread {name or number}"
         assert any(one == wanted or one.startswith(f"{wanted} (") for one in stacks), (number, name)
     python = {"MainThread", "watchdog", "of the same name", "of the same name (2)"}

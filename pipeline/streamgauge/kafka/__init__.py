@@ -9,7 +9,7 @@ connection_diagnosis.py  why a broker cannot be reached, as one sentence
 faults.py          the errors of all that
 producer.py        an idempotent producer that is replaced after a fatal error
 group_offsets.py   what a consumer group has committed
-requests.py        requests for which aiokafka's administrator has no method
+admin_requests.py  requests for which aiokafka's administrator has no method
 topic_ids.py       the id of the topic that has a name now
 log_throttle.py    of aiokafka's many log lines, one when the broker goes and one when it is back
 """

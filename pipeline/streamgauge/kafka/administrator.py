@@ -28,10 +28,10 @@ from aiokafka.errors import (  # type: ignore[import-untyped]
 from aiokafka.protocol.api import Request, RequestStruct, Response  # type: ignore[import-untyped]
 from aiokafka.protocol.types import Array, Boolean, Bytes, Int16, Int32, Schema, String  # type: ignore[import-untyped]
 
+from streamgauge.kafka.admin_requests import send
 from streamgauge.kafka.connection_diagnosis import refusal_of
 from streamgauge.kafka.faults import BrokerRefusesError, BrokerUnreachableError, TopicsDeniedError
 from streamgauge.kafka.log_throttle import throttle_logs
-from streamgauge.kafka.requests import send
 from streamgauge.kafka.security import Brokers
 
 # How long one request of an administrator may take before the broker counts as away (milliseconds).

@@ -10,7 +10,7 @@ from aiokafka.admin import AIOKafkaAdminClient  # type: ignore[import-untyped]
 from aiokafka.errors import for_code  # type: ignore[import-untyped]
 from aiokafka.protocol.commit import OffsetFetchRequest  # type: ignore[import-untyped]
 
-from streamgauge.kafka.requests import send
+from streamgauge.kafka.admin_requests import send
 
 
 class CommittedOffset(NamedTuple):

@@ -21,7 +21,7 @@ from aiokafka.protocol.types import (  # type: ignore[import-untyped]
     TaggedFields,
 )
 
-from streamgauge.kafka.requests import send
+from streamgauge.kafka.admin_requests import send
 
 _ID_BYTES = 16
 _NO_ID = bytes(_ID_BYTES)

@@ -1,6 +1,6 @@
 """How the task of one partition spends its time: each moment belongs to exactly one activity.
 
-waiting      for messages, or for its turn while other partitions of the worker have theirs
+waiting      for messages, also for the broker's word on missing ones, or for its turn while other partitions have theirs
 decoding     making a bundle of a message's bytes
 applying     assembling the bundle's segments into streams and records
 sending      handing over records, dead letters and ticks; a dead letter until it is durable
@@ -8,10 +8,10 @@ committing   a checkpoint: confirmation of what was sent, the state, the metrics
 
 A worker with several partitions has one event loop for all of them. So the seconds are those of the wall clock, for each
 partition by itself: of one partition the five add up to a second per second, of eight partitions to eight. `decoding` and
-`applying` never wait, so their sum over all partitions is the part of a second for which the event loop is busy with them,
-and the lag says whether a partition that waits has messages. While a partition sends or commits and waits for the broker,
-others may have their turn. A task in the background commits the offsets of all partitions at once, and writes the ledger:
-that is no partition's time.
+`applying` never wait, so their sum over all partitions is the part of a second for which the event loop is busy with them.
+A partition that waits may have messages: the lag tells that. While a partition sends or commits, it may wait for the
+broker, and others have their turn. Other tasks commit the offsets of all partitions and write the ledger: that is no
+partition's time.
 """
 
 import time

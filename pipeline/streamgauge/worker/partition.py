@@ -202,6 +202,8 @@ class Partition:
     # --- applying ---------------------------------------------------------------------------------------------------
 
     async def _take(self, message: Any) -> None:
+        if message.offset > self._place.next_offset:
+            self._clock.enter(Activity.WAITING)  # the broker is asked what lies in between
         if not await self._place.accept(message.offset):
             return
         if records := await self._apply(message):

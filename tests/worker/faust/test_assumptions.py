@@ -523,7 +523,7 @@ def test_the_last_part_of_a_joined_member_is_its_subscription() -> None:
 
 
 def test_the_administrator_sends_any_request_to_a_broker_or_to_one_of_them() -> None:
-    """`kafka.requests.send`."""
+    """`kafka.admin_requests.send`."""
     assert inspect.iscoroutinefunction(AIOKafkaAdminClient._send_request)
     assert parameters(AIOKafkaAdminClient._send_request) == ["request", "node_id"]
 
