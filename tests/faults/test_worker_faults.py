@@ -110,7 +110,7 @@ def test_i7_the_last_line_of_a_stuck_worker_has_every_thread(kafka: str, prefix:
     with worker(tmp_path, module="tests.faults.faulty_worker", fault=fault, **settings) as stuck:
         assert stuck.process.wait(90) == _STUCK_CODE, stuck.log
         lines = [json.loads(line) for line in stuck.log.splitlines()]
-    (line,) = [line for line in lines if "the worker is stuck and ends" in line["message"]]
+    (line,) = [line for line in lines if "the worker is stuck and exits" in line["message"]]
     (said,) = [line["message"].partition("threads: ")[2] for line in lines if line["message"].startswith("threads: ")]
     stacks: dict[str, list[str]] = line["stacks"]
     there: dict[str, str | None] = json.loads(said)
