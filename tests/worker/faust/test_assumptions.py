@@ -368,6 +368,22 @@ def test_a_recovery_says_how_far_it_is_and_whether_it_starts_again() -> None:
     run(work)
 
 
+def test_a_recovery_has_the_generation_of_the_assignment_that_it_reads_for() -> None:
+    """`recovery_is_whole`: the app has the new generation before the recovery has."""
+
+    async def work() -> None:
+        app = new_app()
+        recovery: Any = app.tables.recovery
+        app.consumer_generation_id = 7
+        assert recovery._generation_id == 0
+        await recovery.on_rebalance({PLACE}, set(), {PLACE}, generation_id=6)  # of an assignment that is over
+        assert recovery._generation_id == 0
+        await recovery.on_rebalance({PLACE}, set(), {PLACE}, generation_id=7)
+        assert recovery._generation_id == 7
+
+    run(work)
+
+
 def test_a_recovery_that_has_to_start_again_goes_on_and_one_that_was_stopped_ends() -> None:
     """`Recovery._wait` raises these."""
     source = inspect.getsource(Recovery).partition("async def _restart_recovery")[2]
