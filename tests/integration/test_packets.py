@@ -303,7 +303,7 @@ def test_wrong_usage_is_one_sentence(flags: tuple[str, ...], says: str, tmp_path
 def test_an_interface_that_is_not_there_is_named_with_those_that_are(tmp_path: Path) -> None:
     done = command("up", "packets", "--interface", "nothing0", "--port", "1", "--data-dir", str(tmp_path / "data"))
     assert done.returncode == 3
-    assert "there is no interface 'nothing0': there are " in done.stderr
+    assert "there is no interface 'nothing0': use one of " in done.stderr
     assert "lo" in done.stderr
 
 

@@ -54,7 +54,7 @@ class PumpFallback:
         self.pump = False
         self._say(
             f"relays crashed {CRASHES} times within {WINDOW_S:g} s, the last one by {signal.Signals(-code).name}: from now on"
-            " the tap starts relays without the pump, as with --pump off. They relay and record as before, and take more CPU."
+            " the tap starts relays without the pump, as with --pump off, which uses more CPU."
             " Please report the crash; to use the pump again, restart the tap"
         )
         with contextlib.suppress(OSError), Counters(self._counters, "delivery") as own:  # the operator knows already

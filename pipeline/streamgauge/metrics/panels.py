@@ -299,9 +299,9 @@ _WORKERS = Row(
             (("sum by (instance) (streamgauge_worker_partitions)", "{{instance}}"),),
         ),
         Panel(
-            "What workers do",
-            "Seconds per second, by activity; together as many as the worker has partitions. decoding and applying near "
-            "1: the worker's event loop is full. sending and committing include waiting for the broker.",
+            "Time by activity",
+            "Seconds per second of each activity; their sum is the number of partitions. decoding and applying near 1: the "
+            "worker's event loop is full. sending and committing include waiting for the broker.",
             "short",
             ((_rate("worker_seconds_total", "instance, activity"), "{{instance}} {{activity}}"),),
         ),

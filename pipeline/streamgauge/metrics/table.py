@@ -253,8 +253,8 @@ WORKER_BROKER = _gauge(
 WORKER_SECONDS = _counter(
     MetricSource.WORKER,
     "worker_seconds",
-    "How a worker's partitions spend their time, by activity: together one second per second and partition. "
-    "waiting: for messages, or for their turn. sending and committing include waiting for the broker.",
+    "Time that partitions of a worker spend in each activity; all activities of a partition add up to 1 second per second. "
+    "waiting is for messages or for the partition's turn. sending and committing include waiting for the broker.",
     "activity",
     page=2_000,
     unit="seconds",
