@@ -49,7 +49,7 @@ LABELS: Mapping[str, Label] = {
     "finish_reason": Label("the normalised finish reason of the record", 12),
     "phase": Label("where the error occurred: before_stream, in_stream, transport", 5),
     "error_type": Label("the provider's error type, else its code or status", 100, open=True),
-    "kind": Label("the kind of what is counted", 32),
+    "kind": Label("the kind of token, number, event or capture error", 32),
     "source": Label("the source of the usage: final, partial, estimated, absent", 6),
     "reason": Label("the reason", 40),
     "cause": Label("why the worker was stuck: loop, commit, group, stop", 6),

@@ -43,7 +43,8 @@ def _seconds(name: str, help: str, bounds: tuple[float, ...], *labels: str, page
     )
 
 
-_MEASURED = "Excludes streams with an incomplete capture, resumed streams, and streams where this time is unknown."
+_UNMEASURED = "streams with an incomplete capture, resumed streams, and streams where this time is unknown."
+_MEASURED = f"Excludes {_UNMEASURED}"
 
 # What finished streams say, by `observe`.
 STREAMS = _counter(
@@ -61,13 +62,13 @@ FIRST_TOKEN = _seconds(
 )  # fmt: skip
 INTER_CHUNK = _seconds(
     "inter_chunk_latency",
-    f"Time between successive token events of a stream, one observation for each gap. Excludes bursts. {_MEASURED}",
+    f"Time between successive token events of a stream, one observation for each gap. Excludes bursts, {_UNMEASURED}",
     GAP_BOUNDS_S, "upstream", "model", page=150_000,
 )  # fmt: skip
 INTER_TOKEN = _seconds(
     "inter_token_latency",
     "Time per output token: (last token - first token) / (output tokens - 1), one observation for each stream with final "
-    f"usage. Excludes bursts. {_MEASURED}",
+    f"usage. Excludes bursts, {_UNMEASURED}",
     TOKEN_BOUNDS_S, "upstream", "model", page=140_000,
 )  # fmt: skip
 DURATION = _seconds(
@@ -207,7 +208,7 @@ DUPLICATE_SEGMENTS = _counter(
 LATE_SEGMENTS = _counter(
     MetricSource.WORKER,
     "late_segments",
-    "Segments of streams that are closed, were never opened, or come from another run on the same capture file; skipped.",
+    "Skipped segments of streams that are closed, were never opened, or belong to another run on the same capture file.",
     counted_as="late_segments",
 )
 DEAD_LETTERS = _counter(
