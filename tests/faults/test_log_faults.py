@@ -167,7 +167,7 @@ def test_f7_segments_deleted_and_not_made_again(kafka: str, prefix: str, tmp_pat
         asyncio.run(delete_topic(kafka, f"{prefix}.segments"))
         assert process.process.wait(90) == EXIT, process.log
         [sentence] = errors(process)
-        assert f"topic {prefix}.segments is gone" in sentence
+        assert f"topic {prefix}.segments does not exist any more" in sentence
 
 
 def test_f7_state_made_anew_between_two_runs(kafka: str, prefix: str, tmp_path: Path) -> None:
