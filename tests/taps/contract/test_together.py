@@ -132,7 +132,7 @@ def test_a_bug_at_the_very_beginning_is_not_felt(name: str, tmp_path: Path, monk
     chat = BY_NAME["chat"]
     with driver.start(tmp_path) as running:
         with monkeypatch.context() as broken:
-            broken.setattr(f"{driver.breaks[0]}.Opened", raising)
+            broken.setattr(f"{driver.breaks[0]}.RequestStarted", raising)
             assert running.ask(chat) == expected(chat)
         assert heard_of(running, chat)
 

@@ -16,8 +16,8 @@ from streamgauge.taps.inprocess.counter_slot import CounterSlot, TooManyError
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from streamgauge.taps.inprocess.counter_slot import Role
-role = Role(Path(sys.argv[1]))
+from streamgauge.taps.inprocess.counter_slot import CounterSlot
+role = CounterSlot(Path(sys.argv[1]))
 role.counters.seen(10)
 role.counters.handed(4)
 role.counters.dropped("recorder_behind", 1)

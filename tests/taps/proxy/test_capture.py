@@ -173,7 +173,7 @@ class FaultyOutbox(RecorderClient):
 def test_a_bug_in_the_capture_ends_the_capture_and_not_the_stream(
     tmp_path: Path, at: type[Message], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("streamgauge.taps.proxy.relay.Outbox", lambda *given: FaultyOutbox(*given, at=at))
+    monkeypatch.setattr("streamgauge.taps.proxy.relay.RecorderClient", lambda *given: FaultyOutbox(*given, at=at))
 
     def handler(one: socket.socket) -> None:
         receive_head(one)
