@@ -171,7 +171,7 @@ BREAKABLE: list[tuple[Any, str]] = [
     (httpx_module, "is_llm"),
     (httpx_module, "is_event_stream"),
     (httpx_module, "kinds_of"),
-    (httpx_module, "RequestBody"),
+    (httpx_module, "RequestNotes"),
     (httpx_module, "NotedStream"),
     (httpx_module, "_content_of"),
     (background_senders, "_made"),
@@ -200,7 +200,7 @@ def test_without_an_agent_nothing_changes(way: tuple[Any, Kind], tmp_path: Path)
     assert read_balance(tmp_path / "counters").dropped["recorder_gone"] > 0
 
 
-@pytest.mark.parametrize("name", ["RequestBody", "kinds_of", "_content_of"])
+@pytest.mark.parametrize("name", ["RequestNotes", "kinds_of", "_content_of"])
 def test_a_bug_in_the_tap_leaves_no_stream_open(
     tmp_path: Path, recorder: RawRecorder, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -210,7 +210,7 @@ def test_a_bug_in_the_tap_leaves_no_stream_open(
     messages = recorder.ended()
     assert kinds(messages)[0] == "RequestStarted"
     assert only(messages, ExchangeEnded).ending is (
-        Ending.COMPLETE if name in ("RequestBody", "_content_of") else Ending.CUT
+        Ending.COMPLETE if name in ("RequestNotes", "_content_of") else Ending.CUT
     )
 
 

@@ -20,7 +20,7 @@ from streamgauge.core.capture.segments import Ending
 from streamgauge.recorder.protocol import ExchangeEnded, RequestSent, ResponseHead
 from streamgauge.recorder.protocol import RequestBody as AskedMessage
 from streamgauge.taps.httpx import TapTransport
-from streamgauge.taps.httpx_streams import Asked, AsyncAnswer, SyncAnswer, ending_of, kinds_of, library_of
+from streamgauge.taps.httpx_streams import AsyncAnswer, RequestNotes, SyncAnswer, ending_of, kinds_of, library_of
 from streamgauge.taps.inprocess import background_senders
 from streamgauge.taps.inprocess.capture import NotedStream
 from tests.taps.asking import LIBRARIES
@@ -184,14 +184,14 @@ def test_streams_are_of_the_library_of_the_request(library: Any) -> None:
     assert kinds is kinds_of(library.Request("GET", "http://u/"))
     assert issubclass(kinds.sync_response, library.SyncByteStream)
     assert issubclass(kinds.async_response, library.AsyncByteStream)
-    assert isinstance(kinds.asked(request.stream, Asked(None, b"x")), library.ByteStream)
+    assert isinstance(kinds.asked(request.stream, RequestNotes(None, b"x")), library.ByteStream)
     pieces = library.Request("POST", "http://u/", content=iter([b"x"])).stream
-    assert not isinstance(kinds.asked(pieces, Asked(None, None)), library.ByteStream)
+    assert not isinstance(kinds.asked(pieces, RequestNotes(None, None)), library.ByteStream)
 
 
 def test_a_body_that_goes_out_twice_is_told_once() -> None:
     capture = capture_of()
-    asked = Asked(capture, None)
+    asked = RequestNotes(capture, None)
     request = httpx.Request("POST", "http://u/", content=iter([]))
     stream = kinds_of(request).asked([b"a", b"b"], asked)
     assert [b"".join(stream) for _ in range(2)] == [b"ab", b"ab"]  # type: ignore[call-overload]

@@ -1,12 +1,12 @@
-"""What a tap tells its recorder, in order, for each stream. The same messages whether they cross a socket or a function.
+"""What a tap reports to its recorder, in order, for each stream. The messages are the same over a socket and in a call.
 
 `stream` is a number of the sender's own; `at_ns` is the host's monotonic clock (CLOCK_MONOTONIC, one for all processes
 of the host). On a socket a *batch* is a 4-byte big-endian length and the MessagePack of a list of messages.
 
-A stream is: Opened, then in any order Asked*, Sent and the response, then Ended. Nothing is sent for a stream after Ended.
-The response is Arrived* or Arrivals*: head, framing and body as the wire had them. From a tap that does not read the
-wire it is Answered, once, and then Arrived*: the body's bytes alone. Dropped stands where reads are missing; Answered
-is never left out.
+A stream is RequestStarted, then in any order RequestBody*, RequestSent and the response, then ExchangeEnded. Nothing
+follows ExchangeEnded. The response is ResponseRead* or ResponseReads*: head, framing and body as the wire had them. A tap
+that does not read the wire sends ResponseHead once, and then ResponseRead* with the bytes of the body alone. ReadsDropped
+stands where reads are missing; ResponseHead is never left out.
 """
 
 import struct
@@ -53,7 +53,7 @@ class RequestBody(msgspec.Struct, array_like=True, tag=1, frozen=True, gc=False)
 class RequestSent(msgspec.Struct, array_like=True, tag=2, frozen=True, gc=False):
     """The request's last byte was handed to the upstream's socket.
 
-    `body_bytes`: size of the whole body after transfer framing. `whole`: the Asked messages held all of it.
+    `body_bytes`: size of the whole body after transfer framing. `whole`: the RequestBody messages held all of it.
     `connected_ns`: when the upstream's connection was made for it, None if one was reused.
     """
 
@@ -67,7 +67,7 @@ class RequestSent(msgspec.Struct, array_like=True, tag=2, frozen=True, gc=False)
 class ResponseRead(msgspec.Struct, array_like=True, tag=3, frozen=True, gc=False):
     """One read from the upstream: raw bytes of the response, head and framing included.
 
-    Behind an Answered: one piece of the response's body, content-coded as it came, without transfer framing.
+    After a ResponseHead: one piece of the response's body, content-coded as it came, without transfer framing.
     """
 
     stream: int
@@ -98,14 +98,14 @@ class ExchangeEnded(msgspec.Struct, array_like=True, tag=5, frozen=True, gc=Fals
 
 
 class StampedRead(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """One of Arrivals."""
+    """One read of ResponseReads."""
 
     at_ns: int | None
     data: bytes
 
 
 class ResponseReads(msgspec.Struct, array_like=True, tag=7, frozen=True, gc=False):
-    """Several Arrived of one stream, which waited for each other: one message is less work than many."""
+    """Several reads of one stream in one message, which costs less than a message for each."""
 
     stream: int
     reads: list[StampedRead]
@@ -176,7 +176,7 @@ _DECODER = msgspec.msgpack.Decoder(list[Message])
 
 
 class Encoded:
-    """Messages of any streams that are encoded already: Arrivals and Dropped. `reads`: how many reads are in them."""
+    """Messages of any streams that are encoded already: ResponseReads and ReadsDropped. `reads`: how many reads are in them."""
 
     __slots__ = ("encoded", "messages", "reads")
 

@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from streamgauge.core.capture.segments import Ending
 from streamgauge.runtime.faults import report_fault
-from streamgauge.taps.httpx_streams import Asked, AskedStream, Stream, kinds_of, library_of, tell_end, tell_failed
+from streamgauge.taps.httpx_streams import (
+    NotedRequestStream,
+    RequestNotes,
+    Stream,
+    kinds_of,
+    library_of,
+    tell_end,
+    tell_failed,
+)
 from streamgauge.taps.inprocess.background_senders import sender_of
 from streamgauge.taps.inprocess.capture import Asking, NotedStream, is_event_stream, is_llm
 
@@ -143,7 +151,7 @@ class _Exchange:
         self._began_ns = time.monotonic_ns()
         self._capture: NotedStream | None = None
         self._request, self._settings = request, settings
-        self._asked: Asked | None = None
+        self._asked: RequestNotes | None = None
         self._stream: Stream = None  # the request's own, while ours stands in its place
         try:
             self._begin()
@@ -159,7 +167,7 @@ class _Exchange:
         self._asking = Asking(_TAP, upstream, request.method, target, request.headers.raw, self._began_ns)
         if is_llm(request.method, target):
             self._capture = self._opened()
-        self._asked = Asked(self._capture, _content_of(request))
+        self._asked = RequestNotes(self._capture, _content_of(request))
         self._stream = request.stream
         request.stream = kinds_of(request).asked(self._stream, self._asked)
 
@@ -168,7 +176,7 @@ class _Exchange:
 
     def _restore(self) -> None:
         """The request's own stream stands in its place again, unless somebody has put another one there."""
-        if self._stream is not None and isinstance(self._request.stream, AskedStream):
+        if self._stream is not None and isinstance(self._request.stream, NotedRequestStream):
             self._request.stream = self._stream
         self._stream = None
 

@@ -38,7 +38,7 @@ _CLOSED = re.compile(r"disconnected|closed")
 Stream = Any
 
 
-class Asked:
+class RequestNotes:
     """A request's body on its way, as the capture hears of it: what went out the first time counts."""
 
     def __init__(self, capture: NotedStream | None, content: bytes | None) -> None:
@@ -79,10 +79,10 @@ class Asked:
             self._capture.sent(*sent)
 
 
-class AskedStream:
+class NotedRequestStream:
     """A request's stream that says when it has been read."""
 
-    def __init__(self, stream: Stream, asked: Asked) -> None:
+    def __init__(self, stream: Stream, asked: RequestNotes) -> None:
         self._of, self._asked = stream, asked
 
     def __iter__(self) -> Iterator[bytes]:
@@ -224,7 +224,7 @@ class Kinds(NamedTuple):
 
     sync_response: type[Answer]
     async_response: type[Answer]
-    asked: Callable[[Stream, Asked], AskedStream]
+    asked: Callable[[Stream, RequestNotes], NotedRequestStream]
 
 
 def library_of(one: object) -> Any:
@@ -240,11 +240,11 @@ def kinds_of(request: Any) -> Kinds:
 
 @cache
 def _kinds(library: Any) -> Kinds:
-    in_memory = type("AskedBytes", (AskedStream, library.ByteStream), {})
-    in_pieces = type("AskedStream", (AskedStream, library.SyncByteStream, library.AsyncByteStream), {})
+    in_memory = type("NotedRequestBytes", (NotedRequestStream, library.ByteStream), {})
+    in_pieces = type("NotedRequestStream", (NotedRequestStream, library.SyncByteStream, library.AsyncByteStream), {})
 
-    def asked(stream: Stream, notes: Asked) -> AskedStream:
-        kind: type[AskedStream] = in_memory if isinstance(stream, library.ByteStream) else in_pieces
+    def asked(stream: Stream, notes: RequestNotes) -> NotedRequestStream:
+        kind: type[NotedRequestStream] = in_memory if isinstance(stream, library.ByteStream) else in_pieces
         return kind(stream, notes)
 
     return Kinds(
