@@ -176,7 +176,7 @@ _DECODER = msgspec.msgpack.Decoder(list[Message])
 
 
 class Encoded:
-    """Messages of any streams that are encoded already: ResponseReads and ReadsDropped. `reads`: how many reads are in them."""
+    """Encoded messages of any streams: ResponseReads and ReadsDropped. `reads`: how many reads are in them."""
 
     __slots__ = ("encoded", "messages", "reads")
 
