@@ -1,9 +1,9 @@
-"""The core: pure, no input or output. A tap's bytes go in, records come out.
+"""The core: pure code without input or output. It makes records of the bytes that taps capture.
 
-capture/     segments and bundles: what a tap captured, and its bytes
+capture/     segments and bundles, and their encoding
 http1/       a response's bytes -> its head, its body's content
 formats/     server-sent events and JSON
-dialects/    one file a wire format
+dialects/    one file for each wire format
 masking/     events -> events without their text
 assembly/    segments -> state of a stream -> record, for many streams
 allowlist.py safe_values.py   which members of an event are kept, and which values

@@ -1,7 +1,8 @@
-"""The language in which a dialect says what of its events may be kept, and the filter that holds to it. Default: nothing.
+"""The specs in which a dialect names the parts of its events that may be kept, and the filter that applies them.
 
-A spec is a Kind for a scalar, a dict for an object, a one-element list for a list, a tuple for "the first that fits".
-What no spec names is masked: strings become `masked`, numbers 0, objects and lists empty, keys `masked_1`, `masked_2`.
+A spec is a Kind for a scalar, a dict for an object, a one-element list for a list. Of a tuple of specs the first that fits
+the value applies. What no spec names is masked: strings become `masked`, numbers 0, objects and lists empty, and a key
+becomes `masked_N`, where N is the member's position from 0. Null, true and false always stay.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,29 +16,31 @@ from streamgauge.core.safe_values import MASKED, MAX_SAFE_INTEGER, safe_code, sa
 
 
 class Kind(Enum):
-    """What a kept scalar is. A value that is not what its kind says is masked."""
+    """The kinds of scalars that are kept. A value that does not fit its kind is masked."""
 
     CODE = "code"  # a word of the protocol: type, status, error code
-    REASON = "reason"  # a finish reason: of a sentence the known reason among its words is kept
+    REASON = "reason"  # a finish reason; of a sentence the first known reason among its words is kept
     ID = "id"  # an id, model or tool name
-    COUNT = "count"  # tokens and indices; bad ones (negative, float) are kept, to be counted as bad
+    COUNT = "count"  # tokens and indices; bad ones (negative, float) are kept, so that they are counted as bad
     NUMBER = "number"  # a measure
     FLAG = "flag"
-    TEXT = "text"  # generated text: its code points are kept as a number, each one an `x`
-    ARGUMENTS = "arguments"  # a tool's arguments as a JSON value: kept as a text of the same length
+    TEXT = "text"  # generated text: replaced by one `x` per code point
+    ARGUMENTS = "arguments"  # a tool's arguments, a text or JSON value: replaced by one `x` per code point of the JSON
 
 
 Spec = Union[Kind, Mapping[str, "Spec"], Sequence["Spec"]]
 
-# Stands for a number that no reader takes for a count, a measure or a code, and is none: never a string, which may be one.
+# Replaces a number that its kind does not allow. No reader accepts it as a count, a measure or a code. It is a number,
+# because a reader could accept a string as a code.
 OUT_OF_RANGE = 2**53 + 1
 
-# Members of one object that are looked at; a provider's largest has 31. The rest is dropped when masked (law 7).
+# Masked members of an object are kept up to this position, and dropped after it. The largest object that a provider
+# sends has 31 members.
 MAX_MEMBERS = 512
 
 
 def apply_allowlist(spec: Spec | None, value: object) -> object:
-    """The value without what `spec` does not name. Same shape for what it names."""
+    """The value, with everything masked that `spec` does not name. Named parts keep their shape."""
     if value is None or value is True or value is False:
         return value
     if isinstance(spec, tuple):
@@ -56,14 +59,17 @@ def apply_allowlist(spec: Spec | None, value: object) -> object:
 
 
 def _empty_like(spec: Spec | None, value: dict[str, object] | list[object]) -> object:
-    """A container that is not what its spec says: as full or empty as it was, since readers take the first that is full."""
+    """A container of a type that its spec does not allow, without its content.
+
+    Where there is a spec it stays empty or non-empty, since readers take the first non-empty of several values.
+    """
     if spec is None or not value:
         return {} if isinstance(value, dict) else []
     return {MASKED: 0} if isinstance(value, dict) else [0]
 
 
 def fits(spec: Spec, value: object) -> bool:
-    """Whether a value is of the type that a spec is for; of several specs the first that fits is taken."""
+    """Whether a value has the type that a spec is for. Of several specs the first that fits applies."""
     if isinstance(spec, Kind):
         if spec is Kind.TEXT:
             return isinstance(value, str)
@@ -83,8 +89,8 @@ def _object(spec: Mapping[str, Spec], value: dict[str, object]) -> dict[str, obj
 
 def _scalar(kind: Kind, value: object) -> object:
     if kind is Kind.ARGUMENTS:
-        return "x" * argument_chars(value) if value else value  # {} stands for "it follows", and stays
-    # What is not what its kind says stays full or empty: readers take the first of several that is.
+        return "x" * argument_chars(value) if value else value  # {} announces that arguments follow, and stays
+    # A container instead of a scalar stays empty or non-empty: readers take the first non-empty of several values.
     if isinstance(value, dict):
         return {MASKED: 0} if value else {}
     if isinstance(value, list):
@@ -92,7 +98,7 @@ def _scalar(kind: Kind, value: object) -> object:
     if isinstance(value, str):
         return _text(kind, value)
     if kind is Kind.TEXT:
-        return 1 if value else 0  # no text, and no more of one when it is masked
+        return 1 if value else 0  # a number is no text, and masking must not make it one
     return value if not value or _may_stay(kind, value) else OUT_OF_RANGE
 
 
@@ -109,7 +115,7 @@ def _text(kind: Kind, value: str) -> str:
 
 
 def _may_stay(kind: Kind, value: object) -> bool:
-    """Whether a number is what its kind says: an error's code may be one, a name or a flag never is."""
+    """Whether its kind allows a number: an error's code may be a number, a name or a flag may not."""
     if kind in (Kind.CODE, Kind.REASON):
         return isinstance(value, int) and abs(value) <= MAX_SAFE_INTEGER
     return kind in (Kind.COUNT, Kind.NUMBER) and _is_finite(value)
@@ -122,7 +128,7 @@ def _is_finite(value: object) -> bool:
 
 
 def argument_chars(value: object) -> int:
-    """Code points of tool arguments: of the text, or of the compact JSON of a value that is sent as one."""
+    """Code points of tool arguments: of a text, or of the compact JSON of any other value; 0 for None."""
     if isinstance(value, str):
         return len(value)
     if value is None:
@@ -134,5 +140,5 @@ def argument_chars(value: object) -> int:
 
 
 def encoded(value: object) -> bytes:
-    """Filtered JSON as bytes: what `filtered` lets through is always encodable."""
+    """Filtered JSON as bytes. What `apply_allowlist` returns can always be encoded."""
     return msgspec.json.encode(value)

@@ -1,15 +1,16 @@
 """How a stream ended: finish reasons in one vocabulary, and the outcome.
 
-The outcome is decided by the protocol's own terminal, not by HTTP status or end of file. The first line that holds:
+A stream is completed if its protocol's own terminal was seen. HTTP 200 and a clean end of the connection do not suffice.
+The first line that holds is the outcome:
 
     http_error      status 300 and above
-    stream_error    an error in band, before or after the terminal
-    completed       the protocol's terminal was seen, whatever breaks afterwards
+    stream_error    an in-band error, before or after the terminal
+    completed       the protocol's terminal was seen, even if the connection broke afterwards
     client_abort    the client left
-    upstream_reset  the upstream broke HTTP's framing, or never sent a head
-    timeout         nothing came from the upstream for too long
-    truncated       HTTP ended properly and the protocol did not
-    abandoned       the tap itself is gone
+    upstream_reset  the upstream broke HTTP's framing, or sent no head
+    timeout         the upstream did not connect in time, or sent nothing for too long
+    truncated       HTTP ended properly, but without the protocol's terminal
+    abandoned       the tap itself stopped or vanished
 """
 
 import re
@@ -32,7 +33,8 @@ Outcome = Literal[
 FIRST_ERROR_STATUS = 300
 
 # Raw reason -> normal one. Sources: the providers' own API references, and the maps of two widely used clients
-# (vercel/ai map-*-finish-reason.ts, pydantic-ai _FINISH_REASON_MAP), which agree unless said. Unknown ones stay raw.
+# (vercel/ai map-*-finish-reason.ts, pydantic-ai _FINISH_REASON_MAP), which agree except where a comment says otherwise.
+# An unknown reason is recorded as the raw reason only.
 FINISH_REASONS: dict[str, str] = {
     # OpenAI and compatible servers
     "stop": "stop",
@@ -65,8 +67,8 @@ FINISH_REASONS: dict[str, str] = {
     "pause_turn": "paused",
     "compaction": "paused",
     # Gemini: https://ai.google.dev/api/generate-content#FinishReason, and google-genai's types.FinishReason. Its OTHER,
-    # IMAGE_OTHER, TOO_MANY_TOOL_CALLS and FINISH_REASON_UNSPECIFIED say nothing that has a normal name; nor has any client's
-    # map one for MALFORMED_RESPONSE, MISSING_THOUGHT_SIGNATURE, ESCALATION, PUP_LIMITED_DISABLED and CONTINUATION.
+    # IMAGE_OTHER, TOO_MANY_TOOL_CALLS and FINISH_REASON_UNSPECIFIED have no normal reason. No client's map has one for
+    # MALFORMED_RESPONSE, MISSING_THOUGHT_SIGNATURE, ESCALATION, PUP_LIMITED_DISABLED and CONTINUATION.
     "STOP": "stop",
     "MAX_TOKENS": "length",  # Cohere too
     "SAFETY": "content_filter",
@@ -92,9 +94,9 @@ FINISH_REASONS: dict[str, str] = {
     "TOOL_CALL": "tool_calls",
     "ERROR": "error",
     "TIMEOUT": "error",
-    # watsonx text generation (TextGenResult.stop_reason), beside words that are above; time_limit has no normal name
+    # watsonx text generation (TextGenResult.stop_reason), besides reasons listed above; time_limit has no normal reason
     "token_limit": "length",
-    # llama.cpp, its own completion (tools/server/README.md: stop_type), beside eos
+    # llama.cpp, its own completion (tools/server/README.md: stop_type), besides eos
     "limit": "length",
     "word": "stop",
     # Replicate: why a stream is done (docs: streaming), or a prediction's status
@@ -102,26 +104,26 @@ FINISH_REASONS: dict[str, str] = {
     "succeeded": "stop",
 }
 
-# What the model wrote cannot be read: malformed_model_output and malformed_tool_use (Amazon Bedrock, Converse: stopReason),
-# malformed_function_call (gateways before Gemini).
+# The model's output could not be parsed: malformed_model_output and malformed_tool_use (Amazon Bedrock, Converse:
+# stopReason), malformed_function_call (gateways in front of Gemini).
 _MALFORMED = "malformed_"
 
-# A reason that is a sentence is searched for a known one up to here (characters); the longest recorded one has 45.
+# A reason that is a sentence is searched for a known reason up to here (characters); the longest recorded has 45.
 MAX_SENTENCE = 1_024
 _WORD = re.compile(r"[A-Za-z0-9_]+")
 
 
 def normal_reason(reason: str) -> str | None:
-    """The normal reason that a raw one stands for; None if it is not known."""
+    """The normal reason of a raw one; None if the raw one is unknown."""
     known = FINISH_REASONS.get(reason)
     return "error" if known is None and reason.startswith(_MALFORMED) else known
 
 
 def reason_label(value: object) -> str | None:
-    """A raw finish reason as a record shows it: as it is if it looks like one, None for null and empty.
+    """A raw finish reason as a record shows it: unchanged if it looks like a reason, None for null and empty.
 
-    Of a sentence ("function_call_filter: MALFORMED_FUNCTION_CALL") the first known reason among its words; `masked` if
-    there is none.
+    For a sentence ("function_call_filter: MALFORMED_FUNCTION_CALL") it is the first known reason among the words, or
+    `masked` if there is none.
     """
     label = safe_code(value)
     if label != MASKED or not isinstance(value, str):
@@ -131,7 +133,7 @@ def reason_label(value: object) -> str | None:
 
 
 def outcome_of(*, status: int | None, error: bool, terminal: bool, ending: Ending | None, client_gone: bool) -> Outcome:
-    """The outcome of a finished stream; `ending` None for a stream that never ended."""
+    """The outcome of a finished stream; `ending` is None if the stream's end was not captured."""
     if status is not None and status >= FIRST_ERROR_STATUS:
         return "http_error"
     if error:

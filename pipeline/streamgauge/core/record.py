@@ -1,14 +1,14 @@
-"""The record of a stream, as the core makes it. `streamgauge.records` is its public face; names are a contract.
+"""The record of a stream, as the core makes it. `streamgauge.records` publishes it; the field names are a contract.
 
-Durations are seconds since the request's first byte, rounded to 1 us. None means not seen. Field order is the order of
-the JSON.
+Times are seconds since the request's first byte, and durations are seconds; both are rounded to 1 us. None means not seen.
+The JSON has the order of the fields.
 """
 
 import msgspec
 
 SCHEMA_VERSION = 1
 
-# The one reason that leaves a record complete, see Integrity.
+# The only reason in `Integrity.reasons` that leaves `Integrity.complete` true.
 REQUEST_CAPPED = "request_capped"
 
 
@@ -119,9 +119,9 @@ class Counts(msgspec.Struct):
 class Integrity(msgspec.Struct):
     """What the capture lacks. `complete`: the response was captured whole, so its times, counts and usage are right.
 
-    `request_capped` is the one reason that leaves `complete` true. The request's body was not read: it was over 16 MiB,
-    there was no room for it, or a part of it was lost on the way. What it asked for is null then, and the outcome is judged
-    without its `n`, by the choices that began. Nothing of the response is missing.
+    `request_capped` is the only reason that leaves `complete` true. The request's body was not read: it was over 16 MiB,
+    there was no room for it, or a part of it did not reach the recorder. The values of that body are null then, and the
+    outcome is decided without its `n`, by the choices that began. Nothing of the response is missing.
     """
 
     complete: bool
@@ -187,12 +187,12 @@ _VERSION = msgspec.json.Decoder(_Versioned)
 
 
 def encode_record(record: Record) -> bytes:
-    """The record as UTF-8 JSON: equal records give equal bytes."""
+    """The record as UTF-8 JSON. Equal records give equal bytes."""
     return _ENCODER.encode(record)
 
 
 def version_of(record: bytes) -> int | None:
-    """The schema version that a record's JSON names; None for what names none."""
+    """The schema version in a record's JSON; None if there is none, or if it is not JSON."""
     try:
         return _VERSION.decode(record).schema_version
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

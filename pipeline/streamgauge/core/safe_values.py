@@ -1,6 +1,7 @@
-"""What a value must look like to be kept. The same filter runs when masking, with full capture and in replay.
+"""The rules by which a value is kept. The same filter runs when masking, with full capture and in replay.
 
-Types, codes and raw reasons are short words; ids, models and tool names are printable ASCII; all else reads `masked`.
+Types, codes and raw reasons must be short words; ids, models and tool names must be printable ASCII. Any other value
+becomes `masked`.
 """
 
 import re
@@ -14,14 +15,17 @@ _ID = re.compile(r"[ -~]{1,256}")
 
 
 def safe_code(value: object) -> str | None:
-    """A type, code or raw reason: as it is if it looks like one, `masked` if not, None for null and empty."""
+    """A type, code or raw reason: unchanged if it looks like one, `masked` if not, None for null and empty.
+
+    An integer from -2**53 to 2**53 becomes its decimal digits.
+    """
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) <= MAX_SAFE_INTEGER:
         return str(value)
     return _label(value, _CODE)
 
 
 def safe_id(value: object) -> str | None:
-    """An id, model or tool name: as it is if printable ASCII up to 256 characters, `masked` if not, None for empty."""
+    """An id, model or tool name: unchanged if printable ASCII up to 256 characters, else `masked`; None for null, empty."""
     return _label(value, _ID)
 
 
@@ -31,7 +35,7 @@ def _label(value: object, pattern: re.Pattern[str]) -> str | None:
     return value if isinstance(value, str) and pattern.fullmatch(value) else MASKED
 
 
-# The largest integer that every JSON reader holds exactly (RFC 8259, section 6).
+# Up to this, integers are exact in every JSON reader, also in those that use doubles (RFC 8259, section 6).
 MAX_SAFE_INTEGER = 2**53
 
 
@@ -43,7 +47,7 @@ def whole_number(value: object) -> int | None:
 
 
 def finite_number(value: object) -> float | None:
-    """A measure that a provider gives: a finite, non-negative number; None for anything else."""
+    """A measure that a provider gives: a number from 0 to below 2**53; None for anything else (bool included)."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(value) if 0 <= value < MAX_SAFE_INTEGER else None

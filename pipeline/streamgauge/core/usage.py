@@ -1,8 +1,11 @@
-"""Usage: what a stream says it used, in every provider's words, as one set of numbers.
+"""Usage: the token counts that a stream reports in its provider's own fields, as one set of numbers.
 
-Per field the last present value wins; nothing is summed over events. Absent, explicit zero and placeholder are three
-things; an input that was positive and is 0 later is a placeholder, and its counts are bad values. Reasoning and cache lie
-inside or outside of output and input: the stream's own total tells, not the vendor.
+For each field the last value that is present counts; nothing is summed over events. Absent, explicit zero and placeholder
+are three different things. If all input counts of an event are 0, those that were positive before are placeholders, and
+count as bad values.
+
+Some providers include reasoning in output and the cache in input, others report them separately. `normalised` decides this
+by the stream's own numbers where they show it, not by the vendor.
 """
 
 from collections.abc import Mapping
@@ -14,20 +17,20 @@ from streamgauge.core.allowlist import Kind, Spec, apply_allowlist
 from streamgauge.core.record import Usage
 from streamgauge.core.safe_values import finite_number, whole_number
 
-# Anthropic's iterations that the top level counts: the model's own, and that of the model which took over from one that
-# refused (server-side fallback: there the top level is what the last one used).
+# Types of Anthropic's iterations that the top level of its usage counts already: the model's own, and that of the model
+# that took over after a refusal (server-side fallback: the top level is then the usage of the last model).
 _TOP_LEVEL = (None, "message", "fallback_message")
-# Elements of a list that are kept (parts, details by modality); the longest recorded has 4.
+# Elements of a list that are kept (parts, details by modality); the longest recorded list has 4.
 MAX_PARTS = 32
 
 
 class UsageRules(msgspec.Struct, frozen=True):
-    """Where a dialect says what: for each number the paths at which it may stand, the first present one counts.
+    """Where a dialect reports each number: its possible paths, of which the first that holds a count applies.
 
-    A path is keys with dots; `details.modality=AUDIO.tokens` looks in a list for the element that says so.
-    `input_parts`: further parts of input that lie outside of the field for input (Anthropic's cache fields).
-    `reasoning_outside`: reasoning lies outside of output, unless the stream's own total says otherwise.
-    `zero_is_absent`: members of which a 0 in an event says that the event does not tell them.
+    A path is keys joined by dots. In `details.modality=AUDIO.tokens`, `modality=AUDIO` selects the list element with
+    that member. `input_parts`: further parts of input that the input field does not include (Anthropic's cache fields).
+    `reasoning_outside`: the output field does not include reasoning, unless the stream's own total shows that it does.
+    `zero_is_absent`: members whose value 0 in an event means that the event does not report them.
     """
 
     spec: Mapping[str, Spec]
@@ -47,7 +50,7 @@ class UsageRules(msgspec.Struct, frozen=True):
 
     @property
     def input_side(self) -> tuple[str, ...]:
-        """The paths of all counts of input, its parts and its cache."""
+        """The paths of all input counts: input, its parts and its cache."""
         return (*self.input, *self.input_parts, *self.cached, *self.cache_write, *self.cache_write_1h)
 
 
@@ -62,9 +65,10 @@ class UsageState(msgspec.Struct, array_like=True, gc=False):
 
 
 def take(state: UsageState, rules: UsageRules, given: object, *, final: bool, placeholder: bool = False) -> bool:
-    """Merge one usage object; whether it said something. `placeholder`: its output count says nothing yet.
+    """Merge one usage object into the state; return whether it held a number.
 
-    What is no object is a bad value. An empty object (Snowflake), nulls, or nothing but bad values are no usage.
+    `final`: it is the stream's final usage. `placeholder`: its output count has no meaning yet. A value that is not an
+    object is a bad value. An empty object (Snowflake), nulls, and nothing but bad values are no usage.
     """
     if given is None:
         return False
@@ -90,10 +94,10 @@ def take(state: UsageState, rules: UsageRules, given: object, *, final: bool, pl
 
 
 def _fallen(raw: Mapping[str, object], rules: UsageRules, given: Mapping[str, object]) -> list[str]:
-    """The counts of input that were positive before, where all that are given now are 0: no input shrinks to nothing.
+    """The paths of input counts that were positive before, if all input counts of this usage are 0; else none.
 
-    Some proxies that translate another format fill its message_delta with zeros. One count alone may fall to 0: after a
-    compaction Anthropic's last call reads nothing from the cache.
+    Some proxies that translate another format to Anthropic's fill the message_delta with zeros. A single count may fall
+    to 0: after a compaction Anthropic's last call reads nothing from the cache.
     """
     told = {path: count for path in rules.input_side if (count := whole_number(_at(given, path))) is not None}
     return [] if any(told.values()) else [path for path in told if whole_number(_at(raw, path))]
@@ -109,7 +113,7 @@ def _without(given: dict[str, object], keys: tuple[str, ...]) -> dict[str, objec
 
 
 def _merge(into: dict[str, object], spec: Mapping[str, Spec], given: Mapping[str, object]) -> tuple[int, int]:
-    """How many numbers were put in, and how many were bad."""
+    """Put the numbers that `spec` names into `into`; return how many were put in, and how many were bad."""
     said = bad = 0
     for key in spec:
         if key not in given or (value := given[key]) is None:
@@ -133,7 +137,7 @@ def _merge(into: dict[str, object], spec: Mapping[str, Spec], given: Mapping[str
 
 
 def _named(spec: Spec, value: object) -> object:
-    """Of a list or object what the spec names, and no more: it stays in the state of an open stream."""
+    """Only what the spec names of a list or object, since the value stays in the state of an open stream."""
     if isinstance(value, list) and isinstance(spec, list):
         return [_named(spec[0], one) for one in value[:MAX_PARTS]]
     if isinstance(value, dict) and isinstance(spec, Mapping):
@@ -143,7 +147,7 @@ def _named(spec: Spec, value: object) -> object:
 
 @cache
 def _keys(path: str) -> tuple[str, ...]:
-    """A path's keys. Paths stand in the dialects' tables, so there are few."""
+    """A path's keys. All paths come from the dialects' tables, so the cache stays small."""
     return tuple(path.split("."))
 
 
@@ -169,7 +173,7 @@ def _first(raw: Mapping[str, object], paths: tuple[str, ...]) -> int | None:
 
 
 def normalised(state: UsageState, rules: UsageRules | None) -> Usage:
-    """The record's usage. `identity_failed` names the sum that does not hold, or None."""
+    """The record's usage. `identity_failed` names the equation or inequality that does not hold, or is None."""
     if rules is None or not state.seen:
         return _absent(state)
     raw = state.raw
@@ -179,7 +183,8 @@ def normalised(state: UsageState, rules: UsageRules | None) -> Usage:
     total, reasoning, cached = _first(raw, rules.total), _first(raw, rules.reasoning), _first(raw, rules.cached)
     input_tokens = _input(raw, rules, given_input)
     if cached is not None and input_tokens is not None and cached > input_tokens:
-        # The cache lies outside of input (Grok on Azure), unless it is one of the parts that were added to it.
+        # The input field does not include the cache (Grok on Azure). `_input` has added those parts of it that
+        # `input_parts` names.
         input_tokens += 0 if set(rules.cached) & set(rules.input_parts) else cached
     output, failed = _settle(input_tokens, output, reasoning, total, rules.reasoning_outside)
     if total is None and input_tokens is not None and output is not None:
@@ -211,12 +216,15 @@ def _input(raw: Mapping[str, object], rules: UsageRules, given: int | None) -> i
 def _settle(
     input_tokens: int | None, output: int | None, reasoning: int | None, total: int | None, outside: bool
 ) -> tuple[int | None, str | None]:
-    """Output including reasoning, and the identity that fails. Of the two ways to read it, that which adds up."""
+    """The output count including reasoning, and the identity that does not hold, if any.
+
+    Of the possible readings of the output field, the first that adds up to the stream's total counts.
+    """
     with_reasoning = (output or 0) + reasoning if reasoning else output
     if input_tokens is None or total is None or (output is None and not outside):
         told = with_reasoning if outside else output
         return told, _beyond_output(reasoning, told)
-    # The last usage of a Gemini stream may leave output out: then an earlier one's is no part of its total.
+    # The last usage of a Gemini stream may lack output. Its total then excludes the output of an earlier usage.
     readings = (with_reasoning, output, reasoning) if outside else (output, with_reasoning)
     for reading in readings:
         if reading is not None and input_tokens + reading == total:
@@ -225,7 +233,7 @@ def _settle(
 
 
 def _beyond_output(reasoning: int | None, output: int | None) -> str | None:
-    """The identity that fails where there is more reasoning than output, of which it is a part."""
+    """The identity that does not hold if there is more reasoning than output, which includes it; else None."""
     return "reasoning<=output" if output is not None and (reasoning or 0) > output else None
 
 

@@ -1,1 +1,1 @@
-"""Captured reads of a stream become its record."""
+"""Makes the record of a stream from its captured segments."""

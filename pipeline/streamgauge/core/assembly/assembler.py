@@ -1,14 +1,14 @@
-"""Many streams: a partition's bundles in, finished records out. Pure: the same log gives the same records, byte for byte.
+"""Makes records of a partition's bundles. Pure: the same log gives the same records, byte for byte.
 
-Open streams lie in 64 buckets, by bits of their id. Each bucket, and the one entry for producers, can be dumped and
-loaded by itself, and says up to which offset it speaks: what lies at or below that is skipped, so a replay of part of
-the log after a crash changes nothing.
+Open streams are kept in 64 buckets, chosen by bits of their id. Each bucket, and the producers entry, can be dumped and
+loaded by itself, and holds the last offset that was applied to it. It skips messages up to that offset, so a replay of
+part of the log after a crash changes nothing.
 
     a segment of an open stream     below the next number: a duplicate; above: it waits, for WAIT_SEGMENTS or WAIT_NS
-    a segment 0 of no open stream   opens one
-    any other                       opens one if a bundle is missing that may hold its beginning; else it is late
-    silence of an instance          judged by the log's time, before each message: its streams are abandoned
-    a farewell, or a successor      ends the streams of that instance and slot at once
+    a segment 0 of no open stream   opens a stream
+    any other segment               opens a stream if a bundle is missing that may hold its beginning; else it is late
+    silence of an instance          is measured by the log's time before each message; too long: its streams are abandoned
+    a farewell, or a successor      abandons the streams of the ended instance in that slot at once
 """
 
 from collections import Counter
@@ -31,28 +31,28 @@ BUCKETS = 64
 PRODUCERS = BUCKETS
 _ALL = frozenset(range(BUCKETS))
 
-# A segment ahead of a missing one waits for this many more of its stream, or this long by its tap's own clock: a shipper
-# keeps order, so only a resend or a lost bundle is behind it, and a resend takes seconds.
+# A segment after a missing one waits until more than this many of its stream wait, or this long by its tap's clock. A
+# shipper keeps order, so the missing segment is being resent, which takes seconds, or its bundle is lost.
 WAIT_SEGMENTS = 16
 WAIT_NS = 30 * 1_000_000_000
 
-# After this much silence by the log's time an instance is given up (seconds; --abandon-after).
+# After this much silence by the log's time the streams of an instance are abandoned (seconds; --abandon-after).
 ABANDON_AFTER_S = 3_600.0
 
-# Open streams of one partition (a 64th of it in each bucket). At 1 KiB each this is 100 MiB; the oldest stream of a full
-# bucket is closed to make room, and its record says so.
+# The most open streams of one partition (a 64th of it in each bucket): 100 MiB at 1 KiB each. The oldest stream of a
+# full bucket is closed to make room; its record has the integrity reason `state_limit`.
 MAX_OPEN_STREAMS = 100_000
 
-# Streams that were closed although segments were missing or no end had come: those may still come, and must not open a
-# stream again. The latest ones of each bucket: a late bundle comes within the producers' window or not at all.
+# The latest streams of each bucket that were closed with segments missing or without an end. Their segments may still
+# come, and must not open the stream again. A late bundle comes within `tap_instances.WINDOW` or not at all.
 MAX_REMEMBERED = 64
 
-# What may wait in readers, over all streams, until it is taken in: reads (about 300 bytes each) and bundles (up to
-# 256 KiB each). Both are some 16 MiB.
+# Reads that may be buffered over all streams before they are processed (about 300 bytes each), and the bundles that
+# brought them (up to 256 KiB each). Both limits are some 16 MiB.
 MAX_HELD_READS = 50_000
 MAX_HELD_BUNDLES = 64
 
-# The instance of a message that only lets time pass.
+# The instance id of a tick, a message that only lets the log's time pass.
 TICK_INSTANCE = bytes(16)
 
 
@@ -63,9 +63,9 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 class Bucket(msgspec.Struct, array_like=True):
-    """Open streams by id, oldest first; `closed`: ids of streams that were closed with segments missing.
+    """Open streams by id, oldest first; `closed`: ids of closed streams whose segments may still come (MAX_REMEMBERED).
 
-    `size`: as many bytes as it may have by now, told by what segments brought; less than none where nobody counted.
+    `size`: the estimated bytes of the bucket, from the segments applied (`state_size.py`); -1: an older program's state.
     """
 
     applied_offset: int = -1
@@ -80,7 +80,7 @@ _PRODUCERS = msgspec.msgpack.Decoder(TapInstances)
 
 
 class Assembler:
-    """One partition's open streams. `counts` tells what happened beside records; take and clear it at will."""
+    """The open streams of one partition. `counts` counts what happened besides records; the caller may clear it."""
 
     def __init__(self, limits: Limits | None = None) -> None:
         self._limits = limits or Limits()
@@ -90,21 +90,21 @@ class Assembler:
         self._producers = TapInstances()
         self._changed: set[int] = set()
         self._waiting = ReorderBuffer(BUCKETS)
-        self._streams: dict[bytes, Stream] = {}  # readers of the open streams that were read of late
+        self._streams: dict[bytes, Stream] = {}  # of open streams that got a segment in this process
         self._held_reads = self._held_bundles = 0
         self._finished: list[Record] = []
         self._offset = self._loaded_offset = -1
-        self._is_loaded = False  # since the last load nothing above it was applied
-        # No instance that is not given up has been silent since before this time: so long nobody need be looked for.
+        self._is_loaded = False  # True from a load until a message above all loaded offsets
+        # Lower bound of the last message times of instances not given up (ms): `_expire` searches once it is old.
         self._none_silent_before_ms = 0
         self.counts: Counter[str] = Counter()
 
     # --- the log ----------------------------------------------------------------------------------------------------
 
     def apply(self, offset: int, log_ms: int, bundle: Bundle) -> list[Record]:
-        """Apply the message at `offset` (log time in milliseconds); gives the records of the streams that it finished."""
+        """Apply the message at `offset` (log time in milliseconds); return the records of the streams that it ended."""
         if offset <= self._producers.applied_offset:
-            return []  # buckets are made durable before producers: what this message did to them is in them
+            return []  # the buckets have applied it, too: they are made durable before the producers entry
         self._offset = offset
         now_ms = self._producers.pass_time(log_ms)
         fresh = _ALL if offset > self._loaded_offset else self._buckets_to_apply(offset)
@@ -123,17 +123,17 @@ class Assembler:
         return self.take_finished()
 
     def take_finished(self) -> list[Record]:
-        """What was finished and not given yet: where `apply` failed, the records of the streams that it closed before."""
+        """The records that `apply` has not returned: after an error in it, those of streams that it closed before."""
         finished, self._finished = self._finished, []
         return finished
 
     def _buckets_to_apply(self, offset: int) -> frozenset[int]:
-        """Buckets that do not know this message: after a replay began, those whose state was loaded may."""
+        """The buckets that have not applied this message. In a replay, a loaded bucket may have applied it already."""
         return frozenset(key for key, bucket in enumerate(self._buckets) if offset > bucket.applied_offset)
 
     def _register_untracked_instances(self, now_ms: int) -> None:
-        """All that was loaded has been caught up with. Where the log was cut off, streams may be open of an instance that
-        nothing in it speaks of any more: they would never be given up."""
+        """Once the replay is over, register the instances of open streams that have no entry, or are given up. Their
+        messages may have expired from the log, and without an entry their streams would never be abandoned."""
         self._is_loaded = False
         instances = {state.instance for bucket in self._buckets for state in bucket.streams.values()}
         if self._producers.register_missing(sorted(instances), now_ms):
@@ -149,7 +149,7 @@ class Assembler:
 
     def _segments(self, bundle: Bundle, fresh: frozenset[int]) -> None:
         if 0 in [segment.number for segment in bundle.segments]:
-            # Also where no bucket is fresh: when the log is read again it must be judged as the first time.
+            # Also if no bucket is in `fresh`: a replay must leave the same producers entry as the first pass.
             self._producers.revive(bundle.instance)
         buckets, readers, changed = self._buckets, self._streams, self._changed
         for segment in bundle.segments:
@@ -159,7 +159,7 @@ class Assembler:
                 continue
             bucket, reader = buckets[key], readers.get(stream)
             reader = reader if reader is not None and reader.state.instance == bundle.instance else None
-            # Nearly always: the next segment of a stream that is being read.
+            # The usual case: the next segment of a stream that has a `Stream` object.
             if reader is not None and segment.number == (state := reader.state).next_segment and not state.waiting:
                 bucket.applied_offset = self._offset
                 changed.add(key)
@@ -173,7 +173,7 @@ class Assembler:
                 self._make_room(key)
 
     def _bound_pending(self, bundle: Bundle) -> None:
-        """Let its reads wait for others of their streams, unless too much waits."""
+        """Count the bundle's reads as buffered; process all buffered reads if there are too many."""
         self._held_bundles += 1
         self._held_reads += sum([len(segment.reads) for segment in bundle.segments])
         if self._held_reads > MAX_HELD_READS or self._held_bundles >= MAX_HELD_BUNDLES:
@@ -184,7 +184,7 @@ class Assembler:
     def _segment(self, key: int, bundle: Bundle, segment: Segment) -> None:
         state = self._buckets[key].streams.get(segment.stream) or self._open(key, bundle, segment)
         if state is None or state.instance != bundle.instance:
-            self.counts["late_segments"] += 1  # or a second tap reads the same capture file, and cuts it elsewhere
+            self.counts["late_segments"] += 1  # or a second tap replays the same file, with other segment borders
             return
         self._touch(key)
         if segment.number > state.next_segment and segment.number not in state.waiting:
@@ -192,13 +192,13 @@ class Assembler:
         elif segment.number != state.next_segment:
             self.counts["duplicate_segments"] += 1
         else:
-            # Whether there is a reader is chance, so it is counted as in `_segments`.
+            # The size must not depend on whether a `Stream` object exists, so it is counted as in `_segments`.
             self._buckets[key].size += max_growth_of_in_order(segment, len(self._buckets[key].streams))
             self._reader(state).apply(segment)
             self._go_on(key, state)
 
     def _open(self, key: int, bundle: Bundle, segment: Segment) -> StreamState | None:
-        """A new stream; None for a segment that comes too late for its own."""
+        """Open a stream for a segment; None if the segment is late, because its stream was closed before."""
         bucket = self._buckets[key]
         if segment.stream in bucket.closed:
             return None
@@ -213,7 +213,7 @@ class Assembler:
         return state
 
     def _make_room(self, key: int) -> None:
-        """Where a bucket may be too large to be persisted, look how large it is, and close what takes most if need be."""
+        """Measure a bucket that may be too large to be persisted, and close its largest streams if it is."""
         self._settle(key)
         bucket = self._buckets[key]
         bucket.size, gone = evict_largest(bucket.streams.values())
@@ -222,7 +222,7 @@ class Assembler:
             self._give_up(key, state)
 
     def _hold(self, key: int, state: StreamState, segment: Segment, tap_ns: int) -> None:
-        """Keep a segment that came ahead of a missing one."""
+        """Keep a segment that came while an earlier one of its stream is missing."""
         if not state.waiting:
             state.waiting_since_ns = tap_ns
         state.waiting[segment.number] = held = without_large_body(segment)
@@ -230,12 +230,12 @@ class Assembler:
         self._buckets[key].size += max_growth_of(held)
         if len(state.waiting) > WAIT_SEGMENTS:
             self._skip_missing(key, state)
-        # Where too much waits in a bucket, the stream of which most waits goes on without what is missing.
+        # If too much waits in a bucket, the stream with the most waiting bytes continues without its missing segments.
         while self._waiting.total(key) > MAX_WAITING_BYTES:
             self._skip_missing(key, self._buckets[key].streams[self._waiting.largest(key)])
 
     def _skip_missing(self, key: int, state: StreamState) -> None:
-        """What is missing is missing: go on with what waits."""
+        """Count the missing segments in `loss.missing_segments`, and continue with those that wait."""
         first = min(state.waiting)
         state.loss.missing_segments += first - state.next_segment
         state.next_segment = first
@@ -249,7 +249,7 @@ class Assembler:
         return reader
 
     def _go_on(self, key: int, state: StreamState) -> None:
-        """Apply what waited for the segment that has come; close the stream if its end is there."""
+        """Apply the waiting segments that are next in order; close the stream if its end has come."""
         while (segment := state.waiting.pop(state.next_segment, None)) is not None:
             self._waiting.remove(key, state.stream, segment)
             self._reader(state).apply(segment)
@@ -272,10 +272,10 @@ class Assembler:
         else:
             self._finished.append(record_of(state))
 
-    # --- endings without an end -------------------------------------------------------------------------------------
+    # --- streams without an end -------------------------------------------------------------------------------------
 
     def _skip_timed_out_gaps(self, bundle: Bundle, fresh: frozenset[int]) -> None:
-        """Go on with streams of this instance that have waited too long for a missing segment."""
+        """Continue those streams of the bundle's instance that have waited WAIT_NS for a missing segment."""
         for stream in self._waiting.streams():
             key = bucket_of(stream)
             state = self._buckets[key].streams[stream]
@@ -285,12 +285,12 @@ class Assembler:
                 self._skip_missing(key, state)
 
     def _endings(self, bundle: Bundle, fresh: frozenset[int]) -> None:
-        """A farewell ends what its instance left open in this slot; a successor ends what the dead left there."""
+        """Abandon open streams of this slot: those of an instance that says farewell, and of the earlier ones in `dead`."""
         gone = {*bundle.dead, bundle.instance} if bundle.farewell else {*bundle.dead}
         self._abandon(fresh, lambda state: state.instance in gone and state.slot == bundle.slot)
 
     def _expire(self, now_ms: int, fresh: frozenset[int]) -> None:
-        """Give up instances that have been silent for too long by the log's time, and those that are too many."""
+        """Abandon the streams of instances that were silent too long by the log's time, or exceed MAX_INSTANCES."""
         since_ms = now_ms - self._abandon_after_ms
         if since_ms >= self._none_silent_before_ms:
             silent = self._producers.silent(since_ms)
@@ -309,14 +309,14 @@ class Assembler:
                 self._give_up(key, state)
 
     def _give_up(self, key: int, state: StreamState) -> None:
-        """End a stream whose tap is gone, with what is there of it."""
+        """Close a stream without its end, with what was captured of it."""
         while state.waiting and state.end is None:
             self._skip_missing(key, state)
         if state.stream in self._buckets[key].streams:
             self._close(key, state, remember=True)
 
     def mark_gap(self) -> None:
-        """The log lost messages: every open stream may lack some."""
+        """The log lost messages: mark every open stream, since each may lack reads."""
         for key, bucket in enumerate(self._buckets):
             for state in bucket.streams.values():
                 state.loss.log_gap = True
@@ -336,7 +336,7 @@ class Assembler:
 
     @property
     def waiting_reads(self) -> int:
-        """Reads that were applied and wait to be looked at together with others of their streams."""
+        """Reads that were applied and are buffered, to be processed as a batch."""
         return sum(reader.waiting_reads for reader in self._streams.values())
 
     def changed(self) -> list[int]:
@@ -344,20 +344,20 @@ class Assembler:
         return sorted(self._changed)
 
     def dump(self, key: int) -> bytes:
-        """A key's state as bytes; it counts as unchanged from now on."""
+        """A key's state as bytes. The key counts as unchanged from now on."""
         self._changed.discard(key)
         if key != PRODUCERS:
             self._settle(key)
         return encode_entry(_ENCODER.encode(self._producers if key == PRODUCERS else self._buckets[key]))
 
     def _settle(self, key: int) -> None:
-        """Let the state of a bucket say all that was applied."""
+        """Process the buffered reads of a bucket, so that its state holds all that was applied."""
         for stream in self._buckets[key].streams:
             if stream in self._streams:
                 self._streams[stream].apply_pending_reads()
 
     def load(self, key: int, value: bytes) -> None:
-        """Take over a key's dumped state. Raises msgspec.DecodeError for what is none, NewerStateError among them."""
+        """Replace a key's state by a dumped one. Raises msgspec.DecodeError if it is damaged, NewerStateError if newer."""
         content = decode_entry(value)
         try:
             if key == PRODUCERS:
@@ -365,10 +365,10 @@ class Assembler:
                 self._none_silent_before_ms = 0
                 return
             bucket = _BUCKET.decode(content)
-        except (UnicodeDecodeError, RecursionError) as error:  # msgspec's own, of damaged text and of nesting
+        except (UnicodeDecodeError, RecursionError) as error:  # msgspec raises these for damaged text, deep nesting
             raise msgspec.DecodeError(str(error)) from error
         for stream in self._buckets[key].streams:
-            self._streams.pop(stream, None)  # it read the state that is replaced
+            self._streams.pop(stream, None)  # it belongs to the state that is replaced
         for state in bucket.streams.values():
             state.opening = state.opening and shared(state.opening)
         if bucket.size < 0:
@@ -380,21 +380,21 @@ class Assembler:
         self._waiting.replace(key, waiting)
 
     def applied_offset(self, key: int) -> int:
-        """The offset up to which a key's state speaks; -1 for none."""
+        """The last offset applied to a key's state; -1 for none."""
         return self._producers.applied_offset if key == PRODUCERS else self._buckets[key].applied_offset
 
 
 def offset_of(value: bytes) -> int:
-    """The applied offset inside a dumped value. Raises msgspec.DecodeError for what is none, NewerStateError among them."""
+    """The applied offset in a dumped value. Raises msgspec.DecodeError if it is damaged, NewerStateError if newer."""
     try:
         fields = msgspec.msgpack.decode(decode_entry(value), type=list[msgspec.Raw])
         if not fields:
             raise msgspec.DecodeError("an entry of the state without its offset")
         return msgspec.msgpack.decode(fields[0], type=int)
-    except (UnicodeDecodeError, RecursionError) as error:  # msgspec's own, of damaged text and of nesting
+    except (UnicodeDecodeError, RecursionError) as error:  # msgspec raises these for damaged text, deep nesting
         raise msgspec.DecodeError(str(error)) from error
 
 
 def bucket_of(stream: bytes) -> int:
-    """The bucket of a stream id: bits of its random part."""
+    """The bucket of a stream id, by bits of its random part."""
     return stream[-1] % BUCKETS

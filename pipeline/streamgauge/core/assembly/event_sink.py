@@ -1,4 +1,4 @@
-"""The sink that a dialect speaks to: what one event says, put into the stream's state with the event's time."""
+"""The sink of the dialects: it puts what an event reports into the stream's state, with the event's time."""
 
 import zlib
 from collections.abc import Sequence
@@ -14,11 +14,12 @@ from streamgauge.core.outcome import normal_reason, reason_label
 from streamgauge.core.safe_values import MASKED, finite_number, safe_code, safe_id
 from streamgauge.core.usage import take
 
-# Choices of one request and tool calls of one choice that are told apart; the rest counts in totals only. The largest n
-# that providers accept is 128; recorded streams hold at most 15 calls. Bounds the state of a stream.
+# The most choices of one request, and tool calls of one choice, that have a state of their own: this bounds the state
+# of a stream. Further ones count in its totals only. The largest n that providers accept is 128; recorded streams hold
+# at most 15 calls.
 MAX_CHOICES = 128
 MAX_TOOLS = 64
-# Of all choices together.
+# Tool calls of all choices together.
 MAX_TOOLS_OF_ALL = 128
 
 
@@ -34,18 +35,22 @@ class StreamEventSink:
         self._repeated = False
         self._timed = True
         self._kinds = 0
-        self._used = False  # the event told a usage
+        self._used = False  # the event reported usage
         self._generated: set[int] = set()
         self._repetition = Repetition(state)
-        # What the event told, for those who learn from it: whether all but its output was known before, the pieces of
-        # output (None for one that is no text, or that no tool call takes), and the usage, and whether some of it is bad.
+        # What the event reported, for `steady.py`. `steady`: all but its output and usage was known before. `told`: the
+        # pieces of output, with None for one that is no text or belongs to no tool call. `given`: the usage.
         self.steady = True
         self.has_bad_values = False
         self.told: list[tuple[int, int, int | None, str | None]] = []
         self.given: object = None
 
     def begin(self, dialect: Dialect | None, stamp: int | None, *, repeated: bool = False, timed: bool = True) -> None:
-        """An event is read; `timed` False for a whole answer, whose content makes no token events."""
+        """Begin an event that came at `stamp` (ns).
+
+        `repeated`: a resumed stream repeats it, so its output does not count. `timed` is False for a whole answer, whose
+        content makes no token events.
+        """
         self._dialect, self._stamp, self._repeated, self._timed = dialect, stamp, repeated, timed
         self._kinds, self._used = 0, False
         self._repetition.begin()
@@ -56,7 +61,7 @@ class StreamEventSink:
         self.given = None
 
     def end(self) -> None:
-        """The event is read: if it carried generated output, it is a token event."""
+        """End the event. If it carried generated output, it is a token event."""
         if not self._kinds or not self._timed:
             return
         state, timing = self._state, self._state.timing
@@ -76,7 +81,7 @@ class StreamEventSink:
         if self._kinds & TOOL and timing.first_tool is None:
             timing.first_tool = self._stamp
 
-    # --- what a dialect says ---------------------------------------------------------------------------------------
+    # --- what a dialect reports ------------------------------------------------------------------------------------
 
     def identify(
         self, response_id: object = None, model: object = None, tier: object = None, routed_model: object = None
@@ -131,7 +136,7 @@ class StreamEventSink:
         tool = self._open_tool(choice, key, call_id, json, named, indexed=indexed, in_pieces=in_pieces)
         if tool is None:
             return
-        says = name is not None or tool.name is None  # a fragment says nothing new of a call that has its name
+        says = name is not None or tool.name is None  # a fragment without a name changes nothing here
         if says and (tool.client, tool.empty) != (client, tool.empty or empty):
             tool.client, tool.empty, self.steady = client, tool.empty or empty, False
         is_piece = in_pieces and not call_id and not tool.argument_chars and tool.name not in (None, named)
@@ -199,7 +204,8 @@ class StreamEventSink:
             self.error(ErrorFacts(type=reason))
         if state.finish_raw is None and self._timed:
             self._state.timing.finish = self._stamp
-        # Only an error replaces the first reason. The same one again may mean more by then (Gemini's STOP after a call).
+        # Only an error replaces the first reason. The same raw reason may mean another one later (Gemini's STOP after a
+        # tool call).
         if state.finish_raw in (None, reason) or (meaning == "error" and state.finish != "error"):
             state.finish_raw, state.finish = reason, meaning
 
@@ -216,7 +222,7 @@ class StreamEventSink:
         self.steady = self.steady and not self.has_bad_values
 
     def error(self, facts: ErrorFacts) -> None:
-        """The first error stands; a later one, or a finish reason that is one, fills in what the first did not say."""
+        """Keep the first error. A later error, also one from a finish reason, fills only its empty fields."""
         self.steady = False
         known = self._state.error or ErrorFacts()
         self._state.error = ErrorFacts(
@@ -229,7 +235,7 @@ class StreamEventSink:
     def terminal(self) -> None:
         self.steady = False
         self._state.terminal = True
-        if self._used:  # told on the terminal itself
+        if self._used:  # the terminal event itself reported usage
             self._state.usage.final = True
 
     def provider_timing(
@@ -250,7 +256,7 @@ class StreamEventSink:
     # --- state ------------------------------------------------------------------------------------------------------
 
     def _generate(self, choice: int, value: object, kind: int) -> int:
-        """Note generated output; gives its code points."""
+        """Record generated output; return its code points, 0 if it does not count."""
         if not isinstance(value, str) or not value or self._repeated or not self._repetition.is_new(kind):
             return 0
         self._kinds |= kind
@@ -260,7 +266,7 @@ class StreamEventSink:
         return len(value)
 
     def _tell(self, kind: int, choice: int, key: int | None, value: object) -> None:
-        # What a closing event brings depends on what came before it: nobody learns from it.
+        # The output of a closing event depends on earlier events, so `steady.py` must not learn from it.
         text = value if isinstance(value, str) and not self._repetition.closes else None
         self.told.append((kind, choice, key, text))
         self.steady = self.steady and text is not None and not self._repetition.grew
@@ -285,7 +291,7 @@ class StreamEventSink:
         return choice.tools[-1] if choice is not None and choice.tools else None
 
     def _is_latest(self, tool: ToolState, choice_index: int) -> bool:
-        """Whether a call is the last of its choice with its key: what is learnt of its events tells calls by that alone."""
+        """Whether a call is the last of its choice with its key; `steady.py` identifies calls by the key alone."""
         choice = self._choice(choice_index)
         return choice is not None and next(one for one in reversed(choice.tools) if one.key == tool.key) is tool
 
@@ -300,16 +306,16 @@ class StreamEventSink:
         indexed: bool = True,
         in_pieces: bool = False,
     ) -> ToolState | None:
-        """The call that a fragment belongs to: the latest with its key, or a new one if its id or name is another.
+        """The call that a fragment belongs to: the latest with its key, or a new one if its id or name differs.
 
-        Without a key each one is new.
+        A fragment without a key always begins a call. None if there are too many choices or calls.
         """
         choice = self._choice(choice_index)
         if choice is None:
             return None
         label = safe_id(call_id) if isinstance(call_id, str) else None
         digest = None if label is None else zlib.crc32(label.encode())
-        by_id = not indexed and label != MASKED  # which may be any id
+        by_id = not indexed and label != MASKED  # a masked id may be any id
         known = _known_call(choice.tools, key, digest, name, by_id=by_id, in_pieces=in_pieces)
         if known is not None:
             return known
@@ -325,7 +331,7 @@ class StreamEventSink:
 def _known_call(
     tools: Sequence[ToolState], key: int | None, digest: int | None, name: str | None, *, by_id: bool, in_pieces: bool
 ) -> ToolState | None:
-    """Which of the calls a fragment belongs to; None if it begins one. See `Sink.tool`."""
+    """The known call that a fragment belongs to; None if it begins a new one. See `Sink.tool`."""
     if key is None:
         return None
     if by_id and digest is not None:

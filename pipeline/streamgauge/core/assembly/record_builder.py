@@ -1,4 +1,4 @@
-"""A finished stream's state -> its record. The only place that knows both."""
+"""Makes the record of a finished stream from its state. Only this module maps the fields of one to the other."""
 
 from datetime import datetime, timedelta
 from operator import attrgetter
@@ -16,11 +16,11 @@ _NO_CLAIMS = (None, None, None, None)
 _INDEX = attrgetter("index")
 _NO_LOSS = LossState()
 _TRANSPORT_FAULTS = frozenset(one.value for one in TransportFault)
-_EPOCH = datetime(1970, 1, 1)  # UTC, and written without an offset
+_EPOCH = datetime(1970, 1, 1)  # in UTC; without a zone, so that isoformat writes no offset
 
 
 def record_of(state: StreamState) -> made.Record:
-    """The record of a stream that has ended, or that its tap left unended."""
+    """The record of a stream that has ended, or was closed without an end."""
     opening, head, request, identity = state.opening, state.head, state.request, state.identity
     dialect = _dialect_name(state)
     outcome = _outcome(state, dialect)
@@ -79,9 +79,9 @@ def _uuid(raw: bytes) -> str:
 
 
 def is_ignored(state: StreamState) -> bool:
-    """An event stream on a path that is no LLM's, with nothing of an LLM in it: counted and left alone.
+    """Whether a stream gets no record: an event stream on a path that is no LLM endpoint, without an LLM's events.
 
-    A replay owes a record for each file.
+    A replay makes a record for every stream.
     """
     opening = state.opening
     if opening is None or opening.tap == "replay" or opening.path is not None:
@@ -90,7 +90,10 @@ def is_ignored(state: StreamState) -> bool:
 
 
 def _dialect_name(state: StreamState) -> str | None:
-    """What the content shows; else the operator's word, the endpoint's hint, a weaker sign; else other's."""
+    """The dialect that the content shows; else that of the operator, of the endpoint, or of a weaker sign, in this order.
+
+    Without any of these it is `other` if there were events, else None.
+    """
     if state.dialect is not None:
         return state.dialect
     opening = state.opening
@@ -103,7 +106,7 @@ def _dialect_name(state: StreamState) -> str | None:
 
 
 def _endpoint(state: StreamState, dialect: str | None) -> str | None:
-    """The dialect's own template; the path's where a stored response was asked for, or where no dialect is known."""
+    """The path's template if the dialect has it, or if no dialect is known; else the dialect's own endpoint."""
     path = state.opening.path if state.opening else None
     if dialect not in BY_NAME:
         return path
@@ -126,7 +129,7 @@ def _outcome(state: StreamState, dialect: str | None) -> Outcome:
 
 
 def _all_finished(state: StreamState, dialect: str | None) -> bool:
-    """A finish reason on every choice: on n of them where n is known, else on all that started. For some dialects on one."""
+    """Whether enough choices have a finish reason: all that began and `n` of the request; for some dialects a single one."""
     if dialect not in BY_NAME or not BY_NAME[dialect].finish_is_terminal:
         return False
     wanted = max(len(state.choices), (state.request.n if state.request else None) or 1)
@@ -182,7 +185,7 @@ def _choice(choice: ChoiceState, timing: TimingState) -> made.Choice:
 
 
 def _tool(tool: ToolState) -> made.ToolCall:
-    """Whether arguments are valid is unknown where they are masked, are no JSON by contract, or never came."""
+    """`arguments_valid` is None if the arguments are masked, are not JSON by contract, or never came."""
     valid = None
     if tool.check is not None:
         valid = is_valid(tool.check) if tool.argument_chars else tool.empty or None
@@ -216,7 +219,7 @@ def _timing(state: StreamState, usage: made.Usage) -> made.Timing:
 def _inter_token(state: StreamState, usage: made.Usage) -> float | None:
     """(last token - first token) / (output tokens - 1), also called time per output token. Needs two token events.
 
-    None for a leg that continues a stream: its usage is the whole stream's, its times are not.
+    None for a resumed stream: its usage is that of the whole response, but its times are not.
     """
     timing, opening = state.timing, state.opening
     if opening is not None and opening.resumed_from is not None:

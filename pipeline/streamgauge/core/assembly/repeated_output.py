@@ -1,11 +1,11 @@
-"""Which output of an event is new, where a stream says it more than once.
+"""Decides which output of an event is new, if a stream reports the same output more than once.
 
 An answer of OpenAI's Responses is a list of items. Deltas bring the output of an item, and closing events repeat it: the
 `*.done` of a text, then `content_part.done` and `output_item.done`. Some servers send closing events alone, for short
-texts or for all. So the first source that brings an output is the one that counts, and every other repeats it.
+texts or for all. So the first source that brings an output counts, and every other source repeats it.
 
-`StreamState.items` holds that source for each item (by its index) and each kind of output, three bits a kind. What an
-event repeats that closes the whole answer (Perplexity's chat.completion.done) is seen from the totals of the stream.
+`StreamState.items` holds that source for each item (by its index) and each kind of output, three bits for each kind. Other
+events close the whole answer (Perplexity's chat.completion.done): the totals of the stream show what they repeat.
 """
 
 from streamgauge.core.assembly.state import StreamState
@@ -14,32 +14,33 @@ from streamgauge.core.dialects.contract import Source
 
 # Kinds of generated output, as bits: one event may carry several.
 TEXT, REASONING, TOOL, MEDIA, REFUSAL = 1, 2, 4, 8, 16
-# What items have. Of a tool call its own state shows what was told of it.
+# The kinds that `items` tracks. A tool call has a state of its own, which shows what was reported.
 _OF_ITEMS = TEXT | REASONING | MEDIA | REFUSAL
 _KINDS = (TEXT, REASONING, MEDIA, REFUSAL)
 
-# Items of an answer that are told apart (count); recorded answers have up to 16, of which 3 are open at once. The oldest that
-# is over makes room for a new one. Once there was no room for one, the output of closing events of items that are not known
-# counts nothing, and the record says `state_limit`. Of each item some six bytes lie in the stream's state.
+# Items of an answer that are tracked (count), at some six bytes of state each. Recorded answers have up to 16 items,
+# with 3 open at once. A new item replaces the oldest one that is over. If none is over, the new item is not tracked.
+# After that the output of closing events of untracked items does not count, and the record has the reason
+# `state_limit`.
 MAX_ITEMS = 128
 
-# The item of events that do not name one.
+# The index in `items` for events that name no item.
 _UNPLACED = -1
 
-# Stands among the items once there was no room for one.
+# This index is in `items` once an item could not be tracked.
 _OVERFLOWED = -2
 
-# The bit that an item has beside the sources of its outputs once its output_item.done was read.
+# The bit of an item that is set once its output_item.done was read; it is above the bits of the sources.
 _IS_OVER = 1 << 15
 
-# A text and a part have a closing event of their own: several of one source may lie in one item.
+# Each text and each part of an item has its own closing event, so one item may have several of the same source.
 _SEVERAL_IN_AN_ITEM = (Source.TEXT_DONE, Source.PART_DONE)
 
 
 class Repetition:
-    """What one event of a stream may repeat: `begin`, then what the dialect says of the event, then `is_new` of its output.
+    """What one event of a stream repeats. Call `begin`, then `part` or `whole` if the dialect reports it, then `is_new`.
 
-    `closes`: the event is a closing one. `grew`: something was noted of an item.
+    `closes`: the event is a closing one. `grew`: the event was the first to bring a kind of output of an item.
     """
 
     def __init__(self, state: StreamState) -> None:
@@ -47,7 +48,7 @@ class Repetition:
         self.begin()
 
     def begin(self) -> None:
-        """An event is read; it is none of an item's, and closes nothing, until something else is said."""
+        """Begin an event. At first it belongs to no item and closes nothing."""
         self._item: int | None = None
         self._source = Source.DELTA
         self._repeated = 0
@@ -55,13 +56,13 @@ class Repetition:
 
     @property
     def sees_all(self) -> bool:
-        """Whether all was seen that the stream told before: it began at its beginning, and no reads are missing."""
+        """Whether all earlier events were seen: the capture has the stream's beginning, and no reads are missing."""
         opening = self._state.opening
         resumed_from = None if opening is None else opening.resumed_from
         return resumed_from in (None, FROM_START) and self._state.timing.first_hole is None
 
     def part(self, item: int | None, source: Source) -> None:
-        """The event tells of this item of the answer (None: it names none)."""
+        """The event reports output of this item of the answer (None: it names none)."""
         self._item, self._source = _UNPLACED if item is None else item, source
         self.closes = source is not Source.DELTA
         items = self._state.items
@@ -75,7 +76,7 @@ class Repetition:
                 items[self._item] |= _IS_OVER
 
     def whole(self) -> None:
-        """The event tells the whole answer."""
+        """The event reports the whole answer."""
         self.closes = True
         if not self.sees_all:
             self._repeated = _OF_ITEMS | TOOL
@@ -91,16 +92,16 @@ class Repetition:
         self._repeated = sum([kind for kind, is_told in told.items() if is_told])
 
     def repeats(self, kind: int) -> bool:
-        """Whether output of this kind was told before."""
+        """Whether the event only repeats output of this kind."""
         return bool(self._repeated & kind)
 
     def is_new(self, kind: int) -> bool:
-        """Whether the event's output of this kind counts; then it is noted what brought it."""
+        """Whether the event's output of this kind counts. If so, record the source that brought it."""
         if self._repeated & kind:
             return False
         items, item = self._state.items, self._item
         if item is None and kind == MEDIA:
-            item = _UNPLACED  # of media no total tells whether there were any
+            item = _UNPLACED  # no total of the stream shows whether there was media
         if items is None or item is None or not kind & _OF_ITEMS:
             return True
         known = items.get(item, 0)
@@ -127,9 +128,9 @@ def _repeated(items: dict[int, int], item: int, source: Source) -> int:
 
 
 def _has_room(items: dict[int, int], closes: bool) -> bool:
-    """Whether another item can be noted; the oldest that is over makes room for it.
+    """Whether another item can be tracked. If `items` is full, remove the oldest one that is over.
 
-    `closes`: by a closing event, which may repeat what deltas of an item brought that had no room.
+    `closes`: a closing event brings the item. It may repeat deltas of an item that could not be tracked.
     """
     if closes and _OVERFLOWED in items:
         return False
@@ -144,7 +145,7 @@ def _has_room(items: dict[int, int], closes: bool) -> bool:
 
 
 def _source_of(known: int, kind: int) -> int:
-    """What brought the output of this kind of an item; 0 if nothing did."""
+    """The source that brought the output of this kind of an item; 0 if none did."""
     return known >> _shift(kind) & 7
 
 

@@ -1,13 +1,13 @@
-"""Which stream a leg continues. Pure: what records say of each other, whoever counts by it.
+"""Finds the stream that a resumed stream continues, from records alone. Metrics and ledger count by these rules.
 
-A *leg* is a record whose request names a position in an earlier stream (`resumed_from`), or asks for a stored response from
-its start; any other record is an *origin*. Each leg continues at most one earlier record of the same upstream and
-credential: the one that the first of the rules below finds. An origin continues nothing, so two of them are never one
-stream, whatever ids they share.
+A record is *resumed* if its request names a position in an earlier stream (`resumed_from`), or asks for a stored response
+from its start; any other record is an *origin*. A resumed record continues at most one earlier record of the same upstream
+and credential: the one that the first matching rule below finds. An origin continues nothing, so two origins are never one
+stream, even if they share ids.
 
-Positions that are numbers are the same in many streams by chance, so one alone shows nothing.
+Positions that are numbers are equal in many streams by chance, so a number alone identifies no stream.
 
-Decision 7 (docs/decisions/0007-resumed-streams.md) has the reasons.
+Decision 7 (docs/decisions/0007-resumed-streams.md) gives the reasons.
 """
 
 import re
@@ -16,12 +16,12 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 from streamgauge.core.capture.segments import FROM_START
 from streamgauge.core.safe_values import MASKED
 
-# Sequence numbers, and the event ids of providers that count them in each stream anew.
+# Sequence numbers, and the event ids of providers that number the events of each stream.
 _NUMBER = re.compile(r"[0-9]*")
 
 
 class ResumableRecord(Protocol):
-    """What the rules look at: a record, or as much of one."""
+    """The fields of a record that the rules read."""
 
     @property
     def upstream(self) -> str | None: ...
@@ -40,10 +40,10 @@ class ResumableRecord(Protocol):
 
 
 class _Rule(NamedTuple):
-    """A leg continues the latest earlier record whose `earlier` values are the leg's `own`; all of them must be known.
+    """A resumed record continues the latest earlier record whose `earlier` fields equal its `own` fields, all known.
 
-    Never one that says another response id than the leg. `any_event`: the position is not compared with the record's last
-    event, only must not lie beyond it. `unlike_others`: the position must be an event's id, and no mere number.
+    It never continues a record with another response id. `any_event`: the position need not be the record's last event,
+    but must not lie after it. `unlike_others`: the position must be an event id that is more than a number.
     """
 
     own: tuple[str, ...]
@@ -52,8 +52,9 @@ class _Rule(NamedTuple):
     unlike_others: bool = False
 
 
-# A request that is sent again with a body (Last-Event-ID: the same request, WHATWG HTML 9.2.2) shows by it what it continues.
-# The position is often not the last event that the tap saw: some are lost on the way to the client.
+# A client that resumes with Last-Event-ID sends the same request again (WHATWG HTML 9.2.2), so its body, if it has one,
+# shows what it continues. Its position is often before the last event that the tap saw, because events are lost on the
+# way to the client.
 _WITH_BODY = (
     _Rule(("request_digest", "response_id", "resumed_from"), ("request_digest", "response_id", "last_event_id")),
     _Rule(("request_digest", "response_id"), ("request_digest", "response_id")),
@@ -61,8 +62,9 @@ _WITH_BODY = (
     _Rule(("response_id",), ("response_id",)),
     _Rule(("request_digest",), ("request_digest",), any_event=True),
 )
-# A request without a body names a stored response in its path, which then is its record's response id even if the stream said
-# none; or else it names an event alone, and the provider's event ids tell streams apart.
+# A request without a body names a stored response in its path, or only an event. The response id of its record is the
+# one from the path, even if the stream reports none. An event alone identifies a stream only if the provider's event
+# ids differ between streams.
 _WITHOUT_BODY = (
     _Rule(("response_id",), ("response_id",)),
     _Rule(("resumed_from",), ("last_event_id",), unlike_others=True),
@@ -75,7 +77,7 @@ _Value = TypeVar("_Value")
 
 
 class Known(NamedTuple, Generic[Stream]):
-    """An earlier record: what may speak against a rule that found it, and the stream that it belongs to."""
+    """An earlier record: the fields that may exclude it after a rule found it, and the stream that it belongs to."""
 
     response_id: str | None
     last_event_id: str | None
@@ -83,16 +85,16 @@ class Known(NamedTuple, Generic[Stream]):
 
 
 class Table(Protocol[_Value]):
-    """Where records are remembered: a dict, or something that forgets."""
+    """A store of records by key: a dict, or a cache that evicts entries."""
 
     def get(self, key: Key, /) -> _Value | None: ...
     def __setitem__(self, key: Key, value: _Value, /) -> None: ...
 
 
 class Streams(Generic[Stream]):
-    """The records so far, by what rules ask for: under each key the latest that did not complete, and the latest that did.
+    """The records so far, by the keys of the rules: for each key the latest that did not complete, and the latest that did.
 
-    `broken` and `completed` are two tables, for one that forgets must not lose the few that broke to the many that did not.
+    `broken` and `completed` are two tables, so that in a cache the many completed records do not evict the few broken ones.
     """
 
     def __init__(self, broken: Table[Known[Stream]], completed: Table[Known[Stream]]) -> None:
@@ -100,7 +102,7 @@ class Streams(Generic[Stream]):
         self._completed = completed
 
     def add(self, record: ResumableRecord, stream: Stream) -> None:
-        """Remember a record as one of `stream`. Those that are added later are taken for later ones."""
+        """Add a record as one of `stream`. A record that is added later counts as a later one."""
         table = self._completed if record.outcome == "completed" else self._broken
         known = Known(record.response_id, record.last_event_id, stream)
         for names, any_event in _EARLIER:
@@ -110,12 +112,12 @@ class Streams(Generic[Stream]):
 
     @staticmethod
     def keys_of(record: ResumableRecord) -> list[Key]:
-        """What `continued_by` would ask the tables for."""
+        """The keys that `continued_by` may look up."""
         rules = () if record.resumed_from is None else _WITHOUT_BODY if record.request_digest is None else _WITH_BODY
         return [key for rule in rules if (key := _key(record, rule.own, rule.earlier)) is not None]
 
     def continued_by(self, record: ResumableRecord) -> Stream | None:
-        """The stream that a record continues: None for an origin, and for a leg for which no rule finds anything."""
+        """The stream that a record continues; None for an origin, and for a resumed record if no rule matches."""
         if record.resumed_from is None:
             return None
         for rule in _WITHOUT_BODY if record.request_digest is None else _WITH_BODY:
@@ -127,7 +129,7 @@ class Streams(Generic[Stream]):
 
 
 def _key(record: ResumableRecord, names: tuple[str, ...], called: tuple[str, ...]) -> Key | None:
-    """Values by which records are found, with the names that they are looked up by; None if one of them is not known."""
+    """The key made of a record's values of `names`, filed under the field names `called`; None if a value is unknown."""
     key: list[object] = [called, record.upstream, record.credential_id]
     for name in names:
         value = getattr(record, name)
@@ -138,7 +140,7 @@ def _key(record: ResumableRecord, names: tuple[str, ...], called: tuple[str, ...
 
 
 def _fits(rule: _Rule, leg: ResumableRecord, found: Known[Stream]) -> bool:
-    """Whether nothing speaks against what a rule has found."""
+    """Whether a resumed record may continue the record that a rule has found."""
     position, last = leg.resumed_from or "", found.last_event_id or ""
     if rule.unlike_others and (position == FROM_START or _NUMBER.fullmatch(position)):
         return False
@@ -148,7 +150,7 @@ def _fits(rule: _Rule, leg: ResumableRecord, found: Known[Stream]) -> bool:
 
 
 def _beyond(position: str, last: str) -> bool:
-    """Whether a position lies behind a stream's last event; False where it cannot be told. Numbers of any length."""
+    """Whether a position lies after a stream's last event. False unless both are numbers, which may have any length."""
     if not (_NUMBER.fullmatch(position) and _NUMBER.fullmatch(last) and last):
         return False
     high, low = position.lstrip("0"), last.lstrip("0")

@@ -1,4 +1,4 @@
-"""What is known of an open stream: plain data, persisted as MessagePack. `stream.py` and `reading.py` alone change it."""
+"""The state of an open stream: plain data, persisted as MessagePack. `state_codec.py` says how fields may change."""
 
 import msgspec
 
@@ -10,9 +10,9 @@ from streamgauge.core.usage import UsageState
 
 
 class ToolState(msgspec.Struct, array_like=True, gc=False):
-    """A tool call. `check`: the validator of its arguments, None where they are masked or no JSON by contract.
+    """A tool call. `check`: the validator of its arguments, None if they are masked or not JSON by contract.
 
-    `empty`: it came with an empty object, which stands if nothing follows.
+    `empty`: an empty object came with the call; it is the arguments if no others follow.
     """
 
     key: int
@@ -51,7 +51,7 @@ class CountState(msgspec.Struct, array_like=True, gc=False):
 
 
 class IdentityState(msgspec.Struct, array_like=True, gc=False):
-    """What the response says of itself."""
+    """What the response reports of itself. Times are the provider's own, in seconds."""
 
     response_id: str | None = None
     response_model: str | None = None
@@ -77,11 +77,11 @@ class LossState(msgspec.Struct, array_like=True, gc=False):
 class StreamState(msgspec.Struct, array_like=True, gc=False):
     """One open stream.
 
-    `items`: what brought the output of each item of an answer first (`repeated_output.py`); None in a state of an older
-    program, from which it is not known what a closing event repeats.
-    `instance`, `slot`: where its segments come from. `waiting`: segments that came ahead of a missing one, by number,
-    and `waiting_since_ns`, the tap's clock when the first of them came. `dialect` is what the content showed; `hint` what
-    it might be by a weaker sign. `terminal`: the protocol's own end was seen. `body_read`: a whole answer was understood.
+    `instance`, `slot`: the tap instance and slot of its segments. `waiting`: segments that came while an earlier one was
+    missing, by number; `waiting_since_ns`: the tap's clock when the first of them came. `dialect`: what the content showed;
+    `hint`: what a weaker sign suggests. `terminal`: the protocol's own end was seen. `body_read`: a whole answer was parsed.
+    `items`: the first source of the output of each item of an answer (`repeated_output.py`); None in the state of an older
+    program, which does not show what a closing event repeats.
     """
 
     stream: bytes

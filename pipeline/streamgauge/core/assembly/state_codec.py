@@ -1,8 +1,8 @@
 """An entry of the state as bytes: `SGS`, the version of its format, then MessagePack.
 
-Structs of the state are arrays: a field is added at the end, with a default, so that an entry of an older program is read
-by a newer one and the other way round; the version stays. It changes only where an older program would misread an entry:
-then that one has to refuse it, and leave it as it is. Entries of programs before 0.2 have no version and begin with
+Structs of the state are arrays. A new field is added at the end, with a default, so that older and newer programs can read
+each other's entries; the version stays. The version changes only if an older program would misread an entry: the older
+program then refuses the entry, and leaves it unchanged. Entries of programs before 0.2 have no version, and begin with
 MessagePack's mark of an array.
 """
 
@@ -15,16 +15,16 @@ _HEAD = _MAGIC + bytes((STATE_VERSION,))
 
 
 class NewerStateError(msgspec.DecodeError):
-    """State that a later version wrote: whoever goes on without it makes other records, and overwrites it."""
+    """A later version wrote the state. A program that continued without it would overwrite it, and make other records."""
 
 
 def encode_entry(content: bytes) -> bytes:
-    """An entry of this version."""
+    """An entry of this version with this MessagePack content."""
     return _HEAD + content
 
 
 def decode_entry(entry: bytes) -> memoryview:
-    """The MessagePack of an entry, whatever its age. Raises NewerStateError; judges nothing else."""
+    """The MessagePack of an entry of this or an older version, unchecked. Raises NewerStateError for a newer one."""
     if entry[:4] == _HEAD:
         return memoryview(entry)[4:]
     if entry[:3] != _MAGIC or len(entry) < 4:

@@ -1,4 +1,4 @@
-"""One stream: its segments, in order -> its state. The time of an event is that of the read which completed it."""
+"""Applies the segments of one stream to its state, in order. An event has the time of the read that completed it."""
 
 import re
 from collections.abc import Sequence
@@ -29,25 +29,25 @@ from streamgauge.core.formats.sse import Event, SseDecoder, read_events, split_b
 from streamgauge.core.outcome import FIRST_ERROR_STATUS
 from streamgauge.core.safe_values import safe_id, whole_number
 
-# Events of one read that are looked at together: what a read holds seldom is more (64 KiB of deltas).
+# Events of one read that are processed as a batch; a read seldom holds more (64 KiB of deltas).
 WINDOW = 128
 
-# Numbers of up to 18 digits: what fits a reader's 64 bits.
+# Numbers of up to 18 digits, which fit 64 bits.
 _POSITION = re.compile(r"[0-9]{1,18}(?::[0-9]{1,18})*")
 
 
-# Reads of one stream that wait to be looked at together: what is done once for several of them is hardly felt then.
+# Reads buffered per stream before they are processed as a batch; batching amortises the fixed cost.
 MAX_WAITING_READS = 256
 
 
-# What streams of one tap have in common, and so many of its words: then it begins anew.
+# Fields whose values many streams of a tap share, and how many such values are kept: then the table is cleared.
 _OF_MANY = ("tap", "tap_version", "capture", "upstream", "path", "tenant", "credential_id")
 _MOST_WORDS = 1_024
 _words: dict[str | None, str | None] = {}
 
 
 def shared(opening: Opening) -> Opening:
-    """The same, with one copy of each word that many streams have: an open stream is to take little memory."""
+    """The opening, with one copy of each word that many streams share: this saves memory for each open stream."""
     if len(_words) >= _MOST_WORDS:
         _words.clear()
     words = [getattr(opening, name) for name in _OF_MANY]
@@ -57,10 +57,10 @@ def shared(opening: Opening) -> Opening:
 
 
 class Stream:
-    """Applies segments to a StreamState: make one whenever there is a state.
+    """Applies segments to a StreamState; it can be created from a state at any time.
 
-    Reads wait until there are many, or an end, or until somebody asks for the state (`settle`); apart from these it holds
-    nothing that the state does not.
+    Reads are buffered until there are MAX_WAITING_READS, the stream ends, or the caller needs the state
+    (`apply_pending_reads`). Nothing else that affects a record is kept outside the state.
     """
 
     def __init__(self, state: StreamState, stall_ns: int) -> None:
@@ -71,7 +71,7 @@ class Stream:
         self._steady = Steady(state, stall_ns)
 
     def apply(self, segment: Segment) -> None:
-        """The next segment of this stream. Never raises, whatever it holds."""
+        """Apply the next segment of this stream. Never raises, whatever the segment holds."""
         state = self.state
         state.next_segment = segment.number + 1
         state.counts.segments += 1
@@ -94,7 +94,7 @@ class Stream:
             self.apply_pending_reads()
 
     def _begin(self, segment: Segment) -> None:
-        """What a segment says of its stream before its reads."""
+        """Apply the parts of a segment that precede its reads: opening, request, head, loss."""
         state = self.state
         if segment.opening is not None:
             self.apply_pending_reads()
@@ -107,7 +107,7 @@ class Stream:
             self._lose(segment.loss)
 
     def mark_gap_here(self) -> None:
-        """Reads of this stream are missing here."""
+        """Mark that reads of this stream are missing after those applied so far."""
         self.apply_pending_reads()
         self.state.timing.mark_gap()
 
@@ -117,15 +117,15 @@ class Stream:
         return len(self._waiting)
 
     def apply_pending_reads(self, *, ended: bool = False) -> None:
-        """Take in the reads that wait: the state then says all that was applied. `ended`: they are the stream's last."""
+        """Process the buffered reads, so that the state holds all that was applied. `ended`: they are the stream's last."""
         if self._waiting:
             reads, self._waiting = self._waiting, []
-            # What a stream says at its end is no delta: with others it would be looked at in vain.
+            # The last read of a stream is no delta: trying it in a batch would be wasted time.
             self._reads(reads, len(reads) - ended)
-            self._reading = None  # made in a microsecond, and thousands of open streams need none meanwhile
+            self._reading = None  # saves memory for thousands of open streams; making one takes 1 us
 
     def _with_holes(self, reads: Sequence[Read]) -> None:
-        """Reads among which others are missing, nobody knows where."""
+        """Process reads among which others are missing at unknown places."""
         self.mark_gap_here()
         for read in reads:
             self._read(read)
@@ -147,7 +147,7 @@ class Stream:
             at += taken or 1
 
     def _is_steady(self) -> bool:
-        """Whether an event can only say more of what is known: nothing is repeated, and no terminal was seen."""
+        """Whether events may be processed as a batch: no terminal was seen, and the stream repeats no events."""
         return not self.state.terminal and not self._begins_later
 
     def _read(self, read: Read) -> None:
@@ -164,7 +164,7 @@ class Stream:
         blocks = split_blocks(content) if len(events) > 1 else []
         at = 0
         while at < len(events):
-            # An event and a block for each other, or else none is skipped: a forged content may hold anything.
+            # A batch needs exactly one block per event; forged content may have more or fewer.
             few = blocks[at : at + WINDOW] if len(blocks) == len(events) and self._may_skip(events, at) else []
             taken = self._steady.take_blocks(few, stamp) if few else 0
             if not taken:
@@ -172,7 +172,7 @@ class Stream:
             at += taken or 1
 
     def _may_skip(self, events: Sequence[Event], at: int) -> bool:
-        """Whether it is worth a try: several are left, and what is known of them is new, or has just proved right."""
+        """Whether a batch is worth a try: several events are left, and something was learnt of the stream's deltas."""
         return len(events) - at > 1 and self._steady.is_ready and self._is_steady()
 
     def _end(self, end: End) -> None:
@@ -184,7 +184,7 @@ class Stream:
             self._body(end.body)
 
     def _tail(self, tail: bytes) -> None:
-        """A last event without its blank line counts, if it is whole; half of one is told by its count alone.
+        """Apply a last event without its blank line, if it is whole; half an event is only counted.
 
         Comments are lines, and need no blank line.
         """
@@ -239,7 +239,7 @@ class Stream:
                 self._tell(event, value, stamp)
 
     def _text(self, dialect: Dialect, event: Event, data: bytes, stamp: int | None) -> None:
-        """An event whose data is generated text as it stands."""
+        """Apply an event whose data is generated text itself, not JSON."""
         state = self.state
         before, state.dialect = state.dialect, dialect.name
         if state.terminal:
@@ -253,7 +253,7 @@ class Stream:
         self._steady.see(event, None, dialect, reading, before)
 
     def _speaks_text(self) -> bool:
-        """Whether the stream has shown itself to be of a dialect whose data need not be JSON."""
+        """Whether the content showed a dialect whose data need not be JSON."""
         shown = BY_NAME.get(self.state.dialect or "")
         return shown is not None and bool(shown.text_events)
 
@@ -283,7 +283,7 @@ class Stream:
         self._steady.see(event, value, dialect, reading, before)
 
     def _tell_late(self, value: dict[str, object]) -> None:
-        """An event after the terminal. Usage that comes after [DONE] is the stream's, unless it names another response."""
+        """Apply an event after the terminal: usage after [DONE] counts, unless it names another response."""
         dialect = self.dialect
         usage = None if dialect is None else dialect.usage_after_done(value)
         if usage is not None and safe_id(value.get("id")) in (None, self.state.identity.response_id):
@@ -299,7 +299,7 @@ class Stream:
 
     @property
     def dialect(self) -> Dialect | None:
-        """What the content showed, else what the operator or the endpoint says."""
+        """The dialect that the content showed, else the one that the operator named, else that of the endpoint."""
         state, opening = self.state, self.state.opening
         if state.dialect is not None:
             return BY_NAME.get(state.dialect)
@@ -309,12 +309,12 @@ class Stream:
 
     @property
     def _begins_later(self) -> bool:
-        """Whether the request names a position in an earlier stream, and so not the start of one."""
+        """Whether the request names a position in an earlier stream that is not its start."""
         opening = self.state.opening
         return opening is not None and opening.resumed_from not in (None, FROM_START)
 
     def _is_repeated(self, value: dict[str, object]) -> bool:
-        """Whether a leg that continues repeats what lies at or below the position that its request names."""
+        """Whether a resumed stream repeats an event at or below the position that its request names."""
         opening = self.state.opening
         if opening is None or opening.resumed_from is None or not self._begins_later:
             return False
@@ -328,20 +328,20 @@ class Stream:
         return bool(seen) and len(seen) == len(asked) and seen <= asked
 
     def _done(self) -> None:
-        """[DONE] ends chat and completions; for the others it is only one more event."""
+        """Apply [DONE]. It ends a stream whose dialect is unknown or has `done_is_terminal` (chat, completions)."""
         dialect = self.dialect
         if dialect is None:
             if self.state.counts.events == 1:
-                self.state.hint = "openai-chat"  # behind events that nobody recognises it says nothing
+                self.state.hint = "openai-chat"  # after unrecognised events it shows no dialect
             self.state.terminal = True
         elif dialect.done_is_terminal:
             self.state.terminal = True
             if not any(choice.finish_raw for choice in self.state.choices):
-                # Where no finish reason comes at all, the usage that was told is the last word.
+                # Without any finish reason the usage reported so far is final.
                 self.state.usage.final = self.state.usage.seen
 
     def _error(self, name: str, value: object) -> bool:
-        """Whether it is an in-band error; then it is told."""
+        """Report an in-band error to the sink; return whether there is one."""
         facts = error_in(name, None if value is UNPARSED else value)
         if facts is None or self.state.dialect == OTHER:
             return False
@@ -353,7 +353,7 @@ class Stream:
     # --- whole answers ----------------------------------------------------------------------------------------------
 
     def _body(self, body: bytes) -> None:
-        """The body of a response that is no event stream: one answer, or a list of events."""
+        """Apply the body of a response that is no event stream: one answer, or a list of events."""
         value = parse(body)
         self.state.body_read = value is not UNPARSED
         for answer in value if isinstance(value, list) else [value]:
@@ -380,5 +380,5 @@ class Stream:
 
 
 def _position(event_id: str) -> tuple[int, ...]:
-    """An event's id as numbers, where it is one, or several (Replicate's time and count); else nothing to compare."""
+    """An event id as numbers, if it is one number or several (Replicate's time and count); else empty."""
     return tuple(int(number) for number in event_id.split(":")) if _POSITION.fullmatch(event_id) else ()

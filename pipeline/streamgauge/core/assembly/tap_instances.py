@@ -1,32 +1,34 @@
-"""Who sent what: for each tap instance and slot of a partition, which bundles were seen and when the last one came.
+"""The tap instances of a partition: which of their bundles were seen, by slot, and when the last message came.
 
-A tap resends what was not acknowledged, so a bundle may come again: it is known by its number. The log's own time (of the
-partition, no tap's clock) tells when an instance has been silent for so long that its open streams are given up. Time in
-which nobody at all could write (the broker was away) is nobody's silence: it passes for two minutes at most.
+A tap resends bundles that were not acknowledged, so a bundle may come again; its number identifies it. The log's time (of
+the partition, not of a tap's clock) shows when an instance has been silent for so long that its streams are abandoned.
+While the broker is unavailable no tap can write, so such a pause counts as two minutes of silence at most.
 """
 
 from collections.abc import Iterable
 
 import msgspec
 
-# How far below the highest number a bundle may still come late: a shipper has at most some tens in flight, so one that
-# is further behind was seen, or is counted as a duplicate. Numbers that are missing inside the window are remembered.
+# How far below the highest number a bundle may still come late (count). A shipper has at most some tens in flight. A
+# bundle below the window counts as a duplicate. Missing numbers inside the window are remembered.
 WINDOW = 1_024
 
-# Tap instances that are remembered, at some 40 bytes each: what is resent after a day's sleep must still be known. A month of
-# restarts of a hundred taps; what lies beyond is a forger, or a tap that dies every few seconds.
+# Tap instances that are remembered, at some 40 bytes each: a bundle that is resent after a day's sleep of its host must
+# still be recognised. This is enough for a month of restarts of a hundred taps. Only a forger, or a tap that crashes
+# every few seconds, makes more.
 MAX_INSTANCES = 2_048
 
-# How much time may pass between two messages of a log (milliseconds). Where streams are open a worker writes a tick a
-# minute, so a longer pause means that the broker took nothing; then every tap's spool is full of what it has to tell.
+# The most silence that counts between two messages of a log (milliseconds). While streams are open, a worker writes a
+# tick each minute. So a longer pause means that the broker accepted nothing, and that the taps' messages wait in
+# spools.
 MAX_PAUSE_MS = 120_000
 
 
 class SlotState(msgspec.Struct, array_like=True):
-    """Bundles of one instance in one slot: the highest number, and those below it that have not come.
+    """Bundles of one instance in one slot: the highest number seen, and the missing numbers below it.
 
-    `runs`: their numbers, from each first to each last: a log that lost its beginning begins far from 0 for every tap.
-    `missing`: the same one by one, as earlier programs kept them.
+    `runs`: the missing numbers as pairs (first, last), since in a log without its beginning the numbers of every tap start
+    far from 0. `missing`: missing numbers one by one, as older programs kept them.
     """
 
     highest: int = -1
@@ -39,7 +41,7 @@ class SlotState(msgspec.Struct, array_like=True):
 
 
 class TapInstanceState(msgspec.Struct, array_like=True):
-    """One tap instance. `last_ms`: when its last message came, by `clock_ms`. `given_up`: its streams were abandoned."""
+    """One tap instance. `last_ms`: the `clock_ms` of its last message. `given_up`: its streams were abandoned."""
 
     last_ms: int
     slots: dict[int, SlotState] = {}
@@ -47,10 +49,10 @@ class TapInstanceState(msgspec.Struct, array_like=True):
 
 
 class TapInstances(msgspec.Struct, array_like=True):
-    """All instances of a partition; `applied_offset` is the offset up to which this speaks.
+    """All instances of a partition; `applied_offset` is the offset of the last message applied.
 
-    `clock_ms`: the time that has passed for them; it begins as the log's, and falls behind by the log's long pauses.
-    `log_ms`: log time of the last message. Both None in state of a program that had no such clock.
+    `clock_ms`: the clock that measures silence; it starts at the log's time, and adds at most MAX_PAUSE_MS per message.
+    `log_ms`: the log time of the last message. Both are None in the state of an older program without this clock.
     """
 
     applied_offset: int = -1
@@ -59,7 +61,7 @@ class TapInstances(msgspec.Struct, array_like=True):
     log_ms: int | None = None
 
     def pass_time(self, log_ms: int) -> int:
-        """A message of this log time came (milliseconds); gives the time by our own clock, which never goes back."""
+        """Advance `clock_ms` to a message of this log time (milliseconds), and return it. It never goes back."""
         if self.clock_ms is None or self.log_ms is None:
             self.clock_ms = log_ms
         else:
@@ -68,7 +70,7 @@ class TapInstances(msgspec.Struct, array_like=True):
         return self.clock_ms
 
     def record_bundle(self, instance: bytes, slot: int, number: int, now_ms: int) -> bool:
-        """Note a bundle; False if it was seen before. Any message of an instance is a sign of life."""
+        """Record a bundle; return False if it was seen before. A duplicate, too, ends the silence of its instance."""
         producer = self.instances.get(instance)
         if producer is None:
             producer = self.instances[instance] = TapInstanceState(now_ms)
@@ -82,16 +84,16 @@ class TapInstances(msgspec.Struct, array_like=True):
         return _note(known, number)
 
     def has_gap(self, instance: bytes, slot: int) -> bool:
-        """Whether a bundle of that slot has not come, so that a stream's beginning may be in it."""
+        """Whether a bundle of this slot is missing, which may hold a stream's beginning. False for an instance given up."""
         producer = self.instances.get(instance)
         return producer is not None and not producer.given_up and producer.slots[slot].has_gap
 
     def revive(self, instance: bytes) -> None:
-        """An instance that was given up has begun a new stream."""
+        """Clear `given_up` of an instance, because it has begun a stream."""
         self.instances[instance].given_up = False
 
     def register_missing(self, instances: Iterable[bytes], now_ms: int) -> bool:
-        """These have open streams: whoever is not known, or given up, counts as heard of now. Whether there was one."""
+        """Register those instances that are unknown or given up, as if a message came now; return whether there were any."""
         lost = [one for one in instances if one not in self.instances or self.instances[one].given_up]
         for instance in lost:
             producer = self.instances.setdefault(instance, TapInstanceState(now_ms))
@@ -107,29 +109,29 @@ class TapInstances(msgspec.Struct, array_like=True):
         }
 
     def give_up(self, instances: set[bytes]) -> None:
-        """Their streams are abandoned. What they sent is still known: a resend may come long after."""
+        """Mark instances whose streams are abandoned. Their bundles stay known, since a resend may come much later."""
         for instance in instances:
             self.instances[instance].given_up = True
 
     def oldest_ms(self) -> int | None:
-        """When the one that is silent for longest came last, of those that are not given up; None if there is none."""
+        """The earliest `last_ms` of the instances that are not given up; None if there are none."""
         return min((producer.last_ms for producer in self.instances.values() if not producer.given_up), default=None)
 
     def over_capacity(self) -> set[bytes]:
-        """Instances beyond MAX_INSTANCES, those first that are silent for longest."""
+        """The instances above MAX_INSTANCES: those that have been silent for longest."""
         many = len(self.instances) - MAX_INSTANCES
         if many <= 0:
             return set()
         return set(sorted(self.instances, key=lambda instance: self.instances[instance].last_ms)[:many])
 
     def forget(self, instances: set[bytes]) -> None:
-        """Their streams are closed, and so is the book on them."""
+        """Remove instances. The caller has closed their streams."""
         for instance in instances:
             del self.instances[instance]
 
 
 def _note(slot: SlotState, number: int) -> bool:
-    if slot.missing:  # state of a program that kept single numbers
+    if slot.missing:  # state of an older program
         slot.runs, slot.missing = [*slot.runs, *((one, one) for one in slot.missing)], []
     if number > slot.highest:
         first, floor = max(slot.highest + 1, number - WINDOW), number - WINDOW

@@ -1,7 +1,7 @@
-"""When things came: first times, gaps between token events, stalls, bursts. Nanoseconds inside, seconds outside.
+"""Times of a stream: first times, gaps between token events, stalls, bursts. State is in nanoseconds, records in seconds.
 
 A gap lies between successive token events (all choices together): it is an inter-chunk latency, since an event may hold
-many tokens. Percentiles are nearest-rank: exact up to EXACT_GAPS gaps, beyond that the upper bound of their bucket.
+many tokens. Percentiles are nearest-rank: exact up to EXACT_GAPS gaps, above that the upper bound of their bucket.
 """
 
 import bisect
@@ -15,29 +15,29 @@ import msgspec
 
 from streamgauge.core.record import Gaps
 
-# Upper bounds of the gap buckets, seconds; the metric's own. Dense where providers pace (10 to 100 ms).
+# Upper bounds of the gap buckets (seconds), as in the metric. They are dense where providers pace (10 to 100 ms).
 GAP_BOUNDS_S: tuple[float, ...] = (
     0.001, 0.0025, 0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.075, 0.1, 0.15, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
 )  # fmt: skip
 _BOUNDS_NS = [round(bound * 1e9) for bound in GAP_BOUNDS_S]
-_BOUNDS: tuple[float | None, ...] = (*GAP_BOUNDS_S, None)  # the last bucket has no end
+_BOUNDS: tuple[float | None, ...] = (*GAP_BOUNDS_S, None)  # the last bucket has no upper bound
 
-# Gaps that are kept one by one, for exact percentiles of short streams: 64 of them are about 300 bytes of state.
+# Gaps that are kept one by one, for exact percentiles of short streams; 64 of them take about 300 bytes of state.
 EXACT_GAPS = 64
 
 # The percentiles that a record shows.
 SHARES = (0.50, 0.95, 0.99)
 
-# A gap longer than this is a stall, unless the settings say otherwise (seconds).
+# A gap longer than this is a stall (seconds; --stall-seconds).
 STALL_SECONDS = 5.0
 
-# Fewer token events cannot tell a burst from a short answer; 90 % in two reads is what a buffering proxy leaves.
+# Fewer token events do not distinguish a burst from a short answer. A buffering proxy makes 90 % come in two reads.
 BURST_MIN_EVENTS = 5
 BURST_SHARE = 0.9
 
 
 class TimingState(msgspec.Struct, array_like=True, gc=False):
-    """Times of one open stream, nanoseconds since the request began; None until seen or without stamps."""
+    """Times of one open stream in nanoseconds since the request's first byte; None until seen, or without stamps."""
 
     first_byte: int | None = None
     first_event: int | None = None
@@ -58,16 +58,16 @@ class TimingState(msgspec.Struct, array_like=True, gc=False):
     read_tokens: int = 0
     top_reads: tuple[int, int] = (0, 0)
     gap_count: int = 0
-    first_hole: int | None = None  # the last read before what was first missing; -1: there was none
+    first_hole: int | None = None  # stamp of the last read before the first missing one; -1 if none came
 
     def mark_gap(self) -> None:
-        """Reads are missing here: what is first seen from here on may not have been first, nor what was last seen last."""
+        """Mark that reads are missing here. First times after it are unknown, and no gap is measured across it."""
         if self.first_hole is None:
             self.first_hole = -1 if self.last_read is None else self.last_read
         self.last_read = self.last_token = None
 
     def known(self, first: int | None) -> int | None:
-        """When something was first seen, if nothing is missing before that."""
+        """A first time, if no reads are missing before it; else None."""
         return None if first is None or (self.first_hole is not None and first > self.first_hole) else first
 
     def read(self, stamp: int | None) -> None:
@@ -88,7 +88,7 @@ class TimingState(msgspec.Struct, array_like=True, gc=False):
         self.read_tokens = 0
 
     def token(self, stamp: int | None, stall_ns: int) -> None:
-        """A token event arrived."""
+        """A token event arrived at `stamp`; a gap above `stall_ns` is a stall."""
         self.token_events += 1
         self.read_tokens += 1
         if stamp is None:
@@ -98,7 +98,7 @@ class TimingState(msgspec.Struct, array_like=True, gc=False):
         self.last_token = stamp
 
     def tokens(self, stamps: Sequence[int | None], events: Sequence[int] | None, stall_ns: int) -> None:
-        """Reads with body bytes arrived at `stamps`, each with so many token events, one at least (None: with one)."""
+        """Reads with body bytes arrived at `stamps`, with `events` token events each: at least one (None: one each)."""
         last = self.last_token
         if last is None or self.last_read is None or None in stamps:
             self._one_by_one(stamps, events, stall_ns)
@@ -130,7 +130,7 @@ class TimingState(msgspec.Struct, array_like=True, gc=False):
                 self.token(stamp, stall_ns)
 
     def _several(self, gaps: Sequence[int], events: Sequence[int]) -> None:
-        """Behind the first event of a read the others have gaps of zero, which add nothing but their number."""
+        """Count reads of several token events: all after the first of a read have gaps of zero, which change only counts."""
         zeros = sum(events) - len(gaps)
         if zeros:
             self.token_events += zeros
@@ -139,7 +139,7 @@ class TimingState(msgspec.Struct, array_like=True, gc=False):
         self._close_reads(events)
 
     def _close_reads(self, tokens: Sequence[int]) -> None:
-        """Reads with so many token events each: all but the last are over."""
+        """Count reads with these numbers of token events. The last one stays open."""
         closed = (self.read_tokens, *tokens[:-1])
         one, two = self.top_reads
         if max(closed) > two:
@@ -147,7 +147,7 @@ class TimingState(msgspec.Struct, array_like=True, gc=False):
             self.top_reads = (one, two)
 
     def _spread(self, gaps: Sequence[int], stall_ns: int) -> None:
-        """Puts sorted gaps into their buckets; their largest may be a stall, or the largest of all."""
+        """Put sorted gaps into their buckets; update the largest gap and the stalls."""
         largest = gaps[-1]
         self.gap_max = max(self.gap_max, largest)
         if largest > stall_ns:
@@ -165,7 +165,7 @@ class TimingState(msgspec.Struct, array_like=True, gc=False):
         if self.gap_count <= EXACT_GAPS:
             self.exact.append(gap)
         elif self.exact:
-            self.exact = []  # nobody asks for them any more
+            self.exact = []  # percentiles come from the buckets now
         bucket = bisect.bisect_left(_BOUNDS_NS, gap)
         self.buckets[bucket] = self.buckets.get(bucket, 0) + 1
         self.gap_sum += gap
@@ -174,7 +174,7 @@ class TimingState(msgspec.Struct, array_like=True, gc=False):
 
 
 def _with_zeros(gaps: Sequence[int], events: Sequence[int]) -> list[int]:
-    """Each read's gap, with a zero for each further event of it."""
+    """The gap of each read, followed by a zero for each further event of the read."""
     return [gap for first, count in zip(gaps, events, strict=True) for gap in (first, *[0] * (count - 1))]
 
 
@@ -184,7 +184,7 @@ def seconds(nanoseconds: int | None) -> float | None:
 
 
 def is_burst(state: TimingState) -> bool | None:
-    """Nearly all token events came in one or two reads; None without stamps, and where reads are missing."""
+    """Whether nearly all token events came in one or two reads; None without stamps, or if reads are missing."""
     if state.first_byte is None or state.first_hole is not None:
         return None
     reads = sorted((*state.top_reads, state.read_tokens))[-2:]
@@ -192,12 +192,12 @@ def is_burst(state: TimingState) -> bool | None:
 
 
 def wire_max_gap(state: TimingState) -> int | None:
-    """The longest time between two reads, ns; None where reads are missing: it may lie over them, or have been among them."""
+    """The longest time between two reads (ns); None if reads are missing, since it may be among them."""
     return state.wire_max_gap if state.first_hole is None else None
 
 
 def gaps_of(state: TimingState) -> Gaps:
-    """The gaps as the record prints them; `count` alone where no stamps were recorded, or where reads are missing."""
+    """The gaps as the record shows them; `count` alone if there are no stamps, or if reads are missing."""
     count = max(0, state.token_events - 1)
     measured = sum(state.buckets.values())
     if state.first_byte is None or state.first_hole is not None or (count and not measured):

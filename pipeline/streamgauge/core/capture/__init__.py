@@ -1,1 +1,1 @@
-"""What a tap captures, and its bytes: segments and bundles."""
+"""The capture format: segments and bundles, and their encoding."""

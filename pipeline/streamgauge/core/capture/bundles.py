@@ -1,4 +1,4 @@
-"""Bundles as bytes: what rests in the spool and travels through Kafka. Compressed once, before the spool."""
+"""The encoding of bundles in the spool and in Kafka. A bundle is compressed once, before it enters the spool."""
 
 from threading import local
 from typing import Annotated, Literal
@@ -18,15 +18,16 @@ from streamgauge.core.capture.segments import (
     Wall,
 )
 
-# No bundle of ours comes near this; a frame that claims more is a forgery or damage, and is not inflated (bytes).
+# The largest bundle that is decompressed (bytes). Taps make far smaller ones; a frame that declares more is forged or
+# damaged.
 MAX_BUNDLE_BYTES = 64 * 1024 * 1024
-# Below this a bundle cannot hold many reads; above, it holds large content, or is a forgery of very many small things: it is
-# decoded segment by segment, and they are counted (bytes).
+# A bundle of up to this size (bytes) cannot hold many reads. A larger one has large content, or is forged of very many
+# small reads: it is decoded segment by segment, and its reads are counted.
 _LARGE_BYTES = 1024 * 1024
 
 
 class UnreadableBundle(ValueError):
-    """A message that is no bundle of a version that is known here. `error_class` is one of a closed set, for a label."""
+    """A message is damaged, or not a bundle of a known version. `error_class` is one of a closed set, for a metric label."""
 
     def __init__(self, error_class: Literal["frame", "version", "schema"], why: str) -> None:
         super().__init__(why)
@@ -56,7 +57,10 @@ _UNDECODED = msgspec.msgpack.Decoder(_Undecoded)
 
 
 class _OfThread(local):
-    """Each thread's own: to make one takes as long as a small bundle, and none may be used by two at a time."""
+    """A compressor and a decompressor for each thread.
+
+    Making one takes as long as compressing a small bundle, and two threads may not use one at the same time.
+    """
 
     def __init__(self) -> None:
         self.compressor = zstandard.ZstdCompressor(level=1)
@@ -72,7 +76,7 @@ def encode_bundle(bundle: Bundle) -> bytes:
 
 
 def decode_bundle(message: bytes | None) -> Bundle:
-    """The bundle of a message. Raises UnreadableBundle, and nothing else, for whatever is not one."""
+    """The bundle of a message. Raises UnreadableBundle, and no other error, if the message is not a bundle."""
     if not message or message[:2] != _MAGIC or len(message) < 4:
         raise UnreadableBundle("frame", "not a Streamgauge bundle")
     if message[2] != FORMAT_VERSION:
@@ -92,7 +96,7 @@ def decode_bundle(message: bytes | None) -> Bundle:
 
 
 def _decode_large(content: bytes) -> Bundle:
-    """Segment by segment, as long as their reads are not too many. Raises UnreadableBundle, and what msgspec raises."""
+    """Decode segment by segment, up to MAX_READS reads. Raises UnreadableBundle, and the errors of msgspec."""
     undecoded = _UNDECODED.decode(content)
     segments: list[Segment] = []
     reads = 0
@@ -105,7 +109,7 @@ def _decode_large(content: bytes) -> Bundle:
 
 
 def _check(bundle: Bundle) -> None:
-    """What its types do not say. Raises UnreadableBundle."""
+    """Check what the types of a bundle do not express. Raises UnreadableBundle."""
     if bundle.version != FORMAT_VERSION:
         raise UnreadableBundle(
             "version", f"bundle content of format {bundle.version}; this version reads {FORMAT_VERSION}"

@@ -1,11 +1,11 @@
-"""The capture format: what a tap writes and an assembler reads. `bundles.py` puts it on the wire.
+"""The capture format: what a tap writes and an assembler reads. `bundles.py` encodes it.
 
-A *bundle* is one message: segments of many streams of one tap instance and slot, numbered per instance and slot. A
+A *bundle* is one message: segments of many streams of one tap instance and slot; it is numbered per instance and slot. A
 *segment* is an ordered run of reads of one stream, numbered from 0. A *read* is what one socket read returned.
 
 Stamps are nanoseconds of the tap's monotonic clock since the request's first byte; None where a recording has none.
-Structs are arrays on the wire: a field may be added at the end with a default, none may be moved or removed. None can be
-part of a cycle, so the collector need not follow them (`gc=False`): there are many.
+Structs are arrays on the wire: a field may be added at the end with a default; no field may be moved or removed. There are
+many structs, and none can be part of a reference cycle, so the garbage collector does not track them (`gc=False`).
 """
 
 from enum import StrEnum
@@ -15,39 +15,42 @@ import msgspec
 
 FORMAT_VERSION = 1
 
-# A bundle is closed at about this size or age (192 KiB or 250 ms): big enough that what the spool, Kafka and Faust cost a
-# message is shared by some hundred events, small enough that a worker sees a stream's end soon. Against 48 KiB and 100 ms
-# recorder and shipper take a third less CPU for 200 streams with 40 events a second each.
+# A recorder closes a bundle at about this size or age (192 KiB or 250 ms). That is large enough that some hundred
+# events share the cost of a message in the spool, Kafka and Faust, and small enough that a worker sees a stream's end
+# soon. Compared with 48 KiB and 100 ms, recorder and shipper take a third less CPU for 200 streams with 40 events a
+# second each.
 BUNDLE_BYTES = 192 * 1024
 BUNDLE_NS = 250_000_000
 
 SLOTS = 64
 
-# The position of a request that asks for a stored response from its beginning: `Opening.resumed_from`.
+# The value of `Opening.resumed_from` if the request asks for a stored response from its beginning.
 FROM_START = "start"
 
-# What a bundle may hold, far beyond what any of ours does: its reads and segments (100 to 200 bytes each in memory, six on
-# the wire), and earlier instances on a data directory (a tap names those since its last delivery). A decoder checks a list's
-# length before it makes anything of it.
+# Limits of one bundle, far above what a tap sends: reads and segments (each takes 100 to 200 bytes in memory, and 6 on
+# the wire), and earlier instances on the same data directory (a tap names those since its last delivery). The decoder
+# checks the length of a list before it decodes the elements.
 MAX_READS = 200_000
 MAX_SEGMENTS = 50_000
 MAX_DEAD = 100_000
 
-# Integers of the wire: sums of them must fit the state's 64 bits. Nanoseconds of 100 days; sizes far beyond any.
+# Integers on the wire. Their sums must fit the 64 bits of the state. 2**53 is the nanoseconds of 104 days, and more
+# bytes than any stream has.
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 Wall = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
-# Words that lie in the state of a stream until it ends (characters): a recorder keeps 256 of the longest. Whoever forges more
-# has some 300 KB in one stream; what all of them take is bounded by `room.MAX_BUCKET_BYTES`.
+# Words that stay in the state of a stream until it ends (characters). A recorder sends at most 256 characters of a
+# word. A forger can put some 300 KB into one stream; `state_size.MAX_BUCKET_BYTES` bounds the sum over the streams of a
+# bucket.
 Word = Annotated[str, msgspec.Meta(max_length=4096)]
 
 
 class Opening(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """What is known when a request begins. On segment 0, always.
+    """What is known when a request begins. Segment 0 always has it.
 
-    `path` is the endpoint's template (`dialects.endpoint_of`), None for a path that is not an LLM's; never the raw path.
-    `started_at_ns` is UTC wall clock, for printing only: nothing is computed from it. `resumed_from` is the position that the
-    request of a resumed stream names, as it names it (Last-Event-ID, starting_after), FROM_START where it asks for a stored
-    response without one; None for a request that continues nothing.
+    `path` is the endpoint's template (`dialects.endpoint_of`), None for a path that is no LLM endpoint; never the raw path.
+    `started_at_ns` is UTC wall-clock time, for printing only: nothing is computed from it. `resumed_from` is the position
+    that the request of a resumed stream names, unchanged (Last-Event-ID, starting_after). It is FROM_START if the request
+    asks for a stored response without a position, and None if the request does not continue a stream.
     """
 
     tap: Word
@@ -61,16 +64,16 @@ class Opening(msgspec.Struct, array_like=True, frozen=True, gc=False):
     credential_id: Word | None = None
     attempt: Count | None = None
     resumed_from: Word | None = None
-    # The same position, where it is a sequence number (Responses' starting_after).
+    # The position in `resumed_from`, if it is a sequence number (starting_after of OpenAI's Responses).
     resumed_after: Count | None = None
-    # A dialect that the operator named (`replay --dialect`); None: the content and the path tell.
+    # The dialect that the operator named (`replay --dialect`); None: the content and the path decide.
     dialect: Word | None = None
-    # Of a leg, the id of the stored response that its request names in its path.
+    # The id of the stored response that the path of a resumed stream's request names.
     continues: Word | None = None
 
 
 class RequestFacts(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """What the request said and when it went out. Every field None where it was not seen."""
+    """What the request asked for, and when it was sent. A field is None if it was not seen."""
 
     body_bytes: Count | None = None
     model: Word | None = None
@@ -82,12 +85,12 @@ class RequestFacts(msgspec.Struct, array_like=True, frozen=True, gc=False):
     digest: Word | None = None
     connect_ns: Count | None = None  # the upstream's connection was made; None if it was reused
     sent_ns: Count | None = None  # the request's last byte was handed to the upstream's socket
-    # The body was not read whole: it was too long, there was no room for it, or a part of it was lost on the way.
+    # The body was not read whole: it was too long, there was no room, or a part did not reach the recorder.
     capped: bool = False
 
 
 class Head(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """The response's head, headers by allowlist. `event_stream`: the content is read as server-sent events."""
+    """The response's head, with allowed headers only. `event_stream`: the content is read as server-sent events."""
 
     status: Count | None
     stamp_ns: Count | None = None
@@ -102,8 +105,8 @@ class Head(msgspec.Struct, array_like=True, frozen=True, gc=False):
 class Read(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """One socket read.
 
-    `wire_bytes` as the socket gave them; `body_bytes` after transfer framing, before content decoding (None where the
-    recording does not tell); `content` the events that this read completed, as canonical SSE: UTF-8, LF, no BOM.
+    `wire_bytes`: as the socket returned them. `body_bytes`: after transfer framing, before content decoding. `content`: the
+    events that this read completed, as canonical SSE: UTF-8, LF, no BOM.
     """
 
     stamp_ns: Count | None
@@ -113,21 +116,21 @@ class Read(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 class Loss(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """What this part of the capture does not hold. Adds up over a stream's segments."""
+    """What is missing from this segment. The assembler adds up the counts of a stream's segments."""
 
     dropped_reads: Count = 0
     oversized_events: Count = 0
-    decode_error: Word | None = None  # one of `body.DecodeFault`; the first one stays
+    decode_error: Word | None = None  # a `DecodeFault` of http1/body.py; the first of a stream stays
 
 
 class Ending(StrEnum):
     """How the HTTP exchange ended, as the tap saw it."""
 
-    COMPLETE = "complete"  # the response's framing says that it is whole (close-delimited bodies: a clean EOF)
-    RESET = "reset"  # the upstream broke the framing, by reset or early EOF, or no head ever came
-    TIMEOUT = "timeout"  # nothing from the upstream for --upstream-idle-timeout
-    CLIENT = "client"  # the client left, the upstream was cancelled
-    CUT = "cut"  # the tap itself stopped: a drain deadline
+    COMPLETE = "complete"  # the response is whole by its framing (close-delimited bodies: a clean EOF)
+    RESET = "reset"  # the upstream broke the framing, by reset or early EOF, or sent no head
+    TIMEOUT = "timeout"  # no data from the upstream for --upstream-idle-timeout, or no connection in time
+    CLIENT = "client"  # the client left, so the request to the upstream was cancelled
+    CUT = "cut"  # the tap itself stopped before the stream ended (drain deadline)
 
 
 class TransportFault(StrEnum):
@@ -135,28 +138,28 @@ class TransportFault(StrEnum):
 
     DNS = "dns"  # the upstream's name was not found
     REFUSED = "refused"  # its address refused the connection
-    UNREACHABLE = "unreachable"  # no route, or another fault of the network
+    UNREACHABLE = "unreachable"  # no route, or another network fault
     CONNECT_TIMEOUT = "connect_timeout"  # no connection in time
     TLS = "tls"  # the TLS handshake failed
-    TLS_CERTIFICATE = "tls_certificate"  # its certificate is not trusted, or not for its name
+    TLS_CERTIFICATE = "tls_certificate"  # its certificate is not trusted, or is for another name
     RESET = "reset"  # the connection was reset
-    CLOSED = "closed"  # the connection ended in order before the response was whole, or before it began
-    NOT_HTTP = "not_http"  # what came is no HTTP
-    IDLE_TIMEOUT = "idle_timeout"  # connected, and nothing came for too long
+    CLOSED = "closed"  # the connection was closed cleanly before the response was whole, or before it began
+    NOT_HTTP = "not_http"  # the answer was not HTTP
+    IDLE_TIMEOUT = "idle_timeout"  # connected, but no data came for too long
 
     @property
     def ending(self) -> Ending:
-        """How an exchange ends that fails so."""
+        """The ending of an exchange that fails with this fault."""
         too_late = self in (TransportFault.CONNECT_TIMEOUT, TransportFault.IDLE_TIMEOUT)
         return Ending.TIMEOUT if too_late else Ending.RESET
 
 
 class End(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """The stream's end. On the last segment.
+    """The stream's end. The last segment has it.
 
-    `tail`: the event that was pending when the bytes ended, canonical SSE without its blank line; a half event is a
-    placeholder (`sse.HALF_EVENT`). `body`: the whole (masked) body of a response that is no event stream, None where it
-    had none, was over the cap (then `body_capped`) or could not be decoded.
+    `tail`: the event that was pending when the bytes ended, as canonical SSE without its blank line; half an event is
+    replaced by a placeholder (`sse.HALF_EVENT`). `body`: the whole body of a response that is no event stream (masked
+    unless capture is full); None if there was none, or it was over the cap (then `body_capped`) or not decodable.
     """
 
     ending: Ending
@@ -167,12 +170,12 @@ class End(msgspec.Struct, array_like=True, frozen=True, gc=False):
     tail: bytes = b""
     body: bytes | None = None
     body_capped: bool = False
-    # A TransportFault, None where it is not known. A word, so that one that a later tap adds is no bad bundle.
+    # A TransportFault, or None if unknown. It is a Word, so that bundles with a new fault of a later tap stay readable.
     fault: Word | None = None
 
 
 class Segment(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """A run of reads of one stream; `stream` is the 16 bytes of its UUIDv7."""
+    """An ordered run of reads of one stream. `stream` is the stream's id: the 16 bytes of a UUIDv7."""
 
     stream: bytes
     number: Count
@@ -188,9 +191,9 @@ class Bundle(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """One message of a tap.
 
     `instance` is the 16 bytes of the tap instance's UUID; `number` counts from 0 for each (instance, slot). `tap_ns` is the
-    tap's monotonic clock when the bundle was closed: it only ever ages what the same instance sent. A bundle without
-    segments is a heartbeat. `farewell`: the instance's last bundle in this slot. `dead`: earlier instances on the same
-    data directory, whose spool has been shipped before this bundle.
+    tap's monotonic clock in nanoseconds when the bundle was closed: it is compared only with times of the same instance. A
+    bundle without segments is a heartbeat. `farewell`: this is the instance's last bundle in this slot. `dead`: earlier
+    instances on the same data directory, whose spool was shipped before this bundle.
     """
 
     instance: bytes
