@@ -1,4 +1,4 @@
-"""Every dialect that is known, and how one is told: by the path as a hint, by the content for good."""
+"""All known dialects, and how the dialect of a stream is detected: the path gives a hint, the events decide."""
 
 import re
 
@@ -18,7 +18,7 @@ from streamgauge.core.dialects.watsonx import Watsonx
 from streamgauge.core.formats.sse import Event
 from streamgauge.core.safe_values import safe_code, whole_number
 
-# To add a dialect: its file, and its line here. The first that recognises an event reads it.
+# To add a dialect, add its module and a line here. The first dialect that recognises an event reads it.
 DIALECTS: tuple[Dialect, ...] = (
     OpenAIChat(),
     OpenAICompletions(),
@@ -38,10 +38,10 @@ BY_NAME: dict[str, Dialect] = {dialect.name: dialect for dialect in DIALECTS}
 _BY_ENDPOINT: dict[str, Dialect] = {path: dialect for dialect in DIALECTS for path in dialect.paths}
 _BY_TEXT_EVENT: dict[str, Dialect] = {name: dialect for dialect in DIALECTS for name in dialect.text_events}
 
-# What a server-sent event stream is called that is no LLM's.
+# The dialect name of a server-sent event stream that does not come from an LLM.
 OTHER = "other"
 
-# Streams that come over the same wires and are no LLM's answer: a member, and how its value begins.
+# Event streams on the same connections that do not come from an LLM: a member, and the beginning of its value.
 _NOT_LLM: tuple[tuple[str, str], ...] = (
     ("jsonrpc", ""),  # Model Context Protocol, streamable HTTP (JSON-RPC 2.0)
     ("object", "thread"),  # OpenAI assistants: thread, thread.run, thread.message.delta
@@ -51,8 +51,8 @@ _NOT_LLM: tuple[tuple[str, str], ...] = (
     ("type", "image_edit."),
 )
 
-# Paths that owe a record whatever they answer: the end of the path, its template, and the methods. GET where a stream can
-# be taken up again: a stored response, and a stream that is continued by Last-Event-ID.
+# Endpoints that get a record whatever the response is: the end of the path, its template, and the methods. GET is
+# listed where a client can resume a stream: a stored response, and a stream that continues by Last-Event-ID.
 _ENDPOINTS: tuple[tuple[re.Pattern[str], str, frozenset[str]], ...] = tuple(
     (re.compile(pattern + r"\Z"), template, frozenset(methods.split()))
     for pattern, template, methods in (
@@ -75,9 +75,9 @@ _ENDPOINTS: tuple[tuple[re.Pattern[str], str, frozenset[str]], ...] = tuple(
 
 
 def endpoint_of(method: str, target: str) -> str | None:
-    """The template of an LLM endpoint for a request's method and target; None if it is none.
+    """The template of the LLM endpoint that a request's method and target name; None if they name none.
 
-    With a slash at the end it is the same endpoint: many servers take both.
+    A path with a slash at its end is the same endpoint: many servers accept both.
     """
     path = target.partition("?")[0].removesuffix("/")
     for pattern, template, methods in _ENDPOINTS:
@@ -87,12 +87,15 @@ def endpoint_of(method: str, target: str) -> str | None:
 
 
 def dialect_of_endpoint(endpoint: str | None) -> Dialect | None:
-    """The dialect that an endpoint hints at."""
+    """The dialect that an endpoint template hints at; None if it hints at none."""
     return None if endpoint is None else _BY_ENDPOINT.get(endpoint)
 
 
 def dialect_of_error(data: object) -> str:
-    """The dialect that an error alone hints at, where nothing else tells: most servers speak OpenAI's chat."""
+    """The name of the dialect that an error hints at, for a stream that shows nothing else.
+
+    The default is OpenAI chat, which most servers implement.
+    """
     error = data[0] if isinstance(data, list) and data else data
     inner = error.get("error") if isinstance(error, dict) else None
     if not isinstance(error, dict) or not isinstance(inner, dict):
@@ -100,13 +103,16 @@ def dialect_of_error(data: object) -> str:
     if error.get("type") == "error":
         return AnthropicMessages.name
     status = inner.get("status")
-    # google.rpc.Status: a number, and the name of its code (https://ai.google.dev/gemini-api/docs/troubleshooting)
+    # google.rpc.Status holds a number and the name of its code (https://ai.google.dev/gemini-api/docs/troubleshooting)
     google = isinstance(status, str) and status.isupper() and whole_number(inner.get("code")) is not None
     return Gemini.name if google else OpenAIChat.name
 
 
 def recognised(event: str, data: object, known: Dialect | None = None) -> Dialect | None:
-    """The dialect that an event shows by itself. `known`: what the stream has shown so far; it is asked first."""
+    """The dialect that an event shows by its content; None if no dialect recognises it.
+
+    `known`: the dialect that the stream has shown so far; it is tried first.
+    """
     if not data or not isinstance(data, dict):
         return None
     if known is not None and known.recognises(event, data):
@@ -115,7 +121,7 @@ def recognised(event: str, data: object, known: Dialect | None = None) -> Dialec
 
 
 def is_foreign(data: object) -> bool:
-    """Whether an event shows that its stream is no LLM's."""
+    """Whether an event shows that its stream does not come from an LLM."""
     if not isinstance(data, dict):
         return False
     return any(
@@ -125,22 +131,25 @@ def is_foreign(data: object) -> bool:
 
 
 def dialect_of_text_event(event: str, shown: Dialect | None) -> Dialect | None:
-    """The dialect of an event whose data is generated text, no JSON; None for all other events.
+    """The dialect of an event whose data is generated text, not JSON; None for all other events.
 
-    `shown`: what the stream has shown itself to be.
+    `shown`: the dialect that the stream has shown so far.
     """
     dialect = _BY_TEXT_EVENT.get(event)
     return dialect if shown is None or shown is dialect else None
 
 
 def is_whole(event: Event, shown: Dialect | None) -> bool:
-    """Whether the event that was pending when the bytes ended lacks nothing but its blank line. Of text nobody can tell."""
+    """Whether an event that was pending when the bytes ended lacks only its blank line.
+
+    False for an event of plain text, because nothing marks the end of the text.
+    """
     is_text = event.data is not None and dialect_of_text_event(event.name, shown) is not None
     return not is_text and looks_whole(event)
 
 
 def recognised_body(data: object) -> Dialect | None:
-    """The dialect that a whole answer shows by itself."""
+    """The dialect that a whole response body shows by its content; None if no dialect recognises it."""
     if not isinstance(data, dict):
         return None
     return next((dialect for dialect in DIALECTS if dialect.recognises_body(data)), None)

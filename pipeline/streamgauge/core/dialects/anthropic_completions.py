@@ -1,7 +1,7 @@
 """Anthropic's text completions, before Messages (`/v1/complete`): `event: completion`; a stop_reason ends it, no [DONE].
 
-Read is the format of version 2023-06-01, whose events bring only what is new. The one before sent unnamed events with all
-text so far, and a [DONE]: those are not taken for this. It tells no usage.
+This dialect is the format of version 2023-06-01, whose events carry only new text. The version before it sent unnamed
+events with all text so far, and a [DONE]; those events are not recognised. The API reports no usage.
 
 Sources: https://docs.anthropic.com/claude/reference/complete_post, https://docs.anthropic.com/en/api/streaming (text
 completions), https://docs.anthropic.com/claude/reference/versions.
@@ -49,12 +49,15 @@ class AnthropicCompletions(Usual):
 
 
 def _is_completion(event: str, data: Data) -> bool:
-    """`type` was added later; the name may be lost on the way. Other events are pings, errors, and what may be added."""
+    """Whether an event is a completion, by its name or its `type`: `type` was added later, and a proxy may drop the name.
+
+    Other events are pings, errors, and events that Anthropic may add.
+    """
     return event == _EVENT or data.get("type") == _EVENT
 
 
 def _read_piece(data: Data, sink: Sink) -> None:
-    """`log_id` is the older name of `id`."""
+    """Reports the text and the stop reason. `log_id` is the older name of `id`."""
     sink.identify(data.get("id"), data.get("model"))
     sink.identify(data.get("log_id"))
     sink.choice(0)

@@ -1,7 +1,7 @@
-"""Anthropic Messages: named events whose JSON `type` repeats the name; message_stop ends it, no [DONE].
+"""Anthropic Messages: named events whose JSON `type` repeats the name; message_stop ends the stream, there is no [DONE].
 
-Usage is cumulative and may be told more than once: per field the last one counts. What message_start says of output is a
-placeholder. Input leaves out what was written to and read from the cache.
+Usage is cumulative and may come more than once: the last value of each field counts. The output count in message_start is a
+placeholder. The input count excludes tokens that were written to the cache or read from it.
 """
 
 from streamgauge.core.allowlist import Kind, Spec
@@ -61,7 +61,7 @@ KEEP: dict[str, Spec] = {
 
 KEEP_BODY: dict[str, Spec] = {**KEEP_ERRORS, **_KEEP_MESSAGE}
 
-# A `ping` shows nothing: others send it too.
+# A `ping` identifies no dialect: other providers send it, too.
 _EVENTS = {
     "message_start",
     "content_block_start",
@@ -70,7 +70,7 @@ _EVENTS = {
     "message_delta",
     "message_stop",
 }
-# Blocks that call a tool, and whether the client has to carry the call out.
+# Blocks that call a tool, and whether the client has to execute the call.
 _TOOL_BLOCKS = {"tool_use": True, "server_tool_use": False, "mcp_tool_use": False}
 
 
@@ -131,7 +131,7 @@ def _read_start(message: object, sink: Sink) -> None:
 
 
 def _read_content(content: object, sink: Sink) -> None:
-    """Blocks of a whole answer, or those that a message starts with: the calls of a tool that called others."""
+    """Reads the blocks of a whole response, or those in a message_start: calls that another tool made."""
     for index, block in enumerate(content if isinstance(content, list) else ()):
         _read_block(index, block, sink)
 
@@ -150,7 +150,7 @@ def _read_block(index: int, block: object, sink: Sink) -> None:
         if is_no_call(block.get("name"), call_id, given):
             return
         sink.tool(0, index, block.get("name"), call_id=call_id, client=_TOOL_BLOCKS[kind], empty=given == {})
-        if given:  # {} stands for "it follows in fragments", or for no arguments at all
+        if given:  # {} means that fragments follow, or that there are no arguments
             sink.arguments(0, index, given)
     elif kind == "text":
         sink.text(0, block.get("text"))

@@ -1,6 +1,6 @@
-"""Cohere v2 chat: named events whose JSON `type` repeats the name; message-end ends it, the [DONE] behind it says nothing.
+"""Cohere v2 chat: named events whose JSON `type` repeats the name; message-end ends it, the [DONE] after it means nothing.
 
-A message is told in pieces: content (text or thinking), the plan for its tool calls, the calls, citations. Usage comes once,
+A message comes in pieces: content (text or thinking), the plan for its tool calls, the calls, citations. Usage comes once,
 as tokens (what the model read and wrote) and as billed units (without the provider's own prompt); both are kept.
 
 Sources: https://docs.cohere.com/reference/chat-stream, https://docs.cohere.com/reference/chat, the types of the official
@@ -32,14 +32,14 @@ _KEEP_CALL: Spec = {
     "type": Kind.CODE,
     "function": {"name": Kind.ID, "arguments": Kind.ARGUMENTS},
 }
-# One piece in a stream's event, a list of them in a whole answer.
+# Content and calls are single pieces in a stream's event, lists in a whole response.
 _KEEP_MESSAGE: Spec = {
     "role": Kind.CODE,
     "content": (_KEEP_CONTENT, [_KEEP_CONTENT]),
     "tool_plan": Kind.TEXT,
     "tool_calls": (_KEEP_CALL, [_KEEP_CALL]),
 }
-# `error` is a sentence: of it no more is kept than that there is one.
+# `error` is a sentence: only its presence is kept.
 _KEEP_DELTA: Spec = {
     "message": _KEEP_MESSAGE,
     "finish_reason": Kind.REASON,
@@ -55,7 +55,8 @@ KEEP_BODY: dict[str, Spec] = {
     "usage": _KEEP_USAGE,
 }
 
-# Events that bring nothing generated of their own. A `debug` (the prompt as the model saw it) is known by nothing else.
+# Events that identify the dialect and carry no generated output. A `debug` event (the prompt as the model saw it) is
+# not listed: it has none of the members that `recognises` requires.
 _SILENT = {"content-end", "tool-call-end", "citation-start", "citation-end"}
 
 
@@ -117,7 +118,7 @@ def _content(data: Data, delta: Data, sink: Sink) -> None:
 
 
 def _plan(data: Data, delta: Data, sink: Sink) -> None:
-    """The plan is generated, and no part of the answer."""
+    """Reads a plan as reasoning: the plan is generated, but not a part of the answer."""
     sink.reasoning(0, _message(delta).get("tool_plan"))
 
 
@@ -153,7 +154,7 @@ def _read_part(part: object, sink: Sink) -> None:
 
 
 def _read_call(key: int | None, call: object, sink: Sink) -> None:
-    """A call begins; one without an index is a new one."""
+    """Reads the beginning of a call. A call without an index is a new one."""
     given = _object(call)
     function = _object(given.get("function"))
     name, arguments = function.get("name"), function.get("arguments")
@@ -163,7 +164,7 @@ def _read_call(key: int | None, call: object, sink: Sink) -> None:
 
 
 def _read_end(end: Data, sink: Sink) -> None:
-    """How it ended. Of an error there is a sentence; its kind is the finish reason (ERROR, TIMEOUT)."""
+    """Reads the end. `error` is only a sentence; the finish reason gives the kind of an error (ERROR, TIMEOUT)."""
     if isinstance(end.get("error"), str) and end["error"]:
         sink.error(ErrorFacts())
     sink.finish(0, end.get("finish_reason"))

@@ -1,6 +1,6 @@
-"""What a dialect is: how to know it, what of it may be kept, and how its events are told to a stream.
+"""The interface of a dialect: how to recognise it, what may be kept of it, and how it reports events to a stream.
 
-A dialect says what an event means by calling a Sink. It holds no state and knows no time: the stream does both.
+A dialect reports what an event means by calling a Sink. A dialect holds no state and no times; the stream does.
 """
 
 from collections.abc import Mapping
@@ -17,19 +17,20 @@ from streamgauge.core.usage import UsageRules
 
 Data = dict[str, object]
 
-# The sentinel that OpenAI and those who follow it send behind the last event; their own client looks at its beginning.
+# The sentinel that OpenAI and compatible servers send after the last event. OpenAI's own client accepts any data that
+# begins with it.
 DONE = b"[DONE]"
 
 
 def looks_whole(event: Event) -> bool:
-    """Whether what an event holds is whole JSON, or a stream's end."""
+    """Whether the content of an event is whole JSON, or begins with [DONE]."""
     if event.data is not None:
         return event.data.startswith(DONE) or isinstance(parse(event.data), dict | list)
     return any(one is not None and isinstance(parse(one), dict | list | str) for one in (event.error, event.bare))
 
 
 class ErrorFacts(msgspec.Struct, array_like=True, frozen=True):
-    """An in-band or HTTP error as the provider words it, without its message."""
+    """An in-band or HTTP error in the provider's words, without its message. `status`: an HTTP status code."""
 
     type: str | None = None
     code: str | None = None
@@ -38,7 +39,7 @@ class ErrorFacts(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Source(IntEnum):
-    """What brings the output of an item of an answer (OpenAI's Responses): a delta, or an event that closes something."""
+    """What carries an item's output (OpenAI Responses): a delta, or an event that closes a text, a part or the item."""
 
     DELTA = 1
     TEXT_DONE = 2
@@ -47,20 +48,26 @@ class Source(IntEnum):
 
 
 class Sink(Protocol):
-    """The stream, as a dialect sees it while it reads one event. Values are taken as they came: wrong types count nothing."""
+    """What a dialect calls on a stream while it reads one event.
+
+    Dialects pass values as they came, unchecked. A value of a wrong type does not count.
+    """
 
     def identify(
         self, response_id: object = None, model: object = None, tier: object = None, routed_model: object = None
     ) -> None: ...
     def choice(self, index: int) -> None: ...
     def part(self, item: int | None, source: Source) -> None:
-        """The output that the event tells from here on is of this item of the answer (None: the event names none).
+        """Assigns the output that is reported next to this item of the response (None: the event names none).
 
-        Of a closing event's output only those kinds count that no other source brought before.
+        Of a closing event's output only those kinds count that no other source carried before.
         """
 
     def closes(self) -> None:
-        """The event tells from here on the answer as a whole: of that only those kinds of output count that no event told."""
+        """Marks the output that is reported next as that of the whole response.
+
+        Only those kinds of output count that no earlier event reported.
+        """
 
     def text(self, choice: int, value: object) -> None: ...
     def reasoning(self, choice: int, value: object) -> None: ...
@@ -79,20 +86,20 @@ class Sink(Protocol):
         indexed: bool = True,
         in_pieces: bool = False,
     ) -> None:
-        """A tool call of a choice: a known one by its `key`, or a new one; `key` None always begins one.
+        """Reports a tool call of a choice: one that is known by its `key`, or a new one. `key` None always begins a new one.
 
-        `client`: the client has to carry it out. `json` False: its arguments are no JSON text by contract. `empty`: an
-        empty object came with it, which is what its arguments are if no others follow. `indexed` False: the key is only a
-        position in a list, so a call with the same id is the same call. `in_pieces`: `name` may be a piece of one: it is
-        added to the name of a call that has no arguments yet, unless it has an id or says the same name again.
+        `client`: the client has to execute the call. `json` False: its arguments are by contract not JSON text. `empty`: the
+        call came with an empty object, which is the value of its arguments if no others follow. `indexed` False: the key is
+        only a position in a list, so a call with the same id is the same call. `in_pieces`: `name` may be a fragment. It is
+        appended to the name of a call that has no arguments yet, unless it comes with an id or repeats the whole name.
         """
 
     def arguments(
         self, choice: int, key: int | None, value: object, call_id: object = None, *, indexed: bool = True
     ) -> None:
-        """A fragment of arguments as text, or all of them as a JSON value; `key` None: of the call that began last.
+        """Reports a fragment of arguments as text, or all of them as a JSON value. `key` None: the call that began last.
 
-        `call_id`: which of the calls with that key, where it says so; else the latest. `indexed`: as in `tool`.
+        `call_id` selects one of several calls with that key; without it the latest one is used. `indexed`: as in `tool`.
         """
 
     def whole_tool(
@@ -106,13 +113,14 @@ class Sink(Protocol):
         client: bool = True,
         json: bool = True,
     ) -> None:
-        """A tool call as it is once it is over: its name and its arguments count where they were not told before.
+        """Reports a finished tool call. Its name and its arguments count if no earlier event reported them.
 
-        Where events are not seen, since they came before a leg or are missing, they may have told them: then nothing counts.
+        Nothing counts if earlier events were not seen, because they came before a resumed stream or are missing: those
+        events may have reported the call.
         """
 
     def whole_arguments(self, choice: int, key: int, value: object, *, client: bool = True, json: bool = True) -> None:
-        """All arguments of a call at once, without its name: as in `whole_tool`."""
+        """Reports all arguments of a call at once, without its name; otherwise as `whole_tool`."""
 
     def finish(self, choice: int, raw: object, normal: str | None = None) -> None: ...
     def usage(self, given: object, *, placeholder: bool = False) -> None: ...
@@ -122,17 +130,17 @@ class Sink(Protocol):
         self, *, queue_s: object = None, routing_s: object = None, first_token_s: object = None, total_s: object = None
     ) -> None: ...
     def calls_client_tools(self, choice: int) -> bool:
-        """Whether a choice has called a tool that the client has to carry out."""
+        """Whether a choice has called a tool that the client has to execute."""
 
 
 class Dialect(Protocol):
     """One wire format.
 
-    `paths`: endpoint templates that hint at it; `endpoint`: the one it goes by. `finish_is_terminal`: a finish reason on
-    every choice ends a stream (`one_finish_is_enough`: on any), `done_is_terminal`: a [DONE] does; else only what calls
-    `Sink.terminal` does.
-    `text_events`: names of the events whose data is generated text as it stands, no JSON. `volatile`: members, as paths with
-    dots, that change from event to event and that `read` does not look at (so that its deltas can be learnt).
+    `paths`: endpoint templates that hint at it. `endpoint`: the template in records of requests to any other path.
+    `Sink.terminal` always ends a stream. `finish_is_terminal`: a finish reason on every choice ends it as well
+    (`one_finish_is_enough`: on any choice). `done_is_terminal`: a [DONE] ends it as well.
+    `text_events`: names of events whose data is generated text, not JSON. `volatile`: members, as dotted paths, that change
+    from event to event and that `read` ignores, so that events which differ only in them can share a learnt form.
     """
 
     @property
@@ -159,26 +167,26 @@ class Dialect(Protocol):
     def volatile(self) -> frozenset[str]: ...
 
     def recognises(self, event: str, data: Data) -> bool:
-        """Whether only this dialect sends such an event. Without a member it never does, whatever the event is called."""
+        """Whether only this dialect sends such an event. False if `data` has no members, whatever the event's name."""
 
     def recognises_body(self, data: Data) -> bool:
-        """Whether only this dialect answers so without streaming."""
+        """Whether only this dialect sends such a response body without streaming."""
 
     def read(self, event: str, data: Data, sink: Sink) -> None:
-        """Tell the sink what an event says. In-band errors of the common shapes are read elsewhere."""
+        """Reports an event to the sink. The stream itself reads in-band errors of the common shapes (`error_in`)."""
 
     def read_body(self, data: Data, sink: Sink) -> None:
-        """The same for the whole answer of a request that did not ask for a stream.
+        """Reports to the sink the whole response to a request that did not ask for a stream.
 
-        An answer that is a list of events is read event by event, by `read`.
+        A response that is a list of events is read event by event, by `read`.
         """
 
     def usage_after_done(self, data: Data) -> object:
-        """The usage of an event that came after [DONE] and tells nothing else; None if there is none."""
+        """The usage of an event that came after [DONE] and carries no output; None if there is none."""
 
 
 class Usual:
-    """What most dialects have in common: only their own terminal ends a stream, and all data is JSON."""
+    """Defaults that most dialects share: only their own terminal ends a stream, and all data is JSON."""
 
     paths: tuple[str, ...] = ()
     finish_is_terminal: bool = False
@@ -199,9 +207,9 @@ KEEP_ERROR: Mapping[str, Spec] = {
     "request_id": Kind.ID,
 }
 
-# Error objects under `error`, flat ones (local servers), a request id beside it (Anthropic), a type beside it
-# (text-generation-inference), or a list of them with a trace id (watsonx); `detail` (FastAPI), `base_resp` (MiniMax). And
-# what is read of every event: its place in the stream, and whether it is an LLM's.
+# Shapes of errors: an object under `error`, a flat object (local servers), a request id beside the object (Anthropic),
+# a type beside it (text-generation-inference), a list of objects with a trace id (watsonx), `detail` (FastAPI),
+# `base_resp` (MiniMax). Other members show the position of an event, and whether its stream comes from an LLM.
 KEEP_ERRORS: Mapping[str, Spec] = {
     "jsonrpc": Kind.CODE,
     "sequence_number": Kind.COUNT,
@@ -209,7 +217,7 @@ KEEP_ERRORS: Mapping[str, Spec] = {
     "object": Kind.CODE,
     "error": (KEEP_ERROR, [KEEP_ERROR], Kind.CODE),
     "errors": [KEEP_ERROR],
-    "detail": (KEEP_ERROR, [KEEP_ERROR], Kind.FLAG),  # of a text no more than that there is one
+    "detail": (KEEP_ERROR, [KEEP_ERROR], Kind.FLAG),  # of a text only its presence is kept
     "base_resp": {"status_code": Kind.CODE},
     "error_type": Kind.CODE,
     "trace": Kind.ID,
@@ -222,17 +230,17 @@ KEEP_ERRORS: Mapping[str, Spec] = {
 
 
 def is_no_call(name: object, call_id: object, arguments: object) -> bool:
-    """Whether an entry is no tool call: some servers put an empty one beside text."""
+    """Whether an entry is not a tool call: some servers put an empty entry beside text."""
     return not name and not call_id and not arguments
 
 
 def error_in(event: str, data: object) -> ErrorFacts | None:
-    """The in-band error of an event, in any of the common shapes.
+    """The in-band error of an event, in any of the common shapes; None if there is none.
 
-    An `error` member, a list of them, an event named `error`, or an object that says that it is one: by its `type`, or
-    by `object` (FastChat, and vLLM before 0.10). A `detail` without any other member: FastAPI's errors, which its servers
-    also send as an event. MiniMax's `base_resp` with a status code other than 0 (platform.minimax.io/docs, error codes).
-    Gemini may send any of them as the one element of a list.
+    The shapes are an `error` member, a list of errors, an event named `error`, and an object whose `type` or `object` is
+    `error` (`object`: FastChat, and vLLM before 0.10). A `detail` without any other member is a FastAPI error, which servers
+    also send as an event. MiniMax sends a `base_resp` with a status code other than 0 (platform.minimax.io/docs, error
+    codes). Gemini may send any of these shapes as the only element of a list.
     """
     if isinstance(data, list) and data:
         data = data[0]
@@ -242,14 +250,14 @@ def error_in(event: str, data: object) -> ErrorFacts | None:
     if not says and "error" not in data and "errors" not in data:
         return _bare_error(data)
     if "jsonrpc" in data:
-        return None  # a remote procedure call's (MCP): no LLM's stream
+        return None  # an error of a remote procedure call (MCP), not of an LLM
     inner = data.get("error") or data.get("errors")
     beside = data.get("request_id") or data.get("trace")
     if isinstance(inner, list):
         inner = inner[0] if inner else None
     if isinstance(inner, dict) and inner:
         return _facts(inner, beside, data.get("status_code"))
-    if inner:  # a text, or no more than that there is one
+    if inner:  # a text, or what masking left of it
         return _facts({"type": data.get("error_type")}, beside, data.get("status_code"))
     bare = _bare_error(data)
     if bare is not None or not says:
@@ -258,7 +266,7 @@ def error_in(event: str, data: object) -> ErrorFacts | None:
 
 
 def _bare_error(data: Data) -> ErrorFacts | None:
-    """An error in a shape that has no `error` member and does not say that it is one."""
+    """The error in a shape that neither has an `error` member nor names itself an error; None if there is none."""
     detail, answer = data.get("detail"), data.get("base_resp")
     if detail and len(data) == 1:
         inner = detail[0] if isinstance(detail, list) else detail

@@ -1,8 +1,8 @@
 """Google's Gemini API and Vertex AI: generateContent and streamGenerateContent.
 
-With `alt=sse` each event is one answer in part, without it the body is a JSON array of them; there is no [DONE] and no
-event name. A finish reason ends it, or a reason why the prompt was blocked; more events may follow. Code
-Assist sends the same answers inside of a `response` member.
+With `alt=sse` each event is a GenerateContentResponse with a part of the output; without it the body is a JSON array of
+these objects. There is no [DONE] and no event name. A finish reason, or a block reason for the prompt, ends a stream;
+more events may follow. Code Assist sends the same objects inside a `response` member.
 
 Sources: https://ai.google.dev/api/generate-content (GenerateContentResponse, Candidate, UsageMetadata),
 https://docs.cloud.google.com/vertex-ai/generative-ai/docs/reference/rest/v1/GenerateContentResponse, and google-genai's
@@ -17,7 +17,7 @@ from streamgauge.core.outcome import reason_label
 from streamgauge.core.safe_values import MASKED, safe_id, whole_number
 from streamgauge.core.usage import UsageRules
 
-# A streamed argument is a value at a path; the path itself is none of what counts.
+# A streamed argument is a value at a path; the path itself does not count as output.
 _KEEP_FRAGMENT: Spec = {
     "stringValue": Kind.TEXT,
     "numberValue": Kind.ARGUMENTS,
@@ -65,10 +65,12 @@ _KEEP_ANSWER: dict[str, Spec] = {
 }
 KEEP: dict[str, Spec] = {**KEEP_ERRORS, **_KEEP_ANSWER, "response": _KEEP_ANSWER}
 
-# Where a request was served, not what it used: Vertex sends it alone on all but the last event.
+# Members of usageMetadata that say how a request was served, not what it used. Vertex sends `trafficType` alone on all
+# events but the last.
 _SERVED = {"trafficType", "serviceTier"}
 
-# The key of calls whose every fragment repeats their name and id (proxies do): the id tells them apart. Not an index.
+# The key of calls whose every fragment repeats the name and the id, as some proxies send them: the id tells calls
+# apart. The key is negative, so that it equals no index.
 _BY_ID = -1
 
 
@@ -111,7 +113,7 @@ class Gemini(Usual):
             _read_candidate(index, candidate, sink)
         feedback = answer.get("promptFeedback")
         if isinstance(feedback, dict):
-            # Whatever its reason is called (OTHER is a finish reason too, with another meaning): it was blocked.
+            # Any block reason means content_filter. (OTHER is a finish reason as well, with another meaning.)
             sink.finish(0, feedback.get("blockReason"), "content_filter")
         if not isinstance(usage, dict) or usage.keys() - _SERVED:
             sink.usage(usage)
@@ -129,14 +131,14 @@ def _is_answer(data: object) -> bool:
 
 
 def _tier(usage: object) -> object:
-    """How the request was served: Vertex says `trafficType`, the Gemini API `serviceTier`."""
+    """How the request was served: `trafficType` from Vertex, `serviceTier` from the Gemini API."""
     if not isinstance(usage, dict):
         return None
     return usage["trafficType"] if usage.get("trafficType") is not None else usage.get("serviceTier")
 
 
 def _candidates(answer: Data) -> Iterator[tuple[int, Data]]:
-    """The candidates with their index; one without takes its position in the list."""
+    """The candidates with their index. A candidate without one gets its position in the list."""
     given = answer.get("candidates")
     for position, candidate in enumerate(given if isinstance(given, list) else ()):
         if isinstance(candidate, dict):
@@ -152,12 +154,12 @@ def _read_candidate(index: int, candidate: Data, sink: Sink) -> None:
         if isinstance(part, dict):
             _read_part(index, part, sink)
     reason = reason_label(candidate.get("finishReason"))
-    # STOP is also said of function calls.
+    # STOP is also the finish reason of function calls.
     sink.finish(index, reason, "tool_calls" if reason == "STOP" and sink.calls_client_tools(index) else None)
 
 
 def _read_part(index: int, part: Data, sink: Sink) -> None:
-    """One part; signatures, results of code and of tools are nothing that is generated here."""
+    """Reads one part. Signatures, and results of code and of tools, are not generated output."""
     if part.get("thought") is True:
         sink.reasoning(index, part.get("text"))
     else:
@@ -175,7 +177,10 @@ def _read_part(index: int, part: Data, sink: Sink) -> None:
 
 
 def _read_call(index: int, call: Data, sink: Sink) -> None:
-    """A call as a whole, or streamed: its name, fragments of its arguments without one, and an empty object at its end."""
+    """Reads a whole call, or a piece of a streamed one.
+
+    A streamed call is its name, then fragments of its arguments without the name, then an empty object.
+    """
     fragments, args = call.get("partialArgs"), call.get("args")
     streamed = isinstance(fragments, list) or call.get("willContinue") is True
     if not streamed and is_no_call(call.get("name"), call.get("id"), args):
@@ -191,7 +196,7 @@ def _read_call(index: int, call: Data, sink: Sink) -> None:
 
 
 def _value_of(fragment: Data) -> object:
-    """What a fragment adds: a string's characters, any other value as JSON text."""
+    """What a fragment adds to the arguments: the characters of a string, or another JSON value."""
     text = fragment.get("stringValue")
     if isinstance(text, str):
         return text

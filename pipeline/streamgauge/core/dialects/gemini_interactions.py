@@ -1,8 +1,8 @@
-"""Google's Interactions API: steps of a model or an agent, as typed events; interaction.completed is its terminal.
+"""Google's Interactions API: steps of a model or an agent, as typed events; interaction.completed ends the stream.
 
-Known by the JSON's `event_type` (the event's name repeats it). The streams of before May 2026 have content.* events in
-place of step.*, and interaction.start and .complete. Usage is a running total wherever it comes, but for `step_usage`;
-thoughts and what tools brought in lie outside of input and output.
+The JSON's `event_type` identifies an event (the event's name repeats it). Streams from before May 2026 have content.* events
+instead of step.*, and interaction.start and .complete. Each usage is a running total, except `step_usage`. The counts of
+input and output exclude thoughts and the tokens of tool use.
 
 Sources: https://ai.google.dev/gemini-api/docs/streaming (events), https://ai.google.dev/api/interactions-api (resource),
 https://docs.cloud.google.com/gemini-enterprise-agent-platform/reference/rest/v1beta1/Status, and google-genai's
@@ -43,7 +43,7 @@ _KEEP_USAGE: dict[str, Spec] = {
     "grounding_tool_count": [{"type": Kind.CODE, "count": Kind.COUNT, "search_query_count": Kind.COUNT}],
 }
 _KEEP_CONTENT: Mapping[str, Spec] = {"type": Kind.CODE, "text": Kind.TEXT, "data": Kind.TEXT}
-# A step, a piece of one, or (before steps) a piece of content: what it may hold of them all.
+# All members of a step, of a piece of a step, and (before there were steps) of a piece of content.
 _KEEP_STEP: Spec = {
     **_KEEP_CONTENT,
     "id": Kind.ID,
@@ -90,16 +90,17 @@ _EVENTS = {
     *_TERMINALS,
 }
 
-# Statuses in which nothing has ended yet.
+# Statuses of an interaction that has not ended.
 _RUNNING = {"in_progress", "queued"}
-# What no other dialect may know by the same word: an incomplete response of OpenAI's says elsewhere why.
+# Statuses with a normal reason in this dialect only: an OpenAI response can be `incomplete` as well, but gives the
+# reason elsewhere.
 _NORMAL = {"incomplete": "length"}
 
-# What a step or a piece of one carries, by its type. The rest is results, signatures and the user's own input.
+# What a step or a piece of a step carries, by its type. Other types are results, signatures and the user's own input.
 _REASONING = {"thought", "thought_summary"}
 _OUTPUT = {"text", "model_output", "audio", "image", "video", "document"} | _REASONING
 _ARGUMENTS = "arguments_delta"
-# Every other call is carried out by the server; it has no name but its type.
+# The server executes every other call; such a call may have no name but its type.
 _CLIENT_CALL = "function_call"
 _JSON_CALLS = {_CLIENT_CALL, "mcp_server_tool_call"}
 
@@ -138,7 +139,7 @@ class GeminiInteractions(Usual):
         if kind in _STEPS:
             _read_step(whole_number(data.get("index")) or 0, data.get(_STEPS[kind]), sink)
         elif kind == "error":
-            sink.error(ErrorFacts())  # what it says of itself is read elsewhere; one that says nothing is one too
+            sink.error(ErrorFacts())  # even without details; `error_in` reads the details
         interaction = data.get("interaction")
         if isinstance(interaction, dict):
             _read_interaction(interaction, sink, ended=kind in _TERMINALS)
@@ -166,7 +167,7 @@ def _read_interaction(interaction: Data, sink: Sink, *, ended: bool) -> None:
 
 
 def _read_usage(data: Data, interaction: object, sink: Sink) -> None:
-    """The running total, wherever an event tells it."""
+    """Reads the running total from each place where an event may carry it."""
     metadata = data.get("metadata")
     sink.usage(metadata.get("total_usage") if isinstance(metadata, dict) else None)
     sink.usage(data.get("usage"))
@@ -174,7 +175,7 @@ def _read_usage(data: Data, interaction: object, sink: Sink) -> None:
 
 
 def _read_status(update: Data, sink: Sink) -> None:
-    """A status on its way: told as the end only where it is one."""
+    """Reads a status update; only a status that ends the interaction is reported."""
     status = update.get("status")
     if isinstance(status, str) and status not in _RUNNING:
         _read_end(update, sink)
@@ -205,7 +206,7 @@ def _read_step(index: int, step: object, sink: Sink) -> None:
     elif (safe_code(kind) or "").endswith("_call"):
         client, json = kind == _CLIENT_CALL, kind in _JSON_CALLS
         if client and is_no_call(step.get("name"), step.get("id"), step.get("arguments")):
-            return  # of the server's calls the type alone is the name
+            return  # a server's call needs no name: its type is enough
         sink.tool(0, index, step.get("name"), call_id=step.get("id"), client=client, json=json)
         _read_arguments(index, step.get("arguments"), sink)
     elif kind in _OUTPUT:
@@ -213,12 +214,12 @@ def _read_step(index: int, step: object, sink: Sink) -> None:
 
 
 def _read_arguments(index: int, arguments: object, sink: Sink) -> None:
-    if arguments:  # {} stands for "it follows in fragments"
+    if arguments:  # {} means that fragments follow
         sink.arguments(0, index, arguments)
 
 
 def _read_output(kind: str, step: Data, sink: Sink) -> None:
-    """Text, thoughts and media: in the step itself, in its content or, of a thought, in its summary."""
+    """Reads text, thoughts and media: in the step itself, in its content or, for a thought, in its summary."""
     _read_piece(kind, step, sink)
     for name in ("content", "summary"):
         given = step.get(name)

@@ -1,11 +1,11 @@
-"""llama.cpp's own completion (`/completion`): an event a piece of `content`; the one with `stop` true ends it, no [DONE].
+"""llama.cpp's own completion (`/completion`): one event per piece of `content`; `stop` true ends it, no [DONE].
 
-Several prompts of one request share the stream, told apart by `index`; it has ended when each that began has stopped. Counts
-are those of one prompt, the last one's. tokens_evaluated is the whole prompt, what came from the cache included;
-tokens_cached is the length of the context, no part of it.
+Several prompts of one request share the stream; `index` distinguishes them. The stream has ended when every prompt that
+began has stopped. The counts are those of one prompt, the last one. tokens_evaluated is the whole prompt, including the
+tokens from the cache; tokens_cached is the length of the context and no part of the prompt.
 
 Sources: tools/server/README.md (POST /completion) and server-task.cpp (to_json_non_oaicompat) of ggml-org/llama.cpp;
-the stopped_* flags are those of builds before December 2024 (pull request 10643).
+the stopped_* flags come from builds before December 2024 (pull request 10643).
 """
 
 from streamgauge.core.allowlist import Kind, Spec
@@ -25,7 +25,7 @@ _KEEP_USAGE: dict[str, Spec] = {
         "predicted_ms": Kind.NUMBER,
     },
 }
-# Older builds: a flag for each reason -> the word that took its place.
+# Older builds: a flag for each reason -> the word that replaced it.
 _STOPPED = {"stopped_eos": "eos", "stopped_word": "word", "stopped_limit": "limit"}
 KEEP: dict[str, Spec] = {
     **KEEP_ERRORS,
@@ -82,7 +82,7 @@ def _read_piece(data: Data, sink: Sink) -> None:
 
 
 def _read_stop(index: int, data: Data, sink: Sink) -> None:
-    """A stop without any reason is one nevertheless."""
+    """Reads the end of a prompt. A stop without any reason ends the stream."""
     reason = data.get("stop_type")
     if not isinstance(reason, str) or not reason:
         reason = next((word for flag, word in _STOPPED.items() if data.get(flag) is True), None)
@@ -92,7 +92,7 @@ def _read_stop(index: int, data: Data, sink: Sink) -> None:
 
 
 def _read_timings(timings: object, sink: Sink) -> None:
-    """The server's own clock: the prompt's processing ends with the first token."""
+    """Reads the server's own timing: the processing of the prompt ends with the first token."""
     if not isinstance(timings, dict):
         return
     prompt, predicted = finite_number(timings.get("prompt_ms")), finite_number(timings.get("predicted_ms"))

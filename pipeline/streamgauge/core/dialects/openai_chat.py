@@ -1,7 +1,7 @@
-"""OpenAI chat completions, and the many servers that speak it (`object: chat.completion.chunk`).
+"""OpenAI chat completions, and the many servers that implement it (`object: chat.completion.chunk`).
 
-What differs between them lies in the data, and stands in `openai_chat_tables`: reasoning and usage under several names,
-text also under `text` or `message`, tool calls by index, id or position.
+Servers differ in their data: reasoning and usage have several names (`openai_chat_tables.py`), text may also be under `text`
+or `message`, and tool calls are identified by index, id or position.
 """
 
 import re
@@ -30,9 +30,9 @@ from streamgauge.core.safe_values import finite_number, safe_code, whole_number
 
 _DECIMAL = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,15})?")
 
-# The key of the one call that the deprecated `function_call` member makes; no tool call's index is negative.
+# The key of the one call in the deprecated `function_call` member. The index of a tool call is never negative.
 FUNCTION_CALL_KEY = -1
-# The key of calls that lie in the delta itself; their ids tell them apart.
+# The key of calls whose members lie in the delta itself; their ids tell them apart.
 FLAT_CALL_KEY = -2
 
 
@@ -52,10 +52,10 @@ class OpenAIChat(Usual):
         if (safe_code(kind) or "").startswith("chat.completion"):
             return True
         if kind == "text_completion":
-            return False  # the legacy completions', also where it has a delta
+            return False  # a legacy completion, even if it has a delta
         choices = data.get("choices")
         if choices == [] and not event:
-            return True  # usage alone, or what a filter says of the prompt (Azure): nobody else sends it
+            return True  # usage alone, or filter results for the prompt (Azure): no other dialect sends it
         return any("delta" in choice or "message" in choice for _, choice in choices_of(data))
 
     def recognises_body(self, data: Data) -> bool:
@@ -69,13 +69,13 @@ class OpenAIChat(Usual):
         sink.terminal()
 
     def usage_after_done(self, data: Data) -> object:
-        """Of a chunk without output: one with output begins another answer, which is none of this stream's."""
+        """The usage of a chunk without output. A chunk with output begins another response, which is not of this stream."""
         has_output = any(_has_output(choice) for _, choice in choices_of(data))
         return None if has_output else first_present(data, _USAGES)
 
 
 def choices_of(data: Data) -> Iterator[tuple[int, Data]]:
-    """The choices of a chunk with their index; a choice without one takes its position in the list."""
+    """The choices of a chunk with their index. A choice without one gets its position in the list."""
     given = data.get("choices")
     if not isinstance(given, list):
         return
@@ -86,7 +86,7 @@ def choices_of(data: Data) -> Iterator[tuple[int, Data]]:
 
 
 def read_chunk(data: Data, sink: Sink, *, whole: bool = False) -> None:
-    """A chunk of chat or of legacy completions, or a whole answer."""
+    """Reads a chunk of chat or of legacy completions, or a whole response."""
     usage = first_present(data, _USAGES)
     tier = data.get("service_tier")
     if tier is None and isinstance(usage, dict):
@@ -113,10 +113,10 @@ def read_chunk(data: Data, sink: Sink, *, whole: bool = False) -> None:
 
 
 def _read_message(index: int, choice: Data, sink: Sink, *, closing: bool, whole: bool) -> None:
-    """Of delta, text and message the first present holds what is new (Together sends two, Perplexity a running total).
+    """Reads the first of delta, text and message that is present: it holds the new output.
 
-    In a whole answer the message holds all of it, and Perplexity's has an empty delta beside it. So it does in a closing
-    event.
+    Together sends two of them, and Perplexity's message beside a delta is a running total. In a whole response and in a
+    closing event the message holds all output; Perplexity sends an empty delta beside it.
     """
     message = choice.get("message") if whole or closing else None
     if not isinstance(message, dict):
@@ -159,7 +159,7 @@ def _read_thinking(index: int, thinking: object, sink: Sink) -> None:
 
 
 def _read_reasoning(index: int, message: Data, sink: Sink) -> None:
-    """The first of its names that holds text: the others are copies."""
+    """Reads the first reasoning member that holds text; the others are copies."""
     for name in REASONING:
         value = message.get(name)
         if isinstance(value, str) and value:
@@ -181,13 +181,13 @@ def _read_refusal(index: int, refusal: object, sink: Sink) -> None:
 
 
 def _read_tools(index: int, calls: object, sink: Sink) -> None:
-    """Calls or fragments of them: by index, without one by id, without either by position in the list.
+    """Reads calls or fragments of calls: identified by index, else by id, else by position in the list.
 
-    Two entries of one index in one list are fragments of one call (vLLM with speculative decoding:
-    https://github.com/openai/openai-python/issues/3203), or two whole calls (Gemini's own chat): then the second has a name,
-    no id of the first, and the first has its arguments.
+    Two entries with one index in one list may be fragments of one call (vLLM with speculative decoding:
+    https://github.com/openai/openai-python/issues/3203), or two whole calls (Gemini's own chat endpoint). They are two calls
+    if the first has its arguments, and the second has a name and does not repeat the id of the first.
     """
-    begun: dict[int, tuple[object, bool]] = {}  # by key the id of the last entry, and whether it had arguments
+    begun: dict[int, tuple[object, bool]] = {}  # by key: the last id, and whether an entry had arguments
     for position, call in enumerate(calls if isinstance(calls, list) else (calls,)):
         if not isinstance(call, dict):
             continue
@@ -232,14 +232,14 @@ def _read_images(index: int, images: object, sink: Sink) -> None:
 
 
 def _read_flat_call(index: int, delta: Data, sink: Sink) -> None:
-    """A call whose members lie in the delta itself (Snowflake Cortex, docs.snowflake.com, complete: tool calling)."""
+    """Reads a call whose members lie in the delta itself (Snowflake Cortex, docs.snowflake.com, complete: tool calling)."""
     name, call_id, arguments = delta.get("name"), delta.get("tool_use_id"), delta.get("input")
     if not is_no_call(name, call_id, arguments):
         sink.tool(index, FLAT_CALL_KEY, name, call_id=call_id)
         sink.arguments(index, FLAT_CALL_KEY, arguments, call_id)
 
 
-# The members of a delta, apart from reasoning: of its several names one counts.
+# The members of a delta that carry output. Reasoning is not listed, because only one of its several names counts.
 _READERS: dict[str, Callable[[int, object, Sink], None]] = {
     "content": _read_content,
     "refusal": _read_refusal,
@@ -260,13 +260,13 @@ def _has_output(choice: Data) -> bool:
 _MODELS, _USAGES, _ROUTED_MODELS, _ERRORS = paths(*MODELS), paths(*USAGES), paths(*ROUTED_MODELS), paths(*ERRORS)
 _TIMING = [(paths(*given.split()), name, unit) for given, name, unit in PROVIDER_TIMING]
 _OWN = (*_ROUTED_MODELS, *_ERRORS, *(place for row in _TIMING for place in row[0]))
-# Members of a chunk, and of its usage, that hold what its server says of itself; most chunks have none.
+# Members of a chunk and of its usage in which the server describes its own work; most chunks have none.
 _PROVIDERS_OWN = frozenset(place[0] for place in _OWN) - {"usage"}
 _OWN_IN_USAGE = frozenset(place[1] for place in _OWN if place[0] == "usage")
 
 
 def _read_provider(data: Data, sink: Sink) -> None:
-    """What the provider says of its own routing and timing."""
+    """Reads what the provider reports about its own routing and timing."""
     sink.identify(routed_model=first_present(data, _ROUTED_MODELS))
     facts = error_in("", {"error": first_present(data, _ERRORS)})
     if facts is not None:
@@ -278,5 +278,5 @@ def _read_provider(data: Data, sink: Sink) -> None:
 
 
 def _measure(value: object) -> float | None:
-    """A number, also one that is sent as text (Fireworks hands on what its headers say)."""
+    """A number, also one that is sent as text (Fireworks copies the values of its headers)."""
     return finite_number(float(value) if isinstance(value, str) and _DECIMAL.fullmatch(value) else value)

@@ -1,7 +1,7 @@
-"""What differs between the servers that speak OpenAI's chat, as tables: what may be kept of it, and where things stand.
+"""The differences between servers that implement OpenAI chat, as tables: what may be kept, and where each value is found.
 
-A quirk is a row with the server that has it and where that is documented. Paths are keys with dots; where a value may
-stand in several places the first present one counts, the others are copies of it.
+Each quirk is a row with the server that has it and where that is documented. Paths are keys joined by dots. If a value may be
+in several places, the first one present counts; the others are copies of it.
 """
 
 from streamgauge.core.allowlist import Kind, Spec
@@ -15,7 +15,7 @@ _KEEP_TOOL: Spec = {
     "function": {"name": Kind.ID, "arguments": Kind.ARGUMENTS},
     "custom": {"name": Kind.ID, "input": Kind.ARGUMENTS},
 }
-# Text as a string, or as a list of parts (Mistral); a part's thinking is a list of parts itself.
+# Text as a string, or as a list of parts (Mistral); a part's thinking is itself a list of parts.
 _KEEP_PART: Spec = {
     "type": Kind.CODE,
     "text": Kind.TEXT,
@@ -129,7 +129,7 @@ KEEP: dict[str, Spec] = {
 
 USAGE = UsageRules(
     spec=KEEP_USAGE,
-    # The second names are those of gateways that hand on what another format calls them.
+    # The second names come from gateways that keep the names of another format.
     input=("prompt_tokens", "input_tokens"),
     output=("completion_tokens", "output_tokens"),
     total=("total_tokens",),
@@ -145,9 +145,9 @@ USAGE = UsageRules(
     audio_output=("completion_tokens_details.audio_tokens",),
 )
 
-# --- where things stand ----------------------------------------------------------------------------------------------
+# --- where values are found ------------------------------------------------------------------------------------------
 
-# The model that answers.
+# The model that generates the response.
 MODELS: tuple[str, ...] = (
     "model",
     "model_id",  # watsonx text/chat_stream: cloud.ibm.com/apidocs/watsonx-ai
@@ -159,7 +159,7 @@ REASONING: tuple[str, ...] = (
     "reasoning_content",  # DeepSeek (api-docs.deepseek.com), xAI, Z.ai, SGLang, llama.cpp, vLLM before
     "reasoning_text",  # GitHub Copilot (https://github.com/BerriAI/litellm/issues/35021)
 )
-# The same as a list of parts: OpenRouter (openrouter.ai/docs, reasoning tokens); encrypted parts have neither member.
+# Reasoning as a list of parts: OpenRouter (openrouter.ai/docs, reasoning tokens). Encrypted parts have neither member.
 REASONING_PARTS = "reasoning_details"
 REASONING_PART: tuple[str, ...] = ("text", "summary")
 
@@ -172,7 +172,7 @@ USAGES: tuple[str, ...] = (
 ERRORS: tuple[str, ...] = (
     "x_groq.error",  # Groq (groq-python, ChatCompletionChunk.x_groq)
 )
-# Events that say once more, as a `message`, what the deltas said. What no delta said counts there.
+# Events that repeat the output of the deltas as a `message`. Only kinds of output that no delta carried count there.
 CLOSING: frozenset[str] = frozenset(("chat.completion.done",))  # Perplexity (docs.perplexity.ai, concise streaming)
 # Usage, in a choice: Moonshot (platform.moonshot.ai/docs, streaming).
 CHOICE_USAGE = "usage"
@@ -182,16 +182,17 @@ CHOICE_ERROR = "error"
 # The model to which a gateway routed the request.
 ROUTED_MODELS: tuple[str, ...] = ("sansa.routed_model",)  # Sansa's streaming document
 
-# What the provider says of its own time: where it stands, what it is, seconds in its unit. The first token's time counts
-# from when the server has the request. A usage that stands elsewhere (USAGES) is looked at as `usage`.
-# Several paths are added up.
+# Timing that the provider reports: its path, its name in `Sink.provider_timing`, and the seconds in its unit. The time
+# to the first token counts from when the server has the request. Usage in another place (USAGES) is read as `usage`.
+# Values of several paths are added up.
 PROVIDER_TIMING: tuple[tuple[str, str, float], ...] = (
     ("sansa.routing_latency_ms", "routing_s", 1e-3),  # Sansa's streaming document
     ("sla_metrics.ttft_ms", "first_token_s", 1e-3),  # Hugging Face's router, before Novita
     ("usage.queue_time", "queue_s", 1.0),  # Groq (groq-python, CompletionUsage)
     ("usage.total_time", "total_s", 1.0),
     ("usage.time_to_first_token_ms", "first_token_s", 1e-3),  # GPUStack
-    # Fireworks, with perf_metrics_in_response (docs.fireworks.ai, performance metrics; its client's docstrings name the rest)
+    # Fireworks, with perf_metrics_in_response (docs.fireworks.ai, performance metrics; the docstrings of its client
+    # name the rest)
     ("perf_metrics.prefill-queue-duration", "queue_s", 1.0),
     ("perf_metrics.server-time-to-first-token", "first_token_s", 1.0),
     ("perf_metrics.server-processing-time", "total_s", 1.0),
@@ -199,26 +200,26 @@ PROVIDER_TIMING: tuple[tuple[str, str, float], ...] = (
     ("time_info.total_time", "total_s", 1.0),
     ("latency_checkpoint.service_ttft_ms", "first_token_s", 1e-3),  # Azure OpenAI, on the chunk with the usage
     ("latency_checkpoint.total_duration_ms", "total_s", 1e-3),
-    # llama.cpp (tools/server, timings): the prompt is done, a token is there
+    # llama.cpp (tools/server, timings): the first token is there when the prompt is processed
     ("timings.prompt_ms", "first_token_s", 1e-3),
     ("timings.prompt_ms timings.predicted_ms", "total_s", 1e-3),
 )
 
 
 def paths(*given: str) -> tuple[tuple[str, ...], ...]:
-    """Paths as their keys."""
+    """Dotted paths as tuples of keys."""
     return tuple(tuple(path.split(".")) for path in given)
 
 
 def member(data: object, path: tuple[str, ...]) -> object:
-    """What stands at a path of objects; None where nothing does."""
+    """The value at a path of nested objects; None if there is none."""
     for key in path:
         data = data.get(key) if isinstance(data, dict) else None
     return data
 
 
 def first_present(data: object, places: tuple[tuple[str, ...], ...]) -> object:
-    """What stands at the first of the places at which something does."""
+    """The value at the first place that has one other than None; None if no place has one."""
     for place in places:
         value = member(data, place)
         if value is not None:

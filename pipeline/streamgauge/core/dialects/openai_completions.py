@@ -1,4 +1,4 @@
-"""OpenAI's legacy completions (`object: text_completion`): text instead of a delta, all else as in chat."""
+"""OpenAI's legacy completions (`object: text_completion`): text instead of a delta, otherwise as chat."""
 
 from streamgauge.core.dialects.contract import Data
 from streamgauge.core.dialects.openai_chat import OpenAIChat, choices_of
@@ -13,5 +13,5 @@ class OpenAICompletions(OpenAIChat):
         if data.get("object") == "text_completion":
             return True
         if data.get("choices") == [] and not data.get("object"):
-            return True  # usage alone: what the stream has shown itself to be, it stays
+            return True  # usage alone: the stream keeps the dialect that it has shown
         return any("text" in choice and "delta" not in choice for _, choice in choices_of(data))

@@ -1,8 +1,8 @@
-"""OpenAI Responses: typed events, known by their JSON `type` (some servers send no `event:` line).
+"""OpenAI Responses: typed events, identified by their JSON `type` (some servers send no `event:` line).
 
-Its terminals are response.completed, response.incomplete and response.failed; a [DONE] that some add behind is none.
-Items are keyed by output_index, since some gateways give an item another id in each event. Output that only a closing
-event of a part or of an item brings counts there (repeated_output.py); what the terminal says of the whole response does not.
+The terminals are response.completed, .incomplete, .failed and .cancelled. Some servers send a [DONE] after them, which is no
+terminal. Items are keyed by output_index, since some gateways give an item another id in each event. Output that only the
+closing event of a part or of an item carries counts there (repeated_output.py); the output in a terminal does not count.
 """
 
 from streamgauge.core.allowlist import Kind, Spec
@@ -94,7 +94,7 @@ KEEP: dict[str, Spec] = {
 }
 
 _MEDIA = {"response.audio.delta", "response.audio.transcript.delta"}
-# Fragments of a call's input, and the item that they belong to.
+# Fragments of a call's input, and the type of the item that they belong to.
 _ARGUMENTS = {
     "response.function_call_arguments.delta": "function_call",
     "response.mcp_call_arguments.delta": "mcp_call",
@@ -103,7 +103,7 @@ _ARGUMENTS = {
     "response.shell_call_command.delta": "shell_call",
     "response.apply_patch_call_operation_diff.delta": "apply_patch_call",
 }
-# Closing events of a text, and the member that holds all of it.
+# Closing events of a text, and the member that holds the whole text.
 _TEXTS_DONE = {
     "response.output_text.done": "text",
     "response.refusal.done": "refusal",
@@ -111,8 +111,9 @@ _TEXTS_DONE = {
     "response.reasoning_summary_text.done": "text",
 }
 _PARTS_DONE = {"response.content_part.done", "response.reasoning_summary_part.done", "response.reasoning_part.done"}
-# Closing events of a call's input: the member that holds all of it, and the item. (The `code` of a code interpreter's is
-# called as an error's code, which masking keeps only if it is a word: its item says it again.)
+# Closing events of a call's input: the member that holds the whole input, and the type of the item. The code
+# interpreter's event is not listed: its member `code` has the name of an error code, which masking keeps only if it is
+# a word. The closing event of the item repeats the code.
 _ARGUMENTS_DONE = {
     "response.function_call_arguments.done": ("arguments", "function_call"),
     "response.mcp_call_arguments.done": ("arguments", "mcp_call"),
@@ -122,14 +123,15 @@ _ARGUMENTS_DONE = {
 _PARTIAL_IMAGE = "response.image_generation_call.partial_image"
 _TERMINALS = {"response.completed", "response.incomplete", "response.failed", "response.cancelled"}
 
-# Calls whose input is JSON by contract; a custom tool's is free text, so there is nothing to validate.
+# Calls whose input is JSON by contract. A custom tool's input is free text and is not validated.
 _JSON_CALLS = {"function_call", "mcp_call"}
 # Calls without a name whose input the model writes.
 _NAMELESS_CALLS = {"code_interpreter_call", "shell_call", "apply_patch_call"}
-# Calls of the client's own functions: with one, a completed response ended for its tool calls. A shell or a patch may be
-# carried out by the server in the same response.
+# Calls of the client's own functions: a completed response with such a call has the normal finish reason `tool_calls`.
+# A shell call or a patch is not listed, because the server may execute it in the same response.
 _CLIENT_CALLS = {"function_call", "custom_tool_call"}
-# What xAI's own search sends as custom calls, and carries out itself (vercel/ai, xai-responses-language-model.ts).
+# Tools of xAI's own search: xAI sends their calls as custom calls and executes them itself
+# (vercel/ai, xai-responses-language-model.ts).
 _SERVERS_TOOLS = {
     "browse_page",
     "view_image",
@@ -208,7 +210,7 @@ class OpenAIResponses(Usual):
 
 
 def _status(kind: str, response: object) -> str:
-    """How it ended: as the response itself says, where that is an end, else as the event is called."""
+    """How the response ended: its own status if that is an end, else the end of the event's name."""
     said = safe_code(response.get("status")) if isinstance(response, dict) else None
     return said if said is not None and f"response.{said}" in _TERMINALS else kind.removeprefix("response.")
 
@@ -218,7 +220,7 @@ def _read_response(response: Data, sink: Sink) -> None:
 
 
 def _read_text(kind: str, text: object, sink: Sink) -> None:
-    """A text by the name of its event, without its ending: a delta and what closes it have one."""
+    """Reads a text of a delta or of its closing event: the names of the two events differ only in their ending."""
     match kind.rpartition(".")[0]:
         case "response.output_text":
             sink.text(0, text)
@@ -235,13 +237,13 @@ def _read_delta(kind: str, data: Data, sink: Sink) -> None:
     elif kind in _ARGUMENTS:
         index, item = whole_number(data.get("output_index")) or 0, _ARGUMENTS[kind]
         sink.tool(0, index, None, client=item in _CLIENT_CALLS, json=item in _JSON_CALLS)
-        sink.arguments(0, index, delta if isinstance(delta, str) else None)  # a text by contract
+        sink.arguments(0, index, delta if isinstance(delta, str) else None)  # by contract a string
     else:
         _read_text(kind, delta, sink)
 
 
 def _read_done(kind: str, index: int | None, data: Data, sink: Sink) -> None:
-    """A closing event says once more what deltas said, or for the first time."""
+    """Reads a closing event. It repeats the output of deltas, or carries output that no delta carried."""
     if kind in _TEXTS_DONE:
         sink.part(index, Source.TEXT_DONE)
         _read_text(kind, data.get(_TEXTS_DONE[kind]), sink)
@@ -253,7 +255,7 @@ def _read_done(kind: str, index: int | None, data: Data, sink: Sink) -> None:
     elif kind in _ARGUMENTS_DONE:
         member, item = _ARGUMENTS_DONE[kind]
         given = data.get(member)
-        arguments = given if isinstance(given, str) else None  # a text by contract
+        arguments = given if isinstance(given, str) else None  # by contract a string
         sink.whole_arguments(0, index or 0, arguments, client=item in _CLIENT_CALLS, json=item in _JSON_CALLS)
     elif kind == "response.output_item.done":
         sink.part(index, Source.ITEM_DONE)
@@ -262,7 +264,7 @@ def _read_done(kind: str, index: int | None, data: Data, sink: Sink) -> None:
 
 
 def _read_item(index: int, item: object, sink: Sink, over: bool = False) -> None:
-    """A call's item. `over`: as it is once it is done, which is the first that some gateways tell of it."""
+    """Reads a call's item. `over`: the item is finished; some gateways send an item only then."""
     if not isinstance(item, dict):
         return
     kind, name, call_id = item.get("type"), item.get("name"), item.get("call_id")
@@ -279,7 +281,7 @@ def _read_item(index: int, item: object, sink: Sink, over: bool = False) -> None
 
 
 def _arguments_of(item: Data) -> object:
-    """What the model wrote for a call, under the name that its type has for it."""
+    """The input that the model wrote for a call, from the member that the type of the item uses."""
     given = item.get("arguments") or item.get("input") or item.get("code")
     action, operation = item.get("action"), item.get("operation")
     if not given and isinstance(operation, dict):
@@ -290,7 +292,7 @@ def _arguments_of(item: Data) -> object:
 
 
 def _read_content(item: object, sink: Sink) -> None:
-    """Text of a whole item, or its image. Of reasoning the summary counts, as in a stream; else what it says itself."""
+    """Reads the text of a whole item, or its image. The summary of reasoning counts, as in a stream, else its content."""
     if not isinstance(item, dict):
         return
     for part in _parts_of(item.get("summary")) or _parts_of(item.get("content")):
@@ -331,7 +333,7 @@ def _calls_in(output: object) -> bool:
 
 
 def _is_clients(item: Data) -> bool:
-    """Whether the client has to carry out this call."""
+    """Whether the client has to execute this call."""
     kind, name = item.get("type"), item.get("name")
     if not isinstance(kind, str) or kind not in _CLIENT_CALLS:
         return False

@@ -1,7 +1,8 @@
-"""Replicate's stream of a prediction: `event: output` with plain text, `event: done` ends it, `event: error` breaks it.
+"""Replicate's stream of a prediction: `event: output` with plain text, `event: done` ends it, `event: error` aborts it.
 
-Its address is made for each prediction, so no path tells it. A `done` with nothing in it is what others send as well: it
-is read once an `output` has shown whose stream it is, and shows nothing itself. `logs` are no output. It tells no usage.
+Each prediction has its own address, so no path hints at the dialect. An empty `done` does not identify the dialect, because
+other servers send it as well; it is read after an `output` has identified the stream. `logs` are not output. The API reports
+no usage.
 
 Sources: https://replicate.com/docs/topics/predictions/streaming (events, and the two reasons of a `done`),
 https://replicate.com/docs/reference/http#predictions.get (a prediction; metrics).
@@ -22,9 +23,9 @@ KEEP_BODY: dict[str, Spec] = {
     "metrics": {"total_time": Kind.NUMBER},
 }
 
-# Why a stream is done that was not finished; a finished one gives no reason.
+# Reasons in the `done` of a stream that did not finish. A finished stream gives no reason.
 _REASONS = {"canceled", "error"}
-# States of a prediction that is still at work.
+# States of a prediction that is still running.
 _RUNNING = {"starting", "processing"}
 
 
@@ -40,7 +41,7 @@ class Replicate(Usual):
         return event == "done" and data.keys() == {"reason"} and _is_one_of(data["reason"], _REASONS)
 
     def recognises_body(self, data: Data) -> bool:
-        """Never: a prediction of a model that makes images looks the same."""
+        """Never: a prediction of an image model looks the same."""
         return False
 
     def read(self, event: str, data: Data, sink: Sink) -> None:

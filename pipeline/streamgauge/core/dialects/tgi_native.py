@@ -1,7 +1,7 @@
-"""text-generation-inference's own stream (`/generate_stream`): an event a token; generated_text on the last one ends it.
+"""text-generation-inference's own stream (`/generate_stream`): one event per token; generated_text on the last ends it.
 
-A special token (end of sequence and the like) is the tokenizer's mark, no text: generated_text leaves it out, and so does
-the official client. It is no token event. `details` comes on the last event, and is null unless it was asked for.
+A special token (end of sequence and similar) is a mark of the tokenizer, not text: generated_text and the official client
+leave it out. It is not a token event. `details` comes on the last event, and is null unless the request asked for it.
 
 Sources: https://huggingface.co/docs/text-generation-inference/conceptual/streaming, router/src/lib.rs (StreamResponse,
 StreamDetails, ErrorResponse) and router/src/server.rs of huggingface/text-generation-inference.
@@ -32,7 +32,7 @@ class TGINative(Usual):
     paths = ("/generate_stream",)
     keep = KEEP
     keep_body = KEEP_BODY
-    volatile = frozenset(("index", "token.id", "token.logprob"))  # which token it is
+    volatile = frozenset(("index", "token.id", "token.logprob"))  # they identify the token
     usage = UsageRules(spec=_KEEP_USAGE, input=("input_length", "prompt_tokens"), output=("generated_tokens",))
 
     def recognises(self, event: str, data: Data) -> bool:

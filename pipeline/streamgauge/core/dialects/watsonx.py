@@ -1,7 +1,7 @@
-"""IBM watsonx.ai text generation (`/ml/v1/text/generation_stream`): each event holds `results` with the newest text.
+"""IBM watsonx.ai text generation (`/ml/v1/text/generation_stream`): each event holds `results` with the new text.
 
-A stop_reason other than not_finished ends a result. generated_token_count is a running total; input_token_count is told
-once, and is 0 on the events before and behind. Its chat_stream speaks OpenAI's chat, not this.
+A stop_reason other than not_finished ends a result. generated_token_count is a running total; input_token_count comes once,
+and is 0 on all other events. The chat_stream endpoint uses the dialect openai-chat, not this one.
 
 Sources: https://cloud.ibm.com/apidocs/watsonx-ai#text-generation-stream, the official clients' types
 (https://ibm.github.io/watsonx-ai-node-sdk, TextGenResult) and the streams in the tests of IBM/watsonx-ai-java-sdk.
@@ -21,7 +21,7 @@ KEEP: dict[str, Spec] = {
     "results": [{"generated_text": Kind.TEXT, "stop_reason": Kind.REASON, **_KEEP_USAGE}],
 }
 
-# More is to come: no reason to have stopped.
+# The stop_reason of a result that has not ended.
 _RUNNING = "not_finished"
 
 
@@ -31,7 +31,7 @@ class Watsonx(Usual):
     keep = KEEP
     keep_body = KEEP
     finish_is_terminal = True
-    # A prompt has a token at least: the 0 of all events but one stands for "not on this event".
+    # A prompt has at least one token: the 0 on all events but one means that the count is not on this event.
     usage = UsageRules(
         spec=_KEEP_USAGE,
         input=("input_token_count",),
@@ -60,7 +60,7 @@ class Watsonx(Usual):
 
 
 def _results(data: Data) -> Iterator[tuple[int, Data]]:
-    """The results of an event with their place: there is one, unless several are asked for."""
+    """The results of an event with their position; there is one, unless the request asked for several."""
     given = data.get("results")
     for index, result in enumerate(given if isinstance(given, list) else ()):
         if isinstance(result, dict):
@@ -68,7 +68,7 @@ def _results(data: Data) -> Iterator[tuple[int, Data]]:
 
 
 def _read_stop(index: int, reason: object, sink: Sink) -> None:
-    """Reasons are to be compared without regard to case (TextGenResult.stop_reason)."""
+    """Reads a stop reason. Reasons are compared without regard to case (TextGenResult.stop_reason)."""
     word = reason_label(reason) if isinstance(reason, str) else None
     if word is not None and word.lower() != _RUNNING:
         sink.finish(index, word, normal_reason(word.lower()))

@@ -1,8 +1,8 @@
-"""JSON as providers send it -> Python, without ever raising.
+"""Decodes JSON as providers send it into Python values. Never raises.
 
-msgspec decodes what is well-formed; where it refuses what is legal or nearly so (lone surrogates, NaN in log
-probabilities), the stdlib decides, as it does in the providers' own Python clients.
-Bounded: nesting by MAX_DEPTH, integers by MAX_DIGITS.
+msgspec decodes well-formed text. If it refuses text that is legal or nearly legal (lone surrogates, NaN in log
+probabilities), the stdlib decides, as it does in the providers' own Python clients. MAX_DEPTH limits the nesting, MAX_DIGITS
+the length of integers.
 """
 
 import json
@@ -11,20 +11,20 @@ from typing import Final
 
 import msgspec
 
-# Longer integers become floats (and so are no counts): reading 10**5 digits exactly takes quadratic time.
+# Longer integers become floats (and so are not counts): reading 10**5 digits exactly takes quadratic time.
 MAX_DIGITS = 40
-# Levels of nesting. Without it the interpreter's recursion limit decides, and with it how deep the caller's stack is: the
-# same event would parse in one process and not in another (law 2), and what parses could not be written again.
+# Levels of nesting. Without this limit, the interpreter's recursion limit and the depth of the caller's stack decide:
+# the same event would parse in one process and not in another, and some parsed values could not be encoded again.
 MAX_DEPTH = 256
-# What a JSON text begins with, by msgspec and by the stdlib (blanks, NaN and Infinity among it): any other is told from its
-# first byte, in a tenth of the time that two decoders take to refuse it.
+# First bytes of the texts that msgspec or the stdlib accepts (with blanks, NaN and Infinity). Refusing any other text
+# by its first byte takes a tenth of the time that the two decoders take to refuse it.
 _BEGINNINGS = frozenset(b' \t\n\r{["-0123456789tfnNI')
-# Strings and brackets of a text whose escaped quotes and backslashes were removed.
+# Strings and brackets of a text from which escaped quotes and backslashes were removed.
 _TOKENS = re.compile(rb'"[^"]*"?|[\[{]|[\]}]')
 
 
 class _Unparsed:
-    """What `parse` gives for text that is no JSON; a type of its own since None is JSON."""
+    """What `parse` returns for text that is not JSON. It has its own type, because None is a JSON value."""
 
     def __repr__(self) -> str:
         return "UNPARSED"
@@ -36,7 +36,7 @@ _DECODER = msgspec.json.Decoder()
 
 
 def parse(text: bytes) -> object:
-    """The value of a JSON text, UNPARSED if it is none. Duplicate keys: the last wins."""
+    """The value of a JSON text; UNPARSED if the text is not JSON. Of duplicate keys the last wins."""
     if not text or text[0] not in _BEGINNINGS:
         return UNPARSED
     if len(text) > 2 * MAX_DEPTH and _is_too_deep(text):

@@ -1,14 +1,14 @@
-"""Is what comes in pieces one valid JSON value? An incremental check whose state is a few bytes.
+"""Checks incrementally whether text that comes in pieces is one valid JSON value. The state is a few bytes.
 
-For tool arguments, which a stream brings in fragments: the state lies in an open stream's own, so it keeps no text. The
-grammar is RFC 8259's, to the letter: no NaN, no trailing comma, no control character in a string; lone surrogates pass.
+A stream carries tool arguments in fragments. The state of the check is part of an open stream's state, so it keeps no text.
+The grammar is exactly that of RFC 8259: no NaN, no trailing comma, no control character in a string; lone surrogates pass.
 
-The machine stands before a character, in a mode, with the brackets that are open. `_STEPS` says for each mode what a
-character leads to; what it does not name leads to `bad`, for good. Three rules are not in the table:
+The state is a mode and the open brackets. `_STEPS` gives, for each mode and next character, the next mode; a character
+that it does not name leads to `bad`, which is final. Three rules are not in the table:
 
-- a bracket that opens is put on the levels, one that closes takes the last off;
-- `after` a value, what may come depends on the innermost level (`_AFTER`);
-- a number ends at the first character that does not go on with it, which is then read again, after the value.
+- an opening bracket is appended to the levels, and a closing bracket removes the last level;
+- `after` a value, the innermost level decides which characters may come (`_AFTER`);
+- a number ends at the first character that does not continue it; that character is then read again, after the value.
 """
 
 import re
@@ -16,13 +16,13 @@ from collections.abc import Iterable
 
 import msgspec
 
-# Levels of nesting; a value nested deeper counts as not valid. Real tool arguments have under 20, readers in other
-# languages stop between 100 and 1,000, and each level costs the state one byte.
+# Levels of nesting; a value nested deeper counts as invalid. Real tool arguments have under 20, parsers in other
+# languages stop between 100 and 1,000, and each level takes one byte of the state.
 MAX_DEPTH = 256
 
 
 class JsonState(msgspec.Struct, array_like=True, gc=False):
-    """Where the check stands: a mode of `_STEPS`, and the brackets that are open, outermost first."""
+    """The state of the check: a mode of `_STEPS`, and the open brackets, outermost first."""
 
     mode: str = "value"
     levels: str = ""
@@ -37,7 +37,7 @@ def _any(characters: Iterable[str], mode: str) -> _Steps:
 
 _DIGITS = "0123456789"
 _NUMBERS = frozenset(("zero", "integer", "fraction", "power"))  # modes in which a number may end
-# What opens a value; a literal's modes are named by the letters that are still to come.
+# Characters that begin a value. The modes of a literal are named by its remaining letters.
 _OPENING = {
     '"': "text",
     "{": "key or end",
@@ -57,7 +57,7 @@ def _space(mode: str) -> _Steps:
 
 
 def _string(mode: str, then: str) -> dict[str, _Steps]:
-    """The modes inside a string. Characters that mean nothing are passed over by `_PLAIN`."""
+    """The modes inside a string. `_PLAIN` skips the characters that have no special meaning."""
     escape, digits = f"{mode} escape", [f"{mode} u{left}" for left in (4, 3, 2, 1)]
     return {
         mode: {'"': then, "\\": escape},
@@ -102,7 +102,7 @@ _PLAIN = re.compile(r'[^"\\\x00-\x1f]*').match
 
 
 def feed(state: JsonState, text: str) -> None:
-    """Takes the next piece of the text, of any length, into `state`. Never raises."""
+    """Updates `state` with the next piece of the text, of any length. Never raises."""
     mode, levels = state.mode, state.levels
     at, end = 0, len(text)
     while at < end and mode != "bad":
@@ -126,5 +126,5 @@ def feed(state: JsonState, text: str) -> None:
 
 
 def is_valid(state: JsonState) -> bool:
-    """Whether what was fed is exactly one valid JSON value (and not nested deeper than MAX_DEPTH)."""
+    """Whether the text fed so far is exactly one valid JSON value, nested no deeper than MAX_DEPTH."""
     return not state.levels and (state.mode == "after" or state.mode in _NUMBERS)

@@ -1,18 +1,19 @@
-"""Server-sent events: bytes in, events out, by the WHATWG's rules (HTML Standard, 9.2.6), and events back into bytes.
+"""Server-sent events: decodes bytes into events by the WHATWG's rules (HTML Standard, 9.2.6), and writes events as bytes.
 
 How a stream is read:
 
-- The bytes are UTF-8; one byte order mark at the very start is dropped. What is not UTF-8 becomes U+FFFD as the
-  standard's decoder does it. No such sequence spans a line end, so lines are decoded one by one.
-- A line ends with LF, CR or CRLF. A CR ends its line at once; an LF after it belongs to it, also in the next feed.
-- A blank line ends a block. A block with a `data` line is dispatched; any other only tells its id, name and comments.
-- The name of a field goes up to the first colon; one space after the colon is dropped. `data` values are joined by LF,
-  of other fields the last one counts, an `id` that holds NUL and a `retry` that is no number are ignored.
+- The bytes are UTF-8; one byte order mark at the very start is dropped. Bytes that are not UTF-8 become U+FFFD, as
+  in the standard's decoder. No such sequence spans a line end, so lines are decoded one by one.
+- A line ends with LF, CR or CRLF. A CR ends its line at once; an LF after it belongs to it, even in the next feed.
+- A blank line ends a block. A block with a `data` line is dispatched; any other block only gives its id, name and comments.
+- The name of a field ends at the first colon; one space after the colon is dropped. `data` values are joined by LF. Of
+  other fields the last one counts. An `id` that holds NUL and a `retry` that is not a number are ignored.
 
-Beyond the standard, because providers do it (each can be told from what the standard dispatches): a field named `error`
-is kept; so is a block of bare JSON, sent without `data:`; `finish()` hands out a block that the end of input cut off.
+Three rules go beyond the standard, because of what providers send: a field named `error` is kept; a block of bare JSON, sent
+without `data:`, is kept; `finish()` returns a block that the end of input cut off. Each of these can be distinguished from
+what the standard dispatches.
 
-All sizes are bytes. How the input is split into feeds changes nothing but when an event comes.
+All sizes are in bytes. How the input is split into feeds affects only when an event is returned.
 """
 
 import re
@@ -20,30 +21,31 @@ from collections.abc import Sequence
 
 import msgspec
 
-# An event may be this large (bytes of its values, as UTF-8). The largest of the recorded ones has 100 KB; an image of 3 MB
-# in base64 still fits; an endless line must not grow a tap's memory.
+# The largest event (bytes of its values, as UTF-8). The largest recorded event has 100 KB, and an image of 3 MB in
+# base64 still fits. The limit keeps an endless line from filling a tap's memory.
 MAX_EVENT_BYTES = 4 * 1024 * 1024
 
-# A `retry` is milliseconds. 18 digits fit every 64-bit reader; Python refuses to read thousands of them.
+# Digits of a `retry` (milliseconds). 18 digits fit 64 bits; Python refuses to convert thousands of digits.
 MAX_RETRY_DIGITS = 18
 
-# The last event of a stream that was cut in the middle of it: data that parses as nothing.
+# Replaces the last event of a stream that was cut inside that event: its data does not parse as JSON.
 HALF_EVENT = b"data: {\n"
 
 _BOM = b"\xef\xbb\xbf"
-# Stands for an event over the cap in canonical bytes. Only a block without data can be one, so an upstream that sends
-# this line changes nothing that the standard would dispatch.
+# Marks an event over the cap in canonical bytes. The mark counts only in a block without data, so an upstream that
+# sends this line changes nothing that the standard would dispatch.
 _OVERSIZED = b"streamgauge-oversized"
-# Longest name of a known field with its colon and space: what a half line may hold beside its value (bytes).
+# The longest name of a known field with colon and space: what a partial line may hold beside its value (bytes).
 _LONGEST_PREFIX = len(b"event: ")
 
 
 class Event(msgspec.Struct, gc=False):
-    """One block of an event stream. Without `data` the standard dispatches nothing, but its id counts.
+    """One block of an event stream. Without `data` the standard dispatches nothing, but the block's id counts.
 
-    `data` is valid UTF-8; `id` is this block's own (None: it has none, or one that holds NUL); `error` the value
-    of a field of that name; `bare` the lines of a block of bare JSON, joined by LF. `oversized`: over the cap, so its
-    content was skipped; of the other fields those are there that came before that.
+    `data` is valid UTF-8. `id` is the id in this block (None: it has none, or one that holds NUL). `retry` is in
+    milliseconds. `comments` is the number of comment lines. `error` is the value of a field of that name. `bare` holds the
+    lines of a block of bare JSON, joined by LF. `oversized`: the block exceeded the cap, so its content was skipped; of the
+    other fields those are kept that came before.
     """
 
     name: str = ""
@@ -57,22 +59,22 @@ class Event(msgspec.Struct, gc=False):
 
 
 class SseDecoder:
-    """Bytes in, events out, incrementally. Nothing raises; memory stays below about twice `max_event_bytes`."""
+    """Decodes bytes into events, incrementally. Never raises; memory stays below about twice `max_event_bytes`."""
 
     def __init__(self, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
         self._cap = max_event_bytes
         self._start: bytes | None = b""  # the first bytes, while they may be a byte order mark
         self._after_cr = False
-        self._block: _Block | None = None  # once a line of it is whole
-        self._line = bytearray()  # a line without its end
+        self._block: _Block | None = None  # None until one of its lines is whole
+        self._line = bytearray()  # the beginning of a line whose end has not come yet
 
     @property
     def comments_pending(self) -> int:
-        """How many comment lines stand in the block that no blank line has ended yet."""
+        """How many comment lines the pending block has, which no blank line has ended yet."""
         return self._block.comments if self._block else 0
 
     def feed(self, data: bytes) -> list[Event]:
-        """The blocks that `data` completes, in order, also those that dispatch nothing; a lone blank line is none."""
+        """The blocks that `data` completes, in order, also those that dispatch nothing. A lone blank line is no block."""
         if self._start is not None:
             data = self._after_bom(data)
         if self._after_cr or b"\r" in data:
@@ -93,9 +95,9 @@ class SseDecoder:
         return events
 
     def finish(self) -> Event | None:
-        """The block pending at the end of input, a half line taken as a line. None if it holds nothing but comments.
+        """The block pending at the end of input; a partial line counts as a line. None if it holds nothing but comments.
 
-        Whether it is half an event is for its reader to say: whether it makes sense. Feed nothing afterwards.
+        The caller decides by the content whether the event is whole. Feed nothing afterwards.
         """
         line = (self._start or b"") + bytes(self._line)
         block = self._block or _Block(self._cap)
@@ -114,7 +116,7 @@ class SseDecoder:
         return data.removeprefix(_BOM)
 
     def _line_feeds(self, data: bytes) -> bytes:
-        """The same lines with LF alone. A CR at the end ends its line; an LF that follows is dropped when it comes."""
+        """The same lines, each ended by LF alone. A CR at the end ends its line; the next feed drops an LF that follows."""
         if not data:
             return data
         if self._after_cr and data[0] == 0x0A:
@@ -123,7 +125,7 @@ class SseDecoder:
         return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
     def _advance(self, data: bytes, events: list[Event]) -> bytes:
-        """Takes lines up to the end of the pending block, or to the end of `data`; gives what is left."""
+        """Reads lines up to the end of the pending block, or to the end of `data`; returns the unread bytes."""
         at = 0
         while (end := data.find(b"\n", at)) >= 0:
             line = data[at:end]
@@ -142,13 +144,13 @@ class SseDecoder:
         return b""
 
     def _keep(self, half: bytes) -> None:
-        """Keeps a line's beginning: of a comment, or beyond the cap, only what tells that there is a line."""
+        """Keeps the beginning of a line. Of a comment, or of a line beyond the cap, only the first byte is kept."""
         self._line += half
         if self._line.startswith(b":"):
             del self._line[1:]
         elif self._block or len(self._line) > self._cap:
             self._block = self._block or _Block(self._cap)
-            # A line that tells of an oversized event has no size, also before it is whole.
+            # A line that marks an oversized event does not count towards the size, even while it is partial.
             if not _OVERSIZED.startswith(self._line) and self._block.full(len(self._line) - _LONGEST_PREFIX):
                 del self._line[1:]
 
@@ -180,14 +182,14 @@ class _Block:
         self.comments = 0
 
     def full(self, more: int) -> bool:
-        """Whether `more` bytes are too many; then the block is oversized from here on."""
+        """Whether the block with `more` bytes exceeds the cap. Once it does, it stays oversized."""
         if self._size + more > self._cap:
             self._over = True
             self._data = self._error = self._bare = None
         return self._over
 
     def add(self, line: bytes) -> None:
-        """Takes a line that is not blank, without its end."""
+        """Adds a line that is not blank, given without its end."""
         self.begun = True
         if line[0] == 0x3A:
             self.comments += 1
@@ -249,14 +251,17 @@ class _Block:
 _FIELDS = frozenset((b"data", b"event", b"id", b"retry", b"error"))
 
 
-# Comments that are told of a block that never ended: pings of a day, one a second.
+# Comments that are kept of a block that never ended (count): those of 18 hours with a ping each second.
 MAX_LAST_COMMENTS = 65_536
 
-_BLANK = re.compile(b"\n\n")  # to split by it takes half as long as with bytes.split
+_BLANK = re.compile(b"\n\n")  # splitting by it takes half as long as with bytes.split
 
 
 def _utf8(raw: bytes) -> bytes:
-    """`raw` with U+FFFD for what is not UTF-8, one for each maximal subpart (Encoding Standard, UTF-8 decoder)."""
+    """`raw` itself if it is UTF-8; else a copy with U+FFFD in place of each maximal subpart that is not UTF-8.
+
+    The rule is that of the UTF-8 decoder in the Encoding Standard.
+    """
     if raw.isascii():
         return raw
     try:
@@ -267,9 +272,10 @@ def _utf8(raw: bytes) -> bytes:
 
 
 def _usual(blocks: bytes) -> list[Event] | None:
-    """The events of whole blocks that are all of a line of data, of a name and one, or of a name, an id and one; else None.
+    """The events of whole blocks of one usual kind; None for any other blocks.
 
-    Nearly all streams consist of these, and they can be told by counting line ends, without a look at each line.
+    The usual kinds: each block is one line of data; a name and one line of data; or a name, an id and one line of data.
+    Nearly all streams consist of such blocks. Counting line ends recognises them without reading each line.
     """
     if _utf8(blocks) is not blocks:
         return None
@@ -287,7 +293,7 @@ def _usual(blocks: bytes) -> list[Event] | None:
 
 
 def _usual_with_ids(blocks: Sequence[tuple[bytes, bytes, bytes]]) -> list[Event] | None:
-    """The same of blocks of as many lines as a name, an id and one line of data have, split before their data."""
+    """The events if each block is a name, an id and one line of data; else None. `blocks`: each is split at its data line."""
     heads = [head.partition(b"\nid: ") for head, _, _ in blocks]
     if not all(has_data and has_id for (_, has_data, _), (_, has_id, _) in zip(blocks, heads, strict=True)):
         return None
@@ -304,7 +310,7 @@ def _milliseconds(digits: bytes, otherwise: int | None) -> int | None:
 
 
 def read_events(blocks: bytes) -> list[Event]:
-    """The events of whole blocks, as `write_event` gives them: what a new decoder makes of them, sooner."""
+    """The events of whole blocks as `write_event` writes them: the result of a new `SseDecoder`, but faster."""
     if blocks.endswith(b"\n\n") and len(blocks) <= MAX_EVENT_BYTES and b"\r" not in blocks:
         usual = _usual(blocks)
         if usual is not None:
@@ -313,8 +319,10 @@ def read_events(blocks: bytes) -> list[Event]:
 
 
 def canonical_events(content: bytes) -> int:
-    """How many events these bytes hold, if they are whole blocks as `write_event` gives them and of the usual kind: a line of
-    data each, or a name and one. 0 for any other, and where it cannot be seen at a glance.
+    """How many events these bytes hold, if they are whole blocks of a usual kind as `write_event` writes them; else 0.
+
+    The usual kinds: each block is one line of data, or a name and one line of data. The result is also 0 if counting lines
+    does not show the kind.
     """
     if not content.endswith(b"\n\n") or b"\r" in content or len(content) > MAX_EVENT_BYTES:
         return 0
@@ -330,7 +338,7 @@ def canonical_events(content: bytes) -> int:
 
 
 def canonical_events_of(contents: Sequence[bytes]) -> int:
-    """How many events these contents hold, if that is true of each of them; else 0."""
+    """How many events these contents hold, if each content is as `canonical_events` requires; else 0."""
     joined = b"".join(contents)
     if {content[-2:] for content in contents} != {b"\n\n"}:
         return 0
@@ -341,30 +349,30 @@ def canonical_events_of(contents: Sequence[bytes]) -> int:
 
 
 def split_blocks(content: bytes) -> list[bytes]:
-    """Whole blocks, each without its blank line; none if they may be cut otherwise than there."""
+    """The blocks of a content, each without its blank line. Empty if the content has a CR or an unfinished block."""
     return [] if b"\r" in content or not content.endswith(b"\n\n") else _BLANK.split(content)[:-1]
 
 
 def write_event(event: Event) -> bytes:
-    """The event as canonical SSE (UTF-8, LF, no BOM) with its blank line: what `SseDecoder` makes this event of again.
+    """The event as canonical SSE (UTF-8, LF, no BOM) with its blank line. `SseDecoder` reads the same event from it.
 
-    Takes any event that a decoder gave: names, ids and each line of the data without CR or LF.
+    Accepts any event that a decoder returned: names, ids and the lines of the data hold no CR or LF.
     """
     return (b":\n" * event.comments + _field_lines(event) or b"event\n") + b"\n"
 
 
 def write_tail(event: Event) -> bytes:
-    """The same without the blank line, for an event that `finish()` gave: it makes this event of it again."""
+    """As `write_event` without the blank line, for an event from `finish()`. `finish()` reads the same event from it."""
     return comment_lines(event.comments) + (_field_lines(event) or b"event\n")
 
 
 def comment_lines(comments: int) -> bytes:
-    """So many comments behind a stream's last whole block, without their text; no more than MAX_LAST_COMMENTS."""
+    """This many comment lines, without text, to follow a stream's last whole block; at most MAX_LAST_COMMENTS."""
     return b":\n" * min(comments, MAX_LAST_COMMENTS)
 
 
 def _field_lines(event: Event) -> bytes:
-    """The event's lines but for comments; none if it is a block of unknown fields alone."""
+    """The event's lines except comments; empty if the block has only unknown fields."""
     data = b"" if event.data is None else b"data: " + event.data.replace(b"\n", b"\ndata: ") + b"\n"
     name = b"event: " + event.name.encode() + b"\n" if event.name else b""
     if event.id is None and event.retry is None and event.error is None and event.bare is None and not event.oversized:

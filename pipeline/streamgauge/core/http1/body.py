@@ -1,17 +1,17 @@
-"""A body as it comes: transfer framing off (`framing.py`), then content codings off (RFC 9110, 8.4).
+"""Decodes a body as it arrives: removes the transfer framing (`framing.py`), then the content codings (RFC 9110, 8.4).
 
-Decoded bytes come out as soon as the coding gives them - after each sync flush of the server - and what comes out does not
-depend on how the input was split, also where it is damaged: then all that lies before the damage comes out.
+Decoded bytes are returned as soon as the coding gives them, which is after each sync flush of the server. The output does not
+depend on how the input is split, even if the input is damaged: then everything before the damage is returned.
 
-Whatever is wrong is a `DecodeFault`, the first one stays, and nothing raises. After a fault nothing is decoded any more,
-while framing goes on and body bytes are counted; after BAD_FRAMING nobody can tell what is body, and nothing is counted.
+Each failure is a `DecodeFault`; the first one stays, and nothing raises. After a fault nothing more is decoded, while the
+framing continues and body bytes are counted. After BAD_FRAMING the body cannot be identified, and nothing is counted.
 
-Limits: decoded bytes stay below RATIO_FREE_BYTES + `max_ratio` times the body's bytes, and below `max_decoded` in all; so
-a feed of n bytes gives at most RATIO_FREE_BYTES + `max_ratio` * (n + one window). Plain bodies pass through without limit.
-Work is bounded by the same limits: each further member of a coding counts as MEMBER_BYTES, and what one coding gives to
-another one stays below BETWEEN_FREE_BYTES + MAX_BETWEEN_RATIO times the body's bytes.
+Limits: decoded bytes stay below RATIO_FREE_BYTES + `max_ratio` times the body's bytes, and below `max_decoded` in total. So
+a feed of n bytes gives at most RATIO_FREE_BYTES + `max_ratio` * (n + one window). Bodies without a coding have no limit.
+The same limits bound the work: each further member of a coding counts as MEMBER_BYTES, and the bytes that one coding gives
+to another stay below BETWEEN_FREE_BYTES + MAX_BETWEEN_RATIO times the body's bytes.
 
-Memory: a decoder takes what its libraries hold, and the input that it keeps, from a `Memory` that is shared by all.
+Memory: a decoder reserves the memory of its libraries and of its kept input from a `Memory` that all decoders share.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,32 +23,34 @@ import msgspec
 from streamgauge.core.http1.coding_members import LIBRARY_ERRORS, MEMBERS, SEVERAL, Member
 from streamgauge.core.http1.framing import Chunked, Framing, Plain
 
-# Decoded bytes of one body. A stream of a million events has about this size; more is no LLM's answer.
+# Decoded bytes of one body. A stream of a million events has about this size; a larger body is no LLM response.
 MAX_DECODED_BYTES = 256 * 1024 * 1024
-# Decoded bytes a body byte. Measured: recorded streams compressed whole up to 78, with a flush after each event 15, one event
-# over and over gzip'd whole 256. A gzip bomb has 1,030, others far more.
+# Decoded bytes per body byte. Measured: recorded streams compressed as a whole up to 78, with a flush after each event
+# 15; one event repeated, and compressed as a whole with gzip, 256. A gzip bomb has 1,030, other bombs far more.
 MAX_RATIO = 300
-# Decoded bytes for which no ratio is asked: as much as the largest event, so that nothing small is ever called a bomb.
+# Decoded bytes allowed besides the ratio: the size of the largest event, so that no small body is called a bomb.
 RATIO_FREE_BYTES = 4 * 1024 * 1024
-# The ratio is judged at multiples of this many body bytes and not where reads end, so that splits change nothing.
+# The ratio is checked at multiples of this many body bytes, and not where reads end, so that splits change nothing.
 RATIO_WINDOW_BYTES = 16 * 1024
-# Codings one upon another. No server sends more than one; two is a proxy that compressed again.
+# Codings applied one after another. No server sends more than one; two mean that a proxy compressed again.
 MAX_CODINGS = 2
-# Of two codings, what the outer one gives to the inner one, a body byte: what is compressed already shrinks little. Measured:
-# recorded streams, compressed with a flush after each event and then again, at most 2.6.
+# Of two codings, the bytes that the outer one may give to the inner one, per body byte: compressed data shrinks little
+# when it is compressed again. Measured: recorded streams, compressed with a flush after each event and then again, at
+# most 2.6.
 MAX_BETWEEN_RATIO = 8
-# The same, for which no ratio is asked (bytes): 10,000 equal events, a flush after each, are smaller.
+# Bytes between two codings that are allowed besides MAX_BETWEEN_RATIO: 10,000 equal events, each flushed, are smaller.
 BETWEEN_FREE_BYTES = 128 * 1024
-# Decoded bytes that a coding's second and each further member count as, whatever they hold: to begin one takes about as long
-# as to decode so many. The smallest have 8 bytes: below MAX_RATIO, so that a body of one coding may have any number.
+# Decoded bytes that a coding's second and each further member count as, besides their content: beginning a member takes
+# about as long as decoding this many bytes. The smallest member has 8 bytes, which gives a ratio of 256. This is below
+# MAX_RATIO, so that a body of one coding may have any number of members.
 MEMBER_BYTES = 2 * 1024
 
-# A coding decodes so many bytes of its input at a time: of a damaged one, these are decoded again byte by byte.
+# A coding decodes its input in parts of this many bytes. It decodes a damaged part again, byte by byte.
 _PART_BYTES = 4 * 1024
-# Compressed input that is kept in case that the next proves damaged (bytes; see _Coding). Nearly all streams are shorter:
-# one of 40,000 events has about this size.
+# Compressed input that is kept in case later input proves damaged (bytes; see _Coding). Nearly all streams are shorter:
+# a stream of 40,000 events has about this size.
 _LATEST_BYTES = 512 * 1024
-# Memory is asked for in units of so many bytes, so that little is asked.
+# Memory is reserved in units of this many bytes, to keep calls of `Memory.hold` rare.
 _MEMORY_UNIT_BYTES = 16 * 1024
 
 
@@ -57,15 +59,18 @@ class DecodeFault(StrEnum):
 
     UNKNOWN_CODING = "unknown_coding"
     TOO_MANY_CODINGS = "too_many_codings"
-    CORRUPT = "corrupt"  # not what its coding says, or bytes after the coding's end
-    BOMB = "bomb"  # MAX_RATIO or MAX_BETWEEN_RATIO
-    TOO_LARGE = "too_large"  # MAX_DECODED_BYTES, or there was no memory for its decoder
+    CORRUPT = "corrupt"  # invalid in its coding, or bytes after the coding's end
+    BOMB = "bomb"  # over MAX_RATIO or MAX_BETWEEN_RATIO
+    TOO_LARGE = "too_large"  # over MAX_DECODED_BYTES, or there was no memory for the decoder
     BAD_FRAMING = "bad_framing"
-    INCOMPLETE = "incomplete"  # the framing says that it is whole, the coding does not
+    INCOMPLETE = "incomplete"  # whole by its framing, but not by its coding
 
 
 class Piece(msgspec.Struct, gc=False):
-    """What a feed gave: body bytes (after framing, before decoding), decoded bytes, and the bytes beyond the body's end."""
+    """The result of a feed.
+
+    `body_bytes`: how many bytes of the body it held (after framing, before decoding). `rest`: the bytes after the body.
+    """
 
     body_bytes: int
     decoded: bytes
@@ -73,23 +78,23 @@ class Piece(msgspec.Struct, gc=False):
 
 
 class Memory(Protocol):
-    """Bounds what all decoders hold together."""
+    """Limits the memory that all decoders hold together."""
 
     def hold(self, holder: "BodyDecoder", size: int) -> bool:
-        """Whether `holder` may hold `size` bytes in all from now on; if not, it holds as many as before.
+        """Whether `holder` may hold `size` bytes in total from now on; if not, it keeps its present amount.
 
-        It is always granted to hold less. To make room, `give_way` of another holder may be called.
+        A smaller amount is always granted. To make room, `hold` may call `give_way` of another holder.
         """
 
 
 class BodyDecoder:
-    """One body, fed as it comes.
+    """Decodes one body, fed as it arrives.
 
-    `transfer`: chunked, or identity: then `length` is the body's, None if the connection's end ends it. `coding`: the
-    Content-Encoding header's value. `fault`: one that is known beforehand. `memory`: see Memory; with one, `let_go` must be
-    called at last.
+    `transfer`: chunked or identity. With identity, `length` is the body's length in bytes; None if the connection's end ends
+    the body. `coding`: the value of the Content-Encoding header. `fault`: a fault that is known beforehand. `memory`: see
+    Memory; a decoder with a memory needs a call of `let_go` at the end.
 
-    `complete`: the framing says that the body is whole; without chunks and length only `finish()` says so.
+    `complete`: the body is whole by its framing. Without chunks and without a length, only `finish()` makes it complete.
     """
 
     def __init__(
@@ -118,8 +123,9 @@ class BodyDecoder:
         return self._framing.complete and not self._broken
 
     def usual(self, data: bytes) -> bytes | None:
-        """What `feed` would give of the usual read: one whole chunk of a body without coding. None, and nothing is taken, for
-        any other.
+        """What `feed` would decode from the usual read, one whole chunk of a body without coding.
+
+        None for any other read, which is not consumed.
         """
         framing = self._framing
         if self.is_coded or self.fault is not None or not isinstance(framing, Chunked):
@@ -127,14 +133,14 @@ class BodyDecoder:
         return framing.one_chunk(data)
 
     def usual_each(self, reads: Sequence[bytes]) -> list[bytes]:
-        """The same of many reads, each of one chunk or more: what the first ones give, up to one that is not usual."""
+        """The bodies in the first reads that each hold whole chunks of a body without coding, and nothing else."""
         framing = self._framing
         if self.is_coded or self.fault is not None or not isinstance(framing, Chunked):
             return []
         return framing.whole_chunks_each(reads)
 
     def feed(self, data: bytes) -> Piece:
-        """Takes bytes off the wire. Never raises."""
+        """Decodes bytes from the connection. Never raises."""
         if self._broken:
             return Piece(0, b"", b"")
         body, rest = self._framing.feed(data)
@@ -146,19 +152,19 @@ class BodyDecoder:
         return Piece(len(body), decoded, rest)
 
     def finish(self) -> bool:
-        """The input is over. Whether the body is whole, by its framing and by its coding; `complete` and `fault` say more."""
+        """Ends the input; returns whether the body is whole by its framing and its coding. See `complete` and `fault`."""
         self._framing.end()
         if self.complete and self.fault is None and not all(coding.whole for coding in self._codings):
             self.fault = DecodeFault.INCOMPLETE
         return self.complete and self.fault is None
 
     def give_way(self) -> None:
-        """Give the memory back because another decoder needs it: nothing more is decoded."""
+        """Releases the memory because another decoder needs it. The fault is TOO_LARGE, unless there is one."""
         self.fault = self.fault or DecodeFault.TOO_LARGE
         self.let_go()
 
     def let_go(self) -> None:
-        """Give the memory back; nothing more is decoded."""
+        """Releases the memory; nothing more is decoded."""
         self._codings = []
         self._hold(0)
 
@@ -167,7 +173,7 @@ class BodyDecoder:
             return b""
         if not self.is_coded:
             return body
-        if not self._codings:  # let go
+        if not self._codings:  # after `let_go`
             return b""
         out: list[bytes] = []
         try:
@@ -186,7 +192,7 @@ class BodyDecoder:
         return b"".join(out)
 
     def _account(self) -> None:
-        """Take the memory that is needed by now. Raises _UndecodableError if there is none."""
+        """Reserves the memory that the codings hold now. Raises _UndecodableError if it is not granted."""
         held = 0
         for coding in self._codings:
             held += coding.held
@@ -201,7 +207,7 @@ class BodyDecoder:
         return True
 
     def _windows(self, body: bytes) -> Iterator[tuple[bytes, Sequence[int]]]:
-        """`body` cut where the body's windows end, each with every coding's limit for what it gives up to there."""
+        """Cuts `body` at the ends of ratio windows; each part comes with the output limit of each coding for its window."""
         at = 0
         while at < len(body):
             number, within = divmod(self._body_bytes, RATIO_WINDOW_BYTES)
@@ -222,37 +228,41 @@ class _UndecodableError(Exception):
 
 
 class _Coding:
-    """One content coding.
+    """Decodes one content coding.
 
-    The libraries raise on damage and lose what they decoded before it in the same call, so that more would come out of small
-    reads than of large ones. Hence the latest input is kept, and a second decoder that stands where it begins; when a part
-    proves damaged, that one gets the same again, the part byte by byte. A short body needs no second decoder: a new one does.
+    The libraries raise on damage and lose what they decoded before it in the same call, so that small reads would give more
+    output than large reads. Therefore the latest input is kept, and a second decoder that has decoded everything before it.
+    When a part proves damaged, the second decoder gets the kept input, then the part byte by byte. A body that is shorter
+    than the kept input needs no second decoder: a new one is made when it is needed.
     """
 
     def __init__(self, name: str) -> None:
         self._make, self._several = MEMBERS[name], name in SEVERAL
         self._member: Member | None = None
         self._second: Member | None = None
-        self._before: Member | None = None  # the one that ended last, if it is reusable
-        self._latest = bytearray()  # what `_member` had and `_second` had not
+        self._before: Member | None = None  # the member that ended last, if it is reusable
+        self._latest = bytearray()  # input that `_member` has decoded and `_second` has not
         self._ended = 0
-        self.produced = 0  # decoded bytes, with what further members count as
+        self.produced = 0  # decoded bytes, and MEMBER_BYTES for each further member
 
     @property
     def whole(self) -> bool:
-        """Whether the input ends where the coding does; none at all is whole as well."""
+        """Whether the input ends where a member ends. Empty input is whole as well."""
         return self._member is None
 
     @property
     def held(self) -> int:
-        """About how many bytes of memory it holds."""
+        """About how many bytes of memory the coding holds."""
         if self._member is None:
             return 0 if self._before is None else self._before.held
         held = len(self._latest) + self._member.held
         return held if self._second is None else held + self._second.held
 
     def decode(self, data: bytes) -> Iterator[bytes]:
-        """What `data` gives, in pieces; an empty one where a member begins. Raises _UndecodableError after the last one."""
+        """Yields what `data` decodes to, in pieces, and an empty piece where a member begins.
+
+        Raises _UndecodableError at damage, after all pieces before it.
+        """
         for at in range(0, len(data), _PART_BYTES):
             part = data[at : at + _PART_BYTES]
             while part:
@@ -302,7 +312,7 @@ class _Coding:
         return self._second
 
     def _again(self, part: bytes, given: int) -> Iterator[bytes]:
-        """What a damaged `part` holds beyond the `given` bytes, decoded byte by byte up to the damage."""
+        """Decodes a damaged `part` byte by byte up to the damage; yields the output after the first `given` bytes."""
         member = self._catch_up()
         try:
             for byte in part:
@@ -314,7 +324,7 @@ class _Coding:
 
 
 def _codings(header: str | None) -> tuple[list[_Coding], DecodeFault | None]:
-    """The codings to take off, outermost first."""
+    """The codings to remove, outermost first; or none, and the fault of the header."""
     if not header:
         return [], None
     names = [name.strip().lower() for name in header.split(",")]
@@ -327,7 +337,7 @@ def _codings(header: str | None) -> tuple[list[_Coding], DecodeFault | None]:
 
 
 def _through(codings: Sequence[_Coding], data: bytes, limits: Sequence[int]) -> Iterator[bytes]:
-    """`data` through all codings. Raises _UndecodableError once a coding has given more in all than its limit."""
+    """Decodes `data` through all codings. Raises _UndecodableError once a coding's total output exceeds its limit."""
     coding, limit = codings[0], limits[0]
     for piece in coding.decode(data):
         given = piece[: max(limit - coding.produced, 0)]

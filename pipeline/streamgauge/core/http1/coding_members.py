@@ -1,8 +1,8 @@
 """The members of a content coding: one gzip member, zlib stream, brotli stream or zstd frame, each by its library.
 
-A member gives its bytes in pieces of bounded size, and says about how much memory its library has for it. A library keeps a
-window of what it gave last; memory is taken as far as the output has filled it, so a short answer costs little whatever
-window its server chose.
+A member yields its bytes in pieces of bounded size, and estimates how much memory its library uses for it. A library keeps a
+window of its latest output; only the part of the window that output has filled takes memory, so a short response costs
+little, whatever window its server chose.
 """
 
 import zlib
@@ -12,30 +12,30 @@ from typing import Protocol
 import brotli  # type: ignore[import-untyped]
 import zstandard
 
-# Decoded at a time, so that a bomb is seen before it has grown (bytes).
+# The most output of one step (bytes), so that a bomb is detected before it has grown.
 _SLICE_BYTES = 64 * 1024
 
-# zlib: its state and the window of 32 KiB that deflate has at most (bytes; 40 KiB measured).
+# zlib: its state and its window, which is at most 32 KiB in deflate (bytes; 40 KiB measured).
 _ZLIB_BYTES = 48 * 1024
 
 # brotli: its state without window and prefix codes (bytes; 13 KiB measured).
 _BROTLI_BYTES = 16 * 1024
-# The prefix codes of a meta-block are tables that are made while its header is read, and nothing comes out meanwhile. The
+# brotli builds the tables of a meta-block's prefix codes while it reads the header, and gives no output meanwhile. The
 # densest header makes about this many bytes of tables from a byte of input (a code of one symbol: 12 bits, 1 KiB).
 _BROTLI_TABLES_PER_BYTE = 700
 # All tables of a meta-block: 256 trees for each of literals, commands and distances, of the largest size (bytes).
 _BROTLI_TABLES_BYTES = 2_800 * 1024
-# brotli is fed so many bytes at a time, to see how much of the input gives nothing.
+# brotli gets this many bytes of input at a time, to measure how much of the input gives no output.
 _BROTLI_STEP_BYTES = 128
 
-# zstd: its context, by the library's own word, with the block that it gathers and the one that it gives (bytes).
+# zstd: its context, by the library's own figure (bytes); and a block, of which it holds two, for input and output.
 _ZSTD_BYTES = 96 * 1024
 _ZSTD_BLOCK_BYTES = 128 * 1024
-# zstd cannot be told to stop: at most 8 blocks of 128 KiB fit into this many bytes of input.
+# zstd's output per call cannot be limited: at most 8 blocks of 128 KiB fit into this many bytes of input.
 _ZSTD_STEP_BYTES = 32
-# zstd's window: what a decoder for the web has to support, and no more (RFC 9659; bytes).
+# zstd's largest window: what a decoder for the web must support (RFC 9659; bytes).
 _ZSTD_WINDOW_BYTES = 8 * 1024 * 1024
-# The longest header of a frame (RFC 8878, 3.1.1.1; bytes, with the magic number).
+# The longest header of a frame, with its magic number (RFC 8878, 3.1.1.1; bytes).
 _ZSTD_HEADER_BYTES = 18
 
 
@@ -44,17 +44,17 @@ class Member(Protocol):
 
     @property
     def reusable(self) -> bool:
-        """Whether the next member can use its memory."""
+        """Whether the next member can reuse the memory of this one."""
 
     def decode(self, data: bytes) -> Iterator[bytes]:
-        """What `data` gives, in pieces of bounded size."""
+        """Yields what `data` decodes to, in pieces of bounded size."""
 
     @property
     def ended(self) -> bool: ...
 
     @property
     def unused(self) -> bytes:
-        """The bytes after the member's end in the data given last."""
+        """The bytes after the member's end in the latest data."""
 
     @property
     def held(self) -> int:
@@ -86,7 +86,7 @@ class _Zlib:
 
 
 class _Deflate:
-    """zlib's wrapping, as the standard has it, or none, as some servers send it: the first two bytes tell."""
+    """deflate inside a zlib wrapper, as the standard requires, or without it, as some servers send: two bytes show which."""
 
     reusable = False
     held = _ZLIB_BYTES
@@ -115,13 +115,13 @@ class _Deflate:
 
 class _Brotli:
     reusable = False
-    unused = b""  # it tells of bytes after its end as of damage
+    unused = b""  # the library reports bytes after the end as damage
 
     def __init__(self) -> None:
         self._brotli = brotli.Decompressor()
-        self._window = 0  # bytes; 0 until the first byte tells
+        self._window = 0  # bytes; 0 until the first byte was read
         self._given = 0
-        self._silent = 0  # input since output came last, with the step that gave it: a header is no longer
+        self._silent = 0  # bytes of input since the last output, with the step that gave it; no header is longer
         self._longest_silent = 0
 
     @property
@@ -130,7 +130,7 @@ class _Brotli:
 
     @property
     def held(self) -> int:
-        """Its window grows in powers of two."""
+        """About how many bytes. The window grows in powers of two."""
         window = min(self._window, 1 << self._given.bit_length())
         return _BROTLI_BYTES + window + min(self._longest_silent * _BROTLI_TABLES_PER_BYTE, _BROTLI_TABLES_BYTES)
 
@@ -151,7 +151,7 @@ class _Brotli:
 
 
 def _brotli_window(first: int) -> int:
-    """The window's size by a stream's first byte (RFC 7932, 9.1); 0 for one that the library refuses."""
+    """The window's size (bytes) from a stream's first byte (RFC 7932, 9.1); 0 if the library refuses that byte."""
     if not first & 1:
         bits = 16
     elif first >> 1 & 7:
@@ -162,8 +162,10 @@ def _brotli_window(first: int) -> int:
 
 
 class _Zstd:
-    """One frame. `before`: the frame before it, whose context it uses: to make a context takes 15 us, and a frame may have 8
-    bytes."""
+    """One frame. `before`: the previous frame, whose context it reuses.
+
+    Making a context takes 15 us, and a frame may have only 8 bytes.
+    """
 
     reusable = True
 
@@ -176,10 +178,11 @@ class _Zstd:
             self._context = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES)
         self._zstd = self._context.decompressobj()
         self._header = b""  # the first bytes
-        self._most = 0  # bytes of its buffers; 0 until that matters
-        self._passed = 0  # bytes in and out
+        self._most = 0  # the largest size of its buffers (bytes); 0 until it is needed
+        self._passed = 0  # bytes of input and output
         self._rest = b""
-        # The library checks the content's size only of a frame that comes whole in its first call: so none ever does.
+        # The library checks the content's size only if the first call holds the whole frame. A first step of one byte
+        # prevents this, so that the split of the input changes nothing.
         self._first_step = 1
 
     @property
@@ -192,7 +195,7 @@ class _Zstd:
 
     @property
     def held(self) -> int:
-        """The context keeps the buffers that it had for an earlier frame."""
+        """About how many bytes. The context keeps the buffers of earlier frames."""
         buffers = self._passed
         if buffers > 2 * _ZSTD_BLOCK_BYTES:
             self._most = self._most or _zstd_window(self._header) + 2 * _ZSTD_BLOCK_BYTES
@@ -215,14 +218,14 @@ class _Zstd:
 
 
 def _zstd_window(header: bytes) -> int:
-    """The window's size by a frame's header; the largest if it is none."""
+    """The window's size (bytes) from a frame's header; the largest size if the header is invalid."""
     try:
         return min(zstandard.get_frame_parameters(header).window_size, _ZSTD_WINDOW_BYTES)
     except zstandard.ZstdError:
         return _ZSTD_WINDOW_BYTES
 
 
-# Makes a member of each coding; given the one before it if that is `reusable`, and is not used any more.
+# Makes a member of each coding. The argument is the previous member if that is `reusable` and no longer in use.
 MEMBERS: dict[str, Callable[[Member | None], Member]] = {
     "gzip": lambda _: _Zlib(zlib.MAX_WBITS | 16),
     "x-gzip": lambda _: _Zlib(zlib.MAX_WBITS | 16),
@@ -230,6 +233,6 @@ MEMBERS: dict[str, Callable[[Member | None], Member]] = {
     "br": lambda _: _Brotli(),
     "zstd": _Zstd,
 }
-# Codings whose body may be several members, one after another (RFC 1952, 2.2; RFC 8878, 3.1).
+# Codings whose body may have several members, one after another (RFC 1952, 2.2; RFC 8878, 3.1).
 SEVERAL = frozenset(("gzip", "x-gzip", "zstd"))
 LIBRARY_ERRORS = (zlib.error, brotli.error, zstandard.ZstdError)

@@ -1,4 +1,4 @@
-"""Transfer framing (RFC 9112): which bytes of a connection are a body's, and where it ends."""
+"""Transfer framing (RFC 9112): which bytes of a connection belong to a body, and where it ends."""
 
 import re
 from collections.abc import Sequence
@@ -7,15 +7,15 @@ from itertools import accumulate
 from operator import add
 from typing import Protocol
 
-# A chunk's size line with its extensions, or a trailer line (bytes). A size takes 16, the signatures that some put into
-# extensions 100; more says nothing that matters here.
+# A chunk's size line with its extensions, or a trailer line (bytes). A size takes 16, and the signatures that some
+# servers send in extensions take 100; longer lines carry nothing that is needed here.
 MAX_CHUNK_LINE = 8 * 1024
-# All trailers of a body together (bytes): as much as proxies allow a head.
+# All trailers of a body together (bytes): as much as proxies allow for a head.
 MAX_TRAILER_BYTES = 64 * 1024
 
 
 class Framing(Protocol):
-    """One body's framing. Nothing raises; after `broken` nobody can tell what is body, and `feed` gives none."""
+    """The framing of one body. Never raises. Once `broken`, the body cannot be identified, and `feed` returns no bytes."""
 
     @property
     def complete(self) -> bool: ...
@@ -24,14 +24,14 @@ class Framing(Protocol):
     def broken(self) -> bool: ...
 
     def feed(self, data: bytes) -> tuple[bytes, bytes]:
-        """The body's bytes in `data`, and those beyond its end."""
+        """The body's bytes in `data`, and the bytes after its end."""
 
     def end(self) -> None:
-        """The connection has ended."""
+        """Reports the end of the connection."""
 
 
 class Plain:
-    """Without chunks: as many bytes as the length says, or all until the end."""
+    """A body without chunks: as many bytes as the length says, or all bytes until the end of the connection."""
 
     def __init__(self, length: int | None) -> None:
         self._left = length
@@ -50,14 +50,17 @@ class Plain:
         self.complete = self.complete or self._left is None
 
 
-# Chunks in so many bytes are taken one by one: looking for all of them at one time costs more.
+# Chunks in at most this many bytes are read one by one: searching all of them at once takes longer.
 _FEW_BYTES = 1024
-# A chunk below 4 KiB tells its size within so many bytes; and so many such beginnings are remembered.
+# The size line of a chunk below 4 KiB fits into this many bytes; and the number of such beginnings that are cached.
 _BEGIN_BYTES, _MAX_BEGINS = 5, 4096
 
 
 class _Begins(dict[bytes, tuple[int, int]]):
-    """By a chunk's first bytes: where its data begins, and its size with all that is around. For other bytes 0 and -1."""
+    """A cache by a chunk's first bytes: where its data begins, and the size of the chunk with its size line and line end.
+
+    The value of other bytes is (0, -1).
+    """
 
     _SIZE = re.compile(rb"([0-9a-fA-F]{1,3})\r\n")
 
@@ -85,7 +88,7 @@ class _At(Enum):
 class Chunked:
     """Chunks (RFC 9112, 7.1): size line, data, line end; after a chunk of size 0 trailers and a blank line.
 
-    Lines may end with LF alone, extensions and trailers mean nothing. At the first thing that is wrong it is broken.
+    Lines may end with LF alone. Extensions and trailers are ignored. The first error makes it broken.
     """
 
     _SIZE = re.compile(rb"0*([0-9a-fA-F]{1,15})[ \t]*(?:;.*)?", re.DOTALL)
@@ -94,8 +97,8 @@ class Chunked:
 
     def __init__(self) -> None:
         self._at = _At.SIZE
-        self._left = 0  # of the chunk's data
-        self._line = b""  # a line without its end
+        self._left = 0  # bytes of the chunk's data that have not come yet
+        self._line = b""  # the beginning of a line whose end has not come yet
         self._trailers = 0
 
     @property
@@ -128,7 +131,7 @@ class Chunked:
         return body, b"" if self._at is _At.BROKEN else data[at:]
 
     def one_chunk(self, data: bytes) -> bytes | None:
-        """The body in `data` if that is one whole chunk, as most reads are; else None, and nothing is taken."""
+        """The body in `data` if it is exactly one whole chunk, as most reads are; else None."""
         size = self._USUAL_SIZE.match(data) if self._at is _At.SIZE and not self._line else None
         if size is None:
             return None
@@ -136,22 +139,23 @@ class Chunked:
         return data[start:stop] if start < stop == len(data) - 2 and data.endswith(b"\r\n") else None
 
     def whole_chunks_each(self, reads: Sequence[bytes]) -> list[bytes]:
-        """The same of many reads, of which each may be several chunks: the bodies of the first ones, up to one that is
-        something else.
+        """The bodies in the first reads that each hold whole chunks and nothing else.
+
+        The first other read ends the result; that read and those after it are not consumed.
         """
         if self._at is not _At.SIZE or self._line:
             return []
         begins = [_BEGINS[data[:_BEGIN_BYTES]] for data in reads]
         if [size for _, size in begins] == list(map(len, reads)) and {data[-2:] for data in reads} == {b"\r\n"}:
-            return [data[start:-2] for data, (start, _) in zip(reads, begins, strict=True)]  # a chunk each, as most are
+            return [data[start:-2] for data, (start, _) in zip(reads, begins, strict=True)]  # one chunk each
         sizes, bodies = self._cut(b"".join(reads))
         return _by_reads(reads, [len(size) + 4 for size in sizes[: _whole(sizes, bodies)]], bodies)
 
     def end(self) -> None:
-        """An end before the last chunk leaves the body incomplete."""
+        """Does nothing: an end before the last chunk leaves the body incomplete."""
 
     def _cut(self, data: bytes) -> tuple[list[bytes], list[bytes]]:
-        """Bytes that begin with a chunk cut wherever a size line may stand: what may be sizes, and what may be bodies."""
+        """Cuts bytes that begin with a chunk wherever a size line may be: the possible sizes, and the possible bodies."""
         begin, *parts = self._BETWEEN.split(b"\r\n" + data)
         if begin or not data.endswith(b"\r\n"):
             del parts[-2:]
@@ -160,7 +164,7 @@ class Chunked:
         return ([], []) if begin else (parts[::2], parts[1::2])
 
     def _whole_chunks(self, data: bytes, parts: list[bytes]) -> int:
-        """Takes the chunks that lie whole at the beginning, as most do; gives the place behind them."""
+        """Appends the whole chunks at the beginning of `data` to `parts`; returns the position after them."""
         at = self._many_chunks(data, parts) if len(data) > _FEW_BYTES else 0
         while size := self._USUAL_SIZE.match(data, at):
             start = size.end()
@@ -172,14 +176,14 @@ class Chunked:
         return at
 
     def _many_chunks(self, data: bytes, parts: list[bytes]) -> int:
-        """The same up to the first that looks otherwise than usual, all at one time."""
+        """As `_whole_chunks`, but reads all chunks at once, up to the first unusual one."""
         sizes, bodies = self._cut(data)
         count = _whole(sizes, bodies)
         parts += bodies[:count]
         return sum(map(len, sizes[:count])) + sum(map(len, parts)) + 4 * count
 
     def _lines(self, data: bytes, at: int) -> int:
-        """Takes a line, or keeps its beginning; gives the place behind it."""
+        """Reads a line, or keeps its beginning; returns the position after it."""
         end = data.find(b"\n", at)
         line = data[at:] if end < 0 else data[at:end]
         if len(line) > MAX_CHUNK_LINE:
@@ -208,14 +212,14 @@ def _whole(sizes: Sequence[bytes], bodies: Sequence[bytes]) -> int:
 
 
 def _by_reads(reads: Sequence[bytes], around: Sequence[int], bodies: Sequence[bytes]) -> list[bytes]:
-    """What reads hold, up to one that ends amid a chunk. `around`: the bytes of each whole chunk beside its data."""
+    """The bodies in reads, up to a read that ends inside a chunk. `around`: how many bytes each chunk has besides data."""
     ends = accumulate(map(add, around, map(len, bodies)))
     behind = {end: number for number, end in enumerate(ends, 1)}
     found: list[bytes] = []
     first = 0
     for end in accumulate(map(len, reads)):
         last = behind.get(end)
-        if last is None or last == first:  # nothing in it is no chunk
+        if last is None or last == first:  # the read ends inside a chunk, or is empty
             break
         found.append(bodies[first] if last == first + 1 else b"".join(bodies[first:last]))
         first = last

@@ -1,8 +1,8 @@
-"""The head of an HTTP/1 response, read from raw bytes (RFC 9112), and what body follows it.
+"""Reads the head of an HTTP/1 response from raw bytes (RFC 9112), and makes the decoder of the body that follows it.
 
-What comes in is what an upstream sent and a client got; refusing it would change nothing for them. So the reader is
-tolerant: LF alone ends a line, obs-fold is joined, blank lines before the head and field lines without a name are passed
-over. Only what is no HTTP/1 response head at all, or is too large, is a fault.
+The upstream has sent the head and the client has received it; refusing it would change nothing for them. So the reader is
+tolerant: LF alone ends a line, obs-fold lines are joined, blank lines before the head and field lines without a name are
+skipped. Only bytes that are not an HTTP/1 response head, or a head that is too large, are a fault.
 """
 
 import re
@@ -13,39 +13,40 @@ import msgspec
 
 from streamgauge.core.http1.body import BodyDecoder, DecodeFault, Memory
 
-# One head with its line ends (bytes). Proxies and clients stop at 8 to 128 KiB; a client that got more still is recorded.
+# One head with its line ends (bytes). Proxies and clients stop at 8 to 128 KiB; this limit is higher, so that every
+# head that a client may accept is recorded.
 MAX_HEAD_BYTES = 256 * 1024
-# Field lines of one head; those beyond are passed over. Clients stop at 100 to 1,000.
+# Field lines of one head; further lines are skipped. Clients stop at 100 to 1,000.
 MAX_FIELDS = 1_000
 
 _END = re.compile(rb"\n\r?\n")
 _STATUS_LINE = re.compile(rb"HTTP/1\.([0-9]) ([1-9][0-9][0-9])(?: .*)?", re.DOTALL)
-# A field's value has no CR and no NUL: each is read as a space (RFC 9110, 5.5).
+# A field's value must not hold CR or NUL: each is read as a space (RFC 9110, 5.5).
 _TO_SPACE = bytes.maketrans(b"\r\0", b"  ")
-# Digits of a length that can be meant: 18 are an exabyte, and fit 64 bits.
+# A valid length has at most 18 digits: such a number is below an exabyte, and fits 64 bits.
 _LENGTH = re.compile(r"[0-9]{1,18}")
 
 
 class HeadFault(StrEnum):
-    """Why there is no head."""
+    """Why no head could be read."""
 
     NOT_HTTP = "not_http"
     TOO_LARGE = "too_large"
 
 
 class ResponseHead(msgspec.Struct, frozen=True):
-    """A final response's head. Names are lower-case, values stripped; both are Latin-1, so nothing in them is lost."""
+    """The head of a final response. Names are lower-case, values stripped; both are Latin-1, which can hold any byte."""
 
     status: int
     http_minor: int
     headers: list[tuple[str, str]]
 
     def all(self, name: str) -> list[str]:
-        """The values of each field of this lower-case name, in order."""
+        """The values of all fields with this lower-case name, in order."""
         return [value for field, value in self.headers if field == name]
 
     def first(self, name: str) -> str | None:
-        """The first field's value; None if there is none."""
+        """The value of the first field with this lower-case name; None if there is none."""
         return next((value for field, value in self.headers if field == name), None)
 
     def firsts(self) -> Mapping[str, str]:
@@ -54,9 +55,9 @@ class ResponseHead(msgspec.Struct, frozen=True):
 
 
 class HeadReader:
-    """Reads up to the final head: interim ones (1xx, but for 101) are passed over and counted.
+    """Reads up to the final head. Interim heads (1xx except 101) are skipped and counted in `interim`.
 
-    `rest`: what of the last feed lies behind the head. Never raises: see `fault`; after one nothing is read any more.
+    `rest`: the bytes of the last feed that follow the head. Never raises; after a `fault` nothing more is read.
     """
 
     def __init__(self) -> None:
@@ -87,7 +88,7 @@ class HeadReader:
         return None
 
     def _at_once(self, data: bytes) -> ResponseHead | None:
-        """The usual read: it begins with a final head that is whole. None, and nothing is taken, for any other."""
+        """The head of a usual read, which begins with a whole final head. None for any other read, which is not consumed."""
         end = _END.search(data, 0, MAX_HEAD_BYTES)
         head = _parse(data[: end.start()]) if end is not None else None
         if end is None or head is None or head.status < 200:
@@ -96,7 +97,7 @@ class HeadReader:
         return head
 
     def _next(self) -> bytes | None:
-        """Takes the next head, without blank lines around it; None as long as it is not whole."""
+        """Removes the next head from the input and returns it without blank lines around it; None until it is whole."""
         if self._held.startswith((b"\r", b"\n")):
             self._held = self._held.lstrip(b"\r\n")
         end = _END.search(self._held, self._searched)
@@ -124,7 +125,7 @@ def _parse(raw: bytes) -> ResponseHead | None:
 
 
 def _is_odd(raw: bytes) -> bool:
-    """Whether a head, which comes without its last LF, may hold more than lines of a name, a colon and a value."""
+    """Whether a head, given without its last LF, may hold anything but lines of a name, a colon and a value."""
     if b"\0" in raw or b"\n " in raw or b"\n\t" in raw or b"\x0b" in raw or b"\x0c" in raw:
         return True
     return raw.count(b"\r") - raw.count(b"\r\n") > raw.endswith(b"\r")
@@ -158,7 +159,7 @@ def _text(raw: bytes) -> str:
 
 
 def body_decoder_for(head: ResponseHead, request_method: str, memory: Memory | None = None) -> BodyDecoder:
-    """The decoder of the body after `head`, by RFC 9112, 6.3. Lengths that are none or disagree: BAD_FRAMING."""
+    """The decoder of the body after `head`, by RFC 9112, 6.3. BAD_FRAMING if lengths are invalid or disagree."""
     coding = ", ".join(head.all("content-encoding"))
     if _no_body(head.status, request_method):
         return BodyDecoder(length=0)
@@ -180,7 +181,10 @@ def _no_body(status: int, request_method: str) -> bool:
 
 
 def _transferred(transfers: list[str], coding: str, memory: Memory | None) -> BodyDecoder:
-    """Chunked only where that is the last coding, else up to the connection's end; others lie upon the content's."""
+    """The decoder for transfer codings, which were applied after the content codings.
+
+    The framing is chunked only if chunked is the last coding; otherwise the body ends with the connection.
+    """
     *others, last = transfers
     if last != "chunked":
         return BodyDecoder(coding=", ".join((coding, *transfers)), memory=memory)

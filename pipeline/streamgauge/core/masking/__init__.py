@@ -1,1 +1,1 @@
-"""Removes prompts and answers from what is captured, and keeps what a record needs."""
+"""Removes prompts and generated text from captured data, and keeps what a record needs."""

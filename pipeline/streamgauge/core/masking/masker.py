@@ -1,8 +1,8 @@
-"""Whole events -> events without what nobody may read later. By an allowlist of paths for each dialect; the default is no.
+"""Masks whole events: keeps what the dialect's allowlist of paths names, and replaces everything else.
 
-Structure, token events and the number of decoded code points stay true, so that a record made from a masked capture
-equals one from a full capture in all but `arguments_valid`. With full capture events pass as they are: what a record
-shows of them goes through the same filters (`safe_values.py`).
+Structure, token events and the number of decoded code points are preserved, so that a record made from a masked capture
+equals one from a full capture in all but `arguments_valid`. With full capture events pass unchanged; the values that a
+record shows of them pass through the same filters (`safe_values.py`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,34 +34,37 @@ from streamgauge.core.masking.known_masks import KnownMasks
 from streamgauge.core.masking.mask_learning import Masked
 from streamgauge.core.safe_values import safe_code, safe_id
 
-# What is kept of an event that no dialect claims: enough to see an error, or that it is no LLM's, nothing else.
+# What is kept of an event that no dialect recognises: only what shows an error, or that the event is not from an LLM.
 _KEEP_UNKNOWN: Mapping[str, Spec] = KEEP_ERRORS
 
-# Stands for data that is no JSON: it stays unparsable.
+# Replaces data that is not JSON. The replacement does not parse either.
 _UNPARSABLE = b"masked"
 
 
 class Masker:
-    """Masks one stream's events in order. `path`: the endpoint's template, a hint until the content shows its dialect."""
+    """Masks the events of one stream, in order.
+
+    `path`: the endpoint's template, a hint until the events show their dialect. `full`: full capture, nothing is masked.
+    """
 
     def __init__(self, path: str | None, full: bool, dialect: str | None = None) -> None:
         self._full = full
         self._dialect = BY_NAME.get(dialect or "") or dialect_of_endpoint(path)
         self._shown: Dialect | None = None
         self._known = KnownMasks()
-        self._spec: Mapping[str, Spec] | None = None  # what was kept of the last event's data, None: of text
-        self._has_spec = False  # it is what decides how the last event was masked
-        self._passed = 0  # events that were left as they were, with full capture
+        self._spec: Mapping[str, Spec] | None = None  # the allowlist for the last event's data; None if that was text
+        self._has_spec = False  # whether `_spec` decided how the last event was masked
+        self._passed = 0  # events that `known`, `usual` and `usual_each` passed, with full capture
 
     @property
     def quick_events(self) -> int:
-        """Events so far that were masked as others were, without a look at each: `known`, `usual` and `usual_each`."""
+        """How many events `known`, `usual` and `usual_each` have masked so far, without decoding each event."""
         return self._passed + self._known.events
 
     def known(self, content: bytes) -> tuple[bytes, bytes]:
-        """The masked events at the beginning of decoded bytes, as far as they are masked as others were; and the rest.
+        """The masked events at the beginning of decoded bytes, as far as learnt forms cover them; and the rest of the bytes.
 
-        Only for bytes that begin with a block: nothing is pending before them.
+        The bytes must begin with a block: no part of an event may be pending.
         """
         if not self._full:
             return self._known.mask(content)
@@ -71,7 +74,7 @@ class Masker:
         return (content[:end], content[end:]) if events else (b"", content)
 
     def usual(self, content: bytes) -> bytes | None:
-        """What `known` would give of the usual content, one event of plain text; None for any other."""
+        """What `known` would return for the usual content, one event of plain text; None for any other content."""
         if self._full:
             events = canonical_events(content)
             self._passed += events
@@ -79,7 +82,7 @@ class Masker:
         return self._known.plain(content)
 
     def usual_each(self, contents: Sequence[bytes]) -> list[bytes]:
-        """The same of many contents: what the first ones become, up to one that has to be looked at by itself."""
+        """The masked forms of the first contents, as `usual` makes them, up to one that has to be masked by itself."""
         if not self._full:
             return self._known.each(contents)
         events = canonical_events_of(contents)
@@ -87,12 +90,12 @@ class Masker:
         return list(contents) if events else []
 
     def learn(self, block: bytes, event: Event, became: Event) -> None:
-        """The last event, as it came and as it was masked, is an example. `block`: without its blank line."""
+        """Learns from the last event, as it came and as it was masked. `block`: its bytes without the blank line."""
         if self._has_spec and not self._full:
             self._known.see(Masked(block, event, became, self._spec))
 
     def event(self, event: Event) -> Event:
-        """The event as it may be written down."""
+        """The event in the form that may be stored."""
         if self._full:
             return event
         self._has_spec = False
@@ -106,7 +109,10 @@ class Masker:
         )
 
     def tail(self, event: Event) -> bytes:
-        """The event that was pending when the bytes ended, as canonical SSE without its blank line."""
+        """The masked form of the event that was pending at the end, as canonical SSE without its blank line.
+
+        HALF_EVENT replaces an event that is not whole.
+        """
         return (
             write_tail(self.event(event))
             if is_whole(event, self._shown)
@@ -114,7 +120,7 @@ class Masker:
         )
 
     def body(self, raw: bytes) -> bytes | None:
-        """The whole body of a response that is no event stream; None if it is no JSON."""
+        """The masked body of a response that is not an event stream; None if the body is not JSON."""
         value = parse(raw)
         if value is UNPARSED:
             return None
@@ -123,7 +129,7 @@ class Masker:
         return encoded([self._answer(one) for one in value] if isinstance(value, list) else self._answer(value))
 
     def _answer(self, value: object) -> object:
-        """One answer, or one event of a list of them."""
+        """Masks one response, or one event of a list of events."""
         whole = recognised_body(value)
         shown = whole or recognised("", value)
         if shown is not None and whole is None:
@@ -167,7 +173,7 @@ def _masked_json(spec: Mapping[str, Spec], raw: bytes) -> bytes:
 
 
 def _masked(spec: Mapping[str, Spec], value: object) -> bytes:
-    """An event, or a list of them (Gemini's errors)."""
+    """Masks an event, or a list of events (Gemini's errors)."""
     return encoded(
         [apply_allowlist(spec, one) for one in value] if isinstance(value, list) else apply_allowlist(spec, value)
     )
