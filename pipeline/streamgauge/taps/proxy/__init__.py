@@ -1,12 +1,12 @@
 """The proxy tap's relay: HTTP/1.1 in and out, byte for byte. A process of its own: `python -m streamgauge.taps.proxy`.
 
-__main__.py   the process: settings in, `ready` out, drained by SIGTERM
-relay.py      all connections of one relay; acceptor.py: accepts them, for relays that do not as well; limits.py: how many
-client.py     a client's connection; reader.py and request.py: its requests, checked and written again
-exchange.py   one request and its answer; response.py: where the answer ends
-upstream.py   connections to upstreams, each of one client's connection
+__main__.py   the process: reads its settings, writes `ready`, drains on SIGTERM
+relay.py      all connections of one relay; acceptor.py: accepts clients, also for relays that hang; limits.py: limits
+client.py     a client's connection; reader.py and request.py: parse, check and rewrite its requests
+exchange.py   one request and its response; response.py: finds the end of the response
+upstream.py   connections to upstreams; each belongs to one client's connection
 tls.py        certificates, on both sides
-pump_handle.py   the pump (native/), which moves the middle of responses; body_position.py: where in a body it is
-error_responses.py   the few responses that are ours; refusals.py: counts them
-capture_gate.py capture.py outbox.py   what the recorder is told of an exchange, without waiting
+pump_handle.py   the pump (native/), which moves the middle of responses; body_position.py: its position in a body
+error_responses.py   the relay's own responses; refusals.py: counts them
+capture_gate.py capture.py outbox.py   report an exchange to the recorder, without blocking
 """

@@ -1,7 +1,8 @@
 """The proxy tap's relay as a process: `python -m streamgauge.taps.proxy`.
 
-The parent writes one line to its standard input, RelaySettings as JSON, and keeps that open: its end means that the parent
-is gone, and the process goes too, at once. It writes `ready` to its standard output when it serves. SIGTERM drains.
+The parent writes RelaySettings as one line of JSON to this process's standard input, and keeps the pipe open. When the pipe
+closes, the parent is gone: this process sends what it captured to the recorder, and exits. The process writes `ready` to its
+standard output once it accepts clients. SIGTERM drains it.
 """
 
 import asyncio
@@ -26,19 +27,20 @@ from streamgauge.taps.proxy.outbox import FLUSH_S
 from streamgauge.taps.proxy.relay import RelaySettings, serve
 
 _DONE, _USAGE, _UNAVAILABLE = 0, 2, 3
-# Settings are read up to this size (bytes): a thousand upstreams.
+# Largest size of the settings (bytes): enough for a thousand upstreams.
 _MAX_SETTINGS = 1024 * 1024
-# Objects allocated between two collections: the default of 700 is a collection every few reads, and what a relay makes
-# is freed by counting references.
+# Objects allocated between two garbage collections. The default, 700, would mean a collection every few reads, and the
+# objects of a relay are freed by reference counting.
 _GC_THRESHOLD = 50_000
 
-# When the parent is gone, what was gathered still goes to the recorder, which leaves a moment later (seconds).
+# How long the relay runs after its parent is gone, so that captured reads reach the recorder (seconds). The recorder
+# exits a moment later.
 _LAST_FLUSH_S = 2 * FLUSH_S
 _last_words: list[Callable[[], None]] = []
 
 
 async def _run(settings: RelaySettings, listening: socket.socket, others: list[socket.socket]) -> NoReturn:
-    """Serves, drains at SIGTERM, and leaves."""
+    """Serves until SIGTERM, drains, and exits the process with 0."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(report_loop_faults("the relay's process"))
@@ -48,7 +50,7 @@ async def _run(settings: RelaySettings, listening: socket.socket, others: list[s
     os.write(sys.stdout.fileno(), b"ready\n")
     await stop.wait()
     await relay.drain()
-    os._exit(_DONE)  # all is handed over; leaving in order would wait for look-ups of names that hang in their threads
+    os._exit(_DONE)  # the drain is complete; a regular exit would wait for threads that hang in DNS lookups
 
 
 def _say(sentence: str) -> None:
@@ -57,7 +59,7 @@ def _say(sentence: str) -> None:
 
 
 def _read_settings(fd: int) -> RelaySettings:
-    """The first line. Raises msgspec.DecodeError."""
+    """Reads the first line. Raises msgspec.DecodeError if it is no RelaySettings."""
     line = bytearray()
     while not line.endswith(b"\n") and len(line) < _MAX_SETTINGS and (byte := os.read(fd, 1)):
         line += byte
@@ -65,7 +67,7 @@ def _read_settings(fd: int) -> RelaySettings:
 
 
 def _leave_with_parent(fd: int) -> None:
-    """Waits for the end of the parent. A thread, so that even a loop that hangs does not outlive it."""
+    """Waits until the parent is gone, then exits. Runs in a thread, so that the process exits even if its loop hangs."""
     try:
         while os.read(fd, 4096):
             continue
@@ -77,17 +79,17 @@ def _leave_with_parent(fd: int) -> None:
 
 
 def _allow_many_descriptors() -> None:
-    """A stream takes two; the soft limit is 1,024 where nobody raised it."""
+    """Raises the soft limit, by default 1,024, to the hard limit: each stream takes two descriptors."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def main() -> int:
-    """Serves until SIGTERM, then leaves with 0. Gives 2 for wrong settings, 3 for an unavailable part, 70 for a bug."""
+    """Serves until SIGTERM, then exits with 0. Returns 2 for invalid settings, 3 for an OS error, 70 for a bug."""
     leave_terminal_to_parent()
     signal.signal(
         signal.SIGTERM, lambda *_: os._exit(_DONE)
-    )  # nothing is begun yet; later the loop's own handler drains
+    )  # there is nothing to drain yet; later the loop's handler drains
     stdin = sys.stdin.fileno()
     try:
         settings = _read_settings(stdin)
@@ -108,7 +110,7 @@ def main() -> int:
     except OSError as fault:
         sys.stderr.write(f"relay: {fault}\n")
         return _UNAVAILABLE
-    except Exception as error:  # noqa: BLE001 - Python would print its text, which may quote a stream; it is started again
+    except Exception as error:  # noqa: BLE001 - Python's traceback may quote a stream; the parent restarts the relay
         report_fault("the relay's process, which exits", error)
         return BUG
 

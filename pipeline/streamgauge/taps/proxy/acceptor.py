@@ -1,8 +1,8 @@
-"""Accepts clients, within the relay's limits, on its own listening socket and for relays that do not.
+"""Accepts clients, within the relay's limits, on its own listening socket and for relays that do not accept.
 
-Each relay has a listening socket of its own, over which the kernel spreads the clients. Clients that the kernel has given
-to a relay that died, hangs or is far behind would wait for that relay alone. So each relay holds all sockets, and looks
-after those of the others.
+Each relay has its own listening socket, and the kernel spreads the clients over these sockets. A client in the queue of a
+relay that crashed, hangs or is overloaded would wait for that relay alone. So each relay holds the listening sockets of all
+relays, and accepts clients that have waited too long on another relay's socket.
 """
 
 import asyncio
@@ -13,21 +13,23 @@ from collections.abc import Callable
 
 from streamgauge.taps.proxy.limits import Connections, address_of
 
-# Connections taken at a time from one socket: the rest waits for the next turn of the loop, or for another relay.
+# Connections accepted from one socket in one turn of the loop. The rest waits for the next turn, or for another relay.
 AT_A_TIME = 64
-# How often the other relays' sockets are checked (seconds). Where clients wait at two checks in a row, they are accepted:
-# a client whose relay is gone waits half a second at most, and a relay with a burst to accept is left to do it.
+# Interval at which the other relays' sockets are checked (seconds). If clients wait there at two checks in a row, they
+# are accepted. So a client whose relay is gone waits for half a second at most, and a burst of clients stays with its
+# relay.
 CHECK_S = 0.25
-# How long accepting rests while there is no room, or after it failed for want of descriptors or memory (seconds).
+# Pause in accepting while the relay is full, or after descriptors or memory were short (seconds).
 REST_S = 0.1
 _NOT_ENOUGH = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
 
 
 class Acceptor:
-    """Accepts on `own` and looks after `others`, listening sockets that it takes over.
+    """Accepts on `own`, and on `others` if clients wait there for too long. It owns and closes these listening sockets.
 
-    `connections`: while these are full, `make_room` is called, and then clients wait in the kernel's queue. `serve` gets each
-    connection with the address that it counts for; `refuse` each that its address may not have.
+    `connections`: when it is full, `make_room` is called; while it stays full, clients wait in the kernel's queue.
+    `make_room` gets the address that needs room, or None for any. `serve` gets each accepted connection and the address that
+    it counts for; `refuse` gets each connection above its address's limit.
     """
 
     def __init__(
@@ -47,7 +49,7 @@ class Acceptor:
         self._accepting = False
         self._closed = False
         self._rest: asyncio.TimerHandle | None = None
-        self._waited: set[int] = set()  # where clients waited at the last check
+        self._waited: set[int] = set()  # descriptors on which clients waited at the last check
         self._poll = select.poll()
         self._timer: asyncio.TimerHandle | None = None
         for one in (own, *others):
@@ -59,7 +61,7 @@ class Acceptor:
             self._timer = self._loop.call_later(CHECK_S, self._check)
 
     def resume(self) -> None:
-        """Accepts again: a connection has ended."""
+        """Accepts again. Called when a connection has ended, or after REST_S."""
         if self._rest is not None:
             self._rest.cancel()
             self._rest = None
@@ -68,7 +70,7 @@ class Acceptor:
             self._loop.add_reader(self._own, self._accept_own)
 
     def close(self) -> None:
-        """Accepts no more, and closes the sockets."""
+        """Stops accepting, and closes the listening sockets."""
         self._pause()
         self._closed = True
         for timer in (self._timer, self._rest):
@@ -103,7 +105,7 @@ class Acceptor:
                 return
             try:
                 accepted, peer = one.accept()
-            except OSError as error:  # no client waits any more, one has left, or there are no descriptors
+            except OSError as error:  # no client waits, the client has left, or descriptors are short
                 if error.errno in _NOT_ENOUGH:
                     self._pause()
                 return

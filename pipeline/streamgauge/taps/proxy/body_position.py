@@ -1,12 +1,12 @@
-"""Where in a response's body a read has ended: what the relay and its pump tell each other."""
+"""The position in a response's body at the end of a read. The relay passes it to the pump, and the pump returns it."""
 
 from enum import IntEnum
 from typing import NamedTuple
 
 
 class Phase(IntEnum):
-    """Of a chunked body: before a size, in its digits, behind its CR, in data, at the CR and at the LF behind it. Of a body
-    with a length. Of one that ends with its connection. `_pump.c` has the same numbers.
+    """In a chunked body: before a size, in its digits, after its CR, in data, at the CR and at the LF after the data.
+    LENGTH: in a body with a length. UNTIL_EOF: in a body that ends with its connection. `_pump.c` has the same numbers.
     """
 
     SIZE_BEGIN = 0
@@ -20,14 +20,16 @@ class Phase(IntEnum):
 
 
 class BodyPosition(NamedTuple):
-    """`left`: bytes of the chunk or the body that are still to come; in SIZE what the digits say so far."""
+    """`phase`: a Phase. `left`: bytes of the chunk or the body that are still to come; in SIZE the value of the digits so
+    far.
+    """
 
     phase: int
     left: int
 
 
 def bytes_leading_to(place: BodyPosition) -> bytes:
-    """What brings a parser that stands at a chunked body's beginning to this place in a chunk."""
+    """Returns bytes that bring a parser from the beginning of a chunked body to this position in a chunk."""
     match place.phase:
         case Phase.SIZE:
             return b"%x" % place.left

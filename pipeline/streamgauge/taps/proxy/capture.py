@@ -1,5 +1,5 @@
-"""What the relay tells of one stream. Nothing here raises, waits, or touches a byte: whatever goes wrong, the stream goes
-on and its record says that it is incomplete.
+"""Reports one stream to the recorder. Nothing here raises, blocks, or changes a byte: after any fault the stream goes on,
+and its record says that the capture is incomplete.
 """
 
 import os
@@ -25,15 +25,15 @@ from streamgauge.taps.proxy.request import Outgoing, ReportedRequest, Request
 
 _WANTED = frozenset(name.encode() for name in REQUEST_HEADERS)
 
-# Stream numbers of this process: apart from those of other relays, and of an earlier life of this one, for as long as a
-# recorder may remember them.
+# Stream numbers of this process. The process id in the high bits makes them differ from those of other relays, and of
+# an earlier process of this relay, for as long as a recorder may remember them.
 _numbers = count((os.getpid() & 0xFFFFFF) << 36)
 
 
 class ExchangeCapture:
-    """One stream's messages. Made when it begins, for a captured path, or when its head shows an event stream.
+    """Reports one stream. Created when a request to an LLM endpoint begins, or when a response's head shows an event stream.
 
-    `stream`: its number. `smooth`: what comes now can be told as it comes.
+    `stream`: its number. `smooth`: reads can be reported as they come; see `_arrived_amiss` for other cases.
     """
 
     __slots__ = ("_asked", "_broken", "_dropped", "_opened", "_outbox", "_sent", "_whole", "smooth", "stream")
@@ -42,15 +42,15 @@ class ExchangeCapture:
         self._outbox = outbox
         self.stream = next(_numbers)
         self._opened = False
-        self._broken = False  # a fault of ours: nothing more is told but the end
-        self._dropped = 0  # reads not handed over, and not told yet
+        self._broken = False  # after a bug in the capture: reads are dropped, only the end is reported
+        self._dropped = 0  # dropped reads that are not reported yet
         self._asked = 0
         self._whole = True
         self._sent = False
-        self.smooth = False  # opened, not broken, and nothing dropped that is not told yet
+        self.smooth = False  # opened, not broken, and no unreported drops
 
     def opened(self, began_ns: int, upstream: str | None, told: ReportedRequest) -> None:
-        """The stream begins. If not even that finds room, nothing is told of it, and all its reads are dropped."""
+        """Reports that the stream begins. If the outbox is overfull, nothing is reported, and its reads are dropped."""
         try:
             if self._outbox.overfull:
                 return
@@ -62,7 +62,9 @@ class ExchangeCapture:
             self._fault(error)
 
     def asked(self, data: bytes) -> None:
-        """A piece of the request's body. Beyond the limit, or without room, it is left out, and `sent` says so."""
+        """Reports a piece of the request's body. Above MAX_REQUEST_BODY, or while the outbox is full, the piece is left out,
+        and `sent` reports the body as not whole.
+        """
         try:
             self._asked += len(data)
             if self._asked > MAX_REQUEST_BODY or self._outbox.full or not self._tells():
@@ -73,7 +75,7 @@ class ExchangeCapture:
             self._fault(error)
 
     def sent(self, at_ns: int, connected_ns: int | None, body_bytes: int) -> None:
-        """The request has gone out; told once, however often it is repeated."""
+        """Reports that the request was sent. Only the first call has an effect: a repeated request is reported once."""
         try:
             if self._tells() and not self._sent:
                 self._sent = True
@@ -83,7 +85,7 @@ class ExchangeCapture:
             self._fault(error)
 
     def arrived(self, at_ns: int, data: bytes) -> None:
-        """A read from the upstream."""
+        """Counts a read from the upstream, and reports it."""
         outbox = self._outbox
         try:
             outbox.counters.seen(1)
@@ -95,7 +97,7 @@ class ExchangeCapture:
             self._fault(error, lost=1)
 
     def lost(self, reads: int) -> None:
-        """Others could not hand over so many reads, which are counted, and not told."""
+        """Notes reads that the pump lost: they are counted as dropped already, and not reported yet."""
         if reads:
             self._dropped, self.smooth = self._dropped + reads, False
 
@@ -108,7 +110,7 @@ class ExchangeCapture:
         blocked_ns: int,
         unsent_bytes: int,
     ) -> None:
-        """The stream is over. Always finds room: there is one for each that was opened."""
+        """Reports the stream's end, even if the outbox is full: each reported stream has only one end."""
         try:
             if self._opened:
                 self._tell_dropped()
@@ -120,7 +122,7 @@ class ExchangeCapture:
         return self._opened and not self._broken
 
     def _arrived_amiss(self, at_ns: int, data: bytes) -> None:
-        """A read after, or amid, such as could not be handed over."""
+        """Drops a read that cannot be reported; otherwise reports the drops before it, and then the read."""
         if self._broken:
             self._drop(DropReason.CAPTURE_FAULT)
         elif self._outbox.full or not self._opened:
@@ -139,7 +141,7 @@ class ExchangeCapture:
             self._dropped, self.smooth = 0, not self._broken
 
     def _fault(self, error: Exception, lost: int = 0) -> None:
-        """A bug of ours: from here on the stream is not captured."""
+        """Handles a bug in the capture: from here on the stream's reads are dropped."""
         report_fault("the relay's capture", error)
         first, self._broken, self.smooth = not self._broken, True, False
         try:
@@ -147,12 +149,12 @@ class ExchangeCapture:
                 self._outbox.counters.happened(Incident.CAPTURE_FAULT)
             if lost:
                 self._drop(DropReason.CAPTURE_FAULT)
-        except Exception as failed:  # noqa: BLE001 - not even counting works: the stream still goes on
+        except Exception as failed:  # noqa: BLE001 - counting fails as well: the stream still goes on
             report_fault("the relay's counters", failed)
 
 
 def reported_request(request: Request, outgoing: Outgoing, tenant_header: str | None) -> ReportedRequest:
-    """What is told of a request's head: of its headers those that a recorder needs."""
+    """What is reported of a request's head: its headers are reduced to REQUEST_HEADERS and the tenant header."""
     tenant = None if tenant_header is None else tenant_header.lower().encode()
     method, target = request.method.decode("latin-1"), outgoing.target.decode("latin-1")
     headers = [

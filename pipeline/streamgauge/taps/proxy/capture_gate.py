@@ -1,5 +1,5 @@
-"""When an exchange's capture begins: with its request, or, on a path that is no LLM's, with an answer that is an event
-stream.
+"""Decides when the capture of an exchange starts: at the request for LLM endpoints; otherwise only if the response is an
+event stream.
 """
 
 from streamgauge.core.capture.segments import Ending, TransportFault
@@ -11,7 +11,7 @@ from streamgauge.taps.proxy.response import MAX_RESPONSE_HEAD, ResponseFraming
 
 
 class CaptureGate:
-    """What is to be told of one exchange. `capture`: there is one from here on; `waits`: that is not known yet."""
+    """Reports one exchange, once its capture has started. `capture`: set from then on; `waits`: the response will decide."""
 
     __slots__ = (
         "_early",
@@ -33,20 +33,20 @@ class CaptureGate:
         self._request = request
         self._outgoing = outgoing
         self._tenant_header = tenant_header
-        self._untold: list[bytes] | None = []  # of the request's body; None once the telling has begun
+        self._untold: list[bytes] | None = []  # unreported pieces of the request's body; None after `begin`
         self._early: list[tuple[int, bytes]] = []
         self._early_bytes = 0
         self._sent: tuple[int, int | None, int] | None = None
 
     def asked(self, data: bytes) -> None:
-        """A piece of the request's body, or none of it."""
+        """Takes a piece of the request's body, which may be empty."""
         if self._untold is not None:
             self._untold += [data] if data else []
         elif self.capture is not None:
             self.capture.asked(data)
 
     def begin(self) -> None:
-        """Tells of the request what is there of it, once. A path that is no LLM's waits for the answer's head."""
+        """Reports the request as far as it has come, once. On a path that is no LLM endpoint, the capture `waits` instead."""
         if self._untold is None:
             return
         untold, self._untold = self._untold, None
@@ -61,13 +61,15 @@ class CaptureGate:
             capture.sent(*self._sent)
 
     def sent(self, at_ns: int, connected_ns: int | None, body_bytes: int) -> None:
-        """The request's last byte is with the socket."""
+        """The request's last byte was handed to the upstream's socket."""
         self._sent = (at_ns, connected_ns, body_bytes)
         if self.capture is not None:
             self.capture.sent(*self._sent)
 
     def arrived_early(self, at_ns: int, data: bytes, framing: ResponseFraming) -> None:
-        """A read while `waits`: the answer's head decides."""
+        """Keeps a read while `waits`, until the response's head is complete or invalid. If the response is an event stream,
+        the capture starts with the kept reads.
+        """
         self._early.append((at_ns, data))
         self._early_bytes += len(data)
         if framing.status is None and framing.fault is None and self._early_bytes < MAX_RESPONSE_HEAD:
@@ -87,11 +89,11 @@ class CaptureGate:
 
     @property
     def may_be_pumped(self) -> bool:
-        """Others may tell of the reads from here on, or there is nothing to be told of them."""
+        """Whether the pump may report the reads from here on; also true if the exchange is not captured."""
         return not self.waits if self.capture is None else self.capture.smooth
 
     def lost(self, reads: int) -> None:
-        """Others could not hand over so many reads, which are counted, and not told."""
+        """Notes reads that the pump lost: they are counted as dropped already, and not reported yet."""
         if self.capture is not None:
             self.capture.lost(reads)
 
@@ -104,7 +106,7 @@ class CaptureGate:
         blocked_ns: int,
         unsent_bytes: int,
     ) -> None:
-        """The exchange is over."""
+        """Reports the end of the exchange, if it is captured."""
         if self.capture is not None:
             self.capture.ended(at_ns, ending, fault, gone_ns, blocked_ns, unsent_bytes)
 

@@ -1,7 +1,8 @@
 """A client's connection: its requests, one after the other, each an exchange.
 
-IDLE --a request's first byte--> HEAD --head complete--> ASKING --answer over--> IDLE | CLOSING. A refusal leads to CLOSING:
-there what still comes is thrown away, so that the answer is not lost to a reset.
+IDLE --a request's first byte--> HEAD --head complete--> ASKING --response over--> IDLE | CLOSING. A refusal leads to CLOSING.
+In CLOSING the relay reads and discards what the client still sends: closing at once could cause a reset, and the client
+could lose the response.
 """
 
 import asyncio
@@ -26,16 +27,19 @@ from streamgauge.taps.proxy.request import RefusedError, Request, Route, Routes
 from streamgauge.taps.proxy.upstream import WRITE_BUFFER_BYTES, Connector, OwnConnections
 from streamgauge.taps.proxy.wire import Wire
 
-# A client's deadlines are looked at this often (seconds): so late may one be seen.
+# Longest interval between two checks of a client's deadlines (seconds): a deadline may be noticed this late.
 TICK_S = 1.0
-# How long and how much a client may go on sending behind an answer that ended its connection (seconds, bytes).
+# How long and how much a client may go on sending after a response that ended its connection (seconds, bytes).
 LINGER_S = 5.0
 LINGER_BYTES = 64 * 1024 * 1024
-# A client that takes no byte for so long has left, whatever its host says (seconds): as long as an upstream may be silent.
+# A client that takes no byte for this long counts as gone, even if its host keeps the connection open (seconds). The
+# default of the upstream's idle timeout is the same.
 BLOCKED_S = 900.0
-# While draining, an idle client behind TLS gets this long to answer our close_notify (seconds): most look only when they ask.
+# While draining, an idle client with TLS has this long to answer the relay's close_notify (seconds). Most clients read
+# it only when they send the next request.
 CLOSE_NOTIFY_S = 0.5
-# Before a reset is passed on, what came before it gets this long to reach the client (seconds), looked at this often.
+# Before a reset is passed on, earlier bytes have FLUSH_S to reach the client. This is checked every FLUSH_STEP_S
+# (seconds).
 FLUSH_S = 5.0
 FLUSH_STEP_S = 0.002
 
@@ -44,7 +48,7 @@ _HARD_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER of no time: close() sends RST
 
 
 class RelayContext(Protocol):
-    """What a client needs of its relay."""
+    """The part of the relay that a client's connection uses."""
 
     routes: Routes
     limits: Limits
@@ -63,7 +67,10 @@ class RelayContext(Protocol):
 
 
 class Client(asyncio.Protocol):
-    """One connection. `blocked_ns`: since when it takes no more of what was written; `address`: what it counts for."""
+    """One client's connection. `address`: the address that it counts for, as `limits.address_of` gives it.
+
+    `blocked_ns`: since when the client takes no more of what was written (monotonic ns); None if it does.
+    """
 
     __slots__ = (
         "_charged",
@@ -103,9 +110,9 @@ class Client(asyncio.Protocol):
         self._closing = False
         self._linger_due_ns: int | None = None
         self._lingered = 0
-        self._charged = 0  # bytes that the reader holds, as far as the relay's budget has them
-        self._unsent_seen = 0  # while blocked: how much waited, when last looked at
-        self._taken_ns = 0  # while blocked: when it was last seen to take something
+        self._charged = 0  # bytes that are charged to the relay's budget for the reader
+        self._unsent_seen = 0  # while blocked: bytes in the write buffer at the last check
+        self._taken_ns = 0  # while blocked: the last check at which the client had taken bytes
         self._timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
         self.own = OwnConnections(self._loop)
@@ -131,7 +138,7 @@ class Client(asyncio.Protocol):
         self._go_on()
 
     def eof_received(self) -> None:
-        """A client that ends its side amid an exchange has left, as with nginx. What is whole still goes out to it."""
+        """A client that ends its side during an exchange counts as gone, as with nginx. A whole response still goes out."""
         if self._exchange is not None and not self._exchange.over:
             self._left()
 
@@ -159,11 +166,11 @@ class Client(asyncio.Protocol):
     # Called by its exchange.
 
     def exchange_over(self, after: ConnectionFate) -> None:
-        """The exchange has ended, and the client has taken or lost all of its answer."""
+        """The exchange has ended, and the client has taken all of its response, or has left."""
         exchange, self._exchange = self._exchange, None
         self._idle_ns = time.monotonic_ns()
         if after is ConnectionFate.KEEP and not self._relay.draining:
-            if WHOLE not in self._reader.events:  # the next request may be there in part
+            if WHOLE not in self._reader.events:  # otherwise the next request was read completely
                 self._reader.go_on()
                 self._charge()
             if self._held or self._reader.events:
@@ -174,15 +181,15 @@ class Client(asyncio.Protocol):
             self._close(lingering=exchange is not None and not exchange.request_whole)
 
     def answer(self, refused: RefusedError) -> None:
-        """An answer of ours, and the end."""
+        """Writes the relay's own response, and closes the connection after it."""
         self._relay.refusals.add(refused)
         head_only = self._request is not None and self._request.method == b"HEAD"
         self.transport.write(write_answer(refused, head_only))
         self._close(lingering=True)
 
     def settle_reading(self) -> None:
-        """Reads on, unless the upstream takes no more of the request. What is pipelined is read and held within its limit,
-        since a client that is not read from cannot be seen to leave.
+        """Pauses reading while the upstream takes no more of the request's body, and resumes it otherwise. Pipelined requests
+        are read as well, and buffered up to a limit: while reading is paused, the loop cannot notice that the client leaves.
         """
         hold = not self._closing and self._exchange is not None and self._exchange.wants_no_body
         if hold == self._held or self.transport.is_closing():
@@ -197,7 +204,7 @@ class Client(asyncio.Protocol):
 
     @property
     def idle_since_ns(self) -> int | None:
-        """Since when no request of this client is in work; None if one is, or if the connection is being closed."""
+        """Since when the client has no request in progress (monotonic ns); None if it has one, or while it is closing."""
         return None if self._exchange is not None or self._closing else self._idle_ns
 
     def shed(self) -> None:
@@ -206,14 +213,14 @@ class Client(asyncio.Protocol):
         self.transport.abort()
 
     def drain(self) -> None:
-        """Goes on with a running exchange, and with nothing else."""
+        """Lets a running exchange end; closes the connection if there is none."""
         if self._exchange is None and not self._closing:
             self._close(lingering=False)
             if not self.transport.can_write_eof():
                 self._loop.call_later(CLOSE_NOTIFY_S, self.transport.abort)
 
     def cut(self) -> None:
-        """Ends what is left."""
+        """Ends the exchange, if any, and resets the connection at once."""
         if self._exchange is not None:
             self._exchange.cut()
         self._reset()
@@ -221,7 +228,7 @@ class Client(asyncio.Protocol):
     # Inside.
 
     def _charge(self) -> None:
-        """Charges what the reader holds to the budget that all clients share; without room this client is refused."""
+        """Charges what the reader holds to the budget of all clients. If the budget is used up, refuses this client."""
         more = self._reader.held_bytes - self._charged
         if more and not self._relay.client_bytes.charge(more):
             self._reader.refuse_for_room()
@@ -230,14 +237,14 @@ class Client(asyncio.Protocol):
         self._charged += more
 
     def _go_on(self) -> None:
-        """Takes events. A later request, and a refusal that concerns one, waits for the exchange at hand."""
+        """Handles the reader's events. A later request, or the refusal of one, waits until the current exchange is over."""
         events = self._reader.events
         while events and not self._closing and not self.transport.is_closing():
             event = events[0]
             if self._exchange is not None and isinstance(event, Request):
                 break
             if isinstance(event, RefusedError) and self._exchange is not None and self._exchange.request_whole:
-                break  # it belongs to the next one
+                break  # it concerns the next request
             events.popleft()
             if isinstance(event, Request):
                 self._ask(event)
@@ -263,10 +270,10 @@ class Client(asyncio.Protocol):
         self._exchange.begin(self._relay.outbox, self._relay.tenant_header)
 
     def _refuse(self, refused: RefusedError) -> None:
-        """What came is no request; amid a request, it is as if the client had left."""
+        """Refuses what the client sent. A running exchange ends as if the client had left."""
         exchange = self._exchange
         if exchange is not None and exchange.over:
-            return  # its answer is on its way out, and the connection ends behind it
+            return  # its response is still going out, and the connection ends after it
         self._exchange = None
         if exchange is None:
             self._request = None
@@ -278,7 +285,7 @@ class Client(asyncio.Protocol):
             self._reset_when_flushed(self._loop.time() + FLUSH_S)
 
     def _is_gone(self) -> bool:
-        """Whether a client that is not read from has ended its side: the kernel knows."""
+        """Asks the kernel whether the client has ended its side, while reading is paused."""
         poll = select.poll()
         poll.register(self.transport.get_extra_info("socket").fileno(), select.POLLRDHUP)
         return bool(poll.poll(0))
@@ -291,7 +298,7 @@ class Client(asyncio.Protocol):
         self.transport.abort()
 
     def _close(self, lingering: bool) -> None:
-        """Ends the connection behind what is written. `lingering`: the client may still be sending."""
+        """Ends the connection after what is written has gone out. `lingering`: the client may still be sending."""
         if self._closing or self.transport.is_closing():
             return
         self._closing = True
@@ -301,7 +308,7 @@ class Client(asyncio.Protocol):
             self.transport.write_eof()
             self._linger_due_ns = time.monotonic_ns() + int(LINGER_S * _NS)
             self.settle_reading()
-        else:  # TLS lingers by itself: it waits for the client's close_notify, and throws away what else comes
+        else:  # the TLS transport lingers by itself: it waits for close_notify, and discards other data
             self.transport.close()
 
     def _throw_away(self, size: int) -> None:
@@ -310,7 +317,9 @@ class Client(asyncio.Protocol):
             self.transport.abort()
 
     def _reset_when_flushed(self, until: float) -> None:
-        """Passes a reset on behind all that came before it: a reset takes with it what the kernel still holds."""
+        """Resets the connection once the client's host has all bytes, or at `until` (loop time): a reset discards what the
+        kernel still holds.
+        """
         self._closing = True
         if self.transport.is_closing():
             return
@@ -320,7 +329,7 @@ class Client(asyncio.Protocol):
             self._reset()
 
     def _unsent(self) -> int:
-        """Bytes that the client's host has not confirmed."""
+        """Bytes that were written, and that the client's host has not acknowledged."""
         fd = self.transport.get_extra_info("socket").fileno()
         (queued,) = struct.unpack("i", fcntl.ioctl(fd, termios.TIOCOUTQ, bytes(4)))
         return int(queued) + self.transport.get_write_buffer_size()
@@ -332,10 +341,10 @@ class Client(asyncio.Protocol):
         self.transport.abort()
 
     def _tick(self) -> None:
-        """Looks whether something is overdue, and when to look again."""
+        """Handles a deadline that is overdue, and schedules the next check."""
         now = time.monotonic_ns()
         self.own.sweep()
-        # While it is blocked something waits: 0 is what a connection says that has just been lost.
+        # A blocked connection has unsent bytes. A size of 0 means that it was just lost: the last size stays.
         if self.blocked_ns is not None and self._unsent_seen != (unsent := self.transport.get_write_buffer_size()):
             self._unsent_seen, self._taken_ns = unsent or self._unsent_seen, now
         if self._held and self._exchange is not None and not self._exchange.over and self._is_gone():
@@ -377,7 +386,7 @@ class Client(asyncio.Protocol):
             self._close(lingering=False)
 
     def _linger_no_longer(self) -> None:
-        """The time for a client that still sends is over; one that still reads gets it once more."""
+        """Aborts the connection after LINGER_S. If bytes still wait for the client, LINGER_S starts again instead."""
         waits = bool(self.transport.get_write_buffer_size())
         self._linger_due_ns = time.monotonic_ns() + int(LINGER_S * _NS) if waits else None
         if not waits:

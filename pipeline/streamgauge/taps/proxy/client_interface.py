@@ -10,13 +10,13 @@ from streamgauge.taps.proxy.wire import Wire
 
 
 class ConnectionFate(Enum):
-    """What becomes of the client's connection."""
+    """What happens to the client's connection after an exchange."""
 
-    KEEP = auto()  # the next request may come
+    KEEP = auto()  # it stays open for the next request
     CLOSE = auto()  # what is written goes out, then FIN
     RESET = auto()  # what is written goes out, then RST
-    GONE = auto()  # there is none any more
-    ANSWERED = auto()  # an answer of ours was written
+    GONE = auto()  # it has ended, or the relay is cutting it
+    ANSWERED = auto()  # the relay's own response was written, and ends it
 
 
 class ClientSide(Protocol):
@@ -25,7 +25,7 @@ class ClientSide(Protocol):
     transport: asyncio.Transport
     wire: Wire
     own: OwnConnections
-    blocked_ns: int | None  # since when it takes no more, None if it does
+    blocked_ns: int | None  # since when the client takes no more (monotonic ns); None if it does
 
     def exchange_over(self, after: ConnectionFate) -> None: ...
 

@@ -1,4 +1,4 @@
-"""The relay's own answers: only where no byte of an upstream's answer has gone to the client."""
+"""The relay's own responses. Sent only while no byte of the upstream's final response has gone to the client."""
 
 from http import HTTPStatus
 
@@ -8,12 +8,12 @@ from streamgauge.core.capture.segments import TransportFault
 from streamgauge.spool.read_counters import Refusal
 from streamgauge.taps.proxy.request import RefusedError
 
-# Tells these errors from a provider's own.
+# Distinguishes these errors from those of a provider.
 ERROR_TYPE = "streamgauge_relay_error"
 
 
 def unreachable(upstream: str, why: str, fault: TransportFault | None = None) -> RefusedError:
-    """No connection, or one that ended before an answer. `why` is a phrase of ours."""
+    """The connection failed, or ended before a response. `why`: a phrase from the relay's code."""
     message = f"The upstream {upstream} could not be reached: {why}. Try again, or check its URL and the network."
     if fault is TransportFault.CONNECT_TIMEOUT:
         return RefusedError(Refusal.UPSTREAM_TIMEOUT, message)
@@ -21,7 +21,7 @@ def unreachable(upstream: str, why: str, fault: TransportFault | None = None) ->
 
 
 def invalid(upstream: str, why: str) -> RefusedError:
-    """The upstream's answer is no HTTP/1 that can be passed on."""
+    """The upstream's response is no HTTP/1 response that can be passed on. `why`: a ResponseFault."""
     message = (
         f"The upstream {upstream} sent an invalid HTTP/1 response ({why}). Check that its URL is that of an HTTP API."
     )
@@ -29,7 +29,7 @@ def invalid(upstream: str, why: str) -> RefusedError:
 
 
 def silent(upstream: str, seconds: float) -> RefusedError:
-    """Nothing came in time."""
+    """The upstream sent no response in time."""
     message = (
         f"The upstream {upstream} sent no response within {seconds:g} s. Try again, or check its URL and the network."
     )
@@ -37,12 +37,12 @@ def silent(upstream: str, seconds: float) -> RefusedError:
 
 
 def write_answer(refused: RefusedError, head_only: bool = False) -> bytes:
-    """The whole answer; the connection is closed after it. `head_only`: for a HEAD request."""
+    """Returns the bytes of the response, which announces that the connection closes. `head_only`: for a HEAD request."""
     error = {"message": refused.message, "type": ERROR_TYPE, "code": refused.code}
     body = msgspec.json.encode({"error": error})
     head = (
         f"HTTP/1.1 {int(refused.status)} {HTTPStatus(refused.status).phrase}\r\n"
         f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\nConnection: close\r\n"
-        "Access-Control-Allow-Origin: *\r\n\r\n"  # else a browser tells its page that the fetch failed, and no more
+        "Access-Control-Allow-Origin: *\r\n\r\n"  # otherwise a browser hides the error from its page
     )
     return head.encode() + (b"" if head_only else body)

@@ -1,7 +1,7 @@
-"""One request and its answer: from a client's whole request head to the answer's last byte, or to whatever ends it.
+"""One request and its response: from the client's complete request head to the response's last byte, or to an earlier end.
 
 CONNECTING --connected--> ASKED --response whole--> OVER. All other ends (client, upstream, time, drain) lead to OVER too,
-through `_finish` alone. It reports the end to the capture once the client has taken all bytes, or has left.
+through `_finish` alone. The end is reported to the capture once the client has taken all bytes, or has left.
 """
 
 import asyncio
@@ -19,12 +19,12 @@ from streamgauge.taps.proxy.request import Outgoing, RefusedError, Request
 from streamgauge.taps.proxy.response import ResponseFault, ResponseFraming
 from streamgauge.taps.proxy.upstream import WRITE_BUFFER_BYTES, Connector, UnreachableError, Upstream
 
-# Methods that change nothing: on a used connection that turns out dead they are asked again (RFC 9110, 9.2.2).
+# Safe methods: if a reused connection turns out to be dead, the relay sends the request again (RFC 9110, 9.2.2).
 _REPEATABLE = frozenset((b"GET", b"HEAD", b"OPTIONS"))
 
 
 class Exchange:
-    """See above. `quiet_ns`: when something last moved; `wants_no_body`: the request's body has to wait."""
+    """One exchange. `quiet_ns`: when data last moved (monotonic ns); `wants_no_body`: the request's body must wait."""
 
     __slots__ = (
         "_any_byte",
@@ -74,19 +74,19 @@ class Exchange:
         self._pending_bytes = self._body_bytes = 0
         self._sent_due = False
         self._framing = ResponseFraming(request.method == b"HEAD", plainly=lender is not None)
-        self._any_byte = False  # of any answer, an interim one too
-        self._head = b""  # the half of a head that came
-        self._passed = False  # something of an answer went to the client
-        self._flows = False  # its final head did: nothing is held back any more
-        self._reusable = True  # the upstream kept to the order: a whole request, then one answer and nothing more
-        self._pump = lender  # while the answer may be lent
+        self._any_byte = False  # of any response, also of an interim one, has come
+        self._head = b""  # the beginning of an incomplete head, held back
+        self._passed = False  # a byte of any response, also of an interim one, went to the client
+        self._flows = False  # the final head went to the client: nothing is held back any more
+        self._reusable = True  # the upstream sent its response after the whole request, and no byte after it
+        self._pump = lender  # while the response may be handed to the pump
         self._pumped: PumpedResponse | None = None
         self._last: tuple[Ending, TransportFault | None, int, ConnectionFate] | None = None
         self._blocked_ns = self._unsent_bytes = 0
         self._gone_ns: int | None = None
 
     def begin(self, outbox: RecorderClient, tenant_header: str | None) -> None:
-        """Takes a connection that is the client's own, or starts one; what is pending is written with the next `flush`."""
+        """Takes an idle connection of this client, or starts to connect. The next `flush` writes the pending bytes."""
         self._gate = CaptureGate(outbox, self._request, self._outgoing, tenant_header)
         one = self._client.own.take(self._connector)
         self._reused = one is not None
@@ -99,12 +99,12 @@ class Exchange:
 
     @property
     def nothing_passed(self) -> bool:
-        """No byte of a final answer went to the client: it may get one of ours."""
+        """No byte of a final response went to the client: the relay may send its own response."""
         return self._framing.untouched
 
     @property
     def waits_for_client(self) -> bool:
-        """The rest of the request is what is missing."""
+        """The exchange waits for the rest of the client's request."""
         return not self.request_whole and not self.wants_no_body
 
     @property
@@ -114,7 +114,7 @@ class Exchange:
         return self._upstream.blocked
 
     def ask(self, data: bytes) -> None:
-        """A piece of the request's body."""
+        """Takes a piece of the request's body."""
         if self.over:
             return
         self.quiet_ns = time.monotonic_ns()
@@ -124,7 +124,7 @@ class Exchange:
         self._gate.asked(data)
 
     def ask_no_more(self) -> None:
-        """The request is whole."""
+        """The client's request is complete."""
         self.request_whole = True
         if self.over:
             return
@@ -133,7 +133,7 @@ class Exchange:
         self._sent_due = True
 
     def flush(self) -> None:
-        """What one read of the client brought goes to the upstream in one piece."""
+        """Writes the bytes from one read of the client to the upstream in one piece."""
         if self._upstream is not None:
             if self._pending:
                 data = self._pending[0] if len(self._pending) == 1 else b"".join(self._pending)
@@ -143,7 +143,7 @@ class Exchange:
         self._gate.begin()
 
     def client_left(self, unsent_bytes: int) -> None:
-        """The client's connection has ended."""
+        """The client's connection has ended. `unsent_bytes`: bytes of the response that its socket had not taken."""
         self._end_pumping()
         now = time.monotonic_ns()
         self._client_moves(now)
@@ -154,7 +154,7 @@ class Exchange:
             self._finish(Ending.CLIENT, now, ConnectionFate.GONE)
 
     def client_blocked(self) -> None:
-        """The client takes no more: neither does the relay."""
+        """The client takes no more data: the relay stops reading from the upstream."""
         if self._upstream is not None:
             self._upstream.hold(True)
 
@@ -169,7 +169,7 @@ class Exchange:
             self._upstream.hold(False)
 
     def timed_out(self, seconds: float) -> None:
-        """Nothing moved for too long, unless the pump knows better."""
+        """Ends the exchange because no data moved for `seconds`, unless the pump has moved data since `quiet_ns`."""
         moved_ns = self._pumped.moved_ns if self._pumped is not None else 0
         if moved_ns > self.quiet_ns:
             self.quiet_ns = moved_ns
@@ -184,7 +184,7 @@ class Exchange:
             self._finish(Ending.TIMEOUT, now, self._break(), TransportFault.IDLE_TIMEOUT)
 
     def cut(self) -> None:
-        """The relay stops: nobody may take what came so far for the whole."""
+        """The relay stops. It resets the client's connection next, so that a partial response does not look complete."""
         self._end_pumping()
         self._client_moves(time.monotonic_ns())
         if self._last is not None:
@@ -193,10 +193,10 @@ class Exchange:
         elif not self.over:
             self._finish(Ending.CUT, time.monotonic_ns(), ConnectionFate.GONE)
 
-    # The answer, from the upstream.
+    # The response, from the upstream.
 
     def arrived(self, at_ns: int, data: bytes, sent: int = 0) -> None:
-        """A read. `sent`: so many of its bytes went to the client already."""
+        """Takes a read from the upstream. `sent`: how many of its bytes the pump has already sent to the client."""
         framing, teller = self._framing, self._gate
         awaits_head = not self._flows and framing.untouched
         size = framing.feed(data)
@@ -222,7 +222,7 @@ class Exchange:
             self._offer(self._pump)
 
     def _pass_on(self, data: bytes) -> None:
-        """At once; but half a head waits for its other half, since without it the answer is one of ours."""
+        """Writes to the client, but holds an incomplete head back: without its rest, the relay sends its own response."""
         if self._head:
             data, self._head = self._head + data, b""
         if half := self._framing.half_head:
@@ -233,7 +233,7 @@ class Exchange:
         self._client.wire.write(data)
 
     def upstream_ended(self, at_ns: int, fault: TransportFault | None) -> None:
-        """The upstream's connection has ended, before the answer was known to be whole."""
+        """The upstream's connection has ended before the response was known to be complete. `fault` None: a clean end."""
         self._upstream = None
         if fault is None and self._framing.end_of_input():
             self._finish(Ending.COMPLETE, at_ns, ConnectionFate.CLOSE)
@@ -249,23 +249,23 @@ class Exchange:
             self._finish(Ending.RESET, at_ns, after, fault or TransportFault.CLOSED)
 
     def upstream_blocked(self, blocked: bool) -> None:
-        """The upstream takes no more of the request, or again."""
+        """The upstream takes no more of the request, or takes it again."""
         if not blocked:
             self.quiet_ns = time.monotonic_ns()
             self._tell_sent()
         self._client.settle_reading()
 
-    # The middle of the answer, which the pump may have.
+    # The middle of the response, which may be handed to the pump.
 
     def _offer(self, lender: PumpHandle) -> None:
-        """Once this read has gone out, the next ones may be the pump's, unless something speaks against it."""
+        """Counts a read that the relay moved: after some reads the pump takes over, if it can follow this body's framing."""
         if self._pumped is None:
             self._pumped = PumpedResponse(lender, self)
         if not self._pumped.came(self._framing):
             self._pump = self._pumped = None
 
     def sockets(self) -> tuple[int, int, int | None] | None:
-        """See `pump_handle.PumpOwner`: plain ones, on which nothing is under way in either direction."""
+        """See `pump_handle.PumpOwner`: plain sockets without unsent data, once the request is complete."""
         self._pump, one = None, self._upstream
         if self.over or one is None or not self.request_whole or self._client.blocked_ns is not None:
             return None
@@ -299,15 +299,15 @@ class Exchange:
 
     @property
     def _is_written(self) -> bool:
-        """The whole request is with the upstream's socket. An upstream that answers before may leave a part of the body
-        unread, and read the next request on the same connection as the rest of it: that connection is not used again.
+        """The upstream's socket has taken the whole request. An upstream that responds earlier may leave a part of the body
+        unread, and read the next request on that connection as the rest of it: the connection is not reused.
         """
         one = self._upstream
         is_empty = one is not None and not one.transport.get_write_buffer_size()
         return self.request_whole and not self._pending and is_empty
 
     def _break(self) -> ConnectionFate:
-        """How a client learns that this is not the whole: where an end would look like one, by a reset."""
+        """How to show the client that the response is incomplete: by a reset if the connection's end also ends the body."""
         return ConnectionFate.RESET if self._framing.until_eof and self._framing.fault is None else ConnectionFate.CLOSE
 
     def _connect(self) -> None:
@@ -332,7 +332,7 @@ class Exchange:
             self._client.settle_reading()
 
     def _attach(self, one: Upstream) -> None:
-        if one.transport.is_closing():  # it ended in the turn in which it was made
+        if one.transport.is_closing():  # it ended in the same turn of the loop in which it was made
             self.upstream_ended(time.monotonic_ns(), TransportFault.CLOSED)
             return
         self._upstream, one.exchange = one, self
@@ -341,18 +341,18 @@ class Exchange:
             one.hold(True)
 
     def _tell_sent(self) -> None:
-        """Once the last byte is with the socket."""
+        """Reports the request as sent, once the upstream's socket has its last byte."""
         if self._sent_due and self._upstream is not None and not self._upstream.blocked:
             self._sent_due = False
             self._gate.sent(time.monotonic_ns(), self._connected_ns, self._body_bytes)
 
     def _repeats(self) -> bool:
-        """Whether the request may be asked again, on a new connection."""
+        """Whether the request may be sent again, on a new connection."""
         safe = self._request.method in _REPEATABLE and self._outgoing.framing == "none"
         return self._reused and safe and not self._any_byte
 
     def _refuses(self, fault: ResponseFault, at_ns: int) -> bool:
-        """What no longer can be followed is passed on as it is; unless it is no answer, and nothing of it was."""
+        """Ends the exchange if the faulty response cannot be passed on as it is. Returns whether it has ended."""
         if not self._passed and fault is not ResponseFault.BAD_CHUNKS:
             refused = error_responses.invalid(self._outgoing.route.label, fault.value)
             self._give_up(refused, TransportFault.NOT_HTTP, at_ns)
@@ -368,7 +368,7 @@ class Exchange:
 
     def _whole(self, at_ns: int) -> None:
         persistent = self._framing.persistent
-        if self._request.minor == 0:  # the head is all that tells HTTP/1.0 whether a connection lives on
+        if self._request.minor == 0:  # an HTTP/1.0 client needs `Connection: keep-alive` in the response
             persistent = persistent and self._framing.says_keep_alive
         if self._upstream is not None and persistent and self._is_written and self._reusable:
             one, self._upstream = self._upstream, None

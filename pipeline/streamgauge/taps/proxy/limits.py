@@ -1,28 +1,29 @@
-"""What clients may make a relay hold: connections, bytes of requests, time. Each limit has a name, a unit and a reason."""
+"""Limits on what clients may make a relay hold: connections, bytes of requests, time."""
 
 import ipaddress
 from collections import Counter
 
 import msgspec
 
-# The default of `--max-connections`. With what a connection may hold (docs/security.md) so many take some GiB at the very
-# worst, and 40 MiB when they are idle. They fit into 20,000 descriptors.
+# The default of `--max-connections`. This many connections take 40 MiB when they are idle, and some GiB at the very
+# worst (docs/security.md: what one connection may hold). They fit into 20,000 descriptors.
 MAX_CONNECTIONS = 6_000
-# Idle connections that one client's connection keeps, each to another upstream: clients that share a connection between
-# two providers take turns. Each costs a descriptor.
+# Idle upstream connections that one client's connection keeps, each to a different upstream: a client may alternate
+# between two providers on one connection. Each costs a descriptor.
 KEPT_MOST = 2
-# Of the clients' connections one address may have three quarters, so that no single client shuts out all others.
+# One address may have three quarters of the clients' connections, so that no single client shuts out all others.
 _ADDRESS_SHARE = (3, 4)
-# Descriptors that are no client's and no upstream's: listening sockets, the recorder, counters, libraries' files.
+# Descriptors besides those of clients and upstreams: listening sockets, the recorder, counters, files of libraries.
 RESERVED_DESCRIPTORS = 96
 # Bytes of requests that one relay holds for all its clients: heads that are not complete, and pipelined requests.
 MAX_CLIENT_BYTES = 64 * 1024 * 1024
-# Bytes of requests that one client may send before the answer to an earlier one is over. As much as one read of the socket
-# brings; a client that waits for its answers holds none.
+# Bytes of requests that one client may send before the response to an earlier one is over: the size of one read of the
+# socket. A client that waits for each response holds none.
 MAX_PIPELINED_BYTES = 256 * 1024
-# Header fields of a request. Browsers send some 20; the parsed form of a field of four bytes takes 30 times as much.
+# Header fields of a request. Browsers send some 20. The parsed form of a field of four bytes takes 30 times as much
+# memory.
 MAX_FIELDS = 512
-# Memory that a parsed field or a held piece takes besides its content (bytes): objects and references.
+# Memory that a parsed field or a buffered piece takes besides its content (bytes): objects and references.
 OBJECT_BYTES = 128
 
 
@@ -37,13 +38,15 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 class ByteBudget:
-    """Bytes that all clients of a relay together may make it hold."""
+    """The bytes that all clients of a relay together may make it hold."""
 
     def __init__(self, most: int) -> None:
         self.left = most
 
     def charge(self, more: int) -> bool:
-        """Take `more` bytes, or give them back if negative. False, and nothing is taken, if fewer are left."""
+        """Takes `more` bytes from the budget; a negative number returns them. Returns False, and takes none, if too few are
+        left.
+        """
         if more > self.left:
             return False
         self.left -= more
@@ -51,7 +54,7 @@ class ByteBudget:
 
 
 class Connections:
-    """How many clients are connected: in all, and from each address. An IPv6 address counts by its /64 network."""
+    """Counts the connected clients: in all, and from each address. IPv6 addresses count by their /64 network."""
 
     def __init__(self, most: int, most_per_address: int | None = None) -> None:
         self.most = most
@@ -66,7 +69,7 @@ class Connections:
         return self.count >= self.most
 
     def address_is_full(self, address: str) -> bool:
-        """This address has as many connections as one may have."""
+        """No further connection may be accepted from this address."""
         return self._by_address[address] >= self.most_per_address
 
     def add(self, address: str) -> None:
@@ -75,7 +78,7 @@ class Connections:
         self._by_address[address] += 1
 
     def remove(self, address: str) -> None:
-        """It has ended."""
+        """A connection from `address` has ended."""
         self.count -= 1
         self._by_address[address] -= 1
         if not self._by_address[address]:
@@ -95,8 +98,9 @@ def address_of(peer: object) -> str:
 
 
 def capacity_of(descriptors: int, wanted: int, upstreams: int) -> int:
-    """How many clients fit into this many descriptors, `wanted` at most, so that each has room for its upstream connections.
+    """How many clients fit into this many descriptors, but at most `wanted`.
 
-    A client has its own descriptor and KEPT_MOST others; of each upstream one connection may be watched.
+    Each client takes one descriptor, and KEPT_MOST for its upstream connections. Each upstream may have one more connection,
+    which is being watched (`upstream.Connector`).
     """
     return max(1, min(wanted, (descriptors - RESERVED_DESCRIPTORS - upstreams) // (1 + KEPT_MOST)))

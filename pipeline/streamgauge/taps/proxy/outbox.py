@@ -1,8 +1,9 @@
-"""What a relay has for its recorder, on the way there: bounded, and never waited for.
+"""The relay's messages on their way to its recorder: bounded, and never blocking.
 
-Messages gather for a moment, become a batch, and go out over a Unix socket, one batch a turn of the loop. While
-the recorder is away or slow they stay here, up to a bound; whoever puts one more is told no. A batch that the socket took
-in part was not read by anybody, and is sent again as a whole; what it took is the recorder's.
+Messages gather for a moment, become a batch, and go out over a Unix socket, one batch per turn of the loop. While the
+recorder is unavailable or slow, they stay here, up to a bound; then `full` is set, and the capture drops reads. A batch
+that the socket took only in part was not processed, and is sent again as a whole on the next connection. A batch that the
+socket took completely counts as handed to the recorder.
 """
 
 import asyncio
@@ -17,37 +18,37 @@ from streamgauge.runtime.faults import report_fault
 from streamgauge.runtime.ownership import is_our_directory
 from streamgauge.spool.read_counters import Counters, DropReason, Incident
 
-# Messages wait this long for others (seconds). Each flush costs a wake-up on either side, and what a recorder does for many
-# messages at a time finds its code and data in the caches. A little longer than BUNDLE_NS: the recorder looks at all that it
-# has when a batch comes, unless it has looked within that time; so both wake up as often as bundles are made.
+# Messages wait this long for others (seconds). Each flush wakes up both processes, and a recorder that processes many
+# messages at a time has warm caches. A little longer than BUNDLE_NS: the recorder flushes when a batch comes, unless it
+# has flushed within BUNDLE_NS; so both processes wake up as often as bundles are made.
 FLUSH_S = 0.26
-# A batch is closed at this size (bytes): encoding it holds the loop up by some 80 us.
+# A batch is closed at this size (bytes): encoding it blocks the loop for some 80 us.
 BATCH_BYTES = 256 * 1024
-# How often a recorder that is away is looked for (seconds).
+# Interval between attempts to connect to a recorder that is unavailable (seconds).
 RETRY_S = 1.0
 # What a message costs besides its bytes (bytes): three objects and a place in a list.
 MESSAGE_BYTES = 200
-# The part of the bound that is kept for beginnings, when reads are already dropped: one eighth.
+# While reads are dropped, messages that begin streams may exceed the bound by this fraction of it: one eighth.
 RESERVE = 8
-# How long `close` waits for a recorder that takes nothing (seconds); and the least that it has in all, where streams used up
-# a drain's time. A recorder on a machine with a load of 20 was seen to pause for more than 5 s.
+# QUIET_S: how long `close` waits for a recorder that takes nothing (seconds). A recorder on a machine with a load of 20
+# was seen to pause for more than 5 s. CLOSE_S: the least time for `close` in all, if streams used up the drain's time.
 QUIET_S = 15.0
 CLOSE_S = 2.0
-# How often `close` looks whether something left (seconds).
+# Interval at which `close` checks whether the recorder took something (seconds).
 _LOOK_S = 0.1
 
 
 class RecorderClient:
-    """One relay's way to its recorder. `capacity`: bytes that may wait. Used by one event loop alone.
+    """A relay's connection to its recorder. `capacity`: bytes that may wait. Not thread-safe: one event loop uses it.
 
-    `before_flush` is called before each flush, for what gathers elsewhere.
+    `before_flush` is called before each flush, so that the pump's messages can be added.
     """
 
     def __init__(self, path: Path, counters: Counters, capacity: int) -> None:
         self.counters = counters
         self.held = 0  # bytes that wait in batches, with their overhead
         self.full = False  # no more reads fit
-        self.overfull = False  # the reserve for beginnings is used up as well
+        self.overfull = False  # the reserve for messages that begin streams is used up as well
         self.before_flush: Callable[[], None] | None = None
         self._path = path
         self._capacity = capacity
@@ -58,13 +59,13 @@ class RecorderClient:
         self._sent = 0
         self._socket: socket.socket | None = None
         self._scheduled = self._blocked = self._closed = False
-        self._emptied = asyncio.Event()  # while closing: nothing more will go out
+        self._emptied = asyncio.Event()  # set while closing, once nothing more will go out
         self._timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
         self._connect()
 
     def put(self, message: Message | Encoded, size: int) -> None:
-        """Takes a message of `size` bytes of content, whether there is room or not: who puts asks first."""
+        """Takes a message with `size` bytes of content, even without room: callers check `full` or `overfull` first."""
         self._gathering.append(message)
         self._gathered = gathered = self._gathered + size + MESSAGE_BYTES
         if gathered >= BATCH_BYTES:
@@ -73,20 +74,21 @@ class RecorderClient:
             self.expect()
 
     def expect(self) -> None:
-        """Something will be there to flush."""
+        """Schedules a flush. Called for messages that `before_flush` will add."""
         if not self._scheduled:
             self._scheduled = True
             self._loop.call_later(FLUSH_S, self._flush)
 
     @property
     def room(self) -> int:
-        """How much more may be put before no more reads fit (bytes)."""
+        """How much more may be put before `full` is set (bytes)."""
         return max(self._capacity - BATCH_BYTES - self.held - self._gathered, 0)
 
     async def close(self, within_s: float = CLOSE_S) -> int:
-        """Send what waits, for `within_s` at most, but CLOSE_S at least; a recorder that takes nothing for QUIET_S ends it.
+        """Sends what waits. It takes at most `within_s` or CLOSE_S, the longer one, and stops earlier if the recorder takes
+        nothing for QUIET_S (all in seconds).
 
-        What stays is counted as dropped; gives how many reads that are.
+        Counts what is left as dropped, and returns how many reads that is.
         """
         self._close_batch()
         self._closed = True
@@ -112,7 +114,8 @@ class RecorderClient:
 
     def _hold(self, size: int) -> None:
         self.held += size
-        # What gathers is not counted yet: with one batch more, and one read, the reserve is still there.
+        # `held` does not count gathering messages. With a batch of these and one more read, the reserve is still
+        # unused.
         self.full = self.held > self._capacity - BATCH_BYTES
         self.overfull = self.held > self._capacity + self._capacity // RESERVE
 
@@ -132,7 +135,7 @@ class RecorderClient:
             self._loop.call_soon(self._send)
 
     def _send(self) -> None:
-        """Sends the first batch, or what is left of it; then the next, in a turn of its own."""
+        """Sends the first batch, or what is left of it. The next batch follows in a turn of its own."""
         if self._socket is None or not self._batches or (self._sending is None and not self._encode()):
             return
         assert self._sending is not None
@@ -153,7 +156,7 @@ class RecorderClient:
     def _encode(self) -> bool:
         try:
             self._sending, self._sent = memoryview(encode_batch(self._batches[0][0])), 0
-        except Exception as error:  # noqa: BLE001 - capture fails open: whatever a message holds, streams and later messages go on
+        except Exception as error:  # noqa: BLE001 - capture fails open: this batch is dropped, streams and later messages go on
             report_fault("the outbox to the recorder", error)
             self.counters.happened(Incident.CAPTURE_FAULT)
             self._lose(self._batches[0][0], DropReason.CAPTURE_FAULT)
@@ -170,7 +173,7 @@ class RecorderClient:
             self._emptied.set()
 
     def _lose(self, batch: Sequence[Message | Encoded], reason: DropReason) -> int:
-        """Count a batch's reads as dropped; gives how many they are."""
+        """Counts a batch's reads as dropped, and returns how many they are."""
         reads = _reads_of(batch)
         if reads:
             self.counters.dropped(reason, reads)
@@ -189,10 +192,10 @@ class RecorderClient:
         one = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         one.setblocking(False)
         try:
-            if not is_our_directory(self._path.parent):  # gone, and another user may have made it again
+            if not is_our_directory(self._path.parent):  # it is gone, or another user has recreated it
                 raise FileNotFoundError(self._path)
             one.connect(str(self._path))
-        except OSError:  # not there yet, gone, or its backlog is full
+        except OSError:  # the recorder does not listen yet, or no more, or its backlog is full
             one.close()
             self._timer = self._loop.call_later(RETRY_S, self._connect)
             return
@@ -201,7 +204,7 @@ class RecorderClient:
         self._loop.call_soon(self._send)
 
     def _heard(self) -> None:
-        """A recorder says nothing: what is to be read is its end."""
+        """The recorder sends nothing: its socket becomes readable when the connection ends."""
         try:
             heard = self._socket.recv(4096) if self._socket is not None else b" "
         except BlockingIOError:
@@ -212,7 +215,7 @@ class RecorderClient:
             self._lost()
 
     def _lost(self) -> None:
-        """The recorder went away: the batch on its way begins anew with the next connection."""
+        """The connection to the recorder has ended: the current batch is sent from its start on the next connection."""
         self._disconnect()
         self._sent = 0
         if self._closed:

@@ -1,7 +1,7 @@
-"""The pump (`_pump.c`), from the relay's side: responses are lent to it, and come back with the read that it did not finish.
+"""Hands responses to the native pump (`_pump.c`), and takes them back with the read that the pump did not finish.
 
-OFFERED --a second read came, and what was written has gone out--> LENT --returned--> over, for good. Where the pump was not
-built nothing is offered.
+OFFERED --a second read came, and all written bytes have gone out--> PUMPED --returned--> the relay moves the rest. A response
+is handed to the pump once at most. Where the pump was not built, no response is offered.
 """
 
 import asyncio
@@ -23,35 +23,38 @@ except ImportError:  # no Linux, or no compiler when it was installed
 else:
     BUILT = True
 
-# How long the pump holds a response's reads, so that they reach the recorder together (seconds): at 20 reads a second it then
-# takes a third less CPU for each. What ends goes at once.
+# How long the pump holds a response's reads, so that they reach the recorder together (seconds): at 20 reads a second
+# the recorder then takes a third less CPU for each read. When a response is returned, its reads go at once.
 HOLD_S = 1.0
-# So many reads of a response, the head's included, are the relay's: what is over with them is not worth a thread.
+# The relay moves this many reads of a response, with the head's, by itself: a shorter response is not worth the
+# handover.
 READS_BEFORE_PUMP = 2
-# What the pump may hold (bytes). From half of it on it holds nothing for longer than it must.
+# Bytes that the pump may hold. Above half of it, the pump no longer holds reads back for HOLD_S.
 _HELD_BYTES = 16 * 1024 * 1024
-# What is collected in one turn of the loop (bytes): it takes a millisecond, for which the loop serves nobody.
+# Bytes that are collected in one turn of the loop: this takes a millisecond, in which the loop does nothing else.
 _TURN_BYTES = 1024 * 1024
 
 
 class PumpOwner(Protocol):
-    """The exchange, to its loan."""
+    """The part of an exchange that its PumpedResponse uses."""
 
     def sockets(self) -> tuple[int, int, int | None] | None:
-        """The upstream's and the client's descriptor, and the stream's number if it is captured; None: not now, not ever.
+        """Returns the upstream's and the client's descriptor, and the stream's number if it is captured; None if the response
+        must not be handed to the pump.
 
-        From here on nobody else reads or writes them.
+        The exchange does not read or write these sockets until `returned`.
         """
 
     def returned(self, at_ns: int, place: BodyPosition, data: bytes | None, sent: int, reset: bool, lost: int) -> None:
-        """It is back. `data`: a read of which `sent` bytes went out, and which nobody has captured; `place` is before it.
+        """The pump has returned the response. `data`: a read that was not captured, of which `sent` bytes went to the client;
+        `place` is the position before it. `at_ns`: when the last read came (monotonic ns).
 
-        `reset`: the upstream broke off. `lost`: reads before that which were not captured, and not told.
+        `reset`: the upstream's socket failed. `lost`: earlier reads that were dropped, and are not reported yet.
         """
 
 
 class PumpedResponse:
-    """One response's body."""
+    """A response's body that is offered to the pump, or that the pump has."""
 
     __slots__ = ("_framing", "_owner", "_pump", "_reads", "_token")
 
@@ -63,7 +66,7 @@ class PumpedResponse:
         self._token: int | None = None
 
     def came(self, framing: ResponseFraming) -> bool:
-        """A read that the relay has passed on itself. False: what comes cannot be lent."""
+        """Counts a read that the relay moved by itself. Returns False if the pump cannot follow the rest of the body."""
         self._framing = framing
         self._reads += 1
         if self._reads == READS_BEFORE_PUMP:
@@ -72,11 +75,11 @@ class PumpedResponse:
 
     @property
     def moved_ns(self) -> int:
-        """When something last came while it is lent; else 0."""
+        """When the pump last moved data of this response (monotonic ns); 0 while the pump does not have it."""
         return 0 if self._token is None else self._pump.pump.moved(self._token)
 
     def end(self) -> None:
-        """Nothing more is lent; what is, is returned before this returns."""
+        """Withdraws the offer. If the pump has the response, it is returned before this method returns."""
         self._framing = None
         if self._token is not None:
             self._pump.pump.recall(self._token)
@@ -95,14 +98,14 @@ class PumpedResponse:
 
 
 class PumpHandle:
-    """A relay's pump, and what it has."""
+    """A relay's pump, and the responses that the pump has."""
 
     def __init__(self, outbox: RecorderClient, counters: Counters) -> None:
         self.loop = asyncio.get_running_loop()
         self._outbox = outbox
         self._counters = counters
         self._pumped: dict[int, tuple[PumpedResponse, int | None]] = {}  # with the stream's number, by token
-        # Reads of a stream that were lost to a bug of ours, until its response comes back from the pump.
+        # Reads of each stream that a bug in the capture lost. Kept until the pump returns the stream's response.
         self._missing: Counter[int] = Counter()
         self._seen = counters.seen_apart()
         self.pump = Pump(self._room, BATCH_BYTES, round(HOLD_S * 1e9), self._seen)
@@ -112,7 +115,9 @@ class PumpHandle:
     def lend(
         self, loan: PumpedResponse, place: BodyPosition, upstream: int, client: int, stream: int | None
     ) -> int | None:
-        """Gives the pump two sockets; a token for them. None, and they are returned, if it does not take them."""
+        """Hands two sockets to the pump, and returns their token. If the pump does not take them, returns the response to its
+        exchange, and then None.
+        """
         try:
             token = self.pump.lend(upstream, client, stream is not None, stream or 0, *place)
         except (OSError, MemoryError, ValueError):
@@ -123,10 +128,10 @@ class PumpHandle:
         return token
 
     def collect(self, *, due: bool = False, all_of_it: bool = False) -> None:
-        """Hands over what was captured, then the responses that are returned: their exchanges tell the outbox of later reads.
+        """Puts what the pump captured into the outbox, then returns responses to their exchanges, which report later reads.
 
-        `due`: also what has been held for long enough. `all_of_it`: in this turn; else the rest comes with the next ones.
-        Raises MemoryError, and then the next call does it.
+        `due`: includes reads that were held for HOLD_S. `all_of_it`: collects all in this turn; otherwise about _TURN_BYTES,
+        and the rest in the next turns. Raises MemoryError; the next call then collects the same.
         """
         batches, lost, returns = self.pump.collect(self._room, due, sys.maxsize if all_of_it else _TURN_BYTES)
         try:
@@ -145,7 +150,7 @@ class PumpHandle:
             loan, stream = self._pumped.pop(token)
             missing = dropped if stream is None else dropped + self._missing.pop(stream, 0)
             loan.returned(at_ns, BodyPosition(phase, left), data, sent, reset, missing)
-        except Exception as error:  # noqa: BLE001 - the others are returned as well
+        except Exception as error:  # noqa: BLE001 - the other responses are returned as well
             self._counters.happened(Incident.CAPTURE_FAULT)
             report_fault("the return of a response from the pump", error)
 
@@ -159,10 +164,10 @@ class PumpHandle:
             self._note_missing(batch)
 
     def _note_missing(self, batch: Encoded) -> None:
-        """Keeps how many reads of each stream are missing, for its record."""
+        """Counts the missing reads of each stream, so that its record says that they are missing."""
         try:
             messages = batch.decoded()
-        except Exception as error:  # noqa: BLE001 - it may be of any stream that is lent: the records of all say that a read is missing
+        except Exception as error:  # noqa: BLE001 - its streams are unknown: a read is noted as missing for each pumped stream
             report_fault("the decoding of the pump's batch", error)
             self._missing.update(stream for _, stream in self._pumped.values() if stream is not None)
             return
@@ -173,11 +178,11 @@ class PumpHandle:
                 )
 
     def hurry(self) -> None:
-        """From now on nothing is held: what is there goes with the next flush. From any thread."""
+        """From now on the pump holds no reads back: they go out with the next flush. May be called from any thread."""
         self.pump.hurry()
 
     def close(self) -> None:
-        """Ends the pump. Called when nothing is lent any more."""
+        """Ends the pump. Called when the pump has no responses any more."""
         try:
             self.collect(all_of_it=True)
         finally:
@@ -188,11 +193,11 @@ class PumpHandle:
 
     @property
     def _room(self) -> int:
-        return min(self._outbox.room // 2, _HELD_BYTES)  # half: what the relay itself puts meanwhile needs room too
+        return min(self._outbox.room // 2, _HELD_BYTES)  # half: messages of the relay itself need room too
 
     def _gather(self) -> None:
         try:
             self.collect(due=True)
-        finally:  # what memory was short for is collected with the next flush
+        finally:  # what was left because memory was short is collected with the next flush
             if self._pumped:
                 self._outbox.expect()

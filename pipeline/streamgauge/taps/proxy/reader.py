@@ -1,8 +1,8 @@
-"""A client's bytes -> requests, as events in order. Parsing is llhttp's; what it refuses becomes a last event.
+"""Turns a client's bytes into requests, as events in order. llhttp parses; an error becomes the last event.
 
-The reader parses one request at a time: after a complete request it keeps what follows as bytes, until `go_on`. So a
-client that pipelines costs its bytes, and not the much larger parsed form of them. Only after a chunked body may the next
-requests be parsed as well, as far as they lie in the same MIN_PIECE bytes.
+The reader parses one request at a time: after a complete request it keeps the following bytes unparsed, until `go_on`. So a
+client that pipelines costs the memory of its bytes, and not that of their much larger parsed form. Only after a chunked body
+may the next requests be parsed as well, as far as they lie in the same MIN_PIECE bytes.
 """
 
 from collections import deque
@@ -13,16 +13,17 @@ from streamgauge.spool.read_counters import Refusal
 from streamgauge.taps.proxy.limits import MAX_FIELDS, MAX_PIPELINED_BYTES, OBJECT_BYTES
 from streamgauge.taps.proxy.request import MAX_REQUEST_HEAD, RefusedError, Request
 
-# What a chunked body may have between two pieces of content: extensions of chunks, trailers; all of it is thrown away
-# (bytes).
+# Bytes that a chunked body may have between two pieces of content: chunk extensions and trailers. The relay discards
+# them.
 MAX_BETWEEN = 64 * 1024
-# Offers that a client can do without: some send this one with every first request (RFC 9113, 3.1; Java's HttpClient).
+# Upgrades that the relay may ignore: some clients offer this one with every first request (RFC 9113, 3.1; Java's
+# HttpClient).
 _IGNORED_UPGRADES = frozenset((b"h2c",))
 
 _LENGTH = b"content-length"
-# In a chunked body a piece for the parser has at least this size (bytes): content may be full of blank lines.
+# Least size of a piece of a chunked body for the parser (bytes): content may be full of blank lines, which end pieces.
 MIN_PIECE = 512
-# Ends every head and every chunked body, with or without trailers, as llhttp accepts them.
+# Ends every head and every chunked body, with or without trailers, that llhttp accepts.
 _END = b"\r\n\r\n"
 
 
@@ -32,15 +33,16 @@ class Complete:
 
 WHOLE = Complete()
 
-# A request's events are Request, bytes* (its body, after transfer framing), WHOLE; RefusedError ends everything.
+# The events of a request: Request, bytes* (its body, after transfer framing), WHOLE. No event follows a RefusedError.
 Event = Request | bytes | Complete | RefusedError
 
 
 class RequestReader:
-    """One connection's requests. `events`: what was read and not taken yet; the client's connection empties it.
+    """Reads the requests of one connection. `events`: events in order; the client's connection removes them.
 
-    `in_head`: a request's first byte has come, and its head is not complete; since `began_ns`. `max_head`, `max_body`:
-    bytes of a request's head, and of its body after transfer framing (None: any). `refused`: nothing is read any more.
+    `in_head`: a request's first byte has come, at `began_ns` (monotonic), and its head is not complete. `refused`: a request
+    was refused, and no more input is parsed. `max_head`: most bytes of a request's head. `max_body`: most bytes of its body
+    after transfer framing; None: no limit.
     """
 
     def __init__(self, max_head: int = MAX_REQUEST_HEAD, max_body: int | None = None) -> None:
@@ -49,32 +51,32 @@ class RequestReader:
         self.began_ns = 0
         self.refused = False
         self._max_head, self._max_body = max_head, max_body
-        self._waits = False  # a request is complete: the next one is not read before `go_on`
-        # What came meanwhile: when, the bytes, and from where on they are to be read.
+        self._waits = False  # a request is complete: the next one is not parsed before `go_on`
+        # Unparsed reads: the time of the read (monotonic ns), its bytes, and the offset from which they are unparsed.
         self._pipelined: deque[tuple[int, bytes, int]] = deque()
         self._pipelined_bytes = 0
-        self._overflow = False  # more came than may be held
-        self._fed_last = b""  # the last bytes that were parsed: an end of a head may be split
+        self._overflow = False  # the client sent more than may be buffered
+        self._fed_last = b""  # the last three parsed bytes: the end of a head may be split over reads
         self._now = 0
-        self._again_ns: int | None = None  # when the head that is read again began
+        self._again_ns: int | None = None  # when the head that is parsed again began
         self._head_bytes = 0
         self._target = b""
         self._headers: list[tuple[bytes, bytes]] = []
         self._upgrade: Request | None = None
         self._in_body = False
-        self._body_left: int | None = None  # of a body with a length
+        self._body_left: int | None = None  # bytes to come, of a body with a length
         self._body_bytes = 0
-        self._between = 0  # bytes since content came
+        self._between = 0  # bytes since the last content
         self._parser: httptools.HttpRequestParser | None = httptools.HttpRequestParser(self)
 
     @property
     def held_bytes(self) -> int:
-        """About the memory that this client's unfinished head and pipelined requests take (bytes)."""
+        """The approximate memory of this client's incomplete head and pipelined requests (bytes)."""
         head = self._head_bytes + OBJECT_BYTES * len(self._headers) if self.in_head else 0
         return head + self._pipelined_bytes
 
     def feed(self, at_ns: int, data: bytes) -> None:
-        """Reads `data`, up to the end of a request; keeps the rest. After a refusal it reads nothing."""
+        """Parses `data` up to the end of a request, and buffers the rest. After a refusal it ignores `data`."""
         if self.refused or self._parser is None:
             return
         begin = 0 if self._waits else self._read(at_ns, data, 0)
@@ -82,7 +84,7 @@ class RequestReader:
             self._hold(at_ns, data[begin:])
 
     def go_on(self) -> None:
-        """The request that was read is over: reads the next one, as far as it is there."""
+        """The exchange of the last request is over: parses the next request, as far as it has come."""
         self._waits = False
         while self._pipelined and not self._waits and not self.refused:
             at_ns, data, begin = self._pipelined.popleft()
@@ -95,14 +97,14 @@ class RequestReader:
             self._refuse(Refusal.PIPELINED_TOO_MUCH, _TOO_MUCH_PIPELINED)
 
     def refuse_for_room(self) -> None:
-        """All clients together hold too much: what this one holds goes, and it is refused."""
+        """Discards what this client has buffered and refuses it, because all clients together hold too much."""
         self._pipelined.clear()
         self._pipelined_bytes = 0
         self._refuse(Refusal.RELAY_BUSY, "Unfinished requests use too much of the relay's memory. Try again.")
 
     def close(self) -> None:
-        """Nothing more will be read."""
-        self._parser = None  # it refers to us
+        """Stops reading, and discards what is buffered."""
+        self._parser = None  # it refers to this object: a reference cycle
         self.in_head = False
         self.events.clear()
         self._pipelined.clear()
@@ -119,8 +121,8 @@ class RequestReader:
         self._pipelined_bytes += len(held) + OBJECT_BYTES
 
     def _read(self, at_ns: int, data: bytes, at: int) -> int:
-        """Parses `data` from `at` on, up to the end of a request; gives where that is. It does so in pieces that end where a
-        request may end.
+        """Parses `data` from offset `at` up to the end of a request, in pieces that end where a request may end. Returns the
+        offset of the first unparsed byte.
         """
         self._now = at_ns
         while at < len(data) and not self.refused and not self._waits:
@@ -131,8 +133,8 @@ class RequestReader:
         return at
 
     def _end_of_piece(self, data: bytes, at: int) -> int:
-        """Where the piece of `data` from `at` on ends: where the request at hand can end. What the pieces mean, and where the
-        request does end, is llhttp's to say.
+        """Returns the end of the piece that begins at offset `at`: the next offset at which the current request may end.
+        llhttp decides where it does end.
         """
         if self._body_left:
             return min(at + self._body_left, len(data))
@@ -155,7 +157,7 @@ class RequestReader:
         while data and not self.refused and self._parser is not None:
             data = self._feed(self._parser, data)
         self._fed_last = (self._fed_last + piece[-3:])[-3:] if len(piece) < 3 else piece[-3:]
-        # Of a piece in which a body ended and a head began, too little is counted: less than MIN_PIECE.
+        # A piece in which a body ends and a head begins is not counted: the count is less than MIN_PIECE bytes too low.
         self._head_bytes += len(piece) if self.in_head and not was_in_body else 0
         if self.in_head and self._head_bytes > self._max_head:
             self._refuse_head()
@@ -165,13 +167,13 @@ class RequestReader:
             )
 
     def _feed(self, parser: httptools.HttpRequestParser, data: bytes) -> bytes:
-        """Feeds; gives what is to be fed once more."""
+        """Feeds the parser, and returns bytes that must be fed next."""
         try:
             parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
             return self._without_upgrade() + data[upgrade.args[0] :]
         except httptools.HttpParserCallbackError:
-            raise  # a bug of ours
+            raise  # a bug in one of the callbacks
         except httptools.HttpParserError:
             self._refuse(Refusal.MALFORMED_REQUEST, "This is not a valid HTTP/1.1 request.")
         return b""
@@ -190,8 +192,8 @@ class RequestReader:
         self._refuse(Refusal.BODY_TOO_LARGE, f"A request body may have at most {self._max_body} bytes.")
 
     def _without_upgrade(self) -> bytes:
-        """llhttp stops behind the head of a request that would upgrade, without its body. The relay does not upgrade:
-        the head without that field is read again, by a parser that knows of none.
+        """Returns the head without its Upgrade field, for a new parser. llhttp stops after the head of a request that offers
+        an upgrade, and does not parse its body; the relay ignores the offer.
         """
         request, self._upgrade = self._upgrade, None
         if request is None:
@@ -245,7 +247,7 @@ class RequestReader:
             self.events.append(request)
 
     def _offered(self, request: Request) -> None:
-        """A request that would upgrade its connection: what it cannot do without is refused, and not left unsaid."""
+        """Handles a request that offers upgrades: ignores those of _IGNORED_UPGRADES, and refuses a request with others."""
         offers = {offer.strip().lower() for value in request.values(b"upgrade") for offer in value.split(b",")}
         if offers <= _IGNORED_UPGRADES:
             self._upgrade = request

@@ -1,4 +1,4 @@
-"""Requests that a relay answers by itself: each is counted, and the operator gets a line now and then."""
+"""Counts the requests to which a relay sends its own response, and logs at most one line per code in LINE_S."""
 
 import time
 from collections.abc import Callable
@@ -6,12 +6,12 @@ from collections.abc import Callable
 from streamgauge.spool.read_counters import Counters, Refusal
 from streamgauge.taps.proxy.request import RefusedError
 
-# At most one line a code within this time (seconds): a client that repeats a wrong request must not fill the log.
+# At most one line per code within this time (seconds): a client that repeats a wrong request must not fill the log.
 LINE_S = 60.0
 
 
 class Refusals:
-    """One relay's. `say` takes a sentence for the operator; `now` gives seconds."""
+    """The refusals of one relay. `say` takes a sentence for the operator; `now` returns seconds."""
 
     def __init__(
         self, counters: Counters, say: Callable[[str], None], now: Callable[[], float] = time.monotonic
@@ -21,7 +21,7 @@ class Refusals:
         self._unsaid: dict[Refusal, int] = {}
 
     def add(self, refused: RefusedError) -> None:
-        """Count a refusal, and say it unless one with this code was said a moment ago. No byte of the request is said."""
+        """Counts a refusal, and logs it unless its code was logged within LINE_S. The line has no byte of the request."""
         code = refused.code
         self._counters.refused(code)
         now, said_at = self._now(), self._said_at.get(code)

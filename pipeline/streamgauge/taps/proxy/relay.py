@@ -1,4 +1,4 @@
-"""The relay: accepts clients on one listening socket, and knows the upstreams and the way to the recorder."""
+"""The relay: owns the clients' connections, the connectors to upstreams, and the connection to the recorder."""
 
 import asyncio
 import contextlib
@@ -30,25 +30,26 @@ from streamgauge.taps.proxy.request import MAX_REQUEST_HEAD, Route, Routes
 from streamgauge.taps.proxy.tls import LOOK_S, OwnCertificate, upstream_context
 from streamgauge.taps.proxy.upstream import WATCH_S, Connector
 
-# Bytes that may wait for a recorder that is away or slow: some 10 s of a busy relay.
+# Bytes that may wait for a recorder that is unavailable or slow: some 10 s of a busy relay.
 CAPTURE_BUFFER_BYTES = 32 * 1024 * 1024
-# Connections that are closed at a time to make room, and how long each has been idle at least (seconds): a client that has
-# just connected may have sent its request already.
+# Idle connections that are closed at a time to make room, and how long each has been idle at least (seconds): the first
+# request of a client that has just connected may be on its way.
 SHED_AT_A_TIME = 32
 SHED_IDLE_S = 1.0
-# After the drain's deadline, what was cut gets this long to be gone (seconds).
+# After the drain's deadline, the connections that were cut have this long to close (seconds).
 CUT_S = 1.0
 
 
 class RelaySettings(msgspec.Struct, frozen=True):
-    """Settings of one relay process, as its parent hands them over. Times in seconds, sizes in bytes.
+    """Settings of one relay process, from its parent. Times in seconds, sizes in bytes.
 
     `upstreams`: name and URL of each; `single`: there is one, and requests carry no prefix. `listen_fd`: an inherited
-    listening socket; `other_fds`: those of the other relays, if each has its own. `role`: which counters are this process's.
-    `max_connections`: of clients; None per address: three quarters of them.
-    `tls_*`: the certificate that clients see, if any; `upstream_*`: further authorities for https upstreams, and a
-    certificate to show them. All are names of PEM files; a key that is not named lies in its certificate's file. `pump`: use
-    it where it was built. `watch_s`: how long a connection is watched before those to its upstream are used again.
+    listening socket; `other_fds`: those of the other relays, if each has its own. `role`: selects this process's counters.
+    `max_connections`: of clients; `max_connections_per_address` None: three quarters of that.
+    `tls_*`: the certificate that clients see, if any; `upstream_*`: additional authorities for https upstreams, and a
+    certificate to show them. All are names of PEM files; without a name, the key is in its certificate's file. `pump`: use
+    the native pump if it was built. `watch_s`: how long a connection is watched before connections to its upstream are
+    reused; 0: no watch.
     """
 
     upstreams: list[tuple[str, str]]
@@ -79,7 +80,7 @@ class RelaySettings(msgspec.Struct, frozen=True):
 
 
 class Relay:
-    """A serving relay. Made by `serve`; ended by `drain`."""
+    """A relay. `serve` makes one; `drain` ends it."""
 
     def __init__(self, settings: RelaySettings, say: Callable[[str], None]) -> None:
         self._say = say
@@ -122,7 +123,7 @@ class Relay:
         self.lender = PumpHandle(self.outbox, self._counters) if settings.pump and BUILT else None
 
     async def listen(self, listening: socket.socket, others: list[socket.socket]) -> None:
-        """Begins to accept; on the others' sockets, what waits there for too long."""
+        """Starts to accept clients: on `listening`, and on `others` if clients wait there for too long."""
         loop = asyncio.get_running_loop()
         if self._own is not None:
             timeouts = {"ssl_handshake_timeout": self.limits.header_timeout_s, "ssl_shutdown_timeout": LINGER_S}
@@ -146,19 +147,19 @@ class Relay:
         client = Client(self, address)
         try:
             await asyncio.get_running_loop().connect_accepted_socket(lambda: client, accepted, **self._tls)
-        except OSError:  # it left, or its TLS handshake failed
+        except OSError:  # the client left, or its TLS handshake failed
             accepted.close()
         finally:
             if not client.connected:
                 self._released(address)
 
     def _refuse_connection(self, accepted: socket.socket) -> None:
-        """Closes a connection that its address may not have."""
+        """Closes a connection above its address's limit."""
         self._counters.happened(Incident.CLIENT_REFUSED)
         accepted.close()
 
     def _make_room(self, address: str | None) -> None:
-        """Closes the connections that have been idle the longest: of all, or of one address."""
+        """Closes the connections that have been idle the longest: of all clients (None), or of those of one address."""
         latest_ns = time.monotonic_ns() - int(SHED_IDLE_S * 1e9)
         idle = [
             (since, client)
@@ -182,16 +183,19 @@ class Relay:
                 self._say("the TLS certificate was reloaded")
         except ValueError as fault:
             self._say(f"{fault}; the previous one stays in use")
-        except Exception as error:  # noqa: BLE001 - the certificate in use stays, and the next look may succeed
+        except Exception as error:  # noqa: BLE001 - the certificate in use stays, and the next check may succeed
             report_fault("the renewal of the certificate", error)
         self._looking = asyncio.get_running_loop().call_later(LOOK_S, self._look_for_certificate)
 
     def connector(self, route: Route) -> Connector:
-        """What connects to an upstream."""
+        """Returns the connector of an upstream."""
         return self._connectors[route]
 
     async def drain(self, timeout_s: float | None = None) -> None:
-        """Accepts no more, lets running exchanges end, cuts at the deadline what is left, and hands over the capture."""
+        """Stops accepting, lets exchanges end, cuts at the deadline those that have not ended, and flushes to the recorder.
+
+        `timeout_s`: until the deadline; None: the settings' `drain_timeout_s`.
+        """
         self.draining = True
         within_s = self._drain_timeout_s if timeout_s is None else timeout_s
         ends = time.monotonic() + within_s
@@ -215,7 +219,7 @@ class Relay:
         self._counters.close()
 
     def hurry(self) -> None:
-        """What was captured goes to the recorder with the next flush, until the process ends. From any thread."""
+        """From now on, captured reads go to the recorder with the next flush. May be called from any thread."""
         if self.lender is not None:
             self.lender.hurry()
 
@@ -225,7 +229,7 @@ class Relay:
         self._empty.clear()
 
     def gone(self, client: Client) -> None:
-        """A client's connection has ended, or is about to: it was shed."""
+        """A client's connection has ended, or was closed to make room."""
         if client in self._clients:
             self._clients.remove(client)
             self._released(client.address)
@@ -248,9 +252,9 @@ async def serve(
     others: Sequence[socket.socket] = (),
     say: Callable[[str], None] = _say_nothing,
 ) -> Relay:
-    """A relay that accepts on `listening`, and looks after `others`; it takes them over. `say` takes a sentence for the
-    operator. Raises ValueError for upstreams and certificates that cannot be, OSError for a counters file that cannot be
-    made.
+    """Returns a relay that accepts on `listening`, and on `others` if clients wait there for too long. It owns and closes
+    these sockets. `say` takes a sentence for the operator. Raises ValueError for invalid upstreams or certificates, OSError
+    if the counters file cannot be created.
     """
     relay = Relay(settings, say)
     await relay.listen(listening, list(others))

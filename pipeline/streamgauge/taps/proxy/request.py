@@ -1,7 +1,8 @@
 """A client's request: which upstream it goes to, and the head that is written there.
 
-Names, values and order stay as the client wrote them, but for what belongs to one connection alone (RFC 9110, 7.6.1): Host
-becomes the upstream's, hop-by-hop fields go, and the framing is ours. Whoever could be read in two ways is refused.
+Names, values and order of fields stay as the client wrote them, except what concerns one connection only (RFC 9110, 7.6.1):
+the relay replaces Host with the upstream's, removes hop-by-hop fields, and writes the framing. It refuses requests that could
+be read in two ways.
 """
 
 import re
@@ -12,30 +13,31 @@ import msgspec
 
 from streamgauge.spool.read_counters import Refusal
 
-# The head of a request (bytes): as much as nginx (32 KiB) and more; long cookies and traces fit, a flood does not.
+# Largest head of a request (bytes): more than nginx allows (32 KiB); long cookies and trace headers fit, a flood does
+# not.
 MAX_REQUEST_HEAD = 64 * 1024
 
-# Never passed on. Proxy-Authorization is meant for the first proxy, and a credential; Trailer announces what is not sent;
-# HTTP2-Settings belongs to an upgrade that is not made.
+# Never passed on. Proxy-Authorization is a credential for the first proxy. Trailer announces trailers, which the relay
+# does not send. HTTP2-Settings belongs to an upgrade, which the relay does not make.
 HOP_BY_HOP = frozenset(
     b"connection keep-alive proxy-connection proxy-authorization te trailer upgrade http2-settings".split()
 )
-# Placed by us; a Connection field that names them does not remove them.
+# Written by the relay: a Connection field that names them does not remove them.
 _OURS = frozenset((b"host", b"content-length", b"transfer-encoding"))
-# Gateways behind us that turn names into variables (CGI, WSGI) take these for the fields that tell a body's end.
+# Gateways after the relay that turn names into variables (CGI, WSGI) take these for the fields that mark a body's end.
 _LOOK_ALIKE = frozenset((b"content_length", b"transfer_encoding"))
-# Digits of a length that can be meant: 18 are an exabyte, and no 64-bit number overflows.
+# Digits of a plausible length: 18 are an exabyte, and fit into 64 bits.
 _LENGTH = re.compile(rb"[0-9]{1,18}")
 _BLANKS = b" \t"
 
-# What llhttp knows besides HTTP's methods belongs to RTSP, ICE and HTTP/2.
+# Refused methods: CONNECT, and the methods of RTSP, Icecast and HTTP/2 that llhttp knows.
 _NOT_OURS = frozenset(
     b"CONNECT PRI SOURCE DESCRIBE ANNOUNCE SETUP PLAY PAUSE TEARDOWN GET_PARAMETER SET_PARAMETER REDIRECT RECORD "
     b"FLUSH".split()
 )
-# A path and a query (RFC 9112, 3.2.1). A fragment is none of it, and a backslash is a slash to some: two readings.
+# A path and a query (RFC 9112, 3.2.1). A fragment belongs to neither, and some servers read a backslash as a slash.
 _TARGET = re.compile(rb"/[^\0-\x20\x7f-\xff#?\\]*(?:\?[^\0-\x20\x7f-\xff#]*)?")
-# A step upwards that would leave an upstream's base path, in whatever way somebody behind us may decode it.
+# A '..' segment, with which a target could leave an upstream's base path, in each form that a server may decode.
 _SLASH = rb"(?:/|%2f|%5c)"
 _CLIMBS = re.compile(_SLASH + rb"(?:\.|%2e){2}(?:" + _SLASH + rb"|;|%3b|\Z)", re.IGNORECASE)
 _DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -44,7 +46,7 @@ Framing = Literal["none", "length", "chunked"]
 
 
 class RefusedError(ValueError):
-    """A request or exchange that the relay answers by itself."""
+    """A request or exchange for which the relay sends its own response."""
 
     def __init__(self, code: Refusal, message: str) -> None:
         super().__init__(message)
@@ -53,12 +55,12 @@ class RefusedError(ValueError):
 
     @property
     def status(self) -> int:
-        """The answer's status."""
+        """The status of the response."""
         return self.code.status
 
 
 class Route(msgspec.Struct, frozen=True):
-    """An upstream, as its URL names it. `base`: the URL's path without a closing slash."""
+    """An upstream, from its URL. `authority`: its Host; `base`: the URL's path without a trailing slash."""
 
     name: str | None
     host: str
@@ -69,13 +71,13 @@ class Route(msgspec.Struct, frozen=True):
 
     @property
     def label(self) -> str:
-        """Its name for messages to clients: quoted, or "server" for the only upstream, whose address they are not told."""
+        """Its name in messages to clients: quoted, or "server" for an upstream without a name, whose address stays hidden."""
         return repr(self.name) if self.name else "server"
 
     @property
     def recorded_name(self) -> str:
-        """Its name in records and metrics: of an upstream without a name the URL's host, and its port unless it is the
-        scheme's own. The httpx tap says the same of the same URL.
+        """Its name in records and metrics. An upstream without a name has its URL's host, with the port unless that is the
+        scheme's default. The httpx tap uses the same name for the same URL.
         """
         return self.name or self.authority.decode()
 
@@ -83,7 +85,7 @@ class Route(msgspec.Struct, frozen=True):
 class Request(msgspec.Struct):
     """A request's head as the client wrote it; `names` are those of the headers in lower case.
 
-    `began_ns`: monotonic, the read that brought its first byte.
+    `minor`: the minor version of HTTP/1. `began_ns`: when the read came that brought its first byte (monotonic ns).
     """
 
     method: bytes
@@ -106,7 +108,7 @@ class Request(msgspec.Struct):
 
 
 class Outgoing(msgspec.Struct, frozen=True):
-    """What goes to the upstream: its route, the target without prefix, the head's bytes and the body's framing."""
+    """A request for the upstream: its route, the target without prefix, the head's bytes and the body's framing."""
 
     route: Route
     target: bytes
@@ -115,7 +117,7 @@ class Outgoing(msgspec.Struct, frozen=True):
 
 
 class ReportedRequest(msgspec.Struct, frozen=True):
-    """What the capture says of a head. `captured`: its path is an LLM's; `size`: of target and headers (characters)."""
+    """What is reported of a request's head. `captured`: it is an LLM endpoint; `size`: of target and headers (characters)."""
 
     captured: bool
     method: str
@@ -125,7 +127,9 @@ class ReportedRequest(msgspec.Struct, frozen=True):
 
 
 def route_of(name: str, url: str) -> Route:
-    """The route of a configured upstream. Raises ValueError for what is no http or https URL."""
+    """The route of a configured upstream. Raises ValueError for a URL with another scheme than http or https, or with a user,
+    query or fragment.
+    """
     parts = urlsplit(url)
     if parts.scheme not in _DEFAULT_PORTS or not parts.hostname or parts.username or parts.query or parts.fragment:
         raise ValueError(f"the URL of the upstream {name or url!r} may contain only a scheme, host, port and path")
@@ -137,7 +141,7 @@ def route_of(name: str, url: str) -> Route:
 
 
 class Routes:
-    """The configured upstreams. `single`: requests carry no prefix, and all go to the only one."""
+    """The configured upstreams. `single`: requests carry no prefix, and all go to the only one. Raises ValueError."""
 
     def __init__(self, upstreams: list[tuple[str, str]], single: bool) -> None:
         self.all = [route_of(name, url) for name, url in upstreams]
@@ -147,7 +151,7 @@ class Routes:
         self._by_name = {(route.name or "").encode(): route for route in self.all}
 
     def outgoing(self, request: Request) -> Outgoing:
-        """What of `request` goes where. Raises RefusedError."""
+        """Returns `request` as it is sent to its upstream. Raises RefusedError."""
         check(request)
         framing = framing_of(request)
         route, target = self._find(request.target)
@@ -168,7 +172,7 @@ class Routes:
 
 
 def check(request: Request) -> None:
-    """Raises RefusedError for what is no request to an origin, or has no single meaning."""
+    """Raises RefusedError for a request that is not for an origin server, or that could be read in two ways."""
     if request.method in _NOT_OURS:
         raise RefusedError(Refusal.METHOD_REFUSED, "The relay does not forward this method.")
     check_target(request.target)
@@ -180,7 +184,7 @@ def check(request: Request) -> None:
 
 
 def check_target(target: bytes) -> None:
-    """Raises RefusedError for what is not the path and query of an origin (RFC 9112, 3.2.1), or climbs out of its base."""
+    """Raises RefusedError for a target that is no path and query (RFC 9112, 3.2.1), or that has a '..' segment."""
     if target[:1] != b"/":
         raise RefusedError(
             Refusal.TARGET_REFUSED,
@@ -195,7 +199,7 @@ def check_target(target: bytes) -> None:
 
 
 def framing_of(request: Request) -> Framing:
-    """How the body's end is told. Raises RefusedError where that can be read in two ways."""
+    """How the body's end is marked. Raises RefusedError if that could be read in two ways."""
     lengths, transfers = request.values(b"content-length"), request.values(b"transfer-encoding")
     if transfers:
         if lengths or len(transfers) > 1 or not request.minor or transfers[0].strip(_BLANKS).lower() != b"chunked":
@@ -211,7 +215,7 @@ def framing_of(request: Request) -> Framing:
 
 
 def write_head(request: Request, route: Route, target: bytes, framing: Framing) -> bytes:
-    """The head for the upstream. Raises RefusedError if a line could be read as two."""
+    """Returns the head for the upstream. Raises RefusedError if a field contains CR, LF or NUL."""
     dropped = HOP_BY_HOP
     if named := request.values(b"connection"):
         dropped = dropped | ({option.strip(_BLANKS).lower() for value in named for option in value.split(b",")} - _OURS)
@@ -231,7 +235,7 @@ def write_head(request: Request, route: Route, target: bytes, framing: Framing) 
     if host:
         lines.insert(1, host)
     if request.minor == 0 and request.keep_alive:
-        lines.append(b"Connection: keep-alive")  # HTTP/1.0 keeps nothing alive unasked
+        lines.append(b"Connection: keep-alive")  # HTTP/1.0 closes connections by default
     head = b"\r\n".join((*lines, b"", b""))
     if head.count(b"\n") != len(lines) + 1 or head.count(b"\r") != len(lines) + 1 or b"\0" in head:
         raise RefusedError(Refusal.MALFORMED_REQUEST, "A header contains a line break.")

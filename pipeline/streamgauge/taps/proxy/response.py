@@ -1,9 +1,9 @@
-"""Where an upstream's response ends, without touching its bytes (RFC 9112, 6.3).
+"""Finds where an upstream's response ends, without changing its bytes (RFC 9112, 6.3).
 
 HEAD --interim head--> HEAD --final head--> LENGTH | CHUNKED | UNTIL_EOF | DONE;  LENGTH, CHUNKED --last byte--> DONE.
-What cannot be followed (`fault`) goes on as UNTIL_EOF, and nothing is reused after it: the client reads the same bytes
-and judges for itself. Heads are read tolerantly, as `core.http_head` reads them. Chunks are followed in C, where that was
-built, as long as each read holds nothing but well-formed chunks; llhttp reads from the first other read on.
+A response that cannot be followed (`fault`) goes on as UNTIL_EOF, and its connection is not reused: the client gets the same
+bytes, and decides by itself. Heads are read tolerantly, as `core.http1.head` reads them. Chunks are followed in C, where that
+was built, as long as each read holds only well-formed chunks; from the first other read on, llhttp follows them.
 """
 
 import re
@@ -17,10 +17,10 @@ from streamgauge.taps.proxy.body_position import BodyPosition, Phase, bytes_lead
 follow: Callable[[int, int, bytes | memoryview, int], tuple[int, int] | None] | None
 try:
     from streamgauge.taps.proxy.native._pump import follow
-except ImportError:  # no Linux, or no C compiler at installation: llhttp reads all chunks
+except ImportError:  # no Linux, or no C compiler at installation: llhttp follows all chunks
     follow = None
 
-# One head of a response with its line ends (bytes); the recorder's limit for the same head.
+# Largest head of a response with its line ends (bytes). The recorder has the same limit.
 MAX_RESPONSE_HEAD = 256 * 1024
 
 _END = re.compile(rb"\n\r?\n")
@@ -28,28 +28,28 @@ _STATUS_LINE = re.compile(rb"HTTP/1\.([0-9]) ([1-9][0-9][0-9])(?=[ \r\n]|\Z)")
 _BEGINNING = b"HTTP/1."
 _FOLDED = re.compile(rb"\n[ \t]")
 _FOLD = re.compile(rb"\r?\n[ \t]+")
-# On a head in lower case.
+# For a head in lower case.
 _FIELD = re.compile(rb"\n(connection|content-length|content-type|transfer-encoding)[ \t]*:([^\n]*)")
-# Line ends go with the last field of a head.
+# With CR: `_FIELD` matches a value together with the CR of its line end.
 _BLANKS = b" \t\r"
-# What one client reads as another does not: a CR or NUL amid a line, a folded line, a blank before the colon. The head is
-# passed on as it is, and is the last on its connection.
+# Parts of a head that clients read differently: a CR or NUL within a line, a folded line, a blank before the colon. The
+# relay passes such a head on as it is, and does not reuse its connection.
 _TWO_READINGS = re.compile(rb"\r(?!\n|\Z)|\0|\n[ \t]|\n[^:\n]*[ \t]:")
-# Digits of a length that can be meant: 18 are an exabyte.
+# Digits of a plausible length: 18 are an exabyte.
 _LENGTH = re.compile(rb"[0-9]{1,18}")
 _LINE_ENDS = (0x0D, 0x0A)
 _LAST_CHUNK = b"0\r\n\r\n"
-# In place of a body's length.
+# Values in place of a body's length.
 UNTIL_EOF, CHUNKED = -1, -2
 _CHUNKED_HEAD = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
 
 
 class ResponseFault(StrEnum):
-    """Why a response's end cannot be told."""
+    """Why a response's end cannot be found."""
 
     NOT_HTTP = "not_http"
     TOO_LARGE = "too_large"
-    UPGRADED = "upgraded"  # 101: nobody asked for it
+    UPGRADED = "upgraded"  # status 101, although the relay forwards no Upgrade field
     BAD_HEAD = "bad_head"
     BAD_CHUNKS = "bad_chunks"
 
@@ -62,13 +62,15 @@ class _At(Enum):
     DONE = auto()
 
 
-# Plain names: an enum's members cost a look-up more, on every read.
+# Module globals: access to an enum's member costs one more lookup, on every read.
 _HEAD, _LENGTH_LEFT, _CHUNKED, _UNTIL_EOF, _DONE = _At
 _BODY_BEGINS = BodyPosition(Phase.SIZE_BEGIN, 0)
 
 
 class _Chunks:
-    """llhttp over a chunked body. Apart from the framing, so that they make no reference cycle."""
+    """The callbacks of llhttp for a chunked body. Separate from ResponseFraming, which would form a reference cycle with its
+    parsers.
+    """
 
     __slots__ = ("ended",)
 
@@ -79,7 +81,7 @@ class _Chunks:
         self.ended = True
 
     def parser(self) -> httptools.HttpResponseParser:
-        """A parser at the body's first byte, that tells its end here."""
+        """Returns a parser at the body's first byte, which sets `ended` at the body's end."""
         parser = httptools.HttpResponseParser(self)
         parser.set_dangerous_leniencies(lenient_spaces_after_chunk_size=True)  # some servers pad the size
         parser.feed_data(_CHUNKED_HEAD)
@@ -89,8 +91,8 @@ class _Chunks:
 class ResponseFraming:
     """Follows one response. `head_only`: the request was HEAD. `plainly`: follow chunks in C (if built). Never raises.
 
-    `status` is None until the final head is complete; `persistent`: by head and framing the connection may be used again;
-    `says_keep_alive`: the head says so, as HTTP/1.0 needs it.
+    `status` is None until the final head is complete; `persistent`: head and framing allow the connection to be reused;
+    `says_keep_alive`: the head has `Connection: keep-alive`, which HTTP/1.0 requires.
     """
 
     __slots__ = (
@@ -126,8 +128,8 @@ class ResponseFraming:
         self._held = b""
         self._searched = 0
         self._left = 0
-        self._place: BodyPosition | None = None  # in a chunked body, as long as llhttp is not asked
-        self._plain = True  # all read the final head alike
+        self._place: BodyPosition | None = None  # in a chunked body, as long as llhttp does not follow it
+        self._plain = True  # all clients read the final head alike
         self._chunks: _Chunks | None = None
 
     @property
@@ -137,17 +139,17 @@ class ResponseFraming:
 
     @property
     def half_head(self) -> int:
-        """How many of the last bytes are a head's that is not complete."""
+        """How many of the last bytes belong to an incomplete head."""
         return len(self._held) if self._at is _HEAD else 0
 
     @property
     def until_eof(self) -> bool:
-        """Only the connection's end tells the body's end."""
+        """Only the connection's end marks the body's end."""
         return self._at is _UNTIL_EOF
 
     @property
     def place(self) -> BodyPosition | None:
-        """Where in the body the next byte is; None if it is in none, or only llhttp knows."""
+        """The position of the next byte in the body; None outside a body, and while llhttp follows the body."""
         if self._at is _LENGTH_LEFT:
             return BodyPosition(Phase.LENGTH, self._left)
         if self._at is _UNTIL_EOF:
@@ -155,13 +157,13 @@ class ResponseFraming:
         return self._place if self._at is _CHUNKED else None
 
     def go_on_at(self, place: BodyPosition) -> None:
-        """What came meanwhile was not fed here: the next byte is at this place."""
+        """Sets the position of the next byte, after the pump moved bytes that were not fed here."""
         self._left = place.left
         if self._at is _CHUNKED:
             self._place, self._chunks = place, None
 
     def feed(self, data: bytes) -> int:
-        """How many of `data`'s bytes belong to this response: all of them, unless it ends among them."""
+        """Follows a read. Returns how many of its bytes belong to this response: all, unless the response ends in it."""
         at = self._at
         if at is _CHUNKED:
             return self._chunked(data)
@@ -172,7 +174,7 @@ class ResponseFraming:
         return len(data) if at is _UNTIL_EOF else 0
 
     def end_of_input(self) -> bool:
-        """The upstream has ended its side cleanly: whether the response is whole with that."""
+        """The upstream has ended its side cleanly. Returns whether the response is complete."""
         if self._at is _UNTIL_EOF and self.fault is None:
             self._done()
         return self.complete
@@ -193,8 +195,8 @@ class ResponseFraming:
         return size
 
     def _chunked(self, data: bytes) -> int:
-        """llhttp does not tell where a body ended. So one parser runs ahead, to learn in which read it does; another one
-        follows a read behind, and finds the place.
+        """Follows chunks. llhttp does not report at which byte a body ends. So one parser (`_ahead`) finds the read in which
+        the body ends. A second parser (`_behind`) is one read later, and finds the byte.
         """
         if self._chunks is None:
             if self._plainly(data):
@@ -203,7 +205,7 @@ class ResponseFraming:
         assert self._chunks is not None
         try:
             self._ahead.feed_data(data)
-        except httptools.HttpParserError:  # amid the body, or at what lies behind it
+        except httptools.HttpParserError:  # within the body, or at bytes after its end
             if not self._chunks.ended:
                 self._fail(ResponseFault.BAD_CHUNKS)
         else:
@@ -212,7 +214,7 @@ class ResponseFraming:
         return self._end_in(data) if self._chunks.ended else len(data)
 
     def _plainly(self, data: bytes) -> bool:
-        """Whether these are plainly bytes of the body's middle, or of its middle and end."""
+        """Follows a read in C. Returns False if it is not clearly from the middle of the body, or its middle and end."""
         if self._follow is None or self._place is None:
             return False
         if data.endswith(_LAST_CHUNK):
@@ -226,7 +228,7 @@ class ResponseFraming:
         return found is not None
 
     def _end_in(self, data: bytes) -> int:
-        """The place behind the body's end: behind one of the CR LF CR LF, the first of which may have begun earlier."""
+        """Returns the offset after the body's end. A body ends with CR LF CR LF, which may begin in an earlier read."""
         place, behind = 0, self._behind.feed_data
         assert self._chunks is not None
         self._chunks.ended = False
@@ -258,7 +260,7 @@ class ResponseFraming:
         return taken + self.feed(data[taken:])
 
     def _keep(self, beginning: bytes) -> None:
-        """Keeps the beginning of a head."""
+        """Keeps the beginning of an incomplete head; fails if it is too large, or no head of HTTP/1."""
         self._held = beginning
         self._searched = max(0, len(beginning) - 2)
         if len(beginning) > MAX_RESPONSE_HEAD:
@@ -267,7 +269,7 @@ class ResponseFraming:
             self._fail(ResponseFault.NOT_HTTP)
 
     def _begin(self, raw: bytes) -> None:
-        """Reads a head; an interim one leaves everything as it is."""
+        """Reads a head. An interim head changes nothing."""
         line = _STATUS_LINE.match(raw)
         if line is None:
             self._fail(ResponseFault.NOT_HTTP)
@@ -298,7 +300,7 @@ class ResponseFraming:
         if transfers:
             length = _transferred(transfers)
             if not self._without_body(status):
-                # With both, the length means nothing, and somebody may have been fooled: no reuse (RFC 9112, 6.1).
+                # With both fields the length is ignored, and the response may be an attack: no reuse (RFC 9112, 6.1).
                 self.persistent = self.persistent and not lengths and modern
         elif lengths:
             length = _length(lengths)
@@ -308,7 +310,7 @@ class ResponseFraming:
         return self._head_only or status in (204, 304)
 
     def _framed(self, status: int, length: int | None) -> None:
-        """Goes on behind the final head. `length`: of the body, or what tells its end; None: nobody can tell."""
+        """Goes on after the final head. `length`: of the body, or UNTIL_EOF or CHUNKED; None: the body's end is unknown."""
         if self._without_body(status) or length == 0:
             self._done()
         elif length is None:
@@ -321,7 +323,7 @@ class ResponseFraming:
             self._at, self._left = _LENGTH_LEFT, length
 
     def _ask_llhttp(self) -> None:
-        """From here on."""
+        """From here on, llhttp follows the chunks."""
         lead, self._place = bytes_leading_to(self._place or _BODY_BEGINS), None
         self._chunks = _Chunks()
         self._ahead, self._behind = self._chunks.parser(), self._chunks.parser()
@@ -341,7 +343,7 @@ def _length(lengths: list[bytes]) -> int | None:
 
 
 def _reads_alike(raw: bytes) -> bool:
-    """Whether all clients read the same of a head, which comes without its last LF. Most show at a glance that they do."""
+    """Whether all clients read a head alike; `raw` has no last LF. For most heads the quick checks suffice."""
     if b"\t" in raw or b" :" in raw or b"\n " in raw or b"\0" in raw or raw.count(b"\r") > raw.count(b"\r\n") + 1:
         return not _TWO_READINGS.search(raw)
     return raw.endswith(b"\r") or raw.count(b"\r") == raw.count(b"\r\n")

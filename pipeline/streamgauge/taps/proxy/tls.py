@@ -1,4 +1,4 @@
-"""TLS on both sides: what the relay trusts, what it shows, and its own certificate taken anew when its file changes.
+"""TLS on both sides: trusted authorities, certificates, and the reload of the relay's own certificate.
 
 Contexts are those of `ssl.create_default_context`: TLS 1.2 or newer, and upstreams verified by authority and name.
 """
@@ -8,15 +8,16 @@ from pathlib import Path
 
 from streamgauge.runtime.certificates import State, load_certificate, reading_authorities, state_of
 
-# How often it is looked whether a certificate's file has changed (seconds): renewals come days before the end.
+# Interval at which the certificate's files are checked for changes (seconds). Certificates are renewed days before they
+# expire, so this need not be shorter.
 LOOK_S = 10.0
 
 _HTTP_1 = ["http/1.1"]
 
 
 def upstream_context(authorities: str | None, certificate: str | None, key: str | None) -> ssl.SSLContext:
-    """What https upstreams are met with: the system's authorities (or those of SSL_CERT_FILE) and `authorities` besides;
-    and a certificate of ours for whoever asks for one. Raises ValueError.
+    """Returns the context for https upstreams. It trusts the system's authorities (or those of SSL_CERT_FILE) and those of
+    the file `authorities`, and shows `certificate` to upstreams that request one. Raises ValueError for unusable files.
     """
     context = ssl.create_default_context()
     context.set_alpn_protocols(_HTTP_1)
@@ -29,7 +30,7 @@ def upstream_context(authorities: str | None, certificate: str | None, key: str 
 
 
 class OwnCertificate:
-    """The certificate that clients see. `key` None: it lies in the certificate's file. Raises ValueError."""
+    """The certificate that clients see. `key` None: the key is in the certificate's file. Raises ValueError."""
 
     def __init__(self, certificate: str, key: str | None) -> None:
         self._certificate, self._key = certificate, key
@@ -37,14 +38,14 @@ class OwnCertificate:
         self.context = self._new()
 
     def renew(self) -> bool:
-        """Takes the files anew if they have changed; says whether. Raises ValueError if they cannot be used: then the
-        former certificate stays, until they change again.
+        """Loads the files again if they have changed, and returns whether they had. Raises ValueError if they cannot be used:
+        then the former certificate stays, and the files are tried again when they change again.
         """
         seen = self._look()
         if seen == self._seen:
             return False
         self._seen = seen
-        self._new()  # half a renewal would spoil the context that is in use
+        self._new()  # a trial: a failed load would damage the context that is in use
         load_certificate(self.context, self._certificate, self._key)
         return True
 

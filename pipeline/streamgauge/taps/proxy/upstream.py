@@ -1,7 +1,7 @@
 """Connections to upstreams. Each belongs to one client connection, and carries no other client's requests.
 
-So a client meets the same closed connections that it would meet without a relay, and nothing that one client leaves on a
-connection (bytes that an upstream sends late, a body that it did not read) can reach another client.
+So a client meets the same closed connections that it would meet without a relay. Data that remains on a connection (bytes
+that an upstream sends late, a body that it did not read) cannot reach another client.
 """
 
 import asyncio
@@ -20,28 +20,32 @@ from streamgauge.taps.proxy.limits import KEPT_MOST
 from streamgauge.taps.proxy.request import Route
 from streamgauge.taps.proxy.wire import Wire
 
-# A connection is used again within this time (seconds): common servers close idle ones after 5, and one that closes while
-# a request is on its way to it costs that request.
+# An idle connection is reused within this time (seconds). Common servers close idle connections after 5 s, and a
+# request fails if the server closes while it is on its way.
 KEPT_S = 4.0
-# A server that closes an idle connection within this time (seconds) after an answer closes after each answer: a request that
-# follows at once would meet the close. Its connections are not used again for a while (seconds).
+# EARLY_CLOSE_S: a server that closes an idle connection within this time after a response (seconds) is taken to close
+# after each response: a request that follows at once would meet the close. DISTRUST_S: its connections are then not
+# reused for this long (seconds).
 EARLY_CLOSE_S = 1.0
 DISTRUST_S = 60.0
-# Before connections to an upstream are used again, one is watched for this long (seconds) to see whether it stays open.
+# Before connections to an upstream are reused, one is watched for this long (seconds) to see whether it stays open.
 WATCH_S = 0.25
-# What may wait for a socket that takes nothing (bytes), besides the read at hand: enough to fill the pipe again.
+# Bytes that may wait for a socket that takes no more, besides the current read: enough to fill the socket again.
 WRITE_BUFFER_BYTES = 64 * 1024
 
-# An address that does not answer keeps the next one waiting for so long (seconds; RFC 8305, 5: the recommended delay).
+# The next address is tried when one has not answered for this long (seconds; RFC 8305, 5: the recommended delay).
 NEXT_ADDRESS_S = 0.25
-# How long a TLS connection that we close waits for the other side's close_notify (seconds): nothing of it is needed.
+# When the relay closes a TLS connection, it waits this long for the upstream's close_notify (seconds), which it does
+# not need.
 TLS_SHUTDOWN_S = 1.0
 
 _CLOSING = select.POLLIN | select.POLLHUP | select.POLLERR
 
 
 class UnreachableError(OSError):
-    """No connection could be made. The text is a phrase of ours; `fault` None: for want of something that the tap needs."""
+    """No connection could be made. The text is a phrase from the relay's code. `fault` None: the cause is in the relay: no
+    descriptors, or a bug.
+    """
 
     def __init__(self, why: str, fault: TransportFault | None) -> None:
         super().__init__(why)
@@ -49,9 +53,9 @@ class UnreachableError(OSError):
 
 
 class Answered(Protocol):
-    """Takes what an upstream sends. Stamps are monotonic ns, taken before anything else.
+    """The exchange, as its upstream connection uses it. Stamps are monotonic ns, taken before anything else.
 
-    `fault` of an end: None for one in order, in whose place the HTTP framing says whether the answer is whole.
+    `fault` None: a clean end, after which the HTTP framing decides whether the response is complete.
     """
 
     def arrived(self, at_ns: int, data: bytes) -> None: ...
@@ -62,7 +66,7 @@ class Answered(Protocol):
 
 
 class Upstream(asyncio.Protocol):
-    """One connection. `exchange`: whose answer is awaited; None while it is idle, since `idle_since` (loop time)."""
+    """One connection. `exchange`: the exchange that uses it; None while it is idle, since `idle_since` (loop time)."""
 
     __slots__ = ("_poll", "blocked", "connector", "exchange", "idle_since", "transport", "wire")
 
@@ -82,7 +86,7 @@ class Upstream(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         at_ns = time.monotonic_ns()
-        if self.exchange is None:  # nobody asked: whatever it is, it belongs to no client
+        if self.exchange is None:  # no request was sent: these bytes belong to no exchange
             self.abort()
         else:
             self.exchange.arrived(at_ns, data)
@@ -91,8 +95,8 @@ class Upstream(asyncio.Protocol):
         self._over(None)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """An end that was not told by `eof_received` is a reset, or a TLS connection without a close_notify: what came
-        may have been cut off by anybody (RFC 8446, 6.1; RFC 9112, 9.8).
+        """An end without `eof_received` is a reset, or that of a TLS connection without close_notify: an attacker may have
+        cut off the data (RFC 8446, 6.1; RFC 9112, 9.8).
         """
         self._over(TransportFault.RESET if isinstance(exc, ConnectionError) else TransportFault.CLOSED)
 
@@ -116,7 +120,7 @@ class Upstream(asyncio.Protocol):
             self.idle_since = None
 
     def rest(self, now: float) -> None:
-        """Its exchange is whole: from `now` on it is idle."""
+        """Its exchange is complete: from `now` on (loop time) it is idle."""
         self.exchange = None
         self.idle_since = now
         self.hold(False)
@@ -127,7 +131,7 @@ class Upstream(asyncio.Protocol):
         self.transport.abort()
 
     def hold(self, held: bool) -> None:
-        """Reads no more for now, or again."""
+        """Pauses reading (`held`), or resumes it."""
         if self.transport.is_closing():
             return
         if held:
@@ -136,7 +140,7 @@ class Upstream(asyncio.Protocol):
             self.transport.resume_reading()
 
     def usable(self) -> bool:
-        """Still open, with nothing to be read: what the loop has not seen yet is asked of the kernel."""
+        """Whether it is open, with nothing to be read. Asks the kernel for events that the loop has not handled yet."""
         if self.transport.is_closing():
             return False
         if self._poll is None:
@@ -146,7 +150,7 @@ class Upstream(asyncio.Protocol):
 
 
 class OwnConnections:
-    """The idle connections that one client's connection may use again: of each upstream one, and KEPT_MOST at most."""
+    """The idle connections that one client's connection may reuse: one per upstream, and KEPT_MOST at most."""
 
     __slots__ = ("_idle", "_loop")
 
@@ -155,10 +159,10 @@ class OwnConnections:
         self._idle: dict[Connector, Upstream] = {}  # the one used last comes last
 
     def take(self, connector: "Connector") -> Upstream | None:
-        """The connection to that upstream, if it is still good; None if there is none."""
+        """Returns the idle connection to that upstream, if it is still usable; None if there is none."""
         one = self._idle.pop(connector, None)
         if one is None:
-            self._drop_beyond(KEPT_MOST - 1)  # there will be a new one
+            self._drop_beyond(KEPT_MOST - 1)  # the caller opens a new one
             return None
         if not self._is_old(one) and one.usable():
             one.idle_since = None
@@ -167,7 +171,7 @@ class OwnConnections:
         return None
 
     def give(self, one: Upstream) -> None:
-        """Takes back a connection whose exchange is whole."""
+        """Takes back a connection whose exchange is complete; drops it if it may not be reused."""
         if one.transport.is_closing() or one.blocked:
             one.abort()
             return
@@ -194,9 +198,9 @@ class OwnConnections:
 
 
 class Connector:
-    """Connects to one upstream, and judges whether its connections may be used for more than one request.
+    """Connects to one upstream, and decides whether its connections may be used for more than one request.
 
-    UNKNOWN --a watched connection stayed open--> TRUSTED --a close early after an answer--> DISTRUSTED --time--> UNKNOWN.
+    UNKNOWN --a watched connection stayed open--> TRUSTED --a close early after a response--> DISTRUSTED --time--> UNKNOWN.
     `watch_s` 0: trusted from the start.
     """
 
@@ -214,8 +218,8 @@ class Connector:
         self._loop = asyncio.get_running_loop()
 
     def may_be_used_again(self, one: Upstream) -> bool:
-        """Whether a connection that has just become idle may be kept for its client's next request. If not, this object has
-        taken it over.
+        """Whether a connection that has just become idle may be kept for its client's next request. If not, the connector has
+        taken it over, to watch it or to drop it.
         """
         if self._trusted:
             return True
@@ -227,7 +231,7 @@ class Connector:
         return False
 
     def closed_idle(self, one: Upstream, since: float) -> None:
-        """The upstream has closed a connection that was idle since then."""
+        """The upstream has closed a connection that was idle since `since` (loop time)."""
         if one is self._watched:
             self._end_watch()
         now = self._loop.time()
@@ -235,7 +239,7 @@ class Connector:
             self._trusted, self._distrusted_until = False, now + DISTRUST_S
 
     def close(self) -> None:
-        """Drops a connection that is watched."""
+        """Drops the connection that is watched, if any."""
         self._end_watch()
 
     def _stayed_open(self) -> None:
@@ -265,18 +269,20 @@ class Connector:
             raise UnreachableError("its host name was not found", TransportFault.DNS) from None
         except ConnectionRefusedError:
             raise UnreachableError("it refused the connection", TransportFault.REFUSED) from None
-        except (UnicodeError, RuntimeError):  # a name that no resolver takes; uvloop, of a socket that went away
+        except (UnicodeError, RuntimeError):  # a name that cannot be encoded; uvloop's error for a closed socket
             raise UnreachableError("the connection failed", TransportFault.UNREACHABLE) from None
         except OSError as error:
             if error.errno in (errno.EMFILE, errno.ENFILE):
                 raise UnreachableError("the tap has no file descriptor left (raise ulimit -n)", None) from None
             raise UnreachableError("the connection failed", TransportFault.UNREACHABLE) from None
-        except Exception as error:  # noqa: BLE001 - a bug: the client gets an answer, and does not wait for a timeout
+        except Exception as error:  # noqa: BLE001 - a bug: the client gets a response, and does not wait for a timeout
             report_fault("the connection to an upstream", error)
             raise UnreachableError("the connection failed", None) from None
 
     async def _connect(self) -> Upstream:
-        """Its addresses, by turns of their families, each a little later than the one before; the first that answers."""
+        """Tries the host's addresses, with alternating families, each a little after the one before (RFC 8305). Uses the
+        first that connects.
+        """
         route = self._route
         found = await self._loop.getaddrinfo(route.host, route.port, type=socket.SOCK_STREAM)
         if len(found) == 1:

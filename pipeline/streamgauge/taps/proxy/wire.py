@@ -1,6 +1,6 @@
-"""What is written to a connection goes to its socket at once.
+"""Writes to a connection's socket at once.
 
-uvloop writes what it is given only when whoever was called has returned: what is done behind a write would still hold it up.
+uvloop writes only after the current callback has returned: work after a write to the transport would delay the bytes.
 """
 
 import asyncio
@@ -8,7 +8,7 @@ import os
 
 
 class Wire:
-    """The way out of one connection. Beside it the transport may be written to as well: order is kept."""
+    """Writes to one connection. Writes to the transport itself are allowed as well: the order of bytes is kept."""
 
     __slots__ = ("_fd", "_transport")
 
@@ -18,7 +18,9 @@ class Wire:
         self._fd = int(transport.get_extra_info("socket").fileno()) if plain else None
 
     def write(self, data: bytes) -> None:
-        """What the socket does not take now, or breaks on, is the transport's. Nothing, where the connection is ending."""
+        """Writes to the socket. The transport gets the bytes that the socket does not take. Writes nothing while the
+        connection is closing.
+        """
         if (fd := self.idle_socket) is not None:
             try:
                 sent = os.write(fd, data)
@@ -32,7 +34,7 @@ class Wire:
 
     @property
     def idle_socket(self) -> int | None:
-        """The descriptor of a plain socket to which nothing is still to be written; else None."""
+        """The descriptor of a plain socket (no TLS) whose transport has no unsent bytes; else None."""
         transport = self._transport
         if self._fd is None or transport.is_closing() or transport.get_write_buffer_size():
             return None

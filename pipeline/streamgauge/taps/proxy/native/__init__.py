@@ -1,1 +1,1 @@
-"""The relay's pump, in C: moves the middle of responses (README.md here)."""
+"""The relay's native pump, in C. It moves the middle of responses; see README.md in this folder."""

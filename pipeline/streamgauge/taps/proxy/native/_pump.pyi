@@ -1,46 +1,53 @@
-"""taps/proxy/native/_pump.c, as the relay sees it. Missing where it was not built.
+"""The interface of taps/proxy/native/_pump.c. The module is missing where it was not built.
 
-Integers that are negative, or larger than the pump can use, raise ValueError; descriptors raise OSError, as `os.read` does.
+Integers that are negative, or larger than the pump can use, raise ValueError. Such descriptors raise OSError, as in `os.read`.
 """
 
 from typing import Self
 
-# Token; monotonic ns; phase and bytes left before the data; a read, or None; how much of it was sent; whether the upstream
-# broke off; reads that were dropped last.
+# Token; monotonic ns; phase and bytes left, before the data; an unfinished read, or None; how many of its bytes were sent;
+# whether the upstream's socket failed; dropped reads that no message reports.
 Returned = tuple[int, int, int, int, bytes | None, int, bool, int]
 
 class Pump:
     def __new__(cls, capacity: int, batch: int, hold_ns: int, seen: memoryview) -> Self:
-        """`capacity`: how much may be captured until the first `collect` (bytes). `batch`: of about that many bytes.
-        `hold_ns`: how long reads of one response wait for others. `seen`: one word; counts what is captured or dropped.
+        """`capacity`: how much may be captured until the first `collect` (bytes). `batch`: the approximate size of a batch
+        (bytes). `hold_ns`: how long reads of one response wait for others. `seen`: one word of 64 bits; it counts the reads
+        that are captured or dropped.
 
-        Raises OSError if there is no thread or no descriptor for it.
+        Raises OSError if no thread or descriptor can be made.
         """
     def fileno(self) -> int:
-        """Readable where there is something to collect."""
+        """A descriptor that is readable while there is something to collect."""
     def lend(self, upstream: int, client: int, captured: bool, stream: int, phase: int, left: int) -> int:
-        """Two sockets, and the place in the body; returns a token. Raises OSError, MemoryError: nothing was lent."""
+        """Hands two sockets to the pump, with the position in the body; returns a token. After OSError or MemoryError the
+        pump does not have them.
+        """
     def recall(self, token: int) -> None:
-        """The next `collect` returns it. Needs no descriptor and no memory, and waits for one read of that flow at most."""
+        """The next `collect` returns this response. Needs no descriptor or memory, and waits for at most one read of it."""
     def hurry(self) -> None:
-        """From now on reads wait for no others. From any thread."""
+        """From now on reads do not wait for others. May be called from any thread."""
     def moved(self, token: int) -> int:
-        """When its last read came (monotonic ns); 0 if it is back."""
+        """When the response's last read came (monotonic ns); 0 if the pump no longer has it."""
     def collect(
         self, room: int, due: bool, most: int = ..., /
     ) -> tuple[list[tuple[bytes, int, int]], int, list[Returned]]:
-        """Returns what was captured, in batches: messages, how many, and how many of them are reads; how many reads were
-        dropped; and what is returned, each after its reads.
+        """Returns three things: batches of captured messages, each with the number of its messages and of its reads; how many
+        reads were dropped; and the returned responses. A response is returned after its reads.
 
-        `room`: how much may be captured until the next one (bytes); beyond that reads are dropped. `due`: with what has
-        waited for `hold_ns`; else only with what waits for nothing any more. `most`: about how much of what was captured is
-        returned (bytes); while there is more the pump is readable.
+        `room`: how much may be captured until the next call (bytes); above that, reads are dropped. `due`: includes reads
+        that were held for `hold_ns`; otherwise only finished messages are returned. `most`: about how many captured bytes
+        are returned; while there are more, the pump is readable.
 
-        Where memory is short, captured reads are dropped, and counted; a returned response for which there is no memory is
-        kept for the next call. Raises MemoryError, if at all, before it has taken anything out.
+        If memory is short, captured reads are dropped, and counted; a returned response for which there is no memory is kept
+        for the next call. If this raises MemoryError, nothing was taken out.
         """
     def close(self) -> None:
-        """Ends the thread. Needs no descriptor and no memory. What is still lent may be recalled and collected after it."""
+        """Ends the thread. Needs no descriptor and no memory. Responses that the pump still has may be recalled and collected
+        afterwards.
+        """
 
 def follow(phase: int, left: int, data: bytes | memoryview, begin: int, /) -> tuple[int, int] | None:
-    """The place in a body after these bytes, from `begin` on; None unless they are plainly the middle of that body."""
+    """Returns the position in a body after the bytes of `data` from offset `begin` on; None unless these are clearly from the
+    middle of that body.
+    """
