@@ -192,7 +192,8 @@ class Relay:
         return self._connectors[route]
 
     async def drain(self, timeout_s: float | None = None) -> None:
-        """Stops accepting, lets exchanges end, cuts at the deadline those that have not ended, and flushes to the recorder.
+        """Stops accepting, and lets running exchanges end. At the deadline, cuts those that have not ended. Then sends the
+        rest of the capture to the recorder.
 
         `timeout_s`: until the deadline; None: the settings' `drain_timeout_s`.
         """

@@ -1,23 +1,25 @@
 /* Moves the middle of responses from upstream sockets to client sockets, on a thread that does not need the interpreter.
  *
- * LENT --a read that is plainly the middle of the body, and that the client takes whole--> LENT
- * LENT --anything else: the end, an error, unusual framing, a client that takes less, `recall`--> RETURNED
- * RETURNED --`collect`--> IDLE --`lend`--> LENT
+ * A flow is a response that the relay has handed to the pump, with its two sockets. States of a flow:
  *
- * The relay lends two sockets when a response's head has gone out. It does not use them until `collect` returns them, with the
- * read that the thread did not finish: the relay goes on there as if it had read it itself. The thread decides nothing: it
- * passes a read on as it came, stamps it, and keeps a copy for the recorder. The reads of one response are kept together for up
- * to `hold_ns`, because one message costs the recorder less than many.
+ * PUMPED --a read that is clearly from the middle of the body, and that the client takes whole--> PUMPED
+ * PUMPED --anything else: the end, an error, unusual framing, a client that takes less, `recall`--> RETURNED
+ * RETURNED --`collect`--> IDLE --`lend`--> PUMPED
  *
- * One mutex guards the pump. The thread releases it while it reads and writes sockets. Nothing that holds it builds a Python
- * object, waits for a socket, or copies more than one read. A function called from Python keeps the interpreter's lock while it
- * waits for the mutex: if it released that lock, it could hold the mutex while it waits to get the lock back.
+ * The relay hands over two sockets when a response's head has gone out. It does not use them until `collect` returns them,
+ * with the read that the thread did not finish: the relay goes on there as if it had read it itself. The thread passes each
+ * read on unchanged, stamps it, and keeps a copy for the recorder. The reads of one response are kept together for up to
+ * `hold_ns`, because one message costs the recorder less than many.
  *
- * What the thread needs in order to end or to give a flow back exists before it is needed: `close`, `recall` and `hurry` need
- * no descriptor and no memory. `collect` keeps what it has no memory for until the next call.
+ * One mutex guards the pump. The thread releases it while it reads and writes sockets. Code that holds the mutex builds no
+ * Python object, waits for no socket, and copies at most one read. A function called from Python keeps the interpreter's lock
+ * while it waits for the mutex: if it released that lock, it could hold the mutex while it waits to get the lock back.
  *
- * None is returned by Py_NewRef: Py_RETURN_NONE of CPython 3.12.1's and 3.13.0's headers takes None to be immortal, which it is
- * not on 3.11, where a file that was built with them runs as well.
+ * What the thread needs in order to end or to return a flow exists before it is needed: `close`, `recall` and `hurry` need no
+ * descriptor and no memory. `collect` keeps what it has no memory for until the next call.
+ *
+ * Functions return None with Py_NewRef. Py_RETURN_NONE in the headers of CPython 3.12.1 and 3.13.0 takes None to be immortal.
+ * On 3.11 None is not immortal, and a file that was built with these headers runs there as well.
  */
 #define Py_LIMITED_API 0x030b0000
 #define _GNU_SOURCE
@@ -37,21 +39,21 @@
 #include <time.h>
 #include <unistd.h>
 
-/* READ_BYTES: the most that is read at once. AT_ONCE: sockets for each wake-up. RUN_BYTES: a message for the recorder is
- * closed at this size. SPREAD: flows that begin together are due at so many different moments. LEAST_ROOM: what a message is
- * allocated with. BLOCK: flows that are allocated together, and looked at while the mutex is held once. */
+/* READ_BYTES: the most bytes of one read. AT_ONCE: the most sockets of one wake-up. RUN_BYTES: a message for the recorder is
+ * closed at this size. SPREAD: flows that begin together are due at this many different times. LEAST_ROOM: bytes with which
+ * a message is allocated. BLOCK: flows that are allocated together, and checked together under the mutex. */
 enum { READ_BYTES = 262144, AT_ONCE = 64, RUN_BYTES = 65536, SPREAD = 16, LEAST_ROOM = 1024, BLOCK = 64 };
 /* Bytes in MessagePack: of Arrivals before its reads, of a read before its data, of Dropped. */
 enum { ARRIVALS_HEAD = 16, STAMP_BYTES = 15, DROPPED_BYTES = 20 };
-/* The rate (bytes a second) from which on a bulk is coming, and the time over which it is measured (ns). The recorder uses the
- * same: recorder/cpu_yield.py. */
+/* Above this rate (bytes a second), measured over RATE_NS (ns), the data is a bulk. The recorder uses the same values:
+ * recorder/cpu_yield.py. */
 enum { BULK_BYTES_S = 8388608, RATE_NS = 20000000 };
-/* The most that a caller may ask for, so that sums do not overflow: bytes, more than a machine has; a day (ns). */
+/* The most that a caller may pass, so that sums do not overflow: more bytes than a machine has; a day (ns). */
 static const uint64_t MAX_BYTES = (uint64_t)1 << 48, MAX_HOLD_NS = 86400000000000u;
-/* The epoll data of `wake_fd`: no flow has this token. */
+/* The epoll data of `wake_fd`. No flow has this token. */
 static const uint64_t WAKE = UINT64_MAX;
 
-/* --- the place in a body -------------------------------------------------------------------------------------------- */
+/* --- the position in a body ----------------------------------------------------------------------------------------- */
 
 /* Chunked: before a size, in its digits, after its CR, in data, at the CR and at the LF after it. By length. Until EOF.
  * body_position.py has the same numbers. */
@@ -59,7 +61,7 @@ enum { SIZE_BEGIN, SIZE, SIZE_LF, DATA, DATA_CR, DATA_LF, LENGTH, UNTIL_EOF };
 
 typedef struct {
     int phase;
-    uint64_t left; /* bytes: of the chunk, or of the body; in SIZE what the digits say so far */
+    uint64_t left; /* bytes to come, of the chunk or of the body; in SIZE the value of the digits so far */
 } Place;
 
 static int digit_of(unsigned char one)
@@ -70,7 +72,8 @@ static int digit_of(unsigned char one)
     return one >= 'a' && one <= 'f' ? one - 'a' + 10 : -1;
 }
 
-/* Moves the place past a read. 0: the read is not plainly the middle of a body, and the place stays where it was. */
+/* Moves the position past a read. Returns 0, and leaves the position, if the read is not clearly from the middle of a body.
+ * */
 static int follow(Place *place, const unsigned char *at, size_t size)
 {
     const unsigned char *end = at + size;
@@ -111,8 +114,8 @@ static int follow(Place *place, const unsigned char *at, size_t size)
 
 /* --- the pump ------------------------------------------------------------------------------------------------------- */
 
-/* One message for the recorder, as recorder/protocol.py defines it, in MessagePack: Arrivals is [7, stream, [[at_ns, data], ...]],
- * Dropped is [4, stream, reads]. */
+/* One message for the recorder, as recorder/protocol.py defines it, in MessagePack: Arrivals is [7, stream, [[at_ns, data],
+ * ...]], Dropped is [4, stream, reads]. */
 typedef struct Message {
     struct Message *next;
     uint64_t number; /* in the order in which messages are finished */
@@ -126,11 +129,11 @@ typedef struct {
     size_t bytes;
 } Messages;
 
-/* How a flow was given back. */
+/* How a flow was returned. */
 typedef struct {
     uint64_t at_ns;
     Place place; /* before the data */
-    char *data;  /* a read that is not finished; NULL: none */
+    char *data;  /* a read that the client has not taken whole; NULL: none */
     size_t size, sent;
     int reset;
 } Returned;
@@ -138,41 +141,41 @@ typedef struct {
 typedef struct Flow {
     struct Flow *next; /* in the list of idle or of returned flows */
     uint32_t slot, generation; /* together they are the token */
-    int upstream, client, captured, lent, recalled;
+    int upstream, client, captured, lent, recalled; /* lent: PUMPED; recalled: the thread starts no read */
     uint64_t stream, last_ns, due_ns, dropped;
     Place place;
-    Message *open; /* Arrivals that grows */
+    Message *open; /* Arrivals to which reads are added */
     Returned returned;
-    uint64_t after; /* it is returned after the message of this number */
+    uint64_t after; /* the flow is returned after the message with this number */
 } Flow;
 
 typedef struct {
     PyObject_HEAD
     /* Set once, or used by the thread alone. */
     pthread_t thread;
-    pid_t owner; /* the process that has the thread: a forked child has not */
+    pid_t owner; /* the process that has the thread; a forked child does not have it */
     int epoll, ready_fd, wake_fd, started;
     size_t batch_bytes;
-    uint64_t came, since_ns; /* bytes, since when: for the rate */
+    uint64_t came, since_ns; /* bytes, and since when: for the rate */
     int in_bulk;             /* the thread has set its policy to SCHED_BATCH */
     int wanted;              /* atomic: the thread waits for the mutex */
     Py_buffer seen; /* a counter in shared memory: it counts reads before anything else does */
-    /* Used by callers from Python alone, which the interpreter's lock keeps apart. */
+    /* Used only by callers from Python, one at a time because of the interpreter's lock. */
     Flow *idle;
     /* Guarded by the mutex. */
     pthread_mutex_t lock;
-    pthread_cond_t changed; /* `moving`, `read_is_lent` or `stopped` */
+    pthread_cond_t changed; /* signals a change of `moving`, `read_is_lent` or `stopped` */
     Flow **blocks;
     size_t block_count;
     Flow *moving; /* the thread uses this flow's sockets and its open message without the mutex */
     Flow *returned;
     Messages finished;
-    size_t held, capacity; /* bytes in all messages, open ones too; and how many they may be */
+    size_t held, capacity; /* bytes in all messages, with the open ones; and their limit */
     uint64_t hold_ns, lost, finished_count;
     int stopped;
     int ready;        /* ready_fd is readable */
-    int pressed;      /* more than half of the capacity is used up, and ready_fd is readable for that reason */
-    int read_is_lent; /* the data of a returned flow lies in read_bytes: the thread waits until it is collected */
+    int pressed;      /* ready_fd is readable because more than half of the capacity is used up */
+    int read_is_lent; /* the data of a returned flow is in read_bytes: the thread waits until it is collected */
     char read_bytes[READ_BYTES];
 } Pump;
 
@@ -183,7 +186,7 @@ static uint64_t now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* The thread takes the mutex. It says that it waits, for `pass_lock`. */
+/* The thread takes the mutex. `wanted` shows `pass_lock` that the thread waits for it. */
 static void take_lock(Pump *self)
 {
     __atomic_store_n(&self->wanted, 1, __ATOMIC_RELAXED);
@@ -191,8 +194,8 @@ static void take_lock(Pump *self)
     __atomic_store_n(&self->wanted, 0, __ATOMIC_RELAXED);
 }
 
-/* During long work under the mutex: lets the thread have the mutex first, if it waits. Unlocking alone would not, since a waiting
- * thread takes longer to wake up than the caller takes to lock again. */
+/* Called during long work under the mutex: if the thread waits for the mutex, the thread gets it first. Unlocking alone is
+ * not enough: a waiting thread takes longer to wake up than the caller takes to lock again. */
 static void pass_lock(Pump *self)
 {
     pthread_mutex_unlock(&self->lock);
@@ -257,7 +260,7 @@ static void close_run(Pump *self, Flow *flow)
     finish(self, message);
 }
 
-/* Says that reads are missing after the flow's last message. 0: there is no memory for it. */
+/* Adds a Dropped message: reads are missing after the flow's last message. Returns 0 if there is no memory for it. */
 static int finish_dropped(Pump *self, Flow *flow)
 {
     Message *message = malloc(sizeof *message + DROPPED_BYTES);
@@ -270,7 +273,7 @@ static int finish_dropped(Pump *self, Flow *flow)
     return 1;
 }
 
-/* Makes room for so many more bytes in the flow's open message. 0: there is no memory for it. */
+/* Makes room for `more` bytes in the flow's open message. Returns 0 if there is no memory for them. */
 static int make_room(Flow *flow, size_t more)
 {
     Message *open = flow->open;
@@ -290,8 +293,8 @@ static int make_room(Flow *flow, size_t more)
     return 1;
 }
 
-/* Copies a read into the open message of the flow that is `moving`: nothing else uses that message meanwhile, so this needs no
- * mutex. By how many bytes the flow's message grew; 0: they are more than `space`, or there is no memory for them. */
+/* Copies a read into the open message of the flow that is `moving`. Only the thread uses that message meanwhile, so this
+ * needs no mutex. Returns by how many bytes the message grew; 0 if that is more than `space`, or if there is no memory. */
 static size_t keep_read(Flow *flow, size_t space, uint64_t at_ns, const char *data, size_t size)
 {
     size_t before = flow->open ? flow->open->size : 0, more = STAMP_BYTES + size;
@@ -308,17 +311,17 @@ static size_t keep_read(Flow *flow, size_t space, uint64_t at_ns, const char *da
     return open->size - before;
 }
 
-/* Counts a read by which the flow's open message grew; 0: it was not kept. */
+/* Counts a read. `grew`: by how many bytes it made the flow's open message longer; 0 if it was not kept. */
 static void count_read(Pump *self, Flow *flow, size_t grew)
 {
     __atomic_fetch_add((uint64_t *)self->seen.buf, 1, __ATOMIC_RELAXED);
-    if (grew && flow->dropped && !finish_dropped(self, flow)) { /* the read that was kept is the message's only one */
+    if (grew && flow->dropped && !finish_dropped(self, flow)) { /* the kept read is the only one of its message */
         free(flow->open);
         flow->open = NULL;
         grew = 0;
     }
     if (!grew) {
-        close_run(self, flow); /* its reads came before the missing one */
+        close_run(self, flow); /* the reads of the open message came before the missing one */
         flow->dropped++;
         self->lost++;
         return;
@@ -349,7 +352,7 @@ static uint64_t token_of(const Flow *flow)
     return (uint64_t)flow->generation << 32 | flow->slot;
 }
 
-/* The flow that is lent under this token; NULL if it is back. */
+/* The flow with this token; NULL if it was returned. */
 static Flow *flow_of(Pump *self, uint64_t token)
 {
     uint32_t slot = (uint32_t)token;
@@ -357,9 +360,10 @@ static Flow *flow_of(Pump *self, uint64_t token)
     return flow && flow->lent && token_of(flow) == token ? flow : NULL;
 }
 
-/* An event that comes alone gets the core at once. During a bulk the process that has the core keeps it when the thread wakes
- * up: what comes until that process's turn is over, some milliseconds, is moved together and costs half as much (decision 18).
- * A policy that an operator has chosen for the tap stays. */
+/* Sets the thread's scheduling policy by the rate of data. With SCHED_OTHER the thread gets the core at once when it wakes
+ * up, so a single event is moved at once. With SCHED_BATCH, during a bulk, the process that has the core keeps it: the data
+ * that comes until its turn is over, some milliseconds, is moved together, at half the cost (decision 18). The thread does
+ * not change a policy that an operator has chosen for the tap. */
 static void keep_pace(Pump *self, uint64_t at_ns, size_t came)
 {
     uint64_t took = at_ns - self->since_ns;
@@ -376,20 +380,21 @@ static void keep_pace(Pump *self, uint64_t at_ns, size_t came)
     }
 }
 
-/* A copy of what was read. Where there is no memory for one it is the read itself, and the thread reads nothing until that has
- * been collected. */
+/* Returns a copy of the read. If there is no memory for it, returns `read_bytes`, and the thread reads nothing until that
+ * was collected. */
 static char *copied_read(Pump *self, size_t size)
 {
     char *copy = malloc(size);
     return copy ? memcpy(copy, self->read_bytes, size) : self->read_bytes;
 }
 
-/* Called and left with the mutex held; releases it while it uses the sockets and copies the read. */
+/* Moves one read of a flow. Called and left with the mutex held; releases it while it uses the sockets and copies the read.
+ * */
 static void move(Pump *self, uint64_t token)
 {
     Flow *flow = flow_of(self, token);
     if (!flow || flow->recalled)
-        return; /* it was given back since epoll_wait returned, or will be */
+        return; /* it was returned since epoll_wait did, or will be */
     Place place = flow->place;
     Returned unfinished = {.place = place};
     int upstream = flow->upstream, client = flow->client, finished = 0;
@@ -428,7 +433,7 @@ static void move(Pump *self, uint64_t token)
         self->read_is_lent = unfinished.data == self->read_bytes;
         give_back(self, flow, unfinished);
     }
-    while (self->read_is_lent && !self->stopped) /* memory is short: all streams wait for a moment, and none is broken */
+    while (self->read_is_lent && !self->stopped) /* memory is short: all flows wait for `collect`, and none fails */
         pthread_cond_wait(&self->changed, &self->lock);
 }
 
@@ -448,7 +453,7 @@ static void *run(void *given)
     return NULL;
 }
 
-/* --- for the interpreter -------------------------------------------------------------------------------------------- */
+/* --- called from Python --------------------------------------------------------------------------------------------- */
 
 /* A converter for PyArg_Parse: an integer of 64 bits that is not negative. Raises TypeError or ValueError. */
 static int natural(PyObject *given, void *to)
@@ -478,7 +483,7 @@ static int descriptor(PyObject *given, void *to)
     return 0;
 }
 
-/* Whether a value is above the most that it may be; then ValueError is raised. */
+/* Returns 1, and raises ValueError, if a value is above `most`. */
 static int above(const char *name, uint64_t value, uint64_t most)
 {
     if (value <= most)
@@ -488,7 +493,8 @@ static int above(const char *name, uint64_t value, uint64_t most)
     return 1;
 }
 
-/* Makes what the thread needs until it has ended. Whether that failed, with errno set; dealloc closes what was made. */
+/* Makes what the thread needs until it ends, and starts the thread. Returns -1, with errno set, if that failed; dealloc
+ * closes what was made. */
 static int start(Pump *self)
 {
     struct epoll_event woken = {.events = EPOLLIN, .data.u64 = WAKE};
@@ -501,7 +507,7 @@ static int start(Pump *self)
         return -1;
     sigset_t all, before;
     sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are the interpreter's */
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* the thread handles no signals: the interpreter does */
     int failed = pthread_create(&self->thread, NULL, run, self);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     self->started = !failed;
@@ -539,7 +545,8 @@ static PyObject *Pump_new(PyTypeObject *type, PyObject *args, PyObject *named)
     return NULL;
 }
 
-/* Ends the thread. A forked child has none: its copy of the mutex may be held, and `wake_fd` would wake the parent's thread. */
+/* Ends the thread. A forked child has no thread: its copy of the mutex may be held, and `wake_fd` would wake the parent's.
+ * */
 static void stop(Pump *self)
 {
     uint64_t one = 1;
@@ -571,9 +578,9 @@ static PyObject *Pump_close(PyObject *object, PyObject *none)
     Pump *self = (Pump *)object;
     (void)none;
     if (self->stopped)
-        return Py_NewRef(Py_None); /* closed, or another thread of Python's is closing it */
+        return Py_NewRef(Py_None); /* it is closed, or another Python thread is closing it */
     stop(self);
-    close_descriptor(&self->epoll); /* what is still lent may be recalled and collected all the same */
+    close_descriptor(&self->epoll); /* flows that are still PUMPED may be recalled and collected afterwards */
     close_descriptor(&self->ready_fd);
     close_descriptor(&self->wake_fd);
     PyBuffer_Release(&self->seen);
@@ -616,8 +623,8 @@ static PyObject *Pump_fileno(PyObject *object, PyObject *none)
     return PyLong_FromLong(((Pump *)object)->ready_fd);
 }
 
-/* Adds a block of idle flows. Flows stay where they are, so the thread may use one without the mutex. Whether there was no
- * memory. There are never more flows than descriptors, so slots do not run out. */
+/* Adds a block of idle flows. Returns -1 if there is no memory. Flows are never moved in memory, so the thread may use one
+ * without the mutex. There are never more flows than descriptors, so slots do not run out. */
 static int grow(Pump *self)
 {
     size_t count = self->block_count;
@@ -662,7 +669,7 @@ static PyObject *Pump_lend(PyObject *object, PyObject *args)
     Flow *flow = self->idle;
     uint32_t slot = flow->slot, generation = flow->generation + 1;
     uint64_t token = (uint64_t)generation << 32 | slot;
-    PyObject *made = PyLong_FromUnsignedLongLong(token); /* before the thread has the sockets: it cannot be undone later */
+    PyObject *made = PyLong_FromUnsignedLongLong(token); /* made first: the handover cannot be undone later */
     if (!made)
         return NULL;
     struct epoll_event wanted = {.events = EPOLLIN, .data.u64 = token};
@@ -678,7 +685,7 @@ static PyObject *Pump_lend(PyObject *object, PyObject *args)
         .lent = 1,
         .stream = stream,
         .last_ns = now,
-        .due_ns = now + self->hold_ns * (slot % SPREAD + 1) / SPREAD, /* flows that begin together are due at different moments */
+        .due_ns = now + self->hold_ns * (slot % SPREAD + 1) / SPREAD, /* flows that begin together are due at different times */
         .place = {(int)phase, left},
     };
     pthread_mutex_unlock(&self->lock);
@@ -695,7 +702,8 @@ static PyObject *Pump_lend(PyObject *object, PyObject *args)
     return PyErr_SetFromErrno(PyExc_OSError);
 }
 
-/* Takes the mutex and finds the flow of a token; NULL if it is back. Whether that is no token: then nothing is held. */
+/* Takes the mutex and finds the flow of a token; NULL if it was returned. Returns -1, without the mutex, for an invalid
+ * token. */
 static int lock_flow(Pump *self, PyObject *given, Flow **flow)
 {
     uint64_t token;
@@ -713,10 +721,10 @@ static PyObject *Pump_recall(PyObject *object, PyObject *given)
     if (lock_flow(self, given, &flow) < 0)
         return NULL;
     if (flow)
-        flow->recalled = 1; /* the thread does not begin with it again */
+        flow->recalled = 1; /* the thread starts no further read of it */
     while (flow && self->moving == flow)
         pthread_cond_wait(&self->changed, &self->lock);
-    if (flow && flow->lent) /* else the thread has given it back meanwhile */
+    if (flow && flow->lent) /* otherwise the thread has returned it meanwhile */
         give_back(self, flow, (Returned){.at_ns = flow->last_ns, .place = flow->place});
     pthread_mutex_unlock(&self->lock);
     return Py_NewRef(Py_None);
@@ -743,7 +751,7 @@ static PyObject *Pump_moved(PyObject *object, PyObject *given)
     return PyLong_FromUnsignedLongLong(at_ns);
 }
 
-/* Appends to a list what was made for it, and releases it. Whether that failed, which is not raised. */
+/* Appends `made` to a list, and releases it. Returns 1, and raises nothing, if that failed or `made` is NULL. */
 static int put(PyObject *list, PyObject *made)
 {
     int failed = !made || PyList_Append(list, made) < 0;
@@ -753,7 +761,7 @@ static int put(PyObject *list, PyObject *made)
     return failed;
 }
 
-/* Appends a batch with the first messages, and frees those. Whether there was no memory for it; then they stay. */
+/* Appends a batch of the first messages, and frees these. Returns -1 if there is no memory; then the messages stay. */
 static int put_batch(PyObject *list, Messages *messages, size_t batch_bytes)
 {
     size_t size = 0;
@@ -782,7 +790,7 @@ static int put_batch(PyObject *list, Messages *messages, size_t batch_bytes)
     return 0;
 }
 
-/* Turns Arrivals into Dropped, which take next to no memory. How many reads that drops. */
+/* Turns Arrivals into Dropped, which need very little memory. Returns how many reads that drops. */
 static uint64_t drop_reads(Messages *messages)
 {
     uint64_t dropped = 0;
@@ -799,8 +807,9 @@ static uint64_t drop_reads(Messages *messages)
     return dropped;
 }
 
-/* Appends messages as batches, until those are `most` bytes. What there is no memory for is dropped, so that no stream waits for
- * the capture, and counted in `dropped`. Whether memory was short; where there is none even for Dropped, those messages stay. */
+/* Appends messages as batches, up to about `most` bytes. Reads for which there is no memory are dropped, so that no stream
+ * waits for the capture, and counted in `dropped`. Returns -1 if memory was short. Dropped messages for which there is no
+ * memory either stay. */
 static int put_batches(PyObject *list, Messages *messages, size_t batch_bytes, uint64_t most, uint64_t *dropped)
 {
     size_t all = messages->bytes;
@@ -826,8 +835,9 @@ static PyObject *tuple_of(const Flow *flow)
         (unsigned long long)flow->dropped);
 }
 
-/* Closes runs that have been held for long enough, or all where the capacity is half used up; but not that of the flow which is
- * `moving`, whose turn is next time. Leaves with the mutex held; on the way it holds it for one block of flows at a time. */
+/* Closes the open messages that are due, or all if more than half of the capacity is used up. That of the flow which is
+ * `moving` stays open until the next call. Leaves with the mutex held; meanwhile it holds it for one block of flows at a
+ * time. */
 static void close_runs_and_lock(Pump *self, int due)
 {
     uint64_t now = now_ns();
@@ -853,7 +863,7 @@ static PyObject *Pump_collect(PyObject *object, PyObject *args)
     if (!PyArg_ParseTuple(args, "O&p|O&", natural, &capacity, &due, natural, &most) || above("room", capacity, MAX_BYTES))
         return NULL;
     PyObject *batches = PyList_New(0), *returns = PyList_New(0), *all = PyTuple_New(3);
-    if (!batches || !returns || !all) { /* from here on nothing raises: what is taken out below would be lost */
+    if (!batches || !returns || !all) { /* no error is raised after this: it would lose what is taken out below */
         Py_XDECREF(batches);
         Py_XDECREF(returns);
         Py_XDECREF(all);
@@ -876,7 +886,7 @@ static PyObject *Pump_collect(PyObject *object, PyObject *args)
     while (returned) {
         Flow *flow = returned;
         returned = flow->next;
-        int waits = messages.first && messages.first->number <= flow->after; /* for its reads */
+        int waits = messages.first && messages.first->number <= flow->after; /* until its reads were collected */
         if (waits || put(returns, tuple_of(flow))) {
             flow->next = kept;
             kept = flow;
@@ -907,7 +917,7 @@ static PyObject *Pump_collect(PyObject *object, PyObject *args)
         self->finished.last = self->finished.last ? self->finished.last : messages.last;
         self->finished.bytes += messages.bytes;
         self->held += messages.bytes;
-        if (!failed) /* where memory is short the caller tries again later, not at once */
+        if (!failed) /* if memory is short, the caller tries again later, not at once */
             signal_ready(self);
     }
     while (kept) {
@@ -923,7 +933,7 @@ static PyObject *Pump_collect(PyObject *object, PyObject *args)
     }
     pthread_mutex_unlock(&self->lock);
     PyTuple_SetItem(all, 0, batches);
-    PyTuple_SetItem(all, 1, number ? number : PyLong_FromLong(0)); /* 0 exists already */
+    PyTuple_SetItem(all, 1, number ? number : PyLong_FromLong(0)); /* 0 exists already: no memory is needed */
     PyTuple_SetItem(all, 2, returns);
     return all;
 }

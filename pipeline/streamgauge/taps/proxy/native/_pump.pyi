@@ -1,6 +1,7 @@
 """The interface of taps/proxy/native/_pump.c. The module is missing where it was not built.
 
-Integers that are negative, or larger than the pump can use, raise ValueError. Such descriptors raise OSError, as in `os.read`.
+Integers that are negative, or larger than the pump can use, raise ValueError. Descriptors of this kind raise OSError, as
+`os.read` does.
 """
 
 from typing import Self
