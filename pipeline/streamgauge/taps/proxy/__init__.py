@@ -1,7 +1,7 @@
 """The proxy tap's relay: HTTP/1.1 in and out, byte for byte. A process of its own: `python -m streamgauge.taps.proxy`.
 
 __main__.py   the process: reads its settings, writes `ready`, drains on SIGTERM
-relay.py      all connections of one relay; acceptor.py: accepts clients, also for relays that hang; limits.py: limits
+relay.py      all connections of one relay; acceptor.py: accepts clients, also for hung relays; limits.py: limits on clients
 client.py     a client's connection; reader.py and request.py: parse, check and rewrite its requests
 exchange.py   one request and its response; response.py: finds the end of the response
 upstream.py   connections to upstreams; each belongs to one client's connection

@@ -50,7 +50,7 @@ class ExchangeCapture:
         self.smooth = False  # opened, not broken, and no unreported drops
 
     def opened(self, began_ns: int, upstream: str | None, told: ReportedRequest) -> None:
-        """Reports that the stream begins. If the outbox is overfull, nothing is reported, and its reads are dropped."""
+        """Reports a stream's start; if the outbox is overfull, the stream is not reported, and its reads are dropped."""
         try:
             if self._outbox.overfull:
                 return

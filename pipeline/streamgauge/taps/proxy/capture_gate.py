@@ -61,7 +61,7 @@ class CaptureGate:
             capture.sent(*self._sent)
 
     def sent(self, at_ns: int, connected_ns: int | None, body_bytes: int) -> None:
-        """The request's last byte was handed to the upstream's socket."""
+        """The request's last byte was written to the upstream's connection."""
         self._sent = (at_ns, connected_ns, body_bytes)
         if self.capture is not None:
             self.capture.sent(*self._sent)

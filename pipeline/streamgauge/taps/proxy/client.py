@@ -112,7 +112,7 @@ class Client(asyncio.Protocol):
         self._lingered = 0
         self._charged = 0  # bytes that are charged to the relay's budget for the reader
         self._unsent_seen = 0  # while blocked: bytes in the write buffer at the last check
-        self._taken_ns = 0  # while blocked: the last check at which the client had taken bytes
+        self._taken_ns = 0  # while blocked: when the client was last seen to take bytes (monotonic ns)
         self._timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
         self.own = OwnConnections(self._loop)
@@ -138,7 +138,7 @@ class Client(asyncio.Protocol):
         self._go_on()
 
     def eof_received(self) -> None:
-        """A client that ends its side during an exchange counts as gone, as with nginx. A whole response still goes out."""
+        """A client that ends its side during an exchange is gone, as with nginx. A complete response still goes out."""
         if self._exchange is not None and not self._exchange.over:
             self._left()
 

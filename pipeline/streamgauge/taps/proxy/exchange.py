@@ -341,7 +341,7 @@ class Exchange:
             one.hold(True)
 
     def _tell_sent(self) -> None:
-        """Reports the request as sent, once the upstream's socket has its last byte."""
+        """Reports the request as sent, once its last byte was written and the upstream's connection takes more."""
         if self._sent_due and self._upstream is not None and not self._upstream.blocked:
             self._sent_due = False
             self._gate.sent(time.monotonic_ns(), self._connected_ns, self._body_bytes)

@@ -85,10 +85,10 @@ class RecorderClient:
         return max(self._capacity - BATCH_BYTES - self.held - self._gathered, 0)
 
     async def close(self, within_s: float = CLOSE_S) -> int:
-        """Sends what waits. It takes at most `within_s` or CLOSE_S, the longer one, and stops earlier if the recorder takes
-        nothing for QUIET_S (all in seconds).
+        """Sends what waits, for at most the longer of `within_s` and CLOSE_S; stops earlier if the recorder takes nothing
+        for QUIET_S (all in seconds).
 
-        Counts what is left as dropped, and returns how many reads that is.
+        Counts what is left as dropped (recorder_gone), and returns how many reads that is.
         """
         self._close_batch()
         self._closed = True

@@ -167,7 +167,7 @@ class PumpHandle:
         """Counts the missing reads of each stream, so that its record says that they are missing."""
         try:
             messages = batch.decoded()
-        except Exception as error:  # noqa: BLE001 - its streams are unknown: a read is noted as missing for each pumped stream
+        except Exception as error:  # noqa: BLE001 - the batch's streams are unknown: each pumped stream counts one missing read
             report_fault("the decoding of the pump's batch", error)
             self._missing.update(stream for _, stream in self._pumped.values() if stream is not None)
             return

@@ -41,8 +41,8 @@ class RequestReader:
     """Reads the requests of one connection. `events`: events in order; the client's connection removes them.
 
     `in_head`: a request's first byte has come, at `began_ns` (monotonic), and its head is not complete. `refused`: a request
-    was refused, and no more input is parsed. `max_head`: most bytes of a request's head. `max_body`: most bytes of its body
-    after transfer framing; None: no limit.
+    was refused, and no more input is parsed. `max_head`, `max_body`: the largest head of a request, and the largest body
+    after transfer framing (bytes; None: no limit).
     """
 
     def __init__(self, max_head: int = MAX_REQUEST_HEAD, max_body: int | None = None) -> None:

@@ -60,7 +60,7 @@ class RefusedError(ValueError):
 
 
 class Route(msgspec.Struct, frozen=True):
-    """An upstream, from its URL. `authority`: its Host; `base`: the URL's path without a trailing slash."""
+    """An upstream, from its URL. `authority`: the value of its Host; `base`: the URL's path without a trailing slash."""
 
     name: str | None
     host: str
@@ -127,7 +127,7 @@ class ReportedRequest(msgspec.Struct, frozen=True):
 
 
 def route_of(name: str, url: str) -> Route:
-    """The route of a configured upstream. Raises ValueError for a URL with another scheme than http or https, or with a user,
+    """The route of a configured upstream. Raises ValueError for a URL that is not http or https, has no host, or has a user,
     query or fragment.
     """
     parts = urlsplit(url)

@@ -300,7 +300,7 @@ class ResponseFraming:
         if transfers:
             length = _transferred(transfers)
             if not self._without_body(status):
-                # With both fields the length is ignored, and the response may be an attack: no reuse (RFC 9112, 6.1).
+                # With both fields the length is ignored, and it may be an attack: no reuse (RFC 9112, 6.1).
                 self.persistent = self.persistent and not lengths and modern
         elif lengths:
             length = _length(lengths)

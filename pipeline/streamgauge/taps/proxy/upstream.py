@@ -23,7 +23,7 @@ from streamgauge.taps.proxy.wire import Wire
 # An idle connection is reused within this time (seconds). Common servers close idle connections after 5 s, and a
 # request fails if the server closes while it is on its way.
 KEPT_S = 4.0
-# EARLY_CLOSE_S: a server that closes an idle connection within this time after a response (seconds) is taken to close
+# EARLY_CLOSE_S: a server that closes an idle connection within this time after a response (seconds) is assumed to close
 # after each response: a request that follows at once would meet the close. DISTRUST_S: its connections are then not
 # reused for this long (seconds).
 EARLY_CLOSE_S = 1.0

@@ -43,7 +43,7 @@
  * closed at this size. SPREAD: flows that begin together are due at this many different times. LEAST_ROOM: bytes with which
  * a message is allocated. BLOCK: flows that are allocated together, and checked together under the mutex. */
 enum { READ_BYTES = 262144, AT_ONCE = 64, RUN_BYTES = 65536, SPREAD = 16, LEAST_ROOM = 1024, BLOCK = 64 };
-/* Bytes in MessagePack: of Arrivals before its reads, of a read before its data, of Dropped. */
+/* Bytes in MessagePack: of ResponseReads before its reads, of a read before its data, of ReadsDropped. */
 enum { ARRIVALS_HEAD = 16, STAMP_BYTES = 15, DROPPED_BYTES = 20 };
 /* Above this rate (bytes a second), measured over RATE_NS (ns), the data is a bulk. The recorder uses the same values:
  * recorder/cpu_yield.py. */
@@ -72,8 +72,7 @@ static int digit_of(unsigned char one)
     return one >= 'a' && one <= 'f' ? one - 'a' + 10 : -1;
 }
 
-/* Moves the position past a read. Returns 0, and leaves the position, if the read is not clearly from the middle of a body.
- * */
+/* Moves the position past a read. Returns 0, and leaves the position, if the read is not clearly from a body's middle. */
 static int follow(Place *place, const unsigned char *at, size_t size)
 {
     const unsigned char *end = at + size;
@@ -114,13 +113,13 @@ static int follow(Place *place, const unsigned char *at, size_t size)
 
 /* --- the pump ------------------------------------------------------------------------------------------------------- */
 
-/* One message for the recorder, as recorder/protocol.py defines it, in MessagePack: Arrivals is [7, stream, [[at_ns, data],
- * ...]], Dropped is [4, stream, reads]. */
+/* One message for the recorder in MessagePack, as recorder/protocol.py defines it:
+ * ResponseReads is [7, stream, [[at_ns, data], ...]], ReadsDropped is [4, stream, reads]. */
 typedef struct Message {
     struct Message *next;
     uint64_t number; /* in the order in which messages are finished */
     size_t size, room;
-    uint32_t reads; /* 0: it is Dropped */
+    uint32_t reads; /* 0: it is ReadsDropped */
     unsigned char data[];
 } Message;
 
@@ -144,7 +143,7 @@ typedef struct Flow {
     int upstream, client, captured, lent, recalled; /* lent: PUMPED; recalled: the thread starts no read */
     uint64_t stream, last_ns, due_ns, dropped;
     Place place;
-    Message *open; /* Arrivals to which reads are added */
+    Message *open; /* ResponseReads to which reads are added */
     Returned returned;
     uint64_t after; /* the flow is returned after the message with this number */
 } Flow;
@@ -260,7 +259,7 @@ static void close_run(Pump *self, Flow *flow)
     finish(self, message);
 }
 
-/* Adds a Dropped message: reads are missing after the flow's last message. Returns 0 if there is no memory for it. */
+/* Adds a ReadsDropped message: reads are missing after the flow's last message. Returns 0 if there is no memory for it. */
 static int finish_dropped(Pump *self, Flow *flow)
 {
     Message *message = malloc(sizeof *message + DROPPED_BYTES);
@@ -388,13 +387,12 @@ static char *copied_read(Pump *self, size_t size)
     return copy ? memcpy(copy, self->read_bytes, size) : self->read_bytes;
 }
 
-/* Moves one read of a flow. Called and left with the mutex held; releases it while it uses the sockets and copies the read.
- * */
+/* Moves one read of a flow. Enters and leaves with the mutex held; releases it to use the sockets and to copy the read. */
 static void move(Pump *self, uint64_t token)
 {
     Flow *flow = flow_of(self, token);
     if (!flow || flow->recalled)
-        return; /* it was returned since epoll_wait did, or will be */
+        return; /* it was returned after epoll_wait reported it, or will be */
     Place place = flow->place;
     Returned unfinished = {.place = place};
     int upstream = flow->upstream, client = flow->client, finished = 0;
@@ -545,8 +543,7 @@ static PyObject *Pump_new(PyTypeObject *type, PyObject *args, PyObject *named)
     return NULL;
 }
 
-/* Ends the thread. A forked child has no thread: its copy of the mutex may be held, and `wake_fd` would wake the parent's.
- * */
+/* Ends the thread. A forked child has no thread: there the mutex may be held, and `wake_fd` would wake the parent's. */
 static void stop(Pump *self)
 {
     uint64_t one = 1;
@@ -685,7 +682,7 @@ static PyObject *Pump_lend(PyObject *object, PyObject *args)
         .lent = 1,
         .stream = stream,
         .last_ns = now,
-        .due_ns = now + self->hold_ns * (slot % SPREAD + 1) / SPREAD, /* flows that begin together are due at different times */
+        .due_ns = now + self->hold_ns * (slot % SPREAD + 1) / SPREAD, /* flows that begin together are not due together */
         .place = {(int)phase, left},
     };
     pthread_mutex_unlock(&self->lock);
@@ -790,7 +787,7 @@ static int put_batch(PyObject *list, Messages *messages, size_t batch_bytes)
     return 0;
 }
 
-/* Turns Arrivals into Dropped, which need very little memory. Returns how many reads that drops. */
+/* Turns ResponseReads into ReadsDropped, which need very little memory. Returns how many reads that drops. */
 static uint64_t drop_reads(Messages *messages)
 {
     uint64_t dropped = 0;
@@ -808,8 +805,8 @@ static uint64_t drop_reads(Messages *messages)
 }
 
 /* Appends messages as batches, up to about `most` bytes. Reads for which there is no memory are dropped, so that no stream
- * waits for the capture, and counted in `dropped`. Returns -1 if memory was short. Dropped messages for which there is no
- * memory either stay. */
+ * waits for the capture, and counted in `dropped`. Returns -1 if memory was short. ReadsDropped messages for which there is
+ * no memory either stay. */
 static int put_batches(PyObject *list, Messages *messages, size_t batch_bytes, uint64_t most, uint64_t *dropped)
 {
     size_t all = messages->bytes;

@@ -6,8 +6,8 @@ Integers that are negative, or larger than the pump can use, raise ValueError. D
 
 from typing import Self
 
-# Token; monotonic ns; phase and bytes left, before the data; an unfinished read, or None; how many of its bytes were sent;
-# whether the upstream's socket failed; dropped reads that no message reports.
+# Token; monotonic ns; phase and bytes left, before the data; an unfinished read, or None; how many of its bytes were
+# sent; whether the upstream's socket failed; dropped reads that no message reports.
 Returned = tuple[int, int, int, int, bytes | None, int, bool, int]
 
 class Pump:
