@@ -225,7 +225,7 @@ class Client(asyncio.Protocol):
             self._exchange.cut()
         self._reset()
 
-    # Inside.
+    # Internal.
 
     def _charge(self) -> None:
         """Charges what the reader holds to the budget of all clients. If the budget is used up, refuses this client."""

@@ -295,7 +295,7 @@ class Exchange:
         if self._pumped is not None:
             self._pumped.end()
 
-    # Inside.
+    # Internal.
 
     @property
     def _is_written(self) -> bool:

@@ -26,7 +26,7 @@ FLUSH_S = 0.26
 BATCH_BYTES = 256 * 1024
 # Interval between attempts to connect to a recorder that is unavailable (seconds).
 RETRY_S = 1.0
-# What a message costs besides its bytes (bytes): three objects and a place in a list.
+# Memory of a message besides its content (bytes): three objects and a place in a list.
 MESSAGE_BYTES = 200
 # While reads are dropped, messages that begin streams may exceed the bound by this fraction of it: one eighth.
 RESERVE = 8
