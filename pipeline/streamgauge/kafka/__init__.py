@@ -1,15 +1,19 @@
-"""All that talks to a Kafka broker.
+"""All code that talks to a Kafka broker.
 
-shipper.py         from the spool to the segments topic
+shipper.py         sends the spool to the segments topic
 topics.py          the topics and their configuration
-dead_letters.py    messages that could not be read, and how they come back
-security.py        which brokers, and how to connect to them: every client of Kafka is made with it
-administrator.py   topics, their configuration, and the rights that we have, asked before they are needed
+dead_letters.py    reads and writes the dead letter topic, and sends dead letters back
+security.py        broker addresses and how to connect to them; every Kafka client is created with it
+administrator.py   reads topics, their configuration and this client's rights
 connection_diagnosis.py  why a broker cannot be reached, as one sentence
-faults.py          the errors of all that
+connections.py     works around two connection faults of aiokafka
+faults.py          the errors of this package
 producer.py        an idempotent producer that is replaced after a fatal error
-group_offsets.py   what a consumer group has committed
-admin_requests.py  requests for which aiokafka's administrator has no method
-topic_ids.py       the id of the topic that has a name now
-log_throttle.py    of aiokafka's many log lines, one when the broker goes and one when it is back
+log_reader.py      reads one partition from its beginning to its present end, without a consumer group
+group_offsets.py   the offsets that a consumer group has committed
+admin_requests.py  requests for which aiokafka's admin client has no method
+topic_ids.py       the ids of the topics that have given names now
+log_throttle.py    reduces aiokafka's log lines to one when the broker goes away and one when it is back
+aiokafka_header_patch.py  reads messages whose header names are not UTF-8
+backoff.py cancelling.py
 """

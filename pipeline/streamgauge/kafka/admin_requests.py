@@ -1,7 +1,7 @@
-"""Send a request for which aiokafka's administrator has no method of its own.
+"""Send a request for which aiokafka's admin client has no method of its own.
 
-The administrator chooses the request's version by what the broker speaks, and sends it by a private method. Every other
-module sends its requests by `send`, so that a change of that method concerns this module alone.
+The admin client chooses the request's version from the versions that the broker supports, and sends the request with a
+private method. Every other module uses `send`, so that a change of that private method concerns this module alone.
 """
 
 from typing import Any
@@ -10,8 +10,8 @@ from aiokafka.admin import AIOKafkaAdminClient  # type: ignore[import-untyped]
 
 
 async def send(admin: AIOKafkaAdminClient, request: Any, node: int | None = None) -> Any:
-    """The answer of broker `node`, or of any broker. Raises KafkaError.
+    """Return the response of broker `node`, or of any broker if `node` is None. Raises KafkaError.
 
-    Raises NotImplementedError or IncompatibleBrokerVersion where the broker does not speak the request's version.
+    Raises NotImplementedError or IncompatibleBrokerVersion if the broker does not support the request's version.
     """
     return await admin._send_request(request, node)

@@ -1,7 +1,7 @@
-"""An administrator's client: topics, their configuration, and what we may do with topics and a group.
+"""An admin client that reads topics, their configuration, and this client's rights on topics and a group.
 
-What we may do is asked before it is done. Kafka tells it with the metadata (KIP-430): Faust waits in silence where the
-group's right is missing, and runs on without a topic that is denied, so the worker asks first.
+Brokers return the authorized operations with the metadata (KIP-430). The worker checks its rights before it starts Faust,
+because Faust waits without a log line if it lacks the right on the group, and runs without a topic that is denied.
 """
 
 import asyncio
@@ -34,9 +34,10 @@ from streamgauge.kafka.faults import BrokerRefusesError, BrokerUnreachableError,
 from streamgauge.kafka.log_throttle import throttle_logs
 from streamgauge.kafka.security import Brokers
 
-# How long one request of an administrator may take before the broker counts as away (milliseconds).
+# How long one admin request may take before the broker counts as unreachable (milliseconds).
 _REQUEST_TIMEOUT_MS = 10_000
-# A cluster that never had a group makes its coordinator at the first question: how often, and how soon it is asked again.
+# A cluster without any group yet creates its coordinator at the first request. The number of requests, and the pause
+# between two of them (seconds).
 _COORDINATOR_TRIES = 20
 _COORDINATOR_RETRY_S = 0.5
 
@@ -48,18 +49,18 @@ _COORDINATOR_MOVES = (
     NodeNotReadyError,
     RequestTimedOutError,
 )
-_NOT_TOLD = -(2**31)  # authorized operations that were not asked for, or that the broker does not tell
+_NOT_TOLD = -(2**31)  # the value for authorized operations that were not requested, or that the broker does not return
 
 
 class Kind(StrEnum):
-    """What a right is about, as `kafka-acls` spells it."""
+    """The type of a resource, as `kafka-acls` spells it."""
 
     TOPIC = "topic"
     GROUP = "group"
 
 
 class Operation(IntEnum):
-    """What may be done with it, by the protocol's codes (org.apache.kafka.common.acl.AclOperation)."""
+    """An operation on a resource, with the protocol's code (org.apache.kafka.common.acl.AclOperation)."""
 
     READ = 3
     WRITE = 4
@@ -69,12 +70,12 @@ class Operation(IntEnum):
 
     @property
     def spelt(self) -> str:
-        """As `kafka-acls --operation` takes it."""
+        """The name that `kafka-acls --operation` takes."""
         return self.name.title().replace("_", "")
 
 
 class Right(NamedTuple):
-    """What somebody may do with one topic or group."""
+    """The right to one operation on one topic or group."""
 
     operation: Operation
     kind: Kind
@@ -85,10 +86,10 @@ class Right(NamedTuple):
 
 
 class TopicSeen(NamedTuple):
-    """A topic that is there, as the broker shows it to this principal.
+    """An existing topic, as the broker describes it to this principal.
 
-    `may`: the operations that are allowed; None where the broker does not say it. `replicas`: of the partition with the
-    fewest.
+    `may`: the codes of the allowed operations; None if the broker does not return them. `replicas`: the lowest number of
+    replicas that a partition of the topic has; None if it has no partitions.
     """
 
     partitions: int
@@ -139,7 +140,7 @@ class _MetadataStruct(RequestStruct):  # type: ignore[misc]
 
 
 class _Metadata(Request[_MetadataStruct]):  # type: ignore[misc]
-    """Metadata v8, by name, which creates nothing. aiokafka knows it up to v5, which does not tell what we may do."""
+    """Metadata v8, by topic name; it creates no topic. aiokafka has it up to v5, which lacks the authorized operations."""
 
     API_KEY = 3
 
@@ -187,7 +188,7 @@ class _GroupsStruct(RequestStruct):  # type: ignore[misc]
 
 
 class _Groups(Request[_GroupsStruct]):  # type: ignore[misc]
-    """DescribeGroups v3. aiokafka's own reads an answer without the operations."""
+    """DescribeGroups v3. aiokafka's own class reads a response without the authorized operations."""
 
     API_KEY = 15
 
@@ -200,7 +201,7 @@ class _Groups(Request[_GroupsStruct]):  # type: ignore[misc]
 
 @asynccontextmanager
 async def administrator(brokers: Brokers) -> AsyncIterator[AIOKafkaAdminClient]:
-    """An administrator's client; whatever aiokafka raises leaves as a TopicsError, and what it logs is damped."""
+    """A connected admin client as a context. Throttles aiokafka's log lines; turns its errors into TopicsError."""
     throttle_logs()
     client = AIOKafkaAdminClient(**brokers.options(), request_timeout_ms=_REQUEST_TIMEOUT_MS)
     try:
@@ -226,7 +227,10 @@ async def unreachable(brokers: Brokers) -> BrokerRefusesError | BrokerUnreachabl
 
 
 async def seen_topics(admin: AIOKafkaAdminClient, names: Sequence[str]) -> tuple[dict[str, TopicSeen], list[str]]:
-    """Those of `names` that are there; and those that are not for us to see, there or not. Creates none."""
+    """The topics of `names` that exist; and the names that the broker denies to this client, which may not exist.
+
+    Creates no topic. Raises KafkaError.
+    """
     try:
         answer = (await send(admin, _Metadata(names))).to_object()
     except (NotImplementedError, IncompatibleBrokerVersion):  # older than Kafka 2.3
@@ -244,9 +248,9 @@ async def seen_topics(admin: AIOKafkaAdminClient, names: Sequence[str]) -> tuple
 
 
 class GroupSeen(NamedTuple):
-    """A consumer group as its coordinator describes it. `stable`: no rebalance is under way, and it has members.
+    """A consumer group as its coordinator describes it. `stable`: it has members, and no rebalance is under way.
 
-    `assigned`: topic -> the partitions that some member has.
+    `assigned`: topic -> the partitions that are assigned to any member.
     """
 
     stable: bool
@@ -254,7 +258,7 @@ class GroupSeen(NamedTuple):
 
 
 async def seen_group(admin: AIOKafkaAdminClient, group: str) -> GroupSeen | None:
-    """What the group's members have; None where the coordinator does not say it now. Raises KafkaError."""
+    """The group and its assignments; None if the coordinator does not return them now. Raises KafkaError."""
     node = await admin.find_coordinator(group)
     try:
         answer = (await send(admin, _Groups(group), node)).to_object()
@@ -272,7 +276,10 @@ async def seen_group(admin: AIOKafkaAdminClient, group: str) -> GroupSeen | None
 
 
 async def may_with_group(admin: AIOKafkaAdminClient, group: str) -> frozenset[int] | None:
-    """What we may do with a consumer group; None where the broker does not tell. Raises KafkaError."""
+    """The codes of the operations that this client may do with a group; None if the broker does not return them.
+
+    Raises KafkaError.
+    """
     for _ in range(_COORDINATOR_TRIES):
         try:
             node = await admin.find_coordinator(group)
@@ -287,7 +294,7 @@ async def may_with_group(admin: AIOKafkaAdminClient, group: str) -> frozenset[in
         described = answer["groups"][0]
         if described["error_code"] in (0, _GROUP_DENIED):
             return frozenset() if described["error_code"] else _operations(described["operations"])
-        await asyncio.sleep(_COORDINATOR_RETRY_S)  # the coordinator moves, or reads what it knows
+        await asyncio.sleep(_COORDINATOR_RETRY_S)  # the coordinator is moving to another broker, or loading the group
     raise KafkaConnectionError("the consumer group has no coordinator yet")
 
 
@@ -296,14 +303,14 @@ def _operations(bits: int) -> frozenset[int] | None:
 
 
 def denied(user: str | None, missing: Iterable[Right]) -> TopicsDeniedError:
-    """The sentence for rights that are not there; `user`: who we are, where we know."""
+    """The error for missing rights. `user`: the name that this client logs in with; None without a log-in."""
     rights = ", ".join(map(str, missing))
     who = f"User:{user}" if user else "the principal of this client"
     return TopicsDeniedError(f"the broker denies {rights}: grant it to {who}, for example with kafka-acls --add")
 
 
 async def configs_of(admin: AIOKafkaAdminClient, names: Sequence[str], keys: set[str]) -> dict[str, dict[str, str]]:
-    """The configuration of each topic, of these keys; a topic whose configuration is denied is left out."""
+    """The values of `keys` by topic name. Leaves out a topic whose configuration is denied. Raises KafkaError."""
     if not names:
         return {}
     answers: list[Any] = await admin.describe_configs(

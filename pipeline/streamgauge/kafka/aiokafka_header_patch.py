@@ -1,8 +1,8 @@
-"""Messages whose headers have names that are no UTF-8: brokers take them, and aiokafka (0.13 to 0.14) fails over them.
+"""Read messages whose header names are not UTF-8. Brokers accept them, but aiokafka (0.13 to 0.14) fails to decode them.
 
-It fails in the middle of fetching, again at each try: one such message would end every worker that gets its partition, and
-nobody could skip it. So a batch over which its decoder fails is read once more, by aiokafka's own decoder in Python, which
-here replaces what is no UTF-8.
+aiokafka fails during the fetch, and again at each retry. One such message would end every worker that gets its partition,
+and no setting skips it. So if aiokafka's decoder fails on a batch, this module reads the batch again with aiokafka's own
+decoder in Python, changed to replace the bytes that are not UTF-8.
 """
 
 import struct
@@ -15,19 +15,19 @@ from aiokafka.errors import CorruptRecordException  # type: ignore[import-untype
 from aiokafka.record.default_records import _DefaultRecordBatchPy  # type: ignore[import-untyped]
 from aiokafka.record.memory_records import MemoryRecords  # type: ignore[import-untyped]
 
-# A batch: its first offset, the length of all that follows, the leader's epoch, the format (magic).
+# A batch begins with its first offset, the length of the rest, the leader's epoch, and the format (magic).
 _HEAD = struct.Struct(">qiib")
-_LENGTH_FROM = 12  # the length counts from here (bytes)
+_LENGTH_FROM = 12  # the position in the batch from which the length counts (bytes)
 _FORMAT_WITH_HEADERS = 2
 
 
 def forgive_header_names() -> None:
-    """Let aiokafka's consumers in this process read such messages, Faust's among them. Again does nothing."""
+    """Patch aiokafka so that all its consumers in this process, Faust's included, read such messages. Idempotent."""
     fetcher.MemoryRecords = ForgivingRecords
 
 
 class ForgivingRecords:
-    """The batches of one answer, as aiokafka's own `MemoryRecords`."""
+    """The batches of one fetch response, with the interface of aiokafka's own `MemoryRecords`."""
 
     def __init__(self, answer: bytes) -> None:
         self._answer = memoryview(answer)
@@ -50,7 +50,7 @@ class ForgivingRecords:
 
 
 class _Batch:
-    """One batch: everything is aiokafka's, but what its decoder fails over."""
+    """One batch. Uses aiokafka's batch for everything, and `_forgiving` for the messages that its decoder fails on."""
 
     def __init__(self, batch: Any, content: memoryview) -> None:
         self._batch = batch
@@ -81,7 +81,7 @@ def _forgiving(content: memoryview) -> Iterator[Any]:
 
 
 class _Text(bytearray):
-    """Bytes whose parts decode, whatever they are."""
+    """Bytes whose slices always decode: bytes that are not UTF-8 become replacement characters."""
 
     def __getitem__(self, place: Any) -> Any:
         found = super().__getitem__(place)

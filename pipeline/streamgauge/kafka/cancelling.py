@@ -1,37 +1,37 @@
-"""Ending a task that may be inside of aiokafka.
+"""Cancel a task that may be running code of aiokafka.
 
-aiokafka waits for its own tasks with CancelledError suppressed, as in `AIOKafkaClient.close`. A task that is cancelled once
-at that moment goes on, and a caller that waits for its end waits for ever.
+aiokafka suppresses CancelledError while it waits for its own tasks, for example in `AIOKafkaClient.close`. A task that is
+cancelled once at that moment continues, and a caller that waits for its end waits without limit.
 """
 
 import asyncio
 from typing import Any
 
-# How soon a task that has not ended is cancelled again (seconds): time for what it does in order at its end.
+# After how long a task that has not ended is cancelled again (seconds): time for its regular cleanup.
 _AGAIN_S = 1.0
 
 
 async def end_task(task: "asyncio.Future[Any]") -> None:
-    """Cancel a task until it has ended. Its error, if it has one, is not raised."""
+    """Cancel a task, again and again, until it has ended. Does not raise the task's error."""
     while not task.done():
         task.cancel()
         await asyncio.wait({task}, timeout=_AGAIN_S)
     if not task.cancelled():
-        task.exception()  # looked at, or asyncio complains that nobody did
+        task.exception()  # retrieved, because asyncio logs an exception that was never retrieved
 
 
-# Referenced until they have ended: asyncio itself keeps weak references to tasks.
+# Keeps tasks referenced until they have ended: asyncio itself holds only weak references to tasks.
 _ending: set["asyncio.Task[None]"] = set()
 
 
 def end_in_background(task: "asyncio.Future[Any]") -> None:
-    """As `end_task`, for a caller that is itself cancelled and may not wait."""
+    """As `end_task`, for a caller that is itself being cancelled and must not wait."""
     if task.done():
         return
     task.cancel()
     try:
         loop = asyncio.get_running_loop()
-    except RuntimeError:  # the loop is at its end, and runs nothing more
+    except RuntimeError:  # no event loop is running any more
         return
     ending = loop.create_task(end_task(task))
     _ending.add(ending)

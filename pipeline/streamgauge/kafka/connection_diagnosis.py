@@ -1,7 +1,7 @@
-"""Why a broker cannot be had: one sentence that says what to do.
+"""Find out why a broker cannot be reached, as one sentence that says what to do.
 
-aiokafka tells only that it could not connect, whatever was wrong, and logs the rest. So where a client failed, one more
-connection is opened here, by the same options, to see what becomes of it.
+aiokafka only raises that it could not connect, and logs the cause. So after a client failed, this module opens one more
+connection with the same options and reads the error of that connection.
 """
 
 import asyncio
@@ -21,12 +21,12 @@ from aiokafka.protocol.metadata import MetadataRequest  # type: ignore[import-un
 
 from streamgauge.kafka.security import Brokers
 
-# How long one connection may take to be made and answered (milliseconds).
+# How long one connection attempt, and its one request, may each take (milliseconds).
 _TIMEOUT_MS = 5_000
-# Addresses that are tried: a cluster has one configuration, and three brokers show what is wrong with it.
+# The highest number of addresses tried: the brokers of a cluster share one configuration, so three show what is wrong.
 _MOST = 3
 
-# OpenSSL's words for what is wrong with a broker's certificate (X509_V_ERR_*: x509_vfy.h).
+# OpenSSL's codes for an invalid certificate (X509_V_ERR_* in x509_vfy.h).
 _EXPIRED, _NOT_YET = 10, 9
 _OTHER_HOST, _OTHER_ADDRESS = 62, 64
 _UNTRUSTED = (2, 18, 19, 20, 21, 27)
@@ -34,14 +34,17 @@ _UNTRUSTED = (2, 18, 19, 20, 21, 27)
 
 @dataclass(frozen=True)
 class Refusal:
-    """`final`: it stays so until an operator has put something right; else the broker may only be on its way."""
+    """Why a broker refused a connection. `final`: only an operator can fix it; if False, the broker may still be starting.
+
+    `sentence`: the reason and the remedy.
+    """
 
     sentence: str
     final: bool
 
 
 async def refusal_of(brokers: Brokers) -> Refusal | None:
-    """What the brokers say to us. None: nobody answers, or nothing is wrong any more."""
+    """Why the brokers refuse a connection; None if none of them answers, or if the connection succeeds now."""
     tried: set[tuple[str, int]] = set()
     waiting = [(host, port) for host, port, _ in collect_hosts(brokers.bootstrap, randomize=False)]
     guess: Refusal | None = None
@@ -61,7 +64,7 @@ async def refusal_of(brokers: Brokers) -> Refusal | None:
 
 
 async def _look(brokers: Brokers, host: str, port: int) -> list[tuple[str, int]]:
-    """Connect and log in; gives the brokers' own addresses."""
+    """Connect and log in. Returns the (host, port) pairs that the brokers advertise."""
     options = brokers.security()
     if brokers.login is not None:
         options["sasl_plain_password"] = brokers.login.password.now()
@@ -76,7 +79,7 @@ async def _look(brokers: Brokers, host: str, port: int) -> list[tuple[str, int]]
 
 
 def _cause(fault: BaseException) -> BaseException:
-    """The fault behind aiokafka's own, if it has one."""
+    """The error that caused aiokafka's KafkaError; the KafkaError itself if there is none."""
     while isinstance(fault, KafkaError) and isinstance(fault.__cause__, Exception):
         fault = fault.__cause__
     return fault
@@ -104,7 +107,7 @@ def _meaning(brokers: Brokers, at: str, fault: BaseException) -> Refusal | None:
         case ConnectionRefusedError() | TimeoutError():
             return None
         case OSError() if not isinstance(fault, ConnectionError | ssl.SSLError):
-            return None  # no such host, no way to it
+            return None  # the host is unknown or unreachable
         case ConnectionError() | ssl.SSLError() | EOFError() | KafkaError():
             return Refusal(_of_silence(brokers, at), False)
     return Refusal(f"the server at {at} does not answer like a Kafka broker: check the address in --kafka", False)
@@ -130,7 +133,7 @@ def _of_certificate(at: str, fault: ssl.SSLCertVerificationError) -> str:
 
 
 def _is_alert(fault: ssl.SSLError) -> bool:
-    """The other side said what it dislikes: of a client's TLS that is nearly always its certificate."""
+    """Whether the broker sent a TLS alert. For a client that is nearly always about the client's certificate."""
     return "ALERT" in (fault.reason or "")
 
 

@@ -1,12 +1,12 @@
-"""Two faults of aiokafka's connections: one that breaks while it is written to, and a broker that does not know itself yet.
+"""Work around two faults of aiokafka's connections: a write to a closed transport, and metadata without any broker.
 
-uvloop raises RuntimeError for a write to a transport that it has closed, and it closes one as soon as it hears of a reset.
-aiokafka's connection learns of that a turn of the loop later, and expects OSError. The RuntimeError then ends the task that
-wrote: a client's metadata task ends without a word, and all that waits for metadata after that waits without end.
+uvloop closes a transport as soon as the connection is reset, and raises RuntimeError for a later write to it. aiokafka
+handles the reset one iteration of the event loop later, and expects OSError. The RuntimeError ends the task that wrote. If
+that is the client's metadata task, it ends without a log line, and every later wait for metadata lasts without limit.
 
-A broker that was just started may answer a metadata request without any broker, until its controller has registered it. A
-client that starts in that second believes that it has connected, and its lookup of the group's coordinator fails with an
-AssertionError, which ends its consumer. If the broker goes away again, the client has no address to ask any more.
+A broker that was just started may answer a metadata request with an empty list of brokers, until its controller has
+registered it. A client that starts at that moment counts as connected. Its lookup of the group's coordinator then fails
+with an AssertionError, which ends its consumer; and if the broker goes away again, the client has no address to connect to.
 """
 
 import asyncio
@@ -20,13 +20,13 @@ from aiokafka.errors import KafkaConnectionError  # type: ignore[import-untyped]
 _SENDS = ("send", "_send_sasl_token")
 
 
-# The connection that aiokafka keeps where it was told no broker.
+# The key of the bootstrap connection, which aiokafka keeps if the metadata names no broker.
 _BOOTSTRAP = ("bootstrap", ConnectionGroup.DEFAULT)
 
 
 def break_as_expected() -> None:
-    """Have aiokafka's connections raise KafkaConnectionError where the transport was closed under them, and its clients wait
-    until they are told a broker. Twice is as once.
+    """Patch aiokafka. Its connections then raise KafkaConnectionError for a closed transport, and its clients wait until the
+    metadata names a broker. Idempotent.
     """
     for name in _SENDS:
         send = getattr(AIOKafkaConnection, name)
@@ -38,7 +38,7 @@ def break_as_expected() -> None:
 
 def _until_told_a_broker(bootstrap: Any) -> Any:
     async def bootstrapped(self: AIOKafkaClient) -> None:
-        """Raises KafkaConnectionError as aiokafka does, and where no broker is named for the time of a request."""
+        """Raises KafkaConnectionError as aiokafka does, and if the metadata names no broker within one request timeout."""
         deadline = time.monotonic() + self._request_timeout_ms / 1000
         while True:
             await bootstrap(self)

@@ -1,14 +1,14 @@
-"""The dead letter topic: what could not be read, byte for byte, with the story of it in headers; and how to bring it back.
+"""The dead letter topic: messages that could not be processed, byte for byte, with the reason in headers; and their retry.
 
-A letter's key and value are the message's own. Bringing one back (`retry`) is idempotent: a bundle is known by its
-number, a record by its stream id.
+A dead letter has the key and value of the message. Sending one back (`retry`) is idempotent: a worker recognises a bundle
+by its number, and the ledger a record by its stream id.
 
-| header | what it says |
+| header | meaning |
 |---|---|
-| topic, partition, offset | where the message was (-1 for a record that never had a place in a log) |
-| stage, error | where it could not be dealt with, and the class of what was wrong |
-| version, format | of the worker that refused it: of the program, and of the bundles that it reads |
-| key_bytes, value_bytes | only of a letter that is cut: what the message's own sizes are |
+| topic, partition, offset | the message's position (partition and offset are -1 for a record that no broker accepted) |
+| stage, error | the step that failed, and the class of the error |
+| version, format | the version of the worker that wrote the dead letter, and its bundle format version |
+| key_bytes, value_bytes | only in a truncated dead letter: the sizes of the message's key and value (bytes) |
 """
 
 import asyncio
@@ -34,37 +34,40 @@ from streamgauge.kafka.topics import (
     TopicsMissingError,
 )
 
-# One message at a time is brought back; batches would gain nothing (bytes).
+# The producer's batch size (bytes): messages are sent back one at a time, so larger batches gain nothing.
 _BATCH_BYTES = 64 * 1024
-# The headers of a letter: two names of topics at 249 characters and some numbers need a tenth of it (bytes).
+# Space for the headers of a dead letter (bytes): a topic name of 249 characters and some numbers need a tenth of it.
 _HEADERS_BYTES = 16 * 1024
-# Key and value of a letter. A message that is larger, which only a topic with a higher limit than ours lets in, is cut.
+# The largest key and value together (bytes). A larger message is truncated; only a topic with a higher limit than ours has
+# one.
 MAX_WHOLE_BYTES = MAX_DEADLETTER_BYTES - _HEADERS_BYTES
-# What is kept of a key and of a value that are cut: enough to see what they are (bytes).
+# How much of a truncated key and of a truncated value is kept (bytes): enough to recognise them.
 CUT_BYTES = 4 * 1024
-# How long nothing may come although the topic has more (seconds): three requests that fail.
+# How long reading may return nothing although the topic has more messages (seconds): three failed requests.
 _PATIENCE_S = 3 * REQUEST_TIMEOUT_MS / 1000
-# How long one look for letters waits, and how many it takes: a letter may have 8 MiB.
+# How long one fetch of dead letters waits (milliseconds).
 _LOOK_MS = 1_000
-# How long one that is sent back may wait for its broker's word (seconds).
+# How long a message that is sent back may wait for the broker's confirmation (seconds).
 CONFIRM_S = 3 * REQUEST_TIMEOUT_MS / 1000
+# The most dead letters of one fetch: each may have 8 MiB.
 _AT_ONCE = 16
 
 
 class Stage(StrEnum):
-    """Where a message could not be dealt with."""
+    """The step at which a message could not be processed."""
 
-    DECODE = "decode"  # it is no bundle
-    ASSEMBLE = "assemble"  # it is one, and the assembler failed over it: a bug
-    RECORD = "record"  # a record that the records topic refuses
-    LEDGER = "ledger"  # it is no record
+    DECODE = "decode"  # the message is not a bundle
+    ASSEMBLE = "assemble"  # the message is a bundle, but the assembler failed on it: a bug
+    RECORD = "record"  # the broker rejected the record for the records topic
+    LEDGER = "ledger"  # the message of the records topic is not a record that the ledger can read
 
 
 @dataclass(frozen=True)
 class DeadLetter:
-    """One dead letter. `offset`: its own; `source_*`: where the message was; None where its headers do not tell.
+    """One dead letter. `offset`: its own offset, in the dead letter topic. `at_ms`: its time (milliseconds since 1970).
 
-    `whole`: the message's own sizes of key and value (bytes) where the letter is cut, None where it holds all of it.
+    `source_*`: the position of the message. A field is None if the headers lack it. `whole`: the sizes of the message's key
+    and value (bytes) if the dead letter is truncated, else None.
     """
 
     offset: int
@@ -82,11 +85,11 @@ class DeadLetter:
 
 
 class NotRetriableError(ValueError):
-    """A letter that cannot be sent back: it came from no topic of ours, or it is cut."""
+    """The dead letter cannot be sent back: its source is not one of our topics, or it is truncated."""
 
 
 def letter(topics: Topics, source: Any, value: bytes | None, stage: Stage, error_class: str) -> Message:
-    """The message for the dead letter topic. `source` has the topic, partition, offset and key of the message."""
+    """Return the message for the dead letter topic. `source` has the topic, partition, offset and key of the message."""
     story = {
         "topic": source.topic,
         "partition": source.partition,
@@ -97,25 +100,28 @@ def letter(topics: Topics, source: Any, value: bytes | None, stage: Stage, error
         "format": FORMAT_VERSION,
     }
     headers = tuple((name, str(told).encode()) for name, told in story.items())
-    # A message with neither key nor value is possible, and aiokafka wants one of them.
+    # A message may have neither key nor value, but aiokafka requires one of them.
     whole = Message(topics.deadletter, b"" if value is None and source.key is None else value, source.key, 0, headers)
     return whole if len(value or b"") + len(source.key or b"") <= MAX_WHOLE_BYTES else shortened(whole)
 
 
 def shortened(whole: Message) -> Message:
-    """A letter with the beginnings of key and value alone, and their sizes in its headers."""
+    """Truncate a dead letter to the first CUT_BYTES of key and of value, and add their sizes to its headers."""
     key, value = whole.key or b"", whole.value or b""
     sizes = (("key_bytes", b"%d" % len(key)), ("value_bytes", b"%d" % len(value)))
     return whole._replace(key=key[:CUT_BYTES] or None, value=value[:CUT_BYTES], headers=whole.headers + sizes)
 
 
 def is_shortened(one: Message) -> bool:
-    """Whether a letter is cut already: there is nothing smaller to send."""
+    """Whether a dead letter is already truncated, so that nothing smaller can be sent."""
     return any(name == "value_bytes" for name, _ in one.headers)
 
 
 async def read(bootstrap: Brokers | str, topics: Topics, start: int = 0) -> AsyncIterator[DeadLetter]:
-    """The letters that are there, oldest first, from offset `start` on, a few in memory at a time. Raises TopicsError."""
+    """Yield the present dead letters from offset `start` on, oldest first, with at most a few in memory.
+
+    Raises TopicsError.
+    """
     throttle_logs()
     forgive_header_names()
     consumer = AIOKafkaConsumer(
@@ -138,7 +144,7 @@ async def read(bootstrap: Brokers | str, topics: Topics, start: int = 0) -> Asyn
 
 
 async def _messages(consumer: Any, place: TopicPartition, start: int) -> AsyncIterator[Any]:
-    """The messages of a partition from `start` to its present end. Raises KafkaError if no more of them come."""
+    """Yield the messages of a partition from `start` to its present end. Raises KafkaError if the broker sends no more."""
     consumer.assign([place])
     end = (await consumer.end_offsets([place]))[place]
     begin = (await consumer.beginning_offsets([place]))[place]
@@ -154,9 +160,9 @@ async def _messages(consumer: Any, place: TopicPartition, start: int) -> AsyncIt
 
 
 class Sender:
-    """Sends messages one at a time, each durable before the next: those of a partition keep their order.
+    """Sends messages one at a time, each durable before the next, so that the messages of a partition keep their order.
 
-    Use it as a context. Raises TopicsError where the broker is away or refuses.
+    Use it as a context. Raises TopicsError if the broker is unreachable or refuses.
     """
 
     def __init__(self, bootstrap: Brokers | str) -> None:
@@ -172,9 +178,9 @@ class Sender:
         await self._producer.stop(REQUEST_TIMEOUT_MS / 1000)
 
     async def send(self, message: Message) -> None:
-        """Returns when the broker has it."""
+        """Send one message; returns when the broker has confirmed it. Raises TopicsError."""
         try:
-            # aiokafka lets an idempotent message wait for its broker for ever.
+            # aiokafka itself waits without limit for the confirmation of an idempotent message.
             async with asyncio.timeout(CONFIRM_S):
                 await (await self._producer.send(message))
         except (TimeoutError, KafkaTimeoutError, KafkaConnectionError) as error:
@@ -186,8 +192,8 @@ class Sender:
 
 
 def message_of(topics: Topics, one: DeadLetter) -> Message:
-    """The message that a letter holds, for where it came from. Raises NotRetriableError."""
-    # A letter is only bytes that somebody wrote: it must not be able to name any topic of the cluster.
+    """Return the message of a dead letter, addressed to its source topic. Raises NotRetriableError."""
+    # Any client with write access can forge a dead letter, so it must not choose an arbitrary topic of the cluster.
     if one.source_topic not in (topics.segments, topics.records):
         raise NotRetriableError(f"dead letter {one.offset} did not come from {topics.segments} or {topics.records}")
     if one.whole is not None:

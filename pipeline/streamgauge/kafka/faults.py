@@ -1,14 +1,14 @@
-"""What can be wrong with a broker, its topics, or what it lets us do: each a sentence for the operator."""
+"""Errors about a broker, its topics, or this client's rights. The text of each is a sentence for the operator."""
 
 
 class TopicsError(Exception):
-    """Something about the broker or its topics that the operator can put right: one sentence that says how."""
+    """A problem of the broker or its topics that the operator can fix; the text is one sentence that says how."""
 
 
 class BrokerUnreachableError(TopicsError):
-    """Nobody answers at the bootstrap address, or not as a Kafka broker does; it may come.
+    """No server answers at the bootstrap address, or it does not answer like a Kafka broker. A retry may succeed.
 
-    `why`: a guess at what an operator may have to look at, where there is one.
+    `why`: the likely cause as a sentence, if one was found; None otherwise.
     """
 
     def __init__(self, sentence: str, why: str | None = None) -> None:
@@ -17,16 +17,16 @@ class BrokerUnreachableError(TopicsError):
 
 
 class BrokerRefusesError(TopicsError):
-    """The broker is there, and we and it do not trust each other: TLS, or the log-in."""
+    """The broker answers, but TLS or the log-in fails until an operator acts."""
 
 
 class TopicsMissingError(TopicsError):
-    """Topics that are needed are not there."""
+    """Required topics do not exist."""
 
 
 class TopicsUnfitError(TopicsError):
-    """A topic is there but cannot serve: wrong partition count, or times that are the producers' own."""
+    """A topic exists but cannot be used: wrong partition count, or message times that producers set."""
 
 
 class TopicsDeniedError(TopicsError):
-    """The broker refuses what was asked, or would."""
+    """The broker denied a request, or its authorized operations show that it would."""

@@ -1,7 +1,7 @@
-"""The offsets that a consumer group has committed, and the metadata beside each, by the word of its coordinator.
+"""Read the offsets that a consumer group has committed, and the metadata of each, from the group's coordinator.
 
-aiokafka's own `list_consumer_group_offsets` is not used: it takes a coordinator that has not loaded its group yet, or that
-is no coordinator any more, for one that knows no offset.
+aiokafka's own `list_consumer_group_offsets` is not used: if the coordinator has not loaded the group yet, or is no longer
+its coordinator, that method returns no offsets instead of an error.
 """
 
 from typing import NamedTuple
@@ -14,14 +14,14 @@ from streamgauge.kafka.admin_requests import send
 
 
 class CommittedOffset(NamedTuple):
-    """What a group has committed for one partition."""
+    """The offset that a group has committed for one partition, and the commit's metadata."""
 
     offset: int
     metadata: str
 
 
 async def committed_offsets(admin: AIOKafkaAdminClient, group: str, topic: str) -> dict[int, CommittedOffset]:
-    """By partition, without the partitions for which nothing is committed. Raises KafkaError."""
+    """The committed offsets of a topic by partition; leaves out partitions without one. Raises KafkaError."""
     answer = await send(admin, OffsetFetchRequest(group, None), await admin.find_coordinator(group))
     found = {}
     _raise(answer.error_code, group)

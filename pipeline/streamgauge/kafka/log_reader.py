@@ -1,4 +1,4 @@
-"""A topic as it is now, partition by partition, with a consumer that belongs to no group: nobody's place in it changes."""
+"""Read one partition up to its present end, with a consumer outside every group: no group's committed offsets change."""
 
 import asyncio
 from collections.abc import Iterator
@@ -12,19 +12,21 @@ from streamgauge.kafka.aiokafka_header_patch import forgive_header_names
 from streamgauge.kafka.producer import REQUEST_TIMEOUT_MS
 from streamgauge.kafka.security import Brokers, brokers_at
 
-# How long nothing may come although the log has more, until the broker counts as gone (seconds): three requests that fail.
+# How long reading may return nothing although the log has more, until the broker counts as unreachable (seconds): three
+# failed requests.
 PATIENCE_S = 3 * REQUEST_TIMEOUT_MS / 1000
-# How long one look for messages waits, and how many it takes: some 10 MiB of bundles at the most usual size.
+# How long one fetch waits for messages (milliseconds).
 _LOOK_MS = 500
+# The most messages of one fetch: about 10 MiB of bundles at their most common size.
 _AT_ONCE = 256
 
 
 class LogUnreadableError(Exception):
-    """The broker went away, or refuses. Its text is a sentence."""
+    """The broker does not answer, or refuses to send messages. The text is a sentence."""
 
 
 class Read(NamedTuple):
-    """One message; `log_ms` is the log's time."""
+    """One message. `log_ms`: the time at which the broker appended it (milliseconds since 1970)."""
 
     offset: int
     log_ms: int
@@ -32,7 +34,10 @@ class Read(NamedTuple):
 
 
 def read_partition(at: Brokers | str, topic: str, partition: int) -> Iterator[Read]:
-    """All messages of a partition, from its beginning to where it ends at the start. Raises LogUnreadableError."""
+    """Yield all messages of a partition, from its beginning to the end that it had at the call.
+
+    Raises LogUnreadableError.
+    """
     brokers = brokers_at(at)
     with asyncio.Runner() as loop:
         reader = _Partition(brokers, TopicPartition(topic, partition))
@@ -69,7 +74,7 @@ class _Partition:
             await self._consumer.stop()
 
     async def next(self) -> list[Read]:
-        """The next messages below the end; none when it is reached."""
+        """Return the next messages below the end; an empty list when the end is reached. Raises LogUnreadableError."""
         deadline = asyncio.get_running_loop().time() + PATIENCE_S
         while await self._consumer.position(self._place) < self._end:
             found = await self._consumer.getmany(self._place, timeout_ms=_LOOK_MS, max_records=_AT_ONCE)

@@ -1,7 +1,8 @@
-"""Is the broker there? And what aiokafka and Faust say about it, damped.
+"""Detect whether the broker answers, and throttle the log lines of aiokafka and Faust.
 
-With a broker away the two log more than a hundred lines a second. Here that becomes one sentence when the broker goes
-and one when it is back; whatever else they say comes once a minute for each kind, with the number of what was left out.
+While the broker is unreachable, the two libraries log more than a hundred lines a second. This module logs one sentence
+when the broker stops answering and one when it answers again. It passes every other kind of line on at most once a minute,
+with the number of times it occurred.
 """
 
 import asyncio
@@ -15,25 +16,25 @@ from streamgauge.runtime.faults import report_fault
 
 _LOG = logging.getLogger("streamgauge.kafka")
 
-# How often one kind of complaint is passed on (seconds): often enough to be seen, too seldom to fill a disk.
+# The shortest time between two lines of one kind (seconds): often enough to be seen, too seldom to fill a disk.
 _REPEAT_S = 60.0
-# Kinds of complaint that are told apart; the libraries have some dozens. What is beyond is counted as one kind.
+# The number of kinds that are counted separately; the libraries have some dozens. All further kinds count as one.
 _KINDS = 256
-# How often the broker is asked whether it is there, while there is a reason to doubt it (seconds).
+# How often the broker's connection is checked, while it is down or a library has logged a warning (seconds).
 _ASK_EVERY_S = 1.0
-# How often it is looked why it does not answer (seconds).
+# The shortest time between two diagnoses of why the broker does not answer (seconds).
 _LOOK_EVERY_S = 5.0
-# How much of a library's sentence is kept (characters).
+# How much of a library's line is kept (characters).
 _MAX_TEXT = 400
 
-# How the library `mode` names a service in its sentences: [^---Consumer]:
+# The form in which the library `mode` names a service in its lines: [^---Consumer]:
 _SERVICE = re.compile(r"\[\^-*_?(\w+)\]:? ?")
 
 _FLOODING = ("aiokafka", "faust", "mode")
 
 
 class LogThrottle(logging.Handler):
-    """Holds back what the libraries log until somebody takes it. Safe to use from any thread."""
+    """Holds back the libraries' log lines until `take` returns them. Safe to use from any thread."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -50,7 +51,7 @@ class LogThrottle(logging.Handler):
             if not isinstance(record.exc_info[1], OSError) and not _is_of_kafka(record.exc_info[1]):
                 report_fault(
                     f"code that {record.name} calls", record.exc_info[1]
-                )  # a sentence would leave its frames out
+                )  # with its stack frames, which the throttled line does not have
         kind = f"{record.name}:{record.lineno}"
         if len(self._heard) >= _KINDS and kind not in self._heard:
             kind = "other"
@@ -59,12 +60,12 @@ class LogThrottle(logging.Handler):
         self._doubt = True
 
     def doubt(self) -> bool:
-        """Whether something was said since this was last asked."""
+        """Whether a library has logged anything since the last call."""
         doubt, self._doubt = self._doubt, False
         return doubt
 
     def take(self, now: float) -> list[str]:
-        """What may be passed on at `now` (seconds, monotonic)."""
+        """Return and forget the lines that may be passed on at `now` (seconds, monotonic)."""
         self.acquire()
         try:
             due = [kind for kind in self._heard if now - self._passed_at.get(kind, -_REPEAT_S) >= _REPEAT_S]
@@ -75,14 +76,14 @@ class LogThrottle(logging.Handler):
         return [text if count == 1 else f"{text} ({count} times)" for text, count in said]
 
     def forget(self) -> None:
-        """What was said while the broker was away is no news."""
+        """Discard the lines that were logged while the broker did not answer."""
         self.acquire()
         self._heard.clear()
         self.release()
 
 
 def _is_of_kafka(error: BaseException) -> bool:
-    """Whether it is the client's own, which says that the broker refused or did not answer."""
+    """Whether the client libraries define this error, so that it means a broker that refused or did not answer."""
     return type(error).__module__.partition(".")[0] in _FLOODING
 
 
@@ -90,21 +91,21 @@ _DAMPER = LogThrottle()
 
 
 def throttle_logs() -> LogThrottle:
-    """Put the damper in front of the libraries' loggers; for the whole process, and only once."""
+    """Install the process's one LogThrottle as the only handler of the libraries' loggers. Idempotent."""
     for name in _FLOODING:
         logger = logging.getLogger(name)
         if _DAMPER not in logger.handlers:
             logger.handlers = [_DAMPER]
             logger.propagate = False
-        logger.setLevel(logging.WARNING)  # a command that only asks a broker something silences them for its process
+        logger.setLevel(logging.WARNING)  # set again, because commands that only query a broker silence these loggers
     return _DAMPER
 
 
 class Watch:
-    """Knows whether the broker is there, and says so when that changes. Run `run` as a task.
+    """Tracks whether the broker answers, and logs a line when that changes. Run `run` as a task.
 
-    `answers` asks the broker (None: cannot tell); `meanwhile` is what happens while it is away, for the sentence.
-    `refusal` looks for the reason why it does not. `problem`: what an operator has to put right, None if nothing is known.
+    `answers` checks the broker (None: unknown). `meanwhile`: what happens while it does not answer, as a part of a
+    sentence. `refusal` finds the reason why it does not answer. `problem`: what an operator has to fix; None if unknown.
     """
 
     def __init__(
@@ -120,14 +121,14 @@ class Watch:
         self._refusal = refusal
         self._damper = throttle_logs()
         self.connected = False
-        self.away = False  # it was last seen not to answer; unlike `connected`, False before the first look
+        self.away = False  # the last check got no answer; before the first check, `away` and `connected` are both False
         self.problem: str | None = None
         self._announced = False
-        self._said: set[str] = set()  # at most a sentence a broker and kind of trouble
+        self._said: set[str] = set()  # the problems that were logged since the broker last answered
         self._looked_at = -_LOOK_EVERY_S
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Check the broker until cancelled."""
         while True:
             if self._damper.doubt() or not self.connected:
                 there = await self._answers()
@@ -136,7 +137,7 @@ class Watch:
             await asyncio.sleep(_ASK_EVERY_S)
 
     async def _look(self) -> str | None:
-        """Why the broker does not answer. A look is a log-in: a broker that refuses us is not to be stormed with them."""
+        """Why the broker does not answer. Each diagnosis logs in, so their rate is limited: the broker may lock us out."""
         now = time.monotonic()
         if self._refusal is not None and now - self._looked_at >= _LOOK_EVERY_S:
             self._looked_at = now
@@ -144,7 +145,7 @@ class Watch:
         return self.problem
 
     def seen(self, there: bool, problem: str | None = None) -> None:
-        """The broker was just seen to answer, or not to; `problem`: why not, where that is known."""
+        """Report whether the broker answered just now. `problem`: why it did not, if that is known."""
         if not there and problem is not None:
             if problem not in self._said:
                 _LOG.error("%s; %s", problem, self._meanwhile)

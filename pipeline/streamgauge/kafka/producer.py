@@ -1,9 +1,9 @@
-"""An idempotent aiokafka producer that is replaced when it is beyond help, and what an error of it means.
+"""An idempotent aiokafka producer that is replaced after a fatal error, and the classification of its errors.
 
-Of aiokafka 0.14: `send()` blocks its caller while the broker is away, for up to the request timeout. An idempotent
-producer keeps what it has buffered through an outage, but a batch that fails for good leaves a hole in its sequence
-numbers, after which the broker refuses all that follows: then only a new producer helps (`renew`), and whoever sent
-sends again what was not confirmed.
+In aiokafka 0.14, `send()` blocks its caller while the broker is unreachable, for up to the request timeout. An idempotent
+producer keeps its buffered messages during an outage. But a batch that fails permanently leaves a hole in the producer's
+sequence numbers, and the broker then refuses every later batch. Only a new producer (`renew`) can continue, and the caller
+has to send every unconfirmed message again.
 """
 
 import asyncio
@@ -36,16 +36,16 @@ from streamgauge.kafka.cancelling import end_task
 from streamgauge.kafka.connection_diagnosis import refusal_of
 from streamgauge.kafka.security import Brokers, brokers_at
 
-# How long the broker may take to answer one request; then the connection counts as dead (milliseconds). Half-open
-# connections are noticed within this time.
+# How long the broker may take to answer one request before the connection counts as dead (milliseconds). Half-open
+# connections are detected within this time.
 REQUEST_TIMEOUT_MS = 10_000
 
-# How long a producer that is given up may take to let go of its connections (seconds).
+# How long the sender task of a discarded producer may take to end (seconds).
 _DISCARD_TIMEOUT_S = 2.0
 
 
 class Message(NamedTuple):
-    """What is sent. `partition` None: by the key's hash."""
+    """A message to send. `partition` None: chosen by the key's hash."""
 
     topic: str
     value: bytes | None
@@ -55,11 +55,11 @@ class Message(NamedTuple):
 
 
 class Meaning(Enum):
-    """What an error says about the message that it is about."""
+    """What a failed send means for its message."""
 
-    AGAIN = auto()  # nothing about the message: send it again
-    REFUSED = auto()  # this message will never be taken
-    DENIED = auto()  # nothing will be taken until an operator has put something right
+    AGAIN = auto()  # the error is not about the message: send it again
+    REFUSED = auto()  # the broker will never accept this message
+    DENIED = auto()  # the broker accepts no message until an operator acts
 
 
 _REFUSED = (MessageSizeTooLargeError, RecordListTooLargeError, CorruptRecordException)
@@ -67,13 +67,13 @@ _DENIED = (
     TopicAuthorizationFailedError,
     ClusterAuthorizationFailedError,
     InvalidTopicError,
-    InvalidTimestampError,  # our clock, or a topic that takes it for the message's time
+    InvalidTimestampError,  # our clock is wrong, or the topic uses the producer's time as the message's time
 )
-_INVALID_RECORD = 87  # the broker's word for a record that fits no rule of its topic; aiokafka has no class for it
+_INVALID_RECORD = 87  # INVALID_RECORD: the record violates a rule of its topic; aiokafka has no class for this code
 
 
 def meaning_of(error: BaseException) -> Meaning:
-    """What to do about a failed send."""
+    """Classify the error of a failed send."""
     if isinstance(error, _REFUSED) or (isinstance(error, BrokerResponseError) and error.errno == _INVALID_RECORD):
         return Meaning.REFUSED
     if isinstance(error, _DENIED):
@@ -81,7 +81,7 @@ def meaning_of(error: BaseException) -> Meaning:
     return Meaning.AGAIN
 
 
-# What a broker says of itself, or of a producer's numbers: a new producer, or another moment, and it takes the message.
+# Errors about the broker's state or the producer's sequence: a new producer or a later retry gets the message accepted.
 _OF_THE_MOMENT = (
     BrokerNotAvailableError,
     ReplicaNotAvailableError,
@@ -94,8 +94,8 @@ _OF_THE_MOMENT = (
 
 
 def may_be_the_message(error: BaseException) -> bool:
-    """Whether the broker's answer may be about this very message, and may be about something else: a checksum that the way
-    may have spoilt, an error without a reason, one that should not come. To be tried again by itself, and not for ever."""
+    """Whether the error may or may not be about this message: a checksum error, which the network may have caused, or an
+    unexpected error without a retry rule. Send such a message again alone, a limited number of times."""
     if isinstance(error, CorruptRecordException):
         return True
     told = isinstance(error, BrokerResponseError) and not error.retriable
@@ -103,9 +103,9 @@ def may_be_the_message(error: BaseException) -> bool:
 
 
 class Producer:
-    """acks=all, idempotent, no compression: bundles are compressed already, records and state are few.
+    """A producer with acks=all, idempotence, and no compression: bundles are already compressed, records and state are few.
 
-    `generation` counts the producers that were used up: tell `renew` the one that failed.
+    `generation`: the number of replacements so far. Give `renew` the generation with which the send failed.
     """
 
     def __init__(self, at: Brokers | str, *, max_message_bytes: int, batch_bytes: int, linger_ms: int = 0) -> None:
@@ -115,7 +115,7 @@ class Producer:
             "acks": "all",
             "enable_idempotence": True,
             "compression_type": None,
-            # The message, its headers and the frame around it.
+            # 4096 bytes for the headers and the record batch's own fields.
             "max_request_size": max_message_bytes + 4096,
             "max_batch_size": batch_bytes,
             "linger_ms": linger_ms,
@@ -123,13 +123,13 @@ class Producer:
         }
         self.generation = 0
         self._producer: Any = None
-        self._given_up: list[Any] = []  # producers that are still to be let go of
+        self._given_up: list[Any] = []  # producers that are still to be discarded
         self._renewing = asyncio.Lock()
 
     async def start(self) -> bool:
-        """Connects. False if no broker answers; raises nothing for that, so that it can be tried again and again."""
+        """Connect. Returns False, and raises no error, if no broker answers; call it again to retry."""
         producer = AIOKafkaProducer(**self._brokers.options(), **self._settings)
-        self._given_up.append(producer)  # until it has started: a cancellation may come at any moment
+        self._given_up.append(producer)  # until it has started: if this task is cancelled, it is discarded later
         try:
             async with asyncio.timeout(REQUEST_TIMEOUT_MS / 1000):
                 await producer.start()
@@ -141,7 +141,7 @@ class Producer:
         return True
 
     async def send(self, message: Message) -> "asyncio.Future[Any]":
-        """Hands one message over; the future tells when it is durable. Raises KafkaError: it was not handed over."""
+        """Buffer one message. The returned future is done when the message is durable. Raises KafkaError if not buffered."""
         producer = self._producer
         if producer is None:
             raise KafkaConnectionError("not connected")
@@ -153,13 +153,13 @@ class Producer:
                 partition=message.partition,
                 headers=list(message.headers),
             )
-        except AssertionError as error:  # aiokafka's way to say that it does not know this partition (yet)
+        except AssertionError as error:  # aiokafka raises this for a partition that its metadata does not contain (yet)
             await producer.client.force_metadata_update()
             raise KafkaError(f"unknown partition {message.partition} of {message.topic}") from error
         return future
 
     async def renew(self, failed: int) -> bool:
-        """Replaces the producer of generation `failed`, unless somebody did so already. False: no broker answers."""
+        """Replace the producer of generation `failed`, unless it was replaced already. False if no broker answers."""
         async with self._renewing:
             if self.generation != failed and self._producer is not None:
                 return True
@@ -175,7 +175,7 @@ class Producer:
         return self._producer is not None
 
     async def answers(self) -> bool | None:
-        """Whether the broker answers a request for metadata right now; None while there is no connection to ask by."""
+        """Whether the broker answers a metadata request now; None if this producer is not started."""
         producer = self._producer
         if producer is None:
             return None
@@ -185,12 +185,12 @@ class Producer:
         return False
 
     async def refusal(self) -> str | None:
-        """What an operator has to put right for the broker to have us, as one sentence; None if nothing is known."""
+        """Why the broker refuses us and what an operator has to fix, as one sentence; None if nothing is known."""
         found = await refusal_of(self._brokers)
         return found.sentence if found is not None else None
 
     async def stop(self, deadline_s: float) -> None:
-        """Sends what is buffered and disconnects; after the deadline disconnects only."""
+        """Send the buffered messages, for at most `deadline_s` seconds, and disconnect."""
         producer, self._producer = self._producer, None
         if producer is not None:
             self._given_up.append(producer)
@@ -208,7 +208,7 @@ class Producer:
 
 
 async def _discard(producer: Any) -> None:
-    """Let go of a producer without waiting for what it holds. aiokafka's own `stop` waits until all is delivered."""
+    """Disconnect a producer and fail its buffered messages. aiokafka's own `stop` waits until all are delivered."""
     producer._closed = True
     await producer.client.close()
     sender = producer._sender.sender_task
@@ -219,4 +219,4 @@ async def _discard(producer: Any) -> None:
     accumulator.fail_all(KafkaConnectionError("the producer was given up"))
     for batch in (one for batches in accumulator._batches.values() for one in batches):
         if batch._drain_waiter.done() and not batch._drain_waiter.cancelled():
-            batch._drain_waiter.exception()  # looked at, or asyncio complains that nobody did
+            batch._drain_waiter.exception()  # retrieved, because asyncio logs an exception that was never retrieved

@@ -1,9 +1,9 @@
-"""Which brokers, and how they are met: one frozen value, made once from the settings and handed to every client of Kafka.
+"""Broker addresses and how to connect to them: one frozen value, made from the settings and given to every Kafka client.
 
-TLS is that of `ssl.create_default_context`: 1.2 or newer, the broker verified by authority and host name, with no switch
-to turn that off. A protocol is never chosen by what a broker offers: what is not agreed on fails, and nothing falls back
-to plain text. Files (authorities, certificate, key, password) are looked at before each new connection, so that what was
-renewed or rotated is used from the next one on. No secret is in a repr, a log line or a setting's value.
+TLS uses `ssl.create_default_context`: version 1.2 or newer, and the broker's CA and host name are always verified. The
+settings alone choose the protocol. If the broker does not support it, the connection fails; nothing falls back to plain
+text. Each new connection checks the files (CA, certificate, key, password), so that it uses renewed or rotated ones. No
+secret is in a repr, a log line or a setting's value.
 """
 
 import logging
@@ -21,9 +21,9 @@ from streamgauge.runtime.certificates import State, load_certificate, reading_au
 
 _LOG = logging.getLogger("streamgauge.kafka")
 
-# A password's file is read whole, and by mistake it may be any file (bytes): passwords are far shorter.
+# The most that is read of a password file (bytes): an operator may name a wrong, large file. Passwords are far shorter.
 _MAX_PASSWORD = 4096
-# Under this name aiokafka's client keeps the password, and looks it up for each connection that it opens (0.13 to 0.14).
+# The attribute in which aiokafka's client keeps the password, and which it reads for each new connection (0.13 to 0.14).
 _WHERE = "_sasl_plain_password"
 
 
@@ -53,9 +53,9 @@ class Mechanism(StrEnum):
 
 
 class Password:
-    """A password, or the file that holds one. `now` reads the file anew; where that fails, the last one read stays.
+    """A password, or the file that holds one. `now` reads the file again; if that fails, it returns the last one read.
 
-    Raises ValueError for a file that cannot be read or holds none.
+    Raises ValueError for a file that cannot be read or does not hold exactly one password.
     """
 
     def __init__(self, text: str | None = None, file: Path | None = None) -> None:
@@ -93,17 +93,17 @@ def _password_in(file: Path) -> str:
 
 
 def _is_path(file: Path) -> bool:
-    """Whether this is a path for certain, and not a password that was given in place of its file."""
+    """Whether this is certainly a path, and not a password that an operator gave instead of its file."""
     directory = file.parent
     try:
         return file.exists() or (directory.is_dir() and directory not in (Path.cwd(), Path(file.anchor)))
-    except OSError:  # its name is too long for one
+    except OSError:  # too long for a file name
         return False
 
 
 @dataclass(frozen=True)
 class Login:
-    """Who we are to a broker that asks."""
+    """The SASL user, password and mechanism."""
 
     username: str
     password: Password
@@ -112,18 +112,18 @@ class Login:
 
 @dataclass(frozen=True)
 class TlsFiles:
-    """PEM files. `authorities` None: the system's (or SSL_CERT_FILE's); `key` None: it lies in the certificate's file."""
+    """PEM files. `authorities` None: the CAs of the system (or SSL_CERT_FILE). `key` None: it is in the certificate file."""
 
     authorities: Path | None = None
     certificate: Path | None = None
     key: Path | None = None
 
     def state(self) -> list[State | None]:
-        """What tells one version of the files from the next."""
+        """The present version of each file; a changed file has a different state."""
         return [state_of(file) for file in (self.authorities, self.certificate, self.key) if file is not None]
 
     def context(self) -> ssl.SSLContext:
-        """A context with what the files hold now. Raises ValueError."""
+        """A TLS context from the present contents of the files. Raises ValueError if they cannot be used."""
         with reading_authorities(self.authorities):
             context = ssl.create_default_context(cafile=self.authorities)
         if self.certificate is not None:
@@ -132,9 +132,10 @@ class TlsFiles:
 
 
 class FollowingContext(ssl.SSLContext):
-    """A client's TLS context that takes its files anew once they have changed. Raises ValueError if they are no good.
+    """A client's TLS context that loads its files again when they have changed.
 
-    Files that are no good later, half written or removed, are said once, and the former ones are used.
+    Raises ValueError at creation if the files cannot be used. If changed files cannot be used later, for example because
+    they are half written or removed, it logs that once and keeps the previous ones.
     """
 
     _files: TlsFiles
@@ -149,7 +150,7 @@ class FollowingContext(ssl.SSLContext):
         return made
 
     def wrap_bio(self, *given: Any, **named: Any) -> ssl.SSLObject:
-        """One connection's TLS: asyncio and uvloop make each by this."""
+        """Create the TLS object of one connection; asyncio and uvloop call this for each connection."""
         seen = self._files.state()
         if seen != self._seen:
             self._seen = seen
@@ -162,7 +163,7 @@ class FollowingContext(ssl.SSLContext):
 
 @dataclass(frozen=True)
 class Brokers:
-    """`bootstrap`: HOST:PORT, separated by commas. Without `tls` and `login` a broker is met in plain text.
+    """`bootstrap`: HOST:PORT, separated by commas. Without `tls` and `login`, connections are in plain text.
 
     Raises ValueError for files that cannot be used.
     """
@@ -172,7 +173,7 @@ class Brokers:
     login: Login | None = None
 
     def __post_init__(self) -> None:
-        _ = self.context  # files that are no good are told of at the start, not at the first connection
+        _ = self.context  # load the files now, so that bad ones are reported at the start
 
     def __str__(self) -> str:
         return self.bootstrap
@@ -188,12 +189,12 @@ class Brokers:
         return None if self.tls is None else FollowingContext(self.tls)
 
     def options(self) -> dict[str, Any]:
-        """What every client of aiokafka is made with: where, by which protocol, as whom."""
+        """The arguments of every aiokafka client: the addresses, and those of `security`."""
         break_as_expected()
         return {"bootstrap_servers": self.bootstrap, **self.security()}
 
     def security(self) -> dict[str, Any]:
-        """By which protocol and as whom. The password is a Password, which each connection reads."""
+        """The arguments for protocol, TLS and log-in. The password is a Password, which each new connection reads."""
         options: dict[str, Any] = {"security_protocol": self.protocol.value, "ssl_context": self.context}
         if self.login is not None:
             read_passwords_late()
@@ -206,15 +207,15 @@ class Brokers:
 
 
 def brokers_at(given: "Brokers | str") -> Brokers:
-    """As given; an address alone means plain text."""
+    """Return Brokers unchanged; turn an address into Brokers with plain text connections."""
     return given if isinstance(given, Brokers) else Brokers(given)
 
 
 def read_passwords_late() -> None:
-    """Let aiokafka's clients take a Password, and read it for each connection that they open.
+    """Patch aiokafka's clients to accept a Password, and to read it for each new connection. Idempotent.
 
-    They have no way to be told a new one: without this a rotated password would need every client made anew, and Faust's
-    cannot be.
+    aiokafka has no method to change a client's password. Without this patch a rotated password would require new clients,
+    and Faust cannot replace its client.
     """
     if _WHERE not in vars(AIOKafkaClient):
         setattr(AIOKafkaClient, _WHERE, property(_read, _keep))

@@ -1,20 +1,20 @@
-"""The shipper: from the spool to the segments topic. A broker that is away, slow or comes and goes is its daily bread.
+"""The shipper sends the spool's rows to the segments topic. It expects brokers that are unreachable, slow or unstable.
 
-Rows go out in the order in which they came into the spool, to partition = slot % partitions, through an idempotent
-producer, so that within a slot nothing is lost or passes something else. A row leaves the spool when Kafka has it.
+It sends rows in the spool's order, to partition = slot % partitions, through an idempotent producer, so that within a slot
+no row is lost or overtakes another. It removes a row from the spool when Kafka has confirmed it.
 
-What a failure means is `broker.producer.meaning_of`. A batch that fails for good takes other rows with it and leaves a
-hole in the producer's sequence numbers: then the shipper goes back to the first row that is not confirmed, takes a new
-producer, and sends what was under way one row at a time, until it is known which one the broker refuses. A bundle that
-is sent twice this way is known by its number and skipped.
+`producer.meaning_of` classifies failures. A batch that fails permanently may contain other rows, and leaves a hole in the
+producer's sequence numbers. The shipper then creates a new producer, goes back to the first unconfirmed row, and sends the
+rows that were in flight one at a time, until it knows which one the broker refuses. Workers recognise a bundle that was
+sent twice by its number, and skip it.
 
-    the broker is away, slow, half-open; retriable errors    wait, for as long as it takes; nothing is dropped
-    it refuses our TLS or log-in                             say so once, look again, ever less often; nothing is dropped
-    it denies us, or the topic is missing                    say so once, look again every few seconds; nothing is dropped
-    it refuses a bundle (its size, what it holds)            that bundle is dropped: `refused`
-    it fails over a bundle without a reason, five times      as refused, so that one bundle does not stop all others
-    nothing is confirmed although the broker answers         begin anew: the topic may be another one
-    a bug of ours                                            say so, begin anew; a tap does not end for its shipper
+    the broker is unreachable, slow or half-open; retriable errors    wait without limit; nothing is dropped
+    it refuses our TLS or log-in                        log once, retry with growing pauses; nothing is dropped
+    it denies writes, or the topic is missing           log once, retry every few seconds; nothing is dropped
+    it refuses a bundle (for its size or content)       drop that bundle and count it as `refused`
+    it fails on one bundle without a reason, five times   the same, so that one bundle does not stop all others
+    it answers, but confirms nothing                    start again with a new producer: the topic may be recreated
+    a bug in the shipper                                log it, start again; the tap continues
 """
 
 import asyncio
@@ -47,44 +47,44 @@ from streamgauge.spool.read_counters import DropReason
 
 _LOG = logging.getLogger("streamgauge.shipper")
 
-# Bundles handed to the producer and not confirmed yet (bytes): a second of a fast tap, and what memory an outage takes.
+# The most bundles in flight, sent and not confirmed (bytes): one second of a fast tap. It limits memory in an outage.
 _IN_FLIGHT_BYTES = 8 * 1024 * 1024
-# One produce request carries about five bundles for a partition (bytes): aiokafka's cost is mostly a request's.
+# The producer's batch size (bytes): about five bundles for one partition. aiokafka's cost is mostly per request.
 _BATCH_BYTES = 256 * 1024
-# How often the spool is asked for more (seconds), unless it had more than one request takes: a small part of what a record
-# may take to the ledger. Each time costs wake-ups of two threads and a produce request, whatever is in it.
+# How often the spool is read (seconds), unless the last read filled a request: a small part of the time that a record may
+# take to reach the ledger. Each read wakes two threads and makes a produce request, however few its rows are.
 _POLL_S = 0.25
-# How soon a broker that was away is tried again (seconds).
+# How soon an unreachable broker is tried again (seconds).
 _RETRY_S = 1.0
-# How soon after the broker denied us, which only an operator can change (seconds).
+# How soon a send is tried again after the broker denied it, which only an operator can change (seconds).
 _DENIED_S = 10.0
-# How often a bundle that fails alone, without a reason that can be put right, is tried: half a minute, by the pauses.
+# How many times a bundle that fails alone, without a known reason, is sent: about half a minute with the pauses.
 _TRIES_ALONE = 5
-# After so long without a confirmation from a broker that answers something else is wrong (seconds): three requests.
+# After this time without a confirmation from a broker that answers, the shipper starts again (seconds): three requests.
 _STUCK_S = 30.0
-# A stop waits this long for a broker that is away or refuses (seconds): one more attempt, since what waits is on the disk.
+# How long a stop waits for a broker that is unreachable or refuses (seconds): one more attempt, as all rows are on disk.
 AWAY_S = 1.0
-# How often a stop looks whether the broker is away (seconds).
+# How often a stop checks whether the broker is unreachable (seconds).
 _STOP_LOOK_S = 0.1
-# How long a drained producer may take to say goodbye (seconds).
+# How long a producer without unconfirmed messages may take to disconnect (seconds).
 _FAREWELL_S = 2.0
-# Where the spool keeps the partition count that this data directory's instance learnt.
+# The spool's key for the partition count under which this data directory's rows were sent.
 _PARTITIONS = "partitions"
 
 
 @dataclass(frozen=True)
 class ShipperSettings:
-    """Where to ship to; an address alone means plain text."""
+    """The brokers and the topic prefix. A `bootstrap` that is only an address means plain text."""
 
     bootstrap: Brokers | str
     prefix: str = DEFAULT_PREFIX
 
 
 class Shipper:
-    """Ships until it is stopped. The spool is called from other threads, never from the event loop's.
+    """Ships until it is stopped. It calls the spool from other threads, never from the event loop's thread.
 
-    `connected`: the broker answers. `lag`: rows handed over and not confirmed. `problem`: one sentence on what an
-    operator has to put right, None if nothing.
+    `connected`: the broker answers. `lag`: the rows that were sent and are not confirmed. `problem`: one sentence on what
+    an operator has to fix; None if there is nothing.
     """
 
     def __init__(self, spool: Spool, settings: ShipperSettings) -> None:
@@ -97,21 +97,21 @@ class Shipper:
             self._brokers, self._producer.answers, "captured data is kept until it answers", self._producer.refusal
         )
         self._partitions: int | None = None
-        self._counts_by_it = False  # streams may be open that were sent under this count
+        self._counts_by_it = False  # open streams may have been sent under this partition count
         self._most_in_flight = min(_IN_FLIGHT_BYTES, spool.most_in_flight)
-        self._after = 0  # the last row that was handed over
+        self._after = 0  # the id of the last row that was sent
         self._careful_to = 0  # rows up to this one are sent one at a time
-        self._in_flight: dict[int, int] = {}  # row -> bytes
+        self._in_flight: dict[int, int] = {}  # row id -> bytes
         self._confirmed: list[int] = []
         self._refused: list[int] = []
-        self._alone = (0, 0)  # the row that failed by itself, and how often
+        self._alone = (0, 0)  # the id of the row that failed when sent alone, and how many times it failed
         self._pace = Pace()
-        self._progress_s = 0.0  # when something was last confirmed, or the first of what is under way was handed over
+        self._progress_s = 0.0  # when a row was last confirmed, or sent while no other was in flight
         self._broken = self._denied = False
         self._wake = asyncio.Event()
         self._stopping = False
         self._drained = False
-        self._crowded = False  # half of what may be under way is
+        self._crowded = False  # the last round took at least half of the free in-flight bytes
         self._shipping: asyncio.Task[None] | None = None
         self._complaint: str | None = None
 
@@ -128,7 +128,7 @@ class Shipper:
         return len(self._in_flight)
 
     async def run(self) -> None:
-        """Ships until `stop`. Returns when all is shipped or the stop's deadline has passed."""
+        """Ship until `stop` is called. Returns when all rows are shipped, or when the stop's deadline has passed."""
         self._shipping = asyncio.create_task(self._ship_all())
         watching = asyncio.create_task(self._watch_always())
         try:
@@ -141,9 +141,9 @@ class Shipper:
             self._shipping.result()
 
     async def stop(self, deadline_s: float) -> None:
-        """Ship what is left, for at most `deadline_s` seconds, or until nothing was deliverable for AWAY_S.
+        """Ship the remaining rows, for at most `deadline_s` seconds, or until the broker was unavailable for AWAY_S.
 
-        What remains stays in the spool.
+        Unconfirmed rows stay in the spool.
         """
         self._stopping = True
         self._wake.set()
@@ -168,7 +168,7 @@ class Shipper:
                 await self._pause(self._pace.failed())
 
     async def _watch_always(self) -> None:
-        """Watch the broker. A watch that ended would leave `connected` as it was."""
+        """Run the watch, and run it again after an error: without it, `connected` would keep its last value."""
         while True:
             try:
                 await self._watch.run()
@@ -177,16 +177,16 @@ class Shipper:
                 await asyncio.sleep(_RETRY_S)
 
     async def _pause(self, seconds: float) -> None:
-        """Until something happens, or the time is up."""
+        """Wait until `_wake` is set, or for `seconds`."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._wake.wait()
         self._wake.clear()
 
-    # --- the way to the broker --------------------------------------------------------------------------------------
+    # --- connecting to the broker -----------------------------------------------------------------------------------
 
     async def _is_ready(self) -> bool:
-        """Whether rows can be handed over. Learns the partition count and connects where that is still to be done."""
+        """Whether rows can be sent. Reads the partition count and connects, if that is not done yet."""
         try:
             if self._partitions is None:
                 self._partitions = await self._learn_partitions()
@@ -197,7 +197,7 @@ class Shipper:
             self._watch.seen(False, str(error))
             return False
         except TopicsError as error:
-            self._watch.seen(True)  # it answers, and that is what it says
+            self._watch.seen(True)  # the broker answered, with this error
             self._complain(str(error))
             return False
         if not self._producer.started:
@@ -207,11 +207,15 @@ class Shipper:
         return self._producer.started
 
     def _retry_s(self) -> float:
-        """A broker that refuses our log-in may lock us out if it is stormed."""
+        """The pause before the next attempt (seconds). It grows after a refusal: too many log-ins may lock us out."""
         return self._pace.failed() if self._watch.problem else _RETRY_S
 
     async def _learn_partitions(self) -> int:
-        """The count is kept for an instance's life, and while rows wait: a stream must not move to another partition."""
+        """Return the partition count to use: the present one, or an earlier and smaller one that must stay in use.
+
+        An earlier count stays in use while rows wait in the spool, and for the life of this instance, because a stream must
+        not move to another partition.
+        """
         there = await segments_partitions(self._brokers, self._prefix)
         noted = await asyncio.to_thread(self._spool.get, _PARTITIONS) or b""
         kept = int(noted) if noted.isdigit() else 0
@@ -231,11 +235,11 @@ class Shipper:
     # --- shipping ---------------------------------------------------------------------------------------------------
 
     async def _ship(self) -> None:
-        """One round: what failed, then what is confirmed, then what is new."""
+        """One round: recover from a failure; else remove confirmed rows from the spool, and send new ones."""
         if self._broken:
             return await self._start_over()
         room = self._most_in_flight - sum(self._in_flight.values())
-        last = self._stopping  # what came before the stop is seen by this round; by an earlier one perhaps not
+        last = self._stopping  # only a round that begins after the stop has surely read every row from before the stop
         rows = await self._visit(lambda after: self._spool.take(after, room) if room > 0 else [])
         for row in rows:
             if not await self._hand_over(row):
@@ -251,7 +255,7 @@ class Shipper:
             await self._pause(_POLL_S)
 
     def _first_after(self) -> int:
-        """Behind which row to go on. With nothing under way from the front: whatever lies there is to be sent."""
+        """The row id after which to read the spool. If nothing is in flight, 0: every row in the spool is still to be sent."""
         return self._after if self._in_flight or self._confirmed or self._refused else 0
 
     def _look_for_progress(self) -> None:
@@ -262,7 +266,7 @@ class Shipper:
             self._broken = True
 
     async def _hand_over(self, row: Row) -> bool:
-        """One row to the producer, waiting while its buffer is full. False if the next one must not follow."""
+        """Give one row to the producer, waiting while its buffer is full. False if the next row must not be sent now."""
         assert self._partitions is not None
         message = Message(self._topic, row.value, partition=row.slot % self._partitions)
         while not self._broken:
@@ -270,7 +274,7 @@ class Shipper:
                 future = await self._producer.send(message)
             except KafkaTimeoutError:
                 self._look_for_progress()
-                continue  # the buffer is still full: the broker is slow or away, and the producer keeps what it has
+                continue  # the buffer is still full: the broker is slow or unreachable, and the producer keeps its rows
             except KafkaError as error:
                 return await self._on_failure(row, error)
             self._after = row.id
@@ -306,7 +310,7 @@ class Shipper:
         return True
 
     async def _on_failure(self, row: Row, error: BaseException) -> bool:
-        """What is to be done about a row that failed by itself. False: the next one must not follow it."""
+        """Handle a row whose own send failed. Returns False: the next row must not be sent now."""
         self._broken = True
         self._in_flight[row.id] = len(row.value)
         meaning = meaning_of(error)
@@ -328,7 +332,7 @@ class Shipper:
         return False
 
     def _tried_enough(self, row: Row) -> bool:
-        """Whether this row, which failed by itself, did so often enough for it to be the row's own fault."""
+        """Count a failure of a row that was sent alone; whether it has failed _TRIES_ALONE times."""
         if row.id > self._careful_to:
             return False
         failed, times = self._alone
@@ -336,24 +340,24 @@ class Shipper:
         return self._alone[1] >= _TRIES_ALONE
 
     async def _start_over(self) -> None:
-        """A new producer, and back to the first row that is not confirmed."""
+        """Create a new producer, and go back to the first unconfirmed row."""
         self._watch.seen(await self._producer.renew(self._producer.generation))
-        await asyncio.sleep(0)  # the old producer's futures tell what became of them
+        await asyncio.sleep(0)  # let the callbacks of the old producer's futures run
         await self._settle()
         if self._in_flight:
             self._after = min(self._after, min(self._in_flight) - 1)
             self._careful_to = max(self._careful_to, *self._in_flight)
             self._in_flight.clear()
         self._broken = False
-        self._partitions = None  # it may have been the topic
+        self._partitions = None  # read again, because the topic may be the cause
 
     async def _settle(self) -> None:
         await self._visit(lambda _: [])
 
     async def _visit(self, take: Callable[[int], list[Row]]) -> list[Row]:
-        """Lets go of what Kafka has, or will never have; then takes rows behind the given one: one visit of another thread.
+        """Remove confirmed and refused rows from the spool, then call `take` for new rows, all in one call in another thread.
 
-        What the disk does not let go of is tried again later.
+        Rows that the spool fails to remove stay listed for the next visit.
         """
         after = self._first_after()
         confirmed, self._confirmed = self._confirmed, []

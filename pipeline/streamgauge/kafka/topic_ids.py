@@ -1,6 +1,6 @@
-"""Which topic it is that has this name: a topic that is deleted and made again has another id (KIP-516).
+"""Read topic ids. A topic that is recreated under the same name has another id (KIP-516).
 
-aiokafka knows Metadata up to version 5; ids come with 10, which every Kafka from 2.8 on speaks.
+aiokafka has the Metadata request up to version 5; topic ids need version 10, which Kafka supports since 2.8.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ _METADATA_WITH_IDS = 10
 
 
 class Identity(NamedTuple):
-    """A topic as it is now. `id`: "" where the broker tells none."""
+    """A topic's present id and partition count. `id`: hexadecimal, or "" if the broker returns no ids."""
 
     id: str
     partitions: int
@@ -104,7 +104,7 @@ class _Question(RequestStruct):  # type: ignore[misc]
 
 
 class _Metadata(Request[_Question]):  # type: ignore[misc]
-    """Of topics by name; creates none."""
+    """Metadata v10, by topic name; it creates no topic."""
 
     API_KEY = _METADATA
 
@@ -117,7 +117,7 @@ class _Metadata(Request[_Question]):  # type: ignore[misc]
 
 
 async def identities(admin: AIOKafkaAdminClient, names: Sequence[str]) -> dict[str, Identity]:
-    """Those of `names` that are there, as the broker says now. Raises KafkaError."""
+    """The present identities of the topics of `names` that exist, by name. Raises KafkaError."""
     try:
         answer: Any = (await send(admin, _Metadata(names))).to_object()
     except (NotImplementedError, IncompatibleBrokerVersion):

@@ -1,11 +1,11 @@
-"""Every topic of Streamgauge: the only place where one is named, and where topics are created, compared and described.
+"""The topics of Streamgauge: this module alone names them, and creates, compares and describes them.
 
 | topic | key | value | partitions |
 |---|---|---|---|
 | PREFIX.segments | none | a bundle (`bundles.py`) | a power of two up to 64; partition = slot % partitions |
 | PREFIX.records | the stream id as text | the record as UTF-8 JSON | as segments |
 | PREFIX.state | partition/entry | an assembler's state (`worker/faust/store.py`) | as segments: Faust pairs them |
-| PREFIX.deadletter | the message's own key | the message's own bytes, its story in headers | 1 |
+| PREFIX.deadletter | the message's own key | the message's own value; the reason in headers | 1 |
 """
 
 import asyncio
@@ -64,56 +64,58 @@ __all__ = [
 DEFAULT_PREFIX = "streamgauge"
 DEFAULT_PARTITIONS = 8
 
-# A bundle is closed at about 192 KiB, but one body that is no event stream may be 16 MiB before compression (bytes).
+# The largest message (bytes). A bundle is closed at about 192 KiB, but a body that is not an event stream may have 16 MiB
+# before compression.
 MAX_MESSAGE_BYTES = 8 * 1024 * 1024
-# A dead letter is a whole message and its headers (bytes).
+# The largest dead letter (bytes): a whole message and its headers.
 MAX_DEADLETTER_BYTES = MAX_MESSAGE_BYTES + 64 * 1024
-# A bucket of 1,000 open streams at their limit of 4 KiB; one segment of the changelog holds several (bytes).
+# The largest state entry (bytes): a bucket of 1,000 open streams at their limit of 4 KiB, with room to spare. One log
+# segment of the state topic holds several.
 MAX_STATE_BYTES = 8 * 1024 * 1024
 
 _TIMES = "message.timestamp.type"
 _DAY_MS = 24 * 3600 * 1000
-# Bundles are needed until a worker has read them: three days bridge a weekend without workers.
+# Bundles are needed until a worker has read them: three days cover a weekend without workers.
 SEGMENTS_RETENTION_MS = 3 * _DAY_MS
-# Records rest in the ledger; the topic serves those who read along.
+# The ledger stores records permanently; the topic keeps them for other consumers.
 RECORDS_RETENTION_MS = 7 * _DAY_MS
-# Somebody has to look at a dead letter: two weeks outlast a holiday.
+# An operator has to inspect dead letters: two weeks cover a holiday.
 DEADLETTER_RETENTION_MS = 14 * _DAY_MS
 
-# A worker that lost its partition can still flush an old entry. Its successor writes every entry again within 30 s, and
-# for five minutes compaction removes neither, so that recovery sees both and keeps the newer one.
+# A worker that lost its partition can still write an old entry. Its successor writes every entry again within 30 s, and
+# for five minutes compaction removes neither, so that recovery reads both and keeps the newer one.
 STATE_MIN_COMPACTION_LAG_MS = 300_000
 STATE_SEGMENT_BYTES = 32 * 1024 * 1024
-# Compaction leaves the segment that is being written alone. 32 MiB take hours to fill, though each entry is written every
-# 20 s, and a worker that starts reads them all: some 0.2 ms an entry. So a segment is closed after five minutes.
+# Compaction skips the active log segment. Although each entry is written every 20 s, 32 MiB take hours to fill, and a
+# starting worker reads every entry, at about 0.2 ms each. So a log segment is closed after five minutes.
 STATE_SEGMENT_MS = 300_000
 
-# The brokers list a topic some milliseconds after they made it. They are asked so often, with a pause (seconds).
+# Brokers list a new topic some milliseconds after its creation: the most polls for it, and the pause (seconds).
 _SHOWN_POLLS = 100
 _SHOWN_POLL_S = 0.1
 
-# Copies of a partition where the cluster has as many brokers.
+# Replicas of a partition, if the cluster has as many brokers.
 _REPLICAS = 3
 
 _PREFIX_FORM = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
-# What the protocol calls it.
-_TOPIC_EXISTS = 36
+# Error codes of the protocol.
+_TOPIC_EXISTS = 36  # TOPIC_ALREADY_EXISTS
 _DENIED = (29, 31)  # TOPIC_ and CLUSTER_AUTHORIZATION_FAILED
 
 
 @dataclass(frozen=True)
 class Topic:
-    """One topic as it should be. `config` holds what matters here, not all that a broker knows."""
+    """One topic, wanted or existing. `config` holds only the keys that Streamgauge sets."""
 
     name: str
     partitions: int
     config: Mapping[str, str]
-    replicas: int | None = None  # of a topic as it is; None where the broker does not say it
+    replicas: int | None = None  # of an existing topic; None if unknown, and of a wanted topic
 
 
 @dataclass(frozen=True)
 class Topics:
-    """The names under one prefix. Raises ValueError for a prefix that Kafka would not take."""
+    """The topic names under one prefix. Raises ValueError for a prefix that Kafka would not accept."""
 
     prefix: str = DEFAULT_PREFIX
 
@@ -144,7 +146,7 @@ class Topics:
         return (self.segments, self.records, self.state, self.deadletter)
 
     def rights(self, job: "Job") -> list[Right]:
-        """The least that this part may do with our topics, and the workers' group, on a cluster with an authorizer."""
+        """The minimum rights that a job needs on our topics and the workers' group, on a cluster with an authorizer."""
         return [
             Right(operation, kind, f"{self.prefix}.{what}" if kind is Kind.TOPIC else self.prefix)
             for operation, kind, what in _RIGHTS[job]
@@ -154,11 +156,11 @@ class Topics:
         """The four topics for this partition count. Raises TopicsUnfitError unless it is a power of two up to 64."""
         check_partitions(self.segments, partitions)
         size = str(MAX_MESSAGE_BYTES)
-        # A batch that a producer compressed is inflated by the broker, and its real size is what counts: else 8 MiB could be
-        # 8 GiB in the memory of whoever reads it. Ours are not compressed: bundles are by themselves.
+        # With "uncompressed", the broker decompresses a producer's batches, and max.message.bytes limits their real size.
+        # Otherwise 8 MiB could become 8 GiB in a reader's memory. Our own batches are not compressed; bundles are.
         delete = {"cleanup.policy": "delete", "compression.type": "uncompressed"}
-        # The log's own time is what streams expire by: no tap's clock touches another tap's streams. And where the broker
-        # writes the time it refuses nobody's: Kafka 4 takes no message that is an hour ahead by its own clock.
+        # Streams expire by the log's time, so that no tap's clock affects another tap's streams. With LogAppendTime the
+        # broker also rejects no producer's clock: Kafka 4 rejects message times more than an hour ahead of its own.
         times = {_TIMES: "LogAppendTime"}
         return [
             Topic(
@@ -194,7 +196,7 @@ class Topics:
 
 
 class Job(StrEnum):
-    """Who asks a broker for something."""
+    """The part of Streamgauge that uses the broker; it decides which rights are needed."""
 
     TAP = "tap"
     WORKER = "worker"
@@ -205,8 +207,9 @@ class Job(StrEnum):
     RETRY = "deadletter retry"
 
 
-# A right to read or write a topic, or to read a group, brings that to describe it; one to write to any topic brings that to
-# an idempotent producer (KIP-679, Kafka 2.8). https://kafka.apache.org/documentation/#operations_resources_and_protocols
+# The right to read or write a topic, or to read a group, includes the right to describe it. The right to write to any topic
+# includes the right to an idempotent producer (KIP-679, Kafka 2.8).
+# https://kafka.apache.org/documentation/#operations_resources_and_protocols
 _OURS = ("segments", "records", "state", "deadletter")
 _SEE = (Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS)
 _RIGHTS: Mapping[Job, Sequence[tuple[Operation, Kind, str]]] = {
@@ -214,7 +217,7 @@ _RIGHTS: Mapping[Job, Sequence[tuple[Operation, Kind, str]]] = {
     Job.WORKER: [
         (Operation.READ, Kind.TOPIC, "segments"),
         (Operation.WRITE, Kind.TOPIC, "segments"),  # ticks, which let the log's time pass
-        (Operation.READ, Kind.TOPIC, "records"),  # into the ledger
+        (Operation.READ, Kind.TOPIC, "records"),  # to store them in the ledger
         (Operation.WRITE, Kind.TOPIC, "records"),
         (Operation.READ, Kind.TOPIC, "state"),
         (Operation.WRITE, Kind.TOPIC, "state"),
@@ -235,7 +238,7 @@ _RIGHTS: Mapping[Job, Sequence[tuple[Operation, Kind, str]]] = {
 
 @dataclass(frozen=True)
 class Created:
-    """What `create` did: the topics it made, and a sentence for each way in which one that was there differs."""
+    """The result of `create`: the names of the created topics, and one sentence per difference of an existing topic."""
 
     created: list[str] = field(default_factory=list)
     differences: list[str] = field(default_factory=list)
@@ -255,10 +258,10 @@ async def create(
     prefix: str = DEFAULT_PREFIX,
     replicas: int | None = None,
 ) -> Created:
-    """Make the topics that are missing and compare those that are there; changes nothing that exists.
+    """Create the missing topics and compare the existing ones; changes no existing topic.
 
-    `partitions` None: those of the segments topic if it is there, else DEFAULT_PARTITIONS. `replicas` None: _REPLICAS, or as
-    many as there are brokers. Raises TopicsError.
+    `partitions` None: as the segments topic if it exists, else DEFAULT_PARTITIONS. `replicas` None: _REPLICAS, or the number
+    of brokers if that is lower. Raises TopicsError.
     """
     topics, brokers = Topics(prefix), brokers_at(brokers)
     async with administrator(brokers) as admin:
@@ -277,7 +280,7 @@ async def create(
 
 
 async def _until_shown(admin: AIOKafkaAdminClient, names: Sequence[str]) -> None:
-    """Waits until the brokers list topics that were made: until then other commands would say that they are missing."""
+    """Wait until the brokers list the new topics: before that, other commands would report them as missing."""
     for _ in range(_SHOWN_POLLS):
         seen, denied_names = await seen_topics(admin, names)
         if {*seen, *denied_names} >= set(names):
@@ -286,7 +289,7 @@ async def _until_shown(admin: AIOKafkaAdminClient, names: Sequence[str]) -> None
 
 
 async def describe(brokers: Brokers | str, prefix: str = DEFAULT_PREFIX) -> list[Topic]:
-    """The topics of this prefix that are there, as they are. Raises TopicsError."""
+    """The existing topics of this prefix, with their present configuration. Raises TopicsError."""
     topics, brokers = Topics(prefix), brokers_at(brokers)
     async with administrator(brokers) as admin:
         found = await _found(admin, brokers, topics, Job.DESCRIBE)
@@ -294,7 +297,7 @@ async def describe(brokers: Brokers | str, prefix: str = DEFAULT_PREFIX) -> list
 
 
 async def check(brokers: Brokers | str, prefix: str = DEFAULT_PREFIX) -> int:
-    """The partition count, if everything that a worker needs is there, fits, and is allowed. Raises TopicsError."""
+    """Check that a worker's topics exist, fit, and are allowed; returns the partition count. Raises TopicsError."""
     topics, brokers = Topics(prefix), brokers_at(brokers)
     async with administrator(brokers) as admin:
         rights = topics.rights(Job.WORKER)
@@ -309,14 +312,14 @@ async def check(brokers: Brokers | str, prefix: str = DEFAULT_PREFIX) -> int:
             f"topics {topics.segments} and {topics.state} have {seen[topics.segments].partitions} and "
             f"{seen[topics.state].partitions} partitions, but must have the same number: add partitions to the smaller one"
         )
-    # Whoever may not see the configuration is not told what is wrong with it.
+    # If reading the configuration is denied, `configs` lacks the topic, and this check is skipped.
     if configs.get(topics.segments, {}).get(_TIMES, "LogAppendTime") != "LogAppendTime":
         raise TopicsUnfitError(f"topic {topics.segments} requires message.timestamp.type=LogAppendTime: alter it")
     return seen[topics.segments].partitions
 
 
 async def segments_partitions(brokers: Brokers | str, prefix: str = DEFAULT_PREFIX, job: Job = Job.TAP) -> int:
-    """How many partitions the segments topic has: what a tap needs to know. Raises TopicsError."""
+    """The partition count of the segments topic, for a job that uses only this topic. Raises TopicsError."""
     topics, brokers = Topics(prefix), brokers_at(brokers)
     name = topics.segments
     async with administrator(brokers) as admin:
@@ -334,7 +337,7 @@ def _demand(
     refused: Sequence[str],
     group: frozenset[int] | None,
 ) -> None:
-    """Raises TopicsDeniedError where the broker says that we may not do something that we will do."""
+    """Raises TopicsDeniedError if the broker reports that one of `rights` is missing."""
 
     def is_missing(right: Right) -> bool:
         if right.kind is Kind.GROUP:
@@ -352,9 +355,9 @@ def _all_there(names: Sequence[str], seen: Mapping[str, TopicSeen]) -> None:
 
 
 async def _found(admin: AIOKafkaAdminClient, brokers: Brokers, topics: Topics, job: Job) -> dict[str, Topic]:
-    """Our topics that are there, with the configuration that matters here. Raises TopicsDeniedError."""
+    """Our existing topics, with the configuration keys that Streamgauge sets. Raises TopicsDeniedError."""
     seen, refused = await seen_topics(admin, topics.names)
-    # To create is asked of those alone that are missing, and of these the broker tells nothing.
+    # CREATE is needed only for missing topics, and the broker returns no rights for these.
     rights = [right for right in topics.rights(job) if right.operation is not Operation.CREATE]
     _demand(brokers, rights, seen, refused, None)
     keys = {key for topic in Topics().wanted(1) for key in topic.config}
@@ -381,7 +384,7 @@ async def _make(admin: AIOKafkaAdminClient, brokers: Brokers, missing: list[Topi
     for name, code, *_ in answer.topic_errors:
         if code in _DENIED:
             raise denied(brokers.login.username if brokers.login else None, [Right(Operation.CREATE, Kind.TOPIC, name)])
-        if code and code != _TOPIC_EXISTS:  # somebody else may create them at the same moment
+        if code and code != _TOPIC_EXISTS:  # another process may create the topic at the same moment
             raise TopicsDeniedError(f"topic {name} could not be created: {for_code(code).__name__}")
     return [topic.name for topic in missing]
 
