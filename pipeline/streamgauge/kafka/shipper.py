@@ -255,7 +255,7 @@ class Shipper:
             await self._pause(_POLL_S)
 
     def _first_after(self) -> int:
-        """The row id after which to read the spool. If nothing is in flight, 0: every row in the spool is still to be sent."""
+        """The row id after which to read the spool; 0 if nothing is in flight, as every row is then still to be sent."""
         return self._after if self._in_flight or self._confirmed or self._refused else 0
 
     def _look_for_progress(self) -> None:

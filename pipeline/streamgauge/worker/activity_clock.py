@@ -1,17 +1,16 @@
-"""How the task of one partition spends its time: each moment belongs to exactly one activity.
+"""Measure how the task of one partition spends its time: each moment belongs to exactly one activity.
 
-waiting      for messages, also for the broker's word on missing ones, or for its turn while other partitions have theirs
-decoding     making a bundle of a message's bytes
+waiting      for messages, for the broker's answer about missing messages, or while other partitions run
+decoding     decoding a message's bytes into a bundle
 applying     assembling the bundle's segments into streams and records
-sending      handing over records, dead letters and ticks; a dead letter until it is durable
+sending      sending records, dead letters and ticks; for a dead letter, until it is durable
 committing   a checkpoint: confirmation of what was sent, the state, the metrics, the offset to be committed
 
-A worker with several partitions has one event loop for all of them. So the seconds are those of the wall clock, for each
-partition by itself: of one partition the five add up to a second per second, of eight partitions to eight. `decoding` and
-`applying` never wait, so their sum over all partitions is the part of a second for which the event loop is busy with them.
-A partition that waits may have messages: the lag tells that. While a partition sends or commits, it may wait for the
-broker, and others have their turn. Other tasks commit the offsets of all partitions and write the ledger: that is no
-partition's time.
+All partitions of a worker share one event loop, and each measures wall-clock seconds of its own. So the five activities
+add up to one second per second for one partition, and to eight for eight partitions. `decoding` and `applying` never wait,
+so their sum over all partitions is the share of time for which they keep the event loop busy. A partition that waits may
+have messages to read: the lag shows that. While a partition sends or commits, it may wait for the broker, and other
+partitions run. Other tasks commit the offsets of all partitions and write the ledger; no partition's time includes that.
 """
 
 import time
@@ -21,7 +20,7 @@ from enum import StrEnum
 
 
 class Activity(StrEnum):
-    """What a partition's task does; the label of its metric."""
+    """What a partition's task does; also the metric's label value."""
 
     WAITING = "waiting"
     DECODING = "decoding"
@@ -31,7 +30,7 @@ class Activity(StrEnum):
 
 
 class ActivityClock:
-    """The seconds of one partition's task, by activity. It begins with waiting. `now`: the time (seconds)."""
+    """The seconds of one partition's task, by activity. The first activity is WAITING. `now`: returns the time (seconds)."""
 
     def __init__(self, now: Callable[[], float] = time.perf_counter) -> None:
         self._now = now
@@ -40,7 +39,7 @@ class ActivityClock:
         self._seconds = dict.fromkeys(Activity, 0.0)
 
     def enter(self, activity: Activity) -> Activity:
-        """Begin an activity, which ends the one before; gives the one before."""
+        """Begin an activity and end the previous one; returns the previous one."""
         now, before = self._now(), self._activity
         self._seconds[before] += now - self._since
         self._since, self._activity = now, activity
@@ -48,7 +47,7 @@ class ActivityClock:
 
     @contextmanager
     def during(self, activity: Activity) -> Iterator[None]:
-        """An activity inside of another one, which goes on after it."""
+        """Enter an activity for the duration of a block, and then return to the previous one."""
         before = self.enter(activity)
         try:
             yield
@@ -56,7 +55,7 @@ class ActivityClock:
             self.enter(before)
 
     def take(self) -> dict[Activity, float]:
-        """The seconds since the last call, with those of the activity that is under way."""
+        """Return the seconds since the last call, by activity, including the current activity."""
         self.enter(self._activity)
         taken, self._seconds = self._seconds, dict.fromkeys(Activity, 0.0)
         return taken

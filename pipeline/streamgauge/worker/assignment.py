@@ -1,4 +1,4 @@
-"""The partitions of the segments topic that this worker holds: given, recovered, taken away, drained."""
+"""The partitions of the segments topic that are assigned to this worker: their recovery, revocation and draining."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -22,7 +22,10 @@ from streamgauge.worker.topic_identity import TopicIdentityCheck
 
 
 class Assignment:
-    """Connect it to Faust with `connect`. `fail` is told of what ends the worker."""
+    """The worker's present assignment. Connect it to Faust with `connect`.
+
+    `fail` is called with the WorkerError that has to end the worker.
+    """
 
     def __init__(self, settings: WorkerSettings, producer: Producer, metrics: WorkerMetrics, fail: Any) -> None:
         self._settings = settings
@@ -40,9 +43,9 @@ class Assignment:
         dead_letters: DeadLetters,
         recognition: Callable[[FaustConsumer], TopicIdentityCheck] | None = None,
     ) -> OffsetCommits:
-        """Take part in the consumer's rebalances; gives what commits offsets, to be run beside.
+        """Register for the consumer's rebalances. Returns the OffsetCommits, whose `run` the caller has to start.
 
-        `recognition`: who looks whether the partitions are those that their state speaks of.
+        `recognition`: creates the check that the partitions are those that the state belongs to; None for no check.
         """
         self.consumer, self._state, self._dead_letters = consumer, state, dead_letters
         self._reading = ReadContext(self.consumer, log)
@@ -55,17 +58,17 @@ class Assignment:
 
     @property
     def partitions(self) -> int:
-        """How many it has."""
+        """The number of partitions assigned and recovered."""
         return len(self._partitions)
 
     @property
     def ready(self) -> bool:
-        """Whether the partitions are given and their state is recovered, and it takes messages."""
+        """Whether the partitions are assigned, their state is recovered, and messages are accepted."""
         return self.unready is None
 
     @property
     def unready(self) -> str | None:
-        """Why it takes no messages, as a part of a sentence; None if it does."""
+        """Why no messages are accepted, as a part of a sentence; None if they are."""
         if self._draining:
             return "it is stopping"
         if not self._recovered:
@@ -74,7 +77,7 @@ class Assignment:
             return "it is not a member of its consumer group"
         return "its consumer group is rebalancing" if self.consumer.rebalancing else None
 
-    # --- what a checkup asks ----------------------------------------------------------------------------------------
+    # --- what the progress probe reads ------------------------------------------------------------------------------
 
     @property
     def topic(self) -> str:
@@ -88,23 +91,23 @@ class Assignment:
         return self.consumer.rebalance, 0 if self._recovered else self.consumer.recovered_offsets
 
     def unread(self) -> int:
-        """How many messages wait to be read, as last heard."""
+        """The number of messages not read yet, by the ends that the consumer last received."""
         return sum(partition.unread for partition in self._partitions.values())
 
     def tries(self) -> dict[int, int]:
-        """Of each partition that it holds: how often something was tried again."""
+        """The number of retries of each assigned partition."""
         return {number: partition.tries for number, partition in self._partitions.items()}
 
     # --- partitions come and go -------------------------------------------------------------------------------------
 
     def receive(self, message: Any) -> None:
-        """A message of the segments topic. One of a partition that was taken away is dropped: its owner reads it."""
+        """Accept a message of the segments topic. Drops messages of revoked partitions: their new owner reads them."""
         partition = self._partitions.get(message.partition)
         if partition is not None and message.generation_id == self.consumer.generation:
             partition.put(message)
 
     async def give_up(self) -> None:
-        """Drop what was recovered: the partitions are taken away, or their recovery starts again."""
+        """Discard the recovered partitions: they are revoked, or their recovery starts again."""
         self._recovered = False
         await self._let_go()
 
@@ -114,7 +117,7 @@ class Assignment:
         await asyncio.gather(*(partition.drop() for partition in gone.values()))
 
     async def on_recovered(self) -> None:
-        """Faust has read the changelog of what is ours. Faust swallows what is raised here, so nothing may be."""
+        """Called when Faust has read the changelog of our partitions. Must not raise: Faust would swallow the error."""
         try:
             await self._load()
         except WorkerError as error:
@@ -127,7 +130,7 @@ class Assignment:
         holding = self.consumer.assignment_epoch
         found = await load_start_offsets(self._reading)
         if holding is None or holding != self.consumer.assignment_epoch:
-            return  # the next rebalance is under way
+            return  # the next rebalance has begun
         partitions = {number: self._recover(number, *place) for number, place in found.items()}
         if not await self._are_ours(found, partitions) or holding != self.consumer.assignment_epoch:
             return
@@ -137,7 +140,10 @@ class Assignment:
         self._recovered = True
 
     async def _are_ours(self, found: Mapping[int, tuple[int, int, int]], partitions: Mapping[int, Partition]) -> bool:
-        """Whether these are the logs that the state speaks of. Raises WorkerError if they are not."""
+        """Whether to start the partitions; False if the next rebalance has begun.
+
+        Raises WorkerError if the state does not belong to these logs.
+        """
         if self._recognition is None:
             return True
         entries = {number: self._state.newest.entries(number).values() for number in found}
@@ -165,8 +171,8 @@ class Assignment:
                 f"the topic was recreated. {NEW_LOG_REMEDY}"
             )
         outbox = ConfirmedSender(self._producer, self._instead)
-        due = max(committed, 1 + assembler.applied_offset(PRODUCERS))  # what lies below has done all that it does
-        # Where the group's offsets have expired, the state alone knows where reading goes on.
+        due = max(committed, 1 + assembler.applied_offset(PRODUCERS))  # every message below it is completely processed
+        # If the group's offsets have expired, only the state holds the offset at which reading continues.
         next_offset = max(due if self._settings.segments_id and not committed else committed, begins)
         partition = Partition(
             number, assembler, outbox, self._surroundings(), next_offset=next_offset, known=list(entries)
@@ -176,7 +182,7 @@ class Assignment:
         return partition
 
     async def _instead(self, message: Message) -> bool:
-        """A record that the records topic refuses goes to the dead letters; nothing stands for anything else."""
+        """Write a record that the records topic refuses to the dead letter topic. False for any other message."""
         if message.topic != self._settings.topics.records:
             return False
         await self._dead_letters.bury(_Refused(message.topic, message.key, message.value), Stage.RECORD, "refused")
@@ -195,14 +201,14 @@ class Assignment:
         )
 
     async def drain(self) -> None:
-        """Apply what is there, make it durable, acknowledge it."""
+        """Apply the messages received so far, make the results durable, and commit the offsets."""
         self._draining = True
         await asyncio.gather(*(partition.finish() for partition in self._partitions.values()))
         await self._acknowledger.flush()
         self._partitions = {}
 
     def report(self) -> None:
-        """Say how much is open, and how the partitions spent their time."""
+        """Set the metrics of open streams, partitions, and the partitions' time."""
         partitions = self._partitions.values()
         for partition in partitions:
             partition.add_seconds()
@@ -211,7 +217,7 @@ class Assignment:
 
 
 class _Refused(NamedTuple):
-    """A record that never had a place in a log."""
+    """A record that the broker never accepted, so that it has no offset."""
 
     topic: str
     key: bytes | None

@@ -1,4 +1,4 @@
-"""What one partition sends, and the moment when all of it is durable. No step of a checkpoint begins before that."""
+"""Sends the messages of one partition and waits until all are durable. Each step of a checkpoint waits for that."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -11,22 +11,22 @@ from streamgauge.kafka.cancelling import end_in_background
 from streamgauge.kafka.producer import Meaning, Message, Producer, meaning_of
 from streamgauge.worker.faults import StateRefusedError, WriteDeniedError
 
-# How soon a broker that was away is tried again (seconds).
+# How soon an unreachable broker is tried again (seconds).
 _RETRY_S = 1.0
-# After so long without one confirmation a new producer sends it all again (seconds): three requests that fail.
+# After this time without any confirmation, a new producer sends all messages again (seconds): three failed requests.
 _UNCONFIRMED_S = 30.0
-# A send that waits for longer than this until there is room waits for a slow broker (seconds).
+# A send that waits longer than this for buffer space counts as a try: the broker is slow (seconds).
 _SLOW_S = 1.0
-# What waits for room elsewhere says so as often (seconds).
+# How often `tries` grows while `instead` waits for its own topic (seconds).
 _WAITING_S = 5.0
 
 
 class ConfirmedSender:
-    """Sends and remembers until it is confirmed; sends again what failed, for as long as it takes.
+    """Keeps each message until it is confirmed, and sends failed messages again, without a time limit.
 
-    `instead` puts a message that the broker refuses for good elsewhere, durably; False if there is no such place for it.
-    `tries` grows while something is tried again, or goes through slowly: who waits for the broker by rule is told from who
-    hangs by it.
+    `instead` stores a message that the broker refuses permanently elsewhere, durably; it returns False if there is no other
+    place for it. `tries` grows with each retry and each slow send, so that the watchdog can distinguish a partition that
+    waits for the broker from one that is stuck.
     """
 
     def __init__(self, producer: Producer, instead: Callable[[Message], Awaitable[bool]]) -> None:
@@ -37,7 +37,7 @@ class ConfirmedSender:
         self._pending: list[tuple[Message, int, asyncio.Future[Any]]] = []
 
     async def send(self, message: Message) -> None:
-        """Hand a message over, waiting while there is no room or no broker. Raises WorkerError."""
+        """Give a message to the producer, waiting for buffer space and for the broker. Raises WorkerError."""
         rest: Message | None = message
         while rest is not None:
             message, generation = rest, self._producer.generation
@@ -46,7 +46,7 @@ class ConfirmedSender:
                 future = await self._producer.send(message)
             except KafkaTimeoutError:
                 self.tries += 1
-                continue  # the producer's buffer is still full: it keeps what it has
+                continue  # the producer's buffer is still full, and the producer keeps its messages
             except KafkaError as error:
                 rest = await self._after(error, message, generation)
                 continue
@@ -57,7 +57,7 @@ class ConfirmedSender:
             return
 
     async def confirmed(self) -> None:
-        """Returns when all that was sent is durable. Raises WorkerError."""
+        """Returns when all messages sent so far are durable. Raises WorkerError."""
         while self._pending:
             await self._wait()
             settled, self._pending = self._pending, []
@@ -70,9 +70,10 @@ class ConfirmedSender:
                     await self.send(rest)
 
     async def _wait(self) -> None:
-        """Until each send has succeeded or failed.
+        """Wait until each send has succeeded or failed.
 
-        A producer that confirms nothing for too long is replaced, if the broker answers: what is away it waits for itself.
+        Replaces a producer that confirms nothing for _UNCONFIRMED_S, if the broker answers. If the broker is unreachable, the
+        producer itself waits for it.
         """
         waiting = {future for _, _, future in self._pending if not future.done()}
         while waiting:
@@ -83,14 +84,14 @@ class ConfirmedSender:
                 await self._producer.renew(generation)
 
     async def settle(self, timeout_s: float) -> None:
-        """Wait for what is in flight, for at most `timeout_s`, and forget it."""
+        """Wait for the sends in flight, for at most `timeout_s` seconds, and forget all messages."""
         waiting = {future for _, _, future in self._pending if not future.done()}
         self._pending.clear()
         if waiting:
             await asyncio.wait(waiting, timeout=timeout_s)
 
     async def _after(self, error: BaseException, message: Message, generation: int) -> Message | None:
-        """What to send next after a failure: mostly the same again, with a new producer; None if it rests elsewhere."""
+        """Handle a failed send. Returns the message to send again, with a new producer; None if it is stored elsewhere."""
         rest: Message | None = message
         match meaning_of(error):
             case Meaning.REFUSED:
@@ -101,7 +102,7 @@ class ConfirmedSender:
                     f"the broker denies writes to {message.topic} ({type(error).__name__}): grant Write on it"
                 )
             case Meaning.AGAIN:
-                # Only the first that fails with a producer waits: the others failed for the same reason.
+                # Only the first failure with a producer pauses: the others have the same cause.
                 if generation == self._producer.generation:
                     await asyncio.sleep(self._pace.failed())
         self.tries += 1
@@ -114,7 +115,7 @@ class ConfirmedSender:
         moving = asyncio.ensure_future(self._instead(message))
         try:
             while not (await asyncio.wait({moving}, timeout=_WAITING_S))[0]:
-                self.tries += 1  # it waits for its topic
+                self.tries += 1  # `instead` still waits for its topic
             if not moving.result():
                 size = len(message.value or b"")
                 raise StateRefusedError(
@@ -127,12 +128,12 @@ class ConfirmedSender:
 def _outcome(
     sent: tuple[Message, int, "asyncio.Future[Any]"],
 ) -> tuple[Message, int, BaseException | None]:
-    """What was sent, by which producer, and why it failed; None if it is durable."""
+    """The message, its producer's generation, and the error; None instead of an error if the message is durable."""
     message, generation, future = sent
     return message, generation, KafkaError("cut off") if future.cancelled() else future.exception()
 
 
 def _note(future: "asyncio.Future[Any]") -> None:
-    """An error of a message that nobody waits for any more (its partition was revoked) is no news."""
+    """Retrieve the exception: asyncio would log it if the partition was revoked and no code awaits the message."""
     if not future.cancelled():
         future.exception()

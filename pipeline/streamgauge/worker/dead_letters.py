@@ -1,8 +1,8 @@
-"""What a worker puts into the dead letter topic: one letter at a time, slowly, and for as long as it takes.
+"""Writes a worker's dead letters: one at a time, at a limited rate, and with retries without a time limit.
 
-the topic takes it        a pause, then on with the partition: a flood of poison must not drown the good partitions
-it is too large for it    its beginning goes, with its sizes
-anything else             its partition waits: nothing is lost, nothing acknowledged; said once, and shown as a metric
+the broker accepts it      pause, then continue the partition: many unreadable messages must not starve other partitions
+it is too large            send a truncated dead letter, with the message's sizes
+any other error            the partition waits: nothing is lost or acknowledged; one log line, and a metric shows it
 """
 
 import asyncio
@@ -24,23 +24,24 @@ from streamgauge.worker.settings import WorkerMetrics
 
 _LOG = logging.getLogger("streamgauge.worker")
 
-# At most so many dead letters a second and worker, and so many of their bytes.
+# The highest rate of one worker (dead letters per second, bytes per second).
 _PER_S = 200
 _BYTES_PER_S = 16 * 1024 * 1024
-# The pause after a letter is this many times what it took to see that its message is none: a forged bundle that inflates
-# to 64 MiB takes 50 ms, and poison gets a fifth of the worker at most.
+# The pause after a dead letter, as a multiple of the time that its message took to process. A forged bundle that inflates
+# to 64 MiB takes 50 ms; with this pause, such messages get at most a fifth of the worker's time.
 _PAUSES = 4
-# How often a line tells of dead letters at most (seconds).
+# The shortest time between two log lines about dead letters (seconds).
 _REPEAT_S = 60.0
-# How long the topic may take to confirm one letter before that counts as trouble (seconds): a new leader takes some.
+# How long the broker may take to confirm a dead letter before that counts as an error (seconds): electing a partition
+# leader takes some seconds.
 _CONFIRM_S = 10.0
 
 
 class DeadLetters:
-    """Of one worker. `producer`: one that nobody else uses, so that trouble with this topic is nobody else's.
+    """The dead letters of one worker. `producer` must not be shared, so that errors of this topic affect no other sends.
 
-    `waiting`: the letters that wait because the topic takes none; a partition has one at most. `tries` grows meanwhile:
-    who waits by rule is told from who hangs by it.
+    `waiting`: the number of dead letters that wait because the topic accepts none; at most one per partition. `tries` grows
+    with each retry, so that the watchdog can distinguish a worker that waits for the topic from one that is stuck.
     """
 
     def __init__(self, producer: Producer, topics: Topics, metrics: WorkerMetrics) -> None:
@@ -50,7 +51,7 @@ class DeadLetters:
         self.tries = 0
         self._connected = False
         self._turn = asyncio.Lock()
-        self._here = 0  # letters that are not durable yet
+        self._here = 0  # the number of dead letters that are not durable yet
         self._trouble = False
         self._buried, self._said_s = 0, -_REPEAT_S
 
@@ -59,9 +60,9 @@ class DeadLetters:
         return self._here if self._trouble else 0
 
     async def bury(self, message: Any, stage: Stage, error_class: str, spent_s: float = 0.0) -> None:
-        """Returns when the letter of this message is durable, and some time has passed.
+        """Write the dead letter of a message; returns when it is durable and the rate limit's pause is over.
 
-        `message`: topic, partition, offset, key and value. `spent_s`: what it took to see that it is poison.
+        `message`: has topic, partition, offset, key and value. `spent_s`: how long the failed processing took (seconds).
         """
         self._here += 1
         self._show()
@@ -77,7 +78,7 @@ class DeadLetters:
             self._show()
 
     async def _send(self, message: Message) -> Message:
-        """What was sent in the end: the letter, or its beginning."""
+        """Send until the broker confirms. Returns what was sent: the dead letter, or its truncated form."""
         pace = Pace()
         while True:
             generation = self._producer.generation
@@ -108,7 +109,7 @@ class DeadLetters:
         future.result()
 
     def _say_buried(self, message: Any, stage: Stage, error_class: str) -> None:
-        """Log the first letter, and then the number of them each _REPEAT_S."""
+        """Log the first dead letter, and later the number of all so far, at most once per _REPEAT_S."""
         self._buried += 1
         now = asyncio.get_running_loop().time()
         if now - self._said_s < _REPEAT_S:
@@ -149,6 +150,6 @@ def _why(error: KafkaError) -> str:
 
 
 def _note(future: "asyncio.Future[Any]") -> None:
-    """An error of a letter that nobody waits for any more (its partition was revoked) is no news."""
+    """Retrieve the exception: asyncio would log it if the partition was revoked and no code awaits the dead letter."""
     if not future.cancelled():
         future.exception()

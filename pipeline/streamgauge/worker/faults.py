@@ -1,64 +1,64 @@
-"""Why a worker ends by itself. Each is one sentence, and an exit code of the command line's contract."""
+"""The errors that end a worker. Each has one sentence as its text, and a documented exit code."""
 
 from collections.abc import Mapping, Sequence
 
 from streamgauge.errors import STUCK, UNAVAILABLE
 
-# What to do about a topic that is not the one that was read before.
+# What an operator has to do about a topic that was recreated.
 NEW_LOG_REMEDY = (
     "Use another --topic-prefix, or delete the state topic and the consumer group's offsets (docs/guides/partitions.md)"
 )
 
 
 class WorkerError(Exception):
-    """The worker cannot go on; what is confirmed stays, what is not will be read again."""
+    """The worker cannot continue. Confirmed results stay; unacknowledged messages are read again."""
 
     exit_code = UNAVAILABLE
-    # Whether the worker leaves its group, as if told to stop. A static member that comes back within the session is given
-    # what it had: of topics that are not the same any more that is nothing, or too little (KIP-814).
+    # Whether the worker leaves its group at once. A static member that returns within the session gets its earlier
+    # assignment, which is empty or incomplete after the topics have changed (KIP-814).
     leaves = False
 
 
 class LogRecreatedError(WorkerError):
-    """The segments topic is not the log that the state speaks of."""
+    """The state does not belong to the present segments topic, or a topic was recreated while the worker ran."""
 
     leaves = True
 
 
 class StateRecreatedError(WorkerError):
-    """Messages are acknowledged, and there is no state that knows of them: open streams are lost."""
+    """Messages are acknowledged, but the state topic holds no state of them: open streams are lost."""
 
     leaves = True
 
 
 class TopicsChangedError(WorkerError):
-    """A topic is gone, or has another number of partitions than when the worker began."""
+    """A topic was deleted, or its number of partitions changed, while the worker ran."""
 
     leaves = True
 
 
 class WriteDeniedError(WorkerError):
-    """The broker takes no records or state from us."""
+    """The broker denies this worker to write records, state or ticks."""
 
 
 class NewerStateFoundError(WorkerError):
-    """The state was written by a later version: going on without it would make other records, and overwrite it."""
+    """A later version wrote the state. Without it the worker would make different records, and overwrite the state."""
 
 
 class StateRefusedError(WorkerError):
-    """The broker refuses an entry of the state for good."""
+    """The broker permanently refuses a message that has no other place, such as a state entry."""
 
 
 class FaustCrashedError(WorkerError):
-    """Faust gave up: the broker refused the consumer or it lost its place for good."""
+    """Faust's consumer failed permanently, or the connection was lost at the start."""
 
 
 class SlotsTakenError(WorkerError):
-    """More workers on one data directory than there are slots."""
+    """More workers use one data directory than it has slots."""
 
 
 class StuckError(WorkerError):
-    """The watchdog found the worker stuck. To be started again. `stacks`: what each thread and task did."""
+    """The watchdog found the worker stuck; a supervisor should restart it. `stacks`: the frames of each thread and task."""
 
     exit_code = STUCK
 
@@ -71,7 +71,7 @@ class StuckError(WorkerError):
 
 
 class BugError(WorkerError):
-    """Something that must not happen. `error`: what was raised, whose traceback is logged."""
+    """A bug. `error`: the exception, whose traceback is logged."""
 
     exit_code = 70
 

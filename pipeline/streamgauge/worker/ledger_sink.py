@@ -1,4 +1,4 @@
-"""From the records topic to where records rest: in batches, in a thread of its own, acknowledged in order."""
+"""Store the records topic in the ledger: in batches, in a separate thread, acknowledged in order."""
 
 import asyncio
 import contextlib
@@ -24,22 +24,25 @@ from streamgauge.worker.settings import RecordStore, Stored, WorkerMetrics, Work
 
 _LOG = logging.getLogger("streamgauge.worker")
 
-# Records of one transaction: enough that its cost is shared, few enough that others may write in between.
+# The most records of one transaction: enough to share its cost, few enough for other writers to get their turn.
 _BATCH = 500
 # How long the first record of a batch waits for others (seconds): a small part of the 2 s from terminal to ledger.
 _GATHER_S = 0.05
-# How often it is looked whether records should have come (seconds).
+# After how long without a record the sink checks for missed messages (seconds).
 _NUDGE_S = 1.0
-# Records that wait for the store: above the first no more are fetched, until there are fewer than the second.
+# Queued records: above the first number, fetching pauses until fewer than the second are queued.
 _FULL, _LOW = 5_000, 1_000
-# The same in bytes: a record has some KiB, and a forged one as much as its topic takes.
+# The same limits in bytes: a record has some KiB, but a forged one may be as large as its topic allows.
 _FULL_BYTES, _LOW_BYTES = 64 * 1024 * 1024, 16 * 1024 * 1024
-# How soon a store that failed is tried again (seconds).
+# How soon a failed insert is tried again (seconds).
 _RETRY_S = 1.0
 
 
 class LedgerSink:
-    """Give it messages with `receive`, run it with `run`."""
+    """Stores records in a RecordStore. Give it messages with `receive`, and run `run` as a task.
+
+    `fail` is called with the WorkerError that has to end the worker.
+    """
 
     def __init__(self, settings: WorkerSettings, store: RecordStore, metrics: WorkerMetrics, fail: Any) -> None:
         self._settings = settings
@@ -59,7 +62,7 @@ class LedgerSink:
         self._idle.set()
 
     def connect(self, consumer: FaustConsumer, state: StateTable, log: Log, dead_letters: DeadLetters) -> OffsetCommits:
-        """Take part in the consumer's rebalances; gives what commits offsets, to be run beside."""
+        """Register for the consumer's rebalances. Returns the OffsetCommits, whose `run` the caller has to start."""
         self._consumer = self.consumer = consumer
         self._reading = ReadContext(self._consumer, log)
         self._acknowledger = OffsetCommits(self._consumer)
@@ -70,9 +73,9 @@ class LedgerSink:
         return self._acknowledger
 
     async def give_up(self) -> None:
-        """Drop what is not stored yet: the partitions are taken away, or their recovery starts again.
+        """Discard the records not stored yet: the partitions are revoked, or their recovery starts again.
 
-        Whichever worker has a partition reads it again; the ledger recognises what it has already.
+        The next owner of a partition reads them again; the ledger recognises records that it has already.
         """
         self._queue.clear()
         self._queued_bytes = 0
@@ -82,7 +85,7 @@ class LedgerSink:
         self._acknowledger.forget()
 
     async def on_recovered(self) -> None:
-        """The partitions are given. Faust swallows what is raised here, so nothing may be."""
+        """Called when the partitions are assigned. Must not raise: Faust would swallow the error."""
         try:
             await self._find_places()
         except Exception as error:  # noqa: BLE001 - swallowed by Faust, records would wait for ever
@@ -92,14 +95,14 @@ class LedgerSink:
         holding = self._consumer.assignment_epoch
         found = await load_start_offsets(self._reading)
         if holding is None or holding != self._consumer.assignment_epoch:
-            return  # the next one is under way
+            return  # the next rebalance has begun
         for number, (committed, begins, _) in found.items():
             if begins > committed:
                 self._lost(begins - committed)
             self._places[number] = OffsetTracker(self._reading, number, max(committed, begins), self._lost)
         self._settled = True
 
-    # --- what a checkup asks ----------------------------------------------------------------------------------------
+    # --- what the progress probe reads ------------------------------------------------------------------------------
 
     @property
     def topic(self) -> str:
@@ -113,7 +116,7 @@ class LedgerSink:
         return ()
 
     def tries(self) -> dict[int, int]:
-        """Of each partition that it holds: how often something was tried again."""
+        """The number of retries of each assigned partition; the same for all, because they share one store."""
         return dict.fromkeys(self._places, self._tries + (self._dead_letters.tries if self._burying else 0))
 
     # --- records come -----------------------------------------------------------------------------------------------
@@ -123,10 +126,10 @@ class LedgerSink:
         self._metrics.add(table.LOG_GAP_MESSAGES.name, records)
 
     def receive(self, message: Any) -> None:
-        """A message of the records topic. Never waits."""
+        """Accept a message of the records topic. Never waits."""
         is_ours = message.partition in self._places and message.generation_id == self._consumer.generation
         if self._finishing or not is_ours:
-            return  # whoever has the partition reads it
+            return  # the partition's next owner reads it
         self._queue.append(message)
         self._queued_bytes += weight_of(message)
         self._idle.clear()
@@ -136,7 +139,7 @@ class LedgerSink:
             self._consumer.pause(message.partition)
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Store batches until cancelled, or until an error ends the worker."""
         try:
             while True:
                 batch = await self._gather()
@@ -148,18 +151,18 @@ class LedgerSink:
             self._fail(BugError(f"internal error while storing records: {error!r}", error))
 
     async def drain(self) -> None:
-        """Store what is there, and take no more."""
+        """Store the queued records, accept no more, and commit the offsets."""
         self._finishing = True
         await self._idle.wait()
         await self._acknowledger.flush()
 
     def close(self) -> bool:
-        """Let go of the thread; whether a store that does not answer holds it."""
+        """Shut the thread down without waiting for it. Returns whether an insert still runs in it."""
         self._thread.shutdown(wait=False, cancel_futures=True)
         return self._storing
 
     async def _gather(self) -> list[Any]:
-        """The next batch: messages that are due, in the order of their partitions' logs."""
+        """Return the next batch, in the order of each partition's log, without messages that are not due; may be empty."""
         if not self._queue:
             self._idle.set()
             self._wake.clear()
@@ -196,7 +199,7 @@ class LedgerSink:
             self._held_back.clear()
 
     async def _insert(self, records: list[bytes]) -> Stored:
-        """Until it succeeds: meanwhile records wait in Kafka."""
+        """Insert records, with retries until it succeeds; until then later records stay in Kafka."""
         while True:
             try:
                 stored = await asyncio.get_running_loop().run_in_executor(self._thread, self._insert_now, records)
@@ -215,7 +218,7 @@ class LedgerSink:
             return stored
 
     def _insert_now(self, records: list[bytes]) -> Stored:
-        """In the thread."""
+        """Insert records; runs in the sink's thread."""
         self._storing = True
         try:
             return self._store.insert(records)

@@ -1,7 +1,7 @@
-"""Kafka's own word on a log: where it begins and ends, what the group has committed, whether there is a message.
+"""Read facts about a log from the broker: where it begins and ends, what the group has committed, whether it has a message.
 
-Asked with clients of our own. Faust's consumer answers such questions only between two fetches, each of which may take a
-second, and a takeover asks several.
+It uses clients of its own. Faust's consumer answers such requests only between two fetches, each of which may take a
+second, and a takeover of partitions makes several requests.
 """
 
 import asyncio
@@ -18,12 +18,12 @@ from streamgauge.kafka.producer import REQUEST_TIMEOUT_MS
 from streamgauge.kafka.security import Brokers
 from streamgauge.kafka.topic_ids import Identity, identities
 
-# How long a look at one message of a partition may take (seconds).
+# How long reading one message of a partition may take (seconds).
 _LOOK_TIMEOUT_S = 30.0
 
 
 class Log:
-    """Ask after `start`. Every question raises KafkaError where the broker does not answer."""
+    """Call its methods after `start`. Each request raises KafkaError if the broker does not answer."""
 
     def __init__(self, brokers: Brokers, group: str) -> None:
         self._brokers = brokers
@@ -41,41 +41,44 @@ class Log:
         await self._admin.start()
 
     async def stop(self) -> None:
-        """Disconnect, if it ever connected."""
+        """Disconnect, if `start` was called."""
         if self._asking is not None:
             await self._asking.stop()
             await self._admin.close()
 
     async def committed(self, topic: str) -> dict[int, int]:
-        """The next offset to be read of each partition, by the group's memory; nothing where it has none."""
+        """The offset that the group has committed, by partition; without partitions that have none."""
         found = await committed_offsets(self._admin, self._group, topic)
         return {number: committed.offset for number, committed in found.items()}
 
     async def notes(self, topic: str) -> dict[int, str]:
-        """The metadata beside each offset that the group has committed; nothing where it has none."""
+        """The metadata of the offset that the group has committed, by partition; without partitions that have none."""
         found = await committed_offsets(self._admin, self._group, topic)
         return {number: committed.metadata for number, committed in found.items()}
 
     async def group(self) -> GroupSeen | None:
-        """Which partitions the members of the group have; None where the coordinator does not say it now."""
+        """The group and its members' partitions; None if the coordinator does not return them now."""
         return await seen_group(self._admin, self._group)
 
     async def identities(self, topics: Sequence[str]) -> dict[str, Identity]:
-        """Which topics these are now, by the broker's ids; without those that are not there."""
+        """The present ids and partition counts by topic name, without topics that do not exist."""
         return await identities(self._admin, topics)
 
     async def begins(self, topic: str, partitions: Iterable[int]) -> dict[int, int]:
-        """Where each partition's log begins."""
+        """The first offset of each partition's log."""
         found = await self._asking.beginning_offsets([TopicPartition(topic, number) for number in partitions])
         return {place.partition: offset for place, offset in found.items()}
 
     async def ends(self, topic: str, partitions: Iterable[int]) -> dict[int, int]:
-        """Where each partition's log ends: the offset of the next message to be written."""
+        """The end of each partition's log: the offset of the next message to be written."""
         found = await self._asking.end_offsets([TopicPartition(topic, number) for number in partitions])
         return {place.partition: offset for place, offset in found.items()}
 
     async def holds(self, topic: str, partition: int, start: int, end: int) -> bool:
-        """Whether the log holds a message from `start` to below `end`. Offsets without one are legal."""
+        """Whether the log has a message with start <= offset < end. Offsets without a message are legal.
+
+        Raises TimeoutError if no message arrives within _LOOK_TIMEOUT_S.
+        """
         place = TopicPartition(topic, partition)
         reader = AIOKafkaConsumer(
             **self._brokers.options(), enable_auto_commit=False, request_timeout_ms=REQUEST_TIMEOUT_MS

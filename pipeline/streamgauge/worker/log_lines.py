@@ -10,18 +10,18 @@ from streamgauge.runtime.faults import places_with_causes, report_fault
 
 
 class OneLine(logging.Formatter):
-    """A log record as one line of JSON. What is logged with an exception keeps the places in the code that it came from.
+    """Formats a log record as one line of JSON. An exception is logged with the code places of its traceback.
 
-    `stacks` of a record (`extra={"stacks": ...}`): what each thread did.
+    `stacks` of a record (`extra={"stacks": ...}`): the frames of each thread and task.
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line."""
+        """Return the line."""
         line: dict[str, object] = {"at": record.created, "level": record.levelname.lower(), "part": record.name}
         line["message"] = " ".join(record.getMessage().split())
         fault = getattr(
             record, "fault", None
-        )  # of streamgauge.runtime.faults: the message's further lines are the frames
+        )  # set by streamgauge.runtime.faults; the message's later lines are its frames
         if fault:
             line["message"] = record.getMessage().partition("\n")[0]
             line.update(fault)
@@ -35,7 +35,7 @@ class OneLine(logging.Formatter):
 
 
 def log_lines_to_stderr() -> None:
-    """One line of JSON each, unless somebody has set up logging already."""
+    """Log to stderr as lines of JSON, unless the root logger already has handlers."""
     root = logging.getLogger()
     if not root.handlers:
         handler = logging.StreamHandler(sys.stderr)
@@ -46,6 +46,6 @@ def log_lines_to_stderr() -> None:
 
 
 def _report_thread(ended: threading.ExceptHookArgs) -> None:
-    """A thread that ends with an error: as a line of JSON, as all else."""
+    """Report the error that ended a thread as a line of JSON."""
     if ended.exc_value is not None and not isinstance(ended.exc_value, SystemExit):
         report_fault(f"the thread {ended.thread.name if ended.thread else '?'}", ended.exc_value)

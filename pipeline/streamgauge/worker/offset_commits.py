@@ -1,31 +1,32 @@
-"""Offsets that are done, committed together once in a while."""
+"""Commit the offsets of processed messages, for all partitions together, at an interval."""
 
 import asyncio
 import contextlib
 
 from streamgauge.worker.faust.consumer import FaustConsumer
 
-# How often offsets are committed (seconds): a crash replays what a checkpoint made durable a moment ago, and skips it.
+# How often offsets are committed (seconds). After a crash, a worker reads messages whose offset was not committed again,
+# and skips them if a checkpoint made their results durable.
 _COMMIT_S = 0.5
 
 
 class OffsetCommits:
-    """Commits for one topic. An offset that is given later for a partition takes the place of an earlier one."""
+    """The commits of one topic. A later offset of a partition replaces an earlier one."""
 
     def __init__(self, consumer: FaustConsumer) -> None:
         self._consumer = consumer
         self._pending: dict[int, int] = {}
 
     def done(self, partition: int, offset: int) -> None:
-        """Everything below `offset` is done."""
+        """Report that every message below `offset` is processed and durable."""
         self._pending[partition] = offset
 
     def forget(self) -> None:
-        """Partitions were taken away: what was not committed is read again by whoever has them."""
+        """Forget uncommitted offsets, because the partitions were revoked; their next owner reads the messages again."""
         self._pending.clear()
 
     async def flush(self) -> None:
-        """Commit what there is; what the broker does not take now is kept for the next time."""
+        """Commit the pending offsets; keeps those that the broker does not accept now for the next call."""
         pending = dict(self._pending)
         if pending and await self._consumer.commit(pending):
             for partition, offset in pending.items():
@@ -33,7 +34,7 @@ class OffsetCommits:
                     del self._pending[partition]
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Commit every _COMMIT_S until cancelled."""
         with contextlib.suppress(asyncio.CancelledError):
             while True:
                 await asyncio.sleep(_COMMIT_S)

@@ -1,7 +1,7 @@
-"""Whether each partition of the worker's topics has an owner in its group, by the coordinator's word.
+"""Check with the group's coordinator whether each partition of the worker's topics has an owner in the group.
 
-A leader of the group that does not know a topic assigns it to no member, and a recovery of nothing succeeds at once: then
-each member looks as if it were ready. A spare worker, whose group gave all partitions to others, is ready.
+A group leader without the metadata of a topic assigns its partitions to no member. A recovery of no partitions succeeds at
+once, so each member would count as ready. A spare worker is ready: other members have all partitions.
 """
 
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from typing import Protocol
 
 from streamgauge.worker.log import Log
 
-# Partitions that a sentence names (count).
+# The most partitions that a sentence names.
 _NAMED = 3
 
 
@@ -24,16 +24,16 @@ class Member(Protocol):
 
 
 class Owners:
-    """Asks the coordinator with `look`. `consumers`: one for each topic that the worker reads."""
+    """Checks the owners with `look`. `consumers`: one for each topic that the worker reads."""
 
     def __init__(self, log: Log, consumers: Sequence[Member]) -> None:
         self._log = log
         self._consumers = consumers
-        self._looked_at: object = None  # the assignment that was looked at
+        self._looked_at: object = None  # the assignment epoch of the last check
         self._missing: str | None = None
 
     async def look(self) -> None:
-        """Ask the coordinator. Raises KafkaError. A group that rebalances says nothing."""
+        """Check the owners now. Keeps the last result while the group rebalances. Raises KafkaError."""
         holding = self._consumers[0].assignment_epoch
         topics = [consumer.topic for consumer in self._consumers]
         there = await self._log.identities(topics)

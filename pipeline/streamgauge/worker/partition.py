@@ -1,14 +1,14 @@
-"""One partition of the segments topic: apply its messages in order, and make what came of them durable.
+"""One partition of the segments topic: apply its messages in order, and make the results durable.
 
-A checkpoint, and no step of it begins before the one before is confirmed:
+The steps of a checkpoint; each one begins when the previous one is confirmed:
 
-    1. records and dead letters     they went out as they came about
+    1. records and dead letters     sent before, when they arose
     2. the buckets that changed
     3. the producers entry
-    4. the messages: the offset behind the last one is committed
+    4. the acknowledgement: the offset after the last message is given to be committed
     5. metrics
 
-So a crash anywhere replays only what is skipped, or gives the same record once more.
+So after a crash at any point, the worker reads only messages that it skips, or that produce the same record again.
 """
 
 import asyncio
@@ -40,44 +40,45 @@ from streamgauge.worker.settings import WorkerMetrics
 
 _LOG = logging.getLogger("streamgauge.worker")
 
-# Messages that wait to be applied (bytes): above the first no more are fetched, until it is below the second.
+# Queued messages (bytes): above the first limit, fetching pauses until the queue is below the second.
 _FULL_BYTES = 4 * 1024 * 1024
 _LOW_BYTES = 1024 * 1024
-# A checkpoint's bytes stay below this part of what was read, unless MAX_TIMES the shortest time has passed.
+# The next checkpoint waits while the last one's state is larger than this share of the bytes read since, but not longer
+# than _MAX_TIMES the shortest checkpoint interval.
 _STATE_SHARE = 0.1
 _MAX_TIMES = 10
-# Messages that are applied and not acknowledged: what a crash replays, and what memory holds of their records.
+# The most messages applied and not acknowledged: it limits what a crash replays, and the records in memory.
 _MAX_HELD = 5_000
-# Every entry is written again within 30 s (`store.py`): looked after at two thirds of that (seconds).
+# An entry older than this is written again (seconds): two thirds of the 30 s that `kafka/topics.py` relies on.
 _REWRITE_S = 20.0
-# While a letter waits for its topic, this often is looked whether state is to be written, or it is time to go (seconds).
+# While a dead letter waits for its topic, how often the partition checkpoints and checks whether to stop (seconds).
 _WAITING_S = 1.0
-# How long a partition applies messages before others have their turn, and how long it lets them gather when the first one
-# has come (seconds): its streams then lie in the processor's caches, and no heartbeat or answer is late by it.
+# How long a partition applies messages before other tasks run, and how long it waits for more after the first message
+# (seconds): its streams then stay in the processor's caches, and heartbeats and responses are not delayed.
 _TURN_S = 0.01
 _GATHER_S = 0.005
-# How long sends in flight are waited for when a partition is taken away (seconds): well within a rebalance.
+# How long a revoked partition waits for its sends in flight (seconds): well within a rebalance.
 _SETTLE_S = 5.0
-# How often lag is looked at (seconds).
+# How often the lag is exported (seconds).
 _REPORT_S = 1.0
 
 
 @dataclass(frozen=True)
 class PartitionContext:
-    """What all partitions of a worker share."""
+    """The objects and settings that all partitions of a worker share. Intervals are seconds."""
 
     topics: Topics
     reading: ReadContext
     dead_letters: DeadLetters
     metrics: WorkerMetrics
-    acknowledge: Callable[[int, int], None]  # partition, the offset behind the last one that is done
+    acknowledge: Callable[[int, int], None]  # called with the partition and the offset after its last finished message
     fail: Callable[[WorkerError], None]
     checkpoint_s: float
     tick_s: float
 
 
 class Partition:
-    """`next_offset`: where reading goes on. `known`: the entries of the state that are in the changelog.
+    """One assigned partition. `next_offset`: where reading continues. `known`: the state entries in the changelog.
 
     Start it with `start`; give it messages with `put`, in offset order.
     """
@@ -110,18 +111,19 @@ class Partition:
         self._wake = asyncio.Event()
         self._clock = ActivityClock()
         now = asyncio.get_running_loop().time()
-        # Nobody knows how old an entry is that was taken over: owners that die one after another must not let it grow old.
+        # The age of a recovered entry is unknown, so it counts as due: otherwise a series of owners that crash soon would
+        # never write it again.
         self._written_at = dict.fromkeys(known, float("-inf"))
         self._checkpoint_at = self._message_at = now
         self._reported_at = 0.0
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        self._clock.take()  # what was before is no time of the task
+        self._clock.take()  # discard the time before the task
         self._task = asyncio.create_task(self._run())
 
     def put(self, message: Any) -> None:
-        """Take a message of Faust's. Never waits. What comes after `finish` is left to whoever reads on."""
+        """Queue a message. Never waits. Drops messages after `finish`: the next owner reads them."""
         if self._finishing:
             return
         self._queue.append(message)
@@ -132,7 +134,7 @@ class Partition:
             self._around.reading.consumer.pause(self._number)
 
     async def finish(self) -> None:
-        """Apply what waits, checkpoint, and end."""
+        """Apply the queued messages, checkpoint, and end."""
         self._finishing = True
         self._wake.set()
         if self._task is not None:
@@ -140,7 +142,7 @@ class Partition:
         self._around.metrics.unset(table.WORKER_LAG.name, partition=self._number)
 
     async def drop(self) -> None:
-        """The partition is not ours any more: wait for what is in flight, forget everything."""
+        """End without a checkpoint, because the partition was revoked; wait for the sends in flight."""
         if self._task is not None:
             await end_task(self._task)
         self._around.metrics.unset(table.WORKER_LAG.name, partition=self._number)
@@ -174,7 +176,7 @@ class Partition:
         await self._checkpoint()
 
     async def _turn(self) -> None:
-        """Apply what waits, one message after the other, and then let others have their turn."""
+        """Apply queued messages for about _TURN_S, and then let other tasks run."""
         self._clock.enter(Activity.APPLYING)
         ends = asyncio.get_running_loop().time() + _TURN_S
         while self._queue and self._held < _MAX_HELD:
@@ -203,7 +205,7 @@ class Partition:
 
     async def _take(self, message: Any) -> None:
         if message.offset > self._place.next_offset:
-            self._clock.enter(Activity.WAITING)  # the broker is asked what lies in between
+            self._clock.enter(Activity.WAITING)  # `accept` asks the broker about the offsets in between
         if not await self._place.accept(message.offset):
             return
         if records := await self._apply(message):
@@ -213,7 +215,7 @@ class Partition:
         self._held += 1
         self._read_bytes += len(message.value or b"")
         self._message_at = asyncio.get_running_loop().time()
-        message.value = None  # held for its offset only
+        message.value = None  # free the memory: Faust may still reference the message
 
     async def _send(self, records: list[Record]) -> None:
         for record in records:
@@ -233,22 +235,22 @@ class Partition:
         self._clock.enter(Activity.APPLYING)
         try:
             records = self._assembler.apply(message.offset, round(message.timestamp * 1000), bundle)
-        except Exception as error:  # noqa: BLE001 - a bundle that a bug of ours fails over must not stop its partition
+        except Exception as error:  # noqa: BLE001 - a bug of ours that fails on one bundle must not stop the partition
             report_fault("the assembler", error)
             await self._dead_letter(message, Stage.ASSEMBLE, type(error).__name__, began)
             return self._assembler.take_finished()
         return records
 
     async def _dead_letter(self, message: Any, stage: Stage, error_class: str, began: float) -> None:
-        """Returns when the letter is durable. What lies before a message that cannot be read is made durable meanwhile,
-        and stays written anew, or an older entry of a zombie could become the last one."""
+        """Write a dead letter; returns when it is durable. Meanwhile, checkpoint the messages before an unreadable message,
+        and write old entries again: otherwise a zombie's older entry could become the last one in the log."""
         spent_s = asyncio.get_running_loop().time() - began
         self._clock.enter(Activity.SENDING)
         burying = asyncio.ensure_future(self._around.dead_letters.bury(message, stage, error_class, spent_s))
         try:
             while not (await asyncio.wait({burying}, timeout=_WAITING_S))[0]:
                 self._letter_tries = self._around.dead_letters.tries
-                # What the assembler failed over may lie in its state by half, which must not outlive the letter.
+                # After an ASSEMBLE error the bundle may be half applied: that state must not be durable before the dead letter.
                 if stage is Stage.DECODE:
                     await self._checkpoint(message.offset)
                 if self._finishing:
@@ -257,10 +259,10 @@ class Partition:
             burying.result()
         finally:
             self._clock.enter(Activity.APPLYING)
-            end_in_background(burying)  # it may hold the turn of all dead letters
+            end_in_background(burying)  # it may hold the lock of all dead letters
 
     def lost(self, messages: int) -> None:
-        """The log's beginning was deleted before it was read: say how much, and let open streams say it too."""
+        """Report messages that were deleted before they were read: log and count them, and mark open streams."""
         topic = f"{self._around.topics.segments}/{self._number}"
         _LOG.error(
             "%d messages of %s were deleted before they were read: open streams are marked incomplete", messages, topic
@@ -286,7 +288,7 @@ class Partition:
         return {entry for entry, at in self._written_at.items() if at < before}
 
     async def _checkpoint(self, before: int | None = None) -> None:
-        """`before`: the message that is being dealt with, which is not done."""
+        """Checkpoint. `before`: the offset of the message in process, which is not finished; None if there is none."""
         with self._clock.during(Activity.COMMITTING):
             await self._make_durable(before)
 
@@ -298,11 +300,11 @@ class Partition:
         if done > self._acknowledged and PRODUCERS not in self._written_at:
             entries.add(
                 PRODUCERS
-            )  # what is acknowledged has state, also where all of it was poison (`topic_identity.py`)
+            )  # acknowledged messages need state, even if all were unreadable (`topic_identity.py`)
         sizes = await self._write(sorted(entries - {PRODUCERS}))
         if PRODUCERS in entries:
             sizes |= await self._write([PRODUCERS])
-        # What is only written again has its own pace: after a takeover it must not hold the next checkpoint up.
+        # Entries that were only written again do not count: after a takeover they would delay the next checkpoint.
         self._state_bytes = sum(size for entry, size in sizes.items() if entry in changed)
         if done > self._acknowledged:
             self._around.acknowledge(self._number, done)
@@ -315,7 +317,7 @@ class Partition:
         self._assembler.counts.clear()
 
     async def _write(self, entries: list[int]) -> dict[int, int]:
-        """Write entries of the state; gives the bytes of each when all are confirmed."""
+        """Write entries of the state; returns the size of each (bytes) when all are confirmed."""
         sizes: dict[int, int] = {}
         for entry in entries:
             value = self._assembler.dump(entry)
@@ -331,7 +333,7 @@ class Partition:
     # --- time and numbers -------------------------------------------------------------------------------------------
 
     async def _let_time_pass(self) -> None:
-        """Where streams are open and no message comes, one of ours brings the log's time."""
+        """Send a tick if streams are open and no message came for `tick_s`, so that the log's time advances."""
         now = asyncio.get_running_loop().time()
         if now - self._message_at < self._around.tick_s or not self._assembler.open_streams:
             return
@@ -342,17 +344,17 @@ class Partition:
 
     @property
     def next_offset(self) -> int:
-        """The offset of the message that is applied next."""
+        """The offset of the next message to apply."""
         return self._place.next_offset
 
     @property
     def tries(self) -> int:
-        """How often something that failed was tried again."""
+        """The number of retries so far, of sends and of dead letters."""
         return self._outbox.tries + self._letter_tries
 
     @property
     def unread(self) -> int:
-        """Messages that wait to be read, as last heard."""
+        """The number of messages not read yet, by the end that the consumer last received."""
         end = self._around.reading.consumer.end(self._number)
         return max(0, end - self._place.next_offset) if end is not None else 0
 
@@ -361,7 +363,7 @@ class Partition:
         return self._assembler.open_streams
 
     def add_seconds(self) -> None:
-        """Add what the task spent since the last call to the metrics, by activity; nothing once the task has ended."""
+        """Add the task's seconds since the last call to the metrics, by activity; nothing once the task has ended."""
         if self._task is None or self._task.done():
             return
         for activity, seconds in self._clock.take().items():
@@ -378,4 +380,4 @@ class Partition:
 
 
 class _Interrupted(Exception):
-    """It is time to go while a letter waits: its message is left to whoever reads on."""
+    """The worker stops while a dead letter waits: the next owner reads its message again."""

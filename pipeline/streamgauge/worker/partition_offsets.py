@@ -1,16 +1,16 @@
-"""Where reading of one partition stands: every message is taken once, in order, and none is passed over unseen.
+"""Track the read position of one partition: accept every message once and in order, and detect every missed message.
 
-Faust may lose messages between its consumer and an agent: after a rebalance it clears queues that the fetcher fills
-already, and it goes back only where an offset was committed before. So what comes is compared with what is due, and
-where it does not fit, or does not come, reading is set back to what is due.
+Faust may lose messages between its consumer and an agent: after a rebalance it clears queues that the fetcher is already
+filling, and it seeks back only in partitions with a committed offset. So each offset that arrives is compared with the
+offset that is due. If it differs, or if no message arrives, this module finds out why:
 
-    below what is due          came before: left out
-    what is due                taken
-    above, and the log begins above what is due      deleted before it was read: counted
-    above, and the log has messages in between       lost on the way: back to what is due
-    above, and it has none                           legal: a transaction's markers
-    nothing, and the log begins above what is due    deleted before it was read: counted
-    nothing, though the log goes on                  lost on the way: back to what is due
+    offset below the due one                               read before: skipped
+    the due offset                                         accepted
+    offset above it, and the log begins above it           expired before it was read: counted
+    offset above it, and the log has messages in between   lost in Faust: seek back to the due offset
+    offset above it, and the log has none in between       legal: a transaction's markers
+    no message, and the log begins above the due offset    expired before it was read: counted
+    no message, although the log continues                 lost in Faust: seek back to the due offset
 """
 
 import asyncio
@@ -24,23 +24,23 @@ from streamgauge.worker.faults import NEW_LOG_REMEDY, LogRecreatedError
 from streamgauge.worker.faust.consumer import FaustConsumer
 from streamgauge.worker.log import Log
 
-# How long nothing may come while the log goes on (seconds): fetching takes a second at most.
+# How long no message may arrive although the log continues (seconds): one fetch takes a second at most.
 _PATIENCE_S = 2.0
 # How soon a broker that does not answer is asked again (seconds).
 _RETRY_S = 1.0
 
 
 class ReadContext(NamedTuple):
-    """How a topic is read: through Faust's consumer, and beside it by our own questions."""
+    """The access to a topic: Faust's consumer for messages, and `Log` for requests of our own."""
 
     consumer: FaustConsumer
     log: Log
 
 
 async def load_start_offsets(reading: ReadContext) -> dict[int, tuple[int, int, int]]:
-    """Of each partition that is ours: the offset committed (0 if none), where its log begins, and where it ends.
+    """For each assigned partition: its committed offset (0 if none), its log's first offset, and its log's end.
 
-    Asks until the broker answers. Empty if there is none, or the next rebalance has begun meanwhile.
+    Retries until the broker answers. Empty if no partitions are assigned, or if the next rebalance begins meanwhile.
     """
     consumer, log = reading
     holding = consumer.assignment_epoch
@@ -53,8 +53,8 @@ async def load_start_offsets(reading: ReadContext) -> dict[int, tuple[int, int, 
         except KafkaError:
             await asyncio.sleep(_RETRY_S)
             continue
-        # A worker that was stopped meanwhile may not know yet that another one has its partitions, and commits for them:
-        # what was recovered here would then not fit what is committed.
+        # After a suspension, this worker may not know yet that another worker has its partitions and commits their offsets.
+        # The state recovered here would then not match the committed offsets.
         if await consumer.is_current() and holding == consumer.assignment_epoch:
             return {number: (committed.get(number, 0), begins[number], ends[number]) for number in sorted(numbers)}
         await asyncio.sleep(_RETRY_S)
@@ -62,7 +62,10 @@ async def load_start_offsets(reading: ReadContext) -> dict[int, tuple[int, int, 
 
 
 class OffsetTracker:
-    """`next_offset`: what is due. `lost` is told how many messages the log had deleted before they were read."""
+    """The read position of one partition. `next_offset`: the offset that is due.
+
+    `lost` is called with the number of messages that expired before they were read.
+    """
 
     def __init__(self, reading: ReadContext, partition: int, next_offset: int, lost: Callable[[int], None]) -> None:
         self._consumer, self._log = reading
@@ -73,12 +76,12 @@ class OffsetTracker:
         self._quiet_since = asyncio.get_running_loop().time()
 
     async def accept(self, offset: int) -> bool:
-        """Whether this message is to be taken now; then the one behind it is due."""
+        """Whether to process the message at `offset` now. If so, the next offset becomes due."""
         if offset > self.next_offset:
             try:
                 await self._explain(offset)
             except (KafkaError, TimeoutError):
-                return False  # nobody to ask; what is due is asked for again when nothing comes
+                return False  # the broker is unreachable; `check_for_missed_messages` seeks back to the due offset later
         if offset != self.next_offset:
             return False
         self.next_offset = offset + 1
@@ -86,7 +89,7 @@ class OffsetTracker:
         return True
 
     async def _explain(self, offset: int) -> None:
-        """A message came that is not due yet: make it due, or go back."""
+        """Handle an offset above the due one: make it the due one, or seek back."""
         await self._see_beginning(offset)
         if offset > self.next_offset and await self._log.holds(self._topic, self._partition, self.next_offset, offset):
             await self._go_back()
@@ -94,7 +97,10 @@ class OffsetTracker:
             self.next_offset = offset
 
     async def _see_beginning(self, offset: int | None = None) -> None:
-        """What was deleted before it was read is lost; not what lies at `offset` and above, for that has come."""
+        """Report messages that expired before they were read, and advance the due offset past them.
+
+        Messages at `offset` and above do not count, because the one at `offset` has arrived.
+        """
         begins = (await self._log.begins(self._topic, [self._partition]))[self._partition]
         begins = begins if offset is None else min(begins, offset)
         if begins > self.next_offset:
@@ -102,7 +108,7 @@ class OffsetTracker:
             self.next_offset = begins
 
     async def check_for_missed_messages(self) -> None:
-        """Call this while nothing waits to be taken. Raises LogRecreatedError."""
+        """Seek back if messages are missing. Call this while the queue is empty. Raises LogRecreatedError."""
         if asyncio.get_running_loop().time() - self._quiet_since < _PATIENCE_S:
             return
         end = self._consumer.end(self._partition)
@@ -120,7 +126,7 @@ class OffsetTracker:
         self._quiet_since = asyncio.get_running_loop().time()
 
     async def _check_end(self) -> None:
-        """What the fetcher heard last may be older than what was taken; the broker's own word counts."""
+        """Raise LogRecreatedError if the log ends below the due offset. The fetcher's end may be outdated: ask the broker."""
         end = (await self._log.ends(self._topic, [self._partition]))[self._partition]
         if end < self.next_offset:
             raise LogRecreatedError(

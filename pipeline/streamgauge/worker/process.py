@@ -1,4 +1,4 @@
-"""A worker's life: who it is, whether all it needs is there, Faust, and a clean end."""
+"""Run a worker: take its slot, wait for the broker and its topics, run Faust, and stop in order."""
 
 import asyncio
 import contextlib
@@ -45,26 +45,27 @@ from streamgauge.worker.watchdog.watchdog import Watchdog
 
 _LOG = logging.getLogger("streamgauge.worker")
 
-# How soon a broker that is away at the start is tried again (seconds).
+# How soon a broker that is unreachable at the start is tried again (seconds).
 _RETRY_S = 1.0
-# How often it is looked at whether Faust still runs, and what gauges say (seconds).
+# How often the main loop checks whether Faust still runs, and updates the gauges (seconds).
 _LOOK_S = 0.5
-# A batch of records or state; a state entry that is larger gets a request of its own (bytes).
+# The producer's batch size for records and state (bytes); a larger state entry gets a request of its own.
 _BATCH_BYTES = 256 * 1024
-# How long sends in flight, Faust, which lets go of its consumer, and the producer may take at the end (seconds each): no
-# more than a part of what the drain timeout leaves. For these the drain itself leaves so much of it.
+# The most that each step after the drain may take (seconds): sends in flight, Faust's stop, the producers' stop. After a
+# stop signal the steps also share what the drain timeout leaves.
 _STOP_TIMEOUT_S = 10.0
+# What the drain leaves of the drain timeout for these steps, at most half of it (seconds).
 _RESERVE_S = 5.0
-# What is left for the rest, of the same timeout: connections that are let go of, the ledger, the process (seconds).
+# What these steps leave of the drain timeout for closing connections, the ledger and the process (seconds).
 _TEARDOWN_S = 2.0
-# How long all may take that comes behind the drain (seconds): sends in flight, Faust, the producer, and some room.
+# How long all steps after the drain may take until the watchdog ends the process (seconds), with some reserve.
 _END_S = 45.0
 
 
 class Worker:
-    """One worker; `run` it once. `ready`: it has its partitions and their state, and works. `live`: it is not stuck.
+    """One worker; call `run` once. `ready`: it has its partitions and their state, and accepts messages.
 
-    Its watchdog looks only once it is started, as `run_worker` does: it ends the whole process.
+    `live`: it is not stuck. The caller has to start `watchdog`, as `run_worker` does; it may end the whole process.
     """
 
     def __init__(
@@ -76,10 +77,10 @@ class Worker:
         self._fault: WorkerError | None = None
         self._assignment: Assignment | None = None
         self._owners: Owners | None = None
-        self._deadline: float | None = None  # by when it has ended, once it was told to
+        self._deadline: float | None = None  # when it has to have ended (monotonic seconds); None before a stop signal
         self.watchdog = Watchdog(settings.stuck_s, settings.blocked_s)
         self.watchdog.fail = self._fail
-        self.hung = False  # a thread did not end: leave by os._exit
+        self.hung = False  # a thread or a connection did not end: the process has to end with os._exit
 
     @property
     def ready(self) -> bool:
@@ -101,10 +102,10 @@ class Worker:
         return self.watchdog.stuck is None
 
     async def run(self, stop: asyncio.Event) -> int:
-        """Works until `stop` is set; gives the exit code.
+        """Work until `stop` is set, or until an error; returns the exit code.
 
-        0: stopped. All that was applied is durable and acknowledged, unless the drain timeout or the broker stood against
-        that: then it is read again.
+        0: stopped. All applied messages are durable and acknowledged, unless the drain timeout passed or the broker did not
+        answer; the next owner then reads the unacknowledged messages again.
         """
         stopping = asyncio.create_task(stop.wait())
         stopping.add_done_callback(lambda _: self._told_to_stop())
@@ -133,13 +134,13 @@ class Worker:
         self.watchdog.ending(self._settings.drain_timeout_s + _END_S)
 
     def _part(self, steps: int) -> float:
-        """How long a step of the end may take, with so many to come, itself among them (seconds)."""
+        """How long one stop step may take (seconds), if `steps` steps, including it, are still to come."""
         if self._deadline is None:
             return _STOP_TIMEOUT_S
         return min(_STOP_TIMEOUT_S, max(self._deadline - _TEARDOWN_S - time.monotonic(), 0.0) / steps)
 
     def _fail(self, fault: WorkerError) -> None:
-        """The first reason counts."""
+        """End the worker because of `fault`. Only the first fault is kept and logged."""
         if self._fault is None:
             self._fault = fault
             raised = fault.error if isinstance(fault, BugError) else fault.__cause__
@@ -148,7 +149,7 @@ class Worker:
             self.watchdog.ending(_END_S)
 
     async def _until(self, stopping: "asyncio.Task[bool]", work: Coroutine[Any, Any, Any]) -> bool:
-        """Do some work unless it is time to stop; whether it is."""
+        """Run `work` until it ends or `stopping` is done; returns whether `stopping` is done."""
         task = asyncio.ensure_future(work)
         await asyncio.wait({task, stopping}, return_when=asyncio.FIRST_COMPLETED)
         if task.done():
@@ -172,7 +173,7 @@ class Worker:
                 watch.seen(True)
                 return
 
-    # --- with all that is needed there ------------------------------------------------------------------------------
+    # --- once the broker and the topics are available ---------------------------------------------------------------
 
     async def _work(self, instance_id: str, stopping: "asyncio.Task[bool]") -> None:
         producer = Producer(self._settings.brokers, max_message_bytes=MAX_DEADLETTER_BYTES, batch_bytes=_BATCH_BYTES)
@@ -191,7 +192,7 @@ class Worker:
             await self._disconnect(producer, other, log)
 
     async def _connect(self, producer: Producer, log: Log) -> None:
-        """Connect both. A broker that has gone away since it was checked is waited for as it was then."""
+        """Connect both. Waits again, as at the start, for a broker that became unreachable since the check."""
         while not await producer.start():
             await asyncio.sleep(_RETRY_S)
             await self._wait_for_topics()
@@ -206,9 +207,9 @@ class Worker:
                 return
 
     async def _disconnect(self, producer: Producer, other: Producer, log: Log) -> None:
-        """All at once, and no longer than there is time for: what still waits for the broker then is left to the process."""
+        """Close all connections in parallel, within the remaining time. If one does not close in time, `hung` is set."""
         timeout_s = self._part(1)
-        # Of letters each was confirmed, or its message is read again.
+        # `other` needs no time: each dead letter is confirmed, or its message is read again.
         parts = [asyncio.ensure_future(part) for part in (producer.stop(timeout_s), other.stop(0), log.stop())]
         done, waiting = await asyncio.wait(parts, timeout=timeout_s + _TEARDOWN_S / 2)
         self.hung = self.hung or bool(waiting)
@@ -261,13 +262,13 @@ class Worker:
                 self.hung = True
 
     def _watch_consumer(self, consumer: FaustConsumer) -> None:
-        """Watch the consumer's event loop from when its thread runs, which may be long before the state is recovered."""
+        """Let the watchdog watch the consumer's event loop as soon as its thread runs, long before the state is recovered."""
         loop = consumer.loop
         if loop is not None and loop.is_running():
             self.watchdog.watch("the consumer's event loop", loop)
 
     def _look_after(self, tasks: "Sequence[asyncio.Future[None]]") -> None:
-        """A part that runs beside and has failed must not leave the others alone."""
+        """End the worker if one of its background tasks has failed."""
         for task in tasks:
             if task.done() and not task.cancelled() and (error := task.exception()) is not None:
                 self._fail(BugError(f"internal error in a part of the worker: {error!r}", error))
@@ -283,7 +284,7 @@ class Worker:
         return True
 
     def _right_taken_away(self, reason: BaseException) -> str | None:
-        """A right that was there at the start and no more, as a sentence."""
+        """The sentence for a right that was revoked while the worker ran; None if `reason` is another error."""
         match reason:
             case TopicAuthorizationFailedError(args=(str() as name,)):
                 right = Right(Operation.READ, Kind.TOPIC, name)
@@ -295,7 +296,7 @@ class Worker:
         return str(denied(login.username if login else None, [right]))
 
     async def _drain(self, assignment: Assignment, storing: LedgerSink | None) -> None:
-        """Make durable what is applied, if nothing is wrong; what is not acknowledged is read again."""
+        """Make the applied messages durable, unless an error ends the worker; unacknowledged messages are read again."""
         if self._fault is not None:
             return
         try:
@@ -330,9 +331,9 @@ def run_worker(
     metrics: WorkerMetrics | None = None,
     beside: Beside | None = None,
 ) -> int:
-    """Runs a worker until SIGTERM or SIGINT; gives the exit code. `beside`: what runs as long as it does."""
+    """Run a worker until SIGTERM or SIGINT; returns the exit code. `beside`: a context that is open while the worker runs."""
     log_lines_to_stderr()
-    # Faust's consumer has a loop of its own in its thread: the policy reaches that one, too.
+    # A policy, because Faust's consumer has an event loop of its own in its thread, which has to be uvloop as well.
     asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
     worker = Worker(settings, store, metrics)
     worker.watchdog.start()
@@ -340,7 +341,7 @@ def run_worker(
         code = asyncio.run(_run_until_signal(worker, beside))
         if worker.hung:
             logging.shutdown()
-            os._exit(code)  # a thread that waits for a broker or a disk would keep the process for ever
+            os._exit(code)  # a thread that waits for a broker or a disk would keep the process alive
         return code
     finally:
         worker.watchdog.stop()

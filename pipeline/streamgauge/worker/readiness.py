@@ -1,24 +1,26 @@
-"""The log lines about a worker that is ready, that is not for long, and that is ready again."""
+"""Log when a worker becomes ready, when it has not been ready for some time, and when it is ready again."""
 
 import logging
 
 _LOG = logging.getLogger("streamgauge.worker")
 
-# How long a worker may be without its partitions until a line says so (seconds): a rebalance and a recovery take less.
+# How long a worker may be unready before a line is logged (seconds): a rebalance and a recovery take less.
 SAID_AFTER_S = 10.0
 
 
 class Readiness:
-    """Give each look to `look`: it logs a line when the worker is ready, one when it stays unready, and one after that."""
+    """Call `look` at each check. It logs one line when the worker is first ready, one when it stays unready, and one when it
+    is ready again.
+    """
 
     def __init__(self) -> None:
         self._since: float | None = None
         self._said = self._was_ready = False
 
     def look(self, why: str | None, now: float, partitions: int | None = None) -> None:
-        """`why`: why the worker is not ready at `now` (seconds, monotonic); None if it is, or nothing can be said.
+        """Record one check. `why`: why the worker is not ready at `now` (seconds, monotonic); None if ready or unknown.
 
-        `partitions`: how many it has; None if that cannot be said.
+        `partitions`: its number of partitions; None if unknown.
         """
         if why is None:
             if self._said and self._since is not None:

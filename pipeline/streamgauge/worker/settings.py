@@ -1,4 +1,4 @@
-"""What a worker is told, and what it is given by whoever puts the parts together."""
+"""A worker's settings, and the interfaces of the record store and the metrics that it uses."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,32 +17,33 @@ from streamgauge.worker.watchdog.rules import BLOCKED_S, STUCK_S
 class WorkerSettings:
     """One worker. Durations are seconds."""
 
-    # The brokers to begin with, and how they are met; an address alone means plain text.
+    # The bootstrap brokers and how to connect to them; an address alone means plain text.
     bootstrap: Brokers | str
-    # Where the worker keeps its identity; several workers may share it.
+    # The directory with the worker's group member id; several workers may share it.
     data_dir: Path
-    # Topics and group are named by it.
+    # The prefix of the topics, and the name of the consumer group.
     prefix: str = DEFAULT_PREFIX
     # The shortest time between two checkpoints of a partition; the longest is ten times that.
     checkpoint_s: float = 1.0
-    # Silence of a tap, by the log's time, after which its open streams are abandoned.
+    # After this time without a message from a tap, by the log's time, its open streams are abandoned.
     abandon_after_s: float = ABANDON_AFTER_S
     # A gap between token events above this is a stall.
     stall_s: float = STALL_SECONDS
-    # How long a worker that is told to stop may take to make its state durable.
+    # How long a worker may take to stop and to make its state durable.
     drain_timeout_s: float = 30.0
-    # Wait for a broker that is away at the start, or exit with code 3.
+    # Whether to wait for a broker that is unreachable at the start; if not, exit with code 3.
     wait_for_broker: bool = True
-    # How often a message lets time pass where streams are open and nothing comes.
+    # How often a partition sends a tick while streams are open and no message arrives.
     tick_s: float = 60.0
-    # How long a worker that is gone keeps its partitions. Faust's default of 60 is longer than workers that come and go
-    # every few seconds ever live.
+    # How long a worker that disappeared keeps its partitions. Faust's default of 60 s is longer than the life of workers
+    # that restart every few seconds.
     session_timeout_s: float = 10.0
-    # Leave the group when told to stop, so that others take over at once; or stay in it for the session, and come back.
+    # On shutdown, leave the group, so that others take over at once; or stay a member for the session, for a restart.
     leave_group: bool = True
-    # The id of the segments topic that the state speaks of, by an operator's word, where the group's offsets have expired.
+    # If the group's offsets have expired: the id of the segments topic that the state belongs to, as the operator states.
     segments_id: str = ""
-    # How long an offset may stay although messages wait, and an event loop may be blocked, until the worker ends itself.
+    # How long a committed offset may stay although messages wait, and how long an event loop may be blocked, before the
+    # worker ends itself.
     stuck_s: float = STUCK_S
     blocked_s: float = BLOCKED_S
 
@@ -57,7 +58,10 @@ class WorkerSettings:
 
 @dataclass(frozen=True)
 class Stored:
-    """What became of records: new, known with the same bytes, known with other bytes; places of those that are none."""
+    """The result of an insert: counts of new records, and of known ones with the same and with different bytes.
+
+    `unreadable`: the indexes of those that are not records.
+    """
 
     new: int = 0
     same: int = 0
@@ -66,13 +70,13 @@ class Stored:
 
 
 class RecordStore(Protocol):
-    """Where records go. Called from one thread. May raise anything: the records are then given again."""
+    """Stores records. Called from one thread. `insert` may raise any Exception; it is then called again with the records."""
 
     def insert(self, records: Sequence[bytes]) -> Stored: ...
 
 
 class WorkerMetrics(Protocol):
-    """Where a worker says what happens; `metrics.prometheus.Metrics` is one."""
+    """The metrics interface that a worker uses; `metrics.prometheus.Metrics` implements it."""
 
     def observe(self, record: Record) -> None: ...
     def add(self, name: str, value: float = 1, **labels: object) -> None: ...

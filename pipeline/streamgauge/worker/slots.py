@@ -1,7 +1,7 @@
-"""Who a worker is to its group: a static member, one a process slot of a data directory.
+"""A worker's group member id: each worker is a static member, with one id per slot of a data directory.
 
-A static member that is killed and started again takes its partitions back at once, without a rebalance. Two processes
-with one id throw each other out, so a slot is held by a file lock: it lasts exactly as long as its process.
+A static member that is killed and restarted gets its partitions back at once, without a rebalance. Two processes with the
+same id would fence each other, so a file lock reserves the slot; the lock lasts exactly as long as its process.
 """
 
 import contextlib
@@ -15,14 +15,14 @@ from typing import Self
 
 from streamgauge.worker.faults import SlotsTakenError
 
-# More workers than partitions (64 at most) have nothing to do.
+# The most workers of one data directory: more workers than partitions (64 at most) would have no work.
 MAX_SLOTS = 64
 
 
 class Slot:
-    """A slot of `data_dir`, held until `release` or the end of the process. `instance_id` is unique in the group.
+    """A slot of `data_dir`, locked until `release` or the end of the process. `instance_id` is unique in the group.
 
-    Raises SlotsTakenError if all are held, OSError if the directory cannot be used.
+    Raises SlotsTakenError if all slots are locked, OSError if the directory cannot be used.
     """
 
     def __init__(self, data_dir: Path) -> None:
@@ -36,7 +36,7 @@ class Slot:
                 os.close(handle)
                 continue
             self.number = number
-            self.exits = directory / f"{number}.exits"  # what `stuck_exit_counts.py` keeps
+            self.exits = directory / f"{number}.exits"  # the file of `stuck_exit_counts.py`
             self._handle = handle
             break
         else:
@@ -54,12 +54,12 @@ class Slot:
 
 
 def _directory_id(directory: Path) -> str:
-    """An id for the data directory, made once, by whichever process comes first."""
+    """The id of the data directory. The first process creates it."""
     path = directory / "id"
     if not path.exists():
         with tempfile.NamedTemporaryFile("w", dir=directory, prefix=".id-") as made:
             made.write(uuid.uuid4().hex)
             made.flush()
-            with contextlib.suppress(FileExistsError):  # another process was faster, and its id is as good
+            with contextlib.suppress(FileExistsError):  # another process created it at the same moment: use its id
                 os.link(made.name, path)
     return path.read_text()

@@ -1,21 +1,22 @@
-"""Is this the log that the state speaks of? Asked whenever partitions are given, and while the worker runs.
+"""Check that the state belongs to the present topics: at each assignment, and while the worker runs.
 
-A topic that is deleted and made again keeps its name and begins at 0 once more. An offset that was applied means nothing in
-it, even where it is long enough: what lies below would be skipped in silence. Kafka gives each topic an id (KIP-516), and
-forgets what a group has committed when a topic is deleted. So each commit carries the id as its note, the first one of a
-partition, of offset 0, comes before any state, and from then on:
+A recreated topic keeps its name, and its offsets start at 0 again. The state's applied offsets are then wrong, even if the
+new log is long enough: the worker would silently skip the messages below them. Kafka gives each topic an id (KIP-516), and
+deletes a group's committed offsets when it deletes a topic. So each commit stores the topic id as its metadata. The first
+commit of a partition, of offset 0, comes before any state. From then on:
 
-    the note is another topic's                    the segments topic was made anew
-    nothing is committed, and there is state       likewise, unless all that was applied has gone from the log meanwhile
-    something is committed, and there is no state  the state topic was made anew
-    another id, or another number of partitions    likewise, while the worker runs
+    the commit's metadata has another id          the segments topic was recreated
+    state without a committed offset              the same, unless all applied messages have expired from the log
+    a committed offset above 0 without state      the state topic was recreated
+    another id while the worker runs              that topic was recreated
+    another partition count while it runs         the topic was changed or recreated
+    a topic missing while it runs                 the topic was deleted
 
-Each ends the worker with a sentence. To go on would lose streams unsaid, or give some of them a second record.
+Each of these ends the worker with a sentence. Continuing would silently lose streams, or give some a second record.
 
-Kafka also forgets what a group has committed when no worker has run for a week (`offsets.retention.minutes`). Only an
-operator knows that the topic is still the same one, and says so with its id (`--segments-id`): then reading goes on
-behind what the state speaks of. A topic that is made anew has another id, so an option that was left in place accepts
-nothing else.
+Kafka also deletes a group's committed offsets when no worker has run for a week (`offsets.retention.minutes`). Only an
+operator can know that the topic is still the same one, and states so with its id (`--segments-id`). Reading then continues
+after the state's applied offset. A recreated topic has another id, so it is still detected if the option is left in place.
 """
 
 import asyncio
@@ -39,13 +40,14 @@ from streamgauge.worker.settings import WorkerMetrics
 
 # How soon a broker that does not answer is asked again (seconds).
 _RETRY_S = 1.0
-# How often it is looked while the worker runs (seconds): one small request; what is read until then may be another log's.
+# How often the topics are checked while the worker runs (seconds). A check is one small request; until the next check the
+# worker may read messages of a recreated log.
 _EVERY_S = 2.0
-# At so many looks in a row a topic is missing before it counts as gone: a broker that has just started may not know all.
+# After this many checks in a row without a topic, it counts as deleted: a broker that has just started may not list all.
 _MISSING_LOOKS = 5
-# What `--segments-id` is given where the broker tells no ids.
+# The value of `--segments-id` if the broker returns no topic ids.
 UNKNOWN_ID = "unknown"
-# The note where the broker tells no ids.
+# The commit metadata if the broker returns no topic ids.
 _NO_ID = "no id"
 
 
@@ -60,7 +62,7 @@ class Committing(Protocol):
 
 
 class TopicIdentityCheck:
-    """Looks whether partitions that are given are those that their state speaks of."""
+    """Checks at an assignment whether the state of the partitions belongs to the present segments topic."""
 
     def __init__(self, log: Log, topics: Topics, consumer: Committing, segments_id: str = "") -> None:
         self._log = log
@@ -74,11 +76,13 @@ class TopicIdentityCheck:
         spoken: Mapping[int, int | None],
         resume: Mapping[int, int] = {},
     ) -> bool:
-        """`places`: committed, begin and end of each partition; `spoken`: up to where its state speaks, None without any.
+        """Check, and then commit the topic's id for partitions without a commit. Retries until the broker answers.
 
-        `resume`: where the state says that reading goes on, of partitions of which nothing is committed.
+        All arguments are by partition. `places`: the committed offset, the log's first offset, the log's end. `spoken`: the
+        last offset applied to its state; None without state. `resume`: for partitions without a committed offset, the
+        offset at which reading continues by the state.
 
-        True: all is well. False: the next rebalance has begun. Raises WorkerError. Asks until the broker answers.
+        Returns True if the state belongs to the topic, False if the next rebalance has begun. Raises WorkerError.
         """
         holding = self._consumer.assignment_epoch
         while holding is not None and holding == self._consumer.assignment_epoch:
@@ -129,9 +133,9 @@ _REMEDY_STATE = (
 
 
 class TopicsWatch:
-    """Looks, while the worker runs, whether its topics are still those that it began with.
+    """Checks, while the worker runs, whether its topics are still those of its start.
 
-    `unread`: how many messages wait to be read; `fail` is told of what ends the worker.
+    `unread`: returns the number of messages not read yet. `fail` is called with the WorkerError that has to end the worker.
     """
 
     def __init__(
@@ -152,12 +156,12 @@ class TopicsWatch:
         self._waiting = 0
 
     async def run(self) -> None:
-        """Until it is cancelled, or has found something."""
+        """Check every _EVERY_S until cancelled, or until a topic has changed."""
         while True:
             try:
                 self._look(await self._log.identities(self._names))
             except KafkaError:
-                pass  # who is away says nothing
+                pass  # the broker is unreachable: check again later
             except WorkerError as error:
                 self._fail(error)
                 return
@@ -182,7 +186,7 @@ class TopicsWatch:
         self._waiting = self._unread()
 
     def _lost(self, name: str) -> str:
-        """Count what is lost for certain: what waited to be read at the last look at the old topic."""
+        """Count the messages that are certainly lost: those unread at the last check of the old segments topic."""
         if name != self._names[0]:
             return NEW_LOG_REMEDY
         self._metrics.add(table.LOG_GAP_MESSAGES.name, self._waiting)
