@@ -215,7 +215,7 @@ class Partition:
         self._held += 1
         self._read_bytes += len(message.value or b"")
         self._message_at = asyncio.get_running_loop().time()
-        message.value = None  # free the memory: Faust may still reference the message
+        message.value = None  # free the memory: other references to the message need only its offset
 
     async def _send(self, records: list[Record]) -> None:
         for record in records:
@@ -250,7 +250,7 @@ class Partition:
         try:
             while not (await asyncio.wait({burying}, timeout=_WAITING_S))[0]:
                 self._letter_tries = self._around.dead_letters.tries
-                # After an ASSEMBLE error the bundle may be half applied: that state must not be durable before the dead letter.
+                # After an ASSEMBLE error the bundle may be half applied: no such state may be durable before the dead letter.
                 if stage is Stage.DECODE:
                     await self._checkpoint(message.offset)
                 if self._finishing:

@@ -81,7 +81,7 @@ class OffsetTracker:
             try:
                 await self._explain(offset)
             except (KafkaError, TimeoutError):
-                return False  # the broker is unreachable; `check_for_missed_messages` seeks back to the due offset later
+                return False  # the broker is unreachable; `check_for_missed_messages` seeks back later
         if offset != self.next_offset:
             return False
         self.next_offset = offset + 1

@@ -1,12 +1,12 @@
-"""All that knows the insides of Faust and of its aiokafka transport. Nothing else imports Faust.
+"""All code that depends on internals of Faust and of its aiokafka transport. No other package imports Faust.
 
-tests/worker/faust/test_assumptions.py has a test for each of these insides, which names what a new version has broken.
+tests/worker/faust/test_assumptions.py has a test for each of these internals, which shows what a new version has broken.
 
 app.py           the Faust app: two agents and a table
-lifecycle.py     the app's start and end, and why it crashed
-consumer.py      what is used of Faust's consumer beyond its public interface
+lifecycle.py     starts and stops the app, and reports why it crashed
+consumer.py      uses Faust's consumer, beyond its public interface
 store.py         the table's store, which keeps the newest entry
-recovery.py      Faust's recovery of the table, which an outage does not end
-transport.py     Faust's transport, without a task for what needs no waiting
-group_leader.py  assigning partitions only once the topics are known
+recovery.py      Faust's recovery of the table, made to survive an outage
+transport.py     Faust's transport, without asyncio tasks for deliveries that do not wait
+group_leader.py  assigns partitions only once the topics are known
 """

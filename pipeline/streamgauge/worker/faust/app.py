@@ -14,17 +14,18 @@ from streamgauge.worker.faust.store import StateTable
 from streamgauge.worker.faust.transport import transport_of
 from streamgauge.worker.settings import WorkerSettings
 
-# Heartbeats of one session. By a heartbeat's answer a member learns that another one has left: this is how long that takes.
+# Heartbeats per session. A heartbeat's response tells a member that another one has left, so the interval is the delay.
 _BEATS = 10
-# How long a consumer may fetch nothing until aiokafka takes it out of the group (seconds): for ever. A worker that has no
-# partition fetches nothing, and one that was taken out so never joins again. Whether work is done the watchdog knows better.
+# How long a consumer may fetch nothing before aiokafka removes it from the group (seconds): practically without limit. A
+# worker without partitions fetches nothing, and aiokafka never joins again after such a removal. The watchdog detects a
+# worker that makes no progress.
 _IDLE_S = 366 * 24 * 3600.0
-# A broker that is slow, not dead, gets this (seconds): more than the session, as Faust demands.
+# How long a slow broker may take to answer (seconds): more than the session, as Faust requires.
 _REQUEST_TIMEOUT_S = 30.0
-# How often the consumer asks for the metadata of its topics (milliseconds). A leader of the group that does not know a topic
-# assigns none of its partitions, and aiokafka asks again only after this time or when a connection breaks.
+# How often the consumer requests the metadata of its topics (milliseconds). A group leader that does not know a topic
+# assigns none of its partitions, and aiokafka requests again only after this time or when a connection breaks.
 _METADATA_AGE_MS = 10_000
-# Messages between Faust's fetcher and an agent, which hands them on at once: bundles are big.
+# The most messages between Faust's fetcher and an agent: bundles are large, and the agent passes each on at once.
 _BUFFER = 64
 
 Receive = Callable[[Any], None]
@@ -33,9 +34,9 @@ Receive = Callable[[Any], None]
 def create_app(
     settings: WorkerSettings, segments: Receive, records: Receive | None, instance_id: str | None = None
 ) -> faust.App:
-    """The app; its table is `app.tables["state"]`. `segments` and `records` get each message of their topic.
+    """Create the app; its table is `app.tables["state"]`. `segments` and `records` are called with each message.
 
-    `records` None: the records topic is not read. `instance_id`: a static member of the group, None for a dynamic one.
+    `records` None: the records topic is not read. `instance_id`: the id of a static group member; None for a dynamic one.
     """
     forgive_header_names()
     app = faust.App(
@@ -54,9 +55,9 @@ def create_app(
         broker_max_poll_interval=_IDLE_S,
         broker_request_timeout=_REQUEST_TIMEOUT_S,
         stream_buffer_maxsize=_BUFFER,
-        # The default waits at shutdown for messages that are held until their checkpoint.
+        # By default, Faust waits at shutdown for unacknowledged messages, which wait for their checkpoint.
         stream_wait_empty=False,
-        topic_allow_declare=False,  # `streamgauge topics create` makes them, with the configuration that they need
+        topic_allow_declare=False,  # `streamgauge topics create` creates the topics, with their configuration
         topic_disable_leader=True,
         table_standby_replicas=0,
         TableManager=Tables,
@@ -90,10 +91,10 @@ def create_app(
 
 
 def _credentials(brokers: Brokers) -> Credentials | None:
-    """How brokers are met, in Faust's words, which hands it on to aiokafka."""
+    """The TLS and log-in settings as Faust's credentials, which Faust passes to aiokafka."""
     if brokers.login is None:
         return None if brokers.context is None else SSLCredentials(brokers.context)
-    password: Any = brokers.login.password  # a Password, which each connection reads anew
+    password: Any = brokers.login.password  # a Password, which each new connection reads
     return SASLCredentials(
         username=brokers.login.username,
         password=password,
@@ -103,7 +104,7 @@ def _credentials(brokers: Brokers) -> Credentials | None:
 
 
 def _topic(app: faust.App, name: str) -> TopicT:
-    """A topic of raw bytes. Without acks: offsets are committed by checkpoints (`consumer.py` says why)."""
+    """A topic of raw bytes. Without acks, because checkpoints commit the offsets (`consumer.py` says why)."""
     return app.topic(
         name,
         key_type=bytes,

@@ -1,10 +1,10 @@
-"""What the worker uses of Faust's consumer, beyond its public interface, each with its reason.
+"""The worker's use of Faust's consumer beyond its public interface, with the reasons.
 
-tests/worker/faust/test_assumptions.py has a test for each assumption about what is not public.
+tests/worker/faust/test_assumptions.py has a test for each assumption about Faust's internals.
 
-Acknowledging is done by committing offsets of our own. Faust's `ack` can pass what nobody has processed: a message that
-slips through a rebalance is skipped by its stream and acknowledged, and an offset one above the committed one counts as
-its successor. So the topics are declared without acks, and a checkpoint commits the offset that it makes durable.
+The worker commits offsets itself. Faust's `ack` can commit past messages that were not processed: Faust's stream skips and
+acknowledges a message that arrives across a rebalance, and Faust takes an offset one above the committed one for its
+successor. So the topics are declared without acks, and a checkpoint commits the offset that it makes durable.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ class FaustConsumer:
     def __init__(self, app: faust.App, topic: str) -> None:
         self._app = app
         self.topic = topic
-        self.commit_metadata = ""  # noted beside each offset that is committed
+        self.commit_metadata = ""  # stored with each committed offset
         self._is_given, self._given_times = False, 0
         self._taken_generation: int | None = None
         app.on_partitions_revoked.connect(self._taken)
@@ -39,8 +39,8 @@ class FaustConsumer:
         self._is_given, self._given_times = True, self._given_times + 1
 
     def on_revoked(self, callback: Callable[[], Awaitable[None]]) -> None:
-        """Call `callback` when a rebalance begins. Kafka's classic protocol takes all partitions away, also those that the
-        member is given again.
+        """Call `callback` when a rebalance begins. Kafka's classic protocol revokes all partitions, even those that the
+        member is assigned again.
         """
 
         async def revoked(_app: Any, /, *_partitions: Any, **_: Any) -> None:
@@ -53,7 +53,7 @@ class FaustConsumer:
 
     @property
     def rebalancing(self) -> bool:
-        """Whether a rebalance is under way, by Faust's word."""
+        """Whether Faust reports that a rebalance is in progress."""
         return bool(self._app.rebalancing)
 
     @property
@@ -63,21 +63,21 @@ class FaustConsumer:
 
     @property
     def rebalance(self) -> int:
-        """How many rebalances have begun."""
+        """The number of rebalances that have begun."""
         return int(self._app.rebalancing_count)
 
     @property
     def assignment_epoch(self) -> tuple[int, int, int] | None:
-        """Which gift of partitions holds: another one is another value. None from a rebalance's beginning to the next gift.
+        """Identifies the current assignment; changes with every new one. None from a rebalance's start to the assignment.
 
-        A recovery may end in between: Faust breaks it off only when partitions are given again.
+        A recovery may end while it is None: Faust interrupts a recovery only at the next assignment.
         """
         if not self._is_given and self.generation == self._taken_generation:
             return None
         return self.generation, self._given_times, self.rebalance
 
     def assigned(self) -> set[int]:
-        """The partitions that are ours; none until Faust's thread runs, which waits for the broker."""
+        """The assigned partitions; empty until Faust's consumer thread runs, which first waits for the broker."""
         try:
             given = self._app.consumer.assignment()
         except ConsumerNotStarted:
@@ -85,33 +85,33 @@ class FaustConsumer:
         return {tp.partition for tp in given if tp.topic == self.topic}
 
     def pause(self, partition: int) -> None:
-        """Fetch no more of a partition for now. What was fetched still comes: `pause_partitions` would lose it."""
+        """Stop fetching a partition. Messages already fetched are still delivered; `pause_partitions` would lose them."""
         self._inner.on_buffer_full(self._tp(partition))
 
     def resume(self, partition: int) -> None:
-        """Fetch it again."""
+        """Fetch the partition again."""
         self._inner.on_buffer_drop(self._tp(partition))
 
     def end(self, partition: int) -> int | None:
-        """The offset of the next message to be written, as last heard; None if not heard yet, or not ours."""
+        """The end of the partition's log as of the last fetch; None if not known yet, or if not assigned."""
         try:
             return self._app.consumer.highwater(self._tp(partition))
         except (AssertionError, IllegalStateError, KeyError):
             return None
 
     async def seek(self, partition: int, offset: int) -> None:
-        """Go on reading at this offset. Faust's own `seek` calls aiokafka from the wrong thread."""
+        """Continue reading at this offset. Faust's own `seek` calls aiokafka from the wrong thread."""
         tp = self._tp(partition)
         thread = self._inner._thread
         if partition in self.assigned():
             async with self._inner.turn:
                 await thread.call_thread(_seek, thread._ensure_consumer(), tp, offset)
-                self._inner._read_offset[tp] = offset or None  # what is below it, Faust drops
+                self._inner._read_offset[tp] = offset or None  # Faust drops messages below it
 
     async def commit(self, offsets: Mapping[int, int]) -> bool:
-        """Commit the next offset to be read of each partition. False if the group has moved on, or the broker is away.
+        """Commit the next offset to read, by partition. False if a rebalance came first, or the broker is unreachable.
 
-        Offsets of partitions that are not ours any more are left out.
+        Leaves out partitions that are not assigned any more.
         """
         ours = self.assigned()
         wanted = {
@@ -121,17 +121,17 @@ class FaustConsumer:
         }
         if not wanted:
             return True
-        thread = self._inner._thread  # aiokafka's consumer lives on a loop of its own
+        thread = self._inner._thread  # aiokafka's consumer runs on an event loop of its own
         try:
             await thread.call_thread(thread._ensure_consumer().commit, wanted)
-        except KafkaError:  # the group has moved on, or the broker is away
+        except KafkaError:  # a rebalance came first, or the broker is unreachable
             return False
         return True
 
     def leave_for_good(self) -> None:
-        """Say goodbye to the group when the consumer stops, so that others take over at once.
+        """Leave the group when the consumer stops, so that other members take over at once.
 
-        aiokafka says it for dynamic members only. The broker knows a static one by its member id as well
+        aiokafka sends LeaveGroup for dynamic members only. The broker accepts a static member's member id as well
         (`leave-group` in Kafka's GroupMetadataManager), and a successor with our instance id has another member id.
         """
         with contextlib.suppress(AttributeError):  # it never joined
@@ -139,17 +139,17 @@ class FaustConsumer:
 
     @property
     def is_member(self) -> bool:
-        """Whether aiokafka still cares for the membership."""
+        """Whether aiokafka still maintains the membership: its coordination task runs without an error."""
         with contextlib.suppress(AttributeError):
             return self.gave_up is None and not self._coordinator._coordination_task.done()
         return False
 
     @property
     def gave_up(self) -> BaseException | None:
-        """Why aiokafka does not care for the membership any more.
+        """The error with which aiokafka stopped maintaining the membership; None if there is none.
 
-        It tells whoever waits for messages at that moment, and then waits until its error is fetched. Faust waits for
-        messages, but not while it has some to hand on, and it never fetches the error: then nobody has heard.
+        aiokafka raises its error in a fetch that waits at that moment; otherwise it keeps the error until it is read. Faust
+        does not fetch while it delivers messages, and never reads the kept error, so it may not notice the failure.
         """
         with contextlib.suppress(AttributeError):  # it never joined
             task = self._coordinator._coordination_task
@@ -159,7 +159,7 @@ class FaustConsumer:
         return None
 
     async def is_current(self) -> bool:
-        """Whether the group still knows us in the generation that gave us our partitions. It is asked now."""
+        """Send a heartbeat; whether the group still accepts this member in the generation of its assignment."""
         thread = self._inner._thread
         coordinator = thread._ensure_consumer()._coordinator
         try:
@@ -170,13 +170,13 @@ class FaustConsumer:
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop | None:
-        """The loop that aiokafka's consumer turns on, in a thread of its own; None until Faust has made that."""
+        """The event loop of aiokafka's consumer, in a thread of its own; None until Faust has created the thread."""
         thread = self._inner._thread
         return thread.thread_loop if thread is not None else None
 
     @property
     def recovered_offsets(self) -> int:
-        """Grows while the changelog is read."""
+        """The sum of the recovery's offsets; it grows while the changelog is read."""
         recovery: Any = self._app.tables.recovery  # type: ignore[attr-defined]
         return sum(offset or 0 for offset in recovery.active_offsets.values())
 
@@ -190,13 +190,13 @@ class FaustConsumer:
 
 
 def recovery_is_whole(app: AppT) -> bool:
-    """Whether the changelog was read to its end when Faust says that the table is recovered.
+    """Whether the changelog was read to its end, when Faust reports that the table is recovered.
 
-    Faust says it as well when a rebalance, or the worker's end, breaks off the reading: `Recovery._restart_recovery` swallows
-    what should tell (RebalanceAgain, ServiceStopped) while it waits for the end of the changelog.
+    Faust also reports that after a rebalance or the worker's stop interrupted the recovery: while it waits for the end of
+    the changelog, `Recovery._restart_recovery` swallows RebalanceAgain and ServiceStopped.
 
-    A rebalance first gives the app its new generation and partitions, and then the recovery its new changelogs. A recovery
-    that ends in between has read the changelogs of the earlier assignment: the state of new partitions is missing.
+    A rebalance sets first the app's new generation and partitions, and later the recovery's new changelogs. A recovery that
+    ends in between has read the changelogs of the earlier assignment: the state of new partitions is missing.
     """
     recovery: Any = app.tables.recovery  # type: ignore[attr-defined]
     is_broken_off = recovery.signal_recovery_start.is_set() or recovery.should_stop
@@ -205,5 +205,5 @@ def recovery_is_whole(app: AppT) -> bool:
 
 
 async def _seek(consumer: AIOKafkaConsumer, tp: TP, offset: int) -> None:
-    with contextlib.suppress(IllegalStateError):  # taken away meanwhile
+    with contextlib.suppress(IllegalStateError):  # the partition was revoked meanwhile
         consumer.seek(TopicPartition(tp.topic, tp.partition), offset)

@@ -1,7 +1,7 @@
-"""Assigning partitions as the leader of the group, once the topics are known.
+"""Let a group leader assign partitions only once it knows the topics.
 
-aiokafka's consumer asks for the metadata of its topics when it subscribes. If that one request fails, the leader knows no
-partitions: Faust's assignor ignores a topic that it does not know, and every member of the group gets nothing.
+aiokafka's consumer requests the metadata of its topics when it subscribes. If that one request fails, the leader has no
+partitions to assign: Faust's assignor ignores an unknown topic, and no member of the group gets a partition.
 """
 
 import asyncio
@@ -12,19 +12,21 @@ from typing import Any
 from aiokafka.consumer.group_coordinator import GroupCoordinator  # type: ignore[import-untyped]
 from aiokafka.coordinator.protocol import ConsumerProtocol  # type: ignore[import-untyped]
 
-# The part of a session that a leader may take to learn its topics: the group drops a leader that is silent for a session.
+# The part of a session that a leader may spend on metadata: the group removes a leader that is silent for a session.
 _SHARE_OF_SESSION = 0.5
 
 Assign = Callable[[Any], Awaitable[Any]]
 
 
 def wait_for_topics_before_assigning(coordinator: GroupCoordinator) -> None:
-    """Have this coordinator learn the partitions of all topics of its group before it assigns them."""
+    """Make this coordinator fetch the metadata of all topics of its group before it assigns partitions."""
     coordinator._perform_assignment = partial(_assign, coordinator, coordinator._perform_assignment)
 
 
 async def _assign(coordinator: GroupCoordinator, assign: Assign, response: Any) -> Any:
-    """Where the topics stay unknown it assigns what it knows: `metadata_max_age_ms` later it asks again, and rejoins."""
+    """Fetch the metadata, then assign. If a topic stays unknown, the known ones are assigned; aiokafka requests the metadata
+    again after `metadata_max_age_ms`, and then rejoins.
+    """
     topics = {
         topic for member in response.members for topic in ConsumerProtocol.METADATA.decode(member[-1]).subscription
     }

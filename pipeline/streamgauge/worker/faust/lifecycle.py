@@ -1,4 +1,4 @@
-"""The Faust app as the worker runs it: its consumers and its table, its start, its end, and why it crashed."""
+"""Run the Faust app: access to its consumers and its table, start, stop, and why it crashed."""
 
 import asyncio
 import logging
@@ -26,7 +26,7 @@ class FaustLifecycle:
         return FaustConsumer(self._app, topic)
 
     def start(self) -> None:
-        """Begin to start the app. Faust's start takes as long as the broker does not answer."""
+        """Begin to start the app. Faust's start does not end until the broker answers."""
         self._starting = asyncio.ensure_future(self._app.start())
 
     @property

@@ -1,13 +1,13 @@
-"""Faust's table recovery, which an outage of the broker does not end.
+"""Faust's table recovery, changed so that an outage of the broker does not end it.
 
-Faust waits 30 s at most for each step of a recovery (`broker_request_timeout`). Where that time is over, mode's `wait_first`
-gives the same answer as for a service that was stopped, and Faust's recovery task ends: without an error or a log line. No
-later rebalance starts it again. A step that fails because the broker is away crashes the app. Here both start the recovery
-again, for as long as the broker is away.
+Faust waits at most 30 s for each step of a recovery (`broker_request_timeout`). After a timeout, mode's `wait_first`
+returns the same result as for a stopped service, so Faust's recovery task ends without an error or a log line, and no later
+rebalance starts it again. A step that fails because the broker is unreachable crashes the app. This module restarts the
+recovery in both cases, as often as needed.
 
-Faust waits without limit until the changelog was read to its end, and it drops messages that its thread took while a
-rebalance began: of these nothing comes any more. Here a reading that stands still starts the recovery again, which
-goes on where it was.
+Faust waits without limit for the end of the changelog. But it drops messages that its thread fetched while a rebalance
+began, and they are not fetched again, so the recovery may never end. This module restarts a recovery that makes no
+progress; the restarted one continues at the same offset.
 """
 
 import asyncio
@@ -27,14 +27,14 @@ from streamgauge.worker.faust.store import FAUST_LOG
 
 # How soon a step that failed is tried again (seconds).
 _RETRY_S = 1.0
-# How long a reading of the changelog may stand still (seconds): its messages come some hundred milliseconds apart at most.
+# How long reading the changelog may make no progress (seconds): its messages arrive at most some hundred ms apart.
 _QUIET_S = 5.0
-# Errors that stay until an operator acts: they crash the app, and the worker ends with their sentence.
+# Errors that stay until an operator acts: they crash the app, and the worker ends with a sentence about them.
 _DENIED = (TopicAuthorizationFailedError, GroupAuthorizationFailedError, ClusterAuthorizationFailedError)
 
 
 class Recovery(FaustRecovery):
-    """Faust's recovery, which starts again where a step took too long or failed."""
+    """Faust's recovery, which starts again if a step took too long or failed."""
 
     logger = FAUST_LOG
 
@@ -52,7 +52,7 @@ class Recovery(FaustRecovery):
             reason = repr(error)
             await asyncio.sleep(_RETRY_S)
         else:
-            # `stopped` says that time is over, too.
+            # `stopped` is True after a timeout as well.
             if not result.stopped:
                 if signal in result.done:
                     raise RebalanceAgain
@@ -63,7 +63,7 @@ class Recovery(FaustRecovery):
         await self._start_again(reason)
 
     async def _while_it_reads(self, waiting: "asyncio.Future[Any]", signal: Any) -> Any:
-        """Wait without limit, unless the changelog is being read, and nothing of it has come for a while."""
+        """Wait without limit; but return if the changelog is being read, and none of it arrived for _QUIET_S."""
         try:
             while True:
                 read = sum(self.active_remaining().values())
@@ -77,8 +77,8 @@ class Recovery(FaustRecovery):
             waiting.cancel()
 
     async def _start_again(self, reason: str) -> None:
-        """Start the recovery again. What an earlier attempt recovered is given up first: its partitions may have written
-        state since, which the next attempt has to read."""
+        """Start the recovery again. First discards the recovered partitions: they may have written state since, which the
+        next attempt has to read."""
         self.log.warning("a step of the recovery failed (%s): the recovery starts again", reason)
         tables: Any = self.tables
         for table in tables.values():
@@ -88,13 +88,13 @@ class Recovery(FaustRecovery):
 
 
 class Tables(TableManager):
-    """Faust's table manager, with that recovery."""
+    """Faust's table manager, with the Recovery of this module."""
 
     logger = FAUST_LOG
 
     @property
     def recovery(self) -> FaustRecovery:
-        """The recovery service, made when it is first asked for."""
+        """The recovery service, created at the first access."""
         if self._recovery is None:
             self._recovery = Recovery(self.app, self, beacon=self.beacon, loop=self.loop)
         return self._recovery

@@ -1,8 +1,8 @@
-"""The Faust table that holds open streams, and its store: in memory, and keeping the newest entry, not the last.
+"""The Faust table that holds open streams, and its in-memory store, which keeps the newest entry, not the last one.
 
-Key: `partition/entry` as ASCII, entry 0 to 63 a bucket, 64 the producers. Value: the assembler's dump, which says up to
-which offset it speaks. A worker that slept and lost its partition can still write an entry that is older than its
-successor's: whoever recovers keeps, for each key, the one that speaks up to the highest offset.
+Key: `partition/entry` as ASCII; entries 0 to 63 are buckets, 64 the producers entry. Value: the assembler's dump, which
+contains its applied offset. A worker that was suspended and lost its partition can still write an entry that is older than
+its successor's. So recovery keeps, for each key, the entry with the highest applied offset.
 """
 
 import logging
@@ -20,7 +20,8 @@ from streamgauge.core.assembly.assembler import PRODUCERS, offset_of
 from streamgauge.core.assembly.state_codec import NewerStateError
 from streamgauge.worker.faust.consumer import recovery_is_whole
 
-# Faust's services say when they start and stop, under the module that defines them: that belongs to Faust's own log.
+# Faust's services log their start and stop under the name of the module that defines them; these lines belong to Faust's
+# own log.
 FAUST_LOG = logging.getLogger("faust.streamgauge")
 
 
@@ -35,24 +36,27 @@ def _keys(partition: int) -> frozenset[bytes]:
 
 
 class NewestStore(MemoryStore[bytes, bytes]):
-    """Faust's memory store with an `apply` of its own. It never raises: recovery would lose the rest of its batch."""
+    """Faust's memory store, which keeps the newest entry of each key.
+
+    Applying entries never raises, because an error would make the recovery lose the rest of its batch.
+    """
 
     logger = FAUST_LOG
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self._speaks_to: dict[bytes, int] = {}
-        self.newer: dict[int, str] = {}  # partitions with state of a later version, and what it says
+        self.newer: dict[int, str] = {}  # partitions with state of a later version -> the error's text
 
     def apply_changelog_batch(
         self, batch: Iterable[EventT[Any]], to_key: Callable[[Any], Any], to_value: Callable[[Any], Any]
     ) -> None:
-        """Take over entries of the changelog, in the order of the log."""
+        """Apply entries of the changelog, in the order of the log."""
         for event in batch:
             self.take(event.message.partition, event.message.key, event.message.value)
 
     def take(self, partition: int, key: bytes | None, value: bytes | None) -> None:
-        """One entry; kept if it is ours and not older than what is there."""
+        """Apply one entry: keep it if its key is valid for the partition, and it is not older than the present one."""
         try:
             offset = offset_of(value or b"")
         except NewerStateError as error:
@@ -69,7 +73,7 @@ class NewestStore(MemoryStore[bytes, bytes]):
             self._key_partition[key] = partition
 
     async def on_recovery_completed(self, active_tps: set[TP], standby_tps: set[TP]) -> None:
-        """Drop the entries of partitions that are no longer ours."""
+        """Drop the entries of partitions that are no longer assigned."""
         await super().on_recovery_completed(active_tps, standby_tps)
         self._speaks_to = {key: offset for key, offset in self._speaks_to.items() if key in self.data}
 
@@ -95,16 +99,16 @@ class StateTable(faust.Table[bytes, bytes]):
         return cast(NewestStore, store)
 
     def on_give_up(self, callback: Callable[[], Awaitable[None]]) -> None:
-        """Call this where the recovery of the same partitions starts again, before anything is read again."""
+        """Call `callback` when the recovery of the same partitions starts again, before any entry is read again."""
         self._to_give_up.append(callback)
 
     async def give_up_recovered(self) -> None:
-        """Tell all parts to drop what they recovered."""
+        """Call every callback of `on_give_up`."""
         for callback in self._to_give_up:
             await callback()
 
     async def on_recovery_completed(self, active_tps: set[TP], standby_tps: set[TP]) -> None:
-        """Tell who waits for the state, once it is whole. If the reading was broken off, the next one tells."""
+        """Call the recovery callbacks if the state is complete. After an interrupted recovery, the next one calls them."""
         if recovery_is_whole(self.app):
             await super().on_recovery_completed(active_tps, standby_tps)
 

@@ -1,23 +1,23 @@
-"""Faust's aiokafka transport, with a consumer that makes no tasks for what needs no waiting.
+"""Faust's aiokafka transport, with changes for speed and for correct recovery.
 
-For each message Faust waits for its delivery, or for a rebalance, whichever is first: four asyncio tasks, and half of what
-a message costs. But nearly always the delivery has nothing to wait for: a stream's queue has room, and it is done at its
-first step. So that step is taken before anything is made of it.
+Tasks: for each message, Faust waits for its delivery or for a rebalance, whichever is first. That creates four asyncio
+tasks, half of a message's cost. But the delivery nearly always ends at its first step, because the stream's queue has
+room. So this module runs that first step directly, and creates tasks only if it has to wait.
 
-And its client has one request at a time under way to a broker, for the partitions of which it holds nothing. Faust lets the
-broker keep that request for 1.5 s if none of these has a message, and a partition whose messages were all taken meanwhile
-waits for as long. Here the broker may keep it for a tenth of a second.
+Fetch wait: the client has one fetch request at a time in flight to a broker, for the partitions of which it has no buffered
+messages. Faust lets the broker hold that request for 1.5 s if none of these has a message. A partition whose buffer becomes
+empty meanwhile waits as long. Here the broker may hold it for a tenth of a second.
 
-Where more messages come at once than a stream's queue takes, Faust fetches no more until there is room. If that is so of all
-partitions, it looks for room once a second, which may be longer than what is in the queue lasts. Here it looks more often.
+Full queues: if a stream's queue is full, Faust stops fetching that partition. If all partitions are stopped, it checks for
+room once a second, so the queues may run empty before the next check. Here it checks more often.
 
-And it may set reading back while its thread still waits for messages. The one who waits then takes what comes behind the
-new place, and drops it, for it was asked before the rebalance: a recovery waits for its changelog for ever. Two things
-make that likely. A rebalance holds up the one who waits until it is over; and it empties the set of partitions to take from,
-which Faust shares with aiokafka, to which an empty set means all. Here taking and setting back have turns, and the set is
-a copy.
+Seeks: Faust may seek while its thread is still fetching. The in-flight fetch then returns messages past the new position,
+and Faust drops them, because the fetch began before the rebalance. A recovery then waits for its changelog without limit.
+Two facts make that likely. A rebalance blocks the fetch until it is over. And a rebalance empties the set of partitions to
+fetch, which Faust shares with aiokafka, and for aiokafka an empty set means all partitions. Here a lock separates fetches
+from seeks, and the set is a copy.
 
-Faust ends where the broker does not answer when its consumer or its producer starts. Here both wait for the broker.
+Start: Faust ends if the broker does not answer when its consumer or its producer starts. Here both wait for the broker.
 """
 
 import asyncio
@@ -41,21 +41,21 @@ from streamgauge.kafka.security import Brokers
 from streamgauge.worker.faust.group_leader import wait_for_topics_before_assigning
 from streamgauge.worker.faust.store import FAUST_LOG
 
-# How long a broker may hold its answer back while none of the partitions that it is asked for has a message (milliseconds).
+# How long a broker may hold a fetch request while none of its partitions has a message (milliseconds).
 _FETCH_WAIT_MS = 100
-# How often it is looked whether a partition may be fetched again (seconds), and how many times before Faust has its turn.
+# How often to check whether a partition may be fetched again (seconds), and how many times before returning to Faust.
 _LOOK_S = 0.01
 _LOOKS = 100
-# How long one taking waits for messages (seconds); who wants to set reading back waits for twice that at most.
+# How long one fetch from aiokafka's buffer waits for messages (seconds); a seek waits at most twice as long for the lock.
 _TAKE_S = 0.25
-# How soon a broker that did not answer at the start is asked again (seconds).
+# How soon a broker that did not answer at the start is tried again (seconds).
 _RETRY_S = 1.0
-# What a client raises that could not connect.
+# The errors of a client that could not connect.
 _AWAY = (KafkaConnectionError, KafkaTimeoutError, NodeNotReadyError, RequestTimedOutError, TimeoutError)
 
 
 class _Begun:
-    """A coroutine whose first step was taken, and gave `waits_for`: await it for the rest."""
+    """A coroutine whose first step has run and yielded `waits_for`. Awaiting this object runs the remaining steps."""
 
     def __init__(self, coroutine: Coroutine[Any, Any, Any], waits_for: Any) -> None:
         self._coroutine, self._waits_for = coroutine, waits_for
@@ -66,7 +66,7 @@ class _Begun:
             while True:
                 try:
                     given = yield waits_for
-                except BaseException as error:  # noqa: BLE001 - a cancellation above all: it is the coroutine's
+                except BaseException as error:  # noqa: BLE001 - the coroutine must get it, above all a cancellation
                     waits_for = self._coroutine.throw(error)
                 else:
                     waits_for = self._coroutine.send(given)
@@ -79,10 +79,10 @@ async def _rest(coroutine: Coroutine[Any, Any, Any], waits_for: Any) -> Any:
 
 
 class Eager(Service):
-    """A service whose `wait_first` takes the first step of its first coroutine by itself."""
+    """A service whose `wait_first` runs the first step of its first coroutine directly, without a task."""
 
     async def wait_first(self, *coros: Any, timeout: Any = None) -> WaitResults:  # noqa: ASYNC109 - mode's own signature
-        """As mode's: waits for the first of these that is done, or until the service stops, and cancels the others."""
+        """As mode's: wait until one of these is done, or the service stops, and cancel the others."""
         first, others = coros[0], coros[1:]
         if not asyncio.iscoroutine(first) or self.should_stop:
             return await super().wait_first(*coros, timeout=timeout)
@@ -99,7 +99,7 @@ class Eager(Service):
 
 
 class _Thread(driver.AIOKafkaConsumerThread):
-    """Faust's thread, whose client asks a broker for so long only."""
+    """Faust's consumer thread, with a shorter fetch wait, and with waits for the broker."""
 
     logger = FAUST_LOG
 
@@ -109,7 +109,7 @@ class _Thread(driver.AIOKafkaConsumerThread):
         return client
 
     async def on_start(self) -> None:
-        """As Faust's, but it waits for a broker that is away, and the coordinator assigns no topic that it does not know."""
+        """As Faust's, but waits for an unreachable broker, and lets a group leader fetch metadata before it assigns."""
         while not await _answered(super().on_start(), self.transport):
             await self._consumer.stop()  # type: ignore[union-attr]
             if self.should_stop:
@@ -118,29 +118,29 @@ class _Thread(driver.AIOKafkaConsumerThread):
         wait_for_topics_before_assigning(self._consumer._coordinator)  # type: ignore[union-attr]
 
     async def on_thread_stop(self) -> None:
-        """As Faust's, but that it ends where the broker is away: aiokafka then breaks off its own requests, and what that
-        raises would end the thread before it has said that it is over.
+        """As Faust's, but also ends properly if the broker is unreachable. aiokafka then cancels its own requests, and that
+        CancelledError would end the thread before it has reported its end.
         """
         with contextlib.suppress(asyncio.CancelledError):
             await super().on_thread_stop()
 
     async def _fetch_records(self, *given: Any, **more: Any) -> Any:
-        """As Faust's, but that it waits no longer where a rebalance begins meanwhile, whose end aiokafka waits for."""
+        """As Faust's, but with a time limit, because aiokafka waits for the end of a rebalance that begins meanwhile."""
         try:
             async with asyncio.timeout(2 * _TAKE_S):
                 return await super()._fetch_records(*given, **more)
-        except TimeoutError:  # nothing was taken: what there is, is taken and given back in one step
+        except TimeoutError:  # no message is lost: aiokafka takes messages from its buffer and returns them in one step
             return {}
 
 
 class Consumer(Eager, driver.Consumer):
-    """Faust's consumer, which delivers each message by `wait_first`."""
+    """Faust's consumer, with the `wait_first` of Eager, and with a lock between fetches and seeks."""
 
     logger = FAUST_LOG
 
     def __init__(self, *given: Any, **more: Any) -> None:
         super().__init__(*given, **more)
-        self.turn = asyncio.Lock()  # of who moves the places at which partitions are read; first come, first served
+        self.turn = asyncio.Lock()  # held by fetches and seeks, which move the read positions; first come, first served
 
     async def _getmany(self, active_partitions: set[TP] | None, timeout: float) -> Any:  # noqa: ASYNC109
         async with self.turn:
@@ -157,7 +157,7 @@ class Consumer(Eager, driver.Consumer):
             await super().perform_seek()
 
     async def _wait_next_records(self, timeout: float) -> Any:  # noqa: ASYNC109 - Faust's own signature
-        """As Faust's, but that it looks more often whether a partition may be fetched again."""
+        """As Faust's, but checks more often whether a partition may be fetched again."""
         looks = 0
         while self.flow_active and not self._get_active_partitions():
             if looks == _LOOKS:
@@ -171,12 +171,12 @@ class Consumer(Eager, driver.Consumer):
 
 
 class Producer(driver.Producer):
-    """Faust's producer, which waits for a broker that is away when it starts. The worker sends nothing by it."""
+    """Faust's producer, which waits for an unreachable broker when it starts. The worker sends nothing with it."""
 
     logger = FAUST_LOG
 
     async def on_start(self) -> None:
-        """As Faust's, until the broker answers."""
+        """As Faust's, with retries until the broker answers."""
         while not await _answered(super().on_start(), self.transport):
             await self._producer.stop()  # type: ignore[union-attr]
             if self.should_stop:
@@ -185,7 +185,7 @@ class Producer(driver.Producer):
 
 
 async def _answered(start: Awaitable[None], transport: Any) -> bool:
-    """Start a client; whether the broker answered. Raises what a client raises that the broker refuses for good."""
+    """Start a client; returns whether the broker answered. Raises the client's error if the broker refuses permanently."""
     try:
         await start
     except _AWAY:
@@ -197,7 +197,7 @@ async def _answered(start: Awaitable[None], transport: Any) -> bool:
 
 
 class Transport(driver.Transport):
-    """The transport that has both. Give it to `app.transport`."""
+    """The transport with the Consumer and the Producer of this module. Assign it to `app.transport`."""
 
     Consumer = Consumer
     Producer = Producer
@@ -205,7 +205,7 @@ class Transport(driver.Transport):
 
 
 def transport_of(app: faust.App, brokers: Brokers) -> Transport:
-    """The transport for an app, by its settings."""
+    """Create the transport for an app."""
     transport = Transport(app.conf.broker_consumer, app)
     transport.brokers = brokers
     return transport

@@ -1,8 +1,8 @@
-"""Detects a worker that is stuck, and ends it with its reason.
+"""Detect a stuck worker, and end it with the reason.
 
 rules.py             when a worker is stuck
-progress_probe.py    what the broker says of its progress
-watchdog.py          the thread that asks the rules, and ends a stuck worker
-stuck_exit_counts.py how often it did, kept for the next start
-stacks.py            what each thread and task did, for the last line of a stuck worker
+progress_probe.py    reads the worker's progress from the broker
+watchdog.py          the thread that applies the rules, and ends a stuck worker
+stuck_exit_counts.py counts these exits, for the metrics of the next start
+stacks.py            the frames of each thread and task, for the last log line of a stuck worker
 """

@@ -1,6 +1,6 @@
-"""A look at the worker's own work, by the broker's word: what is committed, and what there is to be done.
+"""Read the worker's progress from the broker: the committed offsets, and the messages not processed yet.
 
-Faust's consumer is not asked: if it is stuck it believes that there is nothing more.
+Faust's consumer is not used for this: a stuck consumer reports that there are no more messages.
 """
 
 import asyncio
@@ -16,17 +16,18 @@ from streamgauge.worker.watchdog.rules import PartitionProgress, Probe, TopicPar
 
 _LOG = logging.getLogger("streamgauge.worker")
 
-# How often it is looked (seconds), and how long the broker may take to answer: one request and a second try.
+# The pause between two probes (seconds).
 _EVERY_S = 5.0
+# How long the broker may take to answer a probe (seconds): one request and a retry.
 _ANSWER_S = 20.0
-# Looks that find a partition unchanged, until it is asked whether there is a message at all.
+# After this many unchanged probes of a partition, its log is checked for a message between committed offset and end.
 _DOUBT_AFTER = 4
-# Failed looks in a row after which a line is logged; fewer occur whenever the group gets another coordinator (count).
+# After this many failed probes in a row, a line is logged; fewer occur whenever the group gets another coordinator.
 _SAID_AFTER = 6
 
 
 class MonitoredTopic(Protocol):
-    """One topic's partitions, as the worker holds them."""
+    """The worker's assigned partitions of one topic; Assignment and LedgerSink implement it."""
 
     @property
     def topic(self) -> str: ...
@@ -37,7 +38,7 @@ class MonitoredTopic(Protocol):
 
 
 class ProgressProbe:
-    """Looks at `parts`, and at the owners of all partitions, and tells `report` what it found."""
+    """Probes the partitions of `parts`, and the owners of all partitions, and calls `report` with each result."""
 
     def __init__(
         self, log: Log, parts: Sequence[MonitoredTopic], report: Callable[[Probe], None], owners: Owners | None = None
@@ -46,12 +47,12 @@ class ProgressProbe:
         self._parts = parts
         self._owners = owners
         self._report = report
-        self._seen: dict[TopicPartition, tuple[range, int]] = {}  # what waits, and at how many looks it was the same
-        self._empty: dict[TopicPartition, range] = {}  # what waits, and holds no message
-        self._failed = 0  # looks in a row that failed
+        self._seen: dict[TopicPartition, tuple[range, int]] = {}  # uncommitted offsets, and the probes without a change
+        self._empty: dict[TopicPartition, range] = {}  # uncommitted offsets without a message
+        self._failed = 0  # failed probes in a row
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Probe until cancelled."""
         while True:
             found = await self.look()
             self._say(found)
@@ -70,14 +71,14 @@ class ProgressProbe:
             )
 
     async def look(self) -> Probe:
-        """One look."""
+        """Probe once."""
         try:
             async with asyncio.timeout(_ANSWER_S):
                 if self._owners is not None:
                     await self._owners.look()
                 standings = [await self._standings(part) for part in self._parts]
             found = {spot: standing for one in standings for spot, standing in one.items()}
-            # Beside each other: each may take its time, and who waits for this look has less than that for all of them.
+            # In parallel, because each may take up to 30 s, and the watchdog waits at most 120 s for a probe.
             certain = await asyncio.gather(*(self._certain(*one) for one in found.items()))
             found = dict(zip(found, certain, strict=True))
         except (KafkaError, TimeoutError) as error:
@@ -100,7 +101,7 @@ class ProgressProbe:
         }
 
     async def _certain(self, spot: TopicPartition, standing: PartitionProgress) -> PartitionProgress:
-        """Offsets without a message (a transaction's markers) are legal, and nobody commits them: they are nothing to do."""
+        """Count uncommitted offsets without a message (a transaction's markers) as committed: no worker commits them."""
         span = range(standing.committed, standing.end)
         before, times = self._seen.get(spot, (span, 0))
         times = times + 1 if span and span == before else 0

@@ -1,15 +1,15 @@
-"""When is a worker stuck? Judged by what each look at it found; sans-IO: times come as an argument.
+"""The rules for when a worker is stuck, by the result of each probe. Sans-IO: times are arguments.
 
-    the broker does not answer                 nobody can tell: judged anew when it does
-    a rebalance or a recovery goes on          so is the worker
-    no partitions or no state for too long     stuck, as long as the broker answers
-    partitions that no member of the group has, for too long     likewise
-    all that there is is committed             nothing to do
-    the offset moves                           well
-    it stays, something is tried again         waits by rule: for a topic that takes nothing, for a ledger
-    it stays, nothing is tried                 stuck
+    the broker does not answer                            unknown: the times start again when it answers
+    a rebalance or a recovery makes progress              not stuck
+    no partitions, or no state, for too long              stuck, if the broker answers
+    partitions without an owner in the group, for too long   the same
+    all messages are committed                            not stuck: there is no work
+    the committed offset moves                            not stuck
+    it stays, and retries go on                           not stuck: a topic or the ledger is unavailable
+    it stays, and there are no retries, for too long      stuck
 
-Too late rather than too early: who is ended for nothing hands its partitions over, and they may do the same to the next.
+Prefer late detection: killing a healthy worker moves its partitions, and may trigger the same verdict on the next one.
 """
 
 from collections.abc import Mapping
@@ -17,21 +17,21 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
-# How long an offset may stay although messages wait, and how long a worker may be without its partitions (seconds). A
-# checkpoint takes 10 s at most, a rebalance 60; what the broker refuses is tried again within 40, a busy ledger within 61.
+# How long a committed offset may stay although messages wait, and how long a worker may be without its partitions
+# (seconds). A checkpoint takes 10 s at most, a rebalance 60; a refused send is retried within 40, a busy ledger within 61.
 STUCK_S = 120.0
-# How long an event loop may be blocked (seconds): three sessions. The longest that it has to do at once is to take over
-# the state of a partition, a second or two.
+# How long an event loop may be blocked (seconds): three sessions. Its longest single step, loading the state of a
+# partition, takes a second or two.
 BLOCKED_S = 30.0
 
 
 class Cause(StrEnum):
-    """Why a worker ended itself; the label of its last metric."""
+    """Why the watchdog ended a worker; also the metric's label value."""
 
-    LOOP = "loop"  # an event loop does not answer, or the look itself does not come back
+    LOOP = "loop"  # an event loop is blocked, or the probe does not return
     COMMIT = "commit"  # messages wait, and the committed offset stays
-    GROUP = "group"  # no partitions, or not their state, although the broker answers
-    STOP = "stop"  # it was told to end, and does not
+    GROUP = "group"  # partitions or their state are missing, although the broker answers
+    STOP = "stop"  # it does not stop in time
 
 
 class Stuck(NamedTuple):
@@ -49,7 +49,10 @@ class TopicPartition(NamedTuple):
 
 
 class PartitionProgress(NamedTuple):
-    """Of a partition that the worker holds. `tries`: how often something that failed was tried again."""
+    """The progress of an assigned partition. `committed`: the committed offset. `end`: the end of its log.
+
+    `tries`: the number of retries so far.
+    """
 
     committed: int
     end: int
@@ -58,9 +61,10 @@ class PartitionProgress(NamedTuple):
 
 @dataclass(frozen=True)
 class Probe:
-    """What one look found. `settled`: partitions are given and recovered. `moves`: differs while that goes on.
+    """The result of one probe. `settled`: the partitions are assigned and recovered. `moves`: changes with each progress of
+    a rebalance or a recovery.
 
-    `why`: why the broker did not answer, or why it is not settled, where that is known.
+    `why`: why the broker did not answer, or why it is not settled; None if unknown.
     """
 
     broker_answers: bool
@@ -71,7 +75,7 @@ class Probe:
 
 
 class StuckDetector:
-    """Tell it what each look found, and the time since the one before (seconds)."""
+    """Applies the rules to each probe. `stuck_s`: the time without progress after which a worker is stuck (seconds)."""
 
     def __init__(self, stuck_s: float) -> None:
         self._stuck_s = stuck_s
@@ -80,7 +84,7 @@ class StuckDetector:
         self._since: dict[TopicPartition, tuple[PartitionProgress, float]] = {}
 
     def look(self, found: Probe, elapsed_s: float) -> Stuck | None:
-        """The verdict; None if all is well, or nobody can tell."""
+        """Apply one probe, `elapsed_s` seconds after the previous one. Returns None if not stuck, or unknown."""
         if not found.broker_answers or found.moves != self._moves:
             self._moves, self._unsettled_s = found.moves, 0.0
             self._since.clear()

@@ -1,6 +1,7 @@
-"""What each thread and each task of the process does now: for the line that a stuck worker ends with.
+"""The present frames of each thread and each task of the process, for the last log line of a stuck worker.
 
-Nothing here waits or reads a file of a disk, which may be what the worker is stuck at: so frames have no line of source.
+This code never waits, and never reads from a disk, because the worker may be stuck on that disk. So frames have no source
+line.
 """
 
 import asyncio
@@ -11,22 +12,22 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-# Frames of a stack, from its inner end (count), and tasks of an event loop that are kept: a worker has some dozens, and one
-# with all partitions some hundreds.
+# The most frames of a stack, counted from the innermost.
 _FRAMES = 20
+# The most tasks of an event loop: a worker has some dozens, and one with all partitions some hundreds.
 _TASKS = 1_000
-# Of a task's name (characters): Faust puts the whole coroutine into some.
+# How much of a task's name is kept (characters): Faust puts the whole coroutine into some names.
 _NAME = 80
-# The threads of this process by their ids, those without Python among them. Linux has it, in memory.
+# The threads of this process by id, including those that run no Python. Linux only; it is in memory, not on a disk.
 _SYSTEM_THREADS = Path("/proc/self/task")
 
 
 def stacks_of(loops: Mapping[str, asyncio.AbstractEventLoop]) -> dict[str, list[str]]:
-    """By thread and by task, outermost first: file, line and function of each frame, without any value. From any thread.
+    """File, line and function of each frame, outermost first, by thread and by task; without any values.
 
-    Every thread has an entry: one that runs no Python, as those that a library makes in C, by its id and its name to the
-    system, without frames. `loops`: by name. An event loop that turns while it is looked at may lose the one or other task
-    here.
+    Safe to call from any thread. Every thread has an entry; a thread that runs no Python, for example of a library in C, has
+    its id and its system name, without frames. `loops`: the event loops by name. If an event loop runs meanwhile, some of
+    its tasks may be missing.
     """
     found: dict[str, list[str]] = {}
     threads = {thread.ident: thread for thread in threading.enumerate()}
@@ -45,7 +46,7 @@ def stacks_of(loops: Mapping[str, asyncio.AbstractEventLoop]) -> dict[str, list[
 
 
 def _add(found: dict[str, list[str]], name: str, places: list[str]) -> None:
-    """Names of threads and tasks may occur several times: each has its entry."""
+    """Add an entry; a name that is already present gets a number."""
     entry, times = name, 1
     while entry in found:
         times += 1
@@ -62,9 +63,9 @@ def _frames(frame: FrameType | None) -> list[str]:
 
 
 def _threads_without_python(known: set[int | None]) -> Iterator[str]:
-    """The threads of this process that the `threading` module does not know, as `id (name to the system)`.
+    """The threads of this process that the `threading` module does not list, as `id (system name)`.
 
-    One that was made in C and runs Python all the same is here, too: its frames stand under another id.
+    They include threads that were created in C and run Python; their frames are listed under their Python thread id.
     """
     try:
         threads = list(_SYSTEM_THREADS.iterdir())
@@ -87,7 +88,7 @@ def _tasks(loop: asyncio.AbstractEventLoop) -> list["asyncio.Task[Any]"]:
 
 
 def _places(task: "asyncio.Task[Any]") -> list[str]:
-    """What a task waits for: its coroutine, what that awaits, and so on."""
+    """The frames of a task: of its coroutine, of the object that it awaits, and so on."""
     places: list[str] = []
     awaited: Any = task.get_coro()
     while awaited is not None and len(places) < _FRAMES:
@@ -98,6 +99,6 @@ def _places(task: "asyncio.Task[Any]") -> list[str]:
     return places
 
 
-# Of coroutines, async generators and generators: the frame, and what it waits for.
+# The attributes of coroutines, async generators and generators for the frame, and for the awaited object.
 _FRAME = ("cr_frame", "ag_frame", "gi_frame")
 _AWAITED = ("cr_await", "ag_await", "gi_yieldfrom")

@@ -1,7 +1,7 @@
-"""How often the watchdog has ended this worker, by cause: a file beside its slot, so that the next life exports it.
+"""Count how often the watchdog ended this worker, by cause, in a file beside its slot, for the metrics of the next start.
 
-A worker that is stuck is no longer scraped, and its successor begins with empty counters: without the file nobody
-would see from the metrics why workers come and go.
+A stuck worker may not be scraped any more, and its successor starts with empty counters. Without the file, the metrics
+would not show why workers restart.
 """
 
 import contextlib
@@ -13,12 +13,12 @@ from streamgauge.metrics import table
 from streamgauge.worker.settings import WorkerMetrics
 from streamgauge.worker.watchdog.rules import Cause
 
-# More than a file of four counts ever has (bytes): whatever else lies there is not read.
+# The most that is read of the file (bytes): more than four counts need; any other, larger file is not read whole.
 _MAX_BYTES = 4096
 
 
 class Exits:
-    """The counts of one slot, in `path`. What is there from earlier lives is given to `metrics` at once."""
+    """The counts of one slot, in the file `path`. Adds the counts of earlier processes to `metrics` at once."""
 
     def __init__(self, path: Path, metrics: WorkerMetrics) -> None:
         self._path = path
@@ -28,12 +28,12 @@ class Exits:
             metrics.add(table.STUCK_EXITS.name, self._counts.get(cause, 0), cause=cause.value)
 
     def note(self, cause: Cause) -> None:
-        """One more. A disk that takes nothing does not keep a stuck worker."""
+        """Count one exit. Ignores a failed write, so that the exit goes on."""
         self._metrics.add(table.STUCK_EXITS.name, cause=cause.value)
         self._counts[cause] = self._counts.get(cause, 0) + 1
         made = self._path.with_suffix(".new")
         with contextlib.suppress(OSError):
-            made.unlink(missing_ok=True)  # of a process that was killed; a link there is not followed
+            made.unlink(missing_ok=True)  # left by a killed process; a symbolic link there is not followed
             with made.open("xb") as file:
                 file.write(msgspec.json.encode(self._counts))
             made.replace(self._path)

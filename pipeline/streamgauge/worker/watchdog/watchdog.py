@@ -1,8 +1,8 @@
-"""The watchdog: turns a stuck worker into an exit with a reason, from a thread that no event loop can stop.
+"""The watchdog: ends a stuck worker with a reason, from a thread that no blocked event loop can stop.
 
-It counts its own looks and not the clock's time: a process that was stopped (SIGSTOP, a suspended machine) or starved
-did not get to look either, and wakes no older than it fell asleep. What holds Python's interpreter lock stops it, too;
-then the group's session ends, and the liveness probe gets no answer.
+It adds up the times between its own checks, and counts each at most as _MOST_S. So the time in which the process was
+stopped (SIGSTOP, a suspended machine) or starved of CPU does not count. Code that holds Python's interpreter lock stops the
+watchdog as well; then the group's session expires, and the liveness probe gets no response.
 """
 
 import asyncio
@@ -18,21 +18,22 @@ from streamgauge.worker.watchdog.stacks import stacks_of
 
 _LOG = logging.getLogger("streamgauge.worker")
 
-# How often it looks (seconds), and how much of the time between two looks counts, at most.
+# How often the watchdog checks, and the most that the time between two checks counts (seconds).
 _LOOK_S = 1.0
 _MOST_S = 2 * _LOOK_S
-# How long a look at the broker may take before it counts as hung itself (seconds): its requests and their retries.
+# How long a progress probe may take before it counts as hung (seconds): its requests and their retries.
 _CHECKUP_S = 120.0
-# How long a worker whose loop still turns may take to end in order (seconds): it lets go of Faust and the producer.
+# How long a worker whose event loop still runs may take to end in order (seconds): it stops Faust and the producers.
 _GRACE_S = 40.0
-# How long the last sentence may take to be written (seconds): stderr may be a full pipe.
+# How long writing the last log line may take (seconds): stderr may be a full pipe.
 _SAY_S = 2.0
 
 
 class Watchdog:
-    """Start it with `start`. `stuck`: the verdict, None as long as all is well. `end` ends the process at once.
+    """The watchdog's thread; start it with `start`. `stuck`: the verdict; None if not stuck.
 
-    `fail` is called on the watched loop, to end in order; `note` from the thread, to leave a trace of the cause.
+    `end` ends the process at once, with an exit code. `fail` is called on the first watched loop, to end in order. `note` is
+    called from the thread, to count the cause.
     """
 
     def __init__(
@@ -43,8 +44,8 @@ class Watchdog:
         self._end = end
         self._beats: list[_Beat] = []
         self._found: Probe | None = None
-        self._unheard_s: float | None = None  # since the last checkup; None until there was one
-        self._left_s: float | None = None  # until it has to be gone; None until it was told to go
+        self._unheard_s: float | None = None  # since the last progress probe; None before the first one
+        self._left_s: float | None = None  # until the process has to have ended; None before `ending`
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
         self.note: Callable[[Cause], None] = lambda cause: None
@@ -52,26 +53,26 @@ class Watchdog:
         self.stuck: Stuck | None = None
 
     def start(self) -> None:
-        """Begin to look. The thread does not keep the process."""
+        """Begin to check. The thread is a daemon, so it does not keep the process alive."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Look no more."""
+        """End the checks."""
         self._over.set()
 
     def watch(self, name: str, loop: asyncio.AbstractEventLoop) -> None:
-        """Look whether this event loop turns, too; the first is the one that `fail` is called on. Twice is as once."""
+        """Also check whether this event loop runs. `fail` is called on the first loop given. Idempotent for one loop."""
         if all(beat.loop is not loop for beat in self._beats):
             self._beats.append(_Beat(name, loop))
 
     def found(self, found: Probe) -> None:
-        """What a checkup found."""
+        """Report the result of a progress probe."""
         self._found = found
 
     def ending(self, within_s: float) -> None:
-        """The worker was told to end: no checkup comes any more, and the process has to be gone in time.
+        """Report that the worker stops: the process has to end within this time (seconds), and no more probes are expected.
 
-        Told twice, the earlier end counts.
+        After several calls, the earliest end counts.
         """
         self._left_s = within_s if self._left_s is None else min(within_s, self._left_s)
 
@@ -111,7 +112,7 @@ class Watchdog:
         self.stuck = stuck
         self.note(stuck.cause)
         stacks = stacks_of({beat.name: beat.loop for beat in list(self._beats)})
-        # The next life of a static member would be given the same assignment, in which partitions are missing.
+        # If it stayed a static member, a restart would get the same assignment, in which partitions are missing.
         leaves = stuck.cause is Cause.GROUP
         fault = StuckError(f"the worker is stuck and exits: {stuck.why}", stacks, leaves=leaves)
         if stuck.cause in (Cause.COMMIT, Cause.GROUP) and self._ends_in_order(fault):
@@ -124,14 +125,14 @@ class Watchdog:
         self._end(fault.exit_code)
 
     def _ends_in_order(self, fault: StuckError) -> bool:
-        """Whether the process ended, or somebody ended the watch, once the worker was told its fault."""
+        """Call `fail` on the worker's loop; whether the worker then stopped the watchdog within _GRACE_S."""
         if self._beats and self._beats[0].tell(self.fail, fault):
             return self._over.wait(_GRACE_S)
         return False
 
 
 class _Beat:
-    """Asks a loop to answer, and counts how long it does not."""
+    """Calls a callback on an event loop, and measures for how long the loop does not run it."""
 
     def __init__(self, name: str, loop: asyncio.AbstractEventLoop) -> None:
         self.name = name
@@ -140,18 +141,18 @@ class _Beat:
         self.silent_s = 0.0
 
     def look(self, elapsed_s: float) -> float:
-        """For how long it has not answered (seconds)."""
+        """Check once; returns for how long the loop has not run the callback (seconds)."""
         if self._waits and not self.loop.is_closed():
             self.silent_s += elapsed_s
         else:
             self.silent_s = 0.0
-            self._waits = True  # before it is asked: it may answer at once
+            self._waits = True  # set before the call, because the loop may run the callback at once
             if not self.tell(self._answer):
                 self._waits = False
         return self.silent_s
 
     def tell(self, what: Callable[..., None], *given: object) -> bool:
-        """Have the loop call something; False if it is closed."""
+        """Schedule a call on the loop; False if the loop is closed."""
         try:
             self.loop.call_soon_threadsafe(what, *given)
         except RuntimeError:
