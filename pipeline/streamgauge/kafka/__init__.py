@@ -12,8 +12,9 @@ producer.py        an idempotent producer that is replaced after a fatal error
 log_reader.py      reads one partition from its beginning to its present end, without a consumer group
 group_offsets.py   the offsets that a consumer group has committed
 admin_requests.py  requests for which aiokafka's admin client has no method
-topic_ids.py       the ids of the topics that have given names now
-log_throttle.py    reduces aiokafka's log lines to one when the broker goes away and one when it is back
+topic_ids.py       the present ids of topics
+log_throttle.py    reduces aiokafka's log lines to one when the broker stops answering and one when it answers again
 aiokafka_header_patch.py  reads messages whose header names are not UTF-8
-backoff.py cancelling.py
+backoff.py         growing pauses between retries
+cancelling.py      cancels tasks that may be inside aiokafka
 """

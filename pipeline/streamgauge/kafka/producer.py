@@ -94,8 +94,8 @@ _OF_THE_MOMENT = (
 
 
 def may_be_the_message(error: BaseException) -> bool:
-    """Whether the error may or may not be about this message: a checksum error, which the network may have caused, or an
-    unexpected error without a retry rule. Send such a message again alone, a limited number of times."""
+    """Whether the error may be about this message, or about something else: a checksum error, which the network may have
+    caused, or a non-retriable error that no other rule covers. Send such a message again alone, a limited number of times."""
     if isinstance(error, CorruptRecordException):
         return True
     told = isinstance(error, BrokerResponseError) and not error.retriable

@@ -9,12 +9,12 @@ rows that were in flight one at a time, until it knows which one the broker refu
 sent twice by its number, and skip it.
 
     the broker is unreachable, slow or half-open; retriable errors    wait without limit; nothing is dropped
-    it refuses our TLS or log-in                        log once, retry with growing pauses; nothing is dropped
-    it denies writes, or the topic is missing           log once, retry every few seconds; nothing is dropped
-    it refuses a bundle (for its size or content)       drop that bundle and count it as `refused`
-    it fails on one bundle without a reason, five times   the same, so that one bundle does not stop all others
-    it answers, but confirms nothing                    start again with a new producer: the topic may be recreated
-    a bug in the shipper                                log it, start again; the tap continues
+    the broker refuses our TLS or log-in                       log once, retry with growing pauses; nothing is dropped
+    the broker denies writes, or the topic is missing          log once, retry every few seconds; nothing is dropped
+    the broker refuses a bundle (for its size or content)      drop that bundle and count it as `refused`
+    the broker fails on one bundle five times, without reason  the same, so that one bundle does not stop all others
+    the broker answers, but confirms nothing                   new producer, start again: the topic may be recreated
+    a bug in the shipper                                       log it, start again; the tap continues
 """
 
 import asyncio
@@ -161,7 +161,7 @@ class Shipper:
         while not (self._stopping and self._drained):
             try:
                 await (self._ship() if await self._is_ready() else self._pause(self._retry_s()))
-            except Exception as error:  # noqa: BLE001 - capture fails open: a tap goes on without its shipper
+            except Exception as error:  # noqa: BLE001 - capture fails open: the tap continues without its shipper
                 report_fault("the shipper", error)
                 self._complain(f"internal error while sending to Kafka ({described(error)}): captured data is kept")
                 self._broken = True
@@ -172,7 +172,7 @@ class Shipper:
         while True:
             try:
                 await self._watch.run()
-            except Exception as error:  # noqa: BLE001 - the shipper goes on, and the watch begins again
+            except Exception as error:  # noqa: BLE001 - the shipper continues, and the watch starts again
                 report_fault("the check of the broker connection", error)
                 await asyncio.sleep(_RETRY_S)
 

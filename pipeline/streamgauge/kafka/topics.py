@@ -216,7 +216,7 @@ _RIGHTS: Mapping[Job, Sequence[tuple[Operation, Kind, str]]] = {
     Job.TAP: [(Operation.WRITE, Kind.TOPIC, "segments")],
     Job.WORKER: [
         (Operation.READ, Kind.TOPIC, "segments"),
-        (Operation.WRITE, Kind.TOPIC, "segments"),  # ticks, which let the log's time pass
+        (Operation.WRITE, Kind.TOPIC, "segments"),  # ticks, which advance the log's time
         (Operation.READ, Kind.TOPIC, "records"),  # to store them in the ledger
         (Operation.WRITE, Kind.TOPIC, "records"),
         (Operation.READ, Kind.TOPIC, "state"),

@@ -122,7 +122,7 @@ class Assignment:
             await self._load()
         except WorkerError as error:
             self._fail(error)
-        except Exception as error:  # noqa: BLE001 - swallowed by Faust, a worker without its state would run on
+        except Exception as error:  # noqa: BLE001 - Faust would swallow it, and the worker run without its state
             self._fail(BugError(f"internal error in the recovery: {error!r}", error))
 
     async def _load(self) -> None:

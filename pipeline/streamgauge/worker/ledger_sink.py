@@ -88,7 +88,7 @@ class LedgerSink:
         """Called when the partitions are assigned. Must not raise: Faust would swallow the error."""
         try:
             await self._find_places()
-        except Exception as error:  # noqa: BLE001 - swallowed by Faust, records would wait for ever
+        except Exception as error:  # noqa: BLE001 - Faust would swallow it, and no record be stored
             self._fail(BugError(f"internal error in the records topic's assignment: {error!r}", error))
 
     async def _find_places(self) -> None:

@@ -5,8 +5,8 @@ import contextlib
 
 from streamgauge.worker.faust.consumer import FaustConsumer
 
-# How often offsets are committed (seconds). After a crash, a worker reads messages whose offset was not committed again,
-# and skips them if a checkpoint made their results durable.
+# How often offsets are committed (seconds). After a crash, the next owner reads the uncommitted messages again, and skips
+# those whose results a checkpoint made durable.
 _COMMIT_S = 0.5
 
 

@@ -5,7 +5,7 @@ The steps of a checkpoint; each one begins when the previous one is confirmed:
     1. records and dead letters     sent before, when they arose
     2. the buckets that changed
     3. the producers entry
-    4. the acknowledgement: the offset after the last message is given to be committed
+    4. the acknowledgement: OffsetCommits gets the offset after the last message
     5. metrics
 
 So after a crash at any point, the worker reads only messages that it skips, or that produce the same record again.
@@ -262,7 +262,7 @@ class Partition:
             end_in_background(burying)  # it may hold the lock of all dead letters
 
     def lost(self, messages: int) -> None:
-        """Report messages that were deleted before they were read: log and count them, and mark open streams."""
+        """Report a log gap: log and count the messages that expired before they were read, and mark open streams."""
         topic = f"{self._around.topics.segments}/{self._number}"
         _LOG.error(
             "%d messages of %s were deleted before they were read: open streams are marked incomplete", messages, topic

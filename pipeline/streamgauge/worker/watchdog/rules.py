@@ -1,13 +1,13 @@
 """The rules for when a worker is stuck, by the result of each probe. Sans-IO: times are arguments.
 
-    the broker does not answer                            unknown: the times start again when it answers
-    a rebalance or a recovery makes progress              not stuck
-    no partitions, or no state, for too long              stuck, if the broker answers
-    partitions without an owner in the group, for too long   the same
-    all messages are committed                            not stuck: there is no work
-    the committed offset moves                            not stuck
-    it stays, and retries go on                           not stuck: a topic or the ledger is unavailable
-    it stays, and there are no retries, for too long      stuck
+    the broker does not answer                               unknown: the times start again when it answers
+    a rebalance or a recovery makes progress                 not stuck
+    no partitions, or no state, for too long                 stuck, if the broker answers
+    partitions without an owner in the group, for too long   stuck, if the broker answers
+    all messages are committed                               not stuck: there is no work
+    the committed offset moves                               not stuck
+    the committed offset stays, and retries continue         not stuck: a topic or the ledger is unavailable
+    the committed offset stays too long, without retries     stuck
 
 Prefer late detection: killing a healthy worker moves its partitions, and may trigger the same verdict on the next one.
 """
