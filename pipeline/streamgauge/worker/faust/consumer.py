@@ -148,7 +148,7 @@ class FaustConsumer:
     def gave_up(self) -> BaseException | None:
         """The error with which aiokafka stopped maintaining the membership; None if there is none.
 
-        aiokafka raises its error in a fetch that waits at that moment; otherwise it keeps the error until it is read. Faust
+        aiokafka raises its error in the fetches that wait at that moment, and then keeps it until the error is read. Faust
         does not fetch while it delivers messages, and never reads the kept error, so it may not notice the failure.
         """
         with contextlib.suppress(AttributeError):  # it never joined
