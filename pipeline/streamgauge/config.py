@@ -1,7 +1,7 @@
-"""One tree of settings: flag, else environment (STREAMGAUGE_<NAME>), else settings file (TOML), else default.
+"""All settings: from a flag, else the environment (STREAMGAUGE_<NAME>), else the settings file (TOML), else the default.
 
-Frozen and checked at start-up. Durations are plain seconds, sizes are bytes. A setting that cannot be is refused with one
-sentence that names it and says what fits.
+Frozen and checked at start-up. Durations are in seconds, sizes in bytes. An invalid setting is refused with one sentence
+that names it and says what is allowed.
 """
 
 import ipaddress
@@ -30,40 +30,40 @@ from streamgauge.taps.proxy.request import MAX_REQUEST_HEAD
 
 ENV_PREFIX = "STREAMGAUGE_"
 
-# Where a worker has its metrics, if nothing is set: beside a tap on one host, whose default is the settings' own.
+# A worker's default admin port. It differs from the default of a tap, which may run on the same host.
 WORKER_ADMIN_PORT = 9465
 
 # 1 GiB holds about an hour of 1,000 busy streams, masked and compressed, while a broker is away (bytes).
 SPOOL_BYTES = 1024**3
-# Three days, as long as the segments topic keeps what it has: an outage over a weekend is delivered whole (seconds).
+# Three days, the retention of the segments topic: an outage over a weekend is delivered whole (seconds).
 SPOOL_AGE = 3 * 24 * 3600.0
 
-# A longer wait is a slip of the keyboard; and a number without an end has no place in a timer or in JSON (seconds: a year).
+# A longer time is a typing error, and an infinite one is valid neither in a timer nor in JSON (seconds: a year).
 MAX_SECONDS = 366 * 24 * 3600.0
-# Far more than a disk holds, and within what SQLite counts with (bytes: 1 PiB).
+# Far more than a disk holds, and within SQLite's limits (bytes: 1 PiB).
 MAX_SPOOL_BYTES = 1024**5
 
-# A request's head is held in memory, so that there is a limit to its limit; below 4 KiB usual clients would be refused
+# A request's head is held in memory, so its limit is bounded, too; a limit below 4 KiB would refuse usual clients
 # (bytes).
 MIN_REQUEST_HEAD = 4 * 1024
 MAX_REQUEST_HEAD_SETTING = 1024**2
-# A body is passed on as it comes, and takes no memory (bytes: 1 TiB, far more than a prompt).
+# A body is passed on as it arrives and takes no memory (bytes: 1 TiB, far more than a prompt).
 MAX_BODY_SETTING = 1024**4
-# As many as one host's memory and descriptors can serve in any case.
+# The most that the memory and descriptors of one host can serve.
 MAX_CONNECTIONS_SETTING = 1_000_000
 
 # The name of an upstream is a path segment and a metric's label.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-# What HTTP allows as a header's name (RFC 9110, section 5.6.2).
+# A header's name in HTTP (RFC 9110, section 5.6.2).
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}")
-# A host's name (RFC 1123, section 2.1; with the underscore that container networks use), or an IPv4 address.
+# A host name (RFC 1123, section 2.1; with the underscore that container networks use), or an IPv4 address.
 _HOST = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63})*\.?")
 _MAX_HOST = 253
-# What Kafka takes as the beginning of a topic's name, with room for ours (`topics.py` has the names).
+# A valid beginning of a Kafka topic name that leaves room for our suffixes (kafka/topics.py).
 _TOPIC_PREFIX = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
-# What begins like a URL, with one slash or more; "http:/user:password@host" among it.
+# The beginning of a URL, with one slash or more, such as "http:/user:password@host".
 SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[/\\]")
-# What goes into a request line as it is.
+# Characters that a request line may contain unchanged.
 _URL = re.compile("[!-~]+")
 _MAX_PORT = 65_535
 
@@ -90,7 +90,7 @@ class ServerPort(BaseModel):
 
 
 def parse_server_port(text: str, shown: str | None = None) -> ServerPort:
-    """NAME=PORT, or PORT. Raises ValueError, which quotes `shown`, by default the text without what may be a password."""
+    """NAME=PORT, or PORT. Raises ValueError, which quotes `shown` (default: `text` without a possible password)."""
     name, equals, port = text.rpartition("=")
     if (equals and not _NAME.fullmatch(name)) or not re.fullmatch("[0-9]{1,5}", port) or not 0 < int(port) <= _MAX_PORT:
         shown = shown or redacted_value(text)
@@ -375,7 +375,7 @@ class Settings(BaseSettings):
 
     @property
     def ledger_url(self) -> str:
-        """Where records rest: as set, else in the data directory."""
+        """The ledger's URL: as set, else a file in the data directory."""
         return self.ledger or f"sqlite:///{self.data_dir / 'ledger.sqlite'}"
 
 

@@ -1,8 +1,7 @@
-"""Errors that a person at the prompt can put right. Each is one or two sentences, and says what to do.
+"""Errors that an operator can correct. Each is one or two sentences, and says what to do.
 
-Exit codes are a contract: 0 done, 1 it ran and found what it looks for, 2 wrong usage or settings, 3 a part that it needs
-is not to be had (port, broker, database), 70 a bug of ours, 75 a worker that was stuck, 130 ended by Ctrl-C before it was
-done.
+Exit codes are a contract: 0 done, 1 the command ran and found a problem, 2 wrong usage or settings, 3 a required service is
+unavailable (port, broker, database), 70 an internal error, 75 a worker was stuck, 130 ended by Ctrl-C before it was done.
 """
 
 DONE = 0
@@ -11,11 +10,11 @@ USAGE = 2
 UNAVAILABLE = 3
 BUG = 70
 STUCK = 75  # sysexits.h calls it a temporary failure
-INTERRUPTED = 130  # as a shell has it: 128 + SIGINT
+INTERRUPTED = 130  # as shells do: 128 + SIGINT
 
 
 class StreamgaugeError(Exception):
-    """A fault with a sentence for the operator."""
+    """An error with a sentence for the operator."""
 
     exit_code = BUG
 
@@ -27,6 +26,6 @@ class UsageFault(StreamgaugeError):
 
 
 class Unavailable(StreamgaugeError):
-    """A part that is needed is not to be had."""
+    """A required service is unavailable."""
 
     exit_code = UNAVAILABLE

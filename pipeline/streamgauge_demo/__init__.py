@@ -1,24 +1,25 @@
-"""The demo: a provider simulator, driven through the real tap by the official clients, and a view of what the tap saw.
+"""The demo: the official clients send requests through a real tap to a provider simulator, and a view shows what the tap
+recorded.
 
-Where everything lies:
+The modules:
 
     frames.py      one server-sent event as bytes, with what it carries
     formats/       the wire formats: chat, text completions, messages, responses
-    texts.py       what the models say
-    scenario.py    what a scenario is: what is asked, what is answered and how, what must be seen of it
+    texts.py       the generated texts
+    scenario.py    the type of a scenario: request, response with its timing, expected results
     building.py    scenarios from frames
-    providers/     the scenarios of each provider, as its documentation has them
-    scenarios.py   all of them, by the model name that asks for them
-    wire.py        an answer as timed socket writes: framing, compression, cuts
+    providers/     the scenarios of each provider, after its documentation
+    scenarios.py   all scenarios, by the model name that selects them
+    wire.py        a response as timed socket writes: framing, compression, cuts
     request.py     reading a request
     truth.py       what the simulator did, by its own clock
     simulator.py   the server; `python -m streamgauge_demo.simulator` runs it alone
     asking.py      a scenario's request, as the clients' arguments
-    tally.py       what a client saw
+    tally.py       what a client received
     driver.py      the official clients
-    verdict.py     a record, and a client's report, against what must be seen
-    results.py     all of them
+    verdict.py     compares a record, and a client's result, with the expected ones
+    results.py     the results of all scenarios
     view.py        the terminal
-    child.py       the simulator as a process of its own
-    run.py         all together
+    child.py       the simulator in its own process
+    run.py         the whole demo
 """

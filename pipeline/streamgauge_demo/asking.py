@@ -9,7 +9,7 @@ _MESSAGES = [{"role": "user", "content": QUESTION}]
 
 
 def arguments(scenario: Scenario) -> dict[str, object]:
-    """What to call `create` with; streaming unless the scenario says otherwise."""
+    """The arguments of `create`; streaming unless the scenario says otherwise."""
     usual: dict[str, object] = {"model": scenario.model, "stream": True}
     if scenario.endpoint is Endpoint.COMPLETIONS:
         usual["prompt"] = QUESTION
@@ -27,7 +27,7 @@ def arguments(scenario: Scenario) -> dict[str, object]:
 
 
 def _tool(endpoint: Endpoint) -> dict[str, object]:
-    """The tool that is offered, in the words of each format."""
+    """The offered tool, in the form of each format."""
     said = {"name": "read_gauge", "description": "Read a river gauge."}
     if endpoint is Endpoint.MESSAGES:
         return {**said, "input_schema": _GAUGE}

@@ -1,4 +1,4 @@
-"""Scenarios from frames: pace, and what the frames say must be seen."""
+"""Builds scenarios from frames: their timing, and the expected results."""
 
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from streamgauge_demo.frames import Frame, compact
 from streamgauge_demo.scenario import JSON, Answer, Content, Endpoint, Expected, Framing, Piece, Scenario
 
-# How far a gap strays from its mean: providers' gaps are skewed, many short ones and a few long (factors).
+# Range of a gap around its mean (factors). Providers' gaps are skewed: many are short, a few long.
 SHORTEST_GAP, USUAL_GAP, LONGEST_GAP = 0.3, 0.6, 2.1
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How fast a model speaks: from the head to the first token, and from token to token on average (seconds)."""
+    """A model's speed: time from the head to the first token, and average time between tokens (seconds)."""
 
     first_s: float = 0.45
     gap_s: float = 0.028
@@ -24,8 +24,10 @@ PLAIN = Answer()
 
 
 def paced(frames: Sequence[Frame], pace: Pace) -> tuple[Piece, ...]:
-    """Each frame by itself: the first one when half of the time to the first token is over, what carries no token at once."""
-    dice = random.Random(len(frames))  # the same frames always come at the same pace
+    """Each frame as one piece. A first frame without a token comes after half of the time to the first token, later ones
+    without a token at once.
+    """
+    dice = random.Random(len(frames))  # the same frames always get the same delays
     pieces, before = [], True
     for number, frame in enumerate(frames):
         if before and frame.token:
@@ -40,13 +42,13 @@ def paced(frames: Sequence[Frame], pace: Pace) -> tuple[Piece, ...]:
 
 
 def together(pieces: Iterable[Piece], delay_s: float) -> tuple[Piece, ...]:
-    """All in one piece after `delay_s`: what a buffering proxy makes of a stream."""
+    """All pieces as one after `delay_s` (seconds), as a buffering proxy sends a stream."""
     held = tuple(pieces)
     return (Piece(delay_s, b"".join(piece.data for piece in held), sum(piece.tokens for piece in held)),)
 
 
 def stalled(pieces: Sequence[Piece], at: int, delay_s: float) -> tuple[Piece, ...]:
-    """The same pieces, with `delay_s` more before the one at index `at`."""
+    """The same pieces, with `delay_s` more seconds before the one at index `at`."""
     late = Piece(pieces[at].delay_s + delay_s, pieces[at].data, pieces[at].tokens)
     return (*pieces[:at], late, *pieces[at + 1 :])
 
@@ -76,7 +78,7 @@ def streamed(
     leave_after: int | None = None,
     tap_only: bool = False,
 ) -> Scenario:
-    """A scenario whose answer is a stream of `frames`; `shape` changes how they leave."""
+    """A scenario whose response is a stream of `frames`; `shape` changes their timing or grouping."""
     pieces = shape(paced(frames, pace))
     return Scenario(
         model=model,
@@ -101,7 +103,7 @@ def answered(
     headers: Mapping[str, str] | None = None,
     asks: Mapping[str, object] | None = None,
 ) -> Scenario:
-    """A scenario whose answer is one whole body: JSON, or a page of HTML where `body` is text. `text`: what it generated."""
+    """A scenario whose response is one whole body: JSON, or an HTML page if `body` is text. `text`: the generated text."""
     page = isinstance(body, str)
     data = body if isinstance(body, str) else compact(body)
     answer = Answer(

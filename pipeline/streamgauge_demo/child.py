@@ -1,4 +1,4 @@
-"""The simulator as a process of its own: its clock is not held up by the clients that the demo drives."""
+"""The simulator in its own process: the clients that the demo runs do not delay its clock."""
 
 import asyncio
 import sys
@@ -11,18 +11,18 @@ import msgspec
 from streamgauge.errors import Unavailable
 from streamgauge_demo.truth import Told
 
-# It starts, and stops, within this on a busy machine (seconds).
+# Time limit to start, to answer and to stop, on a busy machine (seconds).
 PATIENCE_S = 30.0
 
 
 class SimulatorProcess:
-    """A running simulator: `url` without a slash behind it."""
+    """A running simulator. `url`: without a final slash."""
 
     def __init__(self, url: str) -> None:
         self.url = url
 
     async def told(self) -> dict[str, Told]:
-        """What it did so far, by request id."""
+        """What the simulator did so far, by request id."""
         async with httpx.AsyncClient(trust_env=False, timeout=PATIENCE_S) as client:
             response = await client.get(f"{self.url}/truth")
         return {told.request_id: told for told in msgspec.json.decode(response.content, type=list[Told])}
@@ -30,12 +30,12 @@ class SimulatorProcess:
 
 @asynccontextmanager
 async def simulator_process(time_scale: float) -> AsyncIterator[SimulatorProcess]:
-    """A simulator for as long as the context lasts; it ends with this process, too. Raises Unavailable."""
+    """A simulator that runs while the context lasts; it also ends with this process. Raises Unavailable."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "streamgauge_demo.simulator", "--time-scale", str(time_scale), "--until-stdin-ends"),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
-        start_new_session=True,  # Ctrl-C is the demo's: the simulator is asked for its truth after it
+        start_new_session=True,  # Ctrl-C must not end the simulator: the demo reads its truth afterwards
     )
     assert process.stdin is not None
     assert process.stdout is not None

@@ -1,6 +1,6 @@
-"""The official clients, driven through a base URL: unmodified, without retries, one call a scenario.
+"""Runs the official clients with a base URL: unmodified, without retries, one call for each scenario.
 
-Sync and async clients take one way: what differs between them is whether a result has to be awaited.
+Sync and async clients share this code; they differ only in whether a result must be awaited.
 """
 
 import asyncio
@@ -16,17 +16,17 @@ from streamgauge_demo.asking import arguments
 from streamgauge_demo.scenario import ClientEnd, Endpoint, Scenario
 from streamgauge_demo.tally import Seen, add
 
-# Nobody checks it; the clients want one.
+# The clients require a key; it is not checked.
 API_KEY = "demo"
 
-# How long a client waits for any byte: longer than anything that a scenario or a tap makes it wait (seconds).
+# How long a client waits for any byte (seconds): longer than every pause of a scenario or a tap.
 CLIENT_TIMEOUT_S = 60.0
 
-# All traffic is local: no proxy of the environment is asked. Anthropic's client reads the environment even with
-# trust_env off; only mounts stand above it.
+# All traffic is local, so proxies of the environment must not be used. Anthropic's client reads the environment even
+# with trust_env off; only mounts override it.
 DIRECT: dict[str, Any] = {"trust_env": False, "mounts": dict.fromkeys(("all://", "http://", "https://"))}
 
-# What the clients let through of the HTTP library below them, by its package.
+# Packages of the HTTP library whose errors the clients do not wrap.
 HTTP_LIBRARIES = ("httpx", "httpx2", "httpcore", "httpcore2")
 
 Watcher = Callable[[Scenario, object], None]
@@ -49,7 +49,7 @@ class Clients:
             self._anthropic = anthropic.AsyncAnthropic(**usual, http_client=async_pool)
 
     def create(self, scenario: Scenario, root: str) -> Any:
-        """The method to call. `root`: base URL of the tap or the simulator, before the upstream's name."""
+        """The client's method for a scenario. `root`: base URL of the tap or the simulator, without the upstream's name."""
         if scenario.endpoint is Endpoint.MESSAGES:
             return self._anthropic.with_options(base_url=f"{root}/{scenario.upstream}").messages.create
         client = self._openai.with_options(base_url=f"{root}/{scenario.upstream}/v1")
@@ -65,7 +65,7 @@ class Clients:
 
 
 async def drive(clients: Clients, scenario: Scenario, root: str, watch: Watcher | None = None) -> Seen:
-    """One request, to its end; `watch` is told each of the client's objects. With sync clients it blocks."""
+    """Runs one request to its end. `watch` is called with each of the client's objects. With sync clients this blocks."""
     seen, begun = Seen(scenario.model), time.monotonic()
     try:
         result = await _maybe_await(clients.create(scenario, root)(**arguments(scenario)))
@@ -74,8 +74,8 @@ async def drive(clients: Clients, scenario: Scenario, root: str, watch: Watcher 
         else:
             _see(result, scenario, seen, watch)
             seen.request_id = result._request_id
-    # Whatever a client raises is what is to be seen here: a break of the connection, for one, is raised by the HTTP
-    # library below it, and which that is depends on the client's version.
+    # Any error of a client is a result. A broken connection, for one, is raised by the HTTP library below the client;
+    # which library that is depends on the client's version.
     except Exception as error:  # noqa: BLE001
         _fail(seen, error)
     seen.total_s = time.monotonic() - begun
@@ -83,7 +83,7 @@ async def drive(clients: Clients, scenario: Scenario, root: str, watch: Watcher 
 
 
 def drive_sync(scenario: Scenario, root: str, watch: Watcher | None = None) -> Seen:
-    """The same with sync clients of its own, from a thread without an event loop."""
+    """The same with new sync clients, in a thread without an event loop."""
 
     async def once() -> Seen:
         clients = Clients(sync=True)
@@ -104,7 +104,9 @@ async def drive_all(
     ended: Callable[[Scenario, Seen], None],
     sync_every: int = 0,
 ) -> None:
-    """Each scenario once, `concurrency` at a time, in order. Every `sync_every`-th by a sync client in a thread (0: none)."""
+    """Runs each scenario once, `concurrency` at a time, in order. Every `sync_every`-th uses a sync client in a thread (0:
+    none).
+    """
     clients, places = Clients(sync=False), asyncio.Semaphore(concurrency)
 
     async def one(number: int, scenario: Scenario) -> None:
@@ -153,13 +155,13 @@ def _fail(seen: Seen, error: Exception) -> None:
 
 
 def _end_of(error: Exception) -> ClientEnd:
-    """How the exchange ended, by what the client raised. Raises the error again where that tells nothing: it is a bug's."""
+    """How the exchange ended, from the client's error. Raises any other error again: it shows a fault of the demo."""
     if isinstance(error, openai.APITimeoutError | anthropic.APITimeoutError):
         return ClientEnd.TIMEOUT
     if isinstance(error, openai.APIConnectionError | anthropic.APIConnectionError):
         return ClientEnd.CONNECTION
     if isinstance(error, openai.APIStatusError | anthropic.APIStatusError):
-        # An error in band is raised with the status of the response, which was fine.
+        # An in-band error is raised with the status of the response, which was 200.
         return ClientEnd.STATUS if error.status_code >= 300 else ClientEnd.ERROR
     if isinstance(error, openai.APIError | anthropic.APIError):
         return ClientEnd.ERROR

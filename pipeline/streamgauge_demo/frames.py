@@ -1,4 +1,4 @@
-"""One server-sent event as bytes, with what it carries: the truth that a measurement is held against."""
+"""One server-sent event as bytes, with what it carries: the truth for a measurement."""
 
 import json
 from collections.abc import Iterable
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One block of a stream, blank line included.
+    """One block of a stream, with its blank line.
 
     `token`: it carries generated output of any kind. `text`, `reasoning` and `arguments` are that output.
     """
@@ -20,17 +20,17 @@ class Frame:
 
 
 def block(data: str, *, name: str = "") -> bytes:
-    """An event's bytes: its name where it has one, its data, the blank line."""
+    """An event's bytes: its name if it has one, its data, the blank line."""
     return (f"event: {name}\n" if name else "").encode() + f"data: {data}\n\n".encode()
 
 
 def compact(value: object, *, ascii_only: bool = False) -> str:
-    """JSON without spaces, as the providers send it; `ascii_only` writes other characters as \\u escapes."""
+    """JSON without spaces, as the providers send it; with `ascii_only`, other characters become \\u escapes."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=ascii_only)
 
 
 def comment(text: str) -> Frame:
-    """A comment block: it keeps a connection alive and means nothing."""
+    """A comment block: it keeps a connection alive and has no meaning."""
     return Frame(f": {text}\n\n".encode())
 
 
@@ -43,7 +43,7 @@ def with_ids(frames: Iterable[Frame]) -> tuple[Frame, ...]:
 
 
 def with_crlf(frames: Iterable[Frame]) -> tuple[Frame, ...]:
-    """The same events with CRLF line ends: JSON holds no raw line end, so none but the framing's changes."""
+    """The same events with CRLF line ends. JSON contains no raw line end, so only the framing changes."""
     return tuple(replace(frame, data=frame.data.replace(b"\n", b"\r\n")) for frame in frames)
 
 

@@ -1,24 +1,24 @@
-"""Reading a request off a connection: no more of HTTP than clients and taps send here."""
+"""Reads a request from a connection: only as much of HTTP as clients and taps send here."""
 
 import asyncio
 import json
 import time
 from dataclasses import dataclass
 
-# A request's head: clients send well under 4 KiB (bytes).
+# Limit of a request's head (bytes): clients send well under 4 KiB.
 MAX_HEAD_BYTES = 64 * 1024
 
-# A request's body: the driver's are a few hundred bytes, other people's prompts may be long (bytes).
+# Limit of a request's body (bytes): the driver's are a few hundred bytes; users' prompts may be long.
 MAX_BODY_BYTES = 16 * 1024 * 1024
 
 
 class BadRequestError(Exception):
-    """What came is no request that can be read here."""
+    """The bytes are not a request that this reader supports."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """`at_ns`: CLOCK_MONOTONIC when its first byte was read."""
+    """One request. `at_ns`: CLOCK_MONOTONIC when its first byte was read."""
 
     at_ns: int
     method: str
@@ -28,7 +28,7 @@ class Request:
 
     @property
     def asked(self) -> dict[str, object]:
-        """The body's JSON object; empty where it is none."""
+        """The body's JSON object; empty if it is not one."""
         try:
             value = json.loads(self.body)
         except ValueError:
@@ -37,7 +37,7 @@ class Request:
 
 
 async def read_request(reader: asyncio.StreamReader, begun: bytes = b"") -> Request | None:
-    """The next request; None if the other side closed before one began. `begun`: bytes of it that were read already.
+    """The next request; None if the other side closed before it began. `begun`: bytes of it that were read already.
 
     Raises BadRequestError, and ConnectionError if the connection breaks.
     """

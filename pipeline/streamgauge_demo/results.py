@@ -1,4 +1,4 @@
-"""What was seen of each scenario, judged as it comes in. Bounded, however long the demo serves."""
+"""The results of each scenario, checked as they arrive. Memory is bounded, however long the demo runs."""
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Mapping
@@ -8,16 +8,16 @@ from streamgauge_demo.tally import Seen
 from streamgauge_demo.truth import Told
 from streamgauge_demo.verdict import Json, client_differences, member, record_differences
 
-# Differences that are kept of one scenario: enough to see what is wrong (lines).
+# Limit of the differences kept for one scenario (lines): enough to see what is wrong.
 MAX_LINES = 20
 
-# First tokens that are held against the simulator's clock, and models that nobody asked for: the latest ones.
+# Limits of the latest first tokens that are compared with the simulator's clock, and of the latest unknown models.
 MAX_FIRST_TOKENS = 2_000
 MAX_UNKNOWN = 20
 
 
 class Results:
-    """Records and clients' reports, by the model that they asked for."""
+    """Records and clients' results, by the model of the request."""
 
     def __init__(self, scenarios: Iterable[Scenario]) -> None:
         self.scenarios = tuple(scenarios)
@@ -26,7 +26,7 @@ class Results:
         self.records: Counter[str] = Counter()
         self.endings: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self.unknown: deque[str] = deque(maxlen=MAX_UNKNOWN)
-        self.interrupted: set[str] = set()  # models that were being played when the demo was stopped
+        self.interrupted: set[str] = set()  # models of requests that ran when the demo was stopped
         self._lines: defaultdict[str, dict[str, None]] = defaultdict(dict)
         self._first_tokens: deque[tuple[str, float]] = deque(maxlen=MAX_FIRST_TOKENS)
 
@@ -53,11 +53,13 @@ class Results:
 
     @property
     def missing(self) -> int:
-        """Requests whose record has not come yet."""
+        """The number of requests without a record."""
         return sum(max(0, count - self.records[model]) for model, count in self.requests.items())
 
     def differences(self, scenario: Scenario) -> list[str]:
-        """What is not as expected of a scenario, each line once; empty where all is, or where it was interrupted."""
+        """The differences from a scenario's expected results, each line once; empty if there are none or it was
+        interrupted.
+        """
         if scenario.model in self.interrupted:
             return []
         requests, records = self.requests[scenario.model], self.records[scenario.model]
@@ -69,7 +71,7 @@ class Results:
         return not self.unknown and not any(self.differences(scenario) for scenario in self.scenarios)
 
     def first_token_errors(self, told: Mapping[str, Told]) -> list[float]:
-        """For each stream: time to the first token by the record, less that by the simulator's own clock (seconds), sorted.
+        """For each stream: time to first token by the record, minus that by the simulator's clock (seconds), sorted.
 
         `told` is by request id.
         """

@@ -1,4 +1,4 @@
-"""The demo: simulator, tap, clients and view together. The tap is the caller's: the same that `up` starts."""
+"""The whole demo: simulator, tap, clients and view. The caller provides the tap: the one that `up` starts."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -15,36 +15,36 @@ from streamgauge_demo.scenarios import SCENARIOS, UPSTREAMS
 from streamgauge_demo.verdict import Json
 from streamgauge_demo.view import View
 
-# The tap is to be started with this --upstream-idle-timeout (seconds): longer than every pause that a scenario goes on
-# after (5.5 s and a gap), short enough that the one that falls silent for good does not keep everybody waiting.
+# The tap must be started with this --upstream-idle-timeout (seconds): longer than every pause within a scenario (5.5 s
+# and a gap), and short enough that the scenario that falls silent for good does not delay the demo.
 UPSTREAM_IDLE_TIMEOUT_S = 8.0
 
-# Streams at a time: all scenarios are through within half a minute.
+# Concurrent streams: all scenarios then take less than half a minute.
 CONCURRENCY = 8
 
-# Every so many scenarios one goes through a sync client in a thread, the others through async ones.
+# Every SYNC_EVERY-th scenario uses a sync client in a thread, the others use async clients.
 SYNC_EVERY = 4
 
-# How often new records are asked for, and how long the last ones may take after the last client is done (seconds).
+# Interval of reading new records, and time limit for the last ones after the last client is done (seconds).
 POLL_S = 0.2
 RECORDS_WAIT_S = 15.0
 
-# With --serve: the rest between two rounds (seconds).
+# With --serve: the pause between two rounds (seconds).
 ROUND_REST_S = 2.0
 
 
 class Tap(Protocol):
-    """A running tap with a ledger behind it."""
+    """A running tap with its ledger."""
 
     @property
     def url(self) -> str:
-        """Where clients connect, without a slash behind it: an upstream's name comes next."""
+        """Where clients connect, without a final slash; an upstream's name follows it."""
 
     async def records(self) -> list[Json]:
         """The records that are new since the last call, as JSON objects."""
 
 
-# Starts a tap for upstreams (URL by name), with UPSTREAM_IDLE_TIMEOUT_S; stops it when the context is left.
+# Starts a tap for upstreams (URL by name) with UPSTREAM_IDLE_TIMEOUT_S; stops it when the context exits.
 StartUp = Callable[[Mapping[str, str]], AbstractAsyncContextManager[Tap]]
 
 
@@ -57,9 +57,9 @@ async def run_demo(
     time_scale: float = 1.0,
     console: Console | None = None,
 ) -> int:
-    """Plays every scenario once and sums up; with `serve`, round after round until `stop` is set.
+    """Plays every scenario once and prints a summary; with `serve`, repeats until `stop` is set.
 
-    Gives the exit code: 0 if all was as expected, 1 if not; with `serve` 0.
+    Returns the exit code: 0 if all results were as expected, else 1; with `serve` 0.
     """
     results = Results(scenarios)
     async with simulator_process(time_scale) as simulator:
@@ -72,7 +72,7 @@ async def run_demo(
 
 
 async def _play(tap: Tap, view: View, results: Results, stop: asyncio.Event | None) -> None:
-    """Rounds of traffic until `stop` is set, or one round if it is None; then the records that are still to come."""
+    """Runs rounds of traffic until `stop` is set, or one round if it is None; then reads the remaining records."""
     reading = asyncio.create_task(_read(tap, view))
     try:
         while not (stop and stop.is_set()):
@@ -88,7 +88,7 @@ async def _play(tap: Tap, view: View, results: Results, stop: asyncio.Event | No
 
 
 async def _round(tap: Tap, view: View, scenarios: Sequence[Scenario]) -> None:
-    """Each scenario once, the longest first, so that none is waited for alone."""
+    """Plays each scenario once, the longest first, so that the round does not end with a single long one."""
     await drive_all(
         sorted(scenarios, key=_duration_s, reverse=True),
         tap.url,
@@ -112,7 +112,7 @@ async def _read(tap: Tap, view: View) -> None:
 
 
 async def _until(task: asyncio.Task[None], reading: asyncio.Task[None], stop: asyncio.Event | None) -> None:
-    """Until the task is done or `stop` is set. If records cannot be read any more, raises what prevents it."""
+    """Waits until the task is done or `stop` is set. If reading records failed, raises its error."""
     stopped = asyncio.create_task(stop.wait()) if stop else None
     others: set[asyncio.Task[None] | asyncio.Task[bool]] = {task, reading} | ({stopped} if stopped else set())
     try:
@@ -128,12 +128,12 @@ async def _until(task: asyncio.Task[None], reading: asyncio.Task[None], stop: as
 
 
 async def _last_records(results: Results, reading: asyncio.Task[None]) -> None:
-    """Until every request has its record, or it has been long enough: then the summary tells what is missing."""
+    """Waits until every request has a record, up to RECORDS_WAIT_S; the summary then shows what is missing."""
     rounds = int(RECORDS_WAIT_S / POLL_S)
     while results.missing and rounds and not reading.done():
         await asyncio.wait({reading}, timeout=POLL_S)
         rounds -= 1
-    await asyncio.wait({reading}, timeout=2 * POLL_S)  # a record too many is a fault as well, and comes no later
+    await asyncio.wait({reading}, timeout=2 * POLL_S)  # a surplus record is an error, too, and arrives within this time
     if reading.done():
         await reading
 

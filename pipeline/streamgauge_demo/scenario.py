@@ -1,4 +1,4 @@
-"""What a scenario is: what is asked, what is answered and how, and what must be seen of it."""
+"""The type of a scenario: its request, its response with its timing, and the expected results."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ JSON = "application/json"
 
 
 class Endpoint(StrEnum):
-    """The path that a request of a format goes to."""
+    """The path of a format's requests."""
 
     CHAT = "/v1/chat/completions"
     COMPLETIONS = "/v1/completions"
@@ -28,32 +28,32 @@ DIALECTS: Mapping[Endpoint, str] = {
 class Framing(StrEnum):
     CHUNKED = "chunked"
     LENGTH = "length"
-    CLOSE = "close"  # HTTP's oldest: the body ends with the connection
+    CLOSE = "close"  # the oldest framing: the body ends with the connection
 
 
 class Finale(StrEnum):
-    """What the server does after the last byte of its answer."""
+    """What the server does after the last byte of its response."""
 
     WHOLE = "whole"  # ends the framing properly
     EARLY_FIN = "early_fin"  # closes the connection in the middle of the framing
     RESET = "reset"  # resets the connection
-    SILENT = "silent"  # says nothing more, until the other side leaves
+    SILENT = "silent"  # sends nothing more until the other side leaves
 
 
 class ClientEnd(StrEnum):
     """How the exchange ends for an official client."""
 
-    WHOLE = "whole"  # its iteration ends, or its call returns: also where the stream was cut and it cannot tell
-    ERROR = "error"  # it raises what came in band
+    WHOLE = "whole"  # its iteration ends, or its call returns; also if it cannot see that the stream was cut
+    ERROR = "error"  # it raises an in-band error
     STATUS = "status"  # it raises the HTTP status
     CONNECTION = "connection"  # it raises that the connection broke
-    TIMEOUT = "timeout"  # it raises that its own time is up
-    LEFT = "left"  # it went before the end
+    TIMEOUT = "timeout"  # it raises its own timeout
+    LEFT = "left"  # it left before the end
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Bytes of the body that leave together, `delay_s` after the ones before. `tokens`: token events within."""
+    """Bytes of the body that are sent together, `delay_s` seconds after the ones before. `tokens`: token events in them."""
 
     delay_s: float
     data: bytes
@@ -62,7 +62,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """A response. `cut`: the wire is written in slices of so many bytes, wherever that falls."""
+    """A response. `cut`: the bytes are written in slices of this size, wherever the boundaries fall."""
 
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -78,7 +78,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorFacts:
-    """The record's error: its phase, and how the provider names it."""
+    """The record's error: its phase, and the provider's type and code."""
 
     phase: str
     type: str | None = None
@@ -88,7 +88,7 @@ class ErrorFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageFacts:
-    """The record's usage, tokens; `source` says where in the stream it came."""
+    """The record's usage (tokens). `source`: where in the stream it came from."""
 
     input: int | None = None
     output: int | None = None
@@ -103,7 +103,7 @@ NO_USAGE = UsageFacts(source="absent")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Content:
-    """The generated output of an answer, all choices together, and the number of events that brought it."""
+    """The generated output of a response, all choices together, and the number of token events."""
 
     token_events: int = 0
     text: str = ""
@@ -116,10 +116,10 @@ NOTHING = Content()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """What must be seen: by the record, and by the client (`client`, `content`, `finish_raw`).
+    """The expected results: of the record, and of the client (`client`, `content`, `finish_raw`).
 
-    `streaming`: the response is an event stream; None where no response came.
-    `exact`: False where the client leaves while tokens flow; then what it and the tap saw is some beginning.
+    `streaming`: the response is an event stream; None if no response came. `exact`: False if the client leaves while tokens
+    arrive; the client and the tap then saw only a part of the output, from its beginning.
     """
 
     outcome: str
@@ -138,10 +138,11 @@ class Expected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """`model` is what a request names to get it: `<upstream>/<name>`. `asks`: arguments of the request beside the usual.
+    """A scenario. `model`: the model name that selects it, `<upstream>/<name>`. `asks`: additional arguments of the
+    request.
 
-    `leave_after`: the client goes when it has read so many events. `timeout_s`: the client's own patience. `tap_only`: the
-    tap ends it, or answers for the upstream, so that a client cannot see the same without a tap.
+    `leave_after`: the client leaves after this many events. `timeout_s`: the client's own timeout. `tap_only`: the tap ends
+    the stream, or answers for the upstream, so a client without a tap sees something else.
     """
 
     model: str

@@ -1,11 +1,11 @@
-"""All scenarios, by the model name that asks for them."""
+"""All scenarios, by the model name that selects them."""
 
 from collections.abc import Mapping
 
 from streamgauge_demo.providers import gateway, local, nanogpt, nimbus, sansa
 from streamgauge_demo.scenario import Scenario
 
-# To add a scenario: its entry in its provider's table. To add a provider: its module, and its line here.
+# To add a scenario: an entry in its provider's table. To add a provider: a module, and a line here.
 SCENARIOS: tuple[Scenario, ...] = (
     *nanogpt.SCENARIOS,
     *nimbus.SCENARIOS,
@@ -16,5 +16,5 @@ SCENARIOS: tuple[Scenario, ...] = (
 
 BY_MODEL: Mapping[str, Scenario] = {scenario.model: scenario for scenario in SCENARIOS}
 
-# The names under which a tap knows the simulator: one for each provider, in the order of the table.
+# The tap's upstream names for the simulator: one for each provider, in the order of the table.
 UPSTREAMS: tuple[str, ...] = tuple(dict.fromkeys(scenario.upstream for scenario in SCENARIOS))

@@ -1,8 +1,8 @@
-"""The provider simulator: an HTTP/1.1 server that plays scenarios, byte for byte and at their pace.
+"""The provider simulator: an HTTP/1.1 server that plays scenarios, byte for byte and with their timing.
 
-A request gets the scenario that its `model` names, on any path that ends in the scenario's endpoint, so the official
-clients can be pointed at it, or at a tap before it, as they are. Besides, `GET /truth` tells what it did, as JSON: a list
-of `truth.Told`, and `GET /scenarios` what it can play.
+The `model` of a request selects the scenario, on any path that ends in the scenario's endpoint. So the unmodified official
+clients can use it, directly or through a tap. `GET /truth` returns what it did, as a JSON list of `truth.Told`; `GET
+/scenarios` returns what it can play.
 """
 
 import argparse
@@ -26,24 +26,24 @@ from streamgauge_demo.scenarios import BY_MODEL
 from streamgauge_demo.truth import Ended, Told, Wrote
 from streamgauge_demo.wire import Write, plan
 
-# Exchanges that are remembered: more than a demo makes, about 5 KiB each.
+# Limit of remembered exchanges: more than a demo makes, about 5 KiB each.
 MAX_TOLD = 2_000
 
-# A thousand streams may begin in one moment: a full queue would reset connections that the scenario does not.
+# A thousand streams may start at once: a full queue would reset connections, which no scenario asks for.
 BACKLOG = 2_048
 
-# A silent server is given up after this long, if nobody gives up before (seconds).
+# A silent response is ended after this time (seconds), if the other side does not leave before.
 SILENCE_S = 120.0
 
-# Between the last bytes and a reset, so that they are read before it: a reset may overtake what nobody read (seconds).
+# Pause between the last bytes and a reset (seconds), so that they are read before it: a reset may discard unread bytes.
 RESET_LAG_S = 0.05
 
-# SO_LINGER on with no time to linger: close sends a reset.
+# SO_LINGER with a time of 0: close sends a reset.
 _RESET = struct.pack("ii", 1, 0)
 
 
 class Simulator:
-    """`time_scale` multiplies every delay of the scenarios: 1 is a realistic pace, tests run at a fraction."""
+    """The server. `time_scale` multiplies every delay of the scenarios: 1 is realistic, tests use a fraction."""
 
     def __init__(self, scenarios: Mapping[str, Scenario] = BY_MODEL, *, time_scale: float = 1.0) -> None:
         self._scenarios = scenarios
@@ -59,7 +59,7 @@ class Simulator:
 
     @property
     def url(self) -> str:
-        """Its base URL, without a slash behind it. Valid after `start`."""
+        """The base URL, without a final slash. Valid after `start`."""
         if self._server is None:
             raise RuntimeError("the simulator has not been started")
         host, port = self._server.sockets[0].getsockname()[:2]
@@ -84,7 +84,7 @@ class Simulator:
             await self._serve(connection)
         except (BadRequestError, ConnectionError):
             writer.transport.abort()
-        except asyncio.CancelledError:  # `stop`: the server's own callback would log it as an error
+        except asyncio.CancelledError:  # `stop` was called: the server's own callback would log this as an error
             writer.transport.abort()
         finally:
             self._connections.discard(task)
@@ -96,7 +96,7 @@ class Simulator:
                 return
 
     async def _answer(self, request: Request, connection: "Connection") -> bool:
-        """Whether the connection can be used again."""
+        """Answers a request. Returns whether the connection can be used again."""
         if request.method == "GET" and request.path == "/truth":
             body = msgspec.json.encode(list(self.told.values()))
             return await self._say(connection, 200, body)
@@ -120,7 +120,7 @@ class Simulator:
         told = self._begin(scenario, request)
         ids = {"x-request-id": told.request_id}
         if scenario.endpoint is Endpoint.MESSAGES:
-            ids["request-id"] = told.request_id  # what this format's own client looks for
+            ids["request-id"] = told.request_id  # the header that this format's client reads
         last = request.headers.get("connection", "").lower() == "close"
         if last:
             ids["connection"] = "close"
@@ -141,7 +141,7 @@ class Simulator:
         return told
 
     async def _write_all(self, writes: list[Write], connection: "Connection", told: Told) -> bool:
-        """Whether the other side left meanwhile."""
+        """Sends the writes. Returns whether the other side left before the end."""
         for write in writes:
             if await connection.left_within(write.delay_s * self._time_scale):
                 return True
@@ -161,7 +161,7 @@ class Simulator:
 
 
 class Connection:
-    """One client's connection: reads requests, writes, and knows when the other side leaves."""
+    """One client's connection: reads requests, writes, and notices when the other side leaves."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -169,7 +169,7 @@ class Connection:
         self._watch: asyncio.Task[bytes] | None = None
 
     async def next_request(self) -> Request | None:
-        """As `read_request`. A byte that came while the other side was watched is the first of the next request."""
+        """As `read_request`. A byte that arrived in `left_within` is the first of the next request."""
         begun = b""
         if self._watch is not None:
             begun = await self._watch
@@ -179,7 +179,7 @@ class Connection:
         return await read_request(self._reader, begun)
 
     async def left_within(self, seconds: float) -> bool:
-        """Waits so long; True as soon as the other side is gone."""
+        """Waits for `seconds`; returns True as soon as the other side is gone."""
         if self._watch is None:
             self._watch = asyncio.create_task(self._reader.read(1))
         if not self._watch.done():
@@ -189,16 +189,18 @@ class Connection:
         return self._watch.done() and (self._watch.exception() is not None or not self._watch.result())
 
     async def write(self, data: bytes) -> None:
-        """Raises ConnectionError where the other side is gone: uvloop raises something else to who writes all the same."""
+        """Writes bytes. Raises ConnectionError if the other side is gone: uvloop raises another error if the write is
+        tried.
+        """
         if self._writer.is_closing():
             raise ConnectionResetError("the client has closed the connection")
         self._writer.write(data)
         await self._writer.drain()
 
     def close(self) -> None:
-        """Sends what is pending, then closes."""
+        """Sends pending bytes, then closes."""
         if self._watch is not None and not self._watch.cancel() and not self._watch.cancelled():
-            self._watch.exception()  # taken note of: the other side broke off
+            self._watch.exception()  # marks the error as handled: the other side broke the connection
         self._writer.close()
 
     async def reset(self) -> None:
@@ -209,7 +211,7 @@ class Connection:
 
 
 async def serve(host: str, port: int, time_scale: float, *, until_stdin_ends: bool) -> None:
-    """Runs a simulator alone until SIGTERM, SIGINT or, if asked for, the end of stdin; says on stdout where it listens."""
+    """Runs a simulator alone until SIGTERM, SIGINT or, if asked for, the end of stdin; prints its URL on stdout."""
     simulator = Simulator(time_scale=time_scale)
     await simulator.start(host, port)
     sys.stdout.write(f"{simulator.url}\n")
@@ -235,7 +237,7 @@ def main() -> None:
     arguments = parser.parse_args()
     host, _, port = arguments.listen.rpartition(":")
     with contextlib.suppress(KeyboardInterrupt):
-        # uvloop: its stamps are what a tap's are held against, so it has to be quick
+        # uvloop: it must be fast, since a tap's stamps are compared with its stamps
         uvloop.run(serve(host, int(port), arguments.time_scale, until_stdin_ends=arguments.until_stdin_ends))
 
 

@@ -1,6 +1,6 @@
-"""What a client saw of a stream: the official clients' objects, added up.
+"""What a client received of a stream: the official clients' objects, added up.
 
-The clients do not check what they parse, and some servers leave members out: every member is read as maybe absent.
+The clients do not check what they parse, and some servers leave members out: any member may be absent.
 """
 
 from collections.abc import Iterable
@@ -11,9 +11,10 @@ from streamgauge_demo.scenario import ClientEnd, Endpoint
 
 @dataclass(slots=True)
 class Seen:
-    """One request as its client saw it. `items`: events, or 1 for a whole answer; `first_s`: when the first came (seconds).
+    """One request as its client saw it. `items`: events, or 1 for a whole response; `first_s`: when the first one arrived
+    (seconds).
 
-    `error` is the class name and the text of what the client raised, `error_body` the provider's words in it.
+    `error`: class name and text of the client's error; `error_body`: the provider's error in it.
     """
 
     model: str
@@ -31,7 +32,7 @@ class Seen:
 
 
 def add(seen: Seen, endpoint: Endpoint, item: object) -> None:
-    """One of the client's objects: an event of a stream, or the whole answer."""
+    """Adds one of the client's objects: an event of a stream, or a whole response."""
     seen.items += 1
     if endpoint is Endpoint.MESSAGES:
         _add_message_event(seen, item)
@@ -57,7 +58,7 @@ def _finish(seen: Seen, item: object, name: str) -> None:
 
 
 def _add_chunk(seen: Seen, chunk: object) -> None:
-    """A chunk, or a whole answer, of chat or text completions."""
+    """Adds a chunk, or a whole response, of chat or text completions."""
     for choice in _items(chunk, "choices"):
         message = getattr(choice, "delta", None) or getattr(choice, "message", None)
         seen.text += _text(choice, "text") + _text(message, "content")
@@ -70,7 +71,7 @@ def _add_chunk(seen: Seen, chunk: object) -> None:
 
 
 def _add_message_event(seen: Seen, event: object) -> None:
-    """An event, or a whole message, of the messages format."""
+    """Adds an event, or a whole message, of the messages format."""
     delta = getattr(event, "delta", None)
     seen.text += _text(delta, "text")
     seen.reasoning += _text(delta, "thinking")
@@ -82,7 +83,7 @@ def _add_message_event(seen: Seen, event: object) -> None:
 
 
 def _add_response_event(seen: Seen, event: object) -> None:
-    """An event, or a whole response, of the Responses format."""
+    """Adds an event, or a whole response, of the Responses format."""
     match _text(event, "type"):
         case "response.output_text.delta":
             seen.text += _text(event, "delta")

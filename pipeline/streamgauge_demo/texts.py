@@ -1,4 +1,4 @@
-"""What the simulated models say: enough words for a stream, with characters of one to four bytes."""
+"""The generated texts: enough words for a stream, with characters of one to four bytes."""
 
 import re
 
@@ -12,15 +12,15 @@ THOUGHT = "They ask about the ford. The gauge reads two marks, so the ford is ou
 SHORT = "The gauge reads 2.4 m."
 ARGUMENTS = '{"station":"Reykjavík harbour","unit":"m","since":"2025-10-09T08:53:20Z"}'
 
-# About the length of a token in English (code points), for cutting JSON, which has no words.
+# About the length of an English token (code points), for cutting JSON, which has no words.
 FRAGMENT_CHARS = 6
 
 
 def words(text: str) -> list[str]:
-    """The text in pieces that join to it again: each word with the white space before it."""
+    """The text in pieces: each word with the white space before it. Joined, they are the text."""
     return re.findall(r"\s*\S+|\s+\Z", text)
 
 
 def fragments(text: str) -> list[str]:
-    """The text in pieces of a few characters, wherever they fall."""
+    """The text in pieces of FRAGMENT_CHARS characters; the last one may be shorter."""
     return [text[start : start + FRAGMENT_CHARS] for start in range(0, len(text), FRAGMENT_CHARS)]

@@ -1,4 +1,4 @@
-"""What the simulator did, by its own clock: what a measurement of it is held against."""
+"""What the simulator did, by its own clock: measurements are compared with it."""
 
 from enum import StrEnum
 
@@ -13,7 +13,7 @@ class Ended(StrEnum):
 
 
 class Wrote(msgspec.Struct, array_like=True, frozen=True):
-    """One write. `at_ns`: CLOCK_MONOTONIC just before it, one clock for all processes of the host."""
+    """One write. `at_ns`: CLOCK_MONOTONIC just before it; all processes of the host share this clock."""
 
     at_ns: int
     wire_bytes: int
@@ -21,7 +21,7 @@ class Wrote(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Told(msgspec.Struct):
-    """One exchange. `request_id` is what its response says in `x-request-id`; `model` names the scenario.
+    """One exchange. `request_id`: the `x-request-id` of its response; `model`: names the scenario.
 
     `asked_ns`: when the request's first byte was read; `wrote[0]` is the head.
     """
@@ -35,10 +35,10 @@ class Told(msgspec.Struct):
     ended: Ended | None = None
 
     def tokens_ns(self) -> list[int]:
-        """When each token event was complete on the wire, in order."""
+        """When each token event was completely sent, in order."""
         return [write.at_ns for write in self.wrote for _ in range(write.token_events)]
 
     def first_token_s(self) -> float | None:
-        """From the request's first byte to the first token event (seconds)."""
+        """Time from the request's first byte to the first token event (seconds)."""
         first = next((write.at_ns for write in self.wrote if write.token_events), None)
         return None if first is None else (first - self.asked_ns) / 1e9

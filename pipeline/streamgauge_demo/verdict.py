@@ -1,18 +1,18 @@
-"""A record, and what a client saw, against what the scenario says must be seen."""
+"""Compares a record, and what a client received, with the scenario's expected results."""
 
 from collections.abc import Iterator, Mapping
 
 from streamgauge_demo.scenario import ClientEnd, Expected, Scenario
 from streamgauge_demo.tally import Seen
 
-# A record as JSON has it (`core.record.Record`).
+# A record as decoded JSON (`core.record.Record`).
 Json = Mapping[str, object]
 
 _ENDS_WITHOUT_FINISH = (ClientEnd.ERROR, ClientEnd.STATUS, ClientEnd.CONNECTION, ClientEnd.TIMEOUT)
 
 
 def record_differences(scenario: Scenario, record: Json) -> list[str]:
-    """What the record says otherwise than expected, one line each; empty where it is right."""
+    """The differences of a record from the expected one, one line each; empty if it is right."""
     return [
         f"{path}: {seen!r} instead of {expected!r}"
         for path, expected in _owed(scenario)
@@ -21,7 +21,7 @@ def record_differences(scenario: Scenario, record: Json) -> list[str]:
 
 
 def client_differences(scenario: Scenario, seen: Seen) -> list[str]:
-    """The same for what the official client made of it."""
+    """The same for what the official client received."""
     expected, content = scenario.expected, scenario.expected.content
     pairs: list[tuple[str, object, object]] = [("end", seen.end, expected.client)]
     if expected.exact:
@@ -38,7 +38,7 @@ def client_differences(scenario: Scenario, seen: Seen) -> list[str]:
 
 
 def member(record: Json, path: str) -> object:
-    """The value at a dotted path; None where any step of it is null."""
+    """The value at a dotted path; None if any part of the path is null."""
     value: object = record
     for name in path.split("."):
         value = value.get(name) if isinstance(value, Mapping) else None
@@ -46,7 +46,7 @@ def member(record: Json, path: str) -> object:
 
 
 def _owed(scenario: Scenario) -> Iterator[tuple[str, object]]:
-    """Each member of the record that the scenario determines, with its value."""
+    """Yields each member of the record that the scenario determines, with its value."""
     expected = scenario.expected
     yield "outcome", expected.outcome
     yield "upstream", scenario.upstream

@@ -1,4 +1,4 @@
-"""The terminal: streams as they arrive, then the summary. A live table on a terminal, a line a stream elsewhere."""
+"""The terminal output: streams as they arrive, then the summary. A live table on a terminal, else one line per stream."""
 
 import time
 from collections import Counter, deque
@@ -17,16 +17,16 @@ from streamgauge_demo.tally import Seen
 from streamgauge_demo.truth import Told
 from streamgauge_demo.verdict import Json, member
 
-# Where stdout is no terminal its width means nothing: wide enough for every line (columns).
+# The width if stdout is not a terminal (columns): wide enough for every line.
 PLAIN_WIDTH = 160
 
-# Lines of a terminal that the live table leaves to its head, its frame and the prompt.
+# Lines of a terminal that the live table leaves for its head, its frame and the prompt.
 RESERVED_LINES = 8
 
-# Records that a terminal might have room for.
+# Limit of the records kept for the live table: as many as a terminal may have lines.
 MAX_SHOWN = 200
 
-# The live table is drawn so often (a second): fast enough for the eye.
+# Updates of the live table in a second: fast enough for the eye.
 FRAMES_PER_SECOND = 8
 
 _STYLES = {"completed": "green", "client_abort": "yellow"}
@@ -35,7 +35,7 @@ _RIGHT = ("TTFT", "gaps p50", "gaps p95", "usage")
 
 
 class View:
-    """A context: what it is told appears while it is open; `summary` after it."""
+    """A context manager: shows what it is given while it is open; `summary` is for afterwards."""
 
     def __init__(self, results: Results, console: Console | None = None) -> None:
         self._results = results
@@ -60,20 +60,20 @@ class View:
             self._live.__exit__(kind, error, trace)
 
     def say(self, line: str) -> None:
-        """A line of its own, above the table."""
+        """Prints a line above the table."""
         self._console.print(Text(line))
 
     def started(self, scenario: Scenario) -> None:
-        """A client has asked for it."""
+        """A client has sent the scenario's request."""
         self.under_way.append(scenario.model)
 
     def ended(self, scenario: Scenario, seen: Seen) -> None:
-        """Its client is done with it."""
+        """The client has finished the scenario."""
         self._results.add_seen(seen)
         self.under_way.remove(scenario.model)
 
     def record(self, record: Json) -> None:
-        """Its record has come."""
+        """A record has arrived."""
         self._results.add_record(record)
         self._done.append(record)
         if self._live is None:
@@ -87,14 +87,14 @@ class View:
             table.add_column(name, justify="right" if name in _RIGHT else "left", no_wrap=True)
         for record in list(self._done)[len(self._done) - min(len(self._done), room - len(waiting)) :]:
             outcome = str(record.get("outcome"))
-            cells = [Text(cell) for cell in _cells(record)]  # what providers call things is no markup
+            cells = [Text(cell) for cell in _cells(record)]  # names from providers are not markup
             table.add_row(*cells[:6], Text(outcome, _STYLES.get(outcome, "red")), *cells[7:])
         for model in waiting:
             table.add_row(model, *[""] * 5, Text("streaming", "dim"), "", "")
         return table
 
     def summary(self, told: Mapping[str, Told]) -> None:
-        """Every scenario with what was expected and what was seen, then the totals. `told` is by request id."""
+        """Prints every scenario with its expected and recorded results, then the totals. `told` is by request id."""
         right, wrong = ("✓", "✗") if self._console.encoding.lower().startswith("utf") else ("ok", "WRONG")
         table = Table(title="Scenarios, expected and recorded results")
         for name in ("provider", "format", "scenario", "expected", "seen", ""):
@@ -136,7 +136,7 @@ class View:
 
 
 def _seen(endings: Counter[str]) -> str:
-    """One ending by its name; several, or one of several streams, with their counts."""
+    """One ending by its name; several endings, or one of several streams, with their counts."""
     if not endings:
         return "no record"
     return "; ".join(name if endings.total() == 1 else f"{count} {name}" for name, count in sorted(endings.items()))
@@ -163,12 +163,12 @@ def _cells(record: Json) -> tuple[str, ...]:
 
 
 def _milliseconds(seconds: object) -> str:
-    """Unknown is a dash and not 0."""
+    """Milliseconds as text; unknown is a dash, not 0."""
     return f"{1000 * seconds:.0f} ms" if isinstance(seconds, int | float) else "-"
 
 
 def _tokens(record: Json) -> str:
-    """Input + output tokens; what is unknown is a question mark, no usage at all is a dash."""
+    """Input + output tokens; an unknown number is a question mark, no usage at all is a dash."""
     given, made = member(record, "usage.input_tokens"), member(record, "usage.output_tokens")
     if given is None and made is None:
         return "-"

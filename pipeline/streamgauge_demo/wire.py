@@ -1,4 +1,4 @@
-"""An answer as timed socket writes. Pure: the same answer gives the same bytes, whoever asks."""
+"""A response as timed socket writes. Pure: the same response always gives the same bytes."""
 
 import zlib
 from collections.abc import Iterator, Mapping
@@ -7,10 +7,10 @@ from http import HTTPStatus
 
 from streamgauge_demo.scenario import Answer, Finale, Framing, Piece
 
-# What zlib has to make for HTTP's gzip: a gzip header around a window of 32 KiB.
+# zlib's parameter for HTTP's gzip: a gzip header around a window of 32 KiB.
 GZIP_WINDOW = 31
 
-# Slices that a cut makes of one piece follow each other so fast (seconds).
+# Delay between the slices of one piece (seconds).
 SLICE_GAP_S = 0.002
 
 LAST_CHUNK = b"0\r\n\r\n"
@@ -18,9 +18,9 @@ LAST_CHUNK = b"0\r\n\r\n"
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Bytes for the socket, `delay_s` after the ones before. `tokens`: token events that these bytes complete.
+    """Bytes for the socket, `delay_s` seconds after the ones before. `tokens`: token events that these bytes complete.
 
-    `trailing`: bytes at the end that belong to the framing, behind the body's.
+    `trailing`: bytes at the end that belong to the framing, after those of the body.
     """
 
     delay_s: float
@@ -30,7 +30,9 @@ class Write:
 
 
 def plan(answer: Answer, headers: Mapping[str, str], *, gzip: bool) -> list[Write]:
-    """All writes of an answer, its head first. `headers`: more of them; `gzip`: the client takes compressed content."""
+    """All writes of a response, its head first. `headers`: additional headers; `gzip`: the client accepts compressed
+    content.
+    """
     pieces = list(_compressed(answer.pieces)) if gzip else list(answer.pieces)
     if answer.no_head:
         return []
@@ -56,12 +58,12 @@ def _head(answer: Answer, headers: Mapping[str, str]) -> bytes:
 def _phrase(status: int) -> str:
     try:
         return HTTPStatus(status).phrase
-    except ValueError:  # a provider's own, as 529
+    except ValueError:  # a provider's own status, as 529
         return "Error"
 
 
 def _compressed(pieces: tuple[Piece, ...]) -> Iterator[Piece]:
-    """Each piece flushed by itself, so that it can be read as soon as it is there."""
+    """Compresses each piece with a flush, so that it can be read at once."""
     gzip = zlib.compressobj(wbits=GZIP_WINDOW)
     for piece in pieces:
         yield replace(piece, data=gzip.compress(piece.data) + gzip.flush(zlib.Z_SYNC_FLUSH))
@@ -80,10 +82,10 @@ def _framed(pieces: list[Piece], answer: Answer) -> Iterator[Write]:
 
 
 def _sliced(writes: list[Write], size: int) -> Iterator[Write]:
-    """The same bytes in slices of `size`; a slice leaves when its last byte is there."""
+    """The same bytes in slices of `size`; a slice is sent when its last byte is due."""
     wire = b"".join(write.data for write in writes)
-    due: list[tuple[int, float]] = []  # (offset behind a write's last byte, seconds since the head)
-    tokens: list[tuple[int, int]] = []  # (offset behind the last byte of token events, how many)
+    due: list[tuple[int, float]] = []  # (offset after a write's last byte, seconds since the head)
+    tokens: list[tuple[int, int]] = []  # (offset after the last byte of token events, how many)
     offset, at = 0, 0.0
     for write in writes:
         offset, at = offset + len(write.data), at + write.delay_s

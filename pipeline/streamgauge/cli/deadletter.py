@@ -1,4 +1,4 @@
-"""`streamgauge deadletter list|show|retry`: what workers could not read, why, and how to bring it back."""
+"""`streamgauge deadletter list|show|retry`: messages that workers could not process, why, and how to send them back."""
 
 import argparse
 import asyncio
@@ -19,18 +19,18 @@ from streamgauge.kafka.dead_letters import DeadLetter, Sender, Stage, message_of
 from streamgauge.kafka.security import Brokers
 from streamgauge.kafka.topics import Topics, TopicsError
 
-# Rows of one table: columns are as wide as they need, so that many are held until they are printed.
+# Rows of one table: columns are as wide as their widest cell, so rows are held in memory until they are printed.
 _PAGE = 500
-# Letters of one kind that are named one by one.
+# Limit of dead letters that are named individually for one reason.
 _NAMED = 5
 
 _COLUMNS = ("letter", "at", "stage", "error", "topic", "partition", "offset", "bytes", "version")
 
 
 def run(settings: Settings, args: argparse.Namespace) -> int:
-    """List, show or send back. 1: a letter was left that should have been sent back."""
+    """Lists, shows or sends back dead letters. Returns 1 if a dead letter that was selected was not sent back."""
     brokers = brokers_of(settings)
-    # aiokafka's own words on a broker that is away come beside our one sentence, and say nothing more.
+    # aiokafka's log lines about an unreachable broker would repeat our own error message.
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     desk = _Desk(brokers, Topics(settings.topic_prefix))
     try:
@@ -46,7 +46,7 @@ def run(settings: Settings, args: argparse.Namespace) -> int:
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which letters are meant. `numbers` None: any; everything else None: whatever it is."""
+    """Which dead letters are selected. `numbers` None: any; any other field None: any value."""
 
     numbers: frozenset[int] | None = None
     stage: str | None = None
@@ -55,7 +55,7 @@ class Wanted:
     since_ms: float | None = None
 
     def takes(self, one: DeadLetter) -> bool:
-        """Whether it is one of them."""
+        """Whether a dead letter is selected."""
         return (
             (self.numbers is None or one.offset in self.numbers)
             and self.stage in (None, one.stage)
@@ -66,7 +66,7 @@ class Wanted:
 
 
 def _wanted(args: argparse.Namespace) -> Wanted:
-    """What the flags say. Raises UsageFault."""
+    """The selection that the flags describe. Raises UsageFault."""
     if args.stage is not None and args.stage not in list(Stage):
         raise UsageFault(f"--stage {args.stage} is not a stage: use one of {', '.join(Stage)}")
     if args.since is not None and not 0 <= args.since <= MAX_SECONDS:
@@ -89,7 +89,7 @@ def _numbers(args: argparse.Namespace) -> frozenset[int] | None:
 
 @dataclass
 class _Tally:
-    """What a retry did: messages by where they go, and letters that were left, by the reason."""
+    """The result of a retry: messages by destination, and dead letters that were not sent, by reason."""
 
     sent: Counter[tuple[str, int]] = field(default_factory=Counter)
     left: Counter[str] = field(default_factory=Counter)
@@ -104,7 +104,7 @@ class _Tally:
 
 
 class _Desk:
-    """The dead letter topic of one prefix. Reads to where it ends when it is asked."""
+    """The dead letter topic of one prefix. Each call reads up to the topic's present end."""
 
     def __init__(self, brokers: Brokers, topics: Topics) -> None:
         self._brokers = brokers
@@ -119,7 +119,7 @@ class _Desk:
                 yield one
 
     async def list(self, wanted: Wanted, output: str, limit: int | None) -> int:
-        """Print them, oldest first."""
+        """Prints dead letters, oldest first."""
         count, rows = 0, []
         if limit != 0:
             async for one in self._letters(wanted):
@@ -140,7 +140,7 @@ class _Desk:
         return DONE
 
     async def show(self, number: int, output: str) -> int:
-        """Print one."""
+        """Prints one dead letter."""
         async for one in self._letters(Wanted(frozenset([number]))):
             if output == "jsonl":
                 sys.stdout.write(json.dumps(as_json(one, whole=True)) + "\n")
@@ -152,7 +152,9 @@ class _Desk:
         )
 
     async def retry(self, wanted: Wanted, *, dry: bool) -> int:
-        """Send them back in the order in which they came, and say so. What still cannot be read is left."""
+        """Sends dead letters back in their order and prints a summary. Those that this version cannot read either are not
+        sent.
+        """
         tally, whole = _Tally(), False
         try:
             if dry:
@@ -180,7 +182,7 @@ class _Desk:
             tally.sent[message.topic, -1 if message.partition is None else message.partition] += 1
 
     def _say(self, tally: _Tally, wanted: Wanted, *, dry: bool, whole: bool) -> None:
-        """`whole`: all letters were looked at; else what stands here is what was done until it failed."""
+        """`whole`: all dead letters were checked; if not, the summary covers what was done before an error."""
         did = "would send" if dry else "sent"
         for (topic, partition), count in sorted(tally.sent.items()):
             where = topic if partition < 0 else f"{topic}, partition {partition}"

@@ -1,6 +1,6 @@
-"""One dead letter for people and for scripts: its story, why it is dead, and what lies in it.
+"""One dead letter as text and as JSON: where it came from, why it is dead, and what it contains.
 
-Everything in a letter was written by somebody else: nothing of it moves the cursor, and only so much of it is printed.
+Its content comes from outside: unprintable characters are replaced and long content is cut.
 """
 
 import base64
@@ -16,14 +16,14 @@ from streamgauge.kafka.dead_letters import DeadLetter, NotRetriableError, Stage,
 from streamgauge.kafka.topics import Topics
 from streamgauge.ledger import LedgerRow, UnreadableRecordError
 
-# What is printed of a key or a value that cannot be read (bytes): its beginning says what it is.
+# Bytes that are printed of a key or value that cannot be read: its beginning shows what it is.
 _DUMP_BYTES = 512
-# Streams of a bundle that are named.
+# Limit of a bundle's streams that are listed.
 _STREAMS = 20
-# A word from a header is cut to this (characters); ours have 20.
+# A word from a header is cut to this length (characters); our own have 20.
 _WORD = 80
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-# Beyond this Python has no date (milliseconds): the year 9999.
+# The end of the year 9999 (milliseconds): the last date of Python.
 _MAX_MS = 253_402_300_799_000
 
 _MEANS = {
@@ -35,14 +35,14 @@ _MEANS = {
 
 
 def moment(at_ms: int) -> str | None:
-    """A log's time in RFC 3339; None for what is none."""
+    """A log's time in RFC 3339; None if it is out of range."""
     if not 0 <= at_ms <= _MAX_MS:
         return None
     return (_EPOCH + timedelta(milliseconds=at_ms)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def why_left(topics: Topics, one: DeadLetter) -> str | None:
-    """Why it makes no sense to send it back: a sentence's end; None if it does."""
+    """Why sending it back is useless, as the end of a sentence; None if it is useful."""
     try:
         message = message_of(topics, one)
     except NotRetriableError as error:
@@ -60,7 +60,7 @@ def why_left(topics: Topics, one: DeadLetter) -> str | None:
 
 
 def as_json(one: DeadLetter, *, whole: bool = False) -> dict[str, Any]:
-    """For scripts. `whole`: with key and value, in base64."""
+    """The dead letter for JSON output. `whole`: with key and value, in base64."""
     key_bytes, value_bytes = one.whole or (len(one.key or b""), len(one.value or b""))
     told: dict[str, Any] = {
         "letter": one.offset,
@@ -82,7 +82,7 @@ def as_json(one: DeadLetter, *, whole: bool = False) -> dict[str, Any]:
 
 
 def as_text(topics: Topics, one: DeadLetter) -> Iterator[str]:
-    """For people: lines."""
+    """The dead letter as lines of text."""
     known = one.stage if one.stage in _MEANS else None
     means = f": {_MEANS[Stage(known)]}" if known else ""
     yield f"number   {one.offset} of {topics.deadletter}, {moment(one.at_ms) or 'time unknown'}"
@@ -135,7 +135,7 @@ def _base64(content: bytes | None) -> str | None:
 
 
 def _word(text: str | None) -> str:
-    """A header's word, as it may be printed."""
+    """A word of a header, safe to print."""
     return "".join(char if char.isprintable() else "?" for char in (text or "unknown")[:_WORD])
 
 

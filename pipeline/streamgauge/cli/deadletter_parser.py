@@ -2,7 +2,7 @@
 
 import argparse
 
-# What is no setting of them all.
+# Options that are not settings.
 NOT_SETTINGS = {"letter", "letters", "stage", "error_class", "partition", "since", "all", "dry_run"}
 
 EPILOG = """\
@@ -18,14 +18,14 @@ until retention deletes it.
 
 
 def list_options(parser: argparse.ArgumentParser) -> None:
-    """Which letters, and how they are printed."""
+    """Adds the filters of `list` and its output options."""
     _filters(parser)
     parser.add_argument("--output", choices=["table", "jsonl"], default="table")
     parser.add_argument("--limit", type=int, metavar="N", help="print at most N dead letters, oldest first")
 
 
 def show_options(parser: argparse.ArgumentParser) -> None:
-    """One letter."""
+    """Adds the number of one dead letter."""
     parser.add_argument(
         "letter", type=int, metavar="NUMBER", help="number of the dead letter, from the output of `list`"
     )
@@ -33,7 +33,7 @@ def show_options(parser: argparse.ArgumentParser) -> None:
 
 
 def retry_options(parser: argparse.ArgumentParser) -> None:
-    """Which letters, and whether it is meant."""
+    """Adds the selection of `retry`, and --dry-run."""
     parser.add_argument("letters", type=int, nargs="*", metavar="NUMBER", help="numbers from the output of `list`")
     parser.add_argument("--all", action="store_true", help="every dead letter that matches the filters")
     _filters(parser)

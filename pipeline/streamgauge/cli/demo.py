@@ -26,7 +26,7 @@ _ANY_PORT = Address(host="127.0.0.1", port=0)
 
 
 def run(settings: Settings, args: argparse.Namespace) -> int:
-    """0 if everything was seen as it was played, 1 if not; with --serve 0 at the end."""
+    """Runs the demo. Returns 0 if all results were as expected, else 1; with --serve 0."""
     try:
         from streamgauge_demo.run import UPSTREAM_IDLE_TIMEOUT_S, run_demo
     except ModuleNotFoundError as error:
@@ -60,7 +60,7 @@ def run(settings: Settings, args: argparse.Namespace) -> int:
         stopping = asyncio.ensure_future(stop.wait())
         await asyncio.wait({playing, stopping}, return_when=asyncio.FIRST_COMPLETED)
         if not playing.done() and not args.serve:
-            playing.cancel()  # Ctrl-C: nobody waits for a summary of half a demo
+            playing.cancel()  # Ctrl-C: a summary of half a demo is of no use
         stopping.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             return await playing
@@ -73,7 +73,7 @@ def run(settings: Settings, args: argparse.Namespace) -> int:
 
 
 class DemoTap:
-    """The running tap, as the demo sees it: its address, and the records that were stored since it last asked."""
+    """The running tap as the demo uses it: its address, and the records that are new since the last call."""
 
     def __init__(self, url: str, seen: deque[Record]) -> None:
         self.url = url

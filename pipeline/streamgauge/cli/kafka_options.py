@@ -1,7 +1,7 @@
-"""From the settings to the one value that every client of Kafka is made with.
+"""Makes the `Brokers` value with which every Kafka client is created, from the settings.
 
-A password comes from the environment (STREAMGAUGE_KAFKA_PASSWORD) or from a file, never from a flag: command lines are
-for everyone on the host to read.
+A password comes from the environment (STREAMGAUGE_KAFKA_PASSWORD) or from a file, never from a flag: every user of the host
+can read command lines.
 """
 
 import os
@@ -13,7 +13,7 @@ from streamgauge.kafka.security import Brokers, Login, Mechanism, Password, Prot
 
 PASSWORD_VARIABLE = f"{ENV_PREFIX}KAFKA_PASSWORD"
 
-# What says something about TLS, and about a log-in, as it stands on a command line.
+# Settings of TLS and of the login, with their flags.
 _TLS = {"kafka_ca": "--kafka-ca", "kafka_certificate": "--kafka-certificate", "kafka_key": "--kafka-key"}
 _LOGIN = {
     "kafka_username": "--kafka-username",
@@ -23,7 +23,9 @@ _LOGIN = {
 
 
 def brokers_of(settings: Settings) -> Brokers:
-    """The brokers, and how they are met. Raises UsageFault. Takes the password out of the environment: no child needs it."""
+    """The brokers with their security settings. Raises UsageFault. Removes the password from the environment, since no
+    child needs it.
+    """
     if not settings.kafka:
         raise UsageFault("--kafka HOST:PORT is missing: give one or more brokers")
     password = os.environ.pop(PASSWORD_VARIABLE, None) or None
@@ -49,7 +51,7 @@ def _login(settings: Settings, password: str | None) -> Login:
 
 
 def _check(settings: Settings, protocol: Protocol, has_password: bool) -> None:
-    """What is given must have a meaning: whoever names an authority does not want plain text."""
+    """Rejects options that would have no effect: an operator who names a CA does not want plain text. Raises UsageFault."""
     tls = [flag for name, flag in _TLS.items() if getattr(settings, name) is not None]
     login = [flag for name, flag in _LOGIN.items() if getattr(settings, name) is not None]
     login += [PASSWORD_VARIABLE] if has_password else []

@@ -1,4 +1,4 @@
-"""The options of every command that talks to Kafka. A password is none: it comes from the environment or a file."""
+"""The options of every command that uses Kafka. There is no password option: it comes from the environment or a file."""
 
 import argparse
 
@@ -10,7 +10,7 @@ examples:
 
 
 def kafka_options(parser: argparse.ArgumentParser) -> None:
-    """Which brokers, how they are met, and what our topics are called."""
+    """Adds the brokers, their security options, and the prefix of our topics."""
     parser.add_argument("--kafka", metavar="HOST:PORT[,...]", help="bootstrap brokers")
     parser.add_argument("--topic-prefix", metavar="NAME", help="prefix of all topic names (default: streamgauge)")
     parser.add_argument(
@@ -35,7 +35,7 @@ def kafka_options(parser: argparse.ArgumentParser) -> None:
 
 
 def create_options(parser: argparse.ArgumentParser) -> None:
-    """What `topics create` makes."""
+    """Adds the options of `topics create`."""
     kafka_options(parser)
     parser.add_argument("--partitions", metavar="N", help="partition count: a power of two, at most 64 (default: 8)")
     parser.add_argument(

@@ -25,7 +25,7 @@ _SUMS = (
 
 
 def run(settings: Settings, args: argparse.Namespace) -> int:
-    """Print what the ledger holds. A ledger that is not there is not made."""
+    """Prints records or totals of the ledger. A missing ledger is not created."""
     if args.limit is not None and args.limit < 0:
         raise UsageFault(f"--limit {args.limit} is negative: give 0 or more")
     by = _keys(args.by)

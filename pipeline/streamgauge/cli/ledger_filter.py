@@ -8,7 +8,8 @@ from streamgauge.errors import UsageFault
 from streamgauge.ledger import KEYS, NUMBER_KEYS, Filter
 from streamgauge.ledger.row import MAX_ATTEMPT, microseconds_of
 
-# --where options of one command: more than anyone writes by hand, and far below the depth of an SQL expression (1,000).
+# Limit of --where options in one command: more than anyone writes by hand, and far below SQLite's limit of nested
+# expressions (1,000).
 MAX_CONDITIONS = 100
 
 # A date alone, or a time as RFC 3339 section 5.6 writes it: with seconds and a zone.
@@ -16,7 +17,7 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\d(?P<time>[T ]\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d
 
 
 def filter_of(since: str | None, until: str | None, where: Sequence[str] | None) -> Filter:
-    """The filter that the options describe. Raises UsageFault, which says what is allowed."""
+    """The filter that the options describe. Raises UsageFault, which names the allowed values."""
     since_us, until_us = _moment("--since", since), _moment("--until", until)
     if since_us is not None and until_us is not None and since_us >= until_us:
         raise UsageFault(f"--until {until} must be later than --since {since}: the range excludes the time of --until")
@@ -43,7 +44,7 @@ def _moment(option: str, given: str | None) -> int | None:
 
 
 def _condition(given: str) -> tuple[str, str | int | None]:
-    """A key and its value; an empty value is null. The value is not repeated in errors, since it may be anything."""
+    """A key and its value; an empty value means null. Errors do not repeat the value, since it may be anything."""
     name, found, value = given.partition("=")
     key = name.strip()
     if not found:

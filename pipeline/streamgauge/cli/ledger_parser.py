@@ -2,7 +2,7 @@
 
 import argparse
 
-# Options that are no settings.
+# Options that are not settings.
 NOT_SETTINGS = {"limit", "by", "newest", "since", "until", "where"}
 
 EPILOG = """\
@@ -22,7 +22,7 @@ If two taps capture one request, it has two records: select one tap with --where
 
 
 def query_options(parser: argparse.ArgumentParser) -> None:
-    """Which records, in which order, and how they are printed."""
+    """Adds the options of `ledger query`: selection, order and output."""
     parser.add_argument("--output", choices=["table", "jsonl", "csv"], default="table")
     parser.add_argument("--limit", type=int, metavar="N", help="print at most the first N lines")
     parser.add_argument(

@@ -1,4 +1,4 @@
-"""The ledger that the settings name, and what to do where it is not to be had."""
+"""Opens the ledger that the settings name, and explains what to do if it is unavailable."""
 
 import contextlib
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ _SQLITE = "sqlite://"
 
 @contextlib.contextmanager
 def opened_ledger(settings: Settings) -> Iterator[Ledger]:
-    """The ledger, made where it is missing. Raises UnsupportedLedgerError, or Unavailable if it cannot be opened."""
+    """The ledger, created if it is missing. Raises UnsupportedLedgerError, or Unavailable if it cannot be opened."""
     if settings.ledger is None:
         make_data_dir(settings.data_dir)
     try:
@@ -22,7 +22,7 @@ def opened_ledger(settings: Settings) -> Iterator[Ledger]:
     except LedgerUnavailableError as error:
         cause = error.__cause__
         if isinstance(cause, FileNotFoundError):
-            cure = "create its directory"  # none is made: a slip in the path would go unseen
+            cure = "create its directory"  # the directory is not created: a typing error in the path would go unnoticed
         elif isinstance(cause, Exception) and failure_of(cause) is Failure.DISK_FULL:
             cure = "free space on its disk"
         else:
@@ -34,7 +34,7 @@ def opened_ledger(settings: Settings) -> Iterator[Ledger]:
 
 @contextlib.contextmanager
 def ledger_to_read(settings: Settings) -> Iterator[Ledger]:
-    """The ledger, which is not made. Raises UnsupportedLedgerError, or Unavailable if it cannot be opened or read."""
+    """The existing ledger. Raises UnsupportedLedgerError, or Unavailable if it is missing or cannot be opened or read."""
     if settings.ledger_url.startswith(_SQLITE):
         path = SqliteLedger.path_of(settings.ledger_url.removeprefix(_SQLITE))
         if not path.exists():

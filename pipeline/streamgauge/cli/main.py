@@ -1,6 +1,6 @@
-"""The command line: parses, loads the settings, calls one command. A contract: scripts of others stand on it.
+"""The command line: parses the arguments, loads the settings, runs one command. It is a contract for users' scripts.
 
-Messages go to stderr; stdout is for what was asked for. Exit codes are those of `errors.py`.
+Messages go to stderr, results to stdout. Exit codes are those of `errors.py`.
 """
 
 import argparse
@@ -91,7 +91,7 @@ examples:
   streamgauge demo --serve    repeats the scenarios until Ctrl-C
 """
 
-# What is no setting, and so is not handed to `config.load`.
+# Options that are not settings and are not passed to `settings_sources.load`.
 NOT_SETTINGS = {
     "agent",
     "child",
@@ -109,7 +109,7 @@ NOT_SETTINGS = {
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The whole command line, as argparse holds it."""
+    """The parser of the whole command line."""
     about = "Measures streaming LLM responses: latency, outcome and token usage of each one."
     parser = Parser(prog="streamgauge", description=about, epilog=_EPILOG)
     parser.add_argument("--version", action="version", version=f"streamgauge {__version__}")
@@ -146,13 +146,13 @@ def _add_tap(commands: Commands) -> None:
     tap.add_argument(
         "--child",
         action="store_true",
-        help=argparse.SUPPRESS,  # as taps in applications start it: it ends with stdin
+        help=argparse.SUPPRESS,  # for taps in applications: the agent ends when its stdin ends
     )
     kafka_options(_add_packets(commands, "tap"))
 
 
 def _add_packets(commands: Commands, command: str) -> argparse.ArgumentParser:
-    """The tap that follows packets: `up packets`, `tap packets`."""
+    """Adds the packet tap: `up packets`, `tap packets`."""
     about = f"like `{command}`, but relay nothing: capture packets on a network interface or from a file"
     packets = _command(commands, f"{command} {PACKETS}", "packets", about, _PACKETS_EPILOG)
     packets.add_argument(
@@ -262,7 +262,7 @@ def _ledger_option(parser: argparse.ArgumentParser) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; gives the exit code. Never shows a traceback, unless STREAMGAUGE_DEBUG is set."""
+    """Runs one command. Returns the exit code. Shows a traceback only if STREAMGAUGE_DEBUG is set."""
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")  # records are JSON, whatever the locale
@@ -270,19 +270,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = _run(argv)
         sys.stdout.flush()
         return code
-    except SystemExit as left:  # argparse has said what it had to say
+    except SystemExit as left:  # argparse has printed its message
         return left.code if isinstance(left.code, int) else USAGE
     except Terminated:
         return DONE
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:  # whoever read our output has read enough
+    except BrokenPipeError:  # the reader of our output has closed it
         return DONE
     except OSError as error:
         _trace(error)
         sys.stderr.write(redacted_text(f"streamgauge: the operating system reports an error: {error}\n"))
         return UNAVAILABLE
-    except Exception as error:  # noqa: BLE001 - the last line of defence: a bug of ours still ends in one sentence
+    except Exception as error:  # noqa: BLE001 - an internal error, too, ends with one sentence
         return _report_bug(error)
     finally:
         for number, handler in before.items():
@@ -304,16 +304,16 @@ def _run(argv: Sequence[str] | None) -> int:
 
 
 def _say_why(command: str, error: StreamgaugeError) -> None:
-    sys.stdout.flush()  # where both go to one place, what came first stands first
+    sys.stdout.flush()  # keeps the order if both streams go to one place
     sys.stderr.write(redacted_text(f"streamgauge {command}: {error}\n"))
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM: asyncio and other libraries let it pass as they do a Ctrl-C."""
+    """SIGTERM as an exception: asyncio and other libraries pass it on as they do Ctrl-C."""
 
 
 def _raise_on_signals() -> None:
-    """A signal unwinds the command from here on. Before, an import may swallow what a signal raises in it."""
+    """From here on a signal raises an exception. It is not set up earlier, because an import may swallow that exception."""
     signal.signal(signal.SIGTERM, _terminate)
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -324,7 +324,7 @@ def _terminate(number: int, frame: object) -> None:
 
 
 def _settle() -> None:
-    """What is still buffered for somebody who does not read any more must not fail when Python ends (code 120)."""
+    """Flushes the output. If its reader is gone, discards it, so that Python's own flush does not exit with code 120."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

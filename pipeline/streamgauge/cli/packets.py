@@ -1,6 +1,6 @@
 """`streamgauge tap packets` and `streamgauge up packets`: streams from a packet capture, live or from a file.
 
-The packet socket is made here, then the capability that it took is given up, by this process and all that it starts.
+This process opens the packet socket, then drops the capability that it needed, for itself and all processes that it starts.
 """
 
 import argparse
@@ -31,7 +31,7 @@ from streamgauge.taps.packets.privilege import give_up_net_raw
 from streamgauge.taps.packets.process import PacketSettings
 from streamgauge.taps.packets.ring import ANY, capture_socket
 
-# What shipping the rest may take at the end, even if streams took the whole drain timeout (seconds).
+# Least time to ship the rest at the end, even if streams took the whole drain timeout (seconds).
 _FINISH_S = 1.0
 
 _NEEDS_NET_RAW = (
@@ -41,7 +41,9 @@ _NEEDS_NET_RAW = (
 
 
 def run(settings: Settings, args: argparse.Namespace) -> int:
-    """Run until SIGTERM or Ctrl-C; a file until it is delivered. 1: the file is broken, and what came before that is told."""
+    """Runs until SIGTERM or Ctrl-C, or until a file is delivered. Returns 1 if the file is damaged; what came before the
+    damage is recorded.
+    """
     ships = args.command.startswith("tap")
     _check(settings, ships)
     settings = settings.model_copy(update={"upstream": ()})
@@ -52,7 +54,9 @@ def run(settings: Settings, args: argparse.Namespace) -> int:
 
 
 class _Source:
-    """Where packets come from. `inherited`: what its process needs; `ended`: a file's end is told there."""
+    """The source of packets. `inherited`: the descriptor that the capturing process needs; `ended`: the pipe on which it
+    reports a file's end.
+    """
 
     def __init__(self, told: PacketSettings, inherited: int, ended: int | None = None) -> None:
         self._told, self._inherited, self._ended = told, inherited, ended
@@ -60,12 +64,12 @@ class _Source:
         self.read = asyncio.Event()
 
     def capturing(self, recorder_socket: str, lock_fd: int) -> list[Child]:
-        """The process that captures."""
+        """The capturing process, as a child of the group."""
         told = msgspec.json.encode(msgspec.structs.replace(self._told, recorder_socket=recorder_socket))
         return [Child("packet tap", "streamgauge.taps.packets.process", lambda: told, [self._inherited, lock_fd])]
 
     def watch(self, stop: asyncio.Event) -> None:
-        """Stops when a file has been read to its end."""
+        """Sets `stop` when a file has been read to its end."""
         if self._ended is not None:
             asyncio.get_running_loop().add_reader(self._ended, self._heard, stop)
 
@@ -106,7 +110,7 @@ def _told(settings: Settings) -> PacketSettings:
 
 @contextlib.contextmanager
 def _interface(settings: Settings) -> Iterator[_Source]:
-    """A packet socket, and the capability given up. Raises Unavailable."""
+    """Opens the packet socket and drops the capability. Raises Unavailable."""
     name = settings.interface or ""
     try:
         captures = capture_socket()
@@ -128,7 +132,7 @@ def _interface(settings: Settings) -> Iterator[_Source]:
 
 @contextlib.contextmanager
 def _file(settings: Settings) -> Iterator[_Source]:
-    """A capture file, and the pipe by which its end is told. Raises UsageFault."""
+    """A capture file, and the pipe on which its end is reported. Raises UsageFault."""
     path = settings.pcap
     assert path is not None
     if not path.is_file():

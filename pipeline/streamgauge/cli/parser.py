@@ -1,4 +1,4 @@
-"""The command line's parser: argparse, with the rules that hold for every command of ours."""
+"""The parser class of the command line: argparse with rules for all commands."""
 
 import argparse
 import sys
@@ -7,10 +7,11 @@ from typing import Any, NoReturn
 
 from streamgauge.runtime.redaction import redacted_text
 
-# The second word of a command of two words, whose first word is a command as well.
+# The second word of a two-word command (`up packets`); its first word alone is a command, too.
 PACKETS = "packets"
 
-# The namespace's name of the parser that has parsed last. It is no option's, and leaves the namespace after parsing.
+# The name under which the namespace holds the parser that parsed last. It is not an option and is removed after
+# parsing.
 _PARSER = "_parser"
 
 # argparse gives no public name to what add_subparsers returns.
@@ -18,18 +19,19 @@ Commands = Any
 
 
 class Parser(argparse.ArgumentParser):
-    """Keeps the lines of examples as they are, takes no option by its beginning (a later one might begin alike), and quotes
-    no password in an error."""
+    """Keeps the line breaks of examples, accepts no abbreviated options (a later option might begin alike), and quotes no
+    password in errors.
+    """
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"formatter_class": argparse.RawDescriptionHelpFormatter, "allow_abbrev": False, **options})
-        # The parser of the innermost command sets this last, so the namespace names the parser of the command that is given.
+        # The parser of the innermost command sets this last, so the namespace holds the parser of the command in use.
         self.set_defaults(**{_PARSER: self})
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """A command of two words is listed as one: its words are put together.
+        """Joins the words of a two-word command, which is registered as one.
 
-        Unknown arguments end with the usage of the command that they were given to; argparse prints that of the first parser.
+        An error about unknown arguments shows the usage of the command in use; argparse shows that of the top-level parser.
         """
         words = list(sys.argv[1:] if args is None else args)
         given = [" ".join(words[:2]), *words[2:]] if words[1:2] == [PACKETS] else words
@@ -45,7 +47,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def _names(words: Sequence[str]) -> Iterator[str]:
-    """The words; of an option that does not exist its name alone, since its value may be a password."""
+    """The words for an error message. For an unknown option only its name, since its value may be a password."""
     after_option = False
     for word in words:
         is_option = word.startswith("-")

@@ -1,7 +1,7 @@
-"""The fallback from the pump: when a tap's relays crash again and again, the tap starts them without it.
+"""The fallback from the native pump: if a tap's relays crash repeatedly, the tap starts them without the pump.
 
-The pump is the relay's part in C. A fault in it ends the whole relay by a signal, and cuts every stream that the relay has
-open; without the pump the relay does the same work in Python.
+The pump is the relay's part in C. A fault in it kills the whole relay by a signal and cuts all of its open streams. Without
+the pump the relay does the same work in Python.
 """
 
 import contextlib
@@ -16,19 +16,19 @@ import msgspec
 from streamgauge.spool.read_counters import Counters, Incident
 from streamgauge.taps.proxy.relay import RelaySettings
 
-# The signals that end a process for a fault in its machine code. SIGKILL (also the kernel's, when memory is short) and
-# SIGTERM come from others and say nothing about the pump.
+# The signals of a fault in machine code. SIGKILL (also the kernel's, when memory is short) and SIGTERM come from
+# outside and say nothing about the pump.
 CRASH_SIGNALS = frozenset({signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE})
-# The pump is switched off at so many crashes of a tap's relays (a number) within so long (seconds). One or two may be chance,
-# and a relay that crashes every half a minute serves nobody.
+# The pump is switched off after CRASHES crashes of a tap's relays within WINDOW_S seconds. One or two may be chance; a
+# relay that crashes every half minute is useless.
 CRASHES = 3
 WINDOW_S = 60.0
 
 
 class PumpFallback:
-    """Whether a tap's relays are started with the pump. `pump`: at first; `counters`: the tap's counters file.
+    """Decides whether a tap's relays use the pump. `pump`: whether they do at first; `counters`: the tap's counters file.
 
-    `say` takes a sentence for the operator; `now` is a clock in seconds.
+    `say` prints a sentence for the operator; `now` is a clock in seconds.
     """
 
     def __init__(
@@ -38,14 +38,14 @@ class PumpFallback:
         self._counters = counters
         self._say = say
         self._now = now
-        self._crashes: deque[float] = deque(maxlen=CRASHES)  # when the latest happened
+        self._crashes: deque[float] = deque(maxlen=CRASHES)  # times of the latest crashes
 
     def encoded(self, relay: RelaySettings) -> bytes:
         """A relay's settings for its next start."""
         return msgspec.json.encode(msgspec.structs.replace(relay, pump=self.pump))
 
     def relay_ended(self, code: int) -> None:
-        """Take note of a relay that ended by itself: its exit code, or the negative number of the signal that ended it."""
+        """Notes that a relay exited by itself: its exit code, or the negative number of the signal that killed it."""
         if not self.pump or -code not in CRASH_SIGNALS:
             return
         self._crashes.append(self._now())
@@ -57,5 +57,5 @@ class PumpFallback:
             " the tap starts relays without the pump, as with --pump off, which uses more CPU."
             " Please report the crash; to use the pump again, restart the tap"
         )
-        with contextlib.suppress(OSError), Counters(self._counters, "delivery") as own:  # the operator knows already
+        with contextlib.suppress(OSError), Counters(self._counters, "delivery") as own:  # `say` has reported it
             own.happened(Incident.PUMP_OFF)

@@ -1,4 +1,4 @@
-"""`streamgauge replay`: whatever people have recorded -> its records, by the same recorder and assembler as live."""
+"""`streamgauge replay`: recordings -> records, with the recorder and the assembler of live traffic."""
 
 import argparse
 import json
@@ -28,11 +28,12 @@ _KEY_BYTES = 32
 
 
 def run(settings: Settings, args: argparse.Namespace) -> int:
-    """The records of each file, in the order of the arguments, a directory's files by path; then those of the topic.
+    """Prints the records of each file, in the order of the arguments (files of a directory by path), then those of the
+    topic.
 
-    1 if a file is broken, 2 if one may not be read, 3 if its disk fails: the others are replayed all the same.
+    Returns 1 if a file is damaged, 2 if one may not be read, 3 if its disk fails; all other files are still replayed.
     """
-    # A broker that is only set is not meant where files are named.
+    # If files are named, a broker from the environment or the settings file is ignored: only --kafka counts.
     wants_topic = args.kafka is not None or (not args.paths and settings.kafka is not None)
     if not args.paths and not wants_topic:
         raise UsageFault("nothing to replay: name files or directories, or a broker with --kafka")
@@ -42,7 +43,7 @@ def run(settings: Settings, args: argparse.Namespace) -> int:
     if args.output == "jsonl":
         for record in records:
             sys.stdout.write(encode_record(record).decode() + "\n")
-    elif rows := [json.loads(encode_record(record)) for record in records]:  # no head without a row
+    elif rows := [json.loads(encode_record(record)) for record in records]:  # no table head without a row
         print_records(rows, args.output)
     return replaying.exit_code
 
@@ -60,7 +61,7 @@ def _files(path: Path) -> list[Path]:
 
 
 class Replaying:
-    """One run. `exit_code` tells what was found so far; what there is to say of a file goes to stderr behind its records."""
+    """One run. `exit_code`: the highest code so far. The notes on a file go to stderr after its records."""
 
     def __init__(self, settings: Settings, dialect: str | None) -> None:
         self.exit_code = DONE
@@ -71,7 +72,7 @@ class Replaying:
         self._how = How(capture, secrets.token_bytes(16), dialect)
 
     def records(self, files: Iterable[Path], *, of_topic: bool) -> Iterator[Record]:
-        """Those of each file, then those of the topic. Raises Unavailable where the broker is not to be had."""
+        """The records of each file, then those of the topic. Raises Unavailable if the broker is unavailable."""
         for file in files:
             yield from self.records_of(file)
         if of_topic:
@@ -83,7 +84,9 @@ class Replaying:
         yield from self.assembled(str(file), log_of(file, self._how, tally), tally, may_be_empty=False)
 
     def assembled(self, name: str, log: Log, tally: Tally, *, may_be_empty: bool = True) -> Iterator[Record]:
-        """The records of a log, and after them what there is to say of it. `may_be_empty`: as a topic's partition."""
+        """The records of a log; prints the notes on it after them. `may_be_empty`: an empty log gets no note, as a topic's
+        partition.
+        """
         assembler, broken = Assembler(self._limits), False
         records = without_event = 0
         try:
@@ -103,7 +106,7 @@ class Replaying:
             self._say(f"{name}: {note.text}", FOUND if note.is_fault else DONE)
 
     def _key(self, data_dir: Path) -> bytes:
-        """The installation's own, where there is one: then the digests are those of its records. Else one of this run."""
+        """The installation's key if it exists, so that digests equal those of its records; else a random key for this run."""
         if (data_dir / "key").is_file():
             try:
                 return installation_key(data_dir)
@@ -117,13 +120,13 @@ class Replaying:
         return secrets.token_bytes(_KEY_BYTES)
 
     def _say(self, sentence: str, exit_code: int) -> None:
-        sys.stdout.flush()  # where both go to one place, what came first stands first
+        sys.stdout.flush()  # keeps the order if both streams go to one place
         sys.stderr.write(f"streamgauge replay: {sentence}\n")
         self.exit_code = max(self.exit_code, exit_code)
 
 
 def _code_of(error: OSError) -> int:
-    """A file that may not be read was named wrongly; anything else is its disk's."""
+    """USAGE for a file that may not be read or is not a file; UNAVAILABLE for a fault of its disk."""
     return USAGE if isinstance(error, PermissionError | FileNotFoundError | IsADirectoryError) else UNAVAILABLE
 
 

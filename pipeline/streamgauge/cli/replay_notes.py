@@ -1,4 +1,4 @@
-"""What `replay` has to say of a file beside its records: what was left alone, what is missing, what is broken."""
+"""The notes of `replay` on a file besides its records: what was ignored, what is missing, what is damaged."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -7,14 +7,14 @@ from streamgauge.taps.replay.contract import Tally
 
 
 class Note(NamedTuple):
-    """One sentence. `is_fault`: something that is in the file has no record."""
+    """One sentence. `is_fault`: something in the file has no record because it is damaged."""
 
     text: str
     is_fault: bool = False
 
 
 class Found(NamedTuple):
-    """What became of a file (counts of streams). `without_event`: records of event streams in which no event was found."""
+    """Counts of a file's streams. `without_event`: records of event streams in which no event was found."""
 
     records: int
     without_event: int
@@ -23,7 +23,7 @@ class Found(NamedTuple):
 
 
 def notes_on(tally: Tally, found: Found, *, broken: bool) -> Iterator[Note]:
-    """Of a file that was read, `broken`: not to its end."""
+    """The notes on a file. `broken`: it could not be read to its end."""
     if tally.exchanges is not None:
         yield from _on_exchanges(tally, tally.exchanges, found.not_llm, broken=broken)
     elif not any(found) and not broken:

@@ -1,4 +1,4 @@
-"""`replay --kafka`: the bundles of a topic, one log for each partition, as a worker assembles them."""
+"""`replay --kafka`: the bundles of the segments topic, assembled partition by partition as a worker does."""
 
 import asyncio
 import logging
@@ -14,7 +14,7 @@ from streamgauge.kafka.security import Brokers
 from streamgauge.kafka.topics import Job, Topics, TopicsError, segments_partitions
 from streamgauge.taps.replay.contract import Log, Logged, Tally
 
-# What makes records of a log that has a name, and says what there is to say of it.
+# Assembles the records of a named log, and prints the notes on it.
 Assemble = Callable[[str, Log, Tally], Iterator[Record]]
 
 
@@ -24,7 +24,7 @@ def records_of_topic(settings: Settings, assemble: Assemble) -> Iterator[Record]
     Raises Unavailable.
     """
     brokers = brokers_of(settings)
-    # aiokafka's own words on a broker that is away come beside our one sentence, and say nothing more.
+    # aiokafka's log lines about an unreachable broker would repeat our own error message.
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     topic = Topics(settings.topic_prefix).segments
     try:
@@ -40,6 +40,6 @@ def _log(brokers: Brokers, topic: str, partition: int, tally: Tally) -> Log:
         try:
             bundle = decode_bundle(message.value)
         except UnreadableBundle:
-            tally.unreadable_rows += 1  # a worker puts it among the dead letters
+            tally.unreadable_rows += 1  # a worker writes it to the dead letter topic
             continue
         yield Logged(message.offset, message.log_ms, bundle)

@@ -1,4 +1,4 @@
-"""Settings from flags, the environment and a settings file, in this order. What is wrong is a sentence that says where."""
+"""Settings from flags, the environment and a settings file, in this order. An error is one sentence that names its source."""
 
 import os
 import tomllib
@@ -12,8 +12,8 @@ from streamgauge.config import ENV_PREFIX, SCHEME, Settings
 from streamgauge.errors import UsageFault
 from streamgauge.runtime.redaction import redacted_text, redacted_value
 
-# Flags that are not called as their settings are. A setting `port` cannot be: Kubernetes puts STREAMGAUGE_PORT, an URL, into
-# the environment of every container beside a service that is named streamgauge.
+# Flags whose name differs from their setting's. A setting `port` is impossible: Kubernetes sets STREAMGAUGE_PORT, a
+# URL, in every container next to a service that is named streamgauge.
 _FLAGS = {"server_ports": "port"}
 
 
@@ -44,7 +44,7 @@ def _shown(file: Path) -> str:
 
 
 def _sentence(error: Mapping[str, Any], flags: Mapping[str, object], file: str) -> str:
-    """`file`: the settings file in words, empty if there is none."""
+    """The error as a sentence. `file`: a phrase for the settings file, empty if there is none."""
     key = str(error["loc"][0]) if error["loc"] else "settings"
     what = str(error["msg"]).removeprefix("Value error, ")
     is_from_file = file and key not in flags and f"{ENV_PREFIX}{key}".upper() not in map(str.upper, os.environ)

@@ -11,19 +11,20 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-# A column is no wider than this (characters): models and ids are cut for the eye; jsonl has them whole.
+# The widest column (characters): longer model names and ids are cut; --output jsonl has them whole.
 MAX_WIDTH = 36
 
-# A formula begins with one of these (https://owasp.org/www-community/attacks/CSV_Injection); in Japanese spreadsheets their
-# full-width forms do so as well.
+# A formula begins with one of these (https://owasp.org/www-community/attacks/CSV_Injection); Japanese spreadsheets also
+# accept their full-width forms.
 _BEGINS_FORMULA = "=+\\-@\uff1d\uff0b\u30fc\uff0d\uff20"
-# Some readers drop blanks, invisible characters and quotes before it. A reader whose separator is a semicolon or a tab (Excel
-# takes it from the locale) splits our cells there, in spite of our quotes: what follows one begins a cell as well.
+# Some spreadsheets drop white space, invisible characters and quotes before it. One whose separator is a semicolon or a
+# tab (Excel takes it from the locale) splits our cells there, in spite of our quotes, so what follows a separator
+# begins a cell, too.
 _SEPARATORS = ",;\t\r\n"
 _DROPPED = "\\s\\x00-\\x1f\\u200b-\\u200f\\u2060\\ufeff\"'"
-# Matches each run of such characters once, whatever follows: the time grows with the text's length, not with its square.
+# Matches each run of such characters once, so that the time grows linearly with the text's length.
 _CELL = re.compile(f"(^[{_SEPARATORS}{_DROPPED}]*|[{_SEPARATORS}{_DROPPED}]+)([{_BEGINS_FORMULA}]?)")
-# By the same page a cell must not begin with these either; a NUL is named by OWASP's ASVS 1.2.10.
+# By the same page a cell must not begin with these either; OWASP's ASVS 1.2.10 adds NUL.
 _BEGINS_BADLY = ("\t", "\r", "\n", "\0")
 
 _COLUMNS = (
@@ -72,7 +73,7 @@ def _row(record: dict[str, Any]) -> list[object]:
 def print_csv(names: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Rows as CSV on stdout, safe to open in a spreadsheet."""
     line = io.StringIO()
-    writer = csv.writer(line)  # with its own line end, since it quotes a cell for the characters of that: CR and LF
+    writer = csv.writer(line)  # keeps its CRLF, since it quotes only cells that contain its line end
     for row in (names, *rows):
         writer.writerow([_as_text(value) if isinstance(value, str) else value for value in row])
         sys.stdout.write(line.getvalue().removesuffix("\r\n") + "\n")
@@ -111,5 +112,5 @@ def _cell(value: object, max_width: int | None) -> str:
     if value is None:
         return ""
     text = f"{value:.3f}" if isinstance(value, float) else str(value)
-    text = "".join(char if char.isprintable() else "?" for char in text)  # nothing that was sent moves the cursor
+    text = "".join(char if char.isprintable() else "?" for char in text)  # values from outside must not move the cursor
     return text if max_width is None or len(text) <= max_width else text[: max_width - 1] + "\u2026"

@@ -1,7 +1,7 @@
 """`streamgauge tap`: relay LLM traffic, and ship what was captured to Kafka.
 
-With --agent, an agent that ships what taps in applications capture. With --child it is one that such a tap has started: it
-ends when its stdin does.
+With --agent it is an agent, which ships what taps in applications capture. With --child it is an agent that such a tap
+started: it ends when its stdin ends.
 """
 
 import argparse
@@ -23,12 +23,12 @@ from streamgauge.metrics.declarations import MetricSource
 from streamgauge.metrics.prometheus import Metrics, Sample
 from streamgauge.runtime.process_group import END_S
 
-# What shipping the rest may take at the end, even if streams took the whole drain timeout (seconds).
+# Least time to ship the rest at the end, even if streams took the whole drain timeout (seconds).
 _FINISH_S = 1.0
 
 
 def run(settings: Settings, args: argparse.Namespace) -> int:
-    """Run until SIGTERM or Ctrl-C. A broker that is away is no reason to end, or not to start."""
+    """Runs until SIGTERM or Ctrl-C. It starts, and continues to run, while the broker is unavailable."""
     if not settings.kafka:
         raise UsageFault("--kafka HOST:PORT is missing: give a broker, or run `streamgauge up` without Kafka")
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="streamgauge: %(message)s")
@@ -56,6 +56,6 @@ async def _run(settings: Settings, brokers: Brokers, child: bool) -> int:
 
 
 def broker_samples(shipper: Shipper) -> Iterable[Sample]:
-    """What a tap's shipper says of its broker, for the page of metrics."""
+    """The metrics of a tap's connection to its broker."""
     yield Sample(table.BROKER_CONNECTED.name, int(shipper.connected), {})
     yield Sample(table.BROKER_PROBLEM.name, int(shipper.problem is not None), {})

@@ -1,4 +1,4 @@
-"""What the commands that tap say of a tap to the operator: where everything is, and what a stop leaves."""
+"""Messages to the operator from the commands that run a tap: addresses and directories, and what a stop leaves."""
 
 from streamgauge.cli.tap_process import Tap, say
 from streamgauge.config import Settings
@@ -9,13 +9,13 @@ from streamgauge.taps.proxy.pump_handle import BUILT
 
 
 def say_stopping(command: str, settings: Settings) -> None:
-    """Say what a stop waits for."""
+    """Prints what a stop waits for."""
     whole_s, streams_s = settings.drain_timeout, streams_drain_s(settings.drain_timeout)
     say(f"{command}: stopping; open streams have {streams_s:g} s to end (of --drain-timeout {whole_s:g})")
 
 
 def announce(command: str, tap: Tap, settings: Settings) -> None:
-    """Say where everything is."""
+    """Prints the addresses and the data directory."""
     if not settings.upstream:
         place = settings.data_dir / "run" / SOCKET
         say(f"{command}: agent for taps in applications, at {place}; it relays nothing")
@@ -32,7 +32,7 @@ def announce(command: str, tap: Tap, settings: Settings) -> None:
 
 
 def say_undelivered(command: str, settings: Settings) -> None:
-    """Say what waits in the spool when a tap has ended without its broker."""
+    """Prints how many reads wait in the spool when a tap has ended without its broker."""
     waiting = read_balance(settings.data_dir / "counters").waiting
     if waiting:
         where = f"the next start with --data-dir {settings.data_dir} delivers them"

@@ -4,7 +4,7 @@ import argparse
 
 
 def tap_options(parser: argparse.ArgumentParser) -> None:
-    """Of a tap that relays, or of an agent."""
+    """Adds the options of a tap that relays, or of an agent."""
     parser.add_argument(
         "--upstream",
         action="append",
@@ -45,7 +45,7 @@ def tap_options(parser: argparse.ArgumentParser) -> None:
 
 
 def capture_options(parser: argparse.ArgumentParser) -> None:
-    """Of every tap, one of packets among them."""
+    """Adds the options of every tap, including the packet tap."""
     admin_options(parser)
     data_dir_option(parser)
     parser.add_argument("--capture", choices=["masked", "full"], help="redact or keep generated text (default: masked)")
@@ -73,7 +73,7 @@ def capture_options(parser: argparse.ArgumentParser) -> None:
 
 
 def admin_options(parser: argparse.ArgumentParser, default: str = "127.0.0.1:9464") -> None:
-    """Of every command with an admin port."""
+    """Adds the options of every command with an admin port."""
     parser.add_argument("--admin", metavar="HOST:PORT", help=f"address of metrics and health (default: {default})")
     parser.add_argument(
         "--admin-host",
@@ -84,7 +84,7 @@ def admin_options(parser: argparse.ArgumentParser, default: str = "127.0.0.1:946
 
 
 def data_dir_option(parser: argparse.ArgumentParser) -> None:
-    """Of every command with a data directory."""
+    """Adds the option of every command with a data directory."""
     parser.add_argument(
         "--data-dir",
         metavar="DIR",

@@ -1,6 +1,6 @@
-"""What `up` and `tap` have in common: a tap's process group, its spool, its books and its admin port.
+"""The code that `up` and `tap` share: a tap's process group, its spool, its counters and its admin port.
 
-With --agent there is no relay and no port for clients: the tap is an *agent*, whose recorder takes what taps inside of
+With --agent there is no relay and no port for clients: the tap is an *agent*, whose recorder receives what taps in
 applications capture. They find it at DATA_DIR/run/recorder.sock.
 """
 
@@ -38,31 +38,31 @@ from streamgauge.taps.proxy.pump_handle import BUILT
 from streamgauge.taps.proxy.relay import RelaySettings
 from streamgauge.taps.proxy.tls import OwnCertificate, upstream_context
 
-# How often an admin port that is taken is tried again (seconds): its owner may be an agent that is about to end.
+# Interval of attempts to open an admin port that is taken (seconds): its owner may be an agent that is about to end.
 ADMIN_RETRY_S = 10.0
-# How often it is looked for applications that are gone (seconds): about as often as metrics are read.
+# Interval at which the balances of ended applications are closed (seconds): about as often as metrics are read.
 SETTLE_APPS_S = 10.0
 
 
-# Makes the processes that capture: for the recorder's socket, and a descriptor that each of them must inherit.
+# Makes the processes that capture, from the recorder's socket and a descriptor that each of them must inherit.
 Capturing = Callable[[str, int], list[Child]]
 
 
 @dataclass
 class Tap:
-    """A tap that runs: its parts, for whoever delivers what it captured."""
+    """A running tap: its parts, for the command that delivers what it captures."""
 
     group: Group
     spool: Spool
     metrics: Metrics
     address: str | None  # where clients connect; an agent has none
-    admin_address: str | None  # None: it is taken by another, and tried again
+    admin_address: str | None  # None: another process has the port, and opening it is retried
 
 
 def as_told(settings: Settings, args: argparse.Namespace, *, agent: bool) -> Settings:
     """The settings of a tap that relays, or of an agent, which has no upstreams.
 
-    Raises UsageFault for one of neither, and for flags that say both.
+    Raises UsageFault if neither is asked for, or both.
     """
     if agent:
         if args.upstream is not None:
@@ -79,8 +79,8 @@ def as_told(settings: Settings, args: argparse.Namespace, *, agent: bool) -> Set
 
 
 def say(sentence: str) -> None:
-    """A sentence for the operator."""
-    with contextlib.suppress(OSError, ValueError):  # whoever read it is gone: no reason for a tap to end
+    """Prints a sentence for the operator."""
+    with contextlib.suppress(OSError, ValueError):  # the reader of stderr is gone: a tap must not end for that
         sys.stderr.write(redacted_text(f"streamgauge: {sentence}\n"))
         sys.stderr.flush()
 
@@ -94,10 +94,10 @@ async def running_tap(
     admin_may_wait: bool = False,
     capturing: Capturing | None = None,
 ) -> AsyncIterator[Tap]:
-    """Start a tap; when the block ends it has been stopped, or is stopped now. Raises StreamgaugeError.
+    """Runs a tap while the block runs, then stops it. Raises StreamgaugeError.
 
-    `is_ready` is asked beside the relays (of an agent: its recorder), by /health/ready. `admin_may_wait`: while the admin
-    port is taken, the tap runs without. `capturing`: what captures, where nothing is relayed.
+    /health/ready requires `is_ready` besides ready relays (of an agent: its recorder). `admin_may_wait`: if the admin port
+    is taken, the tap runs without it. `capturing`: makes the processes that capture if nothing is relayed.
     """
     _check_keys(settings)
     _check_certificates(settings)
@@ -129,7 +129,7 @@ async def running_tap(
 
 
 def _check_certificates(settings: Settings) -> None:
-    """The relays read them as well, but what they say would stand above a second sentence. Raises UsageFault."""
+    """Checks the certificates here, too: errors of the relays would be printed above a second message. Raises UsageFault."""
     try:
         if settings.tls_certificate is not None:
             OwnCertificate(str(settings.tls_certificate), _named(settings.tls_key))
@@ -144,7 +144,7 @@ def _check_certificates(settings: Settings) -> None:
 
 
 async def started_admin(stack: contextlib.AsyncExitStack, admin: AdminServer, settings: Settings) -> None:
-    """Open the admin port, until the stack is left. Raises Unavailable."""
+    """Opens the admin port until the stack exits. Raises Unavailable."""
     try:
         await admin.start(str(settings.admin))
     except AdminAddressError as error:
@@ -165,7 +165,7 @@ async def _admin_now(
 async def _admin_or_later(
     stack: contextlib.AsyncExitStack, make: Callable[[], AdminServer], settings: Settings
 ) -> str | None:
-    """The admin port; where it is taken it is opened as soon as it is free, and nothing else waits for that."""
+    """Opens the admin port; if it is taken, retries in the background until it is free."""
     try:
         return await _admin_now(stack, make, settings)
     except Unavailable as error:
@@ -183,7 +183,7 @@ async def _admin_when_free(make: Callable[[], AdminServer], settings: Settings) 
                 address = await _admin_now(stack, make, settings)
             except Unavailable:
                 continue
-            except Exception as error:  # noqa: BLE001 - the tap goes on without metrics, and tries again
+            except Exception as error:  # noqa: BLE001 - the tap continues without metrics, and tries again
                 report_fault("the admin port", error)
                 continue
             say(f"metrics at http://{address}/metrics")
@@ -191,12 +191,12 @@ async def _admin_when_free(make: Callable[[], AdminServer], settings: Settings) 
 
 
 async def _close_app_balances(counters: Path) -> None:
-    """Applications that capture come and go: what one had that was killed is settled while the tap runs."""
+    """Closes the balances of applications that were killed, while the tap runs."""
     while True:
         await asyncio.sleep(SETTLE_APPS_S)
         try:
             await asyncio.to_thread(close_app_balances, counters)
-        except Exception as error:  # noqa: BLE001 - the next round may do it; an OSError is reported as well
+        except Exception as error:  # noqa: BLE001 - the next round may succeed; an OSError is reported as well
             report_fault("the closing of applications' balances", error)
 
 
@@ -206,9 +206,9 @@ async def _cancelled(task: asyncio.Task[None]) -> None:
 
 
 def _check_data_dir(data_dir: Path) -> None:
-    """Say what others may do there; and look for the key of digests, which is made if it is missing. Raises Unavailable.
+    """Warns about permissions of the data directory, and makes the key of digests if it is missing. Raises Unavailable.
 
-    The recorder does so as well, but what it says would stand above a second sentence.
+    The recorder does the same, but its error would be printed above a second message.
     """
     try:
         if warning := warning_about(data_dir):
@@ -221,7 +221,7 @@ def _check_data_dir(data_dir: Path) -> None:
 
 
 def _spool(settings: Settings) -> Spool:
-    """The spool, with the balance of reads closed: no process of a former tap runs by now."""
+    """The spool, with the balance of reads closed: no process of an earlier tap runs any more."""
     try:
         counters = Counters(settings.data_dir / "counters", "delivery")
         spool = Spool(settings.data_dir / "spool.sqlite", settings.spool_bytes, counters)
@@ -252,7 +252,7 @@ def _group(
     )
 
     def told_to_recorder() -> bytes:
-        """At each start: something may have removed the socket's directory since the last one."""
+        """The settings at each start. Restores the socket's directory, since something may have removed it."""
         runtime.restore()
         return msgspec.json.encode(recorder)
 
@@ -264,7 +264,7 @@ def _group(
         recording,
         _relays(settings, recorder.socket, clients, lock_fd, fallback),
         say,
-        clients.close,  # who comes while we drain is refused at once, and does not wait in the kernel's queue
+        clients.close,  # during a drain, new connections are refused at once and do not wait in the kernel's queue
         fallback.relay_ended,
     )
 
@@ -301,12 +301,14 @@ def _relays(settings: Settings, recorder: str, clients: Listeners, lock_fd: int,
 
 
 def _share(connections: int, relays: int) -> int:
-    """How many of a tap's connections one relay may have: the kernel spreads them."""
+    """How many of a tap's connections one relay may have: the kernel distributes them over the relays."""
     return -(-connections // relays)
 
 
 def _check_keys(settings: Settings) -> None:
-    """A key without its certificate: the tap would listen without TLS, or show nothing. Raises UsageFault."""
+    """Rejects a key without its certificate: the tap would listen without TLS, or present no certificate. Raises
+    UsageFault.
+    """
     if settings.tls_key is not None and settings.tls_certificate is None:
         raise UsageFault("--tls-key requires --tls-certificate")
     if settings.upstream_key is not None and settings.upstream_certificate is None:
@@ -314,7 +316,7 @@ def _check_keys(settings: Settings) -> None:
 
 
 def _named(file: Path | None) -> str | None:
-    """As a relay is told of it."""
+    """The path as a string for a relay's settings."""
     return None if file is None else str(file)
 
 
@@ -323,7 +325,7 @@ def _is_single(upstreams: Iterable[Upstream]) -> bool:
 
 
 def _tenants(file: Path | None) -> dict[str, str]:
-    """The tenants' file: `credential_id = "tenant"`, a line each."""
+    """Reads the tenants' file: lines of `credential_id = "tenant"`. Raises UsageFault."""
     if file is None:
         return {}
     try:
@@ -345,9 +347,9 @@ def _spool_source(spool: Spool, limit: int) -> Callable[[], Iterable[Sample]]:
 
 
 def stop_signal(command: str, settings: Settings, *, with_stdin: bool = False) -> asyncio.Event:
-    """Set when SIGTERM or SIGINT comes; a second one ends the process at once, with a sentence on what is left.
+    """An event that SIGTERM or SIGINT sets; a second signal ends the process at once and prints what is left.
 
-    `with_stdin`: also set when stdin ends, whose other end a parent holds.
+    `with_stdin`: the end of stdin, whose other end a parent holds, sets it, too.
     """
     stop = StopSignal(command, say, lambda: _left_by(settings.data_dir)).stop
     if with_stdin:

@@ -14,9 +14,9 @@ from streamgauge.kafka.topics import TopicsError, create, describe
 
 
 def run(settings: Settings, args: argparse.Namespace) -> int:
-    """Creating again changes nothing: 0 where what is there agrees, 1 where it differs."""
+    """Creates or describes the topics. `create` does not change existing topics: 0 if they match, 1 if they differ."""
     brokers = brokers_of(settings)
-    # aiokafka's own words on a broker that is away come beside our one sentence, and say nothing more.
+    # aiokafka's log lines about an unreachable broker would repeat our own error message.
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     try:
         if args.action == "describe":

@@ -1,4 +1,4 @@
-"""`streamgauge up`: tap, assembler, metrics and ledger in one process group, no Kafka."""
+"""`streamgauge up`: tap, assembler, metrics and ledger in one process group, without Kafka."""
 
 import argparse
 import asyncio
@@ -26,12 +26,12 @@ from streamgauge.runtime.data_directory import make_data_dir
 from streamgauge.runtime.faults import report_fault
 from streamgauge.spool import Failure, failure_of
 
-# What the spool may take to reach the ledger at the end, even if streams took the whole drain timeout (seconds).
+# Least time to move the spool into the ledger at the end, even if streams took the whole drain timeout (seconds).
 _FINISH_S = 1.0
 
 
 def run(settings: Settings, args: argparse.Namespace) -> int:
-    """Run until SIGTERM or Ctrl-C."""
+    """Runs until SIGTERM or Ctrl-C."""
     return asyncio.run(_run(as_told(settings, args, agent=args.agent)))
 
 
@@ -50,9 +50,9 @@ async def running_up(
     watch: Callable[[list[Record]], None] | None = None,
     capturing: Capturing | None = None,
 ) -> AsyncIterator[Tap]:
-    """All of `up`, for as long as the block lasts; then drained and stopped. Raises StreamgaugeError.
+    """Runs all of `up` while the block runs, then drains and stops it. Raises StreamgaugeError.
 
-    `watch` is shown each record that is new to the ledger, on another thread. `capturing`: as for `running_tap`.
+    `watch` gets the records that are new to the ledger, on another thread. `capturing`: as for `running_tap`.
     """
     metrics = Metrics((MetricSource.TAP, MetricSource.STREAM, MetricSource.WORKER))
     make_data_dir(settings.data_dir)
@@ -87,16 +87,16 @@ def _loop(settings: Settings, tap: Tap, state: StateFile, delivery: "Delivery") 
 
 
 def _assemble(loop: LocalLoop) -> None:
-    """The assembler's thread. Streams are relayed without it; /health/ready says that it is gone."""
+    """The assembler's thread. If it ends, streams are still relayed, and /health/ready reports the loss."""
     try:
         loop.run(time.monotonic)
-    except Exception as error:  # noqa: BLE001 - the tap goes on without records: the user's stream comes first
+    except Exception as error:  # noqa: BLE001 - the tap continues without records: the user's stream comes first
         report_fault("the assembler's thread", error)
         say("an internal error ended the assembler: captured data stays in the spool until `up` is restarted")
 
 
 class Delivery:
-    """Stores records, then observes them. After a crash records may come again: those are not observed a second time."""
+    """Stores records, then adds them to the metrics. After a crash records may come again; those are not observed twice."""
 
     def __init__(self, ledger: Ledger, metrics: Metrics, watch: Callable[[list[Record]], None] | None = None) -> None:
         self._ledger = ledger

@@ -1,4 +1,4 @@
-"""`streamgauge worker`: bundles from Kafka -> records, their topic, the ledger, metrics."""
+"""`streamgauge worker`: bundles from Kafka -> records, for the records topic, the ledger and metrics."""
 
 import argparse
 import contextlib
@@ -23,7 +23,7 @@ _LOG = logging.getLogger("streamgauge.worker")
 
 
 def run(settings: Settings, args: argparse.Namespace) -> int:
-    """Run until SIGTERM or Ctrl-C, or until the worker has a reason to end: it says which."""
+    """Runs until SIGTERM or Ctrl-C, or until the worker must end; it then logs the reason."""
     log_lines_to_stderr()
     settings = beside_a_tap(settings)
     told = WorkerSettings(
@@ -56,20 +56,20 @@ def run(settings: Settings, args: argparse.Namespace) -> int:
 
 
 def beside_a_tap(settings: Settings) -> Settings:
-    """With an admin port that is not a tap's, if none is set."""
+    """The settings with an admin port that differs from a tap's, if none is set."""
     if "admin" in settings.model_fields_set:
         return settings
     return settings.model_copy(update={"admin": Address(host="127.0.0.1", port=WORKER_ADMIN_PORT)})
 
 
 class LedgerStore:
-    """A ledger as a worker's place for records, which come as the bytes of their topic."""
+    """Stores a worker's records, which are JSON bytes from their topic, in a ledger."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
 
     def insert(self, records: Sequence[bytes]) -> Stored:
-        """Store what are records. Raises LedgerUnavailableError; then nothing is stored."""
+        """Stores the records that can be read. Raises LedgerUnavailableError; then nothing is stored."""
         rows: list[LedgerRow] = []
         unreadable: list[int] = []
         for place, record in enumerate(records):

@@ -1,10 +1,13 @@
-"""What Prometheus sees.
+"""The metrics for Prometheus.
 
 table.py       every metric declared once: name, kind, help, labels, buckets, its share of the page
-prometheus.py  the exporter: counts of our own behind a prometheus_client collector
+declarations.py   the types of metrics and labels, and the limits of the page
+prometheus.py  the exporter: our own counts behind a prometheus_client collector
+series.py      the counts: series within the budgets of their labels
 observe.py     what a record adds
-resumed_usage.py   what its usage adds: a continued stream counts once
-generate_docs.py   the table as dashboards/METRICS.md
+resumed_usage.py   what a record's usage adds: a resumed stream counts once
+tap.py         a tap's counters as a source of metrics
+generate_docs.py   writes the table as dashboards/METRICS.md
 http_server.py   the admin port: metrics and health
 panels.py grafana.py   the panels of the dashboard, and the dashboard as Grafana's JSON
 """

@@ -1,7 +1,7 @@
-"""What a metric and a label are, and how much of each there may be.
+"""The types of metrics and labels, and their limits.
 
-Every label has a budget of values (LABELS), every metric a share of the page (`page_bytes`): what goes beyond is counted
-under the value `other`. So no client and no provider can make the page, or Prometheus behind it, grow without end.
+Every label has a budget of values (LABELS), and every metric a share of the page (`page_bytes`). What goes beyond is
+counted under the value `other`. So neither clients nor providers can make the page, or Prometheus, grow without limit.
 """
 
 from collections.abc import Mapping
@@ -14,18 +14,18 @@ PAGE_BYTES = 1_000_000
 
 # Values from outside are cut to this many characters: the longest model names in use have about 70.
 MAX_OPEN_CHARS = 80
-# Values of our own are cut to this many: the longest has 20.
+# Our own values are cut to this many characters: the longest has 20.
 MAX_CLOSED_CHARS = 32
 
 OTHER = "other"  # a value beyond a budget
-UNKNOWN = "unknown"  # a value that was not seen
+UNKNOWN = "unknown"  # a missing value
 
 
 @dataclass(frozen=True)
 class Label:
-    """A label: what it means, and how many values it may take, `other` and `unknown` among them.
+    """A label: its meaning, and how many values it may take, including `other` and `unknown`.
 
-    `open`: its values come from outside, and become `other` where a metric's share of the page is full.
+    `open`: its values come from outside, and become `other` when a metric's share of the page is full.
     """
 
     help: str
@@ -37,8 +37,8 @@ class Label:
         return MAX_OPEN_CHARS if self.open else MAX_CLOSED_CHARS
 
 
-# Budgets in values, which all metrics of a page share. Open ones are far above what an installation has; closed ones hold
-# the values of all metrics with the label, with room.
+# Budgets (numbers of values), shared by all metrics of a page. Those of open labels are far above what an installation
+# has. Those of closed labels exceed the number of values that all metrics use.
 LABELS: Mapping[str, Label] = {
     "upstream": Label(
         "the name of the provider endpoint from the settings; without a name its host and port", 64, open=True
@@ -71,25 +71,26 @@ class Kind(StrEnum):
 
 
 class MetricSource(StrEnum):
-    """Which part of Streamgauge says a metric. `up` is all of them."""
+    """The part of Streamgauge that provides a metric. `up` is all of them."""
 
     STREAM = "stream"  # where streams are assembled and observed: a worker
     TAP = "tap"
     WORKER = "worker"
-    SELF = "self"  # every process that has a page
+    SELF = "self"  # every process with a metrics page
 
 
-# Bytes of the page that a metric may take where its row does not say otherwise: one series, its help and its type.
+# Bytes of the page that a metric may take if its row sets no `page_bytes`: one series, its help and its type.
 DEFAULT_PAGE_BYTES = 1_000
 
-# A value and a line's end (`18446744073709551615.0\n`), and what `_bucket{le="0.0025",}` adds to a histogram's line.
+# Lengths of a value with its line end (`18446744073709551615.0\n`), and of `_bucket{le="0.0025",}` in a histogram's
+# line.
 _VALUE_BYTES = 24
 _BUCKET_BYTES = 24
 
 
 @dataclass(frozen=True)
 class Metric:
-    """One metric. `bounds`: a histogram's upper bounds. `counted_as`: its name among an assembler's counts."""
+    """One metric. `bounds`: a histogram's upper bounds. `counted_as`: its key in `Assembler.counts`."""
 
     name: str
     kind: Kind
@@ -102,14 +103,14 @@ class Metric:
     counted_as: str | None = None
 
     def bytes_of(self, values: tuple[str, ...]) -> int:
-        """An upper bound of what a series with these label values takes on the page, in bytes."""
+        """An upper bound of the size of a series with these label values on the page, in bytes."""
         pairs = sum(len(label) + len(value) + 4 for label, value in zip(self.labels, values, strict=True))
         line = len(self.name) + 2 + pairs + _VALUE_BYTES
         return line if self.kind is not Kind.HISTOGRAM else (len(self.bounds) + 3) * (line + _BUCKET_BYTES)
 
     @property
     def reserve_bytes(self) -> int:
-        """What the head and the series whose open labels all read `other` can take: always free for them."""
+        """Bytes reserved for the metric's head and for the series whose open labels are all `other`."""
         closed = prod(LABELS[label].budget for label in self.labels if not LABELS[label].open)
         longest = tuple(OTHER if LABELS[label].open else "x" * LABELS[label].max_chars for label in self.labels)
         return 2 * (len(self.name) + 20) + len(self.help) + closed * self.bytes_of(longest)

@@ -1,6 +1,6 @@
-"""The files that follow from the table: METRICS.md and the Grafana dashboard.
+"""Generates files from the table: METRICS.md and the Grafana dashboard.
 
-`python -m streamgauge.metrics.generate_docs [FOLDER]` writes them anew, by default into dashboards/.
+`python -m streamgauge.metrics.generate_docs [FOLDER]` writes them, by default into dashboards/.
 """
 
 import sys
@@ -25,12 +25,12 @@ def metrics_md() -> str:
 
 
 def files() -> Mapping[str, str]:
-    """What is generated: path below dashboards/ -> text."""
+    """The generated files: path below dashboards/ -> text."""
     return {"METRICS.md": metrics_md(), "grafana/overview.json": dashboard_json()}
 
 
 def write(folder: Path) -> None:
-    """Write every generated file below `folder`. Raises OSError."""
+    """Writes every generated file below `folder`. Raises OSError."""
     for name, text in files().items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -7,7 +7,7 @@ from streamgauge.metrics.panels import ROWS, Panel, Row
 
 Json = dict[str, object]
 
-# Grafana's grid is 24 columns; three panels a row, nine lines high each.
+# Grafana's grid has 24 columns: three panels a row, each nine units high.
 _COLUMNS, _WIDTH, _HEIGHT = 24, 8, 9
 
 # The version of Grafana's own schema that this follows (Grafana 11 and later read it).
@@ -87,7 +87,7 @@ def _panel(panel: Panel, number: int, *, x: int, y: int) -> Json:
         "datasource": _DATASOURCE,
         "gridPos": {"h": _HEIGHT, "w": _WIDTH, "x": x, "y": y},
         "fieldConfig": {
-            # A line is not drawn over where nothing was: missing is not zero.
+            # Gaps in a line stay open: missing is not zero.
             "defaults": {"unit": panel.unit, "min": 0, "custom": {"spanNulls": False, "fillOpacity": 8}},
             "overrides": [],
         },

@@ -1,10 +1,10 @@
 """The admin port: /metrics, /health/live, /health/ready, and nothing else.
 
-It shows no settings and takes no commands. A web page must not read it through a visitor's browser (DNS rebinding), so a
-request is served only if its Host is an address of this port, a name of the loopback, or one that the operator named.
-Ports in Host are not compared: behind a port mapping they differ, and rebinding cannot use them.
+It shows no settings and takes no commands. A web page must not read it through a visitor's browser (DNS rebinding). So a
+request is served only if its Host is an address of this port, a loopback name, or a name from the operator. Ports in Host
+are not compared: a port mapping changes them, and rebinding cannot use them.
 
-The port is open to every process that reaches it. So its connections are bounded, and what a client sends is never logged.
+Every process that reaches the port can use it. So its connections are limited, and what a client sends is never logged.
 """
 
 import asyncio
@@ -18,30 +18,31 @@ from aiohttp import hdrs, web
 from streamgauge.errors import Unavailable
 from streamgauge.metrics.prometheus import Metrics
 
-# A scrape and a probe are one short request each; a connection that sends no whole request for so long is closed (seconds).
+# A connection without a complete request for this long is closed (seconds); a scrape or a probe is one short request.
 KEEPALIVE_S = 75.0
 
 # How long a client may take to receive one answer (seconds): Prometheus gives up after 10 by default.
 ANSWER_S = 30.0
 
-# Connections that wait to be accepted: scrapers and probes are few.
+# Limit of connections that wait to be accepted: scrapers and probes are few.
 BACKLOG = 32
 
-# Open connections: scrapers, probes and an operator's tools keep one each. One more than that closes the connection whose
-# last request is the longest ago, so that a scrape is answered however many others stay open.
+# Limit of open connections: scrapers, probes and an operator's tools keep one each. A connection beyond it closes the
+# one whose last request is oldest, so that a scrape is answered however many others stay open.
 MAX_CONNECTIONS = 64
 
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
-# What may follow a name in Host: a port, or nothing.
+# What may follow a name in a Host header: a port, or nothing.
 _PORT = re.compile("(:[0-9]{1,5})?")
 _ALWAYS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 _log = logging.getLogger(__name__)
-# aiohttp logs each request that it cannot parse: a traceback that quotes it. Whoever sends it gets a 400, which is enough.
+# aiohttp logs each request that it cannot parse, with a traceback that quotes it. The client gets a 400, which is
+# enough.
 _PARSER_LOG = logging.getLogger(f"{__name__}.parser")
 _PARSER_LOG.setLevel(logging.CRITICAL)
 
-# True: it is. False, or a sentence that says why: it is not.
+# True: ready or alive. False, or a sentence with the reason: not.
 Check = Callable[[], bool | str]
 
 _HOST_REFUSED = (
@@ -51,11 +52,11 @@ _HOST_REFUSED = (
 
 
 class AdminAddressError(Unavailable):
-    """The admin address cannot be listened on; its text is one sentence for an operator."""
+    """The admin address cannot be used. The text is one sentence for an operator."""
 
 
 class AdminServer:
-    """The admin port of one process. `ready` and `live` are asked at each request, on the loop's thread."""
+    """The admin port of one process. Each health request calls `ready` or `live`, on the event loop's thread."""
 
     def __init__(
         self, metrics: Metrics, ready: Check, *, live: Check = lambda: True, hosts: Collection[str] = ()
@@ -70,7 +71,7 @@ class AdminServer:
         self._address: tuple[str, int] | None = None
 
     async def start(self, address: str) -> None:
-        """Listen on HOST:PORT (port 0: any free one). Raises AdminAddressError."""
+        """Listens on HOST:PORT (port 0: any free one). Raises AdminAddressError."""
         host, port = split_address(address)
         await self._runner.setup()
         try:
@@ -90,7 +91,7 @@ class AdminServer:
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
     async def stop(self) -> None:
-        """Close the port and its connections."""
+        """Closes the port and its connections."""
         await self._runner.cleanup()
 
     async def __aenter__(self) -> Self:
@@ -100,11 +101,13 @@ class AdminServer:
         await self.stop()
 
     async def _answer(self, request: web.BaseRequest) -> web.Response:
-        """Answer, and see the answer off: aiohttp would wait without end for a client that does not read it."""
+        """Answers a request and bounds the time of sending: aiohttp would wait without limit for a client that does not
+        read.
+        """
         self._server.note_request(request.protocol)
         try:
             response = self._response(request)
-        except Exception as error:  # noqa: BLE001 - a bug in a check or a page must not end the admin port
+        except Exception as error:  # noqa: BLE001 - an internal error in a check or a page must not end the admin port
             response = self._failed(error)
         try:
             async with asyncio.timeout(ANSWER_S):
@@ -116,7 +119,7 @@ class AdminServer:
         return response
 
     def _failed(self, error: Exception) -> web.Response:
-        """Log the first error of its kind: a scraper repeats its request every few seconds."""
+        """Logs the first error of its kind only: a scraper repeats its request every few seconds."""
         if type(error) not in self._logged:
             self._logged.add(type(error))
             _log.error("the admin port could not answer a request", exc_info=error)
@@ -137,7 +140,7 @@ class AdminServer:
         return _text(404, "not found\n")
 
     def _say_refused(self, request: web.BaseRequest) -> None:
-        """Log the first refused name: a scraper repeats its request every few seconds."""
+        """Logs the first refused name only: a scraper repeats its request every few seconds."""
         if not self._said_refused and host_name(request.headers.get(hdrs.HOST, "[")):
             self._said_refused = True
             _log.warning(
@@ -161,7 +164,7 @@ class _BoundedServer(web.Server):
 
     def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
         super().connection_made(handler, transport)
-        transport.set_write_buffer_limits(0)  # an answer is sent when the kernel has all of it
+        transport.set_write_buffer_limits(0)  # a response counts as sent when the kernel has all of it
         if len(self._open) >= MAX_CONNECTIONS:
             self._open.pop(next(iter(self._open))).abort()
         self._open[handler] = transport
@@ -171,7 +174,7 @@ class _BoundedServer(web.Server):
         self._open.pop(handler, None)
 
     def note_request(self, handler: web.RequestHandler) -> None:
-        """This connection has sent a request just now."""
+        """Marks the connection as the one with the latest request."""
         if (transport := self._open.pop(handler, None)) is not None:
             self._open[handler] = transport
 
@@ -183,18 +186,18 @@ def _answer_of(found: bool | str, what: str) -> web.Response:
 
 
 def _own_address(request: web.BaseRequest) -> str | None:
-    """The address of ours that the client connected to."""
+    """The local address that the client connected to."""
     if request.transport is None:
         return None
     name = request.transport.get_extra_info("sockname")
-    # A socket that serves both families says ::ffff:A.B.C.D for IPv4.
+    # A dual-stack socket reports ::ffff:A.B.C.D for IPv4.
     return str(name[0]).removeprefix("::ffff:") if name else None
 
 
 def host_name(host: str) -> str | None:
-    """The name or address in a Host: lower case, without port, brackets and a dot at its end. None if it is malformed.
+    """The name or address in a Host header: lower case, without port, brackets and final dot. None if it is malformed.
 
-    Brackets hold an IPv6 address, which may also stand there without them, and then has no port.
+    Brackets hold an IPv6 address. An IPv6 address without brackets is accepted, too, and then has no port.
     """
     if host.startswith("["):
         name, bracket, port = host[1:].partition("]")

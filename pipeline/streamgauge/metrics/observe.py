@@ -1,11 +1,11 @@
-"""What one record adds to the metrics: a line a metric, by the rules below.
+"""What one record adds to the metrics, by these rules:
 
-a stream without a token event   a counter of its own, no latency histogram
-a leg that continues another     counted, no histogram, no burst, no stall: its clock began in the middle; and of its usage
-                                 only what the stream and its other legs have not told already (resumed_usage.py)
-an incomplete capture            counted with its reasons, no histogram: what is missing would bend it
-a burst                          no gaps and no time per token: they are the buffering proxy's, not the model's
-null                             adds nothing anywhere; it never becomes 0
+no token event        counted separately, no histogram of token latency
+a resumed stream      counted, but no histogram, burst or stall, since its first part is in its origin; of its usage only
+                      what its origin and the origin's other resumed streams have not added (resumed_usage.py)
+incomplete capture    counted with its reasons, no histogram: missing data would distort it
+a burst               no gaps and no time per token: those would be the buffering proxy's, not the model's
+null                  adds nothing; it never becomes 0
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from streamgauge.metrics.declarations import UNKNOWN, Metric
 from streamgauge.metrics.resumed_usage import Continued
 from streamgauge.metrics.series import Family
 
-# The record's names of usage, and the label's.
+# Fields of the record's usage -> values of the label `kind`.
 USAGE_KINDS: Mapping[str, str] = {
     "input_tokens": "input",
     "output_tokens": "output",
@@ -30,40 +30,40 @@ USAGE_KINDS: Mapping[str, str] = {
 
 
 class Observation:
-    """One record on its way into the families. Made and used under the exporter's lock.
+    """Adds one record to the families. Used under the exporter's lock.
 
     Label values are given in the order of the metric's labels.
     """
 
     def __init__(self, families: Mapping[str, Family], record: Record) -> None:
         self._families = families
-        # A name that only a client said, and nobody served, must not use up the budget of models.
+        # A model name that only a client sent, and no upstream served, must not use up the budget of models.
         proven = record.response_model is not None or record.counts.token_events > 0
         budgets = families[table.STREAMS.name].budgets
         self.upstream = budgets.take("upstream", record.upstream)
         self.model = budgets.take("model", record.request_model or record.response_model, proven=proven)
 
     def count(self, metric: Metric, value: float, *labels: object) -> None:
-        """Add to a counter; nothing where there is nothing to add."""
+        """Adds to a counter; 0 creates no series."""
         if value:
             family = self._families[metric.name]
             family.add(family.place_values(labels), value)
 
     def time(self, metric: Metric, seconds: float | None, *labels: object) -> None:
-        """Observe a duration, if there is one."""
+        """Observes a duration (seconds), unless it is None."""
         if seconds is not None:
             family = self._families[metric.name]
             family.observe(family.place_values(labels), seconds)
 
     def gaps(self, metric: Metric, gaps: Gaps, total_s: float | None, *labels: object) -> None:
-        """Observe all gaps of a stream at once."""
+        """Observes all gaps of a stream at once."""
         if gaps.buckets and gaps.buckets[-1][1] and total_s is not None:
             family = self._families[metric.name]
             family.observe_all(family.place_values(labels), gaps.buckets, total_s)
 
 
 def observe(families: Mapping[str, Family], continued: Continued, record: Record) -> None:
-    """Add one record to the families of the table. `continued` remembers whose usage was counted."""
+    """Adds one record to the families of the table. `continued` remembers which usage was counted."""
     seen = Observation(families, record)
     _ending(seen, record)
     _reading(seen, record)
@@ -115,7 +115,7 @@ def _integrity(seen: Observation, record: Record) -> None:
 
 def _latencies(seen: Observation, record: Record) -> None:
     timing = record.timing
-    if record.outcome != "http_error":  # an error page comes at once, and would make a failing upstream look quick
+    if record.outcome != "http_error":  # an error page is sent at once and would make a failing upstream look fast
         seen.time(table.FIRST_BYTE, timing.first_byte_s, seen.upstream)
     seen.time(table.FIRST_TOKEN, timing.first_token_s, seen.upstream, seen.model)
     seen.time(table.DURATION, timing.end_s, seen.upstream, record.outcome)
@@ -129,7 +129,7 @@ def _latencies(seen: Observation, record: Record) -> None:
 
 
 def _sum_of_gaps(timing: Timing) -> float | None:
-    """Gaps follow each other without a break, so their sum is the way from the first token to the last."""
+    """The gaps cover the time from the first to the last token event, so their sum is that time (seconds)."""
     if timing.first_token_s is None or timing.last_token_s is None:
         return None
     return timing.last_token_s - timing.first_token_s

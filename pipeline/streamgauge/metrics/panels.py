@@ -1,7 +1,7 @@
-"""The panels of the on-call dashboard, as data: what is asked of Prometheus, and how it is shown.
+"""The panels of the on-call dashboard, as data: the queries to Prometheus, and how results are shown.
 
-Read from the top: are streams well, are they slow, what do they use, is the capture whole, do the workers keep up. Every
-metric of the table is shown somewhere. `$upstream` and `$model` are the dashboard's own choices.
+In order from the top: outcomes of streams, latency, usage, completeness of the capture, progress of the workers. Every
+metric of the table has a panel. `$upstream` and `$model` are variables of the dashboard.
 """
 
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Panel:
-    """One panel: (PromQL, legend) pairs. `unit` in Grafana's words."""
+    """One panel: (PromQL, legend) pairs. `unit`: Grafana's name of it."""
 
     title: str
     help: str
@@ -34,7 +34,7 @@ def _rate(metric: str, by: str, where: str = "") -> str:
 
 
 def _seldom(query: str) -> str:
-    """A query whose series begin with the first of what they count: a zero until then, and not "No data"."""
+    """A query whose series appear only with the first event: shows zero until then instead of "No data"."""
     return f"{query} or on() vector(0)"
 
 

@@ -1,7 +1,7 @@
-"""The exporter: numbers of our own behind a prometheus_client collector, rendered when Prometheus asks.
+"""The exporter: our own counts behind a prometheus_client collector, rendered at each scrape.
 
-Numbers come in three ways: `observe` for a finished stream, `add` and `set` where something happens, and *sources*, which
-are asked at each scrape for what another part counts by itself (the tap's balance, a lag).
+Values come in three ways: `observe` for a finished stream; `add` and `set` from the code where something happens; and
+*sources*, functions that each scrape calls for counts that another part keeps (the tap's balance, a lag).
 """
 
 import logging
@@ -33,34 +33,34 @@ _openmetrics_text: Callable[[Collector], bytes] = openmetrics_text
 
 @dataclass(frozen=True)
 class Sample:
-    """One number of a source: a metric's name, its value now, its labels."""
+    """One value of a source: a metric's name, its present value, its labels."""
 
     name: str
     value: float
     labels: Mapping[str, object]
 
 
-# Asked at each scrape. Samples of one call are one snapshot; equal series of several sources are added up.
+# Called at each scrape. Samples of one call are one snapshot; equal series of several sources are summed.
 Source = Callable[[], Iterable[Sample]]
 
 
 @dataclass(frozen=True)
 class Page:
-    """What a scrape gets."""
+    """The response to a scrape."""
 
     body: bytes
     content_type: str
 
 
 class UnknownMetricError(LookupError):
-    """A name that the table does not hold, or a use that its kind does not allow: a bug of the caller."""
+    """A metric that is not in the table, or of a kind that does not allow this use: an error of the caller."""
 
 
 class Metrics(Collector):
-    """All metrics of one process. Safe to use from several threads: one lock, held for one update or one scrape.
+    """All metrics of one process. Thread-safe: one lock is held for one update or one scrape.
 
-    `parts`: what this process is. Counters without labels of those parts begin at 0, so that their first increase is
-    seen; all other series appear with their first value.
+    `parts`: the parts that this process runs. Their counters without labels begin at 0, so that the first increase is
+    visible; all other series appear with their first value.
     """
 
     def __init__(self, parts: Collection[MetricSource] = tuple(MetricSource)) -> None:
@@ -77,12 +77,14 @@ class Metrics(Collector):
         self.set(table.BUILD_INFO.name, 1, version=streamgauge.__version__)
 
     def observe(self, record: Record) -> None:
-        """Count a finished stream."""
+        """Counts a finished stream."""
         with self._lock:
             observe(self._families, self._continued, record)
 
     def add(self, name: str, value: float = 1, **labels: object) -> None:
-        """Add to a counter. Raises UnknownMetricError, and ValueError for wrong labels or a value that is not >= 0."""
+        """Adds to a counter. Raises UnknownMetricError, and ValueError for wrong labels or a value that is not finite and
+        >= 0.
+        """
         if not 0 <= value < float("inf"):
             raise ValueError(f"{name}: a counter cannot grow by {value}")
         with self._lock:
@@ -90,25 +92,25 @@ class Metrics(Collector):
             family.add(family.place(labels), value)
 
     def set(self, name: str, value: float, **labels: object) -> None:
-        """Set a gauge. Raises UnknownMetricError, and ValueError for wrong labels."""
+        """Sets a gauge. Raises UnknownMetricError, and ValueError for wrong labels."""
         with self._lock:
             family = self._family(name, Kind.GAUGE)
             family.numbers[family.place(labels)] = value
 
     def unset(self, name: str, **labels: object) -> None:
-        """Take a gauge's series off the page: of a partition that is another's now. Raises as `set`."""
+        """Removes a gauge's series, as of a partition that another worker has now. Raises as `set`."""
         with self._lock:
             family = self._family(name, Kind.GAUGE)
             family.numbers.pop(family.place(labels), None)
 
     def add_counts(self, counts: Mapping[str, int]) -> None:
-        """Add what an assembler counted since last asked (`Assembler.counts`); names that no metric shows are left out."""
+        """Adds the increments of an assembler's counts (`Assembler.counts`); counts without a metric are ignored."""
         for name, value in counts.items():
             if name in table.BY_COUNT:
                 self.add(table.BY_COUNT[name].name, value)
 
     def register(self, source: Source) -> None:
-        """Ask `source` at each scrape from now on."""
+        """Calls `source` at each scrape from now on."""
         self._sources.append(source)
 
     def render(self) -> bytes:
@@ -116,13 +118,13 @@ class Metrics(Collector):
         return self.page("").body
 
     def page(self, accept: str) -> Page:
-        """The page in the format that an Accept header asks for: OpenMetrics if it is named there, else classic text."""
+        """The page in the format that an Accept header asks for: OpenMetrics if the header names it, else classic text."""
         if "application/openmetrics-text" in accept:
             return Page(_openmetrics_text(self._registry), CONTENT_TYPE_OPENMETRICS)
         return Page(classic_text(self._registry), CONTENT_TYPE_PLAIN_0_0_4)
 
     def collect(self) -> Iterator[Exposed]:
-        """The families with their numbers now, for prometheus_client."""
+        """The families with their present values, for prometheus_client."""
         samples = [sample for source in list(self._sources) for sample in self._ask(source)]
         with self._lock:
             said = self._said(samples)
@@ -131,13 +133,13 @@ class Metrics(Collector):
     def _ask(self, source: Source) -> list[Sample]:
         try:
             return list(source())
-        except Exception as error:  # noqa: BLE001 - a source of metrics that fails must not hide the numbers of the others
+        except Exception as error:  # noqa: BLE001 - a failing source must not hide the values of others
             report_fault("a source of metrics", error)
             self.add(table.SOURCE_FAILURES.name)
             return []
 
     def _said(self, samples: Iterable[Sample]) -> dict[str, dict[Key, float]]:
-        """What sources say, by metric and series; and what the exporter says of itself."""
+        """The values of sources and of the exporter itself, by metric and series."""
         said: dict[str, dict[Key, float]] = {}
         for sample in samples:
             try:

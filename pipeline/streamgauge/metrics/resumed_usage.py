@@ -1,11 +1,13 @@
-"""What the usage of each record adds to the counters, so that a stream and the legs that continue it count once.
+"""What the usage of each record adds to the counters, so that a stream and the streams that resume it count once.
 
-A leg adds what it tells above that which its stream and the stream's other legs have added already, number by number: a
-counter cannot go down, so one that tells less adds nothing. Any other record adds all that it tells. A leg of a stream
-that is not known here adds it too, less what its dialect tells before anything that could be continued.
+For each kind of tokens, a resumed stream adds only what it reports above that which its origin, and the origin's other
+resumed streams, have added. It adds nothing if it reports less, since a counter cannot go down. Any other record adds all
+that it reports. A resumed stream whose origin is not known here adds its usage, too, except for what its dialect reports
+before anything that can be resumed.
 
-Known is what this process observed lately, in order of its observations. Other workers know other streams, a restart forgets
-all of them, and a stream that ends after its leg is not looked for. The ledger sees all, and is the truth.
+This process knows only what it observed recently, in the order of its observations. Other workers know other streams, a
+restart forgets all of them, and an origin that ends after the stream that resumes it is not found. The ledger has all
+records and is authoritative.
 """
 
 from collections.abc import Mapping
@@ -15,15 +17,18 @@ from typing import Generic, TypeVar
 from streamgauge.core.assembly.resumption import Key, Known, Streams
 from streamgauge.core.record import Record
 
-# Keys of a generation; a record has one to six (core/assembly/resumption.py), a chat stream two. So the last 2,048 to 4,096
-# chat streams that broke are known, hours of them, and as many of those that completed, from which few legs start, and soon.
-# All is 7 MB then; 20 MB if every record has one key only, as long as may be, and tells every number.
+# Limit of keys in a generation. A record has one to six keys (core/assembly/resumption.py), a chat stream two. So the
+# last 2,048 to 4,096 chat streams that broke are known, which is hours of them. As many completed ones are known; few
+# of those are resumed, and soon. This takes 7 MB; at most 20 MB, if every record has one key only, of the largest
+# length, and reports every kind.
 MAX_GENERATION_KEYS = 4_096
-# A tap writes ids of 256 characters at most (core/safe_values.py). A record with a longer one is forged, and not remembered.
+# A tap writes ids of at most 256 characters (core/safe_values.py). A record with a longer one is forged, and is not
+# remembered.
 MAX_ID_CHARS = 256
 
-# What a stream tells of its usage before anything that a leg could continue: a leg of this dialect may tell it once more. It
-# is left out where the stream is not known here, for then another worker has counted it, or this one before its restart.
+# Kinds that a stream of this dialect reports before anything that can be resumed, so that a resumed stream may report
+# them again. They are not counted if the origin is unknown here: another worker counted them, or this one before its
+# restart.
 _TOLD_FIRST: Mapping[str | None, frozenset[str]] = {
     # message_start has all of input: https://platform.claude.com/docs/en/build-with-claude/streaming
     "anthropic-messages": frozenset({"input", "cached", "cache_write", "cache_write_1h", "audio_input"}),
@@ -33,7 +38,9 @@ _Value = TypeVar("_Value")
 
 
 class Recent(Generic[_Value]):
-    """A table of what was set last: when a generation is full a new one begins, and the one before the last is forgotten."""
+    """A table that keeps the latest entries: when a generation is full, a new one begins and the one before the last is
+    dropped.
+    """
 
     def __init__(self, max_keys: int) -> None:
         self._max_keys = max_keys
@@ -55,14 +62,14 @@ class Recent(Generic[_Value]):
 
 @dataclass(slots=True)
 class Share:
-    """What a stream has added so far: tokens by kind, under the model of its first record."""
+    """The usage that a stream and those that resume it have added: tokens by kind, under the model of the first record."""
 
     model: str
     tokens: dict[str, int]
 
 
 class Continued:
-    """The memory of what was counted lately. Not locked: `prometheus.Metrics` does that."""
+    """Remembers the usage that was counted recently. Not thread-safe: `prometheus.Metrics` holds the lock."""
 
     def __init__(self, max_keys: int = MAX_GENERATION_KEYS) -> None:
         self._broken: Recent[Known[Share]] = Recent(max_keys)
@@ -70,13 +77,13 @@ class Continued:
         self._streams = Streams(self._broken, self._completed)
 
     def __len__(self) -> int:
-        """Keys that are held."""
+        """The number of keys."""
         return len(self._broken) + len(self._completed)
 
     def share_of(self, record: Record, model: str, told: Mapping[str, int]) -> Share:
-        """What a record adds, of what it told of each kind. Each record is to be given once.
+        """What a record adds of the tokens that it reports (`told`, by kind). Call it once for each record.
 
-        `model` is the label's value for this record; that of the answer is the one under which it counts.
+        `model` is the label's value for this record. The returned share has the model under which the tokens count.
         """
         stream = self._streams.continued_by(record)
         if stream is None:
@@ -91,7 +98,7 @@ class Continued:
 
 
 def _counted_elsewhere(record: Record, told: Mapping[str, int]) -> dict[str, int]:
-    """Of what the first known record of a stream told, that which the stream has told before it."""
+    """The part of a resumed stream's usage that its unknown origin has reported already; empty for other records."""
     if record.resumed_from is None:
         return {}
     first = _TOLD_FIRST.get(record.dialect, frozenset())

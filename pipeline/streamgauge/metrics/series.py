@@ -1,7 +1,7 @@
-"""The numbers themselves: series of each metric, within the budgets of their labels and their share of the page.
+"""The counts: the series of each metric, within the budgets of their labels and their share of the page.
 
-Buckets are counted here, not in prometheus_client: adding a stream's gaps is one pass over its buckets, whatever their
-count. Nothing here is locked: `prometheus.Metrics` does that.
+Buckets are counted here, not in prometheus_client: the gaps of a stream are then added in one pass over its buckets,
+whatever their number. Not thread-safe: `prometheus.Metrics` holds the lock.
 """
 
 import re
@@ -14,27 +14,28 @@ from streamgauge.metrics.declarations import LABELS, OTHER, UNKNOWN, Kind, Metri
 
 Key = tuple[str, ...]
 
-# Printable ASCII without quote and backslash: what needs no escape in any exposition, so that sizes can be told ahead.
+# Anything but printable ASCII without quote and backslash. The rest needs no escape in any format, so sizes are known
+# in advance.
 _NOT_PLAIN = re.compile(r"[^ !#-\[\]-~]")
 
 
 def clean(value: object, max_chars: int) -> str:
-    """A label value as text: cut, other characters than plain ASCII replaced; `unknown` for None and nothing."""
+    """A label value as text: cut, with characters other than plain ASCII replaced; `unknown` for None and empty text."""
     text = "" if value is None else str(value)
     return _NOT_PLAIN.sub("_", text[:max_chars].strip()) or UNKNOWN
 
 
 class LabelBudgets:
-    """Which values of each label are known; all later ones read `other`. `cut` counts by label what did."""
+    """The known values of each label; further ones become `other`. `cut` counts by label how many did."""
 
     def __init__(self) -> None:
         self._known: dict[str, set[str]] = {name: {OTHER, UNKNOWN} for name in LABELS}
         self.cut: Counter[str] = Counter()
 
     def take(self, name: str, value: object, *, proven: bool = True) -> str:
-        """The value to use for label `name`. Values that are not proven may take half of the budget only."""
+        """The value to use for label `name`. Unproven values may take only half of the budget."""
         known = self._known[name]
-        if value.__class__ is str and value in known:  # the usual case, and the cheap one: what is known is clean
+        if value.__class__ is str and value in known:  # the usual, cheap case: a known value is clean
             return str(value)
         label = LABELS[name]
         text = clean(value, label.max_chars)
@@ -49,7 +50,7 @@ class LabelBudgets:
 
 @dataclass(slots=True)
 class Histogram:
-    """Counts of each bucket by itself (not cumulative; the last one above every bound), and the sum of the values."""
+    """Counts of each bucket (not cumulative; the last is above every bound), and the sum of the values."""
 
     counts: list[int]
     total: float = 0.0
@@ -57,7 +58,7 @@ class Histogram:
 
 @dataclass
 class Family:
-    """One metric's series. `numbers` of a counter or gauge, `histograms` of a histogram."""
+    """One metric's series: `numbers` of a counter or gauge, `histograms` of a histogram."""
 
     metric: Metric
     budgets: LabelBudgets
@@ -67,7 +68,7 @@ class Family:
     _bytes: int = 0
 
     def place(self, labels: Mapping[str, object]) -> Key:
-        """The key of a series. Its open labels read `other` where the metric's share of the page is full.
+        """The key of a series. Its open labels become `other` if the metric's share of the page is full.
 
         Raises ValueError if the labels are not exactly those of the metric.
         """
@@ -100,13 +101,13 @@ class Family:
         self.numbers[key] = self.numbers.get(key, 0) + value
 
     def observe(self, key: Key, value: float) -> None:
-        """One observation."""
+        """Adds one observation."""
         histogram = self._histogram(key)
         histogram.counts[bisect_left(self.metric.bounds, value)] += 1
         histogram.total += value
 
     def observe_all(self, key: Key, cumulative: Iterable[tuple[float | None, int]], total: float) -> None:
-        """Many observations: [upper bound, cumulative count], the last bound None, and the sum of their values."""
+        """Adds many observations: (upper bound, cumulative count) pairs, the last bound None, and the sum of the values."""
         histogram, before = self._histogram(key), 0
         for bound, count in cumulative:
             place = len(self.metric.bounds) if bound is None else bisect_left(self.metric.bounds, bound)

@@ -1,7 +1,7 @@
-"""Every metric, declared once. The exporter, METRICS.md, dashboards and alert rules follow this table.
+"""Every metric, declared once. The exporter, METRICS.md, dashboards and alert rules use this table.
 
-To add one: a row here, and its line in `observe.py` (or an `add`, a `set` or a source where it happens). Then
-`python -m streamgauge.metrics.generate_docs` writes METRICS.md anew, and a panel in `panels.py` shows it.
+To add a metric: a row here, and its line in `observe.py` (or an `add`, a `set` or a source). Then `python -m
+streamgauge.metrics.generate_docs` writes METRICS.md, and `panels.py` needs a panel.
 """
 
 from collections.abc import Mapping
@@ -9,11 +9,12 @@ from collections.abc import Mapping
 from streamgauge.core.assembly.timing import GAP_BOUNDS_S
 from streamgauge.metrics.declarations import DEFAULT_PAGE_BYTES, Kind, Metric, MetricSource
 
-# Upper bounds in seconds. First tokens take 50 ms (a local server) to a minute (reasoning); dense where alerts stand.
+# Upper bounds in seconds. First tokens take 50 ms (a local server) to a minute (reasoning); bounds are dense near the
+# limits of alerts.
 FIRST_TOKEN_BOUNDS_S = (
     0.025, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 7.5, 10.0, 15.0, 30.0, 60.0,
 )  # fmt: skip
-# A head comes at once or after a queue; an error page within milliseconds.
+# A response starts at once or after a queue; an error page within milliseconds.
 FIRST_BYTE_BOUNDS_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 # Time per output token: 1 ms (1,000 tokens/s, the fastest hardware) to 1 s.
 TOKEN_BOUNDS_S = (0.001, 0.0025, 0.005, 0.0075, 0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.075, 0.1, 0.2, 0.5, 1.0)
@@ -46,7 +47,7 @@ def _seconds(name: str, help: str, bounds: tuple[float, ...], *labels: str, page
 _UNMEASURED = "streams with an incomplete capture, resumed streams, and streams where this time is unknown."
 _MEASURED = f"Excludes {_UNMEASURED}"
 
-# What finished streams say, by `observe`.
+# Metrics of finished streams, set by `observe`.
 STREAMS = _counter(
     MetricSource.STREAM, "streams", "Finished streams.", "upstream", "dialect", "model", "outcome", page=127_000
 )
@@ -154,7 +155,7 @@ INCOMPLETE_REASONS = _counter(
     page=5_000,
 )
 
-# What taps say. The four of reads are one snapshot: seen = delivered + waiting + dropped, always.
+# Metrics of taps. The four of reads are one snapshot: seen = delivered + waiting + dropped, always.
 READS_SEEN = _counter(MetricSource.TAP, "tap_reads_seen", "Socket reads from upstreams that the tap captured.")
 READS_DELIVERED = _counter(
     MetricSource.TAP, "tap_reads_delivered", "Reads that the broker confirmed, or that `up` assembled."
@@ -190,7 +191,7 @@ BROKER_PROBLEM = _gauge(
     "bool",
 )
 
-# What assemblers say. `counted_as` is the key among `Assembler.counts`.
+# Metrics of assemblers. `counted_as` is the key in `Assembler.counts`.
 OPEN_STREAMS = _gauge(MetricSource.WORKER, "open_streams", "Streams that have started and not ended.", "streams")
 IGNORED = _counter(
     MetricSource.WORKER,
@@ -273,7 +274,7 @@ LEDGER_ROWS = _counter(
     "result",
 )
 
-# About the exporter itself.
+# Metrics of the exporter itself.
 LABELS_CUT = _counter(
     MetricSource.SELF,
     "metric_labels_cut",

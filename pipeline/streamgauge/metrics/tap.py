@@ -1,4 +1,4 @@
-"""What a tap's own books say, as a source of metrics: the balance of its reads, and what was survived."""
+"""A tap's counters as a source of metrics: the balance of its reads, its incidents and its refusals."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -9,7 +9,7 @@ from streamgauge.spool.read_counters import read_balance, read_incidents, read_r
 
 
 def tap_reads(counters: Path) -> Source:
-    """A source that reads a tap's counters file at each scrape: all numbers of reads are one snapshot of all processes."""
+    """A source that reads a tap's counters file at each scrape: all counts of reads are one snapshot over all processes."""
 
     def read() -> Iterable[Sample]:
         balance = read_balance(counters)

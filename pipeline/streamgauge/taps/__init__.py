@@ -1,18 +1,19 @@
-"""Taps: where streams are captured. Each hands `messages` to a `recorder`, and never waits for it.
+"""Taps capture streams. Each tap passes its messages to a recorder without waiting for it.
 
-A new tap is its module and its line in TAPS; its driver in tests/taps/contract/drivers.py then has to show that it says of
-a stream what all others say of it. Nothing is imported here: an application that uses one tap loads no other.
+A new tap needs a module, a line in TAPS, and a driver in tests/taps/contract/drivers.py, which checks that all taps report
+the same about a stream. This package imports no tap, so that an application loads only the one that it uses.
 """
 
 from typing import Literal, NamedTuple
 
-# What a read's stamp is: when the tap's own read of the upstream's socket returned; when the library handed out the chunk;
-# when the application handed out the piece; when the kernel saw the packet; whatever the recording has, which may be nothing.
+# What the stamp of a read measures. socket: the tap's own read of the upstream's socket returned; chunk: the library
+# handed out the chunk; piece: the application sent the piece; kernel: the kernel saw the packet; recorded: the time in
+# the recording, which may have none.
 Stamps = Literal["socket", "chunk", "piece", "kernel", "recorded"]
 
 
 class Tap(NamedTuple):
-    """`name`: as records have it; `module`: below this package; `stamps`: what its times are times of."""
+    """`name`: the value of `tap` in records; `module`: below this package; `stamps`: what its stamps measure."""
 
     name: str
     module: str

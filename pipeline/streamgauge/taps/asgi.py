@@ -1,22 +1,22 @@
-"""A tap inside of an ASGI server: pure middleware, one line in FastAPI, Starlette or vLLM.
+"""A tap inside an ASGI server: pure middleware, one line in FastAPI, Starlette or vLLM.
 
     app.add_middleware(TapMiddleware)
     vllm serve MODEL --middleware streamgauge.taps.asgi.TapMiddleware
 
-Messages pass as they are, at once; what they say is told to the recorder of an agent on this host (`streamgauge up --agent`,
-or `streamgauge tap --agent`). Set by the environment, or by arguments:
+Messages pass unchanged and without delay. The tap sends what it captures to the recorder of an agent on this host
+(`streamgauge up --agent` or `streamgauge tap --agent`). Settings come from arguments or the environment:
 
     STREAMGAUGE_DATA_DIR        the agent's data directory; or STREAMGAUGE_CONFIG, its settings file
-    STREAMGAUGE_TAP_NAME        what records call this application (default: app)
+    STREAMGAUGE_TAP_NAME        the upstream name of this application in records (default: app)
     STREAMGAUGE_TENANT_HEADER   the request header that names the tenant
-    STREAMGAUGE_KAFKA           start an agent where none runs (see taps/inprocess/agent.py)
+    STREAMGAUGE_KAFKA           start an agent if none runs (see taps/inprocess/agent.py)
 
-Times are the server's: zero is the call of the application, a piece's time is when the application sent it. How the
-exchange ended, by what is seen here (https://asgi.readthedocs.io/en/latest/specs/www.html):
+Times are the server's: zero is the call of the application; a piece is stamped when the application sends it. The ending
+follows from ASGI events (https://asgi.readthedocs.io/en/latest/specs/www.html):
 
-    the last piece (more_body false)                complete
-    http.disconnect before it, or an OSError of send    the client left
-    an exception or a cancellation of the application, or its return without a last piece    the upstream broke off
+    last piece (more_body false)                                         complete
+    http.disconnect before the last piece, or OSError from send          client left
+    application raised, was cancelled, or returned without a last piece  upstream reset
 """
 
 import asyncio
@@ -41,12 +41,12 @@ Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _DEFAULT_NAME = "app"
-# A metric's label, as the command line's upstreams have it.
+# The name is a metric label; the rule is that of the command line's upstream names.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-# How long the server's end is held up for what has not been handed over (seconds): as a rule there is nothing.
+# How long the shutdown of the server waits until captured data is sent (seconds); usually none is pending.
 FINISH_S = 3.0
 
-# What a path's segments hold unquoted (RFC 3986, 3.3), and what parts them.
+# Characters that a path keeps unquoted: those of a segment (RFC 3986, 3.3) and its separator.
 _AS_THEY_ARE = "/:@!$&'()*+,;=~"
 
 _clock = time.monotonic_ns
@@ -54,7 +54,7 @@ _log = logging.getLogger("streamgauge")
 
 
 class TapMiddleware:
-    """Wraps an ASGI application. What is not HTTP passes untouched; nothing here raises, or changes a message."""
+    """Wraps an ASGI application. Other scopes than HTTP pass unchanged. The tap never raises and never changes a message."""
 
     def __init__(
         self,
@@ -81,11 +81,11 @@ class TapMiddleware:
             exchange.over()
 
     def capture_of(self, asking: Asking) -> NotedStream:
-        """The telling of one stream."""
+        """Opens the capture of one stream."""
         return NotedStream(sender_of(self._data_dir), asking, tenant_header=self._tenant_header)
 
     def asking(self, scope: Scope, began_ns: int) -> Asking:
-        """What a request says before its body."""
+        """The request's method, target and headers."""
         path, query = scope.get("raw_path"), scope.get("query_string")
         target = path.decode("latin-1") if path else quote(scope["path"], safe=_AS_THEY_ARE)
         if query:
@@ -94,7 +94,7 @@ class TapMiddleware:
 
 
 class _Exchange:
-    """One request and its answer. The capture is there from the beginning, or from a head that shows an event stream."""
+    """One request and its response. Capture starts at an LLM request; otherwise only at the head of an event stream."""
 
     __slots__ = ("_asked", "_asking", "_capture", "_receive", "_send", "_sent", "_tap", "_undecided")
 
@@ -103,13 +103,13 @@ class _Exchange:
         self._send = send
         self._tap: TapMiddleware | None = None
         self._asking: Asking | None = None
-        self._capture: NotedStream | None = None  # None: not captured, not yet, or no more
-        self._undecided = False  # the head will tell whether it is captured
+        self._capture: NotedStream | None = None  # None: not captured, not captured yet, or ended
+        self._undecided = False  # the response's head decides whether it is captured
         self._asked = 0
-        self._sent: int | None = None  # when the request was whole
+        self._sent: int | None = None  # when the request was complete
 
     def begin(self, tap: TapMiddleware, scope: Scope) -> None:
-        """The application is about to be called."""
+        """Called just before the application."""
         try:
             self._tap, self._asking = tap, tap.asking(scope, _clock())
             if is_llm(self._asking.method, self._asking.target):
@@ -120,18 +120,18 @@ class _Exchange:
             self._fault(error)
 
     async def receive(self) -> Message:
-        """The application asks for the request's next piece, or waits for the client's end."""
+        """The application's `receive`: the next piece of the request, or the client's disconnect."""
         message = await self._receive()
         if self._capture is not None or self._undecided:
             self._received(message)
         return message
 
     async def send(self, message: Message) -> None:
-        """The application answers. The server has each message first."""
+        """The application's `send`: passes a message to the server first, then captures it."""
         at_ns = _clock()
         try:
             await self._send(message)
-        except OSError:  # the server says that the client is gone
+        except OSError:  # the server reports that the client left
             self._end(Ending.CLIENT, at_ns, gone_ns=at_ns)
             raise
         capture = self._capture
@@ -139,7 +139,7 @@ class _Exchange:
             if capture is None:
                 if self._undecided:
                     self._answered(message, at_ns)
-            elif body := message.get("body"):  # of all messages the answer's pieces alone have one
+            elif body := message.get("body"):  # only pieces of the response have a body
                 capture.arrived(at_ns, body)
                 if not message.get("more_body"):
                     self._end(Ending.COMPLETE, at_ns)
@@ -149,7 +149,7 @@ class _Exchange:
             self._fault(error)
 
     def over(self) -> None:
-        """The application has returned, or raised, or was cancelled."""
+        """Called when the application has returned, raised or been cancelled."""
         if self._capture is not None:
             self._end(Ending.RESET, _clock())
 
@@ -174,7 +174,7 @@ class _Exchange:
             self._capture.sent(at_ns, self._asked)
 
     def _answered(self, message: Message, at_ns: int) -> None:
-        """A message that is no piece of the answer with content: its head, or its end."""
+        """Handles a message without content: the response's head, or its end."""
         if message["type"] == "http.response.body":
             if not message.get("more_body"):
                 self._end(Ending.COMPLETE, at_ns)
@@ -198,7 +198,7 @@ class _Exchange:
             capture.ended(at_ns, ending, gone_ns)
 
     def _fault(self, error: Exception) -> None:
-        """A bug of ours: what has begun to be told ends here, and says so."""
+        """An internal error: the stream's capture ends here and is marked incomplete."""
         report_fault("the middleware", error)
         if self._capture is not None:
             self._capture.fault()
@@ -206,13 +206,13 @@ class _Exchange:
 
 
 def _finishing(send: Send) -> Send:
-    """A lifespan's send, before whose last word what was captured is handed over: servers may end by a signal after it."""
+    """Wraps a lifespan's `send`: sends captured data before the last message, since a signal may end the server after it."""
 
     async def finishing(message: Message) -> None:
         if message.get("type") in ("lifespan.shutdown.complete", "lifespan.shutdown.failed"):
             try:
                 await asyncio.to_thread(finish, FINISH_S)
-            except Exception as error:  # noqa: BLE001 - capture fails open; a server on another loop than asyncio's, too
+            except Exception as error:  # noqa: BLE001 - capture fails open; also if the server's loop is not asyncio
                 _log.warning("streamgauge: the data captured last was not sent to the agent")
                 report_fault("the middleware's end", error)
         await send(message)

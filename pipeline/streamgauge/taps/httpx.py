@@ -1,9 +1,9 @@
-"""The httpx tap: a transport around another, for httpx and httpx2, sync and async.
+"""The httpx tap: a transport that wraps another, for httpx and httpx2, sync and async.
 
     OpenAI(http_client=httpx.Client(transport=TapTransport()))
 
-Bytes, errors and closes pass through unchanged. Which of the two libraries is in use shows in the requests; neither is
-imported here. Whatever goes wrong in the tap itself, the application sees nothing of it.
+Bytes, errors and closes pass through unchanged. The request's class shows which of the two libraries is in use; this module
+imports neither. Errors in the tap itself never reach the application.
 """
 
 import os
@@ -28,10 +28,10 @@ from streamgauge.taps.inprocess.background_senders import sender_of
 from streamgauge.taps.inprocess.capture import Asking, NotedStream, is_event_stream, is_llm
 
 _TAP = "httpx"
-# As the command line's setting of this name.
+# The same variable as for the command line's setting.
 _TENANT_HEADER = "STREAMGAUGE_TENANT_HEADER"
 
-# Either library's. To a type checker our transports are those of both.
+# Classes of either library. The type checker sees our transports as subclasses of both.
 _Request = Any
 _Response = Any
 _Transport = Any
@@ -48,7 +48,7 @@ class _Settings(NamedTuple):
 
 
 class _Tap(_AnyTransport):  # type: ignore[misc]
-    """What both transports are. `inner`: the transport that does the work; None: the library's own, as it comes."""
+    """Base of both transports. `inner`: the wrapped transport; None: the library's default transport."""
 
     _default = "HTTPTransport"
 
@@ -60,9 +60,9 @@ class _Tap(_AnyTransport):  # type: ignore[misc]
         data_dir: Path | str | None = None,
         tenant_header: str | None = None,
     ) -> None:
-        """`upstream`: its name in records; else the URL's host. `data_dir`: where the agent's recorder is; else
-        STREAMGAUGE_DATA_DIR, else the default of `streamgauge up`. `tenant_header`: the request header that names the
-        tenant; else STREAMGAUGE_TENANT_HEADER.
+        """`upstream`: its name in records (default: the URL's host and port). `data_dir`: the agent's data directory
+        (default: STREAMGAUGE_DATA_DIR, then the default of `streamgauge up`). `tenant_header`: the request header that
+        names the tenant (default: STREAMGAUGE_TENANT_HEADER).
         """
         self._settings = _Settings(upstream, data_dir, tenant_header or os.environ.get(_TENANT_HEADER))
         self._inner = inner
@@ -80,7 +80,7 @@ class TapTransport(_Tap):
     """A transport for httpx.Client and httpx2.Client."""
 
     def handle_request(self, request: _Request) -> _Response:
-        """Asks the inner transport, and captures what an LLM answers."""
+        """Sends the request through the inner transport, and captures the response of an LLM endpoint."""
         inner, exchange = self._inner_for(request), _Exchange(self._settings, request)
         try:
             response = inner.handle_request(request)
@@ -115,7 +115,7 @@ class AsyncTapTransport(_Tap):
     _default = "AsyncHTTPTransport"
 
     async def handle_async_request(self, request: _Request) -> _Response:
-        """Asks the inner transport, and captures what an LLM answers."""
+        """Sends the request through the inner transport, and captures the response of an LLM endpoint."""
         inner, exchange = self._inner_for(request), _Exchange(self._settings, request)
         try:
             response = await inner.handle_async_request(request)
@@ -145,14 +145,14 @@ class AsyncTapTransport(_Tap):
 
 
 class _Exchange:
-    """One request and its answer, for the capture. No method raises."""
+    """Captures one request and its response. No method raises."""
 
     def __init__(self, settings: _Settings, request: _Request) -> None:
         self._began_ns = time.monotonic_ns()
         self._capture: NotedStream | None = None
         self._request, self._settings = request, settings
         self._asked: RequestNotes | None = None
-        self._stream: Stream = None  # the request's own, while ours stands in its place
+        self._stream: Stream = None  # the request's own stream, while ours replaces it
         try:
             self._begin()
         except Exception as error:  # noqa: BLE001 - capture fails open
@@ -175,13 +175,13 @@ class _Exchange:
         return NotedStream(sender_of(self._settings.data_dir), self._asking, self._settings.tenant_header)
 
     def _restore(self) -> None:
-        """The request's own stream stands in its place again, unless somebody has put another one there."""
+        """Puts the request's own stream back, unless other code has replaced ours."""
         if self._stream is not None and isinstance(self._request.stream, NotedRequestStream):
             self._request.stream = self._stream
         self._stream = None
 
     def failed(self, error: BaseException) -> None:
-        """No answer came."""
+        """The inner transport raised: there is no response."""
         try:
             self._restore()
             if self._capture is not None:
@@ -190,7 +190,7 @@ class _Exchange:
             report_fault("the transport, after a request that failed", bug)
 
     def answered(self, response: _Response, kind: str) -> _Response:
-        """The answer, with a stream that is captured where it is an LLM's."""
+        """The response; its stream is wrapped if it is captured."""
         try:
             at_ns = time.monotonic_ns()
             self._restore()
@@ -210,7 +210,7 @@ class _Exchange:
         if self._asked is not None:
             self._asked.answered(self._capture)
         self._capture.answered(at_ns, response.status_code, headers)
-        if response.is_closed:  # it was made of bytes that are there: nobody will read its stream
+        if response.is_closed:  # its body is already in memory: its stream will not be read
             _note_whole(self._capture, response, at_ns)
         else:
             response.stream = getattr(kinds_of(self._request), kind)(response.stream, self._capture)
@@ -223,9 +223,9 @@ def _note_whole(capture: NotedStream, response: _Response, at_ns: int) -> None:
 
 
 def _content_of(request: _Request) -> bytes | None:
-    """The request's body, if it is in memory."""
+    """The request's body if it is in memory, else None."""
     try:
         content = request.content
-    except RuntimeError:  # RequestNotRead: it is read when it is sent
+    except RuntimeError:  # RequestNotRead: the body is read while it is sent
         return None
     return content if isinstance(content, bytes) else None

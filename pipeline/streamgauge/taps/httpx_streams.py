@@ -1,4 +1,4 @@
-"""A request's and a response's stream, as the httpx tap puts them in the place of the libraries' own."""
+"""Request and response streams with which the httpx tap replaces those of the library."""
 
 import re
 import socket
@@ -14,7 +14,7 @@ from streamgauge.runtime.faults import report_fault
 from streamgauge.taps.inprocess.capture import NotedStream
 
 _LIBRARIES = ("httpx", "httpx2")
-# What the libraries call an upstream that says nothing for too long; the same name stands for all kinds of it.
+# Base classes of the libraries' timeout errors; one name covers connect, read, write and pool timeouts.
 _TIMEOUTS = frozenset(("TimeoutException", "TimeoutError"))
 
 _FAULTS = {
@@ -29,17 +29,17 @@ _CAUSES = {
     ConnectionRefusedError: TransportFault.REFUSED,
     ConnectionError: TransportFault.RESET,
 }
-# Of errors that were raised for others, so many are looked at.
+# How many errors of a chain of causes are checked.
 _MAX_CAUSES = 8
-# h11's words for a connection that ended too early.
+# Text of h11's errors for a connection that was closed early.
 _CLOSED = re.compile(r"disconnected|closed")
 
-# Either library's: they share names, and no base class.
+# A stream of either library: the two share names, but no base class.
 Stream = Any
 
 
 class RequestNotes:
-    """A request's body on its way, as the capture hears of it: what went out the first time counts."""
+    """Captures a request's body while it is sent. Only the first time counts if the library sends it again."""
 
     def __init__(self, capture: NotedStream | None, content: bytes | None) -> None:
         self._capture, self._content = capture, content
@@ -50,22 +50,24 @@ class RequestNotes:
             capture.asked(content)
 
     def begins(self) -> bool:
-        """Whether this is the first time that it goes out."""
+        """Starts a pass over the body. Returns whether it is the first one."""
         first, self._begun = not self._begun, True
         return first
 
     def piece(self, data: bytes) -> None:
-        """A piece goes out."""
+        """A piece is sent."""
         self._size += len(data)
         if self._capture is not None and self._content is None:
             self._capture.asked(data)
 
     def ends(self) -> None:
-        """All has gone out."""
+        """The whole body has been sent."""
         self._tell((time.monotonic_ns(), self._size))
 
     def answered(self, capture: NotedStream) -> None:
-        """There is an answer. Tells a capture that began with it, and of a body that went out unseen."""
+        """A response arrived. Reports the request to a capture that starts only now, and a body that was sent without
+        iteration.
+        """
         if self._capture is None:
             self._capture = capture
             if self._sent is not None:
@@ -80,7 +82,7 @@ class RequestNotes:
 
 
 class NotedRequestStream:
-    """A request's stream that says when it has been read."""
+    """A request's stream that reports its pieces and its end."""
 
     def __init__(self, stream: Stream, asked: RequestNotes) -> None:
         self._of, self._asked = stream, asked
@@ -118,10 +120,10 @@ def _quietly(tell: Callable[..., None], *facts: object) -> None:
 
 
 class Answer:
-    """A response's stream. A chunk is stamped, noted and handed on.
+    """A response's stream: stamps each chunk, notes it, then yields it.
 
-    Noted first, since afterwards there may be no turn: whoever has read enough closes the response and not what iterates it,
-    and the last chunk, with its terminal and usage, would come too late. It takes some 0.2 us (bench/inprocess.py).
+    A chunk is noted before it is yielded, because a reader may close the response without resuming its iterator; the last
+    chunk, with the terminal and the usage, would then be noted too late. A note takes about 0.2 us (bench/inprocess.py).
     """
 
     def __init__(self, stream: Stream, capture: NotedStream) -> None:
@@ -130,7 +132,7 @@ class Answer:
     def __del__(self) -> None:
         try:
             tell_end(self._capture, Ending.CLIENT)
-        except Exception as error:  # noqa: BLE001 - raised here it would be printed with its text
+        except Exception as error:  # noqa: BLE001 - Python prints an error raised in __del__, with its text
             report_fault("the transport, on a response that was never closed", error)
 
 
@@ -167,7 +169,7 @@ class AsyncAnswer(Answer):
             raise
         finally:
             tell_failed(self._capture, failed)
-            if isinstance(stream, AsyncGenerator):  # as whoever reads it without us does
+            if isinstance(stream, AsyncGenerator):  # as without the tap
                 await stream.aclose()
 
     async def aclose(self) -> None:
@@ -178,13 +180,13 @@ class AsyncAnswer(Answer):
 
 
 def tell_end(capture: NotedStream, ending: Ending) -> None:
-    """The stream ends now; the first end that is told counts."""
+    """Reports that the stream ends now. Only the first report of an end counts."""
     now = time.monotonic_ns()
     capture.ended(now, ending, now if ending is Ending.CLIENT else None)
 
 
 def tell_failed(capture: NotedStream, error: BaseException | None) -> None:
-    """The stream ends now, with this error; None: in order."""
+    """Reports that the stream ends now, with this error; None: it completed."""
     if error is None:
         tell_end(capture, Ending.COMPLETE)
         return
@@ -195,7 +197,7 @@ def tell_failed(capture: NotedStream, error: BaseException | None) -> None:
 
 
 def fault_of(error: BaseException) -> TransportFault | None:
-    """What failed, by the library's name for the error and by the errors that it was raised for; None if they do not tell."""
+    """The fault that an error's class name or its causes show; None if they do not show it."""
     names = {kind.__name__ for kind in type(error).__mro__}
     for name, fault in _FAULTS.items():
         if name in names:
@@ -212,15 +214,15 @@ def fault_of(error: BaseException) -> TransportFault | None:
 
 
 def ending_of(error: BaseException) -> Ending:
-    """What ended with this error."""
-    if not isinstance(error, Exception):  # closed, cancelled or interrupted by the application
+    """How the exchange ended, from the error."""
+    if not isinstance(error, Exception):  # the application closed, cancelled or interrupted it
         return Ending.CLIENT
     timed_out = any(kind.__name__ in _TIMEOUTS for kind in type(error).__mro__)
     return Ending.TIMEOUT if timed_out else Ending.RESET
 
 
 class Kinds(NamedTuple):
-    """Our streams as those of one library, which looks whether a stream is one of its own."""
+    """Our streams as subclasses of one library's, since the library checks the class of a stream."""
 
     sync_response: type[Answer]
     async_response: type[Answer]
@@ -228,13 +230,13 @@ class Kinds(NamedTuple):
 
 
 def library_of(one: object) -> Any:
-    """The library that a request or response comes from: it is imported, since it made one."""
+    """The library of a request or response. It is imported, since it made the object."""
     modules = (kind.__module__.partition(".")[0] for kind in type(one).__mro__)
     return sys.modules[next(name for name in modules if name in _LIBRARIES)]
 
 
 def kinds_of(request: Any) -> Kinds:
-    """The streams for the library of this request."""
+    """The stream classes for the library of this request."""
     return _kinds(library_of(request))
 
 

@@ -1,1 +1,1 @@
-"""The wire formats that the simulator speaks: builders of frames and of whole answers."""
+"""The wire formats of the simulator: builders of frames and of whole responses."""

@@ -1,4 +1,4 @@
-"""OpenAI chat completions as the five providers send them; they differ in their envelope and in where reasoning stands."""
+"""OpenAI chat completions as the five providers send them; they differ in their envelope and in the place of reasoning."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -6,7 +6,8 @@ from typing import Literal
 
 from streamgauge_demo.frames import Frame, block, compact
 
-# One moment for all answers: equal requests get equal bytes, so two ways to the simulator can be compared (Unix seconds).
+# One time for all responses (Unix seconds): equal requests get equal bytes, so two paths to the simulator can be
+# compared.
 CREATED = 1_760_000_000
 
 ReasoningField = Literal["reasoning", "reasoning_content", "reasoning_details"]
@@ -16,9 +17,9 @@ ReasoningField = Literal["reasoning", "reasoning_content", "reasoning_details"]
 class ChatFormat:
     """A provider's envelope.
 
-    `head`: members before `choices` on every chunk, `first` more of them on the first chunk alone. `indexed`: choices say
-    their index. `null_finish`: a chunk that does not finish says `"finish_reason": null`. `role_content`: what the first
-    delta says beside the role. `ascii_only`: text beyond ASCII is escaped.
+    `head`: members before `choices` on every chunk; `first`: additional members on the first chunk. `indexed`: choices have
+    an index. `null_finish`: a chunk that does not finish has `"finish_reason": null`. `role_content`: what the first delta
+    has besides the role. `ascii_only`: characters beyond ASCII are escaped.
     """
 
     head: Mapping[str, object] = field(default_factory=dict)
@@ -42,7 +43,9 @@ class ChatFormat:
     def call(
         self, call_id: str, name: str, pieces: Iterable[str], *, opening: bool = False, number: int = 0
     ) -> list[Frame]:
-        """A tool call: its name with empty arguments, then the arguments in pieces. `opening`: it is on the first chunk."""
+        """A tool call: its name with empty arguments, then the arguments in pieces. `opening`: the name is on the first
+        chunk.
+        """
         function = {"name": name, "arguments": ""}
         head = {"tool_calls": [{"index": number, "id": call_id, "type": "function", "function": function}]}
         role = {"role": "assistant", "content": None} if opening else {}
@@ -85,7 +88,7 @@ class ChatFormat:
 
 
 def chat_usage(given: int, made: int, *, cached: int | None = None, reasoning: int | None = None) -> dict[str, object]:
-    """Usage in OpenAI's words; `made` includes `reasoning`, `given` includes `cached` (tokens)."""
+    """Usage with OpenAI's names (tokens); `made` includes `reasoning`, `given` includes `cached`."""
     usage: dict[str, object] = {"prompt_tokens": given, "completion_tokens": made, "total_tokens": given + made}
     if cached is not None:
         usage["prompt_tokens_details"] = {"cached_tokens": cached}
@@ -95,7 +98,7 @@ def chat_usage(given: int, made: int, *, cached: int | None = None, reasoning: i
 
 
 def whole_chat(head: Mapping[str, object], text: str, finish: str, usage: Mapping[str, object]) -> dict[str, object]:
-    """The answer of a request that did not ask for a stream."""
+    """The response to a request without `stream`."""
     message = {"role": "assistant", "content": text}
     choice = {"index": 0, "message": message, "finish_reason": finish}
     return {**head, "object": "chat.completion", "choices": [choice], "usage": usage}

@@ -1,4 +1,4 @@
-"""Text completions: the text stands in the choice itself, and a stream may end with its [DONE] alone."""
+"""Text completions: the text is in the choice itself, and a stream may end with [DONE] alone."""
 
 from collections.abc import Iterable, Mapping
 
@@ -6,7 +6,7 @@ from streamgauge_demo.frames import Frame, block, compact
 
 
 def text_chunks(response_id: str, pieces: Iterable[str], *, logprobs: bool = False) -> list[Frame]:
-    """One chunk a piece; with `logprobs` each also tells its token's probability and offset."""
+    """One chunk for each piece; with `logprobs` each also has its token's probability and offset."""
     frames, offset = [], 0
     for piece in pieces:
         choice: dict[str, object] = {"text": piece, "index": 0}
@@ -18,7 +18,7 @@ def text_chunks(response_id: str, pieces: Iterable[str], *, logprobs: bool = Fal
 
 
 def whole_text(response_id: str, text: str, finish: str, usage: Mapping[str, object]) -> dict[str, object]:
-    """The answer of a request that did not ask for a stream."""
+    """The response to a request without `stream`."""
     choice = {"text": text, "index": 0, "finish_reason": finish, "logprobs": None}
     return {**_head(response_id), "choices": [choice], "usage": usage}
 

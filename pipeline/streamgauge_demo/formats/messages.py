@@ -1,4 +1,4 @@
-"""Anthropic messages: named events whose JSON repeats the name, ended by message_stop; no [DONE]."""
+"""Anthropic messages: named events whose JSON repeats the name, ended by message_stop, without [DONE]."""
 
 from collections.abc import Iterable, Mapping
 
@@ -9,7 +9,7 @@ STOP = Frame(block('{"type":"message_stop"}', name="message_stop"))
 
 
 def start(message_id: str, model: str, usage: Mapping[str, object]) -> Frame:
-    """The envelope. What `usage` says of output here is a placeholder."""
+    """The envelope. The output tokens in this `usage` are a placeholder."""
     unknown: dict[str, object] = {"content": [], "stop_reason": None, "stop_sequence": None}
     return _frame("message_start", {"message": {**_head(message_id, model), **unknown, "usage": usage}})
 
@@ -20,20 +20,20 @@ def text_block(index: int, pieces: Iterable[str]) -> list[Frame]:
 
 
 def thinking_block(index: int, pieces: Iterable[str], signature: str) -> list[Frame]:
-    """Thoughts, then their signature, which is no generated output."""
+    """Thinking, then its signature, which is not generated output."""
     deltas = [_delta(index, "thinking_delta", "thinking", piece, reasoning=piece) for piece in pieces]
     signed = _delta(index, "signature_delta", "signature", signature)
     return _block(index, {"type": "thinking", "thinking": "", "signature": ""}, [*deltas, signed])
 
 
 def tool_block(index: int, call_id: str, name: str, pieces: Iterable[str]) -> list[Frame]:
-    """A tool call: its name comes with the block's start, its input as fragments of JSON (the first may be empty)."""
+    """A tool call: its name is in the block's start, its input follows as fragments of JSON (the first may be empty)."""
     deltas = [_delta(index, "input_json_delta", "partial_json", piece, arguments=piece) for piece in pieces]
     return _block(index, {"type": "tool_use", "id": call_id, "name": name, "input": {}}, deltas, token=True)
 
 
 def finish(reason: str, usage: Mapping[str, object] | None = None) -> Frame:
-    """message_delta: why it stopped, and usage where the provider tells it here (running totals, not increments)."""
+    """message_delta: the stop reason, and usage if the provider sends it here (running totals, not increments)."""
     delta = {"delta": {"stop_reason": reason, "stop_sequence": None}}
     return _frame("message_delta", {**delta, "usage": usage} if usage else delta)
 
@@ -46,7 +46,7 @@ def failure(error: Mapping[str, object]) -> Frame:
 def whole_message(
     message_id: str, model: str, text: str, reason: str, usage: Mapping[str, object]
 ) -> dict[str, object]:
-    """The answer of a request that did not ask for a stream."""
+    """The response to a request without `stream`."""
     said = {"content": [{"type": "text", "text": text}], "stop_reason": reason, "stop_sequence": None}
     return {**_head(message_id, model), **said, "usage": usage}
 

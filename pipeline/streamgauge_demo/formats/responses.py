@@ -1,4 +1,4 @@
-"""OpenAI responses: typed events with running sequence numbers; this provider sends no `event:` line and a [DONE] behind."""
+"""OpenAI responses: typed events with sequence numbers. This provider sends no `event:` line, and a [DONE] at the end."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -10,7 +10,7 @@ Payload = dict[str, object]
 
 
 class ResponsesFormat:
-    """Builds one response's events, in order: each call takes the next sequence numbers, each item the next output index."""
+    """Builds one response's events in order: each call takes the next sequence numbers, each item the next output index."""
 
     def __init__(self, response_id: str, model: str) -> None:
         self._response_id = response_id
@@ -23,7 +23,9 @@ class ResponsesFormat:
         return [self._event(f"response.{kind}", {"response": response}) for kind in ("created", "in_progress")]
 
     def text(self, pieces: Iterable[str]) -> list[Frame]:
-        """A message with one part of text. Its closing events repeat the whole text, which is not generated again."""
+        """A message with one part of text. Its closing events repeat the whole text, which does not count as generated
+        again.
+        """
         said = list(pieces)
         part = {"type": "output_text", "text": "".join(said), "annotations": []}
         where = {"item_id": f"msg_{len(self._output)}", "output_index": len(self._output), "content_index": 0}
@@ -51,7 +53,7 @@ class ResponsesFormat:
         return [*frames, self._item("done", {**item, "summary": [part]})]
 
     def call(self, call_id: str, name: str, pieces: Iterable[str]) -> list[Frame]:
-        """A function call: its name comes with the item, its arguments as deltas."""
+        """A function call: its name is in the item, its arguments follow as deltas."""
         said = list(pieces)
         where = {"item_id": f"fc_{len(self._output)}", "output_index": len(self._output)}
         item = {"id": where["item_id"], "type": "function_call", "call_id": call_id, "name": name, "arguments": ""}
@@ -96,7 +98,7 @@ class ResponsesFormat:
 
 
 def responses_usage(given: int, made: int, *, cached: int = 0, reasoning: int = 0) -> Payload:
-    """Usage in the words of the Responses API; `made` includes `reasoning`, `given` includes `cached` (tokens)."""
+    """Usage with the names of the Responses API (tokens); `made` includes `reasoning`, `given` includes `cached`."""
     return {
         "input_tokens": given,
         "input_tokens_details": {"cached_tokens": cached},
@@ -107,7 +109,7 @@ def responses_usage(given: int, made: int, *, cached: int = 0, reasoning: int = 
 
 
 def whole_response(response_id: str, model: str, text: str, usage: Payload) -> Payload:
-    """The answer of a request that did not ask for a stream."""
+    """The response to a request without `stream`."""
     builder = ResponsesFormat(response_id, model)
     builder.text([text])
     return builder.response("completed", usage)

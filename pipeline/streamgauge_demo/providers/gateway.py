@@ -1,4 +1,5 @@
-"""An OpenAI-compatible gateway: chat completions. What breaks here is the way: proxies that buffer, cut, close, time out.
+"""An OpenAI-compatible gateway: chat completions. The faults here are those of the path: proxies that buffer, cut, close or
+time out.
 
 Facts: the gateway's documentation of streaming (model and time on the first chunk alone, no resuming, a dropped stream just
 ends); keep-alive comments as OpenRouter sends them.
@@ -22,7 +23,7 @@ from streamgauge_demo.texts import ARGUMENTS, BRIDGE, RIVER, fragments, words
 
 MODEL = "gpt-4o-mini"
 
-# Slices of the wire: a prime number of bytes, so that cuts fall into chunk sizes, JSON and UTF-8 alike.
+# Size of slices (bytes): a prime number, so that cuts fall into chunk sizes, JSON and UTF-8 alike.
 CUT_BYTES = 61
 
 _HEAD = {"id": "chatcmpl-abc", "object": "chat.completion.chunk"}

@@ -25,7 +25,7 @@ from streamgauge_demo.texts import ARGUMENTS, BRIDGE, RIVER, SHORT, fragments, w
 # A small model on a small machine (seconds).
 _PACE = Pace(first_s=0.8, gap_s=0.06)
 
-# A client that does not wait for a cold model (seconds).
+# Timeout of a client that does not wait for a cold model (seconds).
 PATIENCE_S = 1.0
 
 _HEAD = {"id": "chatcmpl-local", "object": "chat.completion.chunk"}
@@ -39,7 +39,7 @@ def _failure(message: str) -> Frame:
     return Frame(block('{"message": "' + message + '", "type": "server_error"}', name="error"))
 
 
-# The official client takes such an event for a chunk without choices: it raises nothing, the stream just ends.
+# The official client parses such an event as a chunk without choices: it raises nothing, and the stream just ends.
 _FAILED = Expected(outcome="stream_error", error=ErrorFacts(phase="in_stream", type="server_error"))
 
 

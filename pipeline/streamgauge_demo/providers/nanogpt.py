@@ -1,6 +1,6 @@
-"""NanoGPT: chat completions, messages and responses. A stream that breaks ends early, without a terminal marker.
+"""NanoGPT: chat completions, messages and responses. A stream that breaks ends early, without a terminal.
 
-Facts: the provider's documentation of streaming (named events on messages only, [DONE] also behind responses, usage in chat
+Facts: the provider's documentation of streaming (named events on messages only, [DONE] also after responses, usage in chat
 only on request, reasoning as `reasoning`, line ends LF or CRLF, data on several lines).
 """
 
@@ -26,7 +26,7 @@ CLAUDE = "claude-sonnet-4-5-20250929"
 _HEAD = {"id": "chatcmpl_nano", "object": "chat.completion.chunk", "created": CREATED, "model": GPT}
 _CHAT = ChatFormat(head=_HEAD)
 
-# Longer than the 5 s from which a gap counts as a stall unless it is set otherwise (seconds).
+# Longer than 5 s, the default gap that counts as a stall (seconds).
 STALL_S = 5.5
 
 _RIVER, _BRIDGE, _THOUGHT, _CALL = words(RIVER), words(BRIDGE), words(THOUGHT), fragments(ARGUMENTS)
@@ -193,7 +193,7 @@ def _messages() -> tuple[Scenario, ...]:
 
 
 def _thinking() -> Scenario:
-    """Thinking, text and a tool call, with prompt caching: input is told in three parts."""
+    """Thinking, text and a tool call, with prompt caching: input is reported in three parts."""
     start = messages.start("msg_nano", CLAUDE, {"input_tokens": 9, "output_tokens": 2})
     made = len(_THOUGHT) + len(_BRIDGE) + len(_CALL)
     told = {"input_tokens": 9, "cache_creation_input_tokens": 30, "cache_read_input_tokens": 200, "output_tokens": made}

@@ -1,4 +1,4 @@
-"""Nimbus: chat completions and messages. A failing upstream shows as a last `event: error` in either format.
+"""Nimbus: chat completions and messages. If its upstream fails, the last event is `event: error` in either format.
 
 Facts: the provider's documentation of streaming (usage on chat's finish chunk, an `id:` line on every event of messages,
 `ping` events, resuming by Last-Event-ID, refused with 400 resume_not_supported where the upstream cannot).
@@ -37,7 +37,7 @@ _FAILURE = {
 }
 _IN_STREAM = ErrorFacts(phase="in_stream", type="upstream_error", code="upstream_disconnect")
 
-# The position that a client resumes after: it has seen this event and those before it.
+# The event id after which a client resumes: it has received this event and those before it.
 RESUMED_AFTER = 9
 
 
@@ -112,7 +112,7 @@ def _messages() -> tuple[Scenario, ...]:
             Endpoint.MESSAGES,
             "goes on after the last event that the client saw",
             whole[RESUMED_AFTER:],
-            # The envelope with input came in the first leg: this one knows what was made, and no model.
+            # The envelope with input was in the origin: the resumed stream has the output tokens, and no model.
             replace(good, response_model=None, usage=UsageFacts(output=len(_RIVER))),
             asks={"extra_headers": {"Last-Event-ID": str(RESUMED_AFTER)}},
         ),
@@ -157,7 +157,7 @@ def _messages() -> tuple[Scenario, ...]:
 
 
 def _tool_use() -> Scenario:
-    """As documented, this message_delta tells no usage: what was made stays unknown."""
+    """As documented, this message_delta has no usage: the number of output tokens stays unknown."""
     start = messages.start("msg_01H8", CLAUDE, {"input_tokens": 41, "output_tokens": 0})
     block_ = messages.tool_block(0, "toolu_01A", "read_gauge", _CALL)
     frames = with_ids([start, *block_, messages.finish("tool_use"), messages.STOP])

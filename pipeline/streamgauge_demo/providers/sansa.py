@@ -1,7 +1,7 @@
-"""Sansa: chat completions, with a router that says which model it chose on the first chunk.
+"""Sansa: chat completions, with a router that names the chosen model on the first chunk.
 
 Facts: the provider's documentation of streaming (usage always on the last chunk, `sansa` on the first, reasoning as
-`reasoning_details`, an error in band with finish reason `error` and a [DONE] behind it, errors with a code and no type).
+`reasoning_details`, an in-band error with finish reason `error` and a [DONE] after it, errors with a code and no type).
 """
 
 from dataclasses import replace

@@ -1,13 +1,13 @@
-"""Capture inside an application's own process: what its taps note goes to an agent's recorder over a Unix socket.
+"""Capture inside an application's own process. Its taps make notes, which go to an agent's recorder over a Unix socket.
 
     application's threads                  | the sender's thread
-    capture.py   one stream: notes         | note_collector.py  notes -> messages, and what is dropped
+    capture.py   one stream: notes         | note_collector.py  notes -> messages; counts what is dropped
     background_senders.py  its senders     | outbox.py      messages -> batches; recorder_client.py: the recorder's socket
-    agent_location.py  the data directory  | counter_slot.py    the counters that are this process's
+    agent_location.py  the data directory  | counter_slot.py    this process's slot in the counters file
                                            | background_sender.py  the thread
-                                           | agent.py       starts an agent where none is
+                                           | agent.py       starts an agent if none runs
 
-The left side never waits, locks or raises: it appends to lists that the right side empties some 20 times a second. So a
-SIGKILL of the application takes the reads of the last turn (FLUSH_S) with it before they were counted as seen; all others
-are in the books, as a relay's are.
+The application's side never waits, locks or raises: it appends to lists that the sender's thread empties about 20 times a
+second. A SIGKILL of the application loses the reads noted since the last turn (FLUSH_S) before they are counted as seen.
+All earlier reads are in the balance, as those of a relay are.
 """

@@ -1,11 +1,11 @@
-"""Starts an agent for the taps of an application, where STREAMGAUGE_KAFKA is set and no agent is reachable.
+"""Starts an agent for the taps of an application if STREAMGAUGE_KAFKA is set and no agent is reachable.
 
-The agent is `streamgauge tap --child`, a child whose stdin is a pipe of ours: when this process ends, however it does, the
-agent drains and ends. Of several processes on one data directory one has the turn (`starter.lock`, for as long as its
-agent runs), the others connect to what it started; when it goes, another takes over. An agent that somebody else started
-holds the data directory's own lock, and is left alone.
+The agent is a child process, `streamgauge tap --child`, whose stdin is a pipe from this process: however this process ends,
+the pipe closes, and the agent drains and exits. If several processes share a data directory, the one that holds
+`starter.lock` starts the agent and keeps the lock while its agent runs; the others connect to that agent, and another one
+takes over after it. An agent that was started otherwise holds the data directory's own lock; no second one is started then.
 
-STREAMGAUGE_AGENT=external: agents are started by others only.
+STREAMGAUGE_AGENT=external: this process never starts an agent.
 """
 
 import contextlib
@@ -23,20 +23,21 @@ from streamgauge.runtime.data_directory import make_data_dir
 from streamgauge.runtime.faults import described, report_fault
 from streamgauge.taps.inprocess.outbox import CAPACITY_BYTES
 
-# Between attempts (seconds). An agent is there within two; each attempt costs half a second of a core, so that a fault that
-# lasts must not repeat it often: the pause doubles up to the larger one.
+# Pause between attempts (seconds). An agent starts within 2 s, and each attempt costs half a second of one core. A
+# lasting fault must not repeat this cost often, so the pause doubles up to MAX_ATTEMPT_S.
 ATTEMPT_S = 5.0
 MAX_ATTEMPT_S = 300.0
-# An agent that ran so long was a good one: the next is tried at once (seconds).
+# If an agent ran longer than this, the next one is started at once (seconds).
 PROVED_S = 60.0
-# How long the end of a process waits for its agent to ship the rest (seconds): it takes one, with a broker. Where a container
-# ends with the process, what is not shipped by then is lost unless the data directory outlives it.
+# How long the exit of a process waits until its agent has shipped the rest (seconds): with a broker it takes about one.
+# In a container that ends with the process, unshipped data is lost unless the data directory is on a volume that
+# remains.
 END_S = 3.0
 
 _STARTER = "starter.lock"
-_OWNER = "lock"  # taken by every agent (data_directory.py)
+_OWNER = "lock"  # every agent holds it (data_directory.py)
 
-# What a process does with captured reads while no agent runs: they wait in its outbox (outbox.py).
+# Without an agent, captured reads wait in the process's outbox (outbox.py).
 _WAITS = (
     f"streams are not affected, and up to {CAPACITY_BYTES // 1024**2} MiB of captured data wait in this process until an"
     " agent runs; data beyond that, or still waiting when the process ends, is lost"
@@ -46,13 +47,13 @@ _log = logging.getLogger("streamgauge")
 
 
 class Agent:
-    """The agent that this process may start. No method raises; all but `close` return at once. Used by one thread."""
+    """The agent that this process may start. No method raises; all but `close` return at once. One thread uses it."""
 
     def __init__(self, data_dir: Path, environment: Mapping[str, str] = os.environ) -> None:
         self._data_dir = data_dir
         self._environment = environment
         self._process: subprocess.Popen[bytes] | None = None
-        self._turn: int | None = None  # the starter's lock, while it is ours
+        self._turn: int | None = None  # descriptor of the starter's lock while this process holds it
         self._started_s = 0.0
         self._next_s = 0.0
         self._pause_s = ATTEMPT_S
@@ -60,12 +61,12 @@ class Agent:
 
     @property
     def starts(self) -> bool:
-        """Whether an agent is started where there is none."""
+        """Whether this process starts an agent if none runs."""
         external = self._environment.get("STREAMGAUGE_AGENT", "").strip().lower() == "external"
         return bool(self._environment.get("STREAMGAUGE_KAFKA")) and not external
 
     def missing(self) -> None:
-        """No agent could be reached. Starts one, if it is time for that; call it as often as you like."""
+        """Called when no agent is reachable. Starts one if the pause is over; may be called at any rate."""
         try:
             if self.starts:
                 self._look(time.monotonic())
@@ -74,13 +75,13 @@ class Agent:
                     f"no agent runs at {self._data_dir}: {_WAITS}. Start `streamgauge up --agent` or `streamgauge tap"
                     " --agent --kafka HOST:PORT` as this user, or set STREAMGAUGE_KAFKA so that this process starts one"
                 )
-        except Exception as error:  # noqa: BLE001 - capture fails open: the application knows nothing of agents
+        except Exception as error:  # noqa: BLE001 - capture fails open: the application must not see errors of agents
             if not isinstance(error, OSError | StreamgaugeError):
                 report_fault("the start of an agent", error)
             self._complain(f"no agent can be started ({described(error)}): {_WAITS}")
 
     def close(self, within_s: float = END_S) -> None:
-        """This process ends: so may its agent, once it has shipped the rest. Waits for it, for so long at most."""
+        """This process exits: lets its agent ship the rest and exit. Waits at most `within_s` seconds."""
         process, self._process = self._process, None
         with contextlib.suppress(OSError):
             if process is not None:
@@ -91,7 +92,7 @@ class Agent:
             self._end_turn()
 
     def forget(self) -> None:
-        """This process was forked off: the agent is its parent's, and ends with that."""
+        """Called in a forked child: the agent belongs to the parent process, and ends with it."""
         process, self._process = self._process, None
         with contextlib.suppress(OSError):
             if process is not None:
@@ -103,7 +104,7 @@ class Agent:
     def _look(self, now: float) -> None:
         if self._process is not None:
             code = self._process.poll()
-            if code is None:  # it is on its way
+            if code is None:  # it is starting, or draining
                 return
             self._ended(code, now)
         if now < self._next_s:
@@ -114,7 +115,7 @@ class Agent:
             self._start(now)
 
     def _take_turn(self) -> bool:
-        """Whether it is on us: no other process starts one, and none runs."""
+        """Takes the starter's lock. Returns whether this process starts the agent: no other one does, and no agent runs."""
         make_data_dir(self._data_dir)
         self._turn = os.open(self._data_dir / _STARTER, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         if _taken(self._turn, fcntl.LOCK_EX) or self._runs():
@@ -123,7 +124,7 @@ class Agent:
         return True
 
     def _runs(self) -> bool:
-        """Whether some agent has the data directory; it may still start, or drain."""
+        """Whether an agent holds the data directory; it may be starting or draining."""
         try:
             owner = os.open(self._data_dir / _OWNER, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -135,13 +136,14 @@ class Agent:
 
     def _start(self, now: float) -> None:
         try:
-            # Modules that lie where the application was started are not for the agent: PYTHONSAFEPATH, for its children too.
+            # PYTHONSAFEPATH keeps the agent and its children from importing modules of the application's working
+            # directory.
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "streamgauge", "tap", "--child", "--data-dir", str(self._data_dir)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 env={**self._environment, "PYTHONSAFEPATH": "1"},
-                start_new_session=True,  # Ctrl-C is the application's: the agent ends after it
+                start_new_session=True,  # Ctrl-C must end the application only: the agent ends after it
             )
         except BaseException:
             self._end_turn()
@@ -165,18 +167,18 @@ class Agent:
             self._turn = None
 
     def _complain(self, sentence: str) -> None:
-        """Says it, but not again and again."""
+        """Logs the sentence unless it is the last one that was logged."""
         if sentence != self._complained:
             self._complained = sentence
             _log.warning("streamgauge: %s", sentence)
 
 
-# This process's agents by data directory: one, in all but odd cases.
+# This process's agents by data directory: usually one.
 _agents: dict[Path, Agent] = {}
 
 
 def away(data_dir: Path) -> None:
-    """No agent could be reached at this data directory. Never raises; may start one."""
+    """Called when no agent is reachable at this data directory. Never raises; may start one."""
     one = _agents.get(data_dir)
     if one is None:
         if not _agents:
@@ -186,13 +188,15 @@ def away(data_dir: Path) -> None:
 
 
 def expected(data_dir: Path) -> bool:
-    """Whether an agent that is not there yet will be: where nobody starts one, nobody need wait for it."""
+    """Whether this process starts the missing agent; if not, waiting for it is useless."""
     one = _agents.get(data_dir)
     return one is not None and one.starts
 
 
 def leave(within_s: float = END_S) -> None:
-    """This process ends, and has handed over what it had: agents that it started may end. Waits for each, at most so long."""
+    """This process exits and has sent its data: ends the agents that it started. Waits at most `within_s` seconds for each
+    agent.
+    """
     while _agents:
         _agents.popitem()[1].close(within_s)
 
@@ -203,7 +207,7 @@ def _forget() -> None:
 
 
 def _taken(descriptor: int, how: int) -> bool:
-    """Whether another has the lock; if not, it is ours."""
+    """Whether another process holds the lock; if not, this call takes it."""
     try:
         fcntl.flock(descriptor, how | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -217,6 +221,6 @@ def _hang_up(process: "subprocess.Popen[bytes]") -> None:
 
 
 def _give_away(process: "subprocess.Popen[bytes]") -> None:
-    """It ends by itself; nobody here waits for it, and Popen need not warn of that."""
+    """Sets a return code, so that Popen does not warn about a process that still runs; it exits by itself."""
     if process.returncode is None:
         process.returncode = 0

@@ -1,4 +1,4 @@
-"""Which data directory an application's taps mean: where the agent's recorder listens, and where reads are counted."""
+"""Finds the data directory of an application's taps: it holds the recorder's socket and the counters of reads."""
 
 import logging
 import os
@@ -9,19 +9,19 @@ import platformdirs
 
 _LOG = logging.getLogger("streamgauge")
 
-# As the command line reads them: an empty variable is none.
+# The variables of the command line; an empty value counts as not set.
 DATA_DIR_VARIABLE = "STREAMGAUGE_DATA_DIR"
 CONFIG_VARIABLE = "STREAMGAUGE_CONFIG"
-# `commands.tapping` leads DATA_DIR/run to a directory with a path that is short enough for a socket.
+# `runtime.socket_directory` makes DATA_DIR/run a link to a directory whose path is short enough for a socket.
 _RUN = "run"
 _SOCKET = "recorder.sock"
 
 
 def data_dir_of(given: Path | str | None) -> Path:
-    """The directory that is named, else the environment's, else the settings file's that the environment names, else the
-    command line's default; absolute.
+    """The data directory, absolute: `given`, else STREAMGAUGE_DATA_DIR, else `data_dir` of the settings file that
+    STREAMGAUGE_CONFIG names, else the command line's default.
 
-    Raises nothing: a settings file that cannot be read is logged as a warning.
+    Never raises: a settings file that cannot be read is logged as a warning.
     """
     named = given or os.environ.get(DATA_DIR_VARIABLE) or _settings_file_data_dir()
     return Path(named or platformdirs.user_state_dir("streamgauge", appauthor=False)).absolute()
@@ -33,7 +33,7 @@ def _settings_file_data_dir() -> str | None:
         return None
     try:
         found = tomllib.loads(Path(name).read_text(encoding="utf-8")).get("data_dir")
-    except (OSError, ValueError) as error:  # ValueError: no TOML, or no UTF-8
+    except (OSError, ValueError) as error:  # ValueError: not TOML, or not UTF-8
         _LOG.warning(
             "the settings file %s cannot be read (%s): the default data directory is used instead", name, error
         )
@@ -42,5 +42,5 @@ def _settings_file_data_dir() -> str | None:
 
 
 def recorder_socket(data_dir: Path) -> str:
-    """The path of the recorder's socket, as short as it gets."""
+    """The path of the recorder's socket, with links resolved so that it is short."""
     return os.path.join(os.path.realpath(data_dir / _RUN), _SOCKET)  # noqa: PTH118 - no Path keeps it short

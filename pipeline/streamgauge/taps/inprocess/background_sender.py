@@ -1,8 +1,8 @@
-"""The thread that takes streams' notes and hands them to the recorder. One a data directory and process.
+"""The thread that collects the notes of streams and sends them to the recorder: one for each data directory and process.
 
-while streams are open   their notes are taken each FLUSH_S; up to QUIET_S apart while none come
-while something waits    and no recorder is there, it is looked for each RETRY_S
-otherwise                after IDLE_S it lets the connection go, and sleeps without a timer
+while streams are open   it collects notes every FLUSH_S; up to every QUIET_S if there are none
+while messages wait      and no recorder is reachable, it tries to connect every RETRY_S
+otherwise                it closes the connection after IDLE_S, and sleeps without a timer
 """
 
 import contextlib
@@ -19,20 +19,22 @@ from streamgauge.taps.inprocess.capture import EndedError, NotedStream
 from streamgauge.taps.inprocess.outbox import CAPACITY_BYTES
 from streamgauge.taps.inprocess.recorder_client import RETRY_S, Agents, RecorderConnection
 
-# Notes are taken this often while they come (s): late enough to share what a turn costs, early beside the recorder's 1 s.
+# Interval between turns while notes arrive (seconds): long enough to spread the cost of a turn over many notes, short
+# compared with the recorder's flush interval of 1 s.
 FLUSH_S = 0.05
-# And this often at least while streams are open and quiet (seconds).
+# Longest interval between turns while streams are open and quiet (seconds).
 QUIET_S = 0.1
-# Without streams the connection is kept for so long (seconds): it spares the next request of a busy process a new one.
+# How long the connection stays open without streams (seconds): the next request of a busy process then needs no new
+# one.
 IDLE_S = 1.0
-# While somebody waits for a flush, it looks this often for the recorder, and whether all has gone out (seconds).
+# Interval of attempts to connect and to send while a caller waits for a flush (seconds).
 HURRY_S = 0.05
 
 _log = logging.getLogger("streamgauge")
 
 
 class BackgroundSender:
-    """`begin` and `wake` may be called by any thread, and wait for nothing. `full`: there is no room for more reads."""
+    """`begin` and `wake` may be called from any thread and do not wait. `full`: there is no room for more reads."""
 
     def __init__(self, data_dir: Path, agents: Agents, capacity: int = CAPACITY_BYTES) -> None:
         self.full = False
@@ -41,18 +43,20 @@ class BackgroundSender:
         self._numbers = itertools.count((os.getpid() & 0xFFFFFF) << 36)
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._bell = threading.Lock()  # released to ring it
+        self._bell = threading.Lock()  # released to wake the thread
         self._bell.acquire()
         self._asleep = False
         self._ended = False
-        self._hurried: deque[threading.Event] = deque()  # who waits until all has gone out
+        self._hurried: deque[threading.Event] = deque()  # set when everything has been sent
         self._courier: RecorderConnection | None = None
         self._complained = ""
 
     # Called by the application's threads.
 
     def begin(self, capture: NotedStream) -> int:
-        """A stream begins: its notes are taken from now on. Gives its number. Raises EndedError, or what a start raises."""
+        """Starts to collect the notes of a stream. Returns its number. Raises EndedError, or what starting the thread
+        raises.
+        """
         if self._ended:
             raise EndedError
         if self._thread is None:
@@ -64,12 +68,12 @@ class BackgroundSender:
         return capture.stream
 
     def wake(self) -> None:
-        """Come soon."""
-        with contextlib.suppress(RuntimeError):  # it rings already
+        """Ends the thread's current sleep."""
+        with contextlib.suppress(RuntimeError):  # it is released already
             self._bell.release()
 
     def flush(self, within_s: float) -> None:
-        """Hand over all that was noted so far. Waits, for so long at most; not at all for a recorder that nobody expects."""
+        """Sends everything noted so far. Waits at most `within_s` seconds, and not for a recorder that will not start."""
         if self._thread is not None and self._thread.is_alive():
             done = threading.Event()
             self._hurried.append(done)
@@ -77,7 +81,7 @@ class BackgroundSender:
             done.wait(within_s)
 
     def close(self, within_s: float) -> None:
-        """The process ends: hand over what there is, for so long at most, and count what stays as dropped."""
+        """The process exits: sends what is noted, for at most `within_s` seconds, and counts the rest as dropped."""
         self.flush(within_s)
         self._ended = self.full = True
         self.wake()
@@ -85,7 +89,7 @@ class BackgroundSender:
             self._thread.join(within_s)
 
     def forget(self) -> None:
-        """In a forked child: thread, connection and role are the parent's, and so are the streams begun so far."""
+        """Called in a forked child: the thread, the connection, the counter slot and open streams belong to the parent."""
         self._ended = self.full = True
         if self._courier is not None:
             self._courier.forget()
@@ -105,14 +109,14 @@ class BackgroundSender:
             hurried = self._take_hurried()
             try:
                 pause = self._turn(pause, hurry=bool(hurried))
-            except Exception as error:  # noqa: BLE001 - capture fails open: no fault of ours ends it for good
+            except Exception as error:  # noqa: BLE001 - capture fails open: an internal error must not end the thread
                 pause = self._survive(error)
             self._sleep(self._answer(hurried, pause))
         if self._courier is not None:
             self._courier.close()
 
     def _turn(self, before: float | None, *, hurry: bool) -> float | None:
-        """Gives how long nothing needs to be done (seconds); None: until somebody calls."""
+        """Does one turn. Returns the pause until the next one (seconds); None: until `wake`."""
         if self._courier is None:
             self._courier = RecorderConnection(self._data_dir, self._agents, self._capacity)
         courier = self._courier
@@ -128,7 +132,7 @@ class BackgroundSender:
         return None
 
     def _survive(self, error: Exception) -> float | None:
-        """The data directory cannot be used: streams that began are forgotten. Or a fault of ours: it is counted."""
+        """Handles an error of a turn: drops the streams begun so far if the data directory is unusable, else counts it."""
         if not isinstance(error, OSError | StreamgaugeError):
             report_fault("the sender's thread of a tap in an application", error)
         complaint = described(error)
@@ -142,12 +146,12 @@ class BackgroundSender:
             return None
         try:
             self._courier.survived()
-        except Exception as failed:  # noqa: BLE001 - as in `_run`: the thread goes on
+        except Exception as failed:  # noqa: BLE001 - as in `_run`: the thread must continue
             report_fault("the counters of a tap in an application", failed)
         return RETRY_S
 
     def _take_hurried(self) -> list[threading.Event]:
-        """Those who wait by now: what they noted before is taken in the turn that follows."""
+        """The waiting flush calls. The turn that follows collects everything that was noted before them."""
         return [self._hurried.popleft() for _ in range(len(self._hurried))]
 
     def _answer(self, hurried: list[threading.Event], pause: float | None) -> float | None:
@@ -160,7 +164,7 @@ class BackgroundSender:
         return pause
 
     def _sleep(self, pause: float | None) -> None:
-        """Until the pause is over, or somebody rings. Who begins a stream rings only where the pause is long."""
+        """Sleeps until the pause is over or `wake` is called. `begin` calls `wake` only if the pause is long."""
         self._asleep = pause is None or pause > QUIET_S
         if not (self._asleep and (self._begun or self._hurried or self._ended)):
             self._bell.acquire(timeout=-1 if pause is None else pause)

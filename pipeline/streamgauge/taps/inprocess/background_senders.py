@@ -1,4 +1,4 @@
-"""This process's senders, one a data directory. A forked child begins with none: its parent's are not its own."""
+"""This process's senders, one for each data directory. A forked child starts without its parent's senders."""
 
 import atexit
 import os
@@ -9,18 +9,18 @@ from streamgauge.taps.inprocess import agent
 from streamgauge.taps.inprocess.agent_location import DATA_DIR_VARIABLE, data_dir_of
 from streamgauge.taps.inprocess.background_sender import BackgroundSender
 
-# How long the end of a process waits for a recorder that takes nothing (seconds).
+# How long the exit of a process waits for a recorder that does not accept data (seconds).
 END_S = 2.0
 
 _senders: dict[Path, BackgroundSender] = {}
-_named: dict[str | Path | None, BackgroundSender] = {}  # the same, by what they were asked for with
-_ends_in: set[int] = set()  # processes whose end is attended to
+_named: dict[str | Path | None, BackgroundSender] = {}  # the same senders, by the argument of `sender_of`
+_ends_in: set[int] = set()  # process ids with an exit handler
 
 
 def sender_of(data_dir: Path | str | None = None) -> BackgroundSender:
-    """The sender of a data directory: of the one that is named, else the environment's, else the command line's default.
+    """The sender of a data directory: `data_dir`, else STREAMGAUGE_DATA_DIR, else the default of `data_dir_of`.
 
-    Raises nothing, and starts nothing: that is for the first stream.
+    Never raises, and starts no thread: the first stream starts it.
     """
     name = data_dir or os.environ.get(DATA_DIR_VARIABLE)
     found = _named.get(name)
@@ -30,9 +30,9 @@ def sender_of(data_dir: Path | str | None = None) -> BackgroundSender:
 
 
 def finish(within_s: float = END_S) -> None:
-    """Hand over all that was noted so far, then let an agent of ours end. Waits, at most so long for each.
+    """Sends everything noted so far, then ends the agents that this process started. Each wait is bounded.
 
-    For whoever knows that the process is about to end without its exit handlers. Streams may follow all the same.
+    For a process that will end without running its exit handlers. Later streams are still captured.
     """
     for sender in list(_senders.values()):
         sender.flush(within_s)
@@ -50,7 +50,7 @@ def _attend_to_end() -> None:
         atexit.register(_end)
         os.register_at_fork(after_in_child=_forget)
     _ends_in.add(os.getpid())
-    if "multiprocessing.util" in sys.modules:  # its forked children end without exit handlers, but for its own
+    if "multiprocessing.util" in sys.modules:  # its forked children run only its own exit handlers
         sys.modules["multiprocessing.util"].Finalize(None, _end, exitpriority=0)
 
 

@@ -1,7 +1,7 @@
-"""What an in-process tap notes of one stream. Nothing here raises, waits, locks, or touches a byte: whatever goes wrong,
-the stream goes on and its record says that it is incomplete.
+"""What an in-process tap notes of one stream. Nothing here raises, waits, locks or changes a byte. After an error the
+stream continues, and its record is marked incomplete.
 
-Notes gather in a list; the sender's thread takes them from its front (note_collector.py). A chunk costs one append.
+Notes are appended to a list; the sender's thread takes them from its front (note_collector.py). A chunk costs one append.
 """
 
 import time
@@ -26,21 +26,21 @@ from streamgauge.recorder.protocol import (
 from streamgauge.runtime.faults import report_fault
 from streamgauge.spool.read_counters import DropReason
 
-# What a note costs besides its bytes (bytes): a tuple, a stamp, and their places.
+# Overhead of a note besides its data (bytes): a tuple, a stamp, and their list entries.
 NOTE_BYTES = 200
-# From so much on that one stream has noted and nobody took (bytes), the sender is woken.
+# If one stream has more than this not yet collected (bytes), it wakes the sender.
 WAKE_BYTES = 1024 * 1024
-# So much of one stream may wait to be taken (bytes): a whole answer of the largest size that a recorder looks into (16 MiB),
-# as an application hands it on in one piece, and the sender's next turn.
+# Limit of one stream's notes that are not yet collected (bytes): a whole response of the largest size that a recorder
+# decodes (16 MiB), which an application may send in one piece, and what arrives until the sender's next turn.
 MAX_UNTAKEN_BYTES = 20 * 1024 * 1024
 
-_NO_ROOM = -1  # less than any stream has noted: each read is looked at
+_NO_ROOM = -1  # below any stream's bytes: each read takes the slow path
 
 Headers = Iterable[tuple[str | bytes, str | bytes]]
 
 
 class Asking(NamedTuple):
-    """A request as a tap sees it. `target`: path and query; `began_ns`: time zero, by the monotonic clock."""
+    """A request as a tap sees it. `target`: path and query; `began_ns`: time zero, of the monotonic clock."""
 
     tap: str
     upstream: str | None
@@ -51,14 +51,14 @@ class Asking(NamedTuple):
 
 
 class Lost(msgspec.Struct, frozen=True):
-    """A note in place of reads that found no room, or came after a fault."""
+    """A note that replaces reads for which there was no room, or that came after an internal error."""
 
     reads: int
     reason: DropReason
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """A note that capturing this stream failed: a bug of ours."""
+    """A note that the capture of this stream failed with an internal error."""
 
 
 Told = RequestStarted | RequestBody | RequestSent | ResponseHead | ExchangeEnded | Lost | Fault
@@ -66,23 +66,23 @@ Note = tuple[int, bytes] | Told
 
 
 class EndedError(RuntimeError):
-    """The process ends, or this sender is that of the process from which this one was forked."""
+    """The process exits, or the sender belongs to the parent process of this fork."""
 
 
 class Taker(Protocol):
-    """Who takes the notes. `full`: there is no room for more reads."""
+    """Collects the notes. `full`: there is no room for more reads."""
 
     full: bool
 
     def begin(self, capture: "NotedStream") -> int:
-        """Take what this one notes from now on; gives the stream's number. Raises what it raises."""
+        """Starts to collect this stream's notes. Returns the stream's number. May raise any error."""
 
     def wake(self) -> None:
-        """Come soon."""
+        """Asks for an early turn."""
 
 
 class NotedStream:
-    """One stream. `notes` and `noted_bytes` are written by the application, `taken_bytes` by the sender."""
+    """One stream. The application writes `notes` and `noted_bytes`; the sender writes `taken_bytes`."""
 
     __slots__ = (
         "_asked", "_broken", "_ended", "_limit", "_lost", "_taker", "_whole", "noted_bytes", "notes", "stream",
@@ -107,7 +107,9 @@ class NotedStream:
             self._fault(error)
 
     def asked(self, data: bytes) -> None:
-        """A piece of the request's body. Beyond the limit, or without room, it is left out, and `sent` says so."""
+        """A piece of the request's body. It is left out beyond MAX_REQUEST_BODY or without room; `sent` then reports an
+        incomplete body.
+        """
         try:
             self._asked += len(data)
             if self._asked > MAX_REQUEST_BODY or self._broken or self._taker.full:
@@ -118,7 +120,9 @@ class NotedStream:
             self._fault(error)
 
     def sent(self, at_ns: int | None, body_bytes: int) -> None:
-        """The request is whole, and was handed on. `at_ns`: when its last byte was; None where that is not seen."""
+        """The request is complete and was passed on. `at_ns`: time of its last byte, None if unknown; `body_bytes`: size of
+        its body.
+        """
         try:
             whole = self._whole and self._asked == body_bytes
             self._note(RequestSent(self.stream, at_ns, None, body_bytes, whole))
@@ -133,7 +137,7 @@ class NotedStream:
             self._fault(error)
 
     def arrived(self, at_ns: int, data: bytes) -> None:
-        """A piece of the response's body. `at_ns`: when it came, before it was handed on."""
+        """A piece of the response's body. `at_ns`: when it arrived, before it was passed on."""
         try:
             if type(data) is not bytes:
                 data = bytes(data)
@@ -148,7 +152,9 @@ class NotedStream:
     def ended(
         self, at_ns: int, ending: Ending, gone_ns: int | None = None, fault: TransportFault | None = None
     ) -> None:
-        """The stream is over: told once. `gone_ns`: when its reader left, if it did; `fault`: what failed, if known."""
+        """The stream has ended; only the first call counts. `gone_ns`: when the client left, if it did; `fault`: what
+        failed, if known.
+        """
         try:
             if not self._ended:
                 self._ended = True
@@ -159,7 +165,7 @@ class NotedStream:
             self._fault(error)
 
     def fault(self) -> None:
-        """The tap caught and reported a bug: nothing more is noted but the end, and the record says it is incomplete."""
+        """The tap caught and reported an internal error: only the end is noted from now on, and the record is incomplete."""
         self._fault(None)
 
     def _note(self, note: Note) -> None:
@@ -167,7 +173,7 @@ class NotedStream:
         self.notes.append(note)
 
     def _arrived_amiss(self, at_ns: int, data: bytes) -> None:
-        """A read when much waits, or after one that was lost, or after the end."""
+        """A read while much waits, after a lost read, or after the end."""
         if not data or self._ended:
             return
         if self._broken or self._taker.full or self.noted_bytes - self.taken_bytes > MAX_UNTAKEN_BYTES:
@@ -187,7 +193,7 @@ class NotedStream:
             self._lost = 0
 
     def _fault(self, error: Exception | None, lost: int = 0) -> None:
-        """From here on the stream is not captured. `error`: a bug of ours, to be reported."""
+        """Stops the capture of this stream. `error`: an internal error to report."""
         if error is not None:
             report_fault("the capture of a tap in an application", error)
         try:
@@ -196,12 +202,12 @@ class NotedStream:
                 self._broken, self._limit = True, _NO_ROOM
                 self._note(Fault())
             self._lost += lost
-        except Exception as failed:  # noqa: BLE001 - not even this works: the stream still goes on
+        except Exception as failed:  # noqa: BLE001 - capture fails open, even if this note fails
             report_fault("the notes of a tap in an application", failed)
 
 
 def size_of_note(note: Note) -> int:
-    """What a note is counted with (bytes)."""
+    """The size of a note with its overhead (bytes)."""
     if type(note) is tuple:
         return len(note[1]) + NOTE_BYTES
     if type(note) is RequestBody:
@@ -212,12 +218,12 @@ def size_of_note(note: Note) -> int:
 
 
 def is_llm(method: str, target: str) -> bool:
-    """Whether a request is captured whatever answers it; else only an event stream is."""
+    """Whether a request is captured whatever the response is; other requests are captured only if it is an event stream."""
     return endpoint_of(method, target) is not None
 
 
 def is_event_stream(headers: Headers) -> bool:
-    """Whether a response's head says that its body is one."""
+    """Whether the response's Content-Type is an event stream."""
     return says_event_stream(value for _, value in _kept(headers, frozenset(("content-type",))))
 
 
@@ -233,7 +239,7 @@ def _opened(stream: int, asking: Asking, tenant_header: str | None) -> RequestSt
 
 
 def _kept(headers: Headers, wanted: frozenset[str]) -> list[tuple[str, str]]:
-    """Those that are wanted; no other leaves the process."""
+    """The wanted headers; others never leave the process."""
     pairs = ((_text(name).lower(), value) for name, value in headers)
     return [(name, _text(value)) for name, value in pairs if name in wanted]
 

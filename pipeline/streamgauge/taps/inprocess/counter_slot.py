@@ -1,4 +1,4 @@
-"""The part of a data directory's counters that is this process's, for as long as it lives."""
+"""This process's slot in a data directory's counters file, claimed for the lifetime of the process."""
 
 import fcntl
 import os
@@ -9,14 +9,14 @@ from streamgauge.spool.read_counters import MAX_APPS, Counters, app_lock
 
 
 class TooManyError(OSError):
-    """All roles are taken: more processes capture for themselves on one data directory than it has counters for."""
+    """All slots are taken: more processes capture on one data directory than its counters file has slots for."""
 
 
 class CounterSlot:
-    """A claimed role. Reads that an earlier holder did not hand over are counted as lost when it is claimed."""
+    """A claimed slot. Claiming it counts the reads that an earlier holder did not hand over as lost."""
 
     def __init__(self, data_dir: Path) -> None:
-        """Makes the directory where it is missing. Raises Unavailable where it cannot be used, TooManyError, OSError."""
+        """Creates the data directory if it is missing. Raises Unavailable if it cannot be used, TooManyError, or OSError."""
         make_data_dir(data_dir)
         path = data_dir / "counters"
         app_lock(path, 0).parent.mkdir(mode=0o700, exist_ok=True)
@@ -31,19 +31,19 @@ class CounterSlot:
 
     @property
     def is_current(self) -> bool:
-        """Whether the data directory is still the one in which the role was claimed."""
+        """Whether the data directory is still the one in which the slot was claimed."""
         try:
             return os.path.samestat(self._lock_path.stat(), os.fstat(self._lock))
         except OSError:
             return False
 
     def close(self) -> None:
-        """Give it back. What was counted stays."""
+        """Releases the slot. Its counts remain."""
         self.counters.close()
         os.close(self._lock)
 
     def forget(self) -> None:
-        """In a forked child: the role is the parent's."""
+        """Called in a forked child: the slot belongs to the parent."""
         os.close(self._lock)
 
 

@@ -1,6 +1,6 @@
-"""Notes of streams become messages, in the sender's thread: here a read is counted as seen, and dropped where no room is.
+"""Makes messages of streams' notes, in the sender's thread. Here a read is counted as seen, or dropped without room.
 
-A stream's notes are taken from the front of its list, while the application appends at its end.
+Notes are taken from the front of a stream's list, while the application appends at its end.
 """
 
 from collections.abc import Iterator
@@ -22,27 +22,27 @@ from streamgauge.spool.read_counters import Counters, DropReason, Incident
 from streamgauge.taps.inprocess.capture import NOTE_BYTES, Fault, Lost, Note, NotedStream, Told, size_of_note
 from streamgauge.taps.inprocess.outbox import BATCH_BYTES, MessageBatches
 
-# Notes that are looked at in one go: some 0.2 ms, during which an application's thread may wait for the interpreter.
+# Notes processed in one turn: about 0.2 ms, in which an application's thread may wait for the GIL.
 TURN_NOTES = 128
-# A longer piece travels in several (bytes): encoding it holds the interpreter for some 0.1 ms.
+# A longer piece is split (bytes): encoding this much holds the GIL for about 0.1 ms.
 PIECE_BYTES = 1024 * 1024
 
 
 class _Stream:
-    """One stream as the recorder knows it."""
+    """One stream as reported to the recorder."""
 
     __slots__ = ("broken", "capture", "lost", "told", "whole")
 
     def __init__(self, capture: NotedStream) -> None:
         self.capture = capture
-        self.told = False  # its beginning found room: else nothing is told of it
-        self.broken = False  # a fault of ours: nothing more is told but the end
-        self.lost = 0  # reads not handed over, and not told yet
-        self.whole = True  # all of the request's body was told
+        self.told = False  # its start was reported; without room for it, nothing of the stream is reported
+        self.broken = False  # after an internal error only the end is reported
+        self.lost = 0  # dropped reads that are not yet reported
+        self.whole = True  # the whole body of the request was reported
 
 
 class NoteCollector:
-    """All streams of one process that have not ended. Used by the sender's thread alone."""
+    """Collects the notes of all open streams of one process. Only the sender's thread uses it."""
 
     def __init__(self, outbox: MessageBatches, counters: Counters) -> None:
         self.counters = counters
@@ -56,15 +56,15 @@ class NoteCollector:
 
     @property
     def untaken_bytes(self) -> int:
-        """What is noted and not taken."""
+        """Bytes noted and not yet collected."""
         return sum(one.capture.noted_bytes - one.capture.taken_bytes for one in self._open.values())
 
     def begin(self, capture: NotedStream) -> None:
-        """Take this one's notes from now on."""
+        """Starts to collect this stream's notes."""
         self._open[capture.stream] = _Stream(capture)
 
     def collect(self) -> Iterator[int]:
-        """Takes what is there, in turns; gives after each how many notes it took."""
+        """Collects all present notes in turns. Yields the number of notes after each turn."""
         taken = 0
         for stream in list(self._open.values()):
             while turn := self._turn(stream):
@@ -92,7 +92,7 @@ class NoteCollector:
         return len(turn)
 
     def _usual_size(self, stream: _Stream, turn: list[Note]) -> int | None:
-        """The bytes of a turn of nothing but reads, none of them large, of a stream with which all is well: most are."""
+        """The bytes of a turn in the usual case: only small reads, of a stream without drops or errors. Else None."""
         reads = [note for note in turn if type(note) is tuple]
         if len(reads) < len(turn) or stream.lost or stream.broken or not stream.told or self._outbox.full:
             return None
@@ -107,7 +107,7 @@ class NoteCollector:
                     self._read(stream, *note)
                 else:
                     self._take(stream, note)
-            except Exception as error:  # noqa: BLE001 - capture fails open: a bug costs this stream's record its completeness
+            except Exception as error:  # noqa: BLE001 - capture fails open: an internal error makes this stream's record incomplete
                 self._fault(stream, turn[at:], error)
                 break
         stream.capture.taken_bytes += sum(size_of_note(note) for note in turn)
@@ -152,7 +152,7 @@ class NoteCollector:
                 self._outbox.put(RequestBody(asked.stream, piece), len(piece))
 
     def _put(self, stream: _Stream, message: RequestStarted | RequestSent | ResponseHead) -> None:
-        """These always find room: there are a few for each stream that was told."""
+        """Puts a message without checking for room: a reported stream has only a few of them."""
         if stream.told and not stream.broken:
             self._outbox.put(message, size_of_note(message))
 
@@ -172,7 +172,7 @@ class NoteCollector:
             stream.lost = 0
 
     def _fault(self, stream: _Stream, left: list[Note], error: Exception) -> None:
-        """A bug of ours: what is left of this turn is lost, and nothing more is told of the stream but its end."""
+        """An internal error: the rest of this turn is dropped, and only the stream's end is still reported."""
         report_fault("the sender of a tap in an application", error)
         self.counters.happened(Incident.CAPTURE_FAULT)
         stream.broken = True

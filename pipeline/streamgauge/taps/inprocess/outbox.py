@@ -1,7 +1,8 @@
-"""Messages on their way to the recorder: bounded batches, one after another over a Unix socket.
+"""Messages for the recorder: bounded batches, sent one after another over a Unix socket.
 
-While the recorder is away or slow they stay here, up to a bound; whoever has one more asks first whether there is room. A
-batch that the socket took in part was not read by anybody, and is sent again as a whole; what it took is the recorder's.
+They wait here while the recorder is away or slow, up to a limit; callers check for room before they put a message. A batch
+that the socket took only in part was not processed by the recorder and is sent again as a whole. A batch that the socket
+took whole counts as handed to the recorder.
 """
 
 import os
@@ -14,20 +15,20 @@ from streamgauge.runtime.faults import report_fault
 from streamgauge.runtime.ownership import is_our_directory
 from streamgauge.spool.read_counters import Counters, DropReason, Incident
 
-# Bytes that may wait for a recorder that is away or slow: as for a relay, some 10 s of a busy process.
+# Limit of what waits for a recorder that is away or slow (bytes): as for a relay, about 10 s of a busy process.
 CAPACITY_BYTES = 32 * 1024 * 1024
-# A batch is closed at this size (bytes): encoding it holds the interpreter for some 20 us.
+# Size at which a batch is closed (bytes): encoding it holds the GIL for about 20 us.
 BATCH_BYTES = 64 * 1024
-# What a message costs besides its bytes (bytes): three objects and a place in a list.
+# Overhead of a message besides its data (bytes): three objects and a list entry.
 MESSAGE_BYTES = 200
-# The part of the bound that is kept for beginnings, when reads are already dropped: one eighth.
+# Divisor of the limit: one eighth more is reserved for starts of streams, while reads are already dropped.
 RESERVE = 8
-# How long a send waits for a recorder that takes nothing (seconds): the streams' notes are taken in between.
+# How long a send waits for a recorder that does not read (seconds): notes are collected between sends.
 PATIENCE_S = 0.02
 
 
 class _Batch:
-    """Messages that go out together. `size`: their bytes, with their overhead; `reads`: how many of them are reads."""
+    """Messages that are sent together. `size`: their bytes with overhead; `reads`: how many of them are reads."""
 
     __slots__ = ("messages", "reads", "size")
 
@@ -37,7 +38,7 @@ class _Batch:
 
 
 class MessageBatches:
-    """One process's way to its recorder. `place`: where that listens. Used by the sender's thread alone."""
+    """A process's outgoing messages. `place`: gives the path of the recorder's socket. Only the sender's thread uses it."""
 
     def __init__(self, place: Callable[[], str], counters: Counters, capacity: int = CAPACITY_BYTES) -> None:
         self.counters = counters
@@ -52,12 +53,12 @@ class MessageBatches:
 
     @property
     def full(self) -> bool:
-        """No more reads fit."""
+        """There is no room for reads."""
         return self.held > self._capacity
 
     @property
     def overfull(self) -> bool:
-        """The reserve for beginnings is used up as well."""
+        """The reserve for starts of streams is used up as well."""
         return self.held > self._capacity + self._capacity // RESERVE
 
     @property
@@ -67,7 +68,7 @@ class MessageBatches:
 
     @property
     def connected(self) -> bool:
-        """Whether a recorder is there, as far as is known."""
+        """Whether a recorder is connected, as far as is known."""
         return self._socket is not None
 
     @property
@@ -76,20 +77,20 @@ class MessageBatches:
         return sum(batch.reads for batch in self._batches) + self._gathering.reads
 
     def put(self, message: Message, size: int) -> None:
-        """Takes a message of `size` bytes of content, whether there is room or not: who puts asks first."""
+        """Adds a message of `size` bytes of content without checking for room: callers check."""
         gathering = self._gathering
         gathering.messages.append(message)
         gathering.reads += type(message) is ResponseRead
         self._held(size + MESSAGE_BYTES)
 
     def put_reads(self, reads: list[Message], size: int) -> None:
-        """The same for reads of `size` bytes together, which are so few that a batch may hold them all."""
+        """The same for reads of `size` bytes in all; the caller limits them to what one batch may hold."""
         self._gathering.messages += reads
         self._gathering.reads += len(reads)
         self._held(size + len(reads) * MESSAGE_BYTES)
 
     def send(self) -> bool:
-        """Sends what the recorder takes now, or within a moment. Whether all that waited went out."""
+        """Sends batches until the recorder accepts nothing for PATIENCE_S. Returns whether everything was sent."""
         self._close_batch()
         while self._socket is not None and self._batches:
             if (self._sending is not None or self._encode()) and not self._send_one(self._socket):
@@ -97,48 +98,48 @@ class MessageBatches:
         return self.empty
 
     def connect(self) -> bool:
-        """Looks for the recorder. Whether it is there."""
+        """Connects to the recorder if needed. Returns whether it is connected."""
         if self._socket is not None:
             return True
         place = self._place()
         if not is_our_directory(os.path.dirname(place)):  # noqa: PTH120 - no Path keeps it short
-            return False  # not there yet, or of another user, who would get what is captured
+            return False  # missing, or another user's, who would receive the captured data
         one = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         one.settimeout(PATIENCE_S)
         try:
             one.connect(place)
-        except OSError:  # not there yet, gone, or its backlog is full
+        except OSError:  # not started, gone, or its backlog is full
             one.close()
             return False
         self._socket = one
         return True
 
     def disconnect(self) -> None:
-        """The batch on its way begins anew with the next connection."""
+        """Closes the connection. The next one sends the current batch again from its start."""
         self._sent = 0
         if self._socket is not None:
             self._socket.close()
             self._socket = None
 
     def count_in(self, counters: Counters) -> None:
-        """The books are others from now on: what waits was seen there."""
+        """Switches to other counters and counts the waiting reads there as seen."""
         self.counters = counters
         counters.seen(self.waiting_reads)
 
     def give_up(self) -> None:
-        """Nothing more will go out: what waits is dropped."""
+        """Drops what waits: nothing more will be sent."""
         self._close_batch()
         self.disconnect()
         while self._batches:
             self._lose_first(DropReason.RECORDER_GONE)
 
     def forget(self) -> None:
-        """In a forked child: the connection is the parent's."""
+        """Called in a forked child: the connection belongs to the parent."""
         if self._socket is not None:
             self._socket.close()
 
     def _send_one(self, one: socket.socket) -> bool:
-        """Whether the rest of the first batch went out."""
+        """Sends the rest of the first batch. Returns whether it was sent whole."""
         assert self._sending is not None
         try:
             while self._sent < len(self._sending):
@@ -166,7 +167,7 @@ class MessageBatches:
     def _encode(self) -> bool:
         try:
             self._sending, self._sent = memoryview(encode_batch(self._batches[0].messages)), 0
-        except Exception as error:  # noqa: BLE001 - capture fails open: whatever a message holds, streams and later messages go on
+        except Exception as error:  # noqa: BLE001 - capture fails open: a bad message must not stop later ones
             report_fault("the outbox of a tap in an application", error)
             self.counters.happened(Incident.CAPTURE_FAULT)
             self._lose_first(DropReason.CAPTURE_FAULT)

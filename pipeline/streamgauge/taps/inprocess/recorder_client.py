@@ -1,4 +1,4 @@
-"""What a sender does in one turn: take the streams' notes, look for the recorder, send. It waits nowhere but in a send."""
+"""One turn of a sender: collect the notes of streams, connect to the recorder, send. It waits only in a send."""
 
 import time
 from collections import deque
@@ -13,24 +13,24 @@ from streamgauge.taps.inprocess.counter_slot import CounterSlot
 from streamgauge.taps.inprocess.note_collector import NoteCollector
 from streamgauge.taps.inprocess.outbox import CAPACITY_BYTES, MessageBatches
 
-# How often a recorder that is away is looked for, or a data directory that cannot be used (seconds).
+# Interval between attempts to connect to a recorder, or to use a data directory (seconds).
 RETRY_S = 1.0
-# Between two turns of taking notes (seconds): so long at least the application's threads have the interpreter.
+# Pause between two turns of collecting notes (seconds): the application's threads get the GIL in between.
 BREATH_S = 0.00005
 
 
 class Agents(Protocol):
-    """Who is told that no recorder is there (agent.py)."""
+    """Receives the report that no recorder is reachable (agent.py)."""
 
     def away(self, data_dir: Path) -> None:
-        """None could be reached. May start one; never raises."""
+        """No recorder is reachable. May start one; never raises."""
 
     def expected(self, data_dir: Path) -> bool:
-        """Whether one will be there soon."""
+        """Whether one will be started."""
 
 
 class RecorderConnection:
-    """One process's way from notes to the recorder of a data directory. Used by the sender's thread alone."""
+    """Sends one process's notes to the recorder of a data directory. Only the sender's thread uses it."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class RecorderConnection:
         capacity: int = CAPACITY_BYTES,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Raises OSError where the data directory cannot be used, or has no role left."""
+        """Raises OSError if the data directory cannot be used or has no free counter slot."""
         self._data_dir, self._agents, self._capacity, self._clock = data_dir, agents, capacity, clock
         self._role = CounterSlot(data_dir)
         self._outbox = MessageBatches(lambda: recorder_socket(data_dir), self.counters, capacity)
@@ -48,7 +48,7 @@ class RecorderConnection:
 
     @property
     def counters(self) -> Counters:
-        """The books of this process."""
+        """The counters of this process."""
         return self._role.counters
 
     @property
@@ -63,21 +63,21 @@ class RecorderConnection:
 
     @property
     def empty(self) -> bool:
-        """All that was taken went out."""
+        """Everything that was collected has been sent."""
         return self._outbox.empty
 
     @property
     def connected(self) -> bool:
-        """Whether a recorder is there, as far as is known."""
+        """Whether a recorder is connected, as far as is known."""
         return self._outbox.connected
 
     @property
     def hopeless(self) -> bool:
-        """Something waits for a recorder that is not there and will not come by itself."""
+        """Messages wait for a recorder that is away and that this process does not start."""
         return not (self.empty or self.connected or self._agents.expected(self._data_dir))
 
     def turn(self, begun: deque[NotedStream], *, hurry: bool = False) -> bool:
-        """Take what was noted, send what can be sent. Whether there were any notes."""
+        """Collects the notes and sends what can be sent. Returns whether there were notes."""
         while begun:
             self._collector.begin(begun.popleft())
         found = False
@@ -90,16 +90,16 @@ class RecorderConnection:
         return found
 
     def rest(self) -> None:
-        """Nothing is to be done: an agent that drains need not wait for this process."""
+        """Disconnects while idle, so that a draining agent need not wait for this process."""
         self._outbox.disconnect()
 
     def close(self) -> None:
-        """The process ends: what waits is dropped, the role given back."""
+        """The process exits: drops what waits and releases the counter slot."""
         self._outbox.give_up()
         self._role.close()
 
     def forget(self) -> None:
-        """In a forked child: connection and role are the parent's."""
+        """Called in a forked child: the connection and the counter slot belong to the parent."""
         self._outbox.forget()
         self._role.forget()
 
@@ -115,12 +115,12 @@ class RecorderConnection:
             self._begin_anew()
 
     def _begin_anew(self) -> None:
-        """The data directory was made anew: so are its books."""
+        """The data directory was recreated: claims a slot in its new counters file."""
         before, self._role = self._role, CounterSlot(self._data_dir)
         before.close()
         self._outbox.count_in(self.counters)
         self._collector.counters = self.counters
 
     def survived(self) -> None:
-        """A fault of ours."""
+        """Counts an internal error."""
         self.counters.happened(Incident.CAPTURE_FAULT)

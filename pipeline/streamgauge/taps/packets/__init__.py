@@ -1,10 +1,10 @@
-"""The packet tap: follows plain HTTP/1.1 connections from a packet capture, live or from a file. No byte is in its path.
+"""The packet tap: follows plain HTTP/1.1 connections in a packet capture, live or from a file. It does not forward traffic.
 
 decode.py        one captured packet -> its TCP segment
 reassembly.py    one direction of a connection: segments -> bytes in order, and losses
 connection.py    both directions of one connection; connections.py: all of them
-conversation.py  the HTTP on a connection; exchange.py: one request and its answer, as messages for the recorder
+conversation.py  the HTTP on a connection; exchange.py: one request and its response, as messages for the recorder
 files.py         pcap and pcapng files; capture_filter.py ring.py clock.py: the kernel's capture, its filter and its stamps
-privilege.py     what may be given up when the capture is open
-delivery.py process.py   the process around the live capture
+privilege.py     drops the capability when the capture is open
+delivery.py process.py   the process of the live capture
 """

@@ -1,8 +1,8 @@
 """The kernel's filter for a live capture: TCP to or from the servers' ports, as a classic BPF program. Pure.
 
-It runs on packets without their link-layer header (`SOCK_DGRAM`), so one program serves every kind of interface. A packet on
-loopback comes by twice, as it leaves and as it arrives: the first is passed over. Later fragments carry no ports and are
-passed over; IPv6 packets with extension headers all come, and are looked at by `decode.py`.
+The program sees packets without their link-layer header (`SOCK_DGRAM`), so one program serves every kind of interface. The
+loopback interface shows each packet twice, outgoing and incoming; the filter drops the outgoing one. Later fragments carry
+no ports and are dropped. IPv6 packets with extension headers all pass, and `decode.py` decides.
 https://www.kernel.org/doc/html/latest/networking/filter.html
 """
 
@@ -10,13 +10,13 @@ import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
-# Servers on one capture. A jump of the program reaches 255 instructions, and each port takes four of them.
+# Limit of server ports in one capture: a jump of the program reaches 255 instructions, and each port takes four.
 MAX_PORTS = 32
 
-# Loads: a byte or half of the packet at k, or at x + k; x = the length of the IPv4 header at k.
+# Loads: a byte or a half-word of the packet at k, or at x + k; x = the length of the IPv4 header at k.
 _BYTE, _HALF, _HALF_AT_X, _HEADER_LENGTH = 0x30, 0x28, 0x48, 0xB1
 _IF_EQUAL, _IF_ANY_BIT, _RETURN = 0x15, 0x45, 0x06
-# Facts beside the packet, as if they stood in it (linux/filter.h: SKF_AD_OFF and what follows it).
+# Offsets of the packet's metadata (linux/filter.h: SKF_AD_OFF and the constants after it).
 _PROTOCOL, _PACKET_TYPE, _HARDWARE_TYPE = 0xFFFF_F000, 0xFFFF_F004, 0xFFFF_F01C
 _LOOPBACK, _OUTGOING = 772, 4
 _IPV4, _IPV6, _TCP = 0x0800, 0x86DD, 6
@@ -27,7 +27,9 @@ _INSTRUCTION = struct.Struct("=HBBI")
 
 
 class _Step(NamedTuple):
-    """One instruction; `then`, `other`: where a comparison goes on, empty for the next one. `name`: this place's own."""
+    """One instruction. `then`, `other`: the labels to which a comparison jumps, empty for the next instruction; `name`: its
+    own label.
+    """
 
     code: int
     value: int
@@ -37,7 +39,7 @@ class _Step(NamedTuple):
 
 
 def filter_program(ports: Sequence[int]) -> bytes:
-    """The program's instructions. Raises ValueError for no port, or more than MAX_PORTS."""
+    """The program's instructions. Raises ValueError if there is no port, or more than MAX_PORTS."""
     if not 0 < len(ports) <= MAX_PORTS:
         raise ValueError(f"a capture has 1 to {MAX_PORTS} ports")
     steps = [
@@ -66,7 +68,7 @@ def filter_program(ports: Sequence[int]) -> bytes:
 
 
 def _either_port(load: int, at: int, ports: Sequence[int]) -> list[_Step]:
-    """Yes if the source's or the target's port, in the TCP header at this place, is one of these; else no."""
+    """Jumps to yes if the source or target port of the TCP header at `at` is one of `ports`, else to no."""
     equal = [_Step(_IF_EQUAL, port, then="yes") for port in ports]
     return [_Step(load, at), *equal, _Step(load, at + 2), *equal[:-1], equal[-1]._replace(other="no")]
 

@@ -1,15 +1,16 @@
-"""The kernel stamps packets by the wall clock; durations need one that is never set. Pure: readings of both come in.
+"""Converts the kernel's wall-clock stamps of packets to monotonic times, for durations. Pure: the caller reads the clocks.
 
-What lies between the two clocks only changes when the wall clock is set (or the host slept). Packets that were stamped before
-that and read after it are told apart by what is possible: not before the packet before, not after now.
+The offset between the two clocks changes only when the wall clock is set (or the host slept). A packet may be stamped
+before such a step and read after it. The old offset is used if only it gives a possible time: not before the previous
+packet, and not after now.
 """
 
-# Two readings of the clocks are not taken at once: a smaller difference between offsets is no step (ns).
+# The two clocks are not read at the same instant: a smaller difference between offsets is not a step (ns).
 STEP_NS = 5_000_000
 
 
 class StampClock:
-    """Turns wall stamps into monotonic ones. `offset_ns`: wall clock minus monotonic clock, by the last look."""
+    """Converts wall stamps to monotonic times. `offset_ns`: wall clock minus monotonic clock, at the last `look`."""
 
     def __init__(self, wall_ns: int, monotonic_ns: int) -> None:
         self.offset_ns = wall_ns - monotonic_ns
@@ -18,14 +19,14 @@ class StampClock:
         self._last_ns = 0
 
     def look(self, wall_ns: int, monotonic_ns: int) -> None:
-        """Both clocks, read now; to be called before each run of packets is stamped."""
+        """Takes the present readings of both clocks. Call it before each run of packets."""
         offset_ns = wall_ns - monotonic_ns
         self._now_ns = monotonic_ns
         if abs(offset_ns - self.offset_ns) > STEP_NS:
             self._before_ns, self.offset_ns = self.offset_ns, offset_ns
 
     def monotonic(self, stamp_ns: int) -> int:
-        """The moment of a packet, in order with those before it, and not after the last look."""
+        """The monotonic time of a packet: not before the previous packet, and not after the last `look`."""
         at_ns = stamp_ns - self.offset_ns
         if self._before_ns != self.offset_ns and not self._last_ns <= at_ns <= self._now_ns:
             earlier_ns = stamp_ns - self._before_ns

@@ -1,7 +1,8 @@
-"""One TCP connection: segments of both sides in, their bytes in order into its conversation. Pure; times come in segments.
+"""One TCP connection: takes the segments of both sides and passes their bytes in order to its conversation. Pure; segments
+carry the times.
 
-A side is followed from its SYN, or from a segment that clearly begins a request: then the server's side begins where that
-segment's acknowledgement says. A side that was lost is taken up again in the same way.
+The client's side is followed from its SYN, or from a segment that clearly begins a request; the server's side then begins
+at that segment's acknowledgement number. A side that was lost is resumed in the same way.
 """
 
 import re
@@ -12,12 +13,13 @@ from streamgauge.taps.packets.decode import ACK, FIN, RST, SYN, Segment
 from streamgauge.taps.packets.exchange import Telling
 from streamgauge.taps.packets.reassembly import MAX_GAP_BYTES, Direction, OutOfRangeError, Piece
 
-# How long a hole is waited for (ns): TCP's own retransmissions come within some seconds, and one that the other side has
-# acknowledged is not waited for at all. It matters only where acknowledgements are not captured.
+# How long a hole may stay open (ns). TCP retransmits within some seconds, and a hole that the other side has
+# acknowledged is skipped at once. So this limit matters only if acknowledgements are not captured.
 HOLE_NS = 30_000_000_000
-# A request's first line and no less: methods that ask for an LLM's answer, or for anything else that may be an event stream.
+# The whole first line of a request, with the methods of LLM requests and of others whose response may be an event
+# stream.
 _REQUEST = re.compile(rb"(?:GET|POST|PUT|PATCH|DELETE|HEAD|OPTIONS) /[\x21-\x7e]* HTTP/1\.[01]\r?\n")
-# As long as such a line may be (bytes): one packet of the largest common size.
+# Limit of that line (bytes): one packet of the largest common size.
 _MAX_LINE = 9 * 1024
 
 
@@ -27,7 +29,7 @@ def begins_request(payload: bytes) -> bool:
 
 
 class Connection:
-    """See above. `last_ns`: of the latest segment; `closed`: nothing more will come."""
+    """Both sides of one connection. `last_ns`: time of the latest segment; `closed`: no more segments are expected."""
 
     __slots__ = ("_acknowledged", "_budget", "_client", "_client_over", "_conversation", "_ending", "_server",
                  "_server_over", "closed", "first", "last_ns")  # fmt: skip
@@ -38,7 +40,7 @@ class Connection:
         """`facts`: what identifies the connection in a file."""
         self.closed = False
         self.last_ns = 0
-        self.first: int | None = None  # the number of the client's SYN
+        self.first: int | None = None  # the sequence number of the client's SYN
         self._conversation = Conversation(upstream, telling, facts)
         self._budget = budget
         self._client: Direction | None = None
@@ -53,7 +55,7 @@ class Connection:
         return self._conversation.open
 
     def take(self, segment: Segment, *, from_client: bool) -> None:
-        """A segment of either side. Stamps never go back, whatever the clock that made them did."""
+        """Takes a segment of either side. Its time is raised to that of the segment before, if a clock went back."""
         at_ns = self.last_ns = segment.at_ns if segment.at_ns > self.last_ns else self.last_ns
         flags = segment.flags
         if flags & RST:
@@ -70,7 +72,7 @@ class Connection:
             self._lose(at_ns)
 
     def tick(self, now_ns: int, idle_ns: int) -> None:
-        """Gives up what has been waited for too long."""
+        """Skips holes that are older than HOLE_NS, and ends exchanges that were idle longer than `idle_ns`."""
         for side, told in ((self._client, self._asked), (self._server, self._answered)):
             if side is not None and side.hole_ns is not None and now_ns - side.hole_ns > HOLE_NS:
                 told(self.last_ns, side.give_up())
@@ -78,12 +80,12 @@ class Connection:
         self._drop_lost()
 
     def fail(self, at_ns: int) -> None:
-        """A bug of ours: what is open is incomplete from here on."""
+        """An internal error: open exchanges are incomplete."""
         self._conversation.fail(max(at_ns, self.last_ns))
         self._close()
 
     def cut(self, at_ns: int) -> None:
-        """Nothing more will be seen of it."""
+        """The capture of this connection ends: cuts its open exchanges."""
         self._flush(at_ns)
         self._conversation.cut(max(at_ns, self.last_ns))
         self._close()
@@ -99,7 +101,7 @@ class Connection:
             self._server = Direction(first, self._budget)
 
     def _follow(self, segment: Segment, at_ns: int, *, from_client: bool) -> None:
-        """What the other side has acknowledged comes before what this one says."""
+        """Applies the segment's acknowledgement before its payload."""
         sequence, acknowledged = segment.sequence, segment.acknowledged
         flags, payload = segment.flags, segment.payload
         if flags & SYN:
@@ -135,7 +137,7 @@ class Connection:
             self._server, conversation.answers_anew = self._at(acknowledged), False
 
     def _at(self, sequence: int) -> Direction:
-        """The server's side, followed from here on."""
+        """A new server side that begins at this sequence number."""
         if self._server is not None:
             self._server.let_go()
         return Direction(sequence, self._budget)
@@ -157,7 +159,7 @@ class Connection:
         self._drop_lost()
 
     def _finish(self, sequence: int, *, from_client: bool) -> None:
-        """A FIN. Of a side that is not followed nobody knows what came before it: it counts at once."""
+        """A FIN. If the side is not followed, bytes before the FIN are unknown, so it counts at once."""
         side = self._client if from_client else self._server
         self._ending = True
         if side is not None:
@@ -182,12 +184,12 @@ class Connection:
             self._close()
 
     def _watch_for_end(self, flags: int, *, from_client: bool) -> None:
-        """What is left alone only has to be forgotten in time."""
+        """A connection that is ignored is only watched for its end."""
         if flags & FIN:
             self._tell_end(self.last_ns, from_client=from_client)
 
     def _reset(self, segment: Segment, at_ns: int, *, from_client: bool) -> None:
-        """An RST whose number cannot be this connection's is a stale one (RFC 9293, 3.10.7.4)."""
+        """An RST. One whose sequence number cannot be this connection's is stale and is ignored (RFC 9293, 3.10.7.4)."""
         side, server = (self._client if from_client else self._server), self._server
         if side is not None and abs(side.place(segment.sequence) - side.position) > MAX_GAP_BYTES:
             return
@@ -199,20 +201,20 @@ class Connection:
         self._close()
 
     def _flush(self, at_ns: int) -> None:
-        """No hole will be filled any more."""
+        """Stops waiting for holes on both sides."""
         if self._client is not None:
             self._asked(at_ns, self._client.give_up())
         if self._server is not None:
             self._answered(at_ns, self._server.give_up())
 
     def _lose(self, at_ns: int) -> None:
-        """These numbers are not of what was followed so far."""
+        """The sequence numbers do not fit: both sides are lost."""
         self._flush(at_ns)
         self._conversation.lose()
         self._drop_lost()
 
     def _drop_lost(self) -> None:
-        """A side that its conversation cannot follow is not put together either."""
+        """Stops the reassembly of a side that the conversation cannot follow."""
         conversation = self._conversation
         if not (conversation.requests_lost or conversation.answers_lost or conversation.alone):
             return

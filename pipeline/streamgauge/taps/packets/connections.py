@@ -1,4 +1,4 @@
-"""All connections of a capture: each segment to its own, within limits. A bug that one shows costs that one alone."""
+"""All connections of a capture, within limits: passes each segment to its connection. An error ends one connection only."""
 
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -11,23 +11,24 @@ from streamgauge.taps.packets.connection import Connection, begins_request
 from streamgauge.taps.packets.decode import ACK, SYN, Segment, address_of, port_of
 from streamgauge.taps.packets.exchange import Telling
 
-# Connections followed at once: at some 3 KiB each they take 50 MiB. A server with more of them open at a time is rare; the
-# ones that were quiet for longest, and have nothing to tell, make room.
+# Limit of followed connections: at about 3 KiB each they take 50 MiB. Servers rarely have more open. Beyond it, the
+# connections that were quiet longest and have no captured exchange are dropped.
 MAX_CONNECTIONS = 16_384
-# How many of them are looked at to find one that has nothing to tell.
+# How many connections are checked to find one without a captured exchange.
 _LOOK_AT = 64
-# What waits behind holes, over all connections (bytes): eight connections that lost a packet amid the largest window.
+# Limit of bytes that wait behind holes, over all connections: eight connections that lost a packet in the largest
+# window.
 MAX_WAITING_BYTES = 64 * 1024 * 1024
-# A connection without an open exchange is forgotten after this (ns): kept-alive ones are picked up again at their next
-# request.
+# A connection without an open exchange is forgotten after this time (ns); its next request makes it known again.
 FORGET_NS = 300 * 1_000_000_000
 
 
 class Following(msgspec.Struct, frozen=True):
-    """What is followed. `ports`: the servers', each with the name of its upstream; None: every HTTP/1 server's.
+    """What is followed. `ports`: the servers' ports, each with the name of its upstream; None: every HTTP/1 server.
+    `idle_ns`: a silent exchange ends after this time.
 
-    An upstream without a name has the server's address and port as its name. Metrics bound how many they show: see the
-    budget of the label `upstream` in metrics/declarations.py.
+    An upstream without a name is named by the server's address and port. Metrics limit the number of names: see the budget
+    of the label `upstream` in metrics/declarations.py.
     """
 
     ports: Mapping[int, str | None] | None
@@ -35,7 +36,7 @@ class Following(msgspec.Struct, frozen=True):
 
 
 class Connections:
-    """See above. `faults`: connections given up because of a bug of ours."""
+    """All followed connections. `faults`: connections that an internal error ended; the caller resets it."""
 
     def __init__(self, following: Following, telling: Telling) -> None:
         self.faults = 0
@@ -52,7 +53,7 @@ class Connections:
         return sum(connection.open for connection in self._table.values())
 
     def take(self, segment: Segment) -> None:
-        """A segment, of whatever connection. Never raises."""
+        """Takes a segment of any connection. Never raises."""
         key, from_client = (segment.source, segment.target), True
         connection = self._table.get(key)
         if connection is None:
@@ -66,13 +67,13 @@ class Connections:
         self._table.move_to_end(key)
         try:
             connection.take(segment, from_client=from_client)
-        except Exception as error:  # noqa: BLE001 - capture fails open: a bug costs this connection, and no other
+        except Exception as error:  # noqa: BLE001 - capture fails open: an internal error ends this connection only
             self._give_up(connection, segment.at_ns, error)
         if connection.closed:
             del self._table[key]
 
     def tick(self, now_ns: int) -> None:
-        """Ends what is overdue; call it about once a second of the packets' time."""
+        """Ends exchanges and connections that are overdue; call it about once a second of the packets' time."""
         for key, connection in list(self._table.items()):
             try:
                 connection.tick(now_ns, self._following.idle_ns)
@@ -82,12 +83,12 @@ class Connections:
                 self._forget(key, now_ns)
 
     def cut(self, now_ns: int) -> None:
-        """The capture ends: so does all that is open."""
+        """The capture ends: cuts everything that is open."""
         for key in list(self._table):
             self._forget(key, now_ns)
 
     def _begun(self, key: tuple[bytes, bytes], segment: Segment) -> Connection | None:
-        """A connection that this segment begins, or whose first segment it repeats; None if there is none to be followed."""
+        """The connection that this segment starts, or whose first segment it repeats; None if it is not followed."""
         opening = segment.flags & (SYN | ACK) == SYN
         known = self._table.get(key)
         if known is not None and known.first == segment.sequence:
@@ -98,7 +99,7 @@ class Connections:
         ports = self._following.ports
         if ports is not None and server not in ports:
             return None
-        for used in (key, key[::-1]):  # the ports are used again: the end of the connection before was not seen
+        for used in (key, key[::-1]):  # the ports are reused: the end of the earlier connection was not captured
             if used in self._table:
                 self._forget(used, segment.at_ns)
         if len(self._table) >= MAX_CONNECTIONS:
@@ -125,7 +126,7 @@ class Connections:
             self._give_up(connection, now_ns, error)
 
     def _give_up(self, connection: Connection, now_ns: int, error: Exception) -> None:
-        """A bug of ours: nothing more is told of this connection but that its streams are incomplete."""
+        """An internal error: reports it and ends the connection's streams as incomplete."""
         report_fault("the packet tap", error)
         self.faults += 1
         connection.fail(now_ns)

@@ -1,15 +1,15 @@
-"""The HTTP/1.1 of one connection, followed from both sides' bytes: requests, and the answers that belong to them in order.
+"""The HTTP/1.1 of one connection, read from both sides' bytes: requests, and the responses that belong to them in order.
 
-Nothing is sent, so nothing is refused either: what the relay would refuse, what is no HTTP, and what changes to another
-protocol is left alone, for as long as the connection lives. After a loss that hides where a message ends, that side is
-`lost` until it can be taken up again; what was open then ends as cut.
+The tap only watches, so it cannot refuse a request. It ignores a connection for the rest of its life if the relay would
+refuse its request, if it is not HTTP, or if it changes to another protocol. A loss may hide where a message ends; that side
+is then `lost` until it can be resumed, and the open exchanges end as cut.
 
-How an exchange ends, the first that holds (RFC 9112, 6.3 and 8):
-    its framing says that it is whole                        complete
-    the client ended its side, or reset, before that         client: a server that goes on to the end has completed it
-    the server reset, or ended its side amid the answer      reset
-    the server ended its side, and only that tells the end   complete
-    nothing came for the idle timeout                        timeout
+The first of these that holds decides how an exchange ends (RFC 9112, 6.3 and 8):
+    its framing shows that it is complete                           complete
+    the client ended its side or sent a reset before that           client; complete if the server still sends all of it
+    the server sent a reset, or ended its side within the response  reset
+    the server ended its side, and only that ends the response      complete
+    nothing arrived for the idle timeout                            timeout
 """
 
 from collections import deque
@@ -20,17 +20,18 @@ from streamgauge.taps.proxy.reader import WHOLE, RequestReader
 from streamgauge.taps.proxy.request import RefusedError, Request, check, framing_of
 from streamgauge.taps.proxy.response import ResponseFault
 
-# Requests that wait for their answers on one connection: clients that pipeline at all send a handful.
+# Limit of requests without a complete response on one connection: clients that pipeline send a handful.
 MAX_WAITING = 64
-# As in exchange.py: stands for lost bytes where only their number matters.
+# As in exchange.py: replaces lost bytes where only their number matters.
 _FILLER = bytes(64 * 1024)
 
 
 class Conversation:
-    """See above. `requests_lost`, `answers_lost`: that side has to be taken up anew; `alone`: it is left alone for good.
+    """The requests and responses of one connection. `requests_lost`, `answers_lost`: that side must be resumed; `alone`:
+    the connection is ignored for good.
 
-    `answers_anew`: the next answer begins where the client's last acknowledgement says; the connection clears it then.
-    `facts`: what identifies the connection in a file.
+    `answers_anew`: the next response begins at the client's last acknowledgement; the connection then clears it. `facts`:
+    what identifies the connection in a file.
     """
 
     __slots__ = ("_asking", "_ever_lost", "_facts", "_filling", "_gone_ns", "_quiet_ns", "_reader", "_requests", "_telling",
@@ -41,8 +42,8 @@ class Conversation:
         self._upstream, self._telling, self._facts = upstream, telling, facts
         self._requests = 0  # so far, on this connection
         self._reader = RequestReader()
-        self._waiting: deque[PacketExchange] = deque()  # whose answers have not ended, in order
-        self._asking: PacketExchange | None = None  # whose request is not whole
+        self._waiting: deque[PacketExchange] = deque()  # exchanges whose responses have not ended, in order
+        self._asking: PacketExchange | None = None  # the exchange whose request is not complete
         self._gone_ns: int | None = None
         self._quiet_ns = 0
         self._filling = self._ever_lost = False
@@ -61,7 +62,7 @@ class Conversation:
         self._take(at_ns)
 
     def asked_lost(self, at_ns: int, size: int) -> None:
-        """Bytes from the client that were not seen: where they are all of one body, only that body is not known."""
+        """Bytes from the client that were not captured. If all of them are of one body, only that body is unknown."""
         self._ever_lost = self._filling = True
         if self._asking is None or self._reader.in_head:
             self._lose_requests()
@@ -74,7 +75,7 @@ class Conversation:
         self._filling = False
 
     def begin_anew(self, at_ns: int) -> None:
-        """A request begins, clearly, after requests were lost: what was open is open no more."""
+        """A request clearly begins after requests were lost: cuts the open exchanges and starts a new reader."""
         self._end_all(at_ns, Ending.CUT)
         self._reader.close()
         self._reader, self._asking = RequestReader(), None
@@ -82,13 +83,13 @@ class Conversation:
         self._ever_lost, self._gone_ns = True, None
 
     def client_ended(self, at_ns: int) -> None:
-        """The client's FIN. It may only be done with asking: what the server and a reset say later decides."""
+        """The client's FIN. The client may only have finished sending: the server's end or a reset decides later."""
         self._gone_ns = at_ns
 
     # The server's side.
 
     def answered(self, at_ns: int, data: bytes) -> None:
-        """Bytes from the server, in order. What nobody asked for belongs to no answer."""
+        """Bytes from the server, in order. Bytes without a request before them are ignored."""
         self._quiet_ns = at_ns
         while data and self._waiting and not self.answers_lost:
             exchange = self._waiting[0]
@@ -104,7 +105,7 @@ class Conversation:
             data = data[size:]
 
     def answered_lost(self, at_ns: int, size: int) -> None:
-        """Bytes from the server that were not seen."""
+        """Bytes from the server that were not captured."""
         self._ever_lost = True
         while size and self._waiting and not self.answers_lost:
             exchange = self._waiting[0]
@@ -125,28 +126,28 @@ class Conversation:
     # Both.
 
     def reset(self, at_ns: int, *, by_client: bool, unsent_bytes: int) -> None:
-        """An RST. `unsent_bytes`: of the answer, what the client's host has not acknowledged."""
+        """An RST. `unsent_bytes`: bytes of the response that the client's host has not acknowledged."""
         if by_client and self._gone_ns is None:
             self._gone_ns = at_ns
         self._end_all(at_ns, Ending.RESET, TransportFault.RESET, unsent_bytes if by_client else 0)
 
     def tick(self, now_ns: int, idle_ns: int) -> None:
-        """Ends what has been silent for too long. If it goes on, that is not told."""
+        """Ends exchanges that were silent longer than `idle_ns`. Later bytes of them are not reported."""
         if self._waiting and now_ns - self._quiet_ns > idle_ns:
             self._end_all(self._quiet_ns + idle_ns, Ending.TIMEOUT, TransportFault.IDLE_TIMEOUT)
             self.lose()
 
     def lose(self) -> None:
-        """Nothing of what comes can be told from what came, on either side."""
+        """Both sides are lost: bytes that follow cannot be matched to earlier ones."""
         self._ever_lost = self.answers_lost = True
         self._lose_requests()
 
     def cut(self, at_ns: int) -> None:
-        """Nothing more will be seen of it."""
+        """The capture of this connection ends: cuts its open exchanges."""
         self._end_all(at_ns, Ending.CUT)
 
     def fail(self, at_ns: int) -> None:
-        """A bug of ours: as if all that comes were lost."""
+        """An internal error: ends the open exchanges as if all further bytes were lost."""
         self.answers_lost = True
         while self._waiting:
             exchange = self._waiting.popleft()
@@ -155,7 +156,7 @@ class Conversation:
             exchange.ended(at_ns, Ending.CUT)
 
     def forget(self) -> None:
-        """The connection is over."""
+        """The connection has ended: closes the reader."""
         self._reader.close()
 
     # Inside.
@@ -171,7 +172,7 @@ class Conversation:
             elif isinstance(event, RefusedError):
                 self._refused(at_ns)
             elif self._asking is None:
-                continue  # a request that is not followed
+                continue  # the request is not followed
             elif isinstance(event, bytes):
                 self._asking.asked(event, lost=self._filling)
             else:
@@ -186,7 +187,8 @@ class Conversation:
             self._refused(at_ns)
             return
         if self.answers_lost or (self._waiting and self._waiting[0].framing.fault is not None):
-            # The client has found the end that we have not: its next answer begins at what it has acknowledged.
+            # The client sends a new request, so it saw the end of the response that we lost: the next response begins
+            # at what the client has acknowledged.
             self._end_all(at_ns, Ending.RESET)
             self.answers_lost, self.answers_anew = False, True
         if len(self._waiting) >= MAX_WAITING:
@@ -197,7 +199,9 @@ class Conversation:
         self._waiting.append(self._asking)
 
     def _refused(self, at_ns: int) -> None:
-        """Filler that is no body's makes no sense to the reader: then it is the loss that hides what came."""
+        """The reader refused the request. If it was fed filler outside a body, the requests are lost; else the connection
+        is ignored.
+        """
         if self._filling:
             self._lose_requests()
         else:
@@ -207,7 +211,9 @@ class Conversation:
         self.requests_lost, self._asking = True, None
 
     def _no_answer(self, at_ns: int, exchange: PacketExchange) -> None:
-        """What came is no HTTP/1 answer, or changes to another protocol. After a loss it may be amid an older one."""
+        """The response is not HTTP/1, or changes to another protocol. After a loss it may be the middle of an older
+        response.
+        """
         if self._ever_lost and exchange.framing.fault is ResponseFault.NOT_HTTP:
             exchange.blind = self.answers_lost = True
         else:
@@ -222,7 +228,7 @@ class Conversation:
         self._waiting.popleft().ended(at_ns, Ending.COMPLETE)
 
     def _end_all(self, at_ns: int, ending: Ending, fault: TransportFault | None = None, unsent_bytes: int = 0) -> None:
-        """Whatever the server does after the client has left: the client has left."""
+        """Ends all open exchanges. After the client has left, a reset counts as the client's end."""
         if ending is Ending.RESET and self._gone_ns is not None:
             ending = Ending.CLIENT
         gone_ns = self._gone_ns if ending is Ending.CLIENT else None

@@ -1,9 +1,9 @@
-"""One captured packet -> its TCP segment. Pure; whatever the bytes are, nothing raises.
+"""One captured packet -> its TCP segment. Pure; never raises, whatever the bytes are.
 
-Read are Ethernet, Linux "cooked" v1 and v2, BSD loopback and raw IP (the link types of
-https://www.tcpdump.org/linktypes.html), VLAN tags, IPv4, and IPv6 with its extension headers. Checksums are not looked at:
-a sender's own host sees them before its card has filled them in. A first fragment is read as far as it goes, a later one not
-at all: what it held stays a hole in the stream.
+It reads Ethernet, Linux "cooked" v1 and v2, BSD loopback and raw IP (link types: https://www.tcpdump.org/linktypes.html),
+VLAN tags, IPv4, and IPv6 with its extension headers. Checksums are not checked: the sender's own host captures a packet
+before its network card fills them in. A first fragment is read as far as it goes. A later fragment is not read: its bytes
+are a hole in the stream.
 """
 
 import struct
@@ -16,7 +16,7 @@ FIN, SYN, RST, PSH, ACK = 0x01, 0x02, 0x04, 0x08, 0x10
 
 
 class LinkType(IntEnum):
-    """What a packet begins with; numbers of the registry named above."""
+    """The header with which a packet begins; numbers of the registry named above."""
 
     NULL = 0  # BSD loopback: the address family, in the byte order of the host
     ETHERNET = 1
@@ -31,7 +31,7 @@ class LinkType(IntEnum):
 
 
 class Segment(msgspec.Struct, frozen=True, gc=False):
-    """One TCP segment. `source`, `target`: address and port, as the packet has them; `at_ns`: when it was captured."""
+    """One TCP segment. `source`, `target`: address and port, in the packet's bytes; `at_ns`: when it was captured."""
 
     at_ns: int
     source: bytes
@@ -44,7 +44,7 @@ class Segment(msgspec.Struct, frozen=True, gc=False):
 
 _IPV4, _IPV6 = 0x0800, 0x86DD
 _VLAN = frozenset((0x8100, 0x88A8, 0x9100))
-# Tags, and extension headers, that one packet may have: twice what is in use.
+# Limit of tags, or of extension headers, in one packet: twice what is in use.
 _MOST_HEADERS = 8
 _TCP_PROTOCOL = 6
 _FRAGMENT_HEADER, _AUTHENTICATION_HEADER = 44, 51
@@ -59,7 +59,7 @@ _U16 = struct.Struct(">H")
 
 
 def decode(link_type: int, data: bytes, at_ns: int) -> Segment | None:
-    """The TCP segment in a packet; None if there is none that can be read."""
+    """The TCP segment in a packet; None if there is none or it cannot be read."""
     start = _network_layer(link_type, data)
     return None if start is None else decode_ip(data, at_ns, start)
 
@@ -75,7 +75,7 @@ def decode_ip(data: bytes, at_ns: int, start: int = 0) -> Segment | None:
 
 
 def _network_layer(link_type: int, data: bytes) -> int | None:
-    """Where the IP header begins."""
+    """The offset of the IP header; None if the packet is not IP."""
     match link_type:
         case LinkType.ETHERNET:
             return _behind_tags(data, 12)
@@ -92,7 +92,7 @@ def _network_layer(link_type: int, data: bytes) -> int | None:
 
 
 def _behind_tags(data: bytes, at: int) -> int | None:
-    """Behind the Ethernet type at this place, and behind VLAN tags in front of it."""
+    """The offset after the Ethernet type at `at`, and after VLAN tags before it; None if it is not IP."""
     for _ in range(_MOST_HEADERS):
         if len(data) < at + 2:
             return None
@@ -143,7 +143,7 @@ def _ipv6(data: bytes, at_ns: int, start: int) -> Segment | None:
 
 
 def _tcp(data: bytes, at_ns: int, addresses: int, width: int, at: int, end: int) -> Segment | None:
-    """`addresses`: where the two addresses of `width` bytes stand; `at`: the TCP header; `end`: of the IP packet."""
+    """`addresses`: offset of the two addresses of `width` bytes; `at`: of the TCP header; `end`: of the IP packet's end."""
     if end < at + _TCP_BYTES:
         return None
     sequence, acknowledged, offset, flags = _TCP.unpack_from(data, at + 4)

@@ -1,7 +1,7 @@
-"""What is told of the streams goes to the outbox, counted: seen = delivered + waiting + dropped. Nothing waits here.
+"""Puts the messages of streams into the outbox and counts reads: seen = delivered + waiting + dropped. It never waits.
 
-While the outbox is full reads are dropped, and told as dropped when there is room again; a stream whose beginning found no
-room is not told at all. What the capture itself did not see was a read as well: one that came to be, and is lost.
+While the outbox is full, reads are dropped, and the number of dropped reads is reported when there is room again. A stream
+whose start found no room is not reported at all. A loss in the capture counts as one read that was seen and dropped.
 """
 
 from typing import Protocol
@@ -21,7 +21,7 @@ from streamgauge.spool.read_counters import Counters, DropReason
 
 
 class Way(Protocol):
-    """A bounded way to the recorder: see `taps/proxy/outbox.py`."""
+    """A bounded queue to the recorder: see `taps/proxy/outbox.py`."""
 
     counters: Counters
     full: bool
@@ -31,15 +31,15 @@ class Way(Protocol):
 
 
 class _Amiss(msgspec.Struct):
-    """What is wrong with a stream's telling so far."""
+    """What was left out of a stream's messages so far."""
 
-    unknown: bool = False  # its beginning was not told
-    dropped: int = 0  # reads, not told yet
+    unknown: bool = False  # its start was not reported
+    dropped: int = 0  # dropped reads, not reported yet
     asked_in_part: bool = False
 
 
 class Delivery:
-    """See above. Used by one event loop alone."""
+    """Puts messages into `way`. Only one event loop uses it."""
 
     def __init__(self, way: Way) -> None:
         self._way = way
@@ -74,7 +74,7 @@ class Delivery:
             self._put_amiss(message, amiss)
 
     def _put_amiss(self, message: Message, amiss: _Amiss) -> None:
-        """A message of a stream of which something was left out."""
+        """Puts a message of a stream of which something was left out."""
         if not amiss.unknown:
             if amiss.dropped:
                 self._way.put(ReadsDropped(message.stream, amiss.dropped), 0)

@@ -1,7 +1,7 @@
-"""One request and its answer, as they were seen on the wire, told as the messages of `recorder/protocol.py`.
+"""One captured request and its response, reported as the messages of `recorder/protocol.py`.
 
-What is told is what the relay would tell of the same bytes: an LLM's path from its head on; any other path only once the
-answer's head shows an event stream, with all that came before it.
+The messages are those that the relay would send for the same bytes: an LLM path is reported from the request's head on; any
+other path only after the response's head shows an event stream, together with everything before it.
 """
 
 from collections.abc import Callable, Iterator
@@ -27,15 +27,16 @@ from streamgauge.taps.proxy.request import Request
 from streamgauge.taps.proxy.response import MAX_RESPONSE_HEAD, ResponseFraming
 
 _WANTED = frozenset(name.encode() for name in REQUEST_HEADERS)
-# Bytes that stand for lost ones where only their number matters: framing counts them, and falters at them anywhere else.
+# Replaces lost bytes where only their number matters: framing counts it, and fails on it anywhere else.
 _FILLER = bytes(64 * 1024)
 
 
 class Telling(msgspec.Struct):
-    """How an exchange is told. `wall_offset_ns`: what makes a stamp UTC; `numbers`: the next stream's number.
+    """How exchanges are reported. `wall_offset_ns`: added to a stamp it gives UTC; `numbers`: the numbers of the next
+    streams.
 
-    `draining`: nothing is captured that begins from now on. `derives_ids`: packets come from a file, so that stream ids are
-    derived from them: a file that is read twice then gives the same ids.
+    `draining`: new exchanges are not captured. `derives_ids`: the packets come from a file, and stream ids are derived from
+    them, so that reading the file again gives the same ids.
     """
 
     put: Callable[[Message], None]
@@ -48,9 +49,10 @@ class Telling(msgspec.Struct):
 
 
 class PacketExchange:
-    """See above. `whole`: the request is. `framing`: its answer's; `blind`: where that ends cannot be told any more.
+    """One exchange. `whole`: the request is complete; `framing`: that of its response; `blind`: the end of the response
+    cannot be found any more.
 
-    `facts`: what identifies the exchange in a file, beside its start.
+    `facts`: what identifies the exchange in a file, besides its start.
     """
 
     __slots__ = ("_asked", "_body_bytes", "_early", "_early_bytes", "_facts", "_request", "_sent", "_stream", "_telling",
@@ -67,7 +69,7 @@ class PacketExchange:
         self._asked = self._body_bytes = 0
         self._told_all = True
         self._sent: RequestSent | None = None
-        self._early: list[ResponseRead] | None = None  # reads before it is known whether they are captured
+        self._early: list[ResponseRead] | None = None  # reads kept until it is known whether the exchange is captured
         self._early_bytes = 0
         if telling.draining:
             return
@@ -78,13 +80,13 @@ class PacketExchange:
 
     @property
     def open(self) -> bool:
-        """It is captured, and has not ended."""
+        """The exchange is captured, and has not ended."""
         return self._stream is not None
 
     # The request.
 
     def asked(self, data: bytes, *, lost: bool) -> None:
-        """A piece of the request's body. `lost`: its size alone is known."""
+        """A piece of the request's body. `lost`: only its size is known."""
         self._body_bytes += len(data)
         if lost or self._body_bytes > MAX_REQUEST_BODY:
             self._told_all = False
@@ -93,7 +95,7 @@ class PacketExchange:
             self._telling.put(RequestBody(self._stream, data))
 
     def sent(self, at_ns: int) -> None:
-        """The request's last byte was seen. Connections are made before their first request: there is no connecting in it."""
+        """The request's last byte was captured. The connection existed before the request, so there is no connect time."""
         self.whole = True
         self._sent = RequestSent(0, at_ns, None, self._body_bytes, self._told_all and self._asked == self._body_bytes)
         self._tell_sent()
@@ -101,7 +103,7 @@ class PacketExchange:
     # The answer.
 
     def arrived(self, at_ns: int, data: bytes) -> int:
-        """Bytes from the server; gives how many of them belong to this answer."""
+        """Bytes from the server. Returns how many of them belong to this response."""
         size = self.framing.feed(data)
         if size:
             piece = data if size == len(data) else data[:size]
@@ -112,9 +114,9 @@ class PacketExchange:
         return size
 
     def lost(self, size: int) -> int:
-        """So many bytes from the server were not seen; gives how many of them belong to this answer.
+        """`size` bytes from the server were not captured. Returns how many of them belong to this response.
 
-        Where only a count is missing the framing goes on; within a head or at the edge of a chunk it is `blind` from here on.
+        Where framing only counts bytes, it continues. Within a head or at the edge of a chunk the exchange becomes `blind`.
         """
         self.dropped()
         left = size
@@ -127,7 +129,7 @@ class PacketExchange:
         return size - left
 
     def ends_cleanly(self) -> bool:
-        """The server has ended its side: whether the answer is whole with that."""
+        """The server ended its side. Returns whether the response is complete with that."""
         return self.framing.end_of_input()
 
     def ended(
@@ -138,7 +140,7 @@ class PacketExchange:
         gone_ns: int | None = None,
         unsent_bytes: int = 0,
     ) -> None:
-        """It is over, however it ended. A blind one ends as cut: nobody knows how it did."""
+        """The exchange has ended. A blind one is reported as cut, since its real end is unknown."""
         if self._stream is not None:
             cut = Ending.CUT if self.blind else ending
             self._telling.put(ExchangeEnded(self._stream, at_ns, cut, gone_ns, None, unsent_bytes, fault))
@@ -153,7 +155,7 @@ class PacketExchange:
             self._open_late()
 
     def _open_late(self) -> None:
-        """A path that is no LLM's: its answer's head has decided."""
+        """Decides on a path that is not an LLM's, from the content type of the response."""
         early, self._early = self._early or [], None
         if says_event_stream((self.framing.content_type.decode("latin-1"),)):
             stream = self._open()
@@ -184,7 +186,7 @@ class PacketExchange:
             self._telling.put(msgspec.structs.replace(self._sent, stream=self._stream))
 
     def dropped(self) -> None:
-        """Something of the answer is lost here."""
+        """Reports that a part of the response was lost here."""
         if self._stream is not None:
             self._telling.put(ReadsDropped(self._stream, 1))
-        self._early = None  # what its head said is not known whole: it is no stream that can be told
+        self._early = None  # the response's head is not known whole, so the exchange is not captured

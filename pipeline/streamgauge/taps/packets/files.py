@@ -1,5 +1,6 @@
-"""Capture files -> packets -> messages. pcap (https://www.ietf.org/archive/id/draft-ietf-opsawg-pcap-05.html) and pcapng
-(draft-ietf-opsawg-pcapng), in either byte order, with stamps of any resolution. They are read as they come: a pipe will do.
+"""Capture files -> packets -> messages. Formats: pcap (https://www.ietf.org/archive/id/draft-ietf-opsawg-pcap-05.html) and
+pcapng (draft-ietf-opsawg-pcapng), in either byte order, with stamps of any resolution. A file is read sequentially, so a
+pipe works, too.
 """
 
 import struct
@@ -13,13 +14,13 @@ from streamgauge.taps.packets.connections import Connections, Following
 from streamgauge.taps.packets.decode import decode
 from streamgauge.taps.packets.exchange import Telling
 
-# A packet or block of a file may be so large (bytes): four of the largest packets that any kernel makes (BIG TCP).
+# Limit of a packet or block of a file (bytes): four of the largest packets that any kernel makes (BIG TCP).
 MAX_BLOCK_BYTES = 4 * 512 * 1024
-# Interfaces that one section of a pcapng file may have.
+# Limit of interfaces in one section of a pcapng file.
 MAX_INTERFACES = 4_096
 _SECOND_NS = 1_000_000_000
 
-# The first four bytes as written: byte order, and nanoseconds a unit of the stamps' fractions.
+# The first four bytes of a file -> byte order, and nanoseconds for each unit of the stamps' fraction.
 _PCAP = {
     b"\xa1\xb2\xc3\xd4": (">", 1_000),
     b"\xd4\xc3\xb2\xa1": ("<", 1_000),
@@ -34,11 +35,11 @@ _DEFAULT_RESOLUTION = 6
 
 
 class PcapFault(ValueError):
-    """The file is no capture, or broken; the text says where."""
+    """The file is not a capture, or is damaged; the text says where."""
 
 
 class Packet(NamedTuple):
-    """One packet of a file. `at_ns`: UTC; a file without stamps has none."""
+    """One packet of a file. `at_ns`: UTC; 0 if the file has no stamps."""
 
     at_ns: int
     link_type: int
@@ -46,13 +47,13 @@ class Packet(NamedTuple):
 
 
 class Source(Protocol):
-    """Where bytes come from."""
+    """A source of bytes."""
 
     def read(self, size: int, /) -> bytes: ...
 
 
 class _Interface(NamedTuple):
-    """`units`: of its stamps, a second; `offset_ns`: what is added to them; `most`: bytes kept of a packet, 0 for all."""
+    """`units`: of its stamps in a second; `offset_ns`: added to them; `most`: bytes kept of each packet, 0 for all."""
 
     link_type: int
     units: int
@@ -61,7 +62,7 @@ class _Interface(NamedTuple):
 
 
 def is_capture(first: bytes) -> bool:
-    """Whether a file that begins so is a pcap or a pcapng."""
+    """Whether a file that begins with these bytes is a pcap or a pcapng."""
     return first[:4] in _PCAP or (first[:4] == _SECTION and (len(first) < 12 or first[8:12] in _ORDERS))
 
 
@@ -71,11 +72,11 @@ def messages_of(
     tap: str = "replay",
     tenant_header: str | None = None,
 ) -> Iterator[Message]:
-    """What the packet tap would tell of a file's exchanges; whatever is open at its end is cut. Stamps are the packets' own.
+    """The messages of the exchanges in a file; those open at its end are cut. Stamps are those of the packets.
 
-    Stream ids are derived from the packets: a file that is read again gives the same ones. `ports`: servers' ports, each
-    with its upstream's name; None: every HTTP/1 server's. `tenant_header`: the request header that names the tenant.
-    Raises PcapFault at a fault, after everything that came before it.
+    Stream ids are derived from the packets, so reading a file again gives the same ids. `ports`: servers' ports, each with
+    its upstream's name; None: every HTTP/1 server. `tenant_header`: the request header that names the tenant. Raises
+    PcapFault at damage, after the messages of everything before it.
     """
     told: deque[Message] = deque()
     tenant = tenant_header.lower().encode() if tenant_header else None
@@ -105,7 +106,7 @@ def messages_of(
 
 
 def packets_of(source: Source) -> Iterator[Packet]:
-    """A file's packets, in its order. One that ends amid a packet just ends before it. Raises PcapFault."""
+    """A file's packets in order. A packet that the end of the file cuts off is left out. Raises PcapFault."""
     reader = _Reader(source)
     first = reader.take(4)
     if first in _PCAP:
@@ -117,14 +118,14 @@ def packets_of(source: Source) -> Iterator[Packet]:
 
 
 class _Reader:
-    """Bytes of a file by number. `at`: how many were read."""
+    """Reads bytes of a file. `at`: how many were read."""
 
     def __init__(self, source: Source) -> None:
         self.at = 0
         self._source = source
 
     def take(self, size: int) -> bytes:
-        """So many bytes; fewer at the end of the file."""
+        """`size` bytes; fewer at the end of the file."""
         data = self._source.read(size)
         while len(data) < size and (more := self._source.read(size - len(data))):
             data += more
@@ -172,7 +173,7 @@ def _pcapng(reader: _Reader) -> Iterator[Packet]:
 
 
 def _section(reader: _Reader) -> str:
-    """Reads a section's header; gives the byte order of what follows."""
+    """Reads a section's header. Returns the byte order of the section."""
     head = reader.take(8)
     order = _ORDERS.get(head[4:8], "")
     if not order:
@@ -185,7 +186,7 @@ def _section(reader: _Reader) -> str:
 
 
 def _block(reader: _Reader, order: str) -> bytes | None:
-    """A block's body; None if the file ends amid it."""
+    """A block's body; None if the file ends within it."""
     head = reader.take(4)
     if len(head) < 4:
         return None

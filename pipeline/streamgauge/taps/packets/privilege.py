@@ -1,4 +1,4 @@
-"""CAP_NET_RAW is needed to make a packet socket, and for nothing after that: it is given up for good, children included.
+"""CAP_NET_RAW is needed only to open a packet socket. Then the process drops it for good, for its children, too.
 
 https://man7.org/linux/man-pages/man7/capabilities.7.html
 """
@@ -15,12 +15,12 @@ _SETS = struct.Struct("=6I")
 
 
 def give_up_net_raw() -> None:
-    """Takes the capability from this process and from all that it will start. Raises OSError if the kernel refuses."""
+    """Drops the capability for this process and all processes that it starts. Raises OSError if the kernel refuses."""
     system = ctypes.CDLL(None, use_errno=True)
     system.prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_LOWER, CAP_NET_RAW, 0, 0)
     system.prctl(
         _PR_CAPBSET_DROP, CAP_NET_RAW, 0, 0, 0
-    )  # root's children have what is not taken here; others cannot do it
+    )  # children of root get what the bounding set holds; other users may not change it
     header = ctypes.create_string_buffer(struct.pack("=Ii", _VERSION_3, 0), 8)
     held = ctypes.create_string_buffer(_SETS.size)
     _checked(system.capget(header, held))

@@ -1,10 +1,11 @@
-"""The packet tap's process: `python -m streamgauge.taps.packets.process`. Packets come in, messages go to the recorder.
+"""The packet tap's process: `python -m streamgauge.taps.packets.process`. It reads packets and sends messages to the
+recorder.
 
-The parent writes one line of JSON (PacketSettings) to stdin and keeps it open: its end says that the parent died. `ready`
-is said on stdout when the capture runs. SIGTERM: streams that are open may end until the drain deadline; new ones are left
-alone.
+The parent writes one line of JSON (PacketSettings) to stdin and keeps it open; its end means that the parent died. The
+process writes `ready` to stdout when the capture runs. After SIGTERM, open streams may end until the drain deadline, and
+new ones are not captured.
 
-Exit codes: 0 done, 2 wrong settings, 3 the interface, the file or the counters are not to be had, 70 a bug.
+Exit codes: 0 done, 2 wrong settings, 3 the interface, the file or the counters are unavailable, 70 an internal error.
 """
 
 import asyncio
@@ -31,26 +32,27 @@ from streamgauge.taps.packets.files import PcapFault, messages_of
 from streamgauge.taps.packets.ring import ANY, Ring
 from streamgauge.taps.proxy.outbox import RecorderClient
 
-# Bytes that may wait for a recorder that is away or slow, as in a relay.
+# Limit of what waits for a recorder that is away or slow (bytes), as in a relay.
 CAPTURE_BUFFER_BYTES = 32 * 1024 * 1024
-# Connections are looked at for what is overdue, and the kernel's counts are taken, this often (seconds).
+# Interval at which overdue connections are ended and the kernel's counts are read (seconds).
 TICK_S = 1.0
-# A file is read this far ahead of the recorder (part of the buffer), then it waits for it (seconds).
+# A file is read ahead of the recorder until 1/_AHEAD of the buffer is full; then reading pauses for _WAIT_S (seconds)
+# at a time.
 _AHEAD = 2
 _WAIT_S = 0.005
-# Messages of a file between two turns of the loop.
+# Messages of a file between two turns of the event loop.
 _TURN = 256
-# While open streams are waited for, they are looked at this often (seconds).
+# Interval at which a drain checks for open streams (seconds).
 _DRAIN_STEP_S = 0.05
 _DONE, _USAGE, _UNAVAILABLE = 0, 2, 3
 TAP = "packets"
 
 
 class PacketSettings(msgspec.Struct, frozen=True):
-    """What the parent says. `ports`: the servers', each with its upstream's name.
+    """The parent's settings. `ports`: the servers' ports, each with its upstream's name.
 
-    Live: `socket_fd`, an inherited packet socket, and the `interface`. Else `pcap`, a file; at its end `done_fd` is written
-    to: a line, empty or with what is wrong with the file.
+    For a live capture: `socket_fd`, an inherited packet socket, and `interface`. For a file: `pcap`; at its end one line is
+    written to `done_fd`: empty, or what is wrong with the file.
     """
 
     ports: list[tuple[int, str | None]]
@@ -68,7 +70,7 @@ class PacketSettings(msgspec.Struct, frozen=True):
 
 
 class LiveTap:
-    """A running capture, on the loop that made it. Raises OSError where the capture cannot be had."""
+    """A running capture, on the event loop that created it. Raises OSError if the capture is unavailable."""
 
     def __init__(self, settings: PacketSettings, outbox: RecorderClient, counters: Counters) -> None:
         self.lost = False  # the interface is gone
@@ -77,7 +79,7 @@ class LiveTap:
         self._counters = counters
         self._clock = StampClock(*_both_clocks())
         tenant = settings.tenant_header
-        numbers = count((os.getpid() & 0xFFFFFF) << 36)  # apart from those of an earlier process, as a relay's are
+        numbers = count((os.getpid() & 0xFFFFFF) << 36)  # different from those of an earlier process, as a relay's are
         self._telling = Telling(
             Delivery(outbox).put, numbers, TAP, tenant.lower().encode() if tenant else None, self._clock.offset_ns
         )
@@ -89,10 +91,10 @@ class LiveTap:
         self._timer = self._loop.call_later(TICK_S, self._tick)
 
     async def drain(self, timeout_s: float) -> None:
-        """Lets open streams end until the deadline, then ends them."""
+        """Waits until open streams end, up to the deadline, then cuts them."""
         self._telling.draining = True
         deadline = time.monotonic() + timeout_s
-        while self._connections.open and time.monotonic() < deadline and not self.lost:  # noqa: ASYNC110 - looked at seldom
+        while self._connections.open and time.monotonic() < deadline and not self.lost:  # noqa: ASYNC110 - a slow poll is enough
             await asyncio.sleep(_DRAIN_STEP_S)
         self._loop.remove_reader(self._ring.socket)
         self._timer.cancel()
@@ -103,7 +105,7 @@ class LiveTap:
         self._ring.close()
 
     def _readable(self) -> None:
-        """One block a turn of the loop: the outbox has its turn between them."""
+        """Reads one block in each turn of the event loop, so that the outbox can send in between."""
         if self._ring.ready:
             self._take_block()
         elif self._ring.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
@@ -119,7 +121,7 @@ class LiveTap:
                 take(segment)
 
     def _look_for_interface(self) -> None:
-        """An interface that went down comes up again by itself; one that is gone does not."""
+        """Checks whether the interface still exists. One that is down may come up again; one that was removed does not."""
         try:
             if self._interface != ANY:
                 socket.if_nametoindex(self._interface)
@@ -141,7 +143,7 @@ class LiveTap:
 
 
 async def tell_file(settings: PacketSettings, outbox: RecorderClient) -> str | None:
-    """Reads a capture file to its end, no faster than the recorder takes it. Gives what is wrong with it, if anything is."""
+    """Reads a capture file to its end, no faster than the recorder accepts it. Returns the file's damage, or None."""
     put = Delivery(outbox).put
     with Path(settings.pcap or "").open("rb") as file:  # noqa: ASYNC230 - this process has nothing else to do
         messages = messages_of(file, dict(settings.ports) or None, TAP, settings.tenant_header)
@@ -158,7 +160,7 @@ async def tell_file(settings: PacketSettings, outbox: RecorderClient) -> str | N
 
 
 def _both_clocks() -> tuple[int, int]:
-    """UTC and monotonic, read at one moment as well as it can be done."""
+    """UTC and monotonic time (ns), read as close together as possible."""
     before, wall, after = time.monotonic_ns(), time.time_ns(), time.monotonic_ns()
     return wall, (before + after) // 2
 
@@ -231,7 +233,7 @@ def _say_ready() -> None:
 
 
 def main() -> int:
-    """The process: gives its exit code."""
+    """Runs the process. Returns its exit code."""
     leave_terminal_to_parent()
     try:
         settings = msgspec.json.decode(sys.stdin.buffer.readline(), type=PacketSettings)
@@ -243,7 +245,7 @@ def main() -> int:
     except OSError as fault:
         sys.stderr.write(f"the packet tap: {fault}\n")
         return _UNAVAILABLE
-    except Exception as error:  # noqa: BLE001 - Python would print its text, which may quote a stream; it is started again
+    except Exception as error:  # noqa: BLE001 - Python would print the error's text, which may quote a stream; the parent restarts us
         report_fault("the packet tap's process, which exits", error)
         return BUG
 

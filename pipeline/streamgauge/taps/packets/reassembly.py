@@ -1,13 +1,14 @@
-"""One direction of a TCP connection: segments in any order -> its bytes in order, and where bytes are missing. Pure.
+"""One direction of a TCP connection: segments in any order -> its bytes in order, and the losses. Pure.
 
-    next in order       it is a piece at once, together with what waited behind it
-    behind a hole       it waits, within limits of bytes, of pieces and of time
-    seen before         dropped: of bytes that come twice the first copy counts (retransmissions, keep-alive probes, and
-                        captures that see a packet on two interfaces)
-    acknowledged        what the other side has and this capture has not is lost: no retransmission will bring it
+    next in order       returned at once, together with what waited after it
+    after a hole        waits, within limits of bytes, pieces and time
+    seen before         dropped: the first copy of bytes counts (retransmissions, keep-alive probes, and captures that see
+                        a packet on two interfaces)
+    acknowledged        bytes that the other side has acknowledged and this capture has not seen are lost: they are not
+                        retransmitted
 
-A piece is bytes, or a number: so many bytes are lost there. What `add` gives became readable with that very packet: for bytes
-behind a hole this is when the hole was filled, since the application did not get them before.
+A piece is bytes, or a number of lost bytes. The pieces that `add` returns became readable with that packet. This holds for
+bytes after a hole, too: the application gets them only when the hole is filled.
 """
 
 from bisect import bisect_left, insort
@@ -15,12 +16,12 @@ from operator import itemgetter
 
 from streamgauge.recorder.budget import Budget
 
-# What may wait behind one hole (bytes): the largest window that Linux gives by itself is 6 MiB (tcp_rmem), and more of it
-# waits only where an acknowledgement was not seen either.
+# Limit of bytes that wait behind one hole: the largest window that Linux sets by itself is 6 MiB (tcp_rmem); more can
+# wait only if an acknowledgement was not captured either.
 MAX_AHEAD_BYTES = 8 * 1024 * 1024
-# The same in pieces: 8 MiB in common packets; more of them are smaller than anybody sends.
+# The same limit in pieces: 8 MiB in packets of about 1 KiB; real senders do not send that much in smaller ones.
 MAX_AHEAD_PIECES = 8 * 1024
-# A loss of more (bytes) is none: a window has no room for it, so the sequence numbers are not this connection's.
+# A larger loss (bytes) does not fit a window, so the sequence numbers are not this connection's.
 MAX_GAP_BYTES = 64 * 1024 * 1024
 
 _MODULUS = 1 << 32
@@ -31,18 +32,18 @@ Piece = bytes | int
 
 
 class OutOfRangeError(ValueError):
-    """Sequence numbers that cannot be this connection's: nothing of this direction can be told any more."""
+    """The sequence numbers cannot be this connection's: this direction cannot be followed any more."""
 
 
 class Direction:
-    """See above. `position`: bytes in order so far, lost ones included. `waiting`: bytes that wait behind a hole."""
+    """One direction. `position`: bytes in order so far, lost ones included; `waiting`: bytes that wait behind a hole."""
 
     __slots__ = ("_ahead", "_base", "_budget", "_fin", "hole_ns", "position", "waiting")
 
     def __init__(self, first: int, budget: Budget) -> None:
         self.position = 0
         self.waiting = 0
-        self.hole_ns: int | None = None  # since when something waits
+        self.hole_ns: int | None = None  # when the first waiting bytes arrived; None if none wait
         self._base = first % _MODULUS
         self._budget = budget
         self._ahead: list[tuple[int, bytes]] = []  # by position, none overlapping
@@ -54,12 +55,12 @@ class Direction:
         return self._fin is not None and self.position >= self._fin
 
     def place(self, sequence: int) -> int:
-        """The position that a sequence number means: the nearest one. Negative before the beginning."""
+        """The position nearest to a sequence number; negative before the beginning."""
         ahead = (sequence - self._base - self.position) % _MODULUS
         return self.position + (ahead if ahead < _HALF else ahead - _MODULUS)
 
     def add(self, sequence: int, payload: bytes, at_ns: int) -> list[Piece]:
-        """A segment's bytes. Raises OutOfRangeError."""
+        """Takes a segment's bytes. Returns the pieces that are readable now. Raises OutOfRangeError."""
         place = self.place(sequence)
         if place == self.position and not self._ahead:
             self.position += len(payload)
@@ -80,7 +81,7 @@ class Direction:
         return [b"".join((fresh, *self._in_order()))]
 
     def acknowledge(self, sequence: int) -> list[Piece]:
-        """The other side has everything before this number. Raises OutOfRangeError."""
+        """The other side has everything before this sequence number. Returns the pieces up to it. Raises OutOfRangeError."""
         place = self.place(sequence)
         if self._fin is not None:
             place = min(place, self._fin)
@@ -91,22 +92,22 @@ class Direction:
         return self._skip_to(place)
 
     def finish(self, sequence: int) -> None:
-        """The sender's FIN stands at this number."""
+        """The sender's FIN has this sequence number."""
         place = self.place(sequence)
         if self._fin is None and 0 <= place - self.position <= MAX_GAP_BYTES:
             self._fin = place
 
     def give_up(self) -> list[Piece]:
-        """No hole will be filled any more: what waits, with the losses between."""
+        """Stops waiting for holes. Returns what waits, with the losses between."""
         return self._skip_to(self._ahead[-1][0] + len(self._ahead[-1][1])) if self._ahead else []
 
     def let_go(self) -> None:
-        """Nothing is wanted any more."""
+        """Drops what waits."""
         self._budget.give(self.waiting)
         self._ahead, self.waiting, self.hole_ns = [], 0, None
 
     def _keep(self, place: int, payload: bytes, at_ns: int) -> None:
-        """Keeps what is new in it; what was there stays as it was."""
+        """Keeps the bytes that are new; bytes that were kept before stay unchanged."""
         ahead, end = self._ahead, place + len(payload)
         at = bisect_left(ahead, place, key=itemgetter(0))
         if at and (before := ahead[at - 1][0] + len(ahead[at - 1][1])) > place:
@@ -120,7 +121,7 @@ class Direction:
             payload, place, at = payload[beyond - place :], beyond, at + 1
         size = sum(len(piece) for _, piece in fresh)
         if size and not self._budget.take(size):
-            return  # no room: it is lost, unless it comes again
+            return  # no room: these bytes are lost unless they are retransmitted
         for piece in fresh:
             insort(ahead, piece, key=itemgetter(0))
         self.waiting += size
@@ -128,7 +129,7 @@ class Direction:
             self.hole_ns = at_ns
 
     def _in_order(self) -> list[bytes]:
-        """Takes what is next in order, as one piece."""
+        """Removes what is next in order from the waiting bytes, as at most one piece."""
         taken: list[bytes] = []
         count = 0
         for place, payload in self._ahead:
@@ -148,13 +149,13 @@ class Direction:
         return [whole]
 
     def _bounded(self) -> list[Piece]:
-        """What is too much to wait for one hole is waited for no longer."""
+        """Skips the first hole if more waits than the limits allow."""
         if self.waiting <= MAX_AHEAD_BYTES and len(self._ahead) <= MAX_AHEAD_PIECES:
             return []
         return self._skip_to(self._ahead[0][0])
 
     def _skip_to(self, place: int) -> list[Piece]:
-        """Everything up to this position, and what follows it in order."""
+        """Returns everything up to this position, and what follows it in order."""
         pieces: list[Piece] = [*self._in_order()]
         while self.position < place:
             stop = min(self._ahead[0][0], place) if self._ahead else place

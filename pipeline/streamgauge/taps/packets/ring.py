@@ -1,8 +1,9 @@
-"""The kernel's capture on Linux: a packet socket whose packets lie in a ring of memory that both sides see (TPACKET_V3).
+"""The kernel's capture on Linux: a packet socket whose packets are in a ring of shared memory (TPACKET_V3).
 
-The kernel fills block after block, and hands each over when it is full, or its first packet has waited BLOCK_WAIT_MS.
-Packets carry the stamp of their arrival in nanoseconds, so that neither this wait nor a busy machine shows in any duration.
-What finds no free block is dropped by the kernel, and counted. https://www.kernel.org/doc/html/latest/networking/packet_mmap.html
+The kernel fills one block after another. It passes a block to the reader when the block is full, or when its first packet
+has waited BLOCK_WAIT_MS. Packets are stamped on arrival in nanoseconds, so this wait and a busy machine do not affect
+durations. The kernel drops and counts packets for which no block is free.
+https://www.kernel.org/doc/html/latest/networking/packet_mmap.html
 """
 
 import ctypes
@@ -15,9 +16,9 @@ from typing import NamedTuple
 
 from streamgauge.taps.packets.capture_filter import filter_program
 
-# A block takes the largest packet that a kernel makes (IPv4: 64 KiB; IPv6 with BIG TCP set up: half a MiB, cut here), and is
-# handed over after this wait even if it holds one small packet: so the ring lasts for 6 s of a process that stands still
-# under little traffic, and for 64 MiB of any traffic (bytes, ms).
+# Sizes in bytes, wait in ms. A block holds the largest packet that a kernel makes (IPv4: 64 KiB; IPv6 with BIG TCP:
+# half a MiB, cut here). A block is passed on after the wait even if it holds one small packet. So the ring covers 6 s
+# of a paused process under little traffic, and 64 MiB of any traffic.
 BLOCK_BYTES = 512 * 1024
 BLOCKS = 128
 BLOCK_WAIT_MS = 50
@@ -28,34 +29,36 @@ _RX_RING, _STATISTICS, _VERSION = 5, 6, 10
 _TPACKET_V3 = 2
 _ATTACH_FILTER = 26
 _ALL_PROTOCOLS = 3
-_FRAME_BYTES = 2048  # of no meaning in this version, but it has to divide a block
+_FRAME_BYTES = 2048  # unused in version 3, but it must divide a block
 _OURS = 1  # TP_STATUS_USER
 
 _REQUEST = struct.Struct("=7I")
-# A link-layer address: family, protocol, interface; what follows is not looked at.
+# A link-layer address: family, protocol, interface; the rest is not used.
 _ADDRESS = struct.Struct("=HHi12x")
 _COUNTS = struct.Struct("=3I")
-# Of a block: version, offset of its private part; status, packets, offset of the first one.
+# A block's header: version, offset of its private part; status, packets, offset of the first packet.
 _BLOCK = struct.Struct("=5I")
 _STATUS = struct.Struct("=I")
 _STATUS_AT = 8
-# Of a packet: offset of the next one, stamp's seconds and nanoseconds, bytes kept, bytes there were, status, and where the
-# link's and the network's header begin.
+# A packet's header: offset of the next packet, seconds and nanoseconds of the stamp, bytes kept, original bytes,
+# status, and offsets of the link's and the network's header.
 _PACKET = struct.Struct("=6I2H")
 
-# In place of an interface's name.
+# Used as an interface name: all interfaces.
 ANY = "any"
 
 
 class Captured(NamedTuple):
-    """A packet from its network layer on. `at_ns`: UTC, by the kernel."""
+    """A packet from its network layer on. `at_ns`: UTC, stamped by the kernel."""
 
     at_ns: int
     data: bytes
 
 
 def capture_socket() -> socket.socket:
-    """A packet socket that captures nothing yet. Raises PermissionError without CAP_NET_RAW, OSError where there is none."""
+    """A packet socket that captures nothing yet. Raises PermissionError without CAP_NET_RAW, OSError if packet sockets are
+    unavailable.
+    """
     family = getattr(socket, "AF_PACKET", None)
     if family is None:
         raise OSError("no packet sockets")
@@ -63,7 +66,7 @@ def capture_socket() -> socket.socket:
 
 
 class Ring:
-    """A live capture on one interface ("any": all of them). Takes the socket over. Raises OSError."""
+    """A live capture on one interface ("any": all of them). Takes ownership of the socket. Raises OSError."""
 
     def __init__(self, captures: socket.socket, interface: str, ports: Sequence[int]) -> None:
         self.socket = captures
@@ -76,7 +79,7 @@ class Ring:
             raise
 
     def take(self) -> Iterator[Captured]:
-        """The packets of the next block, which is the kernel's again behind the last of them; none if none is ready."""
+        """Yields the packets of the next block, then returns the block to the kernel; yields nothing if no block is ready."""
         memory, at = self._memory, self._place * BLOCK_BYTES
         _, _, status, packets, first = _BLOCK.unpack_from(memory, at)
         if not status & _OURS:
@@ -92,26 +95,26 @@ class Ring:
 
     @property
     def ready(self) -> bool:
-        """There is a block to be taken."""
+        """A block is ready to be read."""
         return bool(_STATUS.unpack_from(self._memory, self._place * BLOCK_BYTES + _STATUS_AT)[0] & _OURS)
 
     def count(self) -> int:
-        """Asks the kernel for its counts since the last time; gives how many packets it dropped."""
+        """Reads the kernel's counts since the last call. Returns how many packets it dropped."""
         received, dropped, _ = _COUNTS.unpack(self.socket.getsockopt(_SOL_PACKET, _STATISTICS, _COUNTS.size))
         self.received += received
         self.dropped += dropped
         return int(dropped)
 
     def close(self) -> None:
-        """The capture ends."""
+        """Ends the capture."""
         self._memory.close()
         self.socket.close()
 
 
 def _begun(captures: socket.socket, interface: str, ports: Sequence[int]) -> mmap.mmap:
-    """The filter first, then the ring, then packets: none that is not wanted gets in."""
+    """Attaches the filter, then the ring, then the interface, so that only wanted packets are captured."""
     _attach(captures, filter_program(ports))
-    captures.setsockopt(_SOL_PACKET, _RX_RING, bytes(_REQUEST.size))  # of a process before this one
+    captures.setsockopt(_SOL_PACKET, _RX_RING, bytes(_REQUEST.size))  # removes the ring of an earlier process
     captures.setsockopt(_SOL_PACKET, _VERSION, _TPACKET_V3)
     frames = BLOCK_BYTES // _FRAME_BYTES * BLOCKS
     ring = _REQUEST.pack(BLOCK_BYTES, BLOCKS, _FRAME_BYTES, frames, BLOCK_WAIT_MS, 0, 0)
@@ -122,7 +125,7 @@ def _begun(captures: socket.socket, interface: str, ports: Sequence[int]) -> mma
 
 
 def _bind(captures: socket.socket, interface: str) -> None:
-    """Python's own bind takes no "all interfaces"."""
+    """Binds with the C function: Python's `bind` cannot express "all interfaces"."""
     number = 0 if interface == ANY else socket.if_nametoindex(interface)
     system = ctypes.CDLL(None, use_errno=True)
     if system.bind(
@@ -132,6 +135,6 @@ def _bind(captures: socket.socket, interface: str) -> None:
 
 
 def _attach(captures: socket.socket, program: bytes) -> None:
-    """Attaches a filter: the kernel takes its address, with the number of instructions."""
+    """Attaches a filter: the kernel takes the number of instructions and their address."""
     held = ctypes.create_string_buffer(program, len(program))
     captures.setsockopt(socket.SOL_SOCKET, _ATTACH_FILTER, struct.pack("HL", len(program) // 8, ctypes.addressof(held)))

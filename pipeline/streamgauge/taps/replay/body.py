@@ -1,4 +1,4 @@
-"""A recording of a stream's body, as a file has it, becomes segments. No stamps, no status: nothing is invented."""
+"""A file that holds a stream's body becomes segments. It has no stamps and no status, and none are made up."""
 
 from collections.abc import Callable, Iterable, Iterator
 
@@ -7,8 +7,8 @@ from streamgauge.recorder.protocol import ExchangeEnded, RequestStarted, Respons
 from streamgauge.recorder.recorder import Recorder
 from streamgauge.recorder.request import CaptureSettings
 
-# A recording is read in pieces of this size (bytes), however it comes: what a record says of reads depends on the
-# recording alone.
+# A recording is read in pieces of this size (bytes), whatever the source's pieces are: the reads in a record then
+# depend on the recording alone.
 CHUNK_BYTES = 64 * 1024
 
 _STREAM = 0
@@ -21,10 +21,10 @@ def replay(
     dialect: str | None = None,
     new_id: Callable[[int | None], bytes] | None = None,
 ) -> Iterator[Segment]:
-    """The segments of one recording, given as its bytes in any pieces.
+    """The segments of one recording, whose bytes may come in any pieces.
 
-    What begins as JSON or HTML do is no event stream, and is read whole; all else is one. An empty recording is a stream
-    of which nothing is known. `dialect`: what the operator says it is. `new_id`: makes the stream's id.
+    A body that begins as JSON or HTML does is read as a whole; any other one is an event stream. An empty recording is a
+    stream of which nothing is known. `dialect`: the dialect that the operator names. `new_id`: makes the stream's id.
     """
     recorder = Recorder(settings, new_id)
     recorder.handle(RequestStarted(_STREAM, None, None, None, "", "", tap="replay", dialect=dialect))
@@ -37,7 +37,7 @@ def replay(
 
 
 def rechunked(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """The same bytes in pieces of CHUNK_BYTES, the last one shorter."""
+    """The same bytes in pieces of CHUNK_BYTES; the last one may be shorter."""
     held = bytearray()
     for chunk in chunks:
         held += chunk

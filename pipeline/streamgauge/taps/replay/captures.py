@@ -1,4 +1,4 @@
-"""Packet captures -> segments: the packet tap on a file. Their stamps are real, so times are."""
+"""Packet captures -> segments: the packet tap on a file. Captures have real stamps, so records have real times."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ from streamgauge.taps.replay.contract import BrokenRecording, Tally
 from streamgauge.taps.replay.exchange import TAP
 from streamgauge.taps.replay.tnetstring import Readable
 
-# Messages between two looks for segments: a packet is at most one or two, so this is some 300 KiB at the most usual sizes.
+# Messages between two flushes: a packet makes at most one or two, so this is about 300 KiB at the usual sizes.
 _AT_ONCE = 256
 
 

@@ -1,7 +1,7 @@
-"""Cassettes -> exchanges: vcrpy's (and so pytest-recording's), those of Ruby's VCR, and betamax's.
+"""Cassettes -> exchanges: of vcrpy (and so of pytest-recording), of Ruby's VCR, and of betamax.
 
-https://vcrpy.readthedocs.io, https://benoittgt.github.io/vcr (cassette format), https://betamax.readthedocs.io. None tells
-when a request began or how long an answer took; `recorded_at` is when the whole exchange was put down.
+https://vcrpy.readthedocs.io, https://benoittgt.github.io/vcr (cassette format), https://betamax.readthedocs.io. None of
+them says when a request began or how long a response took; `recorded_at` is when the whole exchange was written.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -10,9 +10,10 @@ from streamgauge.taps.replay.contract import BrokenExchange, BrokenRecording, He
 from streamgauge.taps.replay.json_parts import items, members, unfolded
 from streamgauge.taps.replay.members import from_base64, headers, mapping, place_of, status_of, text, to_bytes
 
-# The list's name: vcrpy's; VCR's and betamax's.
+# The name of the list of exchanges: in vcrpy; in VCR and betamax.
 LISTS = ("interactions", "http_interactions")
-# What the aliases of one cassette may unfold to (bytes of bodies): without aliases a body is no larger than its file.
+# Limit of all bodies of one cassette with its aliases expanded (bytes); without aliases a body is no larger than its
+# file.
 MAX_UNFOLDED_BYTES = 1024**3
 
 _Members = Mapping[object, object]
@@ -28,7 +29,7 @@ def json_interactions(document: memoryview) -> Iterator[object]:
 
 
 def exchanges(interactions: Iterable[object], tally: Tally) -> Iterator[RecordedExchange]:
-    """The exchanges of a cassette, in its order; `tally` counts those that cannot be read. Raises BrokenRecording."""
+    """The exchanges of a cassette in order; `tally` counts those that cannot be read. Raises BrokenRecording."""
     unfolded_bytes = 0
     for place, interaction in enumerate(interactions):
         try:
@@ -52,7 +53,7 @@ def _exchange(interaction: _Members) -> RecordedExchange:
         host=host,
         request_headers=_headers(request),
         request_body=_body(request.get("body")),
-        # Of httpx, older versions of vcrpy kept the decoded content beside a code of its own.
+        # For httpx, older versions of vcrpy kept the decoded content, and the status code beside it.
         status=status_of(response.get("status_code") if status is None else status),
         headers=_headers(response),
         body=_body(response.get("body", response.get("content"))),
@@ -60,7 +61,7 @@ def _exchange(interaction: _Members) -> RecordedExchange:
 
 
 def _headers(message: _Members) -> list[Header]:
-    """By name one value, or a list of them."""
+    """Headers from a mapping: each name has one value, or a list of them."""
     pairs: list[tuple[object, object]] = []
     for name, given in mapping(message.get("headers")).items():
         pairs += [(name, value) for value in (given if isinstance(given, list) else [given])]
@@ -68,7 +69,7 @@ def _headers(message: _Members) -> list[Header]:
 
 
 def _body(body: object) -> bytes | None:
-    """Text or bytes as they are; in a mapping; in pieces. A message without a body has none, or null."""
+    """A body that is text or bytes, a mapping that holds them, or a list of pieces. A missing or null body is empty."""
     if body is None:
         return b""
     if isinstance(body, list):
@@ -85,7 +86,7 @@ def _body(body: object) -> bytes | None:
 
 
 def _of_object(body: _Members) -> bytes | None:
-    """A request's body that was a file or an iterator, as PyYAML writes objects: their state, or their arguments."""
+    """A request's body that was a file or an iterator: PyYAML wrote the object's state, or its arguments."""
     held = body.get("state", body.get("args"))
     first = held[0] if isinstance(held, list) and held else None
     return None if first is None else _body(first)

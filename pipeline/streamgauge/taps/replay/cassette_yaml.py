@@ -1,8 +1,8 @@
-"""YAML cassettes, interaction by interaction: only one is unfolded at once, and nothing in them is ever called.
+"""YAML cassettes, one interaction in memory at a time; nothing in them is ever executed.
 
-Read from the parser's events, without PyYAML's constructors: tags name no Python objects, numbers and dates stay text, merge
-keys merge nothing, and nesting is bounded here. (libyaml's own composer recurses, and at some 100,000 levels ends the
-process.)
+They are read from the parser's events, without PyYAML's constructors: tags do not name Python objects, numbers and dates
+stay text, merge keys have no effect, and nesting is limited. (libyaml's own composer recurses, and about 100,000 levels
+crash the process.)
 """
 
 from collections.abc import Iterator
@@ -15,9 +15,9 @@ from streamgauge.taps.replay.contract import BrokenExchange, BrokenRecording
 from streamgauge.taps.replay.members import from_base64
 from streamgauge.taps.replay.tnetstring import Readable
 
-# Levels of nesting inside of one interaction; a cassette has six.
+# Limit of nesting levels in one interaction; a cassette has six.
 MAX_DEPTH = 32
-# Anchors of one cassette: whoever writes it gives one to each value that comes again.
+# Limit of anchors in one cassette: a writer sets one for each value that is repeated.
 MAX_ANCHORS = 100_000
 
 _NULLS = frozenset(("", "~", "null", "Null", "NULL"))
@@ -25,7 +25,7 @@ _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def yaml_interactions(file: Readable) -> Iterator[object]:
-    """The interactions of a YAML cassette. Raises BrokenRecording; those before the place have been given."""
+    """The interactions of a YAML cassette. Raises BrokenRecording at damage, after the interactions before it."""
     reader = _Reader(file)
     try:
         yield from reader.interactions()
@@ -42,7 +42,7 @@ def yaml_interactions(file: Readable) -> Iterator[object]:
 
 
 class _Reader:
-    """Builds values from the parser's events: mappings, lists, text, bytes, null; a BrokenExchange stands for bad bytes."""
+    """Builds values from the parser's events: mappings, lists, text, bytes, None. Invalid base64 becomes a BrokenExchange."""
 
     def __init__(self, file: Readable) -> None:
         self.found = False
@@ -50,7 +50,7 @@ class _Reader:
         self._anchors: dict[str, object] = {}
 
     def interactions(self) -> Iterator[object]:
-        """A document is a mapping that has the list, or (before vcrpy 1.0) the list itself."""
+        """Yields the interactions. A document is a mapping with the list, or (before vcrpy 1.0) the list itself."""
         for event in self._events:
             if isinstance(event, yaml.SequenceStartEvent):
                 yield from self._items()
@@ -113,5 +113,5 @@ def _scalar(event: Any) -> object:
         try:
             return from_base64(text)
         except BrokenExchange as error:
-            return error  # of this interaction alone: whoever needs the bytes raises it
+            return error  # only this interaction is broken: `members.to_bytes` raises the error
     return None if event.implicit[0] and not event.style and text in _NULLS else text

@@ -1,4 +1,4 @@
-"""What passes between the readers of recordings and those who use them."""
+"""The types that pass between the readers of recordings and their callers."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -7,23 +7,24 @@ import msgspec
 
 from streamgauge.core.capture.segments import Bundle, Ending, TransportFault
 
-# A name and a value; names in lower case.
+# A header: a name in lower case, and a value.
 Header = tuple[str, str]
 
 
 class BrokenRecording(ValueError):
-    """A file that is not what it begins as. Its text is one sentence: where it breaks, and what to do."""
+    """A file is damaged, or not of its apparent format. The text is one sentence: where it breaks, and what to do."""
 
 
 class BrokenExchange(ValueError):
-    """One exchange of a file cannot be read, the others can. Its text says what is wrong with it."""
+    """One exchange of a file cannot be read; others can. The text says what is wrong with it."""
 
 
 class Times(msgspec.Struct, frozen=True):
-    """What a recording tells of time. None: it does not tell.
+    """The times in a recording. None: not recorded.
 
-    `started_ns`: UTC wall clock, when the request began. The others are nanoseconds since then: the upstream's connection
-    was made for this request, its last byte went out, the response's head was there, the exchange was over.
+    `started_ns`: UTC wall clock, when the request began. The others are nanoseconds since then. `connected_ns`: the
+    upstream's connection was made for this request; `sent_ns`: the request's last byte was sent; `head_ns`: the response's
+    head had arrived; `end_ns`: the exchange had ended.
     """
 
     started_ns: int | None = None
@@ -37,10 +38,10 @@ class RecordedExchange(msgspec.Struct, frozen=True):
     """One request and its response, as a recording holds them.
 
     `host`: of the upstream; `target`: the path with its query. `request_body`: None if it was not recorded;
-    `request_bytes` is its size, where that is known all the same. `status`: None if no head ever came. `body`: after
-    transfer framing, in the content coding that its header names, None if it was not recorded; `stamps`: sizes of its
-    pieces and when they arrived, nanoseconds since the request began, together as long as the body, or nothing where the
-    recording does not tell.
+    `request_bytes`: its size, which may be known even then. `status`: None if no head arrived. `body`: without transfer
+    framing, in the content coding that its header names, None if it was not recorded. `stamps`: sizes of its pieces and
+    when they arrived, in nanoseconds since the request began; the sizes add up to the body, or the list is empty if the
+    recording has no stamps.
     """
 
     method: str
@@ -59,10 +60,12 @@ class RecordedExchange(msgspec.Struct, frozen=True):
 
 
 class Tally(msgspec.Struct):
-    """What was seen in one file beside its records. `broken_exchanges` could not be read; `first_broken` says why."""
+    """Counts of one file besides its records. `broken_exchanges`: those that cannot be read; `first_broken`: where and why,
+    for the first.
+    """
 
-    exchanges: int | None = None  # that could be read; None: the file is not made of them
-    left_alone: int = 0  # no LLM's
+    exchanges: int | None = None  # exchanges read; None: the file does not consist of exchanges
+    left_alone: int = 0  # not LLM traffic
     without_body: int = 0  # the response's body was not recorded
     broken_exchanges: int = 0
     first_broken: str = ""
@@ -70,13 +73,13 @@ class Tally(msgspec.Struct):
     rows_gone: int = 0  # of a spool that was emptied while it was read
 
     def broke(self, place: str, why: BrokenExchange) -> None:
-        """One exchange could not be read."""
+        """Counts an exchange that cannot be read."""
         self.broken_exchanges += 1
         self.first_broken = self.first_broken or f"{place}: {why}"
 
 
 class Logged(NamedTuple):
-    """A bundle, where it lies in its log, and the log's time (ms): what an assembler takes."""
+    """A bundle with its offset in the log and the log's time (ms): the input of an assembler."""
 
     offset: int
     log_ms: int

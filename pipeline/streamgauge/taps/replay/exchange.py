@@ -1,4 +1,4 @@
-"""Exchanges, whatever they were recorded by, told to a recorder as a tap tells them: what live is captured, and no more."""
+"""Recorded exchanges, reported to a recorder as a tap reports them: exactly what a live tap would capture."""
 
 from collections.abc import Iterable, Iterator
 
@@ -25,13 +25,13 @@ from streamgauge.recorder.request import CaptureSettings
 from streamgauge.taps.replay.body import rechunked
 from streamgauge.taps.replay.contract import Header, RecordedExchange, Tally
 
-# What calls itself "replay" is a raw body, which is owed a record whatever it holds. An exchange is judged as live: an event
-# stream that is no LLM's is left alone. Its record says "replay" (see cli/replay.py).
+# A raw body has the tap "replay" and always gets a record. An exchange is treated as live: an event stream that is not
+# of an LLM gets none. So the recorder sees "exchange"; cli/replay.py then writes "replay" into the record.
 TAP = "exchange"
 
-# How much of a body is tried to tell whether it is still coded (bytes).
+# How much of a body is decoded to find out whether it is still encoded (bytes).
 _TRIED_BYTES = 64 * 1024
-# How a body begins that is no longer coded: as events, JSON or HTML do.
+# How a decoded body begins: as events, JSON or HTML do.
 _PLAIN = (b"data:", b"event:", b"id:", b"retry:", b":", b"{", b"[", b"<")
 _BLANKS = b" \t\r\n"
 
@@ -39,7 +39,7 @@ _BLANKS = b" \t\r\n"
 def segments_of(
     exchanges: Iterable[RecordedExchange], settings: CaptureSettings, tally: Tally, dialect: str | None = None
 ) -> Iterator[Segment]:
-    """The segments of those exchanges that a live tap would have captured, each stream whole; `tally` counts the others."""
+    """The segments of those exchanges that a live tap would capture, each stream whole; `tally` counts the others."""
     recorder = Recorder(settings)
     wanted = REQUEST_HEADERS | {(settings.tenant_header or "").lower()}
     tally.exchanges = 0
@@ -56,7 +56,7 @@ def segments_of(
 
 
 def is_captured(exchange: RecordedExchange) -> bool:
-    """Whether a live tap captures it: by its path, or by an event stream in its answer."""
+    """Whether a live tap would capture it: by its path, or by an event stream as its response."""
     content_types = [value for name, value in exchange.headers if name == "content-type"]
     return endpoint_of(exchange.method, exchange.target) is not None or says_event_stream(content_types)
 
@@ -102,7 +102,7 @@ def _response(exchange: RecordedExchange, stream: int) -> Iterator[Message]:
 
 
 def settled(headers: list[Header], body: bytes | None) -> list[Header]:
-    """A message's headers, without a coding that whoever recorded it has undone already."""
+    """A message's headers, without a content coding that the recording tool has already decoded."""
     coding = ", ".join(value for name, value in headers if name == "content-encoding")
     if not coding or not body or not _is_plain(body, coding):
         return headers
@@ -110,7 +110,9 @@ def settled(headers: list[Header], body: bytes | None) -> list[Header]:
 
 
 def _is_plain(body: bytes, coding: str) -> bool:
-    """It begins as plain text does, and its coding makes nothing of it. Both: coded bytes may begin with a brace, too."""
+    """Whether the body begins as plain text and its coding cannot decode it. Both are needed: encoded bytes may begin with
+    a brace, too.
+    """
     if not body.removeprefix(b"\xef\xbb\xbf").lstrip(_BLANKS).startswith(_PLAIN):
         return False
     decoder = BodyDecoder(coding=coding)

@@ -1,4 +1,4 @@
-"""The front door: a path -> bundles for an assembler, whatever format the file has."""
+"""The entry point: a path -> bundles for an assembler, whatever format the file has."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -16,7 +16,7 @@ from streamgauge.taps.replay.contract import BrokenRecording, Log, Logged, Recor
 from streamgauge.taps.replay.exchange import segments_of
 from streamgauge.taps.replay.formats import AMBIGUOUS, FIRST_BYTES, PROMISES, SPOOL, SUFFIXES, Format, format_of
 
-# A HAR or a cassette. JSON is held in memory whole; nobody reads a larger one, and tools fail at smaller ones (bytes).
+# Limit of a HAR or a cassette (bytes). JSON is held in memory as a whole; other tools fail at smaller files.
 MAX_DOCUMENT_BYTES = 1024**3
 
 _READ_BYTES = 1024 * 1024
@@ -24,7 +24,9 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class How(msgspec.Struct, frozen=True):
-    """How recordings are read. `instance`: the 16 bytes of this replay as a tap; `dialect`: what the operator says."""
+    """How recordings are read. `instance`: 16 bytes that identify this replay as a tap instance; `dialect`: the operator's
+    choice.
+    """
 
     capture: CaptureSettings
     instance: bytes
@@ -32,12 +34,12 @@ class How(msgspec.Struct, frozen=True):
 
 
 def recordings_in(folder: Path) -> list[Path]:
-    """The files in a directory that are called as recordings are, by path. Raises OSError."""
+    """The files below a directory that have the name of a recording, sorted by path. Raises OSError."""
     return sorted(file for file in folder.rglob("*") if _is_called_one(file) and file.is_file() and not _is_other(file))
 
 
 def log_of(path: Path, how: How, tally: Tally) -> Log:
-    """A file's bundles. Raises BrokenRecording where it breaks, and OSError; what lies before that has been given."""
+    """A file's bundles. Raises BrokenRecording at damage, and OSError; the bundles before it have been yielded."""
     with path.open("rb") as opened:
         first = opened.read(FIRST_BYTES)
         suffix = path.suffix.lower()
@@ -52,7 +54,7 @@ def log_of(path: Path, how: How, tally: Tally) -> Log:
 
 
 class _Again:
-    """A file whose first bytes were looked at. A pipe cannot be read twice, so they are handed out once more."""
+    """A file whose first bytes were read already. A pipe cannot be read twice, so they are returned once more."""
 
     def __init__(self, first: bytes, file: BinaryIO) -> None:
         self._first, self._file = first, file
@@ -63,7 +65,7 @@ class _Again:
 
 
 class _Capped:
-    """A file up to MAX_DOCUMENT_BYTES; `read` raises BrokenRecording beyond."""
+    """A file of at most MAX_DOCUMENT_BYTES; `read` raises BrokenRecording beyond that."""
 
     def __init__(self, file: _Again) -> None:
         self._file, self._left = file, MAX_DOCUMENT_BYTES
@@ -76,7 +78,7 @@ class _Capped:
         return data
 
     def whole(self) -> memoryview:
-        """All of it, without a byte order mark."""
+        """The whole content, without a byte order mark."""
         data = self.read(MAX_DOCUMENT_BYTES + 1)
         return memoryview(data)[len(_BOM) if data.startswith(_BOM) else 0 :]
 
@@ -115,7 +117,7 @@ def _exchanges(kind: Format, path: Path, file: _Again, tally: Tally) -> Iterator
 
 
 def _beside(folder: Path, name: str) -> bytes | None:
-    """A file beside an archive that names it; never one elsewhere."""
+    """The content of a file that an archive names, in the archive's own directory only; None if there is none."""
     place = folder / name
     if Path(name).name != name or not place.is_file() or place.stat().st_size > MAX_DOCUMENT_BYTES:
         return None
@@ -127,7 +129,7 @@ def _is_called_one(file: Path) -> bool:
 
 
 def _is_other(file: Path) -> bool:
-    """Whether it is called as recordings are, as other things are, and is one of those."""
+    """Whether its name is ambiguous and its content is not a recording."""
     if file.suffix.lower() not in AMBIGUOUS:
         return False
     with file.open("rb") as opened:

@@ -1,8 +1,8 @@
 """mitmproxy's flow files -> exchanges, of any version since 0.14.
 
-Each version's members stand in mitmproxy/io/compat.py; those that are needed were renamed twice: a message's `body` became
-`content`, keys became text. Times are real: of a message's head and its last byte, seconds since 1970 (mitmproxy/http.py).
-Content is as it came, without transfer framing, and None where mitmproxy streamed it on without keeping it.
+mitmproxy/io/compat.py lists the members of each version. Of the members used here two changes matter: a message's `body`
+became `content`, and keys became text. Times are real: of a message's head and of its last byte, in seconds since 1970
+(mitmproxy/http.py). Content has no transfer framing; it is None if mitmproxy streamed it without keeping it.
 """
 
 import re
@@ -13,16 +13,16 @@ from streamgauge.taps.replay.contract import BrokenExchange, Header, RecordedExc
 from streamgauge.taps.replay.members import headers, mapping, number, since, status_of, text, to_bytes, wall
 from streamgauge.taps.replay.tnetstring import Readable, values
 
-# What a flow's error says where the client is who left: mitmproxy/proxy/layers/http.
+# What a flow's error says if the client left: mitmproxy/proxy/layers/http.
 _CLIENT_LEFT = re.compile(r"client disconnected|by client", re.IGNORECASE)
 
 _Members = Mapping[object, object]
 
 
 def exchanges(file: Readable, tally: Tally) -> Iterator[RecordedExchange]:
-    """The exchanges of a flow file, in its order; `tally` counts those that cannot be read. Raises BrokenRecording.
+    """The exchanges of a flow file in order; `tally` counts those that cannot be read. Raises BrokenRecording.
 
-    What is no HTTP (TCP, UDP, DNS) is passed over.
+    Flows other than HTTP (TCP, UDP, DNS) are skipped.
     """
     for place, value in enumerate(values(file), 1):
         flow = mapping(value)
@@ -65,14 +65,14 @@ def _content(message: _Members) -> bytes | None:
 
 
 def _times(request: _Members, response: _Members, server: _Members, error: _Members) -> Times:
-    """When the request went on to the upstream is not told: its `timestamp_end` is the client's last byte."""
+    """The times of a flow. When the request was sent upstream is unknown: its `timestamp_end` is the client's last byte."""
     start = number(request.get("timestamp_start"))
     head = number(response.get("timestamp_start"))
     end = number(response.get("timestamp_end")) or number(error.get("timestamp"))
     connected = number(server.get("timestamp_tls_setup", server.get("timestamp_ssl_setup")))
     connected = connected or number(server.get("timestamp_tcp_setup"))
     if connected is not None and head is not None and connected > head:
-        connected = None  # of a later life of this connection
+        connected = None  # of a later reconnect
     return Times(
         started_ns=wall(start),
         connected_ns=since(connected, start),
@@ -86,5 +86,5 @@ def _ending(status: int | None, response: _Members, error: _Members) -> Ending:
     if said is not None:
         return Ending.CLIENT if _CLIENT_LEFT.search(said) else Ending.RESET
     if status is None or response.get("timestamp_end") is None:
-        return Ending.CUT  # saved while it went on
+        return Ending.CUT  # saved before the exchange ended
     return Ending.COMPLETE

@@ -1,12 +1,12 @@
-"""Which format a recording has: its content tells. A name only helps where the content could be two things."""
+"""Detects the format of a recording from its content. The file name decides only if the content is ambiguous."""
 
 import re
 from enum import Enum, auto
 
-# How much of a file is looked at (bytes): leading comments and blank lines of a cassette fit.
+# How much of a file is checked (bytes): leading comments and blank lines of a cassette fit.
 FIRST_BYTES = 64 * 1024
 
-# What a name promises. A file with such a name and other content is broken, or never was one.
+# Formats by file name suffix. A file with such a name and other content is damaged or misnamed.
 PROMISES = {
     ".har": "a HAR file",
     ".flow": "a flow file of mitmproxy",
@@ -15,17 +15,17 @@ PROMISES = {
     ".pcap": "a packet capture",
     ".pcapng": "a packet capture",
 }
-# Of these a directory may hold others, which are no recordings: they are left alone there.
+# Suffixes that other files than recordings have, too: in a directory those are skipped.
 AMBIGUOUS = frozenset((".yaml", ".yml"))
-# What a directory's recordings are called; a file that is named itself may be called anything.
+# Suffixes of the recordings in a directory; a file named by the user may have any name.
 SUFFIXES = frozenset((".sse", *PROMISES, *AMBIGUOUS))
 SPOOL = "spool.sqlite"
 
 
 class Format(Enum):
-    """What a file is read as."""
+    """The format of a file."""
 
-    BODY = auto()  # a response's body: SSE, JSON, or whatever it is
+    BODY = auto()  # a response's body: SSE, JSON or anything else
     HAR = auto()
     CASSETTE_JSON = auto()
     CASSETTE_YAML = auto()
@@ -38,7 +38,7 @@ class Format(Enum):
 
 _BOM = b"\xef\xbb\xbf"
 _SQLITE = b"SQLite format 3\0"
-# Where an SQLite file has the id of its application, big-endian (https://sqlite.org/fileformat.html, 1.3).
+# Offset of the application id in an SQLite file, big-endian (https://sqlite.org/fileformat.html, 1.3).
 _APPLICATION_AT = slice(68, 72)
 _SPOOL_APPLICATION = b"SGSP"
 # https://www.ietf.org/archive/id/draft-ietf-opsawg-pcap-04.html, 4: microseconds and nanoseconds, either byte order.
@@ -46,15 +46,15 @@ _PCAP = (b"\xa1\xb2\xc3\xd4", b"\xd4\xc3\xb2\xa1", b"\xa1\xb2\x3c\x4d", b"\x4d\x
 # https://www.ietf.org/archive/id/draft-ietf-opsawg-pcapng-02.html, 4.1: block type, length, byte-order magic. The type alone
 # is four line ends.
 _PCAPNG = re.compile(rb"\n\r\r\n....(?:\x1a\x2b\x3c\x4d|\x4d\x3c\x2b\x1a)", re.DOTALL)
-# A tnetstring whose content is one: a flow is a mapping (https://tnetstrings.info).
+# A tnetstring whose content begins with one: a flow is a mapping (https://tnetstrings.info).
 _FLOWS = re.compile(rb"[1-9][0-9]{0,11}:[0-9]{1,3}:[A-Za-z_]")
-# The first member of a JSON recording. Whether it is one, its other members say.
+# The first member of a JSON recording; if it is ambiguous, other members decide.
 _JSON_HAR = re.compile(rb'\s*\{\s*"log"\s*:\s*\{')
 _JSON_CASSETTE = re.compile(rb'\s*\{\s*"(?:http_)?interactions"\s*:\s*\[')
 _JSON_OTHER_FIRST = re.compile(rb'\s*\{\s*"(?:version|metadata|recorded_with)"\s*:')
 _JSON_INTERACTIONS = re.compile(rb'"(?:http_)?interactions"\s*:\s*\[')
 _HAR_LOG = re.compile(rb'"log"\s*:\s*\{')
-# The first line of a YAML cassette behind comments, directives and the document's mark; an old cassette is a bare list.
+# The first line of a YAML cassette after comments, directives and the document's mark; an old cassette is a bare list.
 _YAML_PREFIX = re.compile(rb"(?:[ \t]*(?:#[^\n]*)?\r?\n|%[^\n]*\n|---[ \t]*\r?\n)*")
 _YAML_CASSETTE = re.compile(
     rb"(?:http_)?interactions[ \t]*:[ \t]*\r?(?:\n|\[|&|#|\Z)|-[ \t]+request[ \t]*:[ \t]*[\r\n!&{]"
@@ -65,7 +65,9 @@ _ARCHIVES = {".gz": b"\x1f\x8b", ".zip": b"PK\x03\x04", ".zst": b"\x28\xb5\x2f\x
 
 
 def format_of(first: bytes, suffix: str = "") -> Format:
-    """The format of a file that begins so (FIRST_BYTES, or all of it). `suffix`: of its name, in lower case, with the dot."""
+    """The format of a file that begins with `first` (FIRST_BYTES, or all of it). `suffix`: of its name, in lower case, with
+    the dot.
+    """
     if first.startswith(_SQLITE):
         return Format.SPOOL if first[_APPLICATION_AT] == _SPOOL_APPLICATION else Format.DATABASE
     if first.startswith(_PCAP) or _PCAPNG.match(first):

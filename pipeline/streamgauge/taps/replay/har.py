@@ -1,6 +1,6 @@
-"""HTTP Archives -> exchanges. http://www.softwareishard.com/blog/har-12-spec, and what browsers and proxies make of it.
+"""HTTP Archives -> exchanges, by http://www.softwareishard.com/blog/har-12-spec and the deviations of browsers and proxies.
 
-Bodies are stored decoded, whatever the headers say. What stands in `_error` and its like is the client's own word on how the
+Bodies are stored decoded, whatever the headers say. `_error` and similar members hold the client's own reason why the
 exchange ended.
 """
 
@@ -13,16 +13,17 @@ from streamgauge.taps.replay.har_times import Page, pages_of, stamps_of, times_o
 from streamgauge.taps.replay.json_parts import items, members, unfolded
 from streamgauge.taps.replay.members import from_base64, headers, mapping, place_of, size_of, status_of, text, to_bytes
 
-# Gives a file beside the archive by its name, None if there is none.
+# Returns the content of a named file in the archive's directory, None if there is none.
 Beside = Callable[[str], bytes | None]
 
-# Why an exchange broke, in the words of Chromium (net/base/net_error_list.h), Firefox (NetUtil's error names), WebKit.
+# Reasons of broken exchanges, as written by Chromium (net/base/net_error_list.h), Firefox (NetUtil's error names) and
+# WebKit.
 _ABORTED = re.compile(r"ERR_ABORTED|NS_BINDING_ABORTED|cancell?ed|client disconnected", re.IGNORECASE)
 _TIMED_OUT = re.compile(r"TIMED_OUT|NS_ERROR_NET_TIMEOUT")
-# Where it stands: Chromium and mitmproxy, Playwright.
+# The members with the reason: of Chromium and mitmproxy, of Playwright.
 _REASONS = ("_error", "_failureText")
 
-# Chromium's names (net/base/net_error_list.h) and Firefox's (xpcom/base/ErrorList.py); the first that fits.
+# Error names of Chromium (net/base/net_error_list.h) and Firefox (xpcom/base/ErrorList.py); the first match counts.
 _FAULTS = {
     re.compile(words): fault
     for words, fault in {
@@ -40,7 +41,7 @@ _FAULTS = {
 
 
 def exchanges(document: memoryview, beside: Beside, tally: Tally) -> Iterator[RecordedExchange]:
-    """The exchanges of an archive, in its order; `tally` counts those that cannot be read. Raises BrokenRecording."""
+    """The exchanges of an archive in order; `tally` counts those that cannot be read. Raises BrokenRecording."""
     log = members(members(document).get("log"))
     entries = items(log.get("entries"))
     if entries is None:
@@ -85,7 +86,7 @@ def _headers(message: Mapping[object, object]) -> list[Header]:
 
 
 def _request_body(request: Mapping[object, object], beside: Beside) -> tuple[bytes | None, int | None]:
-    """The body and its size. Without postData there is none, or it was not recorded: then bodySize tells which."""
+    """The body and its size. Without postData there was none, or it was not recorded: bodySize decides."""
     size, data = size_of(request.get("bodySize")), mapping(request.get("postData"))
     body = _stored(data, beside)
     if body is None and (size == 0 or (size is None and request.get("method") == "GET")):
@@ -94,7 +95,9 @@ def _request_body(request: Mapping[object, object], beside: Beside) -> tuple[byt
 
 
 def _response_body(response: Mapping[object, object], beside: Beside) -> bytes | None:
-    """None if it was not recorded. A size of 0 is no sign of that: bodies that are left out have one, too, in some."""
+    """The response's body, None if it was not recorded. One size of 0 does not prove an empty body: some tools write 0 for
+    a body that they leave out.
+    """
     content = mapping(response.get("content"))
     body = _stored(content, beside)
     if body is None and size_of(content.get("size")) == 0 and size_of(response.get("bodySize")) == 0:
@@ -103,7 +106,7 @@ def _response_body(response: Mapping[object, object], beside: Beside) -> bytes |
 
 
 def _stored(content: Mapping[object, object], beside: Beside) -> bytes | None:
-    """Text, base64, or (Playwright, `content: attach`) a file beside the archive."""
+    """A body that is text, base64, or (Playwright, `content: attach`) a file beside the archive."""
     stored = content.get("text")
     if isinstance(stored, str):
         return from_base64(stored) if content.get("encoding") == "base64" else to_bytes(stored)
@@ -121,5 +124,5 @@ def _ending(status: int | None, entry: Mapping[object, object], response: Mappin
         return Ending.CLIENT
     if reason:
         return Ending.TIMEOUT if _TIMED_OUT.search(reason) else Ending.RESET
-    # Without a head and without a reason nobody knows how it went on.
+    # Without a head and without a reason the end is unknown.
     return Ending.CUT if status is None else Ending.COMPLETE

@@ -1,7 +1,7 @@
-"""What a HTTP Archive tells of time: milliseconds by phase, and in some the arrival of pieces. What is real, and no more.
+"""The times of an HTTP Archive: milliseconds by phase, and in some the arrival of pieces. Only measured times are used.
 
-startedDateTime + blocked + dns + connect + send + wait: the head is there; + receive: the end. -1 is "does not apply".
-Without a wait nothing was measured: tools that do not measure write -1 or zeros.
+startedDateTime + blocked + dns + connect + send + wait: the head has arrived; + receive: the end. -1 means "does not
+apply". Without a positive `wait` nothing was measured: tools that do not measure write -1 or zeros.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,14 +14,15 @@ from streamgauge.taps.replay.members import mapping, number, since, text, wall
 # When a page began, in seconds since 1970.
 Page = float
 
-# Phases before the request's last byte, in their order; ssl is a part of connect.
+# Phases before the request's last byte, in order; ssl is a part of connect.
 _BEFORE_SENT = ("blocked", "dns", "connect", "send")
-# Whose `send` ends with the last byte from its client, and whose `connect` lies anywhere: mitmproxy/addons/savehar.py.
+# Tools whose `send` ends with the client's last byte, and whose `connect` may lie anywhere:
+# mitmproxy/addons/savehar.py.
 _RELAYS = ("mitmproxy",)
 
 
 def times_of(entry: Mapping[object, object], creator: str) -> Times:
-    """The times of one entry, as the tool named `creator` means them."""
+    """The times of one entry, in the meaning of the tool named `creator`."""
     started = wall(_moment(entry.get("startedDateTime")))
     timings = mapping(entry.get("timings"))
     wait = number(timings.get("wait"))
@@ -49,10 +50,10 @@ def pages_of(pages: Sequence[object]) -> dict[str, Page]:
 
 
 def stamps_of(entry: Mapping[object, object], pages: Mapping[str, Page], body_bytes: int) -> list[tuple[int, int]]:
-    """Sizes of the body's pieces, and when they arrived (nanoseconds since the request began).
+    """Sizes of the body's pieces, and when they arrived (nanoseconds since the request began). Empty if unknown.
 
-    `_chunks` of chrome-har and WebPageTest: milliseconds since the page began, and bytes. Taken only where they are pieces
-    of this very body, in order: of a compressed one the bytes are those on the wire.
+    `_chunks` of chrome-har and WebPageTest: milliseconds since the page began, and bytes. They are used only if they are in
+    order and add up to this body: for a compressed one they count the bytes on the wire.
     """
     chunks, page = entry.get("_chunks"), pages.get(text(entry.get("pageref")) or "")
     began = _moment(entry.get("startedDateTime"))
@@ -72,7 +73,7 @@ def stamps_of(entry: Mapping[object, object], pages: Mapping[str, Page], body_by
 
 
 def _moment(value: object) -> float | None:
-    """ISO 8601 with a zone, as seconds since 1970; without one nobody knows when it was."""
+    """ISO 8601 with a zone, as seconds since 1970; None without a zone, since the time is then unknown."""
     try:
         moment = datetime.fromisoformat(text(value) or "")
         return moment.timestamp() if moment.tzinfo is not None else None

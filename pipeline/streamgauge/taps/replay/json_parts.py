@@ -1,4 +1,4 @@
-"""Parts of a large JSON document, unfolded one at a time: a list's items stay as they stand until they are looked at."""
+"""Parts of a large JSON document, decoded one at a time: the items of a list stay raw bytes until they are used."""
 
 from collections.abc import Mapping, Sequence
 
@@ -13,19 +13,19 @@ _ITEMS = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 def members(part: object) -> Mapping[str, object]:
-    """The members of an object, each a part; none of what is no object. Raises BrokenRecording for what is no JSON."""
+    """The members of an object, each a raw part; empty if it is not an object. Raises BrokenRecording if it is not JSON."""
     whole = _decoded(part, _MEMBERS)
     return whole if isinstance(whole, dict) else {}
 
 
 def items(part: object) -> Sequence[object] | None:
-    """The items of a list, each a part; None of what is no list. Raises BrokenRecording for what is no JSON."""
+    """The items of a list, each a raw part; None if it is not a list. Raises BrokenRecording if it is not JSON."""
     whole = _decoded(part, _ITEMS)
     return whole if isinstance(whole, list) else None
 
 
 def unfolded(part: object) -> object:
-    """A part with all that is in it; UNPARSED if it is no JSON, or nested too deep."""
+    """A part, decoded whole; UNPARSED if it is not JSON or is nested too deeply."""
     return parse(bytes(part)) if isinstance(part, memoryview | msgspec.Raw) else part
 
 
@@ -41,7 +41,7 @@ def _decoded(part: object, decoder: _Decoder) -> object:
 
 
 def _lenient(part: memoryview | msgspec.Raw, error: Exception) -> object:
-    """What is nearly JSON (NaN) is read whole; what is none says where it breaks."""
+    """Decodes what is nearly JSON (NaN). Raises BrokenRecording, with the place, for anything else."""
     whole = parse(bytes(part))
     if whole is UNPARSED:
         where = str(error) if isinstance(error, msgspec.DecodeError) else "it is nested too deeply"

@@ -1,4 +1,4 @@
-"""Members of what somebody wrote down, by the type that they must have. What is of another type is not there."""
+"""Reads members of recordings by their expected type. A member of another type counts as missing."""
 
 import base64
 import binascii
@@ -8,12 +8,12 @@ from urllib.parse import urlsplit
 
 from streamgauge.taps.replay.contract import BrokenExchange, Header
 
-# Fields of one head that are looked at; clients stop at 100 to 1,000.
+# Limit of header fields that are read from one head; clients stop at 100 to 1,000.
 MAX_FIELDS = 1_000
-# Nanoseconds that a bundle can hold (see segments.Count and Wall).
+# The largest times that a bundle can hold (ns; see segments.Count and Wall).
 _MAX_NS = 2**53
 _MAX_WALL_NS = 2**63 - 1
-# How a body's text is told to be coded; all else is written as UTF-8.
+# Encodings of a body's text that are honoured; text in any other is written as UTF-8.
 _ONE_BYTE = frozenset(("iso8859-1", "cp1252"))
 
 
@@ -23,52 +23,53 @@ def mapping(value: object) -> Mapping[object, object]:
 
 
 def text(value: object) -> str | None:
-    """The value if it is text; bytes are Latin-1, as in HTTP's heads."""
+    """The value if it is text; bytes are decoded as Latin-1, as in heads of HTTP."""
     if isinstance(value, bytes):
         return value.decode("latin-1")
     return value if isinstance(value, str) else None
 
 
 def number(value: object) -> float | None:
-    """The value if it is a number, or (in YAML, where all scalars come as text) reads as a whole one."""
+    """The value if it is a number, or text of a whole number (in YAML all scalars are text here)."""
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 16:
         return int(value)
     return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def status_of(value: object) -> int | None:
-    """A status code; None for 0, which stands for no answer, and for what is none."""
+    """A status code; None for 0, which means no response, and for other values."""
     code = number(value)
     return int(code) if code is not None and 100 <= code <= 999 else None
 
 
 def size_of(value: object) -> int | None:
-    """A size in bytes; None for -1, which stands for unknown, and for what is none."""
+    """A size in bytes; None for -1, which means unknown, and for other values."""
     size = number(value)
     return int(size) if size is not None and 0 <= size < _MAX_NS else None
 
 
 def since(seconds: float | None, start: float | None) -> int | None:
-    """Nanoseconds from one moment to a later one (seconds, so told to a microsecond); None where either is unknown, or they
-    are out of order."""
+    """Nanoseconds between two times given in seconds, rounded to microseconds; None if one is unknown or they are out of
+    order.
+    """
     if seconds is None or start is None or not 0 <= seconds - start < _MAX_NS / 1e9:
         return None
     return round((seconds - start) * 1e6) * 1000
 
 
 def wall(seconds: float | None) -> int | None:
-    """A moment (seconds since 1970) in nanoseconds; None for what no clock shows."""
+    """A time (seconds since 1970) in nanoseconds; None if it is out of range."""
     if seconds is None or not 0 < seconds < _MAX_WALL_NS / 1e9 - 1:
         return None
     return round(seconds * 1e6) * 1000
 
 
 def place_of(url: object) -> tuple[str | None, str]:
-    """The host and the target (path and query) of a URL. Raises BrokenExchange for what is none."""
+    """The host and the target (path and query) of a URL. Raises BrokenExchange if it is not a URL."""
     try:
         parts = urlsplit(text(url) or "")
         host = parts.hostname
-    except ValueError:  # a bracket that is no IPv6 address
+    except ValueError:  # a bracket without an IPv6 address
         host = None
     if not host:
         raise BrokenExchange("its request has no URL")
@@ -76,13 +77,13 @@ def place_of(url: object) -> tuple[str | None, str]:
 
 
 def headers(pairs: list[tuple[object, object]]) -> list[Header]:
-    """Fields by lower-case names, without those of HTTP/2 that are no fields (`:path`)."""
+    """Header fields with names in lower case, without HTTP/2's pseudo-headers (`:path`)."""
     known = ((text(name), text(value)) for name, value in pairs[:MAX_FIELDS])
     return [(name.lower(), value) for name, value in known if name and value is not None and name[0] != ":"]
 
 
 def from_base64(value: str | bytes) -> bytes:
-    """The bytes; blanks between the digits mean nothing. Raises BrokenExchange."""
+    """The decoded bytes; white space between the digits is ignored. Raises BrokenExchange."""
     try:
         digits = value if isinstance(value, bytes) else value.encode("ascii")
         return base64.b64decode(b"".join(digits.split()), validate=True)
@@ -91,9 +92,9 @@ def from_base64(value: str | bytes) -> bytes:
 
 
 def to_bytes(value: object, encoding: object = None) -> bytes | None:
-    """A body's bytes, of text in the encoding that is named beside it; None if it is neither text nor bytes.
+    """A body's bytes; text is encoded as `encoding` says, if that is honoured. None if it is neither text nor bytes.
 
-    Raises BrokenExchange where that is what stands for them (see cassette_yaml.py).
+    Raises a BrokenExchange that replaces the bytes (see cassette_yaml.py).
     """
     if isinstance(value, BrokenExchange):
         raise value
@@ -104,7 +105,7 @@ def to_bytes(value: object, encoding: object = None) -> bytes | None:
     if _is_one_byte(encoding):
         try:
             return value.encode(str(encoding))
-        except UnicodeEncodeError:  # more than it says
+        except UnicodeEncodeError:  # the text does not fit the encoding
             pass
     return value.encode("utf-8", "replace")
 

@@ -1,4 +1,4 @@
-"""Streamgauge's own bundles, as a spool has them: read, never written, also while a tap writes it and empties it."""
+"""Streamgauge's own bundles from a spool. The spool is only read, and a tap may write and empty it at the same time."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -10,13 +10,14 @@ from streamgauge.core.capture.bundles import UnreadableBundle, decode_bundle
 from streamgauge.spool.file import BUSY_S, COLUMNS, Stored, is_intact
 from streamgauge.taps.replay.contract import BrokenRecording, Log, Logged, Tally
 
-# Rows read in one transaction: while it lasts the tap cannot empty its log. At 192 KiB a row or less a few MiB.
+# Rows read in one transaction: during it the tap cannot truncate its write-ahead log. At 192 KiB a row or less, a few
+# MiB.
 _ROWS_AT_ONCE = 64
 _ROWS = f"SELECT {COLUMNS} FROM rows WHERE id > ? AND id <= ? ORDER BY id LIMIT ?"
 
 
 def logged(path: Path, tally: Tally) -> Log:
-    """The bundles that lie in a spool at the start, in order, as `up` takes them. Raises BrokenRecording."""
+    """The bundles in a spool when the call starts, in order, as `up` reads them. Raises BrokenRecording."""
     try:
         with closing(_connect(path)) as connection:
             last, rows = connection.execute("SELECT coalesce(max(id), -1), count(*) FROM rows").fetchone()
@@ -29,12 +30,12 @@ def logged(path: Path, tally: Tally) -> Log:
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    """Where nobody has it open there is no log beside it, and none is made."""
+    """Connects read-only. Without a -wal file no process has the spool open, and `immutable` creates none."""
     alone = not path.with_name(f"{path.name}-wal").exists()
     how = "mode=ro&immutable=1" if alone else "mode=ro"
     uri = f"file:{quote(str(path.absolute()))}?{how}"
     connection = sqlite3.connect(uri, uri=True, timeout=BUSY_S, isolation_level=None)
-    connection.text_factory = bytes  # a damaged row may hold what claims to be text
+    connection.text_factory = bytes  # a damaged row may hold invalid text
     return connection
 
 
@@ -46,7 +47,7 @@ def _rows(connection: sqlite3.Connection, last: int) -> Iterator[Stored]:
 
 
 def _bundle(row: Stored, tally: Tally) -> Iterator[Logged]:
-    """One, or none where the row is damaged or no bundle."""
+    """One bundle, or none if the row is damaged or not a bundle."""
     if not is_intact(row):
         tally.unreadable_rows += 1
         return
@@ -55,5 +56,5 @@ def _bundle(row: Stored, tally: Tally) -> Iterator[Logged]:
     except UnreadableBundle:
         tally.unreadable_rows += 1
         return
-    # The same clock as in `up`, which assembles from the spool: see local.py.
+    # The same clock as in `up`, which assembles from the spool: see local_delivery.py.
     yield Logged(row[0], bundle.tap_ns // 1_000_000, bundle)

@@ -1,35 +1,35 @@
-"""Typed netstrings (https://tnetstrings.info), with text (`;`) as mitmproxy writes it: SIZE:DATA and a byte for the type."""
+"""Typed netstrings (https://tnetstrings.info), with mitmproxy's text type (`;`): SIZE:DATA and one byte for the type."""
 
 from collections.abc import Iterator
 from typing import Protocol
 
 from streamgauge.taps.replay.contract import BrokenRecording
 
-# One value of a file: a request of 100 MB and the largest answer that is looked into fit several times (bytes).
+# Limit of one value of a file (bytes): a request of 100 MB and the largest response that is decoded fit several times.
 MAX_VALUE_BYTES = 512 * 1024 * 1024
-# Levels of nesting; a flow has six.
+# Limit of nesting levels; a flow has six.
 MAX_DEPTH = 32
-# Digits of a size: as many as mitmproxy reads.
+# Limit of the digits of a size: that of mitmproxy.
 _MAX_DIGITS = 12
-# Digits of a number that can be meant; reading more takes quadratic time.
+# Limit of the digits of a number: real ones are shorter, and parsing more takes quadratic time.
 _MAX_NUMBER = 40
 
-# None, bool, int, float, bytes, str, and lists and mappings of these. Keys of mappings come as text.
+# None, bool, int, float, bytes, str, and lists and mappings of these. Keys of mappings are text.
 Value = object
 
 
 class Readable(Protocol):
-    """A file, as far as it is needed."""
+    """A file: only `read` is needed."""
 
     def read(self, size: int, /) -> bytes: ...
 
 
 class _BadValue(ValueError):
-    """Bytes that are no value. Its text says why."""
+    """The bytes are not a value. The text says why."""
 
 
 def values(file: Readable) -> Iterator[Value]:
-    """The values of a file, one by one. Raises BrokenRecording where one is none; those before it have been given."""
+    """The values of a file, one by one. Raises BrokenRecording at damage, after the values before it."""
     at, number = 0, 1
     while (first := file.read(1)) != b"":
         try:
@@ -45,7 +45,7 @@ def values(file: Readable) -> Iterator[Value]:
 
 
 def _size(file: Readable, first: bytes) -> tuple[int, int]:
-    """The size in front of a value, and how many digits tell it."""
+    """The size before a value, and how many digits it has."""
     digits = first
     while (char := file.read(1)) != b":":
         digits += char
@@ -91,7 +91,7 @@ def _number(data: memoryview, read: type[int] | type[float]) -> int | float:
 
 
 def _parts(data: memoryview, depth: int) -> Iterator[Value]:
-    """The values that lie one behind the other in another."""
+    """The consecutive values inside another value."""
     while data:
         size, colon, _ = bytes(data[: _MAX_DIGITS + 1]).partition(b":")
         if not colon or not size.isdigit():
