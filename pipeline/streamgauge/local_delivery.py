@@ -1,8 +1,9 @@
-"""The way of a bundle without Kafka: spool -> assembler -> ledger, in one thread of one process.
+"""Delivers bundles without Kafka: spool -> assembler -> ledger, in one thread of one process.
 
-The same rules as with Kafka: records first (the ledger knows each stream once), then the changed state, then the spool's
-rows. A crash in between repeats rows, which the state skips, or a record, which the ledger has. The log's time is the
-tap's own monotonic clock, since there is one tap: a step of the wall clock gives up nobody.
+The order of durable writes is the same as with Kafka: first the records (the ledger stores each stream once), then the
+changed state, then the removal of the spool's rows. After a crash in between, the state skips rows that are repeated, and
+the ledger has the records that are repeated. The log's time is the tap's own monotonic clock, since there is one tap: a
+step of the wall clock abandons no stream.
 """
 
 import sqlite3
@@ -19,19 +20,19 @@ from streamgauge.metrics.table import DEAD_LETTERS
 from streamgauge.runtime.faults import report_fault
 from streamgauge.spool import Row, Spool
 
-# How long the loop rests when the spool is empty (seconds): a record is in the ledger within about this and a bundle's age.
+# The loop's pause when the spool is empty (seconds): a record is in the ledger after about this plus a bundle's age.
 POLL_S = 0.05
 
-# State is written at most this often (seconds): its bytes stay a small part of what was read.
+# State is written at most this often (seconds), so that its bytes are a small part of the bytes that were read.
 CHECKPOINT_S = 1.0
 
-# What is taken from the spool at once (bytes): bounds memory, and how long a stop waits.
+# Rows that are taken from the spool at once (bytes): bounds memory, and how long a stop takes.
 BATCH_BYTES = 4 * 1024 * 1024
 
 # The state's file in the data directory.
 STATE_FILE = "state.sqlite"
 
-# Rows that are no bundles are kept for whoever wants to look, the newest (bytes): a row is at most 192 KiB, rarely 8 MiB.
+# The newest dead letters are kept for inspection, up to this size (bytes): a row is at most 192 KiB, rarely 8 MiB.
 DEADLETTER_BYTES = 64 * 1024 * 1024
 
 _SCHEMA = """
@@ -45,28 +46,31 @@ DELETE FROM deadletter WHERE row NOT IN (
 
 
 class StateFile:
-    """The assembler's state on disk, in the data directory. Raises sqlite3.Error if the disk refuses, OSError at first."""
+    """The assembler's state on disk, in the data directory.
+
+    Each method raises sqlite3.Error if the disk refuses; the constructor also raises OSError.
+    """
 
     def __init__(self, path: Path) -> None:
         path.touch(mode=0o600)
         self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=10)
         try:
             self._database.execute("PRAGMA journal_mode=WAL")
-            # The spool's rows go after it: it has to be on the disk, and not only on its way, by then.
+            # The spool's rows are removed after a save: the state must be on the disk by then, not only in a cache.
             self._database.execute("PRAGMA synchronous=FULL")
             self._database.executescript(_SCHEMA)
         except sqlite3.Error:
             self._database.close()
             raise
-        self._unsaved: dict[int, bytes] = {}  # dumped, and refused by the disk
+        self._unsaved: dict[int, bytes] = {}  # entries that the disk refused so far
 
     def load(self, assembler: Assembler) -> None:
-        """Give the assembler what was saved. Raises msgspec.DecodeError for what it did not write."""
+        """Load the saved state into the assembler. Raises msgspec.DecodeError for an entry that it cannot decode."""
         for key, value in self._database.execute("SELECT key, value FROM state"):
             assembler.load(key, value)
 
     def save(self, assembler: Assembler) -> None:
-        """Save what changed since the last time, in one transaction."""
+        """Save the entries that changed since the last save, in one transaction."""
         changed = [(key, assembler.dump(key)) for key in assembler.changed()]
         self._unsaved.update(changed)
         if not self._unsaved:
@@ -77,7 +81,7 @@ class StateFile:
         self._unsaved = {}
 
     def bury(self, row: Row, error_class: str) -> None:
-        """Keep a row that is no bundle, and why it is none."""
+        """Keep a row as a dead letter, with the class of its error."""
         self._database.execute("INSERT OR REPLACE INTO deadletter VALUES (?, ?, ?)", (row.id, error_class, row.value))
         self._database.execute(_TRIM, (DEADLETTER_BYTES,))
 
@@ -86,7 +90,7 @@ class StateFile:
 
 
 class DeliveryFailed(Exception):
-    """Records could not be stored now; they are given again. Its text is one sentence for the operator."""
+    """Records could not be stored now; the caller delivers them again. The text is one sentence for the operator."""
 
 
 class SpoolFailed(DeliveryFailed):
@@ -94,7 +98,7 @@ class SpoolFailed(DeliveryFailed):
 
 
 class Counts(Protocol):
-    """Where the loop counts what happens; `metrics.prometheus.Metrics` is one."""
+    """Receives the loop's counts; `metrics.prometheus.Metrics` implements it."""
 
     def add(self, name: str, value: float = 1, **labels: object) -> None: ...
     def add_counts(self, counts: Mapping[str, int]) -> None: ...
@@ -103,7 +107,7 @@ class Counts(Protocol):
 class LocalLoop:
     """Takes bundles from the spool until it is stopped. `deliver` stores records, or raises DeliveryFailed.
 
-    Raises sqlite3.Error and msgspec.DecodeError for a state that cannot be read.
+    Raises sqlite3.Error and msgspec.DecodeError if the state cannot be read.
     `say` takes a sentence for the operator, once when something begins to fail and once when it works again.
     """
 
@@ -136,7 +140,7 @@ class LocalLoop:
         return self._assembler.open_streams
 
     def stop(self, finish_s: float) -> None:
-        """End `run` once the spool is empty, or after `finish_s`: what is left is taken up at the next start."""
+        """End `run` once the spool is empty, or after `finish_s` seconds: the next start processes the remaining rows."""
         self._finish_s = finish_s
         self._stopping.set()
 
@@ -154,7 +158,10 @@ class LocalLoop:
         self._attempt(clock(), last=True)
 
     def _attempt(self, now: float, *, last: bool = False) -> bool:
-        """A step, or the last checkpoint; a ledger or disk that refuses is tried again."""
+        """Do a step, or the last checkpoint. If the ledger or the disk refuses, the next call tries again.
+
+        Whether rows were processed, or the checkpoint was made.
+        """
         try:
             worked = self.checkpoint(now) if last else self.step(now)
         except (DeliveryFailed, sqlite3.Error) as error:
@@ -168,7 +175,7 @@ class LocalLoop:
         return worked
 
     def step(self, now: float) -> bool:
-        """Take what waits; False if nothing did. Raises DeliveryFailed and sqlite3.Error; then it may be called again."""
+        """Process waiting rows; False if there were none. Raises DeliveryFailed and sqlite3.Error; it may be called again."""
         self._store()
         rows = self._spool.take(self._after, BATCH_BYTES)
         self._look_at_spool()
@@ -182,7 +189,10 @@ class LocalLoop:
         return bool(rows)
 
     def checkpoint(self, now: float) -> bool:
-        """State, then the spool's rows: the records of these rows are in the ledger by then."""
+        """Store records that are not yet delivered, save the state, then remove the rows from the spool.
+
+        Raises DeliveryFailed and sqlite3.Error; it may be called again.
+        """
         self._store()
         self._state.save(self._assembler)
         if self._held:
@@ -211,7 +221,7 @@ class LocalLoop:
         except UnreadableBundle as error:
             self._bury(row, stage, error.error_class)
             return []
-        except Exception as error:  # noqa: BLE001 - a row that a bug of ours fails over must not stop all others
+        except Exception as error:  # noqa: BLE001 - a row that triggers a bug of ours must not stop all others
             report_fault("the assembler", error)
             self._bury(row, stage, type(error).__name__)
             return self._assembler.take_finished()

@@ -1,7 +1,7 @@
-"""Where records rest. To add a place: its file here, and its line in LEDGERS.
+"""Stores records. A new kind of ledger needs a module here and an entry in LEDGERS.
 
-A ledger holds each stream's record once, under its stream id: the first one stays, whatever comes later. What it holds is
-the record's own JSON with `cost` as its last member.
+A ledger keeps one record for each stream id: the first one stays, also if a different one arrives later. It stores the
+record's JSON with `cost` as its last member.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,15 +26,15 @@ def _open_sqlite(rest: str, create: bool) -> Ledger:
     return SqliteLedger(SqliteLedger.path_of(rest), create=create)
 
 
-# By the URL's scheme; each gets what follows `scheme://`, and whether a missing ledger is to be made.
+# Functions that open a ledger, by the URL's scheme. Arguments: what follows `scheme://`, and whether to make a missing one.
 LEDGERS: Mapping[str, Callable[[str, bool], Ledger]] = {"sqlite": _open_sqlite}
 
 
 def open_ledger(url: str, *, create: bool = True) -> Ledger:
     """The ledger at `url`: sqlite:///FILE for a relative path, sqlite:////FILE for an absolute one.
 
-    Raises UnsupportedLedgerError for any other URL, LedgerUnavailableError if it cannot be opened (or is not there and
-    `create` is false). Neither repeats the URL, which may hold a password.
+    Raises UnsupportedLedgerError for any other URL, LedgerUnavailableError if it cannot be opened (or is missing and
+    `create` is false). Neither error repeats the URL, which may hold a password.
     """
     scheme, found, rest = url.partition("://")
     if not found or scheme not in LEDGERS:

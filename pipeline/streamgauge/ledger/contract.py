@@ -1,4 +1,4 @@
-"""What every ledger can do, and how its faults are called."""
+"""The interface of every ledger, and its errors."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -7,9 +7,9 @@ from typing import Protocol, Self
 from streamgauge.errors import Unavailable, UsageFault
 from streamgauge.ledger.row import LedgerRow
 
-# What totals may be asked by, and what records may be chosen by. `day` is the UTC day of started_at; `model` the one that
-# answered, else the one asked for. `request_digest,attempt` brings the retries of one request together. `tap` tells apart
-# the records of one call that two taps captured.
+# The keys by which totals are grouped and records are chosen. `day` is the UTC day of started_at; `model` is the model that
+# answered, else the one in the request. `request_digest,attempt` groups the retries of one request. `tap` separates the
+# records of one call that two taps captured.
 KEYS: tuple[str, ...] = (
     "day",
     "model",
@@ -39,24 +39,24 @@ class LedgerUnavailableError(Unavailable):
 
 
 class UnsupportedLedgerError(UsageFault):
-    """A ledger's URL that names no place that is known here."""
+    """The ledger's URL has an unknown scheme or a wrong form."""
 
 
 class UnknownKeyError(UsageFault):
-    """Totals were asked by, or records chosen by, something that is not one of KEYS."""
+    """A key for totals or for a filter is not one of KEYS."""
 
 
 @dataclass(frozen=True)
 class Filter:
-    """Which records are read. A record is read if every condition holds; the default reads all records.
+    """Chooses records. A record is read if every condition holds; the default reads all records.
 
     since_us, until_us: microseconds since 1970, UTC; started_at lies in [since_us, until_us). If one of them is given, a
     record without started_at is left out.
-    where: pairs of a key of KEYS and its value; None is null, and a value of a key of NUMBER_KEYS is an int. Of several
-    values of one key any one is enough.
+    where: pairs of a key of KEYS and its value; None is null, and a value of a key of NUMBER_KEYS is an int. If a key has
+    several values, one of them has to match.
 
-    Totals compare the values that they would be grouped by. So the line of a value in totals by a key is the same as in
-    totals of the records that this value chooses.
+    In totals, `where` compares the same values that totals are grouped by. So totals of the records with a certain value
+    of a key have the same line for that value as totals of all records by that key.
     """
 
     since_us: int | None = None
@@ -69,10 +69,10 @@ ALL_RECORDS = Filter()
 
 @dataclass(frozen=True)
 class Inserted:
-    """What became of the rows of one insert.
+    """The results of one insert, as numbers of rows.
 
-    new: stored. same: known already, with the same bytes. different: known already with other bytes, and the first kept.
-    new_places: where the new ones stand among the rows that were given, for whoever counts each record once.
+    new: stored. same: the ledger had the same bytes already. different: the ledger had other bytes, and keeps them.
+    new_places: the indexes of the new rows among the given ones, for callers that count each record once.
     """
 
     new: int = 0
@@ -83,13 +83,14 @@ class Inserted:
 
 @dataclass(frozen=True)
 class Total:
-    """One line of totals: its keys' values, and sums over what is known (None where no stream has the number).
+    """One line of totals: its keys' values, and sums over the known numbers (None if no stream has the number).
 
-    `streams` counts records, a leg that continues a stream included. Tokens count once for a stream and its legs, under the
-    keys of the stream (its `usage_source` is then that of what is counted); `core/assembly/resumption.py` has the rules.
+    `streams` counts records; a resumed stream is a record of its own. Tokens count once for an origin and the resumed streams
+    that continue it, under the keys of the origin; its `usage_source` is then that of the counted numbers.
+    `core/assembly/resumption.py` has the rules.
 
-    `with_usage` counts the streams that add to at least one of the sums; a stream and its legs are one. `input_cached_tokens`
-    are part of `input_tokens`, `reasoning_tokens` of `output_tokens`.
+    `with_usage` counts the streams that add to at least one of the sums; an origin and its resumed streams count as one.
+    `input_cached_tokens` are part of `input_tokens`, `reasoning_tokens` of `output_tokens`.
     """
 
     keys: tuple[str | int | None, ...]
@@ -103,7 +104,7 @@ class Total:
 
 
 class Ledger(Protocol):
-    """A place for records. Safe to use from several threads; several processes may share one ledger."""
+    """A store of records. Safe to use from several threads; several processes may share one ledger."""
 
     def insert(self, rows: Sequence[LedgerRow]) -> Inserted:
         """Store rows under their stream ids, in one transaction. Raises LedgerUnavailableError, then nothing is stored."""
@@ -114,18 +115,18 @@ class Ledger(Protocol):
         """The chosen records as JSON, at most `limit` of them, oldest first by started_at; equal times by stream id.
 
         `newest_first` reverses the order. Records without started_at are last in both orders.
-        Reads on while others write, without holding them up. Raises UnknownKeyError, LedgerUnavailableError.
+        Other processes may write during the query; it does not block them. Raises UnknownKeyError, LedgerUnavailableError.
         """
 
     def totals(self, by: Sequence[str], chosen: Filter = ALL_RECORDS, *, newest_first: bool = False) -> list[Total]:
-        """Streams and tokens of the chosen records by `by`, in the order of the keys' values, None last.
+        """Streams and tokens of the chosen records, grouped by the keys `by`, in the order of the keys' values, None last.
 
-        `newest_first`: the line with the latest started_at first. A leg's usage counts with the stream that it continues,
-        also if the leg itself is not chosen. Raises UnknownKeyError, LedgerUnavailableError.
+        `newest_first`: the line with the latest started_at first. A resumed stream's usage counts with its origin, also if
+        the resumed stream is not chosen. Raises UnknownKeyError, LedgerUnavailableError.
         """
 
     def close(self) -> None:
-        """Let go of files and connections."""
+        """Close files and connections."""
 
     def __enter__(self) -> Self: ...
 

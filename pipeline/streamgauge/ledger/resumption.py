@@ -1,7 +1,7 @@
-"""What a stream and the legs that continue it used together. Pure: rows in, numbers out.
+"""Counts the usage of an origin and the resumed streams that continue it once. Pure: rows in, numbers out.
 
-Which stream a leg continues is said by rules (core/assembly/resumption.py). A leg for which they find nothing counts by
-itself: what it continues may lie in another ledger.
+The rules in core/assembly/resumption.py find the origin of a resumed stream. A resumed stream without a known origin counts
+by itself: the origin may be in another ledger.
 
 Decision 7 (docs/decisions/0007-resumed-streams.md) has the reasons.
 """
@@ -13,7 +13,7 @@ from streamgauge.core.assembly.resumption import Key, Known, Streams
 
 
 class UsagePart(NamedTuple):
-    """A record, as far as it tells of legs. Ledgers read these columns, in this order."""
+    """The fields of a record that this count needs. Ledgers read these columns, in this order."""
 
     stream_id: str
     upstream: str | None
@@ -32,7 +32,7 @@ class UsagePart(NamedTuple):
 
 
 class Counted(NamedTuple):
-    """What counts for a record in place of its own usage: for all but the first of a continued stream nothing does."""
+    """The usage that counts for a record in place of its own: the sum for an origin, None for its resumed streams."""
 
     stream_id: str
     usage_source: str | None
@@ -44,7 +44,7 @@ class Counted(NamedTuple):
 
 
 class _Asked(dict[Key, Known[list[UsagePart]]]):
-    """Remembers what legs ask for, and nothing else: a million equal requests beside one leg take no memory."""
+    """Stores only keys that resumed streams look up: a million equal requests beside one resumed stream take no memory."""
 
     def __init__(self, keys: frozenset[Key]) -> None:
         super().__init__()
@@ -56,10 +56,11 @@ class _Asked(dict[Key, Known[list[UsagePart]]]):
 
 
 def count_once(parts: Iterable[UsagePart], legs: Iterable[UsagePart]) -> list[Counted]:
-    """For each record that is continued or continues, what it counts for. Others count as they are.
+    """The usage that counts for each record that continues a stream or is continued. Other records keep their own usage.
 
-    `parts` in order of their start, origins before legs that started at the same moment: at least every leg, and every
-    record that shares a digest or an id with one. `legs`: every leg among them, in any order.
+    `parts`: at least every resumed stream, and every record that shares a digest or an id with one; in order of their
+    start, origins before resumed streams that started at the same moment. `legs`: the resumed streams among them, in any
+    order.
     """
     keys = frozenset(key for leg in legs for key in Streams.keys_of(leg))
     known: Streams[list[UsagePart]] = Streams(broken=_Asked(keys), completed=_Asked(keys))
@@ -77,7 +78,10 @@ def count_once(parts: Iterable[UsagePart], legs: Iterable[UsagePart]) -> list[Co
 
 
 def _counted(stream: list[UsagePart]) -> list[Counted]:
-    """Field by field the last present value, a final one before a partial; all of it counts for the first record."""
+    """The usage of one continued stream: for each field the last known value, final values first.
+
+    All of it counts for the first record.
+    """
     first, *legs = stream
     given, made = _last(stream, "input_tokens"), _last(stream, "output_tokens")
     cached, reasoned = _last(stream, "input_cached_tokens"), _last(stream, "reasoning_tokens")
@@ -101,7 +105,7 @@ def _last(stream: list[UsagePart], name: str) -> UsagePart | None:
 
 
 def _total(stream: list[UsagePart], given: UsagePart | None, made: UsagePart | None) -> int | None:
-    """The provider's own total if it is of the same record as input and output; else their sum, as in a record."""
+    """The provider's own total if it is from the same record as input and output; else their sum, as in a record."""
     if given is made and made is not None and made.total_tokens is not None:
         return made.total_tokens
     if given is not None and made is not None:

@@ -1,4 +1,4 @@
-"""A record as a ledger takes it: its JSON, and beside it what ledgers sort, group and add up by."""
+"""A record as a row of a ledger: its JSON, and the columns by which ledgers sort, group and add up."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -9,7 +9,7 @@ import msgspec
 
 from streamgauge.core.record import Record, encode_record
 
-# What a ledger adds to each record; a price is not known when a record is first stored.
+# A ledger adds this to each record. The price is not known when a record is first stored.
 _COST = b',"cost":null}'
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -17,17 +17,17 @@ _MICROSECOND = 1_000_000
 
 
 class UnreadableRecordError(ValueError):
-    """Bytes that are not a record of ours. Its text names no value of it."""
+    """The bytes are not a record of this version. The text contains no value of the bytes."""
 
 
 @dataclass(frozen=True)
 class LedgerRow:
     """One record. `started_us`: microseconds since 1970, UTC; `record`: its JSON with `cost` as last member.
 
-    `model` is the one that answered, since that is what is billed; where no answer named one, the one asked for.
-    `resumed_from`, `request_digest`, `response_id` and `last_event_id` stand here so that usage can be counted once for a
-    stream and the legs that continue it (`core/assembly/resumption.py`), and with `attempt` retries of one request be found
-    together.
+    `model` is the one that answered, since that one is billed; if no response named a model, the one in the request.
+    `resumed_from`, `request_digest`, `response_id` and `last_event_id` are columns so that usage can be counted once for an
+    origin and the resumed streams that continue it (`core/assembly/resumption.py`). `request_digest` and `attempt` group
+    the retries of one request.
     """
 
     stream_id: str
@@ -60,14 +60,14 @@ class LedgerRow:
 
     @property
     def own_bytes(self) -> bytes:
-        """The stored JSON up to the value of its cost: what two copies of a record have in common."""
+        """The stored JSON up to the value of its cost: this part is equal in two copies of a record."""
         return self.record[: -len(b"null}")]
 
     @classmethod
     def of_json(cls, record: bytes) -> "LedgerRow":
         """The row of a record's JSON, as `streamgauge.records` holds it. Raises UnreadableRecordError, and nothing else."""
         try:
-            # All of it is decoded, also what no row needs: a typed decoder skips over broken strings there.
+            # All members are decoded, also those that no row needs: a typed decoder would skip broken strings in these.
             known = msgspec.convert(msgspec.json.decode(record), _Known)
             is_id = str(UUID(known.stream_id)) == known.stream_id
         except (msgspec.DecodeError, RecursionError, ValueError) as error:
@@ -84,10 +84,10 @@ def row_of(record: Record) -> LedgerRow:
     return _row(record, encode_record(record)[:-1] + _COST)
 
 
-# A sum of a few counts of up to 2**53 each; what is larger does not fit a database's integer.
+# The largest accepted count: a sum of a few counts of up to 2**53 each still fits a database's 64-bit integer.
 MAX_TOKENS = 2**60
 _Tokens = Annotated[int, msgspec.Meta(ge=0, le=MAX_TOKENS)] | None
-# A tap reads six digits of retries; this much is a number in every database.
+# The largest accepted attempt. A tap reads at most six digits of retries; this number fits an integer of every database.
 MAX_ATTEMPT = 2**31 - 1
 _Attempt = Annotated[int, msgspec.Meta(ge=0, le=MAX_ATTEMPT)] | None
 
@@ -102,7 +102,7 @@ class _Usage(msgspec.Struct):
 
 
 class _Known(msgspec.Struct):
-    """Of a record, what a row is made from. Further members are left alone: records may grow."""
+    """The members of a record from which a row is made. Other members are ignored: later versions may add some."""
 
     schema_version: Literal[1]
     stream_id: str

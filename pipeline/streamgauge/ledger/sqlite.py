@@ -1,7 +1,7 @@
 """The ledger as one SQLite file: for `up`, and for workers that share a disk.
 
-Writers of several processes wait for each other (WAL, a busy timeout); readers never wait and never hold one up. A
-commit reaches the disk before `insert` returns, since what a ledger has is not sent again.
+Writers of several processes wait for each other (WAL, a busy timeout). Readers never wait, and never block a writer. A
+commit reaches the disk before `insert` returns, since a record that is in the ledger is not sent again.
 """
 
 import os
@@ -33,7 +33,7 @@ from streamgauge.ledger.sqlite_schema import (
 )
 from streamgauge.ledger.sqlite_totals import totals_of
 
-# A writer waits this long for another's transaction (milliseconds): each takes some ms, so a minute is a stuck disk.
+# A writer waits this long for another one's transaction (ms): each takes a few ms, so after a minute the disk is stuck.
 BUSY_TIMEOUT_MS = 60_000
 
 _INSERT = f"""
@@ -44,7 +44,7 @@ _SAME = "SELECT substr(record, 1, ?) = ? FROM records WHERE stream_id = ?"
 
 
 class SqliteLedger:
-    """A ledger in the file `path`, made with mode 0600 where it is missing (with `create`).
+    """A ledger in the file `path`, which is made with mode 0600 if it is missing and `create` is true.
 
     Raises LedgerUnavailableError if it cannot be opened.
     """
@@ -59,7 +59,7 @@ class SqliteLedger:
 
     @staticmethod
     def path_of(rest: str) -> Path:
-        """The file of a URL `sqlite://REST`: /FILE is relative, //FILE absolute. Raises UnsupportedLedgerError for none."""
+        """The file of a URL `sqlite://REST`: /FILE is relative, //FILE absolute. Raises UnsupportedLedgerError otherwise."""
         if not rest.startswith("/") or rest.endswith("/"):
             raise UnsupportedLedgerError("an SQLite ledger is sqlite:///FILE, or sqlite:////FILE for an absolute path")
         return Path(rest[1:])
@@ -100,7 +100,7 @@ class SqliteLedger:
         self.close()
 
     def _connect(self) -> sqlite3.Connection:
-        # One connection is used from several threads, under the lock; transactions are begun and ended here.
+        # Several threads use the writer's connection, under the lock. This module begins and ends transactions itself.
         database = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
         database.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
         database.execute("PRAGMA synchronous = FULL")
@@ -110,7 +110,7 @@ class SqliteLedger:
         _use_wal(self._writer)
         if version_of(self._writer) < SCHEMA_VERSION:
             with _transaction(self._writer) as database:
-                bring_up_to_date(database)  # another process may have been quicker: it looks again
+                bring_up_to_date(database)  # it reads the version again: another process may have done it
         if version_of(self._writer) > SCHEMA_VERSION:
             raise LedgerUnavailableError(f"a later version of Streamgauge created the ledger {self._path}")
 
@@ -125,7 +125,7 @@ class SqliteLedger:
 
 
 def _check_keys(chosen: Filter) -> None:
-    """The keys become a part of SQL: nothing but a known one may."""
+    """Raise UnknownKeyError for a key that is not in KEYS: keys become a part of the SQL text."""
     if any(key not in KEYS for key, _ in chosen.where):
         raise UnknownKeyError(f"filter records by {', '.join(KEYS)}")
 
@@ -139,7 +139,7 @@ def _touch(path: Path, create: bool) -> None:
 
 
 def _use_wal(database: sqlite3.Connection) -> None:
-    """Turn the log on. SQLite does not wait for others here: whoever loses the race to do it asks again."""
+    """Turn the WAL on. SQLite does not apply the busy timeout here, so this function retries."""
     deadline = time.monotonic() + BUSY_TIMEOUT_MS / 1000
     while True:
         try:
@@ -166,6 +166,6 @@ def _insert(database: sqlite3.Connection, row: LedgerRow) -> str:
     values = [getattr(row, column) for column in COLUMNS]
     if database.execute(_INSERT, values).rowcount:
         return "new"
-    own = row.own_bytes  # what a stream costs is the ledger's own, and no difference
+    own = row.own_bytes  # the cost is added by the ledger, and is not compared
     same = database.execute(_SAME, (len(own), own, row.stream_id)).fetchone()[0]
     return "same" if same else "different"

@@ -1,4 +1,4 @@
-"""Reads records from a ledger's file: which of them a filter chooses, in order of their start, page by page.
+"""Reads the records that a filter chooses from a ledger's file, in order of their start, page by page.
 
 No statement is open between two pages, so a slow reader does not keep SQLite from folding its log back into the file.
 """
@@ -9,7 +9,7 @@ from typing import NamedTuple
 from streamgauge.ledger.contract import Filter
 from streamgauge.ledger.sqlite_schema import NO_START, PAGE_ROWS, Database
 
-# What the index records_by_start holds: SQLite uses an index on an expression only for the same expression.
+# The expression of the index records_by_start: SQLite uses an index on an expression only for the same expression.
 START = f"ifnull(started_us, {NO_START})"
 _EARLIEST = -NO_START
 # Sorts after every stream id (they are hexadecimal), as an empty text sorts before every one.
@@ -24,7 +24,7 @@ class _Span(NamedTuple):
 
 
 def records_of(database: Database, chosen: Filter, limit: int | None, newest_first: bool) -> Iterator[bytes]:
-    """The JSON of the chosen records, at most `limit`. The keys of `chosen` must be known to be keys."""
+    """The JSON of the chosen records, at most `limit`. The caller has checked the keys of `chosen`."""
     left = limit
     for span in _spans(chosen):
         for record in _records_in(database, span, chosen, left, newest_first):
@@ -33,7 +33,7 @@ def records_of(database: Database, chosen: Filter, limit: int | None, newest_fir
 
 
 def _spans(chosen: Filter) -> Iterator[_Span]:
-    """Records with a start, then those without: the latter are last in both orders, and in no range."""
+    """The span of records with a start, then that of records without: these are last in both orders, and in no range."""
     since = _EARLIEST if chosen.since_us is None else chosen.since_us
     until = NO_START if chosen.until_us is None else chosen.until_us
     yield _Span((since, ""), (until, ""))
@@ -46,8 +46,8 @@ def _records_in(
 ) -> Iterator[bytes]:
     condition, values = condition_of(chosen)
     order = "DESC" if newest_first else "ASC"
-    # BETWEEN lets SQLite search the index. For the comparisons of pairs alone it scans the index from its beginning, so that
-    # the time of a query would grow with the square of the number of pages.
+    # BETWEEN lets SQLite search the index. With comparisons of pairs alone SQLite scans the index from its beginning for
+    # each page, so that the time of a query would grow with the square of the number of pages.
     page_of = f"""
         SELECT {START}, stream_id, record FROM records
         WHERE {START} BETWEEN ? AND ? AND ({START}, stream_id) > (?, ?) AND ({START}, stream_id) < (?, ?) AND {condition}
@@ -67,7 +67,7 @@ def _records_in(
 
 
 def condition_of(chosen: Filter) -> tuple[str, list[str | int | None]]:
-    """The SQL of a filter's `where`, by the keys' names, and the values that it takes."""
+    """The SQL condition of a filter's `where`, with the keys as column names, and its parameters."""
     by_key: dict[str, list[str | int | None]] = {}
     for key, value in chosen.where:
         by_key.setdefault(key, []).append(value)
@@ -77,7 +77,7 @@ def condition_of(chosen: Filter) -> tuple[str, list[str | int | None]]:
 
 
 def range_of(chosen: Filter) -> tuple[str, list[int]]:
-    """The SQL of a filter's range over the table `records`, and the values that it takes."""
+    """The SQL condition of a filter's time range on the table `records`, and its parameters."""
     if chosen.since_us is None and chosen.until_us is None:
         return "TRUE", []
     (since, _), (until, _) = next(_spans(chosen))

@@ -1,7 +1,7 @@
-"""The ledger's file: its columns, and how a file of an earlier version becomes one of this version, in place.
+"""The ledger's file: its columns, and the conversion of a file of an earlier version, in place.
 
-Version 2 added what links a leg to the stream that it continues, and retries of one request to each other. Version 3 added
-the tap, and tokens that are part of input or output.
+Version 2 added the columns that link a resumed stream to its origin, and the retries of one request to each other. Version
+3 added the tap, and the tokens that are part of input or output.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,10 +12,10 @@ from streamgauge.ledger.row import MAX_ATTEMPT, MAX_TOKENS
 
 SCHEMA_VERSION = 3
 
-# Records carried over at a time (rows): about 2 MB, so that memory does not grow with the ledger.
+# Records that are converted at a time (rows): about 2 MB, so that memory does not grow with the ledger.
 PAGE_ROWS = 1_000
 
-# Sorts what has no start behind all that has one.
+# Stands for a missing start: it sorts after every start.
 NO_START = 2**63 - 1
 
 COLUMNS = (
@@ -30,7 +30,7 @@ _ADDED: Mapping[int, tuple[str, ...]] = {
     2: ("request_digest", "response_id", "last_event_id", "attempt"),
     3: ("tap", "input_cached_tokens", "reasoning_tokens"),
 }
-# Added columns that hold a number: the member of the record that has it (None: the record itself), and its largest value.
+# Added columns that hold a number: the member of the record that contains it (None: the record itself), and its maximum.
 _NUMBERS: Mapping[str, tuple[str | None, int]] = {
     "attempt": (None, MAX_ATTEMPT),
     "input_cached_tokens": ("usage", MAX_TOKENS),
@@ -52,7 +52,7 @@ _CREATE = (
     )
     """,
     f"CREATE INDEX records_by_start ON records (ifnull(started_us, {NO_START}), stream_id)",
-    # Legs are few: a ledger without any is told in no time, and all others need no index.
+    # A partial index: few records are resumed streams, so it is small, and shows at once whether there are any.
     "CREATE INDEX records_legs ON records (resumed_from) WHERE resumed_from IS NOT NULL",
 )
 _NOW_CURRENT = f"PRAGMA user_version = {SCHEMA_VERSION}"
@@ -64,7 +64,7 @@ _SET_ASIDE = (
 
 
 class Rows(Protocol):
-    """What a statement gives."""
+    """The result rows of a statement."""
 
     def __iter__(self) -> Iterator[Any]: ...
 
@@ -74,7 +74,7 @@ class Rows(Protocol):
 
 
 class Database(Protocol):
-    """A connection, inside of a transaction."""
+    """A connection inside a transaction."""
 
     def execute(self, sql: str, parameters: Sequence[Any] = ..., /) -> Rows: ...
 
@@ -87,7 +87,7 @@ def version_of(database: Database) -> int:
 
 
 def bring_up_to_date(database: Database) -> None:
-    """Make the tables of an empty file, or carry over those of an earlier version. Leaves any other file as it is."""
+    """Make the tables of an empty file, or convert those of an earlier version. Leave any other file as it is."""
     version = version_of(database)
     if version == 0:
         _run(database, _CREATE)
@@ -104,7 +104,7 @@ def _run(database: Database, statements: Sequence[str]) -> None:
 
 
 def _carry_over(database: Database, added: Sequence[str]) -> None:
-    """Move the records to a new table, which has the columns `added` as well."""
+    """Move the records to a new table, which also has the columns `added`."""
     kept = [column for column in COLUMNS if column not in added]
     insert = f"INSERT INTO records ({', '.join((*kept, *added))}) VALUES ({', '.join('?' * len(COLUMNS))})"
     _run(database, (*_SET_ASIDE, *_CREATE))
@@ -122,7 +122,10 @@ def _pages(database: Database, columns: Sequence[str]) -> Iterator[list[tuple[An
 
 
 def _values(record: bytes, columns: Sequence[str]) -> list[str | int | None]:
-    """The values of added columns, of a stored record. None for one of another type: earlier versions did not check it."""
+    """The values of the added columns, from a stored record.
+
+    A value of another type becomes None: earlier versions did not check it.
+    """
     members = parse(record)
     known = members if isinstance(members, dict) else {}
     return [_number(known, name) if name in _NUMBERS else _text(known.get(name)) for name in columns]

@@ -1,8 +1,9 @@
-"""Totals over a ledger's file: usage counted once for a stream and the legs that continue it.
+"""Totals over a ledger's file. The usage of an origin and the resumed streams that continue it counts once.
 
-In one snapshot: legs, and what they may continue, are read and counted by `resumption.py`; what counts for them in place
-of their own usage goes to a temporary table; one query adds up the chosen records beside it. What counts does not depend on
-the filter: a stream's usage is the same whether its legs are chosen or not.
+All steps read one snapshot. Resumed streams, and the records that they may continue, are read and counted by
+`resumption.py`. The usage that counts in place of their own goes to a temporary table. One query joins that table and adds
+up the chosen records. The usage of an origin does not depend on the filter: it is the same if its resumed streams are not
+chosen.
 """
 
 from collections.abc import Sequence
@@ -13,8 +14,8 @@ from streamgauge.ledger.sqlite_query import condition_of, range_of
 from streamgauge.ledger.sqlite_schema import NO_START, Database
 
 _LEGS = f"SELECT {', '.join(UsagePart._fields)} FROM records WHERE resumed_from IS NOT NULL"
-# Legs, and all records that share with one what links them; an event's id alone links where there is no digest, and is none
-# if it is a number.
+# Resumed streams, and all records that share a request digest or a response id with one. An event's id links records only
+# if the resumed stream has no request digest, and only if the id is not a number.
 _PARTS = f"""
     WITH legs AS (SELECT request_digest, response_id, resumed_from FROM records WHERE resumed_from IS NOT NULL)
     SELECT {", ".join(UsagePart._fields)} FROM records
@@ -34,7 +35,7 @@ _COUNTED = """
 _COUNT = f"INSERT INTO counted ({', '.join(Counted._fields)}) VALUES ({', '.join('?' * len(Counted._fields))})"
 
 _SUMMED = ("input_tokens", "output_tokens", "total_tokens", "input_cached_tokens", "reasoning_tokens")
-# SQLite's sum fails beyond 63 bits: high and low halves are added up apart.
+# SQLite's sum fails beyond 63 bits: the high and the low halves are added up separately.
 _HALF_BITS = 32
 _LOW = 2**_HALF_BITS - 1
 
@@ -42,7 +43,7 @@ _LOW = 2**_HALF_BITS - 1
 def totals_of(
     database: Database, by: Sequence[str], chosen: Filter = ALL_RECORDS, newest_first: bool = False
 ) -> list[Total]:
-    """Totals by keys that are known to be keys, on a connection of its own, outside of a transaction."""
+    """Totals by `by`, whose keys the caller has checked. Needs a connection of its own that is not in a transaction."""
     database.execute("PRAGMA temp_store = MEMORY")
     database.execute(_COUNTED)
     database.execute("BEGIN")
@@ -76,7 +77,7 @@ def _query(by: Sequence[str], chosen: Filter, newest_first: bool) -> tuple[str, 
 
 
 def _column(name: str) -> str:
-    """A record's own value; of what `counted` has, that of a continued stream."""
+    """The SQL of a column: the record's own value, or the one in `counted` if the record has a row there."""
     if name not in Counted._fields:
         return f"records.{name} AS {name}"
     return f"CASE WHEN counted.stream_id IS NULL THEN records.{name} ELSE counted.{name} END AS {name}"

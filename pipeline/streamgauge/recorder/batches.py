@@ -1,4 +1,4 @@
-"""A relay's connection to its recorder: batches with their length before them, as `messages.encode_batch` writes them."""
+"""A relay's connection to its recorder: length-prefixed batches, as `protocol.encode_batch` writes them."""
 
 import asyncio
 import contextlib
@@ -8,25 +8,25 @@ from typing import Protocol
 
 import msgspec
 
-# A batch is some 64 KiB, or one read or piece of a request's body; more is not from a relay of ours (bytes).
+# A relay sends batches of about 64 KiB, or one read or piece of a request's body. A longer one is no batch (bytes).
 MAX_BATCH_BYTES = 64 * 1024 * 1024
 
 _LENGTH_BYTES = 4
 
 
 class Taker(Protocol):
-    """What takes the batches of all connections; a connection is told by its number, `source`."""
+    """Receives the batches of all connections. `source` is the number of the connection."""
 
     def comes(self) -> None: ...
     def batch(self, source: int, body: bytes) -> None:
-        """A batch, without its length. Raises msgspec.DecodeError if it is none."""
+        """Process a batch, given without its length. Raises msgspec.DecodeError if it cannot be decoded."""
 
     def bad_batch(self) -> None: ...
     def gone(self, source: int) -> None: ...
 
 
 class Batches(asyncio.Protocol):
-    """One relay's connection: length-prefixed batches. What is no batch ends it."""
+    """One relay's connection: length-prefixed batches. Data that is no batch closes the connection."""
 
     def __init__(self, source: int, taker: Taker, left: Callable[["Batches"], None]) -> None:
         self.transport: asyncio.Transport | None = None
@@ -52,9 +52,9 @@ class Batches(asyncio.Protocol):
         del self._buffer[:start]
 
     def hang_up(self) -> None:
-        """Read what has been sent, and no more: the other side finds out at its next send, and keeps what it has."""
+        """Read what was sent so far, and nothing later: the relay's next send fails, and the relay keeps its data."""
         if self.transport is not None:
-            with contextlib.suppress(OSError):  # it has hung up itself
+            with contextlib.suppress(OSError):  # the relay has already closed the connection
                 self.transport.get_extra_info("socket").shutdown(socket.SHUT_RD)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -62,7 +62,7 @@ class Batches(asyncio.Protocol):
         self._left(self)
 
     def _end_of_batch(self, start: int) -> int | None:
-        """Where the batch at `start` ends; None if it is not whole, or too long to be one."""
+        """Where the batch at `start` ends; None if it is not yet whole, or longer than MAX_BATCH_BYTES."""
         if len(self._buffer) < start + _LENGTH_BYTES:
             return None
         size = int.from_bytes(self._buffer[start : start + _LENGTH_BYTES])

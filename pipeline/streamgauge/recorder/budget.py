@@ -1,18 +1,19 @@
-"""One bound over all streams for what a recorder has to hold of them: bodies, and events that have not ended.
+"""One bound over all streams for what a recorder holds: bodies, and events that have not ended.
 
-A client or upstream that stalls holds its part for as long as it likes. So the budget is never denied to a newcomer because
-of what others hold: where it is full, the holder that began first lets go of what it has. A body that arrives at an
-ordinary pace is held for milliseconds and is among the newest all that time; a stalled one becomes the oldest.
+A client or upstream that stalls makes the recorder hold its data for as long as it likes. So old holders never keep new
+data out: when the budget is full, the holder that began first discards its data. A body that arrives at an ordinary pace
+is held for milliseconds, and is among the newest for all that time; a stalled one becomes the oldest.
 
-Small and large holders are kept apart, each with a part of the budget that the other cannot take from it: bodies of
-megabytes, at whatever rate they come, do not push out the small body of a slow client, nor many small ones a large one.
+Small and large holders each have a part of the budget that the other kind cannot take. So bodies of megabytes, at
+whatever rate they arrive, do not displace the small body of a slow client, and many small bodies do not displace a large
+one.
 """
 
 from typing import Protocol
 
-# A holder of so many bytes is large. Most requests are smaller: a recorded agent's prompt has 50 KB.
+# From this size on a holder is large (bytes). Most requests are smaller: a recorded agent's prompt has 50 KB.
 LARGE_BYTES = 64 * 1024
-# The part of the budget that large holders may have where small ones want the rest: three quarters.
+# The part of the budget that large holders may use when small ones need the rest: three quarters.
 _LARGE_PART = 3 / 4
 
 
@@ -20,30 +21,30 @@ class Holder(Protocol):
     """A body or an event that is held within the budget."""
 
     def give_way(self) -> None:
-        """Let go of all that is held, and give it back to the budget: others need the room."""
+        """Discard all data that is held, and return its bytes to the budget: other holders need the space."""
 
 
 class Budget:
-    """Bytes that may be held at once. `take` before holding, `give` after letting go."""
+    """The bytes that may be held at once. Callers `take` bytes before they hold data, and `give` them back afterwards."""
 
     def __init__(self, most: int) -> None:
         self._most = self._left = most
         self._most_large = int(most * _LARGE_PART)
-        self._fixed = 0  # of takers that cannot give way
+        self._fixed = 0  # bytes taken without a holder: they cannot be discarded
         self._large_bytes = 0
-        self._small: dict[Holder, int] = {}  # both in the order in which holders came to be so large
+        self._small: dict[Holder, int] = {}  # both in the order in which holders reached this size
         self._large: dict[Holder, int] = {}
 
     @property
     def free(self) -> int:
-        """How many bytes are held by nothing."""
+        """Bytes that no holder has taken."""
         return self._left
 
     def take(self, size: int, holder: Holder | None = None) -> bool:
-        """Whether there was room for `size` more bytes, or could be made; then they are taken.
+        """Take `size` more bytes. Other holders may discard their data for it. False if there is no space; nothing is taken.
 
-        `holder`: what they are for, which may be told to give way later on; without one they stay until `give`, and
-        count as large.
+        `holder`: the object that holds them; the budget may call its `give_way` later. Without a holder the bytes stay
+        taken until `give`, and count as large.
         """
         is_large = holder is None or self._large.get(holder, self._small.get(holder, 0)) + size >= LARGE_BYTES
         if holder is None and self._fixed + size > self._most_large:
@@ -60,7 +61,7 @@ class Budget:
         return True
 
     def give(self, size: int, holder: Holder | None = None) -> None:
-        """`size` bytes are held no longer; `holder` as for `take`."""
+        """Return `size` bytes; `holder` as for `take`."""
         self._left += size
         if holder is None:
             self._fixed -= size
@@ -84,14 +85,14 @@ class Budget:
             self._small[holder] = self._small.get(holder, 0) + size
 
     def _first_to_go(self, large_wanted: int) -> Holder | None:
-        """The oldest of the holders that have more than their part, with `large_wanted` bytes more for large ones."""
+        """The oldest holder of the kind that exceeds its part. `large_wanted`: bytes that a large holder asks for now."""
         too_large = self._fixed + self._large_bytes + large_wanted > self._most_large
         holders = self._large if too_large or not self._small else self._small
         return next(iter(holders), None)
 
 
 class Gathered:
-    """A body that is gathered whole, up to a limit of its own and within the budget; beyond either it is let go."""
+    """Gathers a whole body, up to a limit of its own and within the budget. A body beyond either is discarded."""
 
     def __init__(self, budget: Budget, most: int) -> None:
         self._budget, self._most = budget, most
@@ -100,7 +101,7 @@ class Gathered:
         self.capped = False
 
     def add(self, piece: bytes) -> None:
-        """One more piece."""
+        """Append a piece of the body."""
         if self.capped or not piece:
             return
         if self._size + len(piece) > self._most or not self._budget.take(len(piece), self):
@@ -110,18 +111,18 @@ class Gathered:
         self._pieces.append(piece)
 
     def take(self) -> bytes | None:
-        """The whole, once; None if it was capped."""
+        """The whole body; None if it was capped. Its bytes are returned to the budget."""
         whole = None if self.capped else b"".join(self._pieces)
         self.drop()
         return whole
 
     def give_way(self) -> None:
-        """Let go of what is there, and of what still comes."""
+        """Discard what was gathered, and ignore further pieces."""
         self.drop()
         self.capped = True
 
     def drop(self) -> None:
-        """Let go of what is there."""
+        """Discard what was gathered."""
         self._budget.give(self._size, self)
         self._size = 0
         self._pieces = []

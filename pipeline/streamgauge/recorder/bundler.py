@@ -1,9 +1,10 @@
-"""Segments become bundles: slots, numbers, heartbeats, farewells. Sans-IO: times come in, bundles go out.
+"""Makes bundles of segments: slots, numbers, heartbeats, farewells. Sans-IO: the caller passes the time in.
 
 A stream's slot is chosen when it begins and kept until it ends. An instance starts with one slot and uses more as its
-rate grows; of every slot that it ever used it sends a heartbeat when it is quiet there, and at last a farewell.
-Instances that died on this data directory before are declared dead in the slots that they used: the new instance takes
-these slots first, and its first bundle in each, which comes behind whatever the dead one left in the spool, names them.
+rate grows. In every slot that it has used it sends a heartbeat while it has nothing else to send, and a farewell at its
+end. The new instance declares dead the instances that died on this data directory, in the slots that they used: it takes
+these slots first, and names the dead instances in its first bundle of each slot. That bundle comes after all that the
+dead instance left in the spool.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,14 +13,14 @@ import msgspec
 
 from streamgauge.core.capture.segments import BUNDLE_BYTES, BUNDLE_NS, SLOTS, Bundle, Loss, Segment
 
-# What a slot carries before another one is taken (bytes of segments a second): a small part of what a worker reads of a
-# partition, and enough that bundles are closed by their size before their age.
+# The rate at which another slot is taken (bytes of segments a second): a small part of what a worker reads of a
+# partition, and high enough that bundles reach their size limit before their age limit.
 SLOT_BYTES_PER_S = 6 * BUNDLE_BYTES
-# A quiet slot's sign of life (ns).
+# A slot sends a heartbeat after so long without a bundle (ns).
 HEARTBEAT_NS = 5_000_000_000
-# How long the rate is averaged (ns).
+# The rate is averaged over so long (ns).
 _RATE_NS = 1_000_000_000
-# A segment's cost beside its reads' content (bytes, about): ids, stamps, sizes.
+# The size of a segment, and of a read, without the reads' content (bytes, about): ids, stamps, sizes.
 _SEGMENT_BYTES = 64
 _READ_BYTES = 16
 
@@ -38,9 +39,9 @@ class _Slot:
 
 
 class Bundler:
-    """One instance's bundles. `dead`: earlier instances, by their 16 bytes, with the slots that they used.
+    """Makes one instance's bundles. `dead`: earlier instances, by their 16-byte ids, with the slots that they used.
 
-    `bundle_bytes`: at which size a bundle is closed.
+    `bundle_bytes`: the size at which a bundle is closed.
     """
 
     def __init__(
@@ -71,7 +72,7 @@ class Bundler:
 
     @property
     def slots(self) -> list[int]:
-        """Every slot used so far: these owe a farewell."""
+        """Every slot used so far: each needs a farewell at the end."""
         return sorted(self._slots)
 
     @property
@@ -80,7 +81,7 @@ class Bundler:
         return len(self._slot_of)
 
     def add(self, segments: Iterable[Segment], now_ns: int, since_ns: int | None = None) -> None:
-        """Put segments into their slots' bundles. `since_ns`: when the first read in them may have come."""
+        """Put segments into their slots' bundles. `since_ns`: the earliest time at which a read in them may have arrived."""
         for segment in segments:
             slot = self._slots[self._place(segment, now_ns)]
             size = size_of(segment)
@@ -93,7 +94,7 @@ class Bundler:
             slot.size += size
 
     def take(self, now_ns: int) -> list[Bundle]:
-        """Bundles that are to be sent: full ones, old ones, and heartbeats."""
+        """The bundles that are to be sent: full ones, old ones, and heartbeats."""
         self._measure(now_ns)
         for slot in self._slots.values():
             full = slot.size >= self._bundle_bytes or (slot.segments and now_ns - slot.since_ns >= BUNDLE_NS)
@@ -104,16 +105,16 @@ class Bundler:
 
     @property
     def ready(self) -> int:
-        """Bundles that are closed: they were full."""
+        """How many full bundles wait to be taken."""
         return len(self._ready)
 
     def take_ready(self) -> list[Bundle]:
-        """Those alone."""
+        """The bundles that are closed already; the bundles still being filled stay."""
         ready, self._ready = self._ready, []
         return ready
 
     def farewell(self, now_ns: int) -> list[Bundle]:
-        """What is left, and this instance's last bundle in every slot that it used."""
+        """Close every slot that this instance used with its last bundle: the remaining segments, marked as a farewell."""
         for slot in self._slots.values():
             self._close(slot, now_ns, farewell=True)
         return self.take_ready()
@@ -132,7 +133,7 @@ class Bundler:
         return place
 
     def _measure(self, now_ns: int) -> None:
-        """How many slots new streams are spread over: by the rate of the last second or so."""
+        """Set how many slots new streams are spread over, from the rate of about the last second."""
         elapsed = now_ns - self._rate_since_ns
         if elapsed < _RATE_NS:
             return
@@ -157,7 +158,7 @@ class Bundler:
 
 
 def size_of(segment: Segment) -> int:
-    """About a segment's bytes in a bundle, before compression."""
+    """A segment's approximate size in a bundle, before compression (bytes)."""
     size = _SEGMENT_BYTES + _READ_BYTES * len(segment.reads) + sum([len(read.content) for read in segment.reads])
     if segment.end is not None:
         size += len(segment.end.tail) + len(segment.end.body or b"")
@@ -165,14 +166,14 @@ def size_of(segment: Segment) -> int:
 
 
 def reads_of(bundle: Bundle) -> int:
-    """The reads that a bundle holds: what the balance counts."""
+    """How many reads a bundle holds, as the balance counts them."""
     return sum(len(segment.reads) for segment in bundle.segments)
 
 
 def without_reads(bundle: Bundle) -> Bundle:
-    """The same bundle when there is no room for its reads: heads, ends and what tells of the drop stay.
+    """The same bundle with its reads dropped: heads and ends stay, and each segment's loss counts its dropped reads.
 
-    A whole body is as large as the reads that brought it: it goes as well, and is told as over the cap.
+    A whole body is as large as the reads that carried it: it is dropped as well, and marked as capped.
     """
     return msgspec.structs.replace(bundle, segments=[_without_reads(segment) for segment in bundle.segments])
 

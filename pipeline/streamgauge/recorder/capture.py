@@ -1,4 +1,4 @@
-"""One stream while it is open: its messages in, its segments out."""
+"""Makes the segments of one open stream from its messages."""
 
 from collections.abc import Iterator, Sequence
 from itertools import islice, takewhile
@@ -34,18 +34,19 @@ from streamgauge.recorder.protocol import (
 from streamgauge.recorder.request import CaptureSettings, RequestReader, opening_of
 from streamgauge.recorder.response import Finished, Response
 
-# What a read costs beside its content (bytes, about), for cutting segments.
+# The size of a read without its content (bytes, about), for cutting segments.
 READ_BYTES = 16
-# The same of a read that waits (three objects), and what its bytes may become where they are coded.
+# The memory of a waiting read without its content (bytes, about: three objects).
 WAITING_BYTES = 140
+# A waiting byte with a content coding counts as so many bytes: it grows when it is decoded.
 CODED = 8
 
-# Reads that are looked through for a hole at a time.
+# So many waiting reads are searched for dropped reads at a time.
 MANY_READS = 1_024
 
-# While a stream is open its reads go out each fourth time that one looks, once a second: what a segment costs recorder,
-# spool, broker and worker is shared by four times as many events. Its beginning, until there are reads, its end, and reads
-# that have waited for each other before go with the next look.
+# An open stream's reads are sent at every fourth flush, once a second: recorder, spool, broker and worker pay the cost of
+# a segment for four times as many events. Its beginning up to the first reads, its end, and reads that the tap sent in
+# one message (ResponseReads) are sent at the next flush.
 LOOKS_A_SEGMENT = 4
 SEGMENT_NS = LOOKS_A_SEGMENT * BUNDLE_NS
 
@@ -53,39 +54,39 @@ SEGMENT_NS = LOOKS_A_SEGMENT * BUNDLE_NS
 class RecordedStream:
     """One stream. All stamps in its segments are nanoseconds since the request began.
 
-    What arrives waits in order, holes and the end among it, until `settle` takes it in, all of it or a part.
-    Its methods may raise: the caller then calls `fail`, after which the capture is blind and raises no more.
+    Reads, gaps of dropped reads and the end wait in their order until `settle` processes all of them or a part.
+    A method may raise because of a bug: the caller then calls `fail`. After that the capture is blind and raises no more.
 
-    `ready_bytes`: about what `take` would give. `behind`: the recorder's mark of a stream that has more waiting than its turn
-    takes.
+    `ready_bytes`: the approximate size of what `take` would give. `behind`: set by the recorder for a stream that has more
+    waiting than its turn takes.
     """
 
     def __init__(self, stream: bytes, opened: RequestStarted, settings: CaptureSettings, place: int = 0) -> None:
-        """`place`: the so-manyth stream, so that streams are spread over the looks."""
+        """`place`: the stream's ordinal number, which spreads streams over the flushes."""
         self.stream = stream
         self._look = place % LOOKS_A_SEGMENT
         self.ready_bytes = 0
         self.behind = False
         self.body_capped = False
         self._zero = opened.at_ns
-        # What is there if all else fails.
+        # Replaced in `begin`. It stays if `begin` fails, so that the stream still has an opening.
         self._opening: Opening | None = Opening(opened.tap, settings.tap_version, settings.capture)
         self._request: RequestReader | None = None
         self._response: Response | None = None
         self._facts: RequestFacts | None = None
         self._waiting: list[ResponseRead | StampedRead | ReadsDropped] = []
-        self._waiting_data = 0  # bytes of the reads that wait
-        self._holes = 0  # among what waits
-        self._ended: ExchangeEnded | None = None  # the end that waits
-        self._weight = CODED  # of a byte that waits; until the head has told
+        self._waiting_data = 0  # bytes of the waiting reads
+        self._holes = 0  # how many of `_waiting` are ReadsDropped
+        self._ended: ExchangeEnded | None = None  # the end, until `end` processes it
+        self._weight = CODED  # what a waiting byte counts as; as coded until the head is known
         self._reads: list[Read] = []
         self._lost = 0
         self._end: End | None = None
         self._number = 0
-        self._hurries = True  # what there is goes out with the next look
+        self._hurries = True  # its data is sent at the next flush
 
     def begin(self, opened: RequestStarted, settings: CaptureSettings, budget: Budget, memory: DecoderMemory) -> None:
-        """Take in what is known when the request begins."""
+        """Process what is known when the request begins."""
         opening = opening_of(opened, settings)
         yield_cpu()
         masker = Masker(opening.path, settings.capture == "full", opened.dialect)
@@ -94,36 +95,36 @@ class RecordedStream:
         self._response = Response(opened.method, masker, budget, memory, on_wire=opened.tap not in OFF_THE_WIRE)
 
     def begin_body(self) -> None:
-        """The response has no head: a recording."""
+        """The response has no head, as in a recording: what arrives is the body."""
         if self._response is not None:
             self._response.begin_body()
 
     def asked(self, data: bytes) -> None:
-        """Bytes of the request's body."""
+        """Process bytes of the request's body."""
         if self._request is not None:
             self._request.add(data)
 
     def sent(self, sent: RequestSent) -> None:
-        """The request went out whole."""
+        """The whole request was sent."""
         if self._request is not None:
             self.body_capped |= self._request.capped or not sent.whole
             self._facts = self._request.sent(sent, self._since(sent.connected_ns), self._since(sent.at_ns))
             self._request = None
 
     def answered(self, answered: ResponseHead) -> None:
-        """The response's head, told and not read: what arrives from here on is its body."""
+        """Process a response's head that the tap reported (not read from the wire): later reads hold the body alone."""
         if self._response is not None:
             self._response.answered(self._since(answered.at_ns), answered.status, answered.headers)
 
     def wait(self, arrived: ResponseRead | StampedRead) -> int:
-        """A read of the response: it waits, until `settle`. Gives the bytes that wait more. Never raises."""
+        """Keep a read of the response until `settle`. Gives by how much `waiting_bytes` grew. Never raises."""
         self._waiting.append(arrived)
         size = len(arrived.data)
         self._waiting_data += size
         return size * self._weight + WAITING_BYTES
 
     def wait_for_none(self, arrived: Sequence[StampedRead]) -> int:
-        """The same of reads that have waited for each other: they go out with the next look."""
+        """As `wait`, for reads that the tap sent in one message: they are sent at the next flush."""
         self._waiting += arrived
         self._hurries = True
         size = sum([len(one.data) for one in arrived])
@@ -131,35 +132,35 @@ class RecordedStream:
         return size * self._weight + WAITING_BYTES * len(arrived)
 
     def dropped(self, dropped: ReadsDropped) -> int:
-        """Reads are missing here, after those that wait."""
+        """Note that reads are missing after those that wait. Gives by how much `waiting_bytes` grew."""
         self._waiting.append(dropped)
         self._holes += 1
         return WAITING_BYTES
 
     def ended(self, ended: ExchangeEnded) -> None:
-        """The exchange is over once what waits is taken in."""
+        """Keep the end of the exchange: it follows the reads that still wait."""
         self._ended = ended
 
     @property
     def waiting_bytes(self) -> int:
-        """About what is held of that which waits."""
+        """The approximate memory that waiting reads need, decoded, with a read that is processed in part (bytes)."""
         part = 0 if self._response is None else self._response.part_bytes
         return self._waiting_data * self._weight + WAITING_BYTES * len(self._waiting) + part
 
     @property
     def waits(self) -> bool:
-        """Whether there is something for `settle`."""
+        """Whether there is something for `settle` to process."""
         return bool(self._waiting)
 
     @property
     def has_end(self) -> bool:
-        """Whether the end has come; what waits still comes before it."""
+        """Whether the end has arrived; the waiting reads precede it."""
         return self._ended is not None
 
     def settle(self, most: int | None = None) -> int:
-        """Take in what waits, until about `most` work is done (see `MaskedEvents.work`; None: all of it). Gives the work.
+        """Process waiting reads until about `most` work is done (unit: `MaskedEvents.work`; None: all). Gives the work.
 
-        What it raises is a fault of ours; what stood behind that still waits.
+        An exception from it is a bug of ours; the reads after that place still wait then.
         """
         response, work = self._response, 0
         while response is not None and self._waiting and (most is None or work < most):
@@ -174,7 +175,7 @@ class RecordedStream:
         return work
 
     def _read(self, response: Response, most: int | None) -> int:
-        """Take in reads up to a hole."""
+        """Process reads up to the next dropped reads."""
         reads, before, work = self._leading_reads(), len(self._reads), 0
         try:
             for step in response.read_all(reads, self._zero, self._reads):
@@ -194,7 +195,7 @@ class RecordedStream:
         return cast(list[ResponseRead | StampedRead], [*takewhile(_is_read, islice(self._waiting, MANY_READS))])
 
     def _pass(self, count: int) -> None:
-        """So many of what waits wait no longer."""
+        """Remove the first `count` items from those that wait."""
         if count == len(self._waiting):
             self._waiting, self._waiting_data = [], 0
         else:
@@ -202,7 +203,7 @@ class RecordedStream:
             self._waiting = self._waiting[count:]
 
     def drop_waiting(self) -> int:
-        """Leave a hole in place of what waits; gives how many reads that were."""
+        """Drop the waiting reads and mark them as missing. Gives how many reads were dropped."""
         holes = [one.reads for one in self._waiting if isinstance(one, ReadsDropped)]
         reads = len(self._waiting) - len(holes)
         self._waiting, self._waiting_data, self._holes = [], 0, 0
@@ -214,7 +215,7 @@ class RecordedStream:
         return reads
 
     def end(self) -> None:
-        """The exchange is over, and all that came before is taken in."""
+        """Process the end of the exchange, after all reads before it."""
         ended, self._ended = self._ended, None
         assert ended is not None
         self._end = End(ended.ending, self._since(ended.at_ns), fault=ended.fault)
@@ -226,7 +227,7 @@ class RecordedStream:
             self.ready_bytes += len(self._end.tail) + len(self._end.body or b"")
 
     def fail(self) -> None:
-        """A bug of ours: nothing more is read of this stream. At least one read counts as lost, so that it says so."""
+        """Stop reading this stream after a bug of ours. At least one read counts as lost: the record is then incomplete."""
         self._lost += 0 if any(map(_is_read, self._waiting)) else 1
         if self._response is not None:
             self._lost += self._response.loss.dropped_reads
@@ -237,22 +238,22 @@ class RecordedStream:
 
     @property
     def is_blind(self) -> bool:
-        """Whether it has failed: what waits, and what still comes, is for `drop_waiting`."""
+        """Whether it has failed: waiting and later reads can only be dropped, with `drop_waiting`."""
         return self._response is None
 
     @property
     def decode_fault(self) -> bool:
-        """Whether the response's framing or coding could not be undone."""
+        """Whether the response's framing or coding could not be decoded."""
         return self._response is not None and self._response.fault is not None
 
     @property
     def oversized_events(self) -> int:
-        """Events that were over a cap, so far."""
+        """How many events so far were discarded: over their size limit, or for lack of space in the budget."""
         return 0 if self._response is None else self._response.oversized_events
 
     def _ending(self, ended: ExchangeEnded, response: Response, finished: Finished) -> End:
         self.body_capped |= finished.body_capped
-        # Unsent bytes are counted on the wire: with chunks this is a few bytes short of the body's own.
+        # `unsent_bytes` counts wire bytes, with chunk framing: for a chunked body the result is a few bytes too small.
         client_bytes = max(response.body_bytes - ended.unsent_bytes, 0) if response.on_wire else None
         return End(
             ending=ended.ending,
@@ -272,11 +273,11 @@ class RecordedStream:
     # --- segments ---------------------------------------------------------------------------------------------------
 
     def is_due(self, looks: int) -> bool:
-        """Whether what there is goes out, one having looked so many times."""
+        """Whether this stream's data is to be sent at the flush of this number."""
         return self._end is not None or self._hurries or looks % LOOKS_A_SEGMENT == self._look
 
     def take(self, most: int = BUNDLE_BYTES) -> Iterator[Segment]:
-        """What there is since the last time, as segments of about `most` bytes at most; none if there is nothing."""
+        """Everything since the last call, as segments of at most about `most` bytes; none if there is nothing."""
         runs = list(_runs(self._reads, most)) if self.ready_bytes > most else [self._reads] if self._reads else []
         self._hurries = self._hurries and not runs
         self._reads, self.ready_bytes = [], 0
@@ -314,7 +315,7 @@ def _size_of(waiting: ResponseRead | StampedRead | ReadsDropped) -> int:
 
 
 def _runs(reads: list[Read], most: int) -> Iterator[list[Read]]:
-    """The reads cut where about `most` bytes are reached."""
+    """Split the reads into runs of about `most` bytes."""
     run: list[Read] = []
     size = 0
     for read in reads:

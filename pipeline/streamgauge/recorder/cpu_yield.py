@@ -1,14 +1,15 @@
-"""Work in portions: behind each one whoever else waits for this core gets it, unless it is a bulk that comes.
+"""Divides work into portions: after each one the process offers its core to other processes, except under a bulk load.
 
-The relay shares cores with its recorder. A scheduler lets whoever runs go on for some milliseconds before somebody that
-woke up may run; a stream's next event would wait for that long. Processes of one session wait for less (decision 18), but
-it is not everywhere that they are the only ones.
+The relay shares cores with its recorder. A scheduler lets the running process continue for some milliseconds before a
+process that woke up may run, and a stream's next event would wait for that long. Processes of one session wait for less
+(decision 18), but other processes may use the same cores.
 
-Where more comes than clients read word by word, to offer the core costs: the relay would wake up for each few events. There
-it waits until the recorder's turn is over, and moves all that came meanwhile together.
+Under a bulk load, when more arrives than paced streams bring, offering the core is costly: the relay would wake up for
+every few events. Without the offer the relay runs when the recorder's turn is over, and moves together all that arrived
+meanwhile.
 
-A process that is always busy takes a whole turn of the scheduler, some milliseconds, each time the core is offered. So after
-an offer that took some time the core is not offered again until this process ran for as long.
+A process that is always busy uses a whole turn of the scheduler, some milliseconds, each time the core is offered. So
+after an offer that took long, the core is not offered again until this process has run for as long.
 """
 
 import os
@@ -18,16 +19,17 @@ from typing import TypeVar
 
 _Item = TypeVar("_Item")
 
-# From which rate on it is a bulk (bytes a second), and over how long it is taken (ns): as the pump has it, _pump.c. 800
-# streams of 20 events a second, of 250 bytes each, are 4 MiB a second; what comes as fast as it can, some 40.
+# The rate above which the load is bulk (bytes a second), and the time over which it is measured (ns). The pump uses the
+# same values (_pump.c). 800 streams of 20 events a second, of 250 bytes each, are 4 MiB a second; a burst that arrives as
+# fast as it can is about 40 MiB a second.
 _BULK_BYTES_S = 8 * 1024 * 1024
 _RATE_NS = 20_000_000
-# What wakes up for a stream's event needs less; from here on it was a process that is always busy (ns).
+# A process that wakes up for a stream's event runs for less; an offer that took longer went to a busy process (ns).
 _LONG_OFFER_NS = 500_000
 
 
 class BulkDetector:
-    """How much comes to this process, and whether that is a bulk."""
+    """Measures the rate of incoming bytes and decides whether the load is bulk."""
 
     def __init__(self) -> None:
         self.in_bulk = False
@@ -35,7 +37,7 @@ class BulkDetector:
         self._offer_again_ns = 0
 
     def came(self, size: int, now_ns: int) -> None:
-        """So many bytes, now."""
+        """Count `size` bytes that arrived at `now_ns`."""
         self._bytes += size
         took = now_ns - self._since_ns
         if took >= _RATE_NS:
@@ -43,7 +45,7 @@ class BulkDetector:
             self._bytes, self._since_ns = 0, now_ns
 
     def offer_core(self) -> None:
-        """Lets other processes run that wait for this core, but for at most half of the time."""
+        """Let other processes run that wait for this core, for at most half of the time."""
         begun_ns = time.monotonic_ns()
         if begun_ns >= self._offer_again_ns:
             os.sched_yield()
@@ -52,12 +54,12 @@ class BulkDetector:
             self._offer_again_ns = ended_ns + took_ns if took_ns > _LONG_OFFER_NS else 0
 
 
-# A core is offered by a process: there is one.
+# One for the process: the offer of a core concerns the whole process.
 pace = BulkDetector()
 
 
 def yield_every(items: Iterable[_Item], portion: int) -> Iterator[_Item]:
-    """The same items; the core is offered to others behind each `portion` of them."""
+    """The same items; the core is offered to other processes after each `portion` of them."""
     for number, item in enumerate(items, 1):
         yield item
         if number % portion == 0:
@@ -65,6 +67,6 @@ def yield_every(items: Iterable[_Item], portion: int) -> Iterator[_Item]:
 
 
 def yield_cpu() -> None:
-    """Amid work of more than some 30 us: whoever else waits for this core gets it. Costs 0.6 us where nobody does."""
+    """Offer the core to other processes, amid work of more than about 30 us. Costs 0.6 us if no process waits for it."""
     if not pace.in_bulk:
         pace.offer_core()

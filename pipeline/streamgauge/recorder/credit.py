@@ -1,40 +1,40 @@
-"""How much time streams that are behind may have for their turns. Pure: the caller has the clock.
+"""Bounds the time that streams which are behind may use for their turns. Pure: the caller has the clock.
 
-Such a stream has more waiting than a turn takes. Its events may be many and costly, and it has no right to be recorded as
-fast as it came. Streams behind share half of the recorder's time, and about half of the time of the process that makes
-records: segments go there in one queue, so whatever takes longer there delays the records of all.
+A stream that is behind has more waiting than a turn takes. Its events may be many and costly, and need not be recorded as
+fast as they arrived. Streams that are behind share half of the recorder's time, and about half of the time of the process
+that makes records: segments go there in one queue, so a segment that takes longer there delays the records of all streams.
 """
 
 from collections.abc import Iterable
 
 from streamgauge.core.capture.segments import BUNDLE_NS, Segment
 
-# What each look grants (ns): half of the time between two looks.
+# The credit that each flush grants (ns): half of the time between two flushes.
 LOOK_NS = BUNDLE_NS // 2
-# What was not used is left to later turns, up to so much (ns): a stream of 10,000 events that comes at one time is taken in
-# at once.
+# Unused credit is kept for later turns, up to so much (ns): a stream of 10,000 events that arrives at one time is
+# processed at once.
 MOST_NS = 4 * LOOK_NS
-# A turn is charged as long as it took here, or as its lines take where records are made, if that is longer (ns a line). A
-# hostile event of two lines takes up to 15 us there, an ordinary one 1.
+# A turn is charged its own time, or the time that its lines take where records are made, if that is longer (ns a line).
+# A hostile event of two lines takes up to 15 us there, an ordinary one 1 us.
 LINE_NS = 4_000
 
 
 class Credit:
-    """Time for turns: `grant` at each look, `charge` after each turn, which is due as long as something is `left`."""
+    """Time for turns: `grant` at each flush, `charge` after each turn. A turn may run as long as credit is `left`."""
 
     def __init__(self) -> None:
         self._left_ns = MOST_NS
 
     @property
     def left(self) -> bool:
-        """Whether a turn is due."""
+        """Whether a turn may run."""
         return self._left_ns > 0
 
     def grant(self) -> None:
-        """One more look."""
+        """Add the credit of one flush."""
         self._left_ns = min(self._left_ns + LOOK_NS, MOST_NS)
 
     def charge(self, took_ns: int, segments: Iterable[Segment]) -> None:
-        """A turn took so long, and these are what it gave."""
+        """Subtract a turn that took `took_ns` and made these segments."""
         lines = sum([read.content.count(b"\n") for segment in segments for read in segment.reads])
         self._left_ns -= max(took_ns, LINE_NS * lines)

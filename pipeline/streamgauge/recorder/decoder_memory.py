@@ -1,23 +1,25 @@
-"""What the decoders of all streams may hold together: windows, tables, and compressed input that is kept.
+"""Bounds the memory that the decoders of all streams use together: windows, tables, and compressed input that is kept.
 
-An upstream that leaves its answers open holds their decoders for as long as it likes, and chooses how large they are. So
-large decoders together get a part of the memory only, and when nothing is left for a small one, the largest of all decoders
-gives way. A stream whose decoder gets no memory, or gives way, has the decode error "too_large"; other streams go on.
+An upstream that leaves its responses open occupies their decoders for as long as it likes, and chooses how large they are.
+So large decoders together may use only a part of the memory, and when nothing is left for a small one, the largest of all
+decoders is discarded. A stream whose decoder gets no memory, or is discarded, has the decode error "too_large"; other
+streams go on.
 """
 
 from streamgauge.core.http1.body import BodyDecoder
 
-# Bytes that all decoders hold, by their own account (`coding_members.Member.held`). After 100 KB of events with a flush after
-# each, a decoder accounts for 80 KiB with gzip, 240 KiB with zstd and 350 KiB with br: 3,000, 1,000 or 700 of them fit.
+# The bytes that all decoders may hold, by their own estimates (`coding_members.Member.held`). After 100 KB of events with
+# a flush after each, a decoder estimates 80 KiB with gzip, 240 KiB with zstd and 350 KiB with br: 3,000, 1,000 or 700 of
+# them fit.
 MAX_DECODER_BYTES = 256 * 1024 * 1024
-# Up to this size (bytes) a decoder is small: gzip always is, br and zstd are for answers of up to 1 MB.
+# Up to this size (bytes) a decoder is small: gzip always is, br and zstd are for responses of up to 1 MB.
 SMALL_DECODER_BYTES = 2 * 1024 * 1024
-# The part of the memory that large ones may have together: three decoders of the largest window, or 20 of 3 MiB.
+# The part of the memory that large decoders may use together: three decoders of the largest window, or 20 of 3 MiB.
 _LARGE_PART = 1 / 4
 
 
 class DecoderMemory:
-    """Decoders ask it before they hold more, and tell it when they hold less: see `body.Memory`."""
+    """Implements `body.Memory`: decoders call `hold` whenever the size that they need changes."""
 
     def __init__(self, most: int = MAX_DECODER_BYTES) -> None:
         self._left = most
@@ -47,7 +49,7 @@ class DecoderMemory:
         return True
 
     def _make_room(self, size: int) -> bool:
-        """Whether a decoder that holds more than `size` gave way: then there is room for so many bytes."""
+        """Discard the largest decoder, if it holds more than `size`: then `size` bytes are free. Whether it was discarded."""
         largest = max(self._held, key=self._held.__getitem__, default=None)
         if largest is None or self._held[largest] <= size:
             return False

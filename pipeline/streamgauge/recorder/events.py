@@ -1,4 +1,4 @@
-"""The content of an event stream: decoded bytes in, the masked events that they complete out, as canonical SSE."""
+"""Masks the content of an event stream: decoded bytes in, the completed events out, masked, as canonical SSE."""
 
 import re
 from collections.abc import Sequence
@@ -8,21 +8,21 @@ from streamgauge.core.masking.masker import Masker
 from streamgauge.recorder.budget import Budget
 from streamgauge.recorder.cpu_yield import yield_cpu
 
-# An event that does not end is charged to the budget of all streams from this size on (bytes). Nearly all are smaller,
-# and the bound on open streams bounds what they hold.
+# An unfinished event is charged to the budget of all streams from this size on (bytes). Nearly all events are smaller, and
+# the bound on open streams bounds their total.
 FREE_EVENT_BYTES = 16 * 1024
 
 _BLANK_LINE = re.compile(rb"\n\n|\r\n\r\n|\r\r")
-# How decoded bytes end behind which nothing is pending.
+# After decoded bytes with one of these ends no event is pending.
 _ENDS = (b"\n\n", b"\r\n\r\n")
-# What takes time to look at: lines, and values within values.
+# Bytes that stand for processing time: line ends, and the beginnings of objects and lists.
 _SIGNS_OF_WORK = (b"\n", b"\r", b"{", b"[")
-# Bytes of one piece that are kept to find a blank line that is split over two.
+# The last bytes of a piece that are kept, to find a blank line that is split over two pieces.
 _SPLIT_BLANK_LINE = 3
 
 
 def _end_of(decoded: bytes, events: int) -> int:
-    """Where the last of so many events ends, if blank lines are seen at a glance; else where the bytes end."""
+    """Where the event of this number ends, if all line ends are of one kind (LF or CRLF); else where the bytes end."""
     blank = b"\n\n" if b"\r" not in decoded else b"\r\n\r\n"
     end = 0
     for _ in range(events):
@@ -34,43 +34,46 @@ def _end_of(decoded: bytes, events: int) -> int:
 
 
 def _blocks(decoded: bytes) -> list[bytes]:
-    """The blocks that lie whole in bytes which begin with one; none if that cannot be seen at a glance."""
+    """The whole blocks of bytes that begin with a block. Finds LF and CRLF line ends; CR alone is not recognized."""
     lines = decoded.replace(b"\r\n", b"\n")
     return split_blocks(lines[: lines.rfind(b"\n\n") + 2])
 
 
 class MaskedEvents:
-    """One event stream. `oversized`: events given up, over their cap or for lack of room, since this was last set to 0."""
+    """Masks one event stream.
+
+    `oversized`: events discarded since the caller last set it to 0: over their size limit, or for lack of budget.
+    """
 
     def __init__(self, masker: Masker, budget: Budget) -> None:
         self.oversized = 0
         self._looked_at = 0
         self._masker, self._budget = masker, budget
         self._decoder = SseDecoder()
-        self._behind_hole: bytes | None = None  # the last bytes looked at while a blank line is sought
+        self._behind_hole: bytes | None = None  # after dropped reads: the last bytes searched for a blank line
         self._held = 0
         self._charged = 0
-        self._idle = False  # nothing is pending: what comes begins with a block
+        self._idle = False  # no event is pending: the next bytes begin a block
 
     @property
     def work(self) -> int:
-        """How much work its events made so far.
+        """The work that its events needed so far.
 
-        An event that is masked as others were is one. Where events are looked at one by one each line is one, and each
-        object or list, since these are what time is spent on here and where the masked events are read.
+        An event that is masked by a known pattern counts 1. In events that are parsed one by one, each line, object and
+        list counts 1: these take the time, here and where the masked events are read.
         """
         return self._masker.quick_events + self._looked_at
 
     def usual(self, decoded: bytes) -> bytes | None:
-        """What `feed` would give of the usual piece, one event of plain text. None, and nothing is taken, for any other."""
+        """What `feed` would give for the usual piece, one event of plain text; None for any other, which is not consumed."""
         return self._masker.usual(decoded) if self._idle else None
 
     def usual_each(self, pieces: Sequence[bytes]) -> list[bytes]:
-        """The same of many pieces: what the first ones give, up to one that is not usual."""
+        """As `usual`, for many pieces: the results of the first ones, up to a piece that is not usual."""
         return self._masker.usual_each(pieces) if self._idle else []
 
     def feed(self, decoded: bytes) -> bytes:
-        """The events that these bytes complete."""
+        """The events that these bytes complete, masked, as canonical SSE."""
         if self._behind_hole is not None:
             return self._masked(self._seek(self._behind_hole + decoded))
         written: list[bytes] = []
@@ -81,7 +84,7 @@ class MaskedEvents:
                 written.append(known)
                 step = 1 if known else 2 * step
             if decoded:
-                # What is not known is masked in the ordinary way: a few events, which may make the next ones known.
+                # No known pattern fits: the next few events are parsed, and may become patterns for the events after them.
                 end = _end_of(decoded, step)
                 written.append(self._masked(decoded[:end]))
                 decoded = decoded[end:]
@@ -107,14 +110,14 @@ class MaskedEvents:
         return b"".join(written)
 
     def resume(self) -> None:
-        """Bytes are missing here: go on behind the next blank line."""
+        """Bytes are missing here: skip to the byte after the next blank line."""
         self._decoder = SseDecoder()
         self._behind_hole = b""
         self._idle = False
         self.let_go()
 
     def finish(self) -> bytes:
-        """The event that is pending at the end, without its blank line; of comments alone their lines; else empty."""
+        """The event that is pending at the end, without a blank line; if only comments are pending, their lines; else b""."""
         self.let_go()
         comments = self._decoder.comments_pending
         event = self._decoder.finish()
@@ -124,12 +127,12 @@ class MaskedEvents:
         return self._masker.tail(event)
 
     def let_go(self) -> None:
-        """Give back what is held of the budget."""
+        """Return all that is taken from the budget."""
         self._budget.give(self._charged, self)
         self._held = self._charged = 0
 
     def give_way(self) -> None:
-        """Give up the event that has not ended: others need what it holds of the budget."""
+        """Discard the unfinished event: other holders need its part of the budget."""
         self.oversized += 1
         self.resume()
 
@@ -139,7 +142,7 @@ class MaskedEvents:
         return data[found.end() :] if found else b""
 
     def _hold(self, decoded: bytes, *, begun_anew: bool) -> None:
-        """Keep account of an event that is growing, and give it up when there is no room for it."""
+        """Count the size of the unfinished event, and discard the event when the budget has no space for it."""
         if begun_anew:
             ended = max(decoded.rfind(b"\n\n") + 2, decoded.rfind(b"\r\n\r\n") + 4)
             self._held = len(decoded) - ended if ended >= 2 else 0

@@ -1,7 +1,7 @@
-"""The installation's own key, under which credentials and bodies become digests. Made once, kept in the data directory.
+"""The installation's own key, for the digests of credentials and bodies. Made once, and kept in the data directory.
 
-A user who knows the key can find out which credential or body a digest is of, by trying likely ones. So a key that others may
-read is refused, as ssh refuses its keys.
+A user who knows the key can find the credential or body of a digest, by trying likely ones. So a key that other users may
+read is refused, as ssh refuses such keys.
 """
 
 import os
@@ -17,7 +17,7 @@ _BYTES = 32
 
 
 class UnusableKeyError(ValueError):
-    """There is a key file, and it does not hold a key, or one that others know. Its text is a sentence for the operator."""
+    """The key file does not hold a key, or other users can read or change it. The text is a sentence for the operator."""
 
 
 def installation_key(data_dir: Path) -> bytes:
@@ -25,7 +25,7 @@ def installation_key(data_dir: Path) -> bytes:
     path = data_dir / "key"
     if not os.path.lexists(path):
         _make(path)
-    with os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:  # a pipe is not waited for
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:  # a pipe must not block
         found = os.fstat(file.fileno())
         if not stat.S_ISREG(found.st_mode):
             raise UnusableKeyError(f"the key {path} is not a regular file: remove it to start with a new key")
@@ -43,7 +43,7 @@ def installation_key(data_dir: Path) -> bytes:
 
 
 def _make(path: Path) -> None:
-    """Whole under another name first: of two makers one wins, and nobody reads half a key."""
+    """Write the whole key under another name, then link it: no process reads half a key, and of two makers one wins."""
     with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".key-") as made:
         made.write(secrets.token_bytes(_BYTES))
         made.flush()

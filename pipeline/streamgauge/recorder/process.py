@@ -1,16 +1,17 @@
-"""The recorder's process: relays' batches come in over a Unix socket, rows go out into the spool.
+"""The recorder's process: receives batches over a Unix socket and writes rows into the spool.
 
-`python -m streamgauge.recorder.process`. One life is one tap instance. The parent writes one line of JSON
-(RecorderSettings) to stdin and keeps it open: its end says that the parent died. `ready` is said on stdout.
+`python -m streamgauge.recorder.process`. One run is one tap instance. The parent writes one line of JSON
+(RecorderSettings) to stdin and keeps it open: end of file on stdin means that the parent died. When it is ready, the
+process writes `ready` to stdout.
 
-    SIGTERM            go on until every relay has disconnected, or no stream is open any more (taps in applications stay
-                       connected), or the drain deadline; then take what is on its way, farewell, exit 0
-    the parent died    farewell at once
-    a relay is gone    what it left open ends there, cut
+    SIGTERM            record until every relay has disconnected, or no stream is open (taps in applications stay
+                       connected), or the drain deadline has passed; then read what was sent, send farewells, exit 0
+    parent died        send farewells at once
+    relay disconnects  its open streams end there, as cut
     SIGKILL            the next instance on this data directory declares this one dead
 
-Exit codes: 0 done, 2 wrong settings, 3 the data directory or the socket is not to be had, or the disk refused the last rows,
-70 a bug.
+Exit codes: 0 done, 2 wrong settings, 3 the data directory or the socket is unavailable, or the disk refused the last
+rows, 70 a bug.
 """
 
 import asyncio
@@ -46,38 +47,38 @@ from streamgauge.runtime.faults import report_fault, report_loop_faults
 from streamgauge.spool import MAX_AGE_S, MAX_BYTES, Reserve, Spool, close_balance_at_restart
 from streamgauge.spool.read_counters import Counters, Incident
 
-# So much that waits goes out at once, whatever is due: it bounds memory when much comes (bytes). A second of 20,000 reads.
+# When so much waits, all of it is flushed, due or not: this bounds memory under load (bytes). A second of 20,000 reads.
 FLUSH_BYTES = 8 * 1024 * 1024
-# How late a look may be where no batch comes that would be its occasion.
+# A flush normally runs when a batch arrives. Without a batch it runs after this time (ns).
 _LATE_LOOK_NS = BUNDLE_NS * 3 // 2
-# Streams that are behind have their turns when nothing is to be read, and for so long at each look (ns), so that they get on
-# while much comes: what comes meanwhile, some MiB, waits in the relays' buffers.
+# Streams that are behind have their turns when nothing is to be read, and for so long at each flush (ns), so that they
+# progress under load. What arrives meanwhile, some MiB, waits in the relays' buffers.
 LOOK_TURNS_NS = 30_000_000
-# How long the last rows are offered to a disk that does not take them (s).
+# How long the last rows are offered to a disk that refuses them (s).
 LAST_WORDS_S = 2.0
-# How long streams that are behind have their turns when all ends (s); what is left of them then is dropped.
+# How long streams that are behind have turns at the end of the process (s). What still waits then is dropped.
 LAST_TURNS_S = 2.0
-# How often what was put is forced to the disk, and what waits is looked at for its age (s): a power cut costs what came
-# since, and a disk is not kept busy for it.
+# How often the spool is forced to the disk, and checked for rows that are too old (s). A power cut loses what was put since
+# the last time; a shorter interval would keep the disk busy.
 UPKEEP_S = 5.0
 
-# How long connections that the kernel holds may take to be let in (s): some turns of the loop.
+# How long the loop may take to accept the connections that the kernel has queued (s): some turns of the loop.
 LET_IN_S = 0.05
-# How long what the sockets hold may take to be read when connections are hung up (s): they hold some 200 KiB each.
+# How long the data in the sockets' buffers may take to be read at the end (s): about 200 KiB each.
 HANG_UP_S = 0.5
 
-# What is done before others get the core: a few tenths of a millisecond's work. Reads are only put aside, any other message
-# may take as long as the rest.
+# The core is offered to other processes after so many reads or segments: a few tenths of a millisecond's work. Reads are
+# only queued; after any other message the core is offered at once, since it may take as long as all of these reads.
 _PUT_ASIDE = (ResponseRead, ResponseReads)
 _READS = 64
 _SEGMENTS = 1
-# Full bundles that are put at a time: some 3 MiB.
+# Full bundles are put into the spool when there are so many: about 3 MiB.
 _READY = 16
 _BUNDLES = 1
 
 
 class RecorderSettings(msgspec.Struct, frozen=True):
-    """What the parent says. `socket`: the path to listen on; `data_dir`: spool, counters and key lie there."""
+    """What the parent sends. `socket`: the path to listen on; `data_dir`: the directory of spool, counters and key."""
 
     socket: str
     data_dir: str
@@ -96,7 +97,7 @@ class RecorderProcess:
 
     def __init__(self, settings: RecorderSettings, key: bytes, spool: Spool, counters: Counters) -> None:
         self._counters, self._spool = counters, spool
-        # A small spool takes less at once: what is no larger than half of it finds room, with what a row costs.
+        # A small spool takes less at once: a bundle of at most half of that fits, with the overhead of its row.
         bundle_bytes = min(BUNDLE_BYTES, spool.most_at_once // 2)
         self._recorder = Recorder(
             CaptureSettings(settings.capture, __version__, key, settings.tenant_header, settings.tenants),
@@ -127,11 +128,11 @@ class RecorderProcess:
         return self._recorder.open_streams
 
     def comes(self) -> None:
-        """A relay has sent something: more may be there to be read."""
+        """Data arrived from a relay: there may be more to read."""
         self._comes = True
 
     def batch(self, source: int, body: bytes) -> None:
-        """A batch of one relay. Raises msgspec.DecodeError if it is none."""
+        """Process a batch of one relay, and flush if a flush is due. Raises msgspec.DecodeError if it cannot be decoded."""
         pace.came(len(body), time.monotonic_ns())
         for number, message in enumerate(decode_batch(body), 1):
             self._recorder.handle(message, source)
@@ -143,15 +144,15 @@ class RecorderProcess:
             self.look()
 
     def bad_batch(self) -> None:
-        """Something came that is no batch."""
+        """Count data that is no batch."""
         self._counters.happened(Incident.BAD_BATCH)
 
     def gone(self, source: int) -> None:
-        """A relay has disconnected."""
+        """End the open streams of a relay that has disconnected."""
         self._recorder.cut(source, time.monotonic_ns())
 
     def look(self) -> None:
-        """What is due goes on its way."""
+        """Flush the segments that are due; then give turns to streams that are behind."""
         self._looked_ns = time.monotonic_ns()
         self._flush(self._recorder.each_due())
         self._credit.grant()
@@ -159,11 +160,11 @@ class RecorderProcess:
             self._take_turns(LOOK_TURNS_NS)
 
     def rest_s(self) -> float:
-        """When to `go_on` (seconds from now): as soon as what there is to be read is read, if turns are due."""
+        """When to call `go_on` (seconds from now): 0 if turns are due, so that the loop reads its sockets and calls it."""
         return 0 if self._has_turns else max(self._late_ns - self._since_look_ns, 0) / 1e9
 
     def go_on(self) -> None:
-        """Look, if no batch has been the occasion; else, where nothing comes, a turn of a stream that is behind."""
+        """Flush if no batch has triggered a flush in time; else, if nothing arrives, give a turn to a stream behind."""
         came, self._comes = self._comes, False
         if self._since_look_ns >= self._late_ns:
             self.look()
@@ -172,7 +173,7 @@ class RecorderProcess:
 
     @property
     def _late_ns(self) -> int:
-        """After how long a look is late; streams that are behind wait for its credit."""
+        """After how long a flush runs without a batch (ns): sooner if streams are behind, which need its credit."""
         return BUNDLE_NS if self._recorder.behind_bytes else _LATE_LOOK_NS
 
     @property
@@ -180,7 +181,7 @@ class RecorderProcess:
         return self._recorder.behind_bytes > 0 and self._credit.left
 
     def _take_turns(self, for_ns: int) -> None:
-        """Turns of streams that are behind, one at least, as long as there is credit and for about so long."""
+        """Give turns to streams that are behind: at least one, then more for about `for_ns` while there is credit."""
         began = before = time.monotonic_ns()
         while True:
             segments = self._recorder.turn()
@@ -199,7 +200,7 @@ class RecorderProcess:
         return time.monotonic_ns() - self._looked_ns
 
     def _flush(self, segments: Iterable[Segment]) -> None:
-        """A few bundles at a time: what is decoded may take far more room than what waited."""
+        """Put segments into the spool, a few bundles at a time: decoded data may need far more memory than it did waiting."""
         now = time.monotonic_ns()
         for segment in yield_every(segments, _SEGMENTS):
             self._bundler.add((segment,), now, since_ns=self._flushed_ns)
@@ -210,17 +211,17 @@ class RecorderProcess:
         self._count()
 
     async def upkeep(self) -> None:
-        """What was put is forced to the disk, on a thread: it may take its time. Then what is too old is given up.
+        """Force the spool to the disk, on a thread since it may be slow. Then drop the reads of rows that are too old.
 
-        Space that could not be kept at the start is kept as soon as the disk has room for it.
+        If the disk had no room for the reserve at the start, write the reserve as soon as it has.
         """
         await asyncio.to_thread(self._spool.sync)
         await asyncio.to_thread(self._reserve.keep)
-        while self._outbox.give_up_old():  # noqa: ASYNC110 - a step of it each time, until nothing is old
+        while self._outbox.give_up_old():  # noqa: ASYNC110 - each call is one step, until no row is too old
             await asyncio.sleep(BUNDLE_NS / 1e9)
 
     async def farewell(self) -> Lost | None:
-        """Put the last bundles. A disk that does not take them is tried again for a moment; gives what is lost then."""
+        """Put the last bundles. If the disk refuses them, retry for LAST_WORDS_S; then give what is lost, else None."""
         until = time.monotonic_ns() + round(LAST_TURNS_S * 1e9)
         while self._recorder.behind_bytes and time.monotonic_ns() < until:
             self._take_turns(0)
@@ -247,7 +248,7 @@ class RecorderProcess:
 async def serve(
     settings: RecorderSettings, process: RecorderProcess, listening: socket.socket, said_ready: Callable[[], None]
 ) -> Lost | None:
-    """Record until SIGTERM or the parent's end; then say farewell. Gives what the disk did not take at the end."""
+    """Record until SIGTERM or the parent's end; then send farewells. Gives what the disk refused at the end, else None."""
     loop = asyncio.get_running_loop()
     draining, orphaned, idle = asyncio.Event(), asyncio.Event(), asyncio.Event()
     connections: set[Batches] = set()
@@ -279,7 +280,7 @@ async def serve(
     finally:
         ticking.cancel()
         keeping.cancel()
-        _take_away(settings.socket)  # nobody comes any more; who came just now is still let in
+        _take_away(settings.socket)  # no new connections; the loop still accepts those that are queued
         await asyncio.sleep(LET_IN_S)
         server.close()
         for connection in connections:
@@ -300,7 +301,7 @@ async def _tick(process: RecorderProcess) -> None:
 
 
 async def _all_ended(process: RecorderProcess) -> None:
-    while process.open_streams:  # noqa: ASYNC110 - asked while it drains, and never else
+    while process.open_streams:  # noqa: ASYNC110 - polled only during the drain
         await asyncio.sleep(BUNDLE_NS / 1e9)
 
 
@@ -311,7 +312,7 @@ async def _upkeep(process: RecorderProcess) -> None:
 
 
 async def _first(*awaitables: Awaitable[object]) -> None:
-    """Wait for the first of these; what it raises is raised."""
+    """Wait until the first of these is done. Raises what it raised."""
     waiting = [asyncio.ensure_future(one) for one in awaitables]
     done, pending = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
     for one, awaitable in zip(waiting, awaitables, strict=True):
@@ -322,7 +323,7 @@ async def _first(*awaitables: Awaitable[object]) -> None:
 
 
 def _watch_parent(loop: asyncio.AbstractEventLoop, orphaned: asyncio.Event) -> None:
-    """The parent holds the other end of stdin: when it is closed, the parent is gone."""
+    """Set `orphaned` at the end of stdin: the parent keeps the other end open for as long as it lives."""
     stdin = sys.stdin.fileno()
 
     def readable() -> None:
@@ -334,7 +335,7 @@ def _watch_parent(loop: asyncio.AbstractEventLoop, orphaned: asyncio.Event) -> N
 
 
 def _run(settings: RecorderSettings) -> int:
-    """Raises OSError and UnusableKeyError for what is not to be had."""
+    """Record, and give the exit code. Raises OSError and UnusableKeyError if a file or the socket is unavailable."""
     data_dir = Path(settings.data_dir)
     data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     lock = os.open(data_dir / "recorder.lock", os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
@@ -358,7 +359,7 @@ def _run(settings: RecorderSettings) -> int:
 
 
 def _listen(path: Path) -> socket.socket:
-    _take_away(path)  # of a recorder that was killed: the lock says that it is gone
+    _take_away(path)  # left by a recorder that was killed: this process has the lock, so it is gone
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(str(path))
     return listening
@@ -374,7 +375,7 @@ def _say_ready() -> None:
 
 
 def main() -> int:
-    """The process: gives its exit code."""
+    """Run the process. Gives its exit code."""
     leave_terminal_to_parent()
     os.umask(0o077)
     try:
@@ -387,7 +388,7 @@ def main() -> int:
     except (OSError, UnusableKeyError) as error:
         sys.stderr.write(f"the recorder cannot start: {error}\n")
         return UNAVAILABLE
-    except Exception as error:  # noqa: BLE001 - Python would print its text, which may quote a stream; it is started again
+    except Exception as error:  # noqa: BLE001 - Python would print its text, which may quote a stream; the parent restarts it
         report_fault("the recorder's process, which exits", error)
         return BUG
 

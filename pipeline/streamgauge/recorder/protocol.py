@@ -1,12 +1,12 @@
-"""What a tap reports to its recorder, in order, for each stream. The messages are the same over a socket and in a call.
+"""The messages in which a tap reports a stream to its recorder, in order. They are the same over a socket and in a call.
 
-`stream` is a number of the sender's own; `at_ns` is the host's monotonic clock (CLOCK_MONOTONIC, one for all processes
+`stream` is a number that the sender chose; `at_ns` is the host's monotonic clock (CLOCK_MONOTONIC, one for all processes
 of the host). On a socket a *batch* is a 4-byte big-endian length and the MessagePack of a list of messages.
 
 A stream is RequestStarted, then in any order RequestBody*, RequestSent and the response, then ExchangeEnded. Nothing
 follows ExchangeEnded. The response is ResponseRead* or ResponseReads*: head, framing and body as the wire had them. A tap
 that does not read the wire sends ResponseHead once, and then ResponseRead* with the bytes of the body alone. ReadsDropped
-stands where reads are missing; ResponseHead is never left out.
+takes the place of missing reads; ResponseHead is never dropped.
 """
 
 import struct
@@ -17,7 +17,7 @@ import msgspec
 
 from streamgauge.core.capture.segments import Ending, TransportFault
 
-# The recorder looks into request bodies up to this size, for model, n and the like; a longer one has null facts (bytes).
+# The recorder reads request bodies up to this size, for model, n and the like; a longer one has null facts (bytes).
 MAX_REQUEST_BODY = 16 * 1024 * 1024
 
 
@@ -25,9 +25,9 @@ class RequestStarted(msgspec.Struct, array_like=True, tag=0, frozen=True, gc=Fal
     """A request began. `at_ns` is time zero: the read that brought its first byte. `wall_ns`: UTC, at the same moment.
 
     `target` is the request target as the client sent it, without the upstream's prefix. `headers`: lower-case names, only
-    those of REQUEST_HEADERS and the tenant header. `stream_id`: where a file tells of the exchange, the id derived from
-    that; None: the recorder makes a random one. `tenant_header`: the lower-case header that a tap in an application sends
-    as the tenant's, so that its agent can say that it reads another one.
+    those of REQUEST_HEADERS and the tenant header. `stream_id`: the id derived from a file that holds the exchange; None:
+    the recorder makes a random one. `tenant_header`: the lower-case header from which a tap in an application reads the
+    tenant, so that its agent can report a different setting of its own.
     """
 
     stream: int
@@ -44,7 +44,7 @@ class RequestStarted(msgspec.Struct, array_like=True, tag=0, frozen=True, gc=Fal
 
 
 class RequestBody(msgspec.Struct, array_like=True, tag=1, frozen=True, gc=False):
-    """Bytes of the request's body, after transfer framing. Left out beyond MAX_REQUEST_BODY, or if not wanted."""
+    """Bytes of the request's body, after transfer framing. Not sent beyond MAX_REQUEST_BODY, or if the path is no LLM's."""
 
     stream: int
     data: bytes
@@ -76,7 +76,7 @@ class ResponseRead(msgspec.Struct, array_like=True, tag=3, frozen=True, gc=False
 
 
 class ReadsDropped(msgspec.Struct, array_like=True, tag=4, frozen=True, gc=False):
-    """Reads of this stream that the tap could not hand over, at this place in the order. Already counted as dropped."""
+    """Reads of this stream that the tap could not send, at this place in the order. Already counted as dropped."""
 
     stream: int
     reads: int
@@ -85,7 +85,7 @@ class ReadsDropped(msgspec.Struct, array_like=True, tag=4, frozen=True, gc=False
 class ExchangeEnded(msgspec.Struct, array_like=True, tag=5, frozen=True, gc=False):
     """The exchange is over. `unsent_bytes`: wire bytes that arrived but were not handed to the client's socket.
 
-    `fault`: why, where the upstream did not end it in order.
+    `fault`: the reason, if the upstream did not end it in order.
     """
 
     stream: int
@@ -112,10 +112,10 @@ class ResponseReads(msgspec.Struct, array_like=True, tag=7, frozen=True, gc=Fals
 
 
 class ResponseHead(msgspec.Struct, array_like=True, tag=6, frozen=True, gc=False):
-    """The response's head, where it is not read from the wire. What Arrives behind it is the response's body.
+    """The response's head, from a tap that does not read the wire. Each ResponseRead after it holds bytes of the body.
 
-    `at_ns`: when the head was there. `status`: None where a recording does not tell. `headers`: lower-case names, only those
-    of RESPONSE_HEADERS. `content-encoding` names the coding that the body still has; left out where it was undone.
+    `at_ns`: when the head was received. `status`: None if a recording has none. `headers`: lower-case names, only those of
+    RESPONSE_HEADERS. `content-encoding` names the coding that the body still has; absent if the body was decoded.
     """
 
     stream: int
@@ -124,7 +124,7 @@ class ResponseHead(msgspec.Struct, array_like=True, tag=6, frozen=True, gc=False
     headers: list[tuple[str, str]] = []
 
 
-# Taps that see what an application sees: no wire, so nobody knows what of it reached a client.
+# Taps inside an application: they do not see the wire, so what reached the client is not known.
 OFF_THE_WIRE = frozenset(("httpx", "asgi"))
 
 Message = (
@@ -138,7 +138,7 @@ Message = (
     | ResponseHead
 )
 
-# Request headers that a recorder needs; no other leaves the process that relays.
+# Request headers that a recorder needs; a tap sends no others to it, except the tenant header.
 REQUEST_HEADERS = frozenset(
     {
         "authorization",
@@ -153,7 +153,7 @@ REQUEST_HEADERS = frozenset(
     }
 )
 
-# Response headers that a recorder needs of a tap that tells heads; `date` is what a retry-after's date is measured from.
+# Response headers that a recorder needs from a tap that sends ResponseHead. The date in a retry-after counts from `date`.
 RESPONSE_HEADERS = frozenset(
     {
         "content-type",
@@ -176,7 +176,7 @@ _DECODER = msgspec.msgpack.Decoder(list[Message])
 
 
 class Encoded:
-    """Encoded messages of any streams: ResponseReads and ReadsDropped. `reads`: how many reads are in them."""
+    """Messages of any streams, encoded already: ResponseReads and ReadsDropped. `reads`: how many reads they hold."""
 
     __slots__ = ("encoded", "messages", "reads")
 
@@ -184,7 +184,7 @@ class Encoded:
         self.encoded, self.messages, self.reads = encoded, messages, reads
 
     def decoded(self) -> list[Message]:
-        """The messages themselves."""
+        """The decoded messages."""
         return decode_batch(_list_of(self.messages) + self.encoded)
 
 
@@ -202,7 +202,7 @@ def encode_batch(messages: Sequence[Message | Encoded]) -> bytes | bytearray:
 
 
 def _list_of(count: int) -> bytes:
-    """How a list of so many begins, in MessagePack's longest form."""
+    """The header of a list of `count` items, in MessagePack's longest form."""
     return b"\xdd" + _LENGTH.pack(count)
 
 

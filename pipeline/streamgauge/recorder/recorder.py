@@ -1,12 +1,12 @@
-"""What taps tell, stream by stream, becomes segments. Sans-IO: no socket, no clock, no file.
+"""Makes segments of the messages from taps, stream by stream. Sans-IO: no socket, no clock, no file.
 
-A bug in the handling of one stream makes that stream incomplete and touches no other. Every read that is handed in is
+A bug in the handling of one stream makes that stream incomplete and affects no other. Every read that is handed in is
 either in a segment or counted in `dropped`.
 
-Streams take turns. What arrived of a stream is taken in up to TURN_WORK at a time. A stream that has more than that is
-behind: the rest waits, and the caller gives those that are behind one `turn` after another, when it has time for them. So
-a stream whose events are many and costly delays no other. What streams behind have waiting is bounded by MAX_BEHIND_BYTES;
-beyond it those with the most lose it, counted as `recorder_behind`.
+Streams take turns. A stream's reads are processed up to TURN_WORK at a time. A stream that has more than that is behind:
+the rest waits, and the caller gives the streams that are behind one `turn` after another, when it has time for them. So a
+stream whose events are many and costly delays no other stream. MAX_BEHIND_BYTES bounds the waiting reads of all streams
+behind; beyond it the streams with the most lose theirs, counted as `recorder_behind`.
 """
 
 import secrets
@@ -36,26 +36,26 @@ from streamgauge.recorder.stream_id import FREE_BITS, ID_BYTES, stream_id
 from streamgauge.runtime.faults import report_fault
 from streamgauge.spool.read_counters import DropReason, Incident
 
-# Streams open at once. A relay holds two sockets for each, so file descriptors end sooner; at about 5 KiB each this is
-# 100 MiB.
+# Streams open at once. A relay holds two sockets for each, so file descriptors run out sooner. At about 5 KiB a stream
+# this is 100 MiB.
 MAX_OPEN_STREAMS = 20_000
-# Bytes held over all streams: bodies that are gathered, and long events. Sixteen requests of the largest size at once, or
-# 5,000 of the usual 50 KiB; beyond it the oldest give way (see budget.py), which `body_capped` and `event_capped` count.
+# Bytes held over all streams: gathered bodies, and long events. Sixteen requests of the largest size at once, or 5,000 of
+# the usual 50 KiB; beyond it the oldest are discarded (see budget.py), which `body_capped` and `event_capped` count.
 MAX_HELD_BYTES = 256 * 1024 * 1024
-# Work of one stream at a time (see `MaskedEvents.work`): 1,024 usual events, or a hundred to 500 costly ones, which take 5
-# to 10 ms. An LLM's stream makes some hundred events a second.
+# Work of one stream in one turn (see `MaskedEvents.work`): 1,024 usual events, or 100 to 500 costly ones, which take 5 to
+# 10 ms. An LLM's stream has about a hundred events a second.
 TURN_WORK = 1_024
-# What streams that are behind may have waiting (bytes): eight answers of 8 MiB, far beyond what a model says at one time.
+# What all streams behind may have waiting (bytes): eight responses of 8 MiB, far more than a model sends at one time.
 MAX_BEHIND_BYTES = 64 * 1024 * 1024
-# When it is more, streams lose what waits until it is this part of it: each time all of them have to be looked at.
+# Beyond MAX_BEHIND_BYTES, reads are dropped until this part of it is left: each such pass sorts all streams behind.
 _LEFT_BEHIND = 3 / 4
 
-# A stream by its sender (a connection's number) and the sender's own number.
+# Identifies a stream: its sender (a connection's number), and the sender's number for the stream.
 Key = tuple[int, int]
 
 
 class Recorder:
-    """`handle` each message, then take `segments`, or those that are due. `dropped` and `incidents` grow until cleared."""
+    """Call `handle` for each message, then take the segments. `dropped` and `incidents` grow until the caller clears them."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class Recorder:
         turn_work: int = TURN_WORK,
         max_behind_bytes: int = MAX_BEHIND_BYTES,
     ) -> None:
-        """`watch`: is given what is known of each stream when it begins."""
+        """`watch` is called with the RequestStarted of each stream."""
         self.dropped: Counter[DropReason] = Counter()
         self.incidents: Counter[Incident] = Counter()
         self._settings = settings
@@ -82,11 +82,11 @@ class Recorder:
         self._budget = Budget(max_held_bytes)
         self._memory = DecoderMemory(max_decoder_bytes)
         self._open: dict[Key, RecordedStream] = {}
-        # Of each sender that had a stream refused, the first such stream's number. Senders count streams upwards.
+        # By sender, the number of its first refused stream. Senders number their streams upwards.
         self._refused_from: dict[int, int] = {}
         self._touched: dict[RecordedStream, None] = {}  # in the order in which they were first touched
         self._behind: dict[RecordedStream, None] = {}  # in the order of their turns
-        self._ending = 0  # of those behind, streams whose end waits as well
+        self._ending = 0  # how many streams behind have ended: their end waits as well
         self._pending_bytes = self._behind_bytes = 0
         self._begun = self._looks = 0
 
@@ -97,19 +97,19 @@ class Recorder:
 
     @property
     def pending_bytes(self) -> int:
-        """About the size of what waits, but for what streams behind have waiting."""
+        """The approximate size of data that waits or is ready (bytes), without the waiting reads of streams behind."""
         return self._pending_bytes
 
     @property
     def behind_bytes(self) -> int:
-        """About the size of what streams behind have waiting; 0 if none is."""
+        """The approximate size of what streams behind have waiting (bytes); 0 if no stream is behind."""
         return self._behind_bytes
 
     def handle(self, message: Message, source: int = 0) -> None:
-        """Take in one message of the sender `source`. Never raises.
+        """Process one message of the sender `source`. Never raises.
 
-        Reads wait for others of their stream until `segments` is asked for, and are looked at together: what one stream
-        needs lies near then.
+        Reads are buffered for each stream until segments are taken, and then processed together: one stream's data stays
+        in the CPU's caches.
         """
         key = (source, message.stream)
         capture = self._open.get(key)
@@ -128,7 +128,7 @@ class Recorder:
             self._tell(capture, message)
 
     def _wait(self, capture: RecordedStream, size: int) -> None:
-        """So many bytes more wait of a stream."""
+        """Count `size` more bytes that wait for a stream."""
         if capture.behind:
             self._behind_bytes += size
             self._bound_behind()
@@ -149,7 +149,7 @@ class Recorder:
                     capture.sent(message)
                 case _:
                     assert_never(message)
-        except Exception as error:  # noqa: BLE001 - capture fails open: a bug costs this stream's record its completeness
+        except Exception as error:  # noqa: BLE001 - capture fails open: a bug only makes this stream's record incomplete
             self._count(capture, -1)
             self._fault(capture, error)
             self._count(capture, 1)
@@ -167,7 +167,7 @@ class Recorder:
             yield_cpu()
 
     def _turn(self, capture: RecordedStream, most: int | None) -> int:
-        """Take in what waits of a stream, until `most` work is done: with more waiting it is behind then. Gives the work."""
+        """Process a stream's waiting reads until `most` work is done; if more waits, it is behind. Gives the work."""
         self._count(capture, -1)
         work = 0
         try:
@@ -188,7 +188,7 @@ class Recorder:
         return work
 
     def _count(self, capture: RecordedStream, sign: int) -> None:
-        """Put a stream's bytes into the totals, or take them out."""
+        """Add a stream's bytes to the totals (`sign` 1), or subtract them (-1)."""
         self._pending_bytes += sign * capture.ready_bytes
         if capture.behind:
             self._behind_bytes += sign * capture.waiting_bytes
@@ -201,7 +201,7 @@ class Recorder:
             self._lighten(int(self._max_behind * _LEFT_BEHIND))
 
     def _lighten(self, most: int) -> None:
-        """Drop what streams behind have waiting, of those with the most first, until it is no more than this (bytes)."""
+        """Drop waiting reads of streams behind, of the largest first, until at most `most` bytes wait."""
         for capture in sorted(self._behind, key=lambda one: one.waiting_bytes, reverse=True):
             if self._behind_bytes <= most:
                 break
@@ -210,36 +210,36 @@ class Recorder:
             self._count(capture, 1)
 
     def drop_behind(self) -> None:
-        """Drop all that streams behind have waiting: there is no time left for it."""
+        """Drop all waiting reads of streams behind: there is no time left to process them."""
         self._lighten(0)
 
     def begin_body(self, stream: int, source: int = 0) -> None:
-        """This stream, just opened, is a recording: its response has no head, and what arrives is the body."""
+        """Mark a stream that has just begun as a recording: its response has no head, and its reads hold the body alone."""
         capture = self._open.get((source, stream))
         if capture is not None:
             capture.begin_body()
 
     def cut(self, source: int, at_ns: int | None) -> None:
-        """This sender is gone: whatever it left open ends here."""
+        """End all open streams of a sender that is gone, as cut."""
         for sender, stream in [key for key in self._open if key[0] == source]:
             self.handle(ExchangeEnded(stream, at_ns, Ending.CUT), sender)
         self._refused_from.pop(source, None)
 
     def segments(self) -> list[Segment]:
-        """All that there is to be sent since the last call, stream by stream, whatever work it is."""
+        """All segments since the last call, stream by stream, without a limit on the work."""
         return list(self._of([*self._touched, *self._behind], None))
 
     def each_segment(self) -> Iterator[Segment]:
-        """What streams that are not behind have to be sent, made one by one: to be taken to the end."""
+        """The segments of all streams that are not behind, made one by one. The caller must exhaust the iterator."""
         return self._of(list(self._touched), self._turn_work)
 
     def each_due(self) -> Iterator[Segment]:
-        """The same of streams that began or ended, and of a part of the others: another one at each look."""
+        """As `each_segment`, for streams that began or ended and a quarter of the others, another one at each flush."""
         self._looks += 1
         return self._of([capture for capture in self._touched if capture.is_due(self._looks)], self._turn_work)
 
     def turn(self) -> list[Segment]:
-        """What there is to be sent of a stream that is behind, after its turn; none if no stream is. Then others are next."""
+        """Give the next stream that is behind its turn, and give its segments; none if no stream is behind."""
         capture = next(iter(self._behind), None)
         if capture is None:
             return []
@@ -280,7 +280,7 @@ class Recorder:
             self._fault(capture, error)
 
     def _strange(self, key: Key, message: Message) -> None:
-        """A stream that begins, that was refused, or that began before we did."""
+        """Process a message of a stream that is not open: it begins, was refused, or began before this recorder started."""
         if isinstance(message, RequestStarted):
             self._begin(key, message)
         elif isinstance(message, ResponseRead | ResponseReads):
@@ -305,5 +305,5 @@ class Recorder:
 
 
 def new_stream_id(wall_ns: int | None) -> bytes:
-    """A random id of a stream that began then; now, if that is not known."""
+    """A random id for a stream that began at `wall_ns` (UTC); None: the current time."""
     return stream_id(time.time_ns() if wall_ns is None else wall_ns, secrets.randbits(FREE_BITS))

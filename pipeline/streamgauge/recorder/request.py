@@ -1,4 +1,4 @@
-"""What a request tells: who asked, for what, as the part of which stream. Secrets go in, only keyed digests come out."""
+"""The facts of a request: who asks, for what, and which stream it continues. Secrets leave only as keyed digests."""
 
 import hashlib
 import hmac
@@ -20,21 +20,21 @@ from streamgauge.recorder.protocol import MAX_REQUEST_BODY, RequestSent, Request
 
 # Digests are HMAC-SHA256 cut to this many hex digits: 128 bits collide nowhere, and fit a label and a column.
 DIGEST_DIGITS = 32
-# A body with a content coding is looked into up to this size (bytes, coded): it is decoded at one go, which takes at worst
+# A body with a content coding is read up to this size (bytes, coded): it is decoded in one step, which takes at worst
 # 0.2 s a MiB, and meanwhile nothing else is recorded.
 MAX_CODED_REQUEST = 4 * 1024 * 1024
-# Retries that a client's library counts; more digits are no count.
+# The retry count of a client's library; more digits are no count.
 _RETRIES = re.compile(r"[0-9]{1,6}")
 _POSITION = re.compile(r"[0-9]{1,15}")
 # W3C Trace Context, level 1, 3.2: version, trace-id, parent-id, flags; later versions may add fields after a dash.
 _TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(-.*)?")
 # Gemini and Vertex name the model in the path: .../models/NAME:streamGenerateContent.
 _MODEL_IN_PATH = re.compile(r"/models/([^/:]+):[A-Za-z]+\Z")
-# The headers that carry nothing but a key, in the order in which they are looked at.
+# The headers that carry nothing but a key, in the order in which they are checked.
 _KEY_HEADERS = ("x-api-key", "api-key", "x-goog-api-key")
 
 
-# Each as the member's name and those within it.
+# Each path: the name of the body's member, and the names within it.
 _Paths = tuple[tuple[str, tuple[str, ...]], ...]
 
 
@@ -42,8 +42,8 @@ def _paths(*dotted: str) -> _Paths:
     return tuple((first, tuple(rest)) for first, *rest in (path.split(".") for path in dotted))
 
 
-# Where a request's body says what: members with dots, in the order in which they are looked at; the first that is one
-# counts. best_of (TGI, legacy completions) is no n: what is made beyond n never comes.
+# Where a request's body has each fact: paths with dots, in the order in which they are checked; the first value of the
+# right type counts. best_of (TGI, legacy completions) is no n: choices beyond n are never sent.
 _MODEL = _paths(
     "model",
     "model_id",  # watsonx: https://cloud.ibm.com/apidocs/watsonx-ai#text-generation-stream
@@ -51,7 +51,7 @@ _MODEL = _paths(
 _N = _paths(
     "n",
     "generationConfig.candidateCount",  # Gemini: https://ai.google.dev/api/generate-content#GenerationConfig
-    "generation_config.candidate_count",  # the same, by the names of its .proto: https://protobuf.dev/programming-guides/json
+    "generation_config.candidate_count",  # the same, by its .proto names: https://protobuf.dev/programming-guides/json
     "n_cmpl",  # llama.cpp, tools/server/README.md: POST /completion
 )
 _MAX_TOKENS = _paths(
@@ -61,7 +61,7 @@ _MAX_TOKENS = _paths(
     "generationConfig.maxOutputTokens",  # Gemini, as above
     "generation_config.max_output_tokens",  # Gemini, as above, and Interactions: https://ai.google.dev/api/interactions-api
     "parameters.max_new_tokens",  # TGI, watsonx: https://huggingface.github.io/text-generation-inference
-    "n_predict",  # llama.cpp, as above; -1, its "as many as it takes", is no number of tokens
+    "n_predict",  # llama.cpp, as above; its -1 means no limit, and is no number of tokens
     "max_tokens_to_sample",  # Anthropic's completions: https://docs.anthropic.com/en/api/complete
 )
 _STREAM = _paths("stream")
@@ -73,10 +73,11 @@ _MEMBERS = dict.fromkeys(
 
 
 class _Stored(NamedTuple):
-    """A stored response that is read again: the path that names it, and the query's name for the position to begin after.
+    """An endpoint that sends a stored response again.
 
-    `numbered`: positions are the events' sequence numbers; else they are opaque. A position named so counts before a
-    Last-Event-ID. Without a position a stream begins at the start. `always`: it is a stream also without `stream=true`.
+    `path` contains the response's id. `parameter`: the query parameter with the position after which to begin; it has
+    priority over Last-Event-ID. Without a position the stream begins at its start. `numbered`: positions are the events'
+    sequence numbers; else they are opaque. `always`: the response is a stream also without `stream=true`.
     """
 
     path: re.Pattern[str]
@@ -98,7 +99,8 @@ _STORED = (
 class CaptureSettings(msgspec.Struct, frozen=True):
     """How a recorder captures.
 
-    `key`: the installation's own, 32 bytes, for digests. `tenants`: tenant by credential id, where no header says it.
+    `key`: the installation's own, 32 bytes, for digests. `tenants`: tenant by credential id, for requests without a
+    tenant header.
     """
 
     capture: Literal["masked", "full"]
@@ -110,7 +112,7 @@ class CaptureSettings(msgspec.Struct, frozen=True):
 
 def opening_of(opened: RequestStarted, settings: CaptureSettings) -> Opening:
     """What is known when the request begins."""
-    # Of several the first counts; blanks around a value are none of it (RFC 9110, 5.5).
+    # Of equal names the first counts. Blanks around a value are not part of it (RFC 9110, 5.5).
     headers = {name: value.strip(" \t") for name, value in reversed(opened.headers)}
     path, _, query = opened.target.partition("?")
     parameters = dict(reversed(parse_qsl(query, keep_blank_values=True))) if query else {}
@@ -136,13 +138,13 @@ def opening_of(opened: RequestStarted, settings: CaptureSettings) -> Opening:
 
 
 def digest(key: bytes, secret: bytes) -> str:
-    """The keyed digest that stands for a credential or a body."""
+    """The keyed digest of a credential or a body: HMAC-SHA256, cut to DIGEST_DIGITS hex digits."""
     return hmac.digest(key, secret, "sha256").hex()[:DIGEST_DIGITS]
 
 
 @lru_cache(1)
 def _keyed(key: bytes) -> hmac.HMAC:
-    """The beginning of every digest with this key: to be copied."""
+    """The initial state of a digest with this key. The caller must copy it."""
     return hmac.new(key, digestmod=hashlib.sha256)
 
 
@@ -156,12 +158,12 @@ def _credential_id(headers: dict[str, str], parameters: dict[str, str], key: byt
 
 @lru_cache(256)
 def _credential_digest(key: bytes, credential: str) -> str:
-    """Of the last credentials they are remembered: a client asks often."""
+    """The digest of a credential. The last 256 are cached: a client sends many requests."""
     return digest(key, _bytes(credential))
 
 
 def _bytes(text: str) -> bytes:
-    """A header's text as its bytes; a parameter's that has none in Latin-1 as UTF-8."""
+    """The bytes of a header or parameter: Latin-1, or UTF-8 for text that Latin-1 cannot encode."""
     try:
         return text.encode("latin-1")
     except UnicodeEncodeError:
@@ -180,7 +182,7 @@ def _attempt(retries: str) -> int | None:
 
 
 class _Leg(NamedTuple):
-    """What a request says of what it continues; nothing where it continues nothing. The names are those of Opening."""
+    """What a request says of the stream that it continues; all None if it continues none. Fields are named as in Opening."""
 
     resumed_from: str | None = None
     resumed_after: int | None = None
@@ -202,12 +204,12 @@ def _leg(method: str, path: str, headers: dict[str, str], parameters: dict[str, 
     return _Leg(event_id)
 
 
-# The members of a request's body that are looked at; all others are skipped unread.
+# Decodes only the members of a request's body that are needed; it skips all others.
 _BODY = msgspec.json.Decoder(msgspec.defstruct("_Body", [(member, object, None) for member in _MEMBERS]))
 
 
 class RequestReader:
-    """Gathers one request's body and tells its facts. Whatever is odd about a body makes its facts null."""
+    """Gathers one request's body and gives its facts. A fact that the body does not have in the right form is null."""
 
     def __init__(self, opened: RequestStarted, key: bytes, budget: Budget) -> None:
         self._method, self._target = opened.method, opened.target
@@ -217,18 +219,18 @@ class RequestReader:
         self._empty = True
 
     def add(self, data: bytes) -> None:
-        """Bytes of the body."""
+        """Add bytes of the body."""
         self._empty = self._empty and not data
         self._digest.update(data)
         self._gathered.add(data)
 
     @property
     def capped(self) -> bool:
-        """Whether the body was let go of: it was too long, or others needed the room."""
+        """Whether the body was discarded: it was too long, or the budget had no space."""
         return self._gathered.capped
 
     def sent(self, sent: RequestSent, connect_ns: int | None, sent_ns: int | None) -> RequestFacts:
-        """The facts, when the whole request has gone out; stamps are nanoseconds since the request began."""
+        """The facts of a request that was sent whole; stamps are nanoseconds since the request began."""
         raw = self._gathered.take()
         whole = sent.whole and not self._empty
         return self._facts(
@@ -241,15 +243,15 @@ class RequestReader:
         )
 
     def _is_wanted(self) -> bool:
-        """Whether the body was to be handed over: on a path that is no LLM's nothing of it is."""
+        """Whether the tap sends this request's body: only on the paths of LLM endpoints."""
         return endpoint_of(self._method, self._target) is not None
 
     def let_go(self) -> None:
-        """Give back what is held of the budget."""
+        """Discard the body, and return its bytes to the budget."""
         self._gathered.drop()
 
     def unsent(self) -> RequestFacts | None:
-        """What is known of a request that never went out whole; None if nothing."""
+        """The facts of a request that was never sent whole; None if there are none."""
         self.let_go()
         facts = self._facts({}, capped=self.capped)
         return None if facts == RequestFacts() else facts
@@ -271,9 +273,10 @@ class RequestReader:
 
 
 def _decoded(raw: bytes, coding: str) -> Mapping[str, object]:
-    """The body's members; none for a body that is not a JSON object, or in a coding that cannot be undone.
+    """The body's members; none if it is not a JSON object, or its coding cannot be decoded.
 
-    One of several codings is not undone: no client compresses twice, and the outer one could multiply the inner one's work.
+    A body with several codings is not decoded: no client compresses twice, and each coding could multiply the work of the
+    next.
     """
     text = raw
     if "," in coding:
@@ -295,7 +298,7 @@ _Fact = TypeVar("_Fact")
 
 
 def _first(body: Mapping[str, object], paths: _Paths, read: Callable[[object], _Fact | None]) -> _Fact | None:
-    """What the first of the paths says at which there is something of the right type."""
+    """The first fact of the right type, in the order of the paths; None if there is none."""
     for first, rest in paths:
         if first not in body:
             continue
@@ -312,7 +315,7 @@ def _bool(value: object) -> bool | None:
 
 
 def _asked_for(query: str) -> bool | None:
-    """`stream` of the query: of a stored response that is read again."""
+    """`stream` of the query, which requests for a stored response have."""
     return {"true": True, "false": False}.get(dict(parse_qsl(query)).get("stream", "")) if query else None
 
 

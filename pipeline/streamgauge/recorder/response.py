@@ -1,7 +1,8 @@
-"""One response: raw bytes in (or a told head, then the body's), reads out: their content is the masked events they completed.
+"""Makes the reads of one response from its raw bytes. A read's content is the masked events that it completed.
 
-Framing and coding are undone, then the content is either an event stream or gathered whole. Reads that the tap dropped
-leave a hole: a plain event stream is taken up again behind the next blank line, anything else is lost from there on.
+The input is the bytes of the wire, or the head as a tap reports it and then the bytes of the body. Framing and content
+coding are decoded; the content is then either an event stream, or gathered whole. After reads that the tap dropped, a
+plain event stream continues after the next blank line; any other response is lost from there on.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,24 +21,24 @@ from streamgauge.recorder.events import MaskedEvents
 from streamgauge.recorder.protocol import ResponseRead, StampedRead
 from streamgauge.recorder.response_head import Expected, expected_of, head_facts, is_event_stream, told_head
 
-# A response that is no event stream is looked into up to this size (bytes, decoded): the largest answers, images in
-# base64 included, are below it; one request may ask for no more.
+# A response that is no event stream is read up to this size (bytes, decoded): the largest responses, images in base64
+# included, are smaller. A request body has the same limit.
 MAX_RESPONSE_BODY = 16 * 1024 * 1024
-# So many reads are looked at together, and of large ones fewer: as many as have so many bytes, if all are like the first.
+# So many reads are processed together, or fewer if they are large: as many as have so many bytes, by the first one's size.
 AT_ONCE, BYTES_AT_ONCE = 64, 16 * 1024
-# Coded bytes of one read that are decoded in one step: a read has up to 256 KiB, and they become up to 80 MiB.
+# Coded bytes of one read that are decoded in one step: a read has up to 256 KiB, which decode to up to 80 MiB.
 CODED_STEP_BYTES = 4 * 1024
-# Decoded bytes of one read that are looked at in one step. After a step that was little work for its bytes (at most one for
-# BYTES_OF_WORK) the next ones are larger, else smaller: 4 KiB hold 500 to 1,400 of the shortest events, 3 to 5 ms of work.
+# Decoded bytes of one read that are processed in one step. After a step that was little work for its bytes (at most one
+# for BYTES_OF_WORK) the next step is larger, else smaller: 4 KiB hold 500 to 1,400 of the shortest events, 3 to 5 ms.
 STEP_BYTES, LEAST_STEP_BYTES, MOST_STEP_BYTES = 16 * 1024, 4 * 1024, 64 * 1024
 BYTES_OF_WORK = 64
-# Of a coded body so many coded bytes are one work at least (see `MaskedEvents.work`), and so many decoded ones, however few
-# events they hold: they take about as long, 5 to 10 us. Plain bodies are not larger than what came.
+# So many coded bytes of a coded body, or so many decoded ones, count as at least 1 work (see `MaskedEvents.work`), however
+# few events they hold: each takes about as long, 5 to 10 us. A plain body needs no such rule: decoding does not enlarge it.
 CODED_OF_WORK, DECODED_OF_WORK = 64, 1024
 
 
 class Finished(msgspec.Struct, frozen=True):
-    """What is left when the response is over: see `segments.End`."""
+    """The rest of a response at its end: see `segments.End`."""
 
     tail: bytes = b""
     body: bytes | None = None
@@ -45,7 +46,7 @@ class Finished(msgspec.Struct, frozen=True):
 
 
 class Response:
-    """Reads one response. `head` and `loss` hold what was learnt since they were last taken."""
+    """Reads one response. `head` and `loss` hold what is new since the caller last took them."""
 
     def __init__(
         self, method: str, masker: Masker, budget: Budget, memory: DecoderMemory, *, on_wire: bool = True
@@ -54,7 +55,7 @@ class Response:
         self.loss = Loss()
         self.body_bytes = 0
         self.oversized_events = 0
-        self.on_wire = on_wire  # False: what comes is the body alone
+        self.on_wire = on_wire  # False: the reads hold the body alone
         self.fault: DecodeFault | None = None
         self._method, self._masker, self._budget, self._memory = method, masker, budget, memory
         self._head_reader = HeadReader()
@@ -63,37 +64,37 @@ class Response:
         self._told: bool | None = None
         self._expected = Expected.EVENTS
         self._decoder: BodyDecoder | None = None
-        self._first: bytes | None = b""  # the content's first bytes, until they tell what it is
+        self._first: bytes | None = b""  # the content's first bytes, until they show its kind
         self._events: MaskedEvents | None = None
         self._whole: Gathered | None = None
         self._lost = False
-        # A read that was taken in in part: what it is so far, its content, and what is still to come of it: coded bytes, and
-        # decoded ones before them.
+        # A read that is processed in part: its read without content, its contents so far, and its remaining bytes: decoded
+        # ones, then coded ones.
         self._part: Read | None = None
         self._part_contents: list[bytes] = []
         self._part_coded = self._part_left = b""
         self._part_at = self._part_made = 0
         self._step = STEP_BYTES
-        self._looked = 0  # bytes of content that the last step looked at
+        self._looked = 0  # bytes of content that the last step processed
         self._decoding = 0  # the work of the last step's decoding
 
     @property
     def part_bytes(self) -> int:
-        """What is held of a read that was taken in in part (bytes): decoded bytes, and what became of some of them."""
+        """The memory of a read that is processed in part (bytes): its decoded bytes, and the masked content so far."""
         return len(self._part_left) + self._part_made
 
     @property
     def is_coded(self) -> bool:
-        """Whether its bytes have a content coding; until the head has told, they may."""
+        """Whether the body has a content coding; True until the head is known."""
         return self._decoder is None or self._decoder.is_coded
 
     def begin_body(self) -> None:
-        """There is no head: what comes is the body itself, as a recording has it."""
+        """The response has no head, as in a recording: the reads hold the body."""
         self.on_wire = False
         self._decoder = BodyDecoder()
 
     def answered(self, stamp_ns: int | None, status: int | None, headers: list[tuple[str, str]]) -> None:
-        """The head, from a tap that does not read it off the wire; the first one counts."""
+        """Process the head from a tap that does not read the wire; only the first one counts."""
         if self._decoder is not None or self._raw_head is not None:
             return
         head = told_head(status, headers)
@@ -104,10 +105,10 @@ class Response:
     def read_all(
         self, arrived: Sequence[ResponseRead | StampedRead], zero_ns: int | None, reads: list[Read]
     ) -> Iterator[int]:
-        """Socket reads, stamped since `zero_ns`; what they become is put into `reads`, one by one.
+        """Process socket reads and append the result of each to `reads`, with its stamp in nanoseconds since `zero_ns`.
 
-        Gives after each step how much work it was (see `MaskedEvents.work`; a read is one at least). Whoever stops between
-        two steps goes on later, with the reads that did not get into `reads`.
+        Yields the work of each step (unit: `MaskedEvents.work`; at least 1 a read). A caller may stop between two steps,
+        and must then pass the reads whose results are not in `reads` to the next call.
         """
         at, alone, step = 0, 0, 1
         while at < len(arrived):
@@ -128,7 +129,7 @@ class Response:
                 some = arrived[at : at + together]
                 count = self._read_usual(some, zero_ns, reads, decoder, events)
                 at += count
-                # Where few are usual, more are read one by one each time, so that looking in vain costs little.
+                # If few are usual, more reads are processed one by one each time, so that failed attempts cost little.
                 step = 1 if 2 * count >= len(some) else min(2 * step, AT_ONCE)
                 alone = step if count < len(some) else 0
                 yield max(events.work - worked, count)
@@ -145,11 +146,11 @@ class Response:
 
     @property
     def _is_in_part(self) -> bool:
-        """Whether something is still to come of the read that was taken in last."""
+        """Whether the last read still has bytes to process."""
         return bool(self._part_left or self._part_coded)
 
     def _go_on(self, part: Read) -> Read:
-        """The next step of a read that was taken in in part; with the last one the whole read."""
+        """Do the next step of a read that is processed in part. The last step gives the whole read."""
         if self._part_left:
             begin, self._part_at = self._part_at, _step_end(self._part_left, self._part_at, self._step)
             content = self._content(self._part_left[begin : self._part_at])
@@ -167,7 +168,7 @@ class Response:
         return msgspec.structs.replace(part, content=whole)
 
     def _begin(self, data: bytes) -> tuple[int, bytes]:
-        """The first step of what came; the rest is put aside. Gives how many bytes of it are the body's, and the content."""
+        """Process the first step of `data` and keep the rest. Gives how many of its bytes are the body's, and the content."""
         decoder = self._decoder
         assert decoder is not None
         if decoder.is_coded:
@@ -180,14 +181,14 @@ class Response:
         return piece.body_bytes, content
 
     def _first_step(self, decoded: bytes) -> bytes:
-        """What of a read's decoded bytes is looked at now; the rest is put aside."""
+        """The decoded bytes of a read that this step processes; the rest is kept for the next step."""
         if len(decoded) <= self._step or self._whole is not None:
             return decoded
         self._part_left, self._part_at = decoded, _step_end(decoded, 0, self._step)
         return decoded[: self._part_at]
 
     def drop_part(self) -> None:
-        """Forget a read that was taken in in part: it is dropped with others."""
+        """Discard a read that is processed in part: the caller drops it with others."""
         self._part, self._part_contents = None, []
         self._part_coded = self._part_left = b""
         self._part_at = self._part_made = 0
@@ -200,7 +201,7 @@ class Response:
         decoder: BodyDecoder,
         events: MaskedEvents,
     ) -> int:
-        """Takes the reads up to the first that is not usual, all at one time; gives how many."""
+        """Process the reads up to the first that is not usual, all together. Gives how many."""
         wire = [one.data for one in arrived]
         bodies = decoder.usual_each(wire)
         contents = events.usual_each(bodies) if bodies else bodies
@@ -210,7 +211,7 @@ class Response:
         return len(contents)
 
     def read(self, stamp_ns: int | None, data: bytes) -> Read:
-        """One socket read."""
+        """Process one socket read, or its first step."""
         size = len(data) if self.on_wire else 0
         if self._decoder is None and not self._lost:
             data = self._read_head(stamp_ns, data)
@@ -219,7 +220,7 @@ class Response:
         return Read(stamp_ns, size, *self._begin(data))
 
     def _read_events(self, stamp_ns: int | None, data: bytes, decoder: BodyDecoder, events: MaskedEvents) -> Read:
-        """The same once it is known that events come: nearly every read."""
+        """As `read`, once the content is known to be an event stream: nearly every read."""
         size = len(data) if self.on_wire else 0
         body = decoder.usual(data)
         usual = events.usual(body) if body is not None else None
@@ -229,7 +230,7 @@ class Response:
         return Read(stamp_ns, size, *self._begin(data))
 
     def dropped(self, reads: int) -> None:
-        """So many reads are missing here."""
+        """Note that `reads` reads are missing here."""
         self.lose(reads)
         self.drop_part()
         if self._events is not None and self._is_plain():
@@ -239,11 +240,11 @@ class Response:
             self.let_go()
 
     def lose(self, reads: int) -> None:
-        """So many reads could not be read."""
+        """Count reads as dropped in the response's loss."""
         self.loss = msgspec.structs.replace(self.loss, dropped_reads=self.loss.dropped_reads + reads)
 
     def finish(self, ending: Ending) -> Finished:
-        """The exchange is over."""
+        """Process the end of the exchange. Gives the rest of the response."""
         if self._decoder is None or self._lost:
             return Finished()
         if ending is Ending.COMPLETE:
@@ -257,7 +258,7 @@ class Response:
         return self._body()
 
     def let_go(self) -> None:
-        """Give back what is held of the budget and of the decoders' memory."""
+        """Return all that is taken from the budget and from the decoders' memory."""
         if self._decoder is not None:
             self._decoder.let_go()
         if self._events is not None:
@@ -268,7 +269,7 @@ class Response:
     # --- head -------------------------------------------------------------------------------------------------------
 
     def _read_head(self, stamp_ns: int | None, data: bytes) -> bytes:
-        """Gives what lies behind the head; nothing as long as there is none."""
+        """The bytes after the head; none until the head is whole."""
         head = self._head_reader.feed(data)
         if self._head_reader.fault is not None:
             self._note(DecodeFault.BAD_FRAMING)
@@ -283,10 +284,10 @@ class Response:
     def _take_head(self, head: ResponseHead, stamp_ns: int | None) -> None:
         self._raw_head, self._head_stamp = head, stamp_ns
         self._expected = expected_of(head)
-        self._tell_head(bool(is_event_stream(self._expected, b"", over=True)))  # as if nothing came
+        self._tell_head(bool(is_event_stream(self._expected, b"", over=True)))  # as for an empty body
 
     def _tell_head(self, event_stream: bool) -> None:
-        """Hand out the head; once more if the content turns out not to be what it was expected to be."""
+        """Set `head` for the caller; set it again if the content is not of the kind that the head announced."""
         raw, self._told = self._raw_head, event_stream
         stamp = self._head_stamp
         self.head = Head(None, None, event_stream) if raw is None else head_facts(raw, stamp, event_stream=event_stream)
@@ -313,7 +314,7 @@ class Response:
         return content
 
     def _decide(self, *, over: bool) -> bytes:
-        """Gives the content's first bytes as soon as they tell what it is."""
+        """Decide whether the content is an event stream. Gives its first bytes once that is known, empty before."""
         first = self._first or b""
         events = is_event_stream(self._expected, first, over=over)
         if events is None:
@@ -325,7 +326,7 @@ class Response:
             self._whole = Gathered(self._budget, MAX_RESPONSE_BODY)
         if events is not self._told:
             self._tell_head(events)
-        if over:  # the content is no longer than its first bytes: nothing else will feed them
+        if over:  # there is no more content: no later call feeds the first bytes
             self._feed_late(first)
             return b""
         return first
@@ -363,7 +364,7 @@ class Response:
 
 
 def _step_end(decoded: bytes, begin: int, size: int) -> int:
-    """Where a step of about so many bytes ends: with an event, if one ends there, since half of one takes longer."""
+    """Where a step of about `size` bytes ends: after a whole event if possible, since a part of an event takes longer."""
     for blank in (b"\n\n", b"\n\r\n") if begin + size < len(decoded) else ():
         end = decoded.rfind(blank, begin, begin + size)
         if end >= 0:
@@ -372,12 +373,12 @@ def _step_end(decoded: bytes, begin: int, size: int) -> int:
 
 
 def _since(arrived: ResponseRead | StampedRead, zero_ns: int | None) -> int | None:
-    """When a read came, since `zero_ns`."""
+    """A read's stamp in nanoseconds since `zero_ns`; None if one of the two is unknown."""
     return None if arrived.at_ns is None or zero_ns is None else max(arrived.at_ns - zero_ns, 0)
 
 
 def _since_each(arrived: Sequence[ResponseRead | StampedRead], zero_ns: int | None) -> Sequence[int | None]:
-    """The same of many."""
+    """The stamps of many reads, as `_since` gives them."""
     stamps = [one.at_ns for one in arrived if one.at_ns is not None]
     if zero_ns is None or len(stamps) < len(arrived) or min(stamps) < zero_ns:
         return [_since(one, zero_ns) for one in arrived]

@@ -1,4 +1,4 @@
-"""What a response's head tells: facts by an allowlist of headers, and whether its content is an event stream."""
+"""The facts of a response's head, by an allowlist of headers, and whether its content is an event stream."""
 
 import re
 from collections.abc import Mapping
@@ -18,24 +18,24 @@ _PROJECTS = ("openai-project",)
 # RFC 9110, 10.2.3: whole seconds, or a date; some servers send fractions.
 _SECONDS = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
 
-# From these statuses on a body is an error's or a redirect's, whatever its content type says.
+# From this status on a body is that of an error or a redirect, whatever its content type says.
 _FIRST_ERROR_STATUS = 300
 
 
 class Expected(Enum):
-    """What a head promises of the content; its first bytes decide."""
+    """What the head says of the content; the content's first bytes decide."""
 
-    EVENTS = auto()  # an event stream, or a recording of one: unless it begins as JSON or HTML do
-    EVENTS_OF_ERROR = auto()  # an error that says to be an event stream: only if it begins as one
-    OTHER = auto()  # another content type, or none: an event stream only if its first lines are one's
+    EVENTS = auto()  # an event stream, or a recording of one, unless it begins like JSON or HTML
+    EVENTS_OF_ERROR = auto()  # an error with an event stream's content type: an event stream only if it begins like one
+    OTHER = auto()  # another content type, or none: an event stream only if its first lines are those of one
     NO_EVENTS = auto()  # an error
 
 
-# What stands for the status of a head that tells none; no server can send it (RFC 9110, 15).
+# Stands for a missing status; no server can send it (RFC 9110, 15).
 _NO_STATUS = 0
 _STATUSES = range(100, 1000)
 
-# How much of the content is looked at: blank lines may come first, and do not tell (bytes).
+# How much of the content is inspected (bytes): it may begin with blank lines, which do not show its kind.
 MAX_SNIFF_BYTES = 1024
 
 _BOM = b"\xef\xbb\xbf"
@@ -47,14 +47,17 @@ _LEADING_LINES = re.compile(rb"(?:(?:(?::|id:|retry:)[^\r\n]*|[ \t]*)(?:\r\n|\n|
 
 
 def told_head(status: int | None, headers: list[tuple[str, str]]) -> ResponseHead:
-    """A head that was told, not read: without what it says of framing, which is undone. What is no status reads as none."""
-    # Blanks around a value are none of it (RFC 9110, 5.5), and a library may hand them on.
+    """The head from a tap that does not read the wire. An invalid status counts as none.
+
+    `transfer-encoding` is left out: the tap has decoded the framing.
+    """
+    # Blanks around a value are not part of it (RFC 9110, 5.5), and a library may leave them there.
     kept = [(name, value.strip(" \t")) for name, value in headers[:MAX_FIELDS] if name != "transfer-encoding"]
     return ResponseHead(_NO_STATUS if status is None or status not in _STATUSES else status, 1, kept)
 
 
 def expected_of(head: ResponseHead) -> Expected:
-    """What the head promises."""
+    """What the head says of the content."""
     events, error = says_event_stream(head.all("content-type")), head.status >= _FIRST_ERROR_STATUS
     if error:
         return Expected.EVENTS_OF_ERROR if events else Expected.NO_EVENTS
@@ -62,7 +65,7 @@ def expected_of(head: ResponseHead) -> Expected:
 
 
 def is_event_stream(expected: Expected, first: bytes, *, over: bool) -> bool | None:
-    """Whether the content is an event stream, by its first bytes; None: more are needed. `over`: there are no more."""
+    """Whether the content is an event stream, by its first bytes; None: more bytes are needed. `over`: there are no more."""
     first = first[:MAX_SNIFF_BYTES]
     over = over or len(first) == MAX_SNIFF_BYTES
     if expected is Expected.NO_EVENTS:
@@ -79,9 +82,9 @@ def is_event_stream(expected: Expected, first: bytes, *, over: bool) -> bool | N
 
 
 def _has_usual_field(first: bytes, *, over: bool) -> bool | None:
-    """Whether one of the usual fields comes after lines that an event stream may begin with.
+    """Whether one of the usual fields follows lines with which an event stream may begin.
 
-    MAX_SNIFF_BYTES of such lines alone are an event stream as well: one that keeps its connection alive for long.
+    MAX_SNIFF_BYTES of such lines alone also count as an event stream: one that sends keep-alive comments for long.
     """
     found = _LEADING_LINES.match(first)
     rest = first[found.end() :] if found else first
@@ -100,7 +103,7 @@ def _begins_with(fields: tuple[bytes, ...], first: bytes, *, over: bool) -> bool
 
 
 def head_facts(head: ResponseHead, stamp_ns: int | None, *, event_stream: bool) -> Head:
-    """What is kept of a head. `stamp_ns`: of the read that completed it."""
+    """The facts that are kept of a head. `stamp_ns`: the stamp of the read that completed it."""
     first = head.firsts()
     return Head(
         status=head.status or None,
@@ -119,7 +122,7 @@ def _first(headers: Mapping[str, str], names: tuple[str, ...]) -> str | None:
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds; of a date its distance from the response's own Date. Never negative, null for anything else."""
+    """Seconds of retry-after; a date counts from the response's own Date. Never negative; None for any other value."""
     value = headers.get("retry-after")
     if not value:
         return None

@@ -1,12 +1,12 @@
-"""Bundles into the spool, in order, whatever the disk does: what is full or fails costs reads, and is counted.
+"""Puts bundles into the spool, in order. A spool that is full, or a disk that fails, costs reads, which are counted.
 
-Where there is no room for a bundle's reads, reads are dropped: by policy those of the oldest bundles that wait in the
-spool, or its own. A bundle without its reads stays in its place: heads, ends, heartbeats, and the losses that tell of the
-drop. Where there is no room even for these, bundles in the spool lose their reads whatever the policy: the oldest, or the
-newest. While the disk refuses everything, bundles wait here, and when that gets too much they wait without their reads.
-At the end the outbox drops the reads of what still waits, and puts heads and ends into the space that is kept for them.
+If a bundle's reads do not fit, reads are dropped: by policy those of the oldest bundles that wait in the spool, or the
+bundle's own. A bundle without its reads stays in its place: heads, ends, heartbeats, and the losses that count the drop.
+If even that does not fit, bundles in the spool lose their reads under both policies: the oldest, or the newest. While the
+disk refuses everything, bundles wait here; when they are too many, they wait without their reads. At the end the writer
+drops the reads of bundles that still wait, and puts heads and ends into the reserved disk space (spool/reserve.py).
 
-The spool also remembers which instances ran on this data directory and did not say farewell, with the slots they used.
+The spool also stores which instances ran on this data directory and did not send farewells, with the slots they used.
 """
 
 from collections import deque
@@ -22,15 +22,15 @@ from streamgauge.recorder.write_refusals import WriteRefusals
 from streamgauge.spool import MAX_AGE_S, NewRow, Reserve, Room, Spool, cost_of
 from streamgauge.spool.read_counters import Counters, DropReason, Incident
 
-# Bundles that wait for a disk that refuses everything (bytes): half of it for any, all of it for those without reads,
-# which are some hundred thousand heads and ends.
+# Bundles that wait while the disk refuses everything (bytes): half of it for any bundles, the rest only for those without
+# reads, which are about a hundred thousand heads and ends.
 MAX_WAITING_BYTES = 16 * 1024 * 1024
-# Rows of one transaction (bytes): a disk's moment. Small spools take less at once.
+# Rows of one transaction (bytes): a disk writes them in a moment. Small spools take less at once.
 _AT_ONCE_BYTES = 4 * 1024 * 1024
-# When room has to be made, so much is made at once (bytes): a few bundles, ten milliseconds' work.
+# When reads in the spool are dropped for space, so much space is made at once (bytes): a few bundles, 10 ms of work.
 _ROOM_BYTES = 256 * 1024
-# Where the kept space does not take all of the last rows, they are put in smaller transactions, down to this size (bytes):
-# each takes some pages more than its rows.
+# If the reserved space does not hold all of the last rows, they are put in smaller transactions, down to this size
+# (bytes): each transaction needs some pages besides its rows.
 _LEAST_AT_ONCE_BYTES = 16 * 1024
 
 Policy = Literal["drop-newest", "drop-oldest"]
@@ -40,7 +40,7 @@ _DECODER = msgspec.msgpack.Decoder(dict[bytes, list[int]])
 
 
 def unfinished_instances(spool: Spool) -> dict[bytes, list[int]]:
-    """Instances that ran and did not say farewell, with their slots; none where that cannot be read."""
+    """Instances that ran and did not send farewells, with their slots; none if the entry cannot be read."""
     try:
         return _DECODER.decode(spool.get(_INSTANCES) or b"\x80")
     except msgspec.DecodeError:
@@ -54,9 +54,10 @@ class _Item(msgspec.Struct, frozen=True):
 
 
 class Lost(msgspec.Struct, frozen=True):
-    """What was lost when the outbox was closed, as it is counted, and the error of the system (empty: the spool is full).
+    """What was lost when the writer was closed, as it is counted, and the system's error (empty: the spool is full).
 
-    `reads` of so many `streams` were dropped. `without_record`: the streams of which nothing lies in the spool.
+    `reads`: the dropped reads; `streams`: how many streams lost data; `without_record`: how many streams have nothing in
+    the spool.
     """
 
     reads: int
@@ -66,7 +67,7 @@ class Lost(msgspec.Struct, frozen=True):
     error: str
 
     def sentence(self, data_dir: str) -> str:
-        """For the operator: what was lost, and what to do."""
+        """A sentence for the operator: what was lost, and what to do."""
         missing = f"; {self.without_record} of these streams have no record" if self.without_record else ""
         cure = "free space there, or make the directory writable," if self.error else "set a larger --spool-bytes"
         return (
@@ -76,9 +77,9 @@ class Lost(msgspec.Struct, frozen=True):
 
 
 class SpoolWriter:
-    """One instance's way into the spool. Raises nothing for the disk's faults.
+    """Writes one instance's bundles into the spool. Raises nothing if the disk fails.
 
-    `refusals` is told how each write went. `reserve`: disk space for the last rows.
+    `refusals` gets the result of each write. `reserve`: disk space for the last rows.
     """
 
     def __init__(
@@ -103,11 +104,14 @@ class SpoolWriter:
 
     @property
     def is_empty(self) -> bool:
-        """Whether everything that was sent lies in the spool."""
+        """Whether everything that was sent is in the spool."""
         return not self._waiting
 
     def send(self, bundles: Iterable[Bundle], slots: Sequence[int], *, farewell: bool = False) -> None:
-        """Put bundles behind what was sent before. `slots`: all that the instance has used so far."""
+        """Put bundles after those sent before. `slots`: all that the instance has used so far.
+
+        `farewell`: these are its last bundles; with them the instance is removed from the stored ones.
+        """
         running = {self._instance: list(slots)}
         for bundle in bundles:
             self._append(_item(bundle))
@@ -118,14 +122,14 @@ class SpoolWriter:
             pass
 
     def close(self, slots: Sequence[int]) -> Lost | None:
-        """Drop the reads of what the disk did not take, and put heads and ends where space is kept for them.
+        """Drop the reads of bundles that the disk refused, and put their heads and ends into the reserved space.
 
-        Gives what was lost; None if all lies in the spool. After a call of `send` with `farewell`.
+        Gives what was lost; None if everything is in the spool. Call it after `send` with `farewell`.
         """
         if not self._waiting:
             return None
         error, reason = self._spool.error, self._reason
-        self._refusals = None  # that the last rows find room says nothing of other reads
+        self._refusals = None  # the last rows use the reserve: they do not show that the disk takes reads again
         given_up = [item.bundle for item in self._waiting if item.row.reads]
         self._waiting = deque(self._lighter(item) if item.row.reads else item for item in self._waiting)
         self._waiting_bytes = sum(item.cost for item in self._waiting)
@@ -146,7 +150,7 @@ class SpoolWriter:
         return Lost(sum(map(reads_of, given_up)), len(streams), len(begun), reason, error)
 
     def give_up_old(self) -> bool:
-        """Reads that have waited in the spool for too long are dropped, of a few bundles. Whether there may be more."""
+        """Drop the reads of a few bundles that have waited in the spool for too long. Whether there may be more."""
         return self._spool.give_up_old(self._max_age_s, _light) > 0
 
     def _append(self, item: _Item) -> None:
@@ -159,9 +163,10 @@ class SpoolWriter:
         self._waiting_bytes += item.cost
 
     def _put(self, running: dict[bytes, list[int]], *, last: dict[bytes, list[int]]) -> bool:
-        """Put what fits, from the front. Whether anything went.
+        """Put the bundles that fit, from the front. Whether any bundle was put.
 
-        What is told of instances goes with the first rows that need it, and with the last: their farewells.
+        `running`: the entry of unfinished instances for rows that are not the last; `last`: the entry that goes with the
+        last row. An entry is written only when it differs from the one in the spool.
         """
         fitting = self._fitting()
         known = last if len(fitting) == len(self._waiting) else running
@@ -178,7 +183,7 @@ class SpoolWriter:
         return bool(fitting)
 
     def _fitting(self) -> list[NewRow]:
-        """Rows from the front that there is room for, or room is made for; or that lose their reads for lack of it."""
+        """Rows from the front that fit, after space was made for them or they lost their own reads."""
         rows: list[NewRow] = []
         used = 0
         room = self._spool.room() if self._waiting else Room(0, 0)
@@ -200,12 +205,12 @@ class SpoolWriter:
         return rows
 
     def _with_room(self, room: Room, item: _Item, used: int) -> Room:
-        """The room, after some was made for this item if it needs that and may have it."""
+        """The free space, after reads in the spool were dropped for this item, if it needs that and the policy allows it."""
         if item.row.reads and self._policy == "drop-newest":
             return room
         while self._spool.failure is None:
             short = used + item.cost - (room.reads if item.row.reads else room.vital)
-            newest = self._policy == "drop-newest"  # then no more than is needed, or new reads would take the rest
+            newest = self._policy == "drop-newest"  # then only what is needed: new reads would take the rest
             want = short if newest else max(short, _ROOM_BYTES)
             if short <= 0 or not self._spool.drop_reads_for_space(want, _light, newest=newest):
                 break
@@ -214,11 +219,11 @@ class SpoolWriter:
 
     @property
     def _reason(self) -> DropReason:
-        """Why reads are dropped now."""
+        """The reason for drops at this moment."""
         return DropReason.SPOOL_FAILED if self._spool.failure else DropReason.SPOOL_FULL
 
     def _lighter(self, item: _Item) -> _Item:
-        """The bundle without its reads, which are dropped."""
+        """The bundle without its reads, which are counted as dropped."""
         self._counters.dropped(self._reason, item.row.reads)
         return _item(without_reads(item.bundle))
 
@@ -229,7 +234,7 @@ def _item(bundle: Bundle) -> _Item:
 
 
 def _light(value: bytes) -> bytes | None:
-    """A bundle in the spool without its reads; None if it is none that can be read here."""
+    """A bundle of the spool without its reads; None if this version cannot decode it."""
     try:
         return encode_bundle(without_reads(decode_bundle(value)))
     except UnreadableBundle:

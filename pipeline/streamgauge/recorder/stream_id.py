@@ -1,14 +1,14 @@
-"""Stream ids: UUIDv7 (RFC 9562, 5.7). Its time is when the stream began; the 74 other bits make it unique. Pure.
+"""Stream ids: UUIDv7 (RFC 9562, 5.7). The time is the stream's beginning; 74 other bits make the id unique. Pure.
 
-A live tap fills these bits at random. What a file says of an exchange does not change, so its id is derived from that: a
-file that is read twice gives each stream the same id twice, and the ledger keeps one record of an id.
+A live tap fills these bits at random. The id of a stream from a file is derived from facts in the file, which do not
+change: a file that is read twice gives each stream the same id twice, and the ledger keeps one record for an id.
 """
 
 import hashlib
 
 # The size of an id (bytes).
 ID_BYTES = 16
-# Bits of a UUIDv7 beside its time, its version and its variant.
+# Bits of a UUIDv7 besides its time, version and variant.
 FREE_BITS = 74
 
 
@@ -21,10 +21,10 @@ def stream_id(wall_ns: int, free_bits: int) -> bytes:
 
 
 def derived_stream_id(wall_ns: int, *facts: bytes | int) -> bytes:
-    """The id of a stream that a file tells of: the same for the same start and facts, wherever the file is read.
+    """The id of a stream in a file: the same for the same start and facts, on every host that reads the file.
 
-    The digest has no key, since hosts that read the same file share none. A fact that nobody can guess, such as TCP's
-    initial sequence number (32 random bits), keeps addresses among the facts from being found by trying them all.
+    The digest has no key, since hosts that read the same file share none. A fact that cannot be guessed, such as TCP's
+    initial sequence number (32 random bits), prevents a search for addresses among the facts by trying all of them.
     """
     digest = hashlib.sha256()
     for fact in (wall_ns, *facts):

@@ -1,7 +1,7 @@
-"""Whether the taps of applications and their agent read the tenant from the same request header. Pure.
+"""Checks that taps in applications and their agent read the tenant from the same request header. Pure.
 
-Both have a setting for it. Where they differ every stream of such a tap has no tenant from a header, and nothing fails: so
-the agent says it, once for each header.
+Both have a setting for it. If the settings differ, no stream of the tap has a tenant from a header, and no error shows it:
+so the agent warns, once for each header.
 """
 
 from collections.abc import Callable
@@ -9,8 +9,8 @@ from collections.abc import Callable
 from streamgauge.core.safe_values import safe_code
 from streamgauge.recorder.protocol import OFF_THE_WIRE, RequestStarted
 
-# Headers of which an agent says that it does not read them. All applications on a host have a few between them; beyond that
-# the sentences would only repeat themselves (sentences).
+# The number of warnings, one for each header that the agent does not read. All applications of a host have a few such
+# headers together; more warnings would say nothing new.
 MAX_SAID = 8
 
 
@@ -23,7 +23,7 @@ class TenantHeaderCheck:
         self._said: set[str | None] = set()
 
     def look(self, opened: RequestStarted) -> None:
-        """A stream begins. Taps on the wire have the agent's own setting."""
+        """Check a stream that begins. Taps on the wire use the agent's own setting."""
         theirs = opened.tenant_header
         if (
             theirs == self._ours
@@ -33,7 +33,7 @@ class TenantHeaderCheck:
         ):
             return
         if theirs is None and any(name == self._ours for name, _ in opened.headers):
-            return  # a tap of an earlier version, which sends the header and does not say that it does
+            return  # a tap of an earlier version: it sends the header, but not its setting
         self._said.add(theirs)
         self._say(self._sentence(opened.tap, theirs))
 

@@ -1,15 +1,15 @@
-"""Tells the operator and the metrics while the disk refuses what the recorder puts into the spool."""
+"""Reports to the operator and the metrics while the disk refuses the recorder's writes to the spool."""
 
 from collections.abc import Callable
 
 from streamgauge.spool.read_counters import Counters
 
-# A disk that has room now and then refuses writes again and again. A new refusal is reported at most this often (seconds).
+# A disk that is nearly full accepts and refuses writes in turn. A new refusal is reported at most this often (seconds).
 REPORT_EVERY_S = 60.0
 
 
 class WriteRefusals:
-    """`refused` after each refused write, `written` after each that went well. The gauge follows at once.
+    """Call `refused` after each refused write, and `written` after each successful one. The gauge changes at once.
 
     The log is throttled (REPORT_EVERY_S).
 
@@ -48,7 +48,7 @@ class WriteRefusals:
         )
 
     def written(self) -> None:
-        """A write went well."""
+        """A write succeeded."""
         if not self._active:
             return
         self._active = False

@@ -1,1 +1,1 @@
-"""What every command that stays needs: child processes, listening sockets, the data directory, signals, reports of bugs."""
+"""Parts of all long-running commands: child processes, listening sockets, the data directory, signals, reports of bugs."""

@@ -1,4 +1,4 @@
-"""PEM files in a TLS context. What is wrong with one is a sentence; `state_of` tells a later version of it from the last."""
+"""Loads PEM files into a TLS context. An unusable file gives a sentence; `state_of` shows whether a file has changed."""
 
 import ssl
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ State = tuple[int, int, int]
 
 
 def state_of(path: Path) -> State | None:
-    """What differs between one version of a file and the next; None where there is none."""
+    """A value that changes with each version of a file (mtime in ns, size, inode); None if there is no file."""
     try:
         found = path.stat()
     except OSError:
@@ -19,7 +19,7 @@ def state_of(path: Path) -> State | None:
 
 @contextmanager
 def reading_authorities(file: Path | str | None) -> Iterator[None]:
-    """Where authorities are read from a file. Raises ValueError for what goes wrong meanwhile."""
+    """A context in which the caller reads authorities from `file`. Errors become a ValueError with a sentence."""
     try:
         yield
     except (ssl.SSLError, OSError) as fault:
@@ -27,7 +27,7 @@ def reading_authorities(file: Path | str | None) -> Iterator[None]:
 
 
 def load_certificate(context: ssl.SSLContext, certificate: Path | str, key: Path | str | None) -> None:
-    """Show this certificate. `key` None: it lies in the same file. Raises ValueError."""
+    """Load the certificate that `context` presents. `key` None: the key is in the same file. Raises ValueError."""
     try:
         context.load_cert_chain(certificate, key, password=_no_password)
     except (ssl.SSLError, OSError) as fault:
@@ -36,7 +36,7 @@ def load_certificate(context: ssl.SSLContext, certificate: Path | str, key: Path
 
 
 def _no_password() -> str:
-    """OpenSSL would ask the terminal."""
+    """Fail for an encrypted key. Without this function OpenSSL would ask for the password at the terminal."""
     raise ValueError("the private key of a certificate is encrypted: give a key without a password")
 
 

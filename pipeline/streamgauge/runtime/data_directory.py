@@ -1,11 +1,11 @@
 """The data directory: made with mode 0700, refused where every user may write, and used by one tap at a time.
 
-It holds the key of the digests, reads that wait, and the way to the recorder's socket. A user who may write there can replace
-each of them.
+It holds the key of the digests, waiting reads, and the link to the directory of the recorder's socket. A user who may write
+there can replace each of them.
 
-Two locks. `lock` is the owning command's alone, so that a second one is refused at once. `processes.lock` is inherited by
-its children and free when the last of them is gone: after a SIGKILL of the owner the recorder still writes down what it
-has, and nobody may close the balance of reads or open the spool before it has done so.
+It has two locks. `lock` is held by the owning command alone, so that a second command is refused at once. `processes.lock`
+is inherited by the command's children, and is free when the last of them is gone: after a SIGKILL of the owner the recorder
+still writes its data to the spool, and no process may close the balance of reads or open the spool before it has done so.
 """
 
 import contextlib
@@ -21,18 +21,18 @@ from typing import Self
 from streamgauge.errors import Unavailable
 from streamgauge.runtime.ownership import WRITE, mode_of, others_who_may, owner_of
 
-# After a kill the old owner needs a moment to be gone (seconds).
+# After a kill the old owner needs a moment to end (seconds).
 OWNER_S = 2.0
 
-# The recorder of an owner that was killed waits for its relays and then offers the disk its last rows: 2 s each, at most;
-# the rest is for a busy machine (seconds).
+# The recorder of a killed owner waits for its relays, then offers its last rows to the disk: at most 2 s each. The rest of
+# this time is for a busy machine (seconds).
 CHILDREN_S = 15.0
 
 _LOOK_S = 0.05
 
 
 def make_data_dir(path: Path) -> None:
-    """Make the directory where it is missing. Raises Unavailable, also where every user may write to it."""
+    """Make the directory if it is missing. Raises Unavailable, also if every user may write to it."""
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = path.stat()
@@ -43,7 +43,7 @@ def make_data_dir(path: Path) -> None:
 
 
 def warning_about(path: Path) -> str | None:
-    """What an operator should know of a data directory that is used although others can change it; None for a private one.
+    """The warning about a data directory that is used although other users can change it; None for a private directory.
 
     Raises OSError.
     """
@@ -56,10 +56,11 @@ def warning_about(path: Path) -> str | None:
 
 
 def _is_refused(found: os.stat_result) -> bool:
-    """Whether every user may write, and may replace what is in it.
+    """Whether the directory is refused: every user may write to it, and replace files in it.
 
-    Two kinds have a warning alone. Where the sticky bit is set, nobody replaces what is another's. And volumes of containers
-    often belong to root and have mode 0777: this user cannot change that, and no other user sees them.
+    Two kinds of directory only cause a warning. With the sticky bit, users cannot replace the files of other users. And
+    volumes of containers often belong to root and have mode 0777: this user cannot change that, and no other user has
+    access to them.
     """
     is_open = bool(found.st_mode & WRITE) and not found.st_mode & stat.S_ISVTX
     return is_open and (found.st_uid != 0 or os.geteuid() == 0)
@@ -83,7 +84,7 @@ def unusable(path: Path, error: OSError) -> Unavailable:
     """The sentence for a data directory that the system refuses."""
     if isinstance(error, FileExistsError):
         why = "it is not a directory"
-    elif error.errno == errno.ELOOP:  # what we make there is never a link, and a link may lead anywhere
+    elif error.errno == errno.ELOOP:  # we never make a link there, and a link may lead anywhere
         why = f"{error.filename} is a link"
     else:
         why = error.strerror or str(error)
@@ -91,7 +92,7 @@ def unusable(path: Path, error: OSError) -> Unavailable:
 
 
 class DataDirLock:
-    """Makes the directory and takes it, until `close`. Raises Unavailable where it cannot be had.
+    """Makes the directory and locks it until `close`. Raises Unavailable if another process has it, or it is unusable.
 
     `children_fd`: the descriptor that every child must inherit.
     """
@@ -105,7 +106,7 @@ class DataDirLock:
             taken.pop_all()
 
     def close(self) -> None:
-        """Let go of it. Children that still run keep it."""
+        """Release the locks. Children that still run keep `processes.lock`."""
         os.close(self.children_fd)
         os.close(self.owner_fd)
 
@@ -133,7 +134,7 @@ def _locked(data_dir: Path, name: str, patience_s: float) -> int:
 
 
 def _lock(descriptor: int, deadline: float) -> None:
-    """Raises BlockingIOError if another has it until the deadline."""
+    """Take the lock. Raises BlockingIOError if another process keeps it until the deadline."""
     while True:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

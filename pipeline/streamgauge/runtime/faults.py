@@ -1,11 +1,11 @@
-"""Reports bugs that a part catches so that traffic, or its other work, goes on.
+"""Reports bugs that a part catches so that traffic, or its other work, continues.
 
-The first bug of each kind is logged with its frames; later ones are counted, and the count is logged now and then. A kind is
-the place, the exception's type and the innermost frame.
+The first bug of each kind is logged with its frames; later ones are counted, and the count is logged every REPEAT_S at
+most. A kind is the place, the exception's type and the innermost frame.
 
-An exception's text may quote a prompt, an answer or a credential: a parser's ValueError quotes its input. So the text is
-logged only where it is ours (StreamgaugeError) or the system's (OSError). Frames are file, line and function, without source
-lines, which are the application's own where a tap runs in an application.
+An exception's text may quote a prompt, a response or a credential: a parser's ValueError quotes its input. So the text is
+logged only if it is ours (StreamgaugeError) or the system's (OSError). Frames are logged as file, line and function,
+without source lines: in an application these may be the application's own.
 """
 
 import contextlib
@@ -27,11 +27,11 @@ _LOG = logging.getLogger("streamgauge.runtime.faults")
 
 # How often the count of one kind is logged at most (seconds): often enough to be seen, too seldom to fill a disk.
 REPEAT_S = 60.0
-# Kinds that are told apart (count): code has a few dozen places that catch bugs; further kinds share one count.
+# Kinds with a count of their own (count): the code has a few dozen places that catch bugs; further kinds share one count.
 MAX_KINDS = 256
-# Frames that are logged of an exception, the innermost ones (count): further out is the event loop.
+# The innermost frames of an exception are logged (count): outer frames belong to the event loop.
 MAX_FRAMES = 30
-# Exceptions that led to the reported one and are logged with it (count).
+# Exceptions that caused the reported one and are logged with it (count).
 MAX_CAUSES = 3
 
 Result = TypeVar("Result")
@@ -41,11 +41,11 @@ _OTHER: Kind = ("other places", "", "")
 
 
 class LoopError(StreamgaugeError):
-    """What an event loop complains of without an exception."""
+    """An event loop's report that has no exception."""
 
 
 class FaultReports:
-    """The kinds that were reported. Any thread may call `report`; it takes no lock, and raises nothing."""
+    """Counts and logs bugs by kind. Any thread may call `report`; it takes no lock, and raises nothing."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -53,7 +53,7 @@ class FaultReports:
         self._logged: dict[Kind, tuple[float, int]] = {}  # when, and the count then
 
     def report(self, where: str, error: BaseException) -> None:
-        """Log the first of a kind with its frames, and a count of later ones each REPEAT_S."""
+        """Log the first bug of a kind with its frames, and later the count of its repetitions, every REPEAT_S at most."""
         with contextlib.suppress(Exception):  # the caller relays traffic: a fault of the report must not reach it
             self._report(where, error)
 
@@ -85,7 +85,7 @@ class FaultReports:
 
 
 def described(error: BaseException) -> str:
-    """An exception as it may be logged: its type, and its text where that is ours or the system's."""
+    """An exception as it may be logged: its type, and its text if that is ours or the system's."""
     name = type(error).__qualname__
     if isinstance(error, StreamgaugeError):
         return redacted_text(str(error)) or name
@@ -93,13 +93,13 @@ def described(error: BaseException) -> str:
 
 
 def places_of(raised: TracebackType | None) -> list[str]:
-    """Where an error came from, outermost first: file, line and function of each frame; no value, which may be secret."""
+    """The frames of an error, outermost first: file, line and function of each. Values are left out: they may be secret."""
     frames = [(frame.f_code.co_filename, line, frame.f_code.co_name) for frame, line in traceback.walk_tb(raised)]
     return [f"{file}:{line} {name}" for file, line, name in frames[-MAX_FRAMES:]]
 
 
 def places_with_causes(error: BaseException) -> list[str]:
-    """The frames of an error; then, for each exception that led to it, a line that names it, and its frames."""
+    """The frames of an error; then, for each exception that caused it, a line that names it, and its frames."""
     first, *causes = _with_causes(error)
     lines = places_of(first.__traceback__)
     for cause in causes:
@@ -108,7 +108,7 @@ def places_with_causes(error: BaseException) -> list[str]:
 
 
 def _with_causes(error: BaseException) -> Iterator[BaseException]:
-    """The error, then what led to it."""
+    """The error, then the exceptions that caused it."""
     one: BaseException | None = error
     for _ in range(1 + MAX_CAUSES):
         if one is None:
@@ -139,7 +139,7 @@ def reported_task(where: str, work: Coroutine[Any, Any, Result]) -> "asyncio.Tas
 
 
 def report_loop_faults(where: str) -> "Callable[[asyncio.AbstractEventLoop, Mapping[str, Any]], None]":
-    """An exception handler for an event loop. The default one logs the exception's text, whatever it quotes."""
+    """An exception handler for an event loop. The default handler would log the exception's text, which may be secret."""
 
     def handle(_: "asyncio.AbstractEventLoop", context: Mapping[str, Any]) -> None:
         error = context.get("exception")

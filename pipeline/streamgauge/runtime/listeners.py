@@ -1,5 +1,5 @@
-"""Listening sockets, made by the parent and inherited by its relays: one each where the kernel spreads connections over
-them, else one for all (docs/decisions/0012-a-listening-socket-for-each-relay.md).
+"""Listening sockets, which the parent makes and its relays inherit: one for each relay if the kernel spreads connections
+over them, else one for all (docs/decisions/0012-a-listening-socket-for-each-relay.md).
 """
 
 import errno
@@ -11,15 +11,15 @@ from typing import Self
 
 from streamgauge.errors import Unavailable
 
-# After a kill the old processes need a moment to let go of the port (seconds).
+# After a kill the old processes need a moment to release the port (seconds).
 BIND_RETRY_S = 2.0
 
-# Connections that the kernel holds for us while we are busy; the kernel cuts it to its own limit.
+# Connections that the kernel queues while we are busy; the kernel reduces the number to its own limit.
 BACKLOG = 1_024
 
 _LOOK_S = 0.05
 
-# With SO_REUSEPORT Linux spreads new connections over all sockets of an address; elsewhere the last one gets them all.
+# With SO_REUSEPORT Linux spreads new connections over all sockets of an address; on other systems one socket gets all.
 SPREADS = sys.platform == "linux"
 
 
@@ -43,11 +43,11 @@ class Listeners:
         self.fds = [one.fileno() for one in sockets]
 
     def fd_of(self, relay: int) -> int:
-        """The socket of the relay of that number."""
+        """The descriptor of the socket for the relay of this number."""
         return self.fds[relay % len(self.fds)]
 
     def close(self) -> None:
-        """Takes no more. Who inherited the sockets has to close them as well."""
+        """Close this process's copies. The kernel accepts connections until each process has closed its copies."""
         for one in self._sockets:
             one.close()
 
@@ -59,12 +59,15 @@ class Listeners:
 
 
 def open_listeners(address: Address, option: str, relays: int = 1) -> Listeners:
-    """What `relays` processes may inherit. `option` is named where another may help. Raises Unavailable."""
+    """The listening sockets for `relays` processes. `option` is the option to name if another address may help.
+
+    Raises Unavailable.
+    """
     first = listening_socket(address, option)
     if relays == 1 or not SPREADS:
         return Listeners([first])
     bound = replace(address, port=first.getsockname()[1])
-    first.close()  # it has shown that nobody listens there: sockets that share a port do not tell
+    first.close()  # it showed that the port is free: sockets that share a port do not show that
     sockets: list[socket.socket] = []
     try:
         for _ in range(relays):
@@ -77,7 +80,10 @@ def open_listeners(address: Address, option: str, relays: int = 1) -> Listeners:
 
 
 def listening_socket(address: Address, option: str) -> socket.socket:
-    """A listening socket that children may inherit. `option` is named where another may help. Raises Unavailable."""
+    """A listening socket that children may inherit. `option` is the option to name if another address may help.
+
+    Raises Unavailable.
+    """
     deadline = time.monotonic() + BIND_RETRY_S
     while True:
         try:
@@ -89,7 +95,7 @@ def listening_socket(address: Address, option: str) -> socket.socket:
 
 
 def not_available(address: str, option: str, error: OSError) -> Unavailable:
-    """The sentence for an address that cannot be listened on."""
+    """The error, with a sentence, for an address on which this process cannot listen."""
     if error.errno == errno.EADDRINUSE:
         return Unavailable(
             f"the address {address} is in use: choose another with {option}, or stop the process that uses it"
@@ -99,7 +105,7 @@ def not_available(address: str, option: str, error: OSError) -> Unavailable:
 
 
 def bound_address(open_listeners: socket.socket) -> str:
-    """HOST:PORT as bound."""
+    """The address of a bound socket, as HOST:PORT."""
     host, port = open_listeners.getsockname()[:2]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 

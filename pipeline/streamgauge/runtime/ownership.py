@@ -1,6 +1,6 @@
-"""Tells which other users may read or change a file or a directory, by its owner, group and mode.
+"""Finds the other users who may read or change a file or a directory, by its owner, group and mode.
 
-A group counts as its user's own where it has the user's name, as on systems with a umask of 002, or where it has no name on
+A group counts as private to a user if it has the user's name, as on systems with a umask of 002, or if it has no name on
 this host, as the group of a volume in a container.
 """
 
@@ -10,7 +10,7 @@ import pwd
 import stat
 from pathlib import Path
 
-# Rights, as they stand in a mode for everybody else.
+# Rights, as the bits of a mode for all other users.
 READ, WRITE = 0o4, 0o2
 
 
@@ -23,7 +23,10 @@ def others_who_may(found: os.stat_result, rights: int) -> str | None:
 
 
 def _shared_group(number: int) -> str | None:
-    """The group's name, if others may be in it. Those whose main group it is are not listed in it: so its name decides."""
+    """The group's name, if other users may be in it; else None.
+
+    A group does not list the users who have it as their main group. So the group's name decides as well as its members.
+    """
     try:
         group, user = grp.getgrgid(number), pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:
@@ -38,7 +41,7 @@ def mode_of(found: os.stat_result) -> str:
 
 
 def owner_of(found: os.stat_result) -> str:
-    """The owner's name, or number where it has none."""
+    """The owner's name, or the owner's number if there is no name."""
     try:
         return pwd.getpwuid(found.st_uid).pw_name
     except KeyError:
@@ -46,7 +49,7 @@ def owner_of(found: os.stat_result) -> str:
 
 
 def is_our_directory(path: str | os.PathLike[str]) -> bool:
-    """Whether this is a directory of this user in which no other user (but root) can put or replace anything."""
+    """Whether this is a directory of this user in which no other user, except root, can add or replace a file."""
     try:
         found = Path(path).stat()
     except OSError:

@@ -1,11 +1,11 @@
-"""A tap's process group: the recorder and the relays, started, watched, started again, stopped.
+"""Starts, watches, restarts and stops the processes of a tap: the recorder and the relays.
 
-Each child is `python -m MODULE`: it reads one line of JSON settings from its stdin, says `ready` on its stdout, and ends
-when its stdin does, so that none outlives this process. SIGTERM asks it to finish. What a child has to say goes to stderr.
+Each child is `python -m MODULE`: it reads one line of JSON settings from its stdin, writes `ready` to its stdout, and ends
+when its stdin ends, so that no child outlives this process. SIGTERM asks it to finish. Its messages go to stderr.
 
-    start           a child that does not get ready is an error, and all are stopped again
-    ends unasked    it is started again, after a pause that grows while it does not get ready
-    stop            relays first, then the recorder; who does not end in time is killed
+    start             a child that does not become ready is an error, and all are stopped again
+    unexpected end    the child is started again, after a pause that grows with each failed start
+    stop              relays first, then the recorder; a child that does not end in time is killed
 """
 
 import asyncio
@@ -19,33 +19,33 @@ from collections.abc import Callable, Sequence
 from streamgauge.errors import DONE, UNAVAILABLE, Unavailable
 from streamgauge.runtime.faults import report_fault, reported_task
 
-# A child answers within this, also on a busy machine: imports take half a second (seconds).
+# A child is ready within this, also on a busy machine: imports take half a second (seconds).
 READY_S = 60.0
 
-# A child that ends unasked is started again after this (seconds): no tight loop, and short enough that the buffers before
-# it (32 MiB before a recorder) hold what comes meanwhile.
+# A child that ends unexpectedly is started again after this (seconds): long enough to avoid a tight loop, and short enough
+# that the buffers before it (32 MiB before a recorder) hold what arrives meanwhile.
 RESTART_S = 1.0
 
-# The pause doubles with each start that fails, up to this (seconds): a fault that lasts fills no log.
+# The pause doubles with each failed start, up to this (seconds): a lasting fault must not fill the log.
 MAX_RESTART_S = 30.0
 
-# What a drain leaves for the end: relays cut what is open, the recorder writes down the rest, the ledger takes it (s).
+# The last part of a drain (s): relays cut open streams, the recorder writes the rest, the ledger stores it.
 RESERVE_S = 3.0
 
-# What the command itself takes to end behind all that, of the same timeout: two interpreters' ends (s).
+# The time of the same timeout in which the command itself ends after all that: two interpreters exit (s).
 END_S = 0.3
 
-# Who has not ended so long after the time is up hangs, and is killed (seconds).
+# A child that has not ended so long after the deadline is stuck, and is killed (seconds).
 HANGS_S = 5.0
 
 
 def streams_drain_s(drain_s: float) -> float:
-    """How much of a drain timeout open streams have; the rest is for writing down (seconds)."""
+    """How much of a drain timeout open streams may use; the rest is for writing the data (seconds)."""
     return max(drain_s - RESERVE_S, drain_s / 2)
 
 
 class Child:
-    """One child process. `settings` makes its line of JSON, again at each start. It inherits `fds`."""
+    """One child process. `settings` gives its line of JSON, and is called at each start. The child inherits `fds`."""
 
     def __init__(self, name: str, module: str, settings: Callable[[], bytes], fds: Sequence[int] = ()) -> None:
         self.name = name
@@ -58,7 +58,7 @@ class Child:
 
     @property
     def ready(self) -> bool:
-        """It said so, and still runs."""
+        """Whether it has reported `ready` and still runs."""
         return self._ready and self._running
 
     @property
@@ -66,7 +66,7 @@ class Child:
         return self.process is not None and self.process.returncode is None
 
     async def start(self) -> None:
-        """Start it and wait until it is ready. Raises Unavailable if it does not get there; then none runs."""
+        """Start it and wait until it is ready. Raises Unavailable if it does not become ready; then it does not run."""
         self.starts += 1
         self._ready = False
         try:
@@ -77,8 +77,9 @@ class Child:
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 pass_fds=self._fds,
-                # Ctrl-C in a terminal is ours to pass on. Not a session of its own: Linux shares cores out between sessions
-                # (autogroup), and a relay that wakes up would wait for the recorder's turn to end (decision 18).
+                # A process group of its own: Ctrl-C in a terminal must reach only this process. Not a session of its own:
+                # Linux divides cores between sessions (autogroup), and a relay that wakes up would wait until the recorder's
+                # turn ends (decision 18).
                 process_group=0,
             )
         except OSError as error:
@@ -114,17 +115,17 @@ class Child:
         await self.wait()
 
     def _signal(self, number: signal.Signals) -> None:
-        # Not by Process.send_signal: it may reap the child before asyncio's watcher does, which then knows no exit code.
+        # Not by Process.send_signal: it may reap the child before asyncio's watcher, which then gets no exit code.
         if self.process is not None and self._running:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.process.pid, number)
 
 
 class Group:
-    """The recorder and the relays of one tap; without relays it is an agent for taps in other processes.
+    """The recorder and the relays of one tap; without relays it is an agent for taps in applications.
 
-    `say` takes a sentence for the operator; `accept_no_more` is called when it is stopped, before anything else;
-    `relay_ended` when a relay has ended unasked, with its exit code (a signal's number is negative), before its next start.
+    `say` takes a sentence for the operator. `accept_no_more` is called first when the group is stopped. `relay_ended` is
+    called when a relay has ended unexpectedly, before its next start, with its exit code (a signal's number is negative).
     """
 
     def __init__(
@@ -144,10 +145,10 @@ class Group:
         self._stopping = False
 
     async def start(self) -> None:
-        """Start all. Raises Unavailable if one does not get ready; then none runs."""
+        """Start all children. Raises Unavailable if one does not become ready; then none runs."""
         children = (self._recorder, *self._relays)
         try:
-            # First the recorder: a relay that finds none looks for it again only a second later, and holds reads till then.
+            # First the recorder: a relay that finds no recorder tries again only a second later, and holds reads till then.
             await self._recorder.start()
             results = await asyncio.gather(*(relay.start() for relay in self._relays), return_exceptions=True)
             for result in results:
@@ -161,12 +162,12 @@ class Group:
 
     @property
     def serving(self) -> bool:
-        """Whether a relay accepts requests; where there is none, whether the recorder accepts what taps send it."""
+        """Whether a relay accepts requests; in an agent, whether the recorder accepts data from taps."""
         return not self._stopping and any(child.ready for child in self._relays or (self._recorder,))
 
     @property
     def exit_code(self) -> int:
-        """What the command ends with after `stop`: not 0 if the recorder could not write down what it had left."""
+        """The command's exit code after `stop`: not 0 if the recorder could not write its last rows."""
         process = self._recorder.process
         return UNAVAILABLE if process is not None and process.returncode == UNAVAILABLE else DONE
 
@@ -191,14 +192,14 @@ class Group:
                 return
             except Unavailable as error:
                 self._say(str(error))
-            except Exception as error:  # noqa: BLE001 - the tap relays with its other children, and tries this one again
+            except Exception as error:  # noqa: BLE001 - the tap runs on with its other children, and starts this one again
                 report_fault(f"the start of the {child.name}", error)
             pause = min(2 * pause, MAX_RESTART_S)
 
     async def stop(self, drain_s: float) -> None:
-        """Relays finish what is open, in their part of `drain_s`; then the recorder writes down what is left.
+        """Stop the relays, which finish open streams in their part of `drain_s`; then the recorder, which writes the rest.
 
-        May be called again: who has ended has ended.
+        It may be called again: children that have ended are skipped.
         """
         self._stopping = True
         self._accept_no_more()
@@ -213,7 +214,7 @@ class Group:
 
     async def _finish(self, child: Child, deadline: float) -> None:
         try:
-            # The recorder, too, may have its seconds if the relays took theirs.
+            # The recorder has HANGS_S also if the relays have used all the time.
             async with asyncio.timeout(max(deadline - time.monotonic(), HANGS_S)):
                 await child.wait()
         except TimeoutError:

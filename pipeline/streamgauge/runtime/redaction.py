@@ -1,14 +1,14 @@
 """Hides passwords in malformed settings and in sentences for the operator.
 
-A URL that cannot be parsed does not tell where its password ends. So all that may belong to a password is hidden, however the
-value is written; what is left tells the operator which value is meant.
+A URL that cannot be parsed does not show where its password ends. So everything that may belong to a password is hidden,
+however the value is written; the rest shows the operator which value is meant.
 """
 
 import re
 
-# An @, also as URLs encode it, and the characters that Unicode's NFKC turns into one (urllib refuses a host with these).
+# An @, also URL-encoded, and the characters that Unicode's NFKC turns into an @ (urllib refuses a host with these).
 _AT = re.compile("@|%40|\uff20|\ufe6b")
-# A colon with something other than a port, a group of an IPv6 address or a path behind it, and all that follows.
+# A colon that is not followed by a port, a group of an IPv6 address or a path; and everything after it.
 _NO_PORT = re.compile(r""":(?![0-9A-Fa-f]{0,5}(?:%[\w.-]*)?(?:[/\\:\],'"]|$)).*""", re.DOTALL)
 _QUERY = re.compile(r"[?#]")
 _QUERY_IN_TEXT = re.compile(r"\?[^\s=?]+=.*")
@@ -19,7 +19,7 @@ _HIDDEN = "..."
 def redacted_value(value: str) -> str:
     """A malformed URL, address or name as it may be shown.
 
-    Hides what stands before the last @, a query, a fragment, a PEM file, and what follows a colon and is no port.
+    Hides everything before the last @, a query, a fragment, a PEM file, and what follows a colon and is no port.
     """
     *before, shown = _AT.split(value.partition(_PEM)[0])
     if any(map(_QUERY.search, before)):  # either the password holds a ?, or the query holds an @
@@ -29,12 +29,15 @@ def redacted_value(value: str) -> str:
 
 
 def redacted_item(item: str, value: object) -> str:
-    """One item of a value that was split at its commas. Where the value holds an @, a comma may be part of a password."""
+    """One item of `value`, which was split at its commas, as it may be shown.
+
+    If `value` contains an @, a comma may be part of a password: then the whole value is redacted.
+    """
     return redacted_value(value if isinstance(value, str) and _AT.search(value) else item)
 
 
 def redacted_text(text: str) -> str:
-    """A sentence that may quote paths and arguments, without what looks like USER:PASSWORD@, ?NAME=VALUE or a PEM file.
+    """A sentence that may quote paths and arguments, with USER:PASSWORD@, ?NAME=VALUE and PEM files hidden.
 
     A path such as /home/user@example.com/x stays as it is.
     """

@@ -1,7 +1,7 @@
 """The directory of the recorder's socket: private, below the temporary directory, with a path short enough for a socket.
 
-DATA_DIR/run is a link to it, by which taps in applications find it. A copy of a data directory has the same link, and a user
-who may write there can change it. So a directory is removed only if it is a socket's directory of this user, and unused.
+DATA_DIR/run is a link to it, by which taps in applications find it. A copy of a data directory has the same link, and a
+user who may write there can change it. So a directory is removed only if it is an unused socket directory of this user.
 """
 
 import contextlib
@@ -16,19 +16,20 @@ from streamgauge.errors import Unavailable
 from streamgauge.runtime.data_directory import unusable
 from streamgauge.runtime.ownership import is_our_directory
 
-# How the directory is named, below the temporary directory, and all that it holds.
+# The prefix of the directory's name, below the temporary directory; and the only file in it.
 _PREFIX = "streamgauge-"
 SOCKET = "recorder.sock"
-# How long a Unix socket's path may be everywhere (bytes: macOS has 104 with a NUL).
+# The longest path of a Unix socket that all systems allow (bytes: macOS has 104 with a NUL).
 _MAX_SOCKET_PATH = 103
-# A recorder that lives accepts at once, or its backlog is full; it is asked only whether it lives (seconds).
+# How long a test connection to a recorder may take (seconds): a running recorder accepts at once, or its backlog is full.
 _ASK_S = 1.0
 
 
 class RuntimeDir:
-    """Made when it is constructed, removed by `close`. One that a killed tap left on the data directory is removed before.
+    """Makes the directory, and removes it in `close`. First it removes a directory that a killed tap left.
 
-    `to_be_found`: taps in applications need the link; without it a tap that relays goes on. Raises Unavailable.
+    `to_be_found`: taps in applications need the link, so a failure to make it is an error; else it is ignored. Raises
+    Unavailable.
     """
 
     def __init__(self, data_dir: Path, *, to_be_found: bool) -> None:
@@ -52,11 +53,11 @@ class RuntimeDir:
 
     @property
     def socket(self) -> Path:
-        """Where the recorder listens."""
+        """The path of the recorder's socket."""
         return self.path / SOCKET
 
     def restore(self) -> None:
-        """Make the directory and the link again where they are gone: a recorder that starts again needs them.
+        """Make the directory and the link again if they are gone: a recorder that is restarted needs them.
 
         Raises Unavailable.
         """
@@ -74,14 +75,14 @@ class RuntimeDir:
         self._make_link()
 
     def close(self) -> None:
-        """Remove the directory, and the link if it still leads there."""
+        """Remove the directory, and the link if it still leads to it."""
         _remove_unused(self.path)
         with contextlib.suppress(OSError):
             if self._link.readlink() == self.path:
                 self._link.unlink()
 
     def _make_link(self) -> None:
-        """Lead DATA_DIR/run here, wherever it led before."""
+        """Make DATA_DIR/run a link to this directory, in place of an earlier link."""
         try:
             if self._link.is_symlink():
                 if self._link.readlink() == self.path:
@@ -106,7 +107,7 @@ class RuntimeDir:
 
 
 def _remove_unused(directory: Path) -> None:
-    """Remove a socket's directory; anything else stays as it is."""
+    """Remove a directory if it is an unused socket directory of ours; leave any other as it is."""
     with contextlib.suppress(OSError):
         if _is_ours(directory) and not _is_used(directory / SOCKET):
             (directory / SOCKET).unlink(missing_ok=True)
@@ -114,7 +115,7 @@ def _remove_unused(directory: Path) -> None:
 
 
 def _is_ours(directory: Path) -> bool:
-    """Whether we made it: by its name and place, its owner and mode, and what is in it. Raises OSError."""
+    """Whether a tap of this user made the directory, by its name, place, owner, mode and contents. Raises OSError."""
     found = directory.lstat()
     return (
         directory.name.startswith(_PREFIX)
@@ -127,8 +128,8 @@ def _is_ours(directory: Path) -> bool:
 
 
 def _is_used(path: Path) -> bool:
-    """Whether a process listens there."""
-    if not path.exists():  # its path may be too long to be asked
+    """Whether a process listens on the socket at this path."""
+    if not path.exists():  # its path may be too long for a connection
         return False
     with socket.socket(socket.AF_UNIX) as asking:
         asking.settimeout(_ASK_S)
@@ -136,6 +137,6 @@ def _is_used(path: Path) -> bool:
             asking.connect(str(path))
         except ConnectionRefusedError:
             return False
-        except OSError:  # its backlog is full, for example
+        except OSError:  # for example, its backlog is full
             return True
     return True

@@ -1,7 +1,7 @@
-"""How a command that stays is told to stop: the first SIGTERM or Ctrl-C ends it in order, a second one at once.
+"""Stops a long-running command: the first SIGTERM or Ctrl-C ends it in order, a second one at once.
 
-At once is what SIGKILL does: children end when their stdin does, open streams are cut, and the next start accounts for what
-was under way. The exit code is 128 + the signal's number then, as a shell gives it.
+An end at once is like SIGKILL: children end when their stdin ends, open streams are cut, and the next start accounts for
+data that was in flight. The exit code is then 128 + the signal's number, as a shell gives it.
 """
 
 import asyncio
@@ -10,15 +10,16 @@ import os
 import signal
 from collections.abc import Callable
 
-# A second signal this soon after the first is the same one (seconds): a terminal sends Ctrl-C to the whole group, and
-# wrappers such as npm and make send it to their child once more.
+# A second signal so soon after the first counts as the same one (seconds): a terminal sends Ctrl-C to the whole process
+# group, and wrappers such as npm and make send it to their child again.
 SAME_S = 0.1
 
 
 class StopSignal:
-    """`stop` is set by the first signal. `say` takes a sentence for the operator; `left` says what a second one leaves.
+    """Sets `stop` at the first signal, and ends the process at the second.
 
-    `before_exit` is called before the second signal ends the process, if it is set.
+    `say` takes a sentence for the operator; `left` gives the words for what a second signal leaves unfinished.
+    `before_exit`, if set, is called before the second signal ends the process.
     """
 
     def __init__(self, command: str, say: Callable[[str], None], left: Callable[[], str]) -> None:
@@ -40,7 +41,7 @@ class StopSignal:
 
     def _end(self, number: signal.Signals) -> None:
         try:
-            with contextlib.suppress(Exception):  # a disk that fails does not keep the process
+            with contextlib.suppress(Exception):  # a failing disk must not prevent the exit
                 self._say(f"{self._command}: stopping at once, after a second signal; {self._left()}")
                 if self.before_exit is not None:
                     self.before_exit()

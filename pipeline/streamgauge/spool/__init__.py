@@ -1,12 +1,12 @@
-"""Where bundles rest until they are delivered. To use it, `Spool`; whoever changes it finds here what lies where.
+"""Stores bundles on disk until they are delivered. Callers use `Spool`.
 
-| file | what it knows |
+| file | contents |
 |---|---|
-| spool.py | rows put, taken, done and given up; what may be dropped, and its books |
-| row_clock.py | how long a row has waited, whatever the clocks do |
-| connection.py | the file under two processes: opened, replaced, found damaged, written again |
-| file.py | the format: pages, columns, checksums, what can be rescued of a damaged file |
-| sql.py | the statements |
+| spool.py | putting, taking, delivering and dropping rows, and the balance of reads |
+| row_clock.py | the age of a row, independent of steps of the wall clock |
+| connection.py | the file while two processes use it: opened, replaced, repaired |
+| file.py | the format: pages, columns, checksums; what can be recovered of a damaged file |
+| sql.py | the SQL statements |
 | reserve.py | disk space that is kept for the last rows |
 """
 

@@ -1,7 +1,8 @@
-"""The spool's file while a process has it open: one connection, whatever becomes of the file.
+"""The spool's file while a process has it open: one connection, also when the file is damaged, deleted or replaced.
 
-A damaged file is replaced by what can be read of it, a deleted one by what the open connection still reads; a file that the
-other process replaced is opened anew. What the disk refuses is a `Failure`, never a raise.
+A damaged file is replaced by a new one with the rows that can be read; a deleted file by one with the rows that the open
+connection still reads; a file that the other process replaced is opened again. An operation that the disk refuses gives
+a `Failure`, and raises nothing.
 """
 
 import os
@@ -15,18 +16,18 @@ from streamgauge.spool.file import PAGE_BYTES, DamagedError, FileLock, inode, is
 from streamgauge.spool.read_counters import Counters, DropReason, Incident
 from streamgauge.spool.sql import Failure, failure_of
 
-# A file that is replaced under us again and again is somebody's game: give up for this time.
+# If another program keeps replacing the file, the operation fails after so many attempts.
 _ATTEMPTS = 4
 
 Work = Callable[[sqlite3.Connection], None]
 
 
 class _MovedError(Exception):
-    """The file that is open is no longer the one at the path."""
+    """The open file is no longer the file at the path."""
 
 
 class SpoolFile:
-    """Runs work on the spool's file. Safe to use from several threads. `log_bytes`: what SQLite's log may take."""
+    """Runs work on the spool's file. Safe to use from several threads. `log_bytes`: the size limit of SQLite's log."""
 
     def __init__(self, path: Path, log_bytes: int, counters: Counters | None) -> None:
         self._path = path
@@ -36,11 +37,11 @@ class SpoolFile:
         self._connection: sqlite3.Connection | None = None
         self._inode: int | None = None
         self.lock = FileLock(path)
-        self.failure: Failure | None = None  # of the last call; None if it went well
-        self.error = ""  # what SQLite or the system said to it
+        self.failure: Failure | None = None  # of the last call; None if it succeeded
+        self.error = ""  # the error text of SQLite or the system for it
 
     def transact(self, work: Work) -> Failure | None:
-        """Do it in one transaction."""
+        """Run `work` in one transaction. Gives the failure, or None."""
 
         def whole(connection: sqlite3.Connection) -> None:
             connection.execute("BEGIN IMMEDIATE")
@@ -56,7 +57,7 @@ class SpoolFile:
         return self.run(whole)
 
     def run(self, work: Work) -> Failure | None:
-        """Do it on the open file. A damaged one is replaced, once, and it is done again."""
+        """Run `work` on the open file; if the file is damaged, replace it once and run `work` again. Gives the failure."""
         replaced = False
         with self._threads:
             self.failure, self.error = None, ""
@@ -79,9 +80,9 @@ class SpoolFile:
             return self.failure
 
     def sync(self) -> None:
-        """What was put before is on the disk when this returns, also if the power goes then."""
+        """Force all earlier writes to the disk: after this call they survive a power cut."""
         # Not the database's own file: closing any descriptor of that would drop SQLite's locks in this process.
-        with suppress(OSError):  # a disk that refuses this refuses what is put as well, and is told of there
+        with suppress(OSError):  # a disk that refuses this also refuses writes, which report it
             for place in (self._path.with_name(f"{self._path.name}-wal"), self._path.parent):
                 opened = os.open(place, os.O_RDONLY)
                 try:
@@ -106,20 +107,20 @@ class SpoolFile:
                 self._inode = inode(self._path)
                 self._connection = open_spool(self._path)
                 self._inode = inode(self._path)
-            # A transaction may bring half of the log's size, and some pages of its own beside the rows'.
+            # A transaction may add half of the log's size, and some pages besides those of its rows.
             self._connection.execute(f"PRAGMA wal_autocheckpoint={max(self._log_bytes // 4 // PAGE_BYTES, 1)}")
             self._connection.execute(f"PRAGMA journal_size_limit={self._log_bytes}")
         return self._connection
 
     def _rescue(self, old: sqlite3.Connection) -> None:
-        """Somebody deleted the file; we still have it."""
+        """The file was deleted while this process has it open: make a new file with its rows."""
         with self.lock:
             if inode(self._path) is not None:
-                return  # the other process was quicker
+                return  # the other process has done it
             try:
                 books = rescue(self._path, old, self._delivered())
             except (sqlite3.Error, DamagedError, OSError):
-                return  # an empty one is made instead, or the disk says why not
+                return  # the caller makes an empty file, or gets the disk's error
             self._count(Incident.SPOOL_DELETED, books)
 
     def _replace(self) -> None:
@@ -128,7 +129,7 @@ class SpoolFile:
             with self.lock:
                 books = replace(self._path, self._inode, self._delivered())
         except (sqlite3.Error, DamagedError, OSError):
-            return  # the disk refuses the new file as well: the second attempt says how
+            return  # the disk refuses the new file as well: the second attempt gives the error
         if books is not None:
             self._count(Incident.SPOOL_DAMAGED, books)
 

@@ -1,7 +1,7 @@
-"""The spool's file: made, opened, and when it is damaged or deleted replaced by one with what can be read of it.
+"""Makes and opens the spool's file. A damaged or deleted file is replaced by a new one with the rows that can be read.
 
-Two processes have it open. Whoever makes or replaces it holds a lock file meanwhile, and the old file's write lock if that
-can be had; whoever has the old one open sees by its inode that it was replaced.
+Two processes have it open. The process that makes or replaces it holds a lock file meanwhile, and the old file's write
+lock if it can get that. A process that still has the old file open detects the replacement by the inode.
 """
 
 import errno
@@ -17,9 +17,10 @@ from contextlib import closing, suppress
 from pathlib import Path
 from types import TracebackType
 
-# How long one process waits for the other's transaction (s): they are short, a checkpoint on a slow disk the longest.
+# How long one process waits for the other's transaction (s). Transactions are short; the longest wait is a checkpoint on a
+# slow disk.
 BUSY_S = 5.0
-# Damaged files that are kept for whoever wants to look: each may be as large as the spool.
+# Damaged files that are kept for inspection (files): each may be as large as the spool.
 DAMAGED_KEPT = 1
 # SQLite's page size.
 PAGE_BYTES = 4096
@@ -27,8 +28,9 @@ PAGE_BYTES = 4096
 _APPLICATION = 0x53475350  # "SGSP" in the file's header
 _LAYOUT = 2
 _CRC_BYTES = 4
-# Of SQLite's file format: the header; the two bytes of it that say that a log is used; what all spools have in common
-# (magic, page size, versions, fractions; schema format, cache, last root, encoding, numbers of ours, reserved); its size.
+# SQLite's file header: its size; its two version bytes, which say whether a WAL is used; the parts that are equal in all
+# spools (magic, page size, versions, fractions; schema format, cache, last root, encoding, numbers of ours, reserved); the
+# file's size in pages.
 _HEADER_BYTES = 100
 _VERSIONS = slice(18, 20)
 _WAL_VERSIONS = b"\2\2"
@@ -36,8 +38,8 @@ _SAME = (slice(0, 24), slice(44, 92))
 _PAGES = slice(28, 32)
 _FEW_BYTES = 8
 
-# `checksum` goes over all of a row: SQLite itself does not notice a flipped byte in a value, or in an id. `put_s` is
-# the age clock's (row_clock.py). `taken`: the last row that was handed out for delivery. `negative` is -delivered.
+# `checksum` covers the whole row: SQLite itself does not detect a flipped byte in a value, or in an id. `put_s` is the time
+# of the age clock (row_clock.py). `taken`: the last row that was taken for delivery. `negative` is -delivered.
 _SCHEMA = """
 CREATE TABLE rows(id INTEGER PRIMARY KEY AUTOINCREMENT, slot INTEGER NOT NULL, reads INTEGER NOT NULL,
                   put_s INTEGER NOT NULL, checksum INTEGER NOT NULL, value BLOB NOT NULL);
@@ -54,40 +56,43 @@ Stored = tuple[int, int, int, int, int, bytes]  # COLUMNS
 
 
 class DamagedError(Exception):
-    """The file is there and is no spool of ours that can be read."""
+    """The file exists, but is not a readable spool of this version."""
 
 
 def checksum(row: int, slot: int, reads: int, put_s: int, value: bytes) -> int:
-    """What a row's checksum must be."""
+    """The checksum of a row (CRC-32)."""
     return zlib.crc32(value, zlib.crc32(b"%d %d %d %d" % (row, slot, reads, put_s)))
 
 
 def with_checksum(value: bytes) -> bytes:
-    """An entry of the spool's own memory as it is stored, with its checksum."""
+    """A value of the `meta` table as it is stored: after its checksum."""
     return zlib.crc32(value).to_bytes(_CRC_BYTES) + value
 
 
 def without_checksum(stored: object) -> bytes | None:
-    """The entry; None if it is not what was stored."""
+    """The value of a stored `meta` entry; None if its checksum is wrong."""
     if not isinstance(stored, bytes) or stored[:_CRC_BYTES] != zlib.crc32(stored[_CRC_BYTES:]).to_bytes(_CRC_BYTES):
         return None
     return stored[_CRC_BYTES:]
 
 
 def inode(path: Path) -> int | None:
-    """Which file is at this path; None if there is none."""
+    """The inode of the file at this path; None if there is no file."""
     try:
         return path.stat().st_ino
     except FileNotFoundError:
         return None
 
 
-# SQLITE_ERROR and SQLITE_MISMATCH: our statements are right for our tables; so these are not, or the header lies.
+# SQLITE_ERROR and SQLITE_MISMATCH: our statements fit our tables, so the tables or the header are damaged.
 _DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_MISMATCH}
 
 
 def is_damage(error: Exception, path: Path) -> bool:
-    """Whether the file, and not the disk or the moment, is at fault. No connection to it may be open in this process."""
+    """Whether damage of the file caused the error (not the disk, and not a lock).
+
+    No connection to the file may be open in this process.
+    """
     if isinstance(error, DamagedError):
         return True
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
@@ -105,7 +110,7 @@ def _header(path: Path) -> bytes:
 
 
 def _mend_header(path: Path, sound: Path) -> None:
-    """Give a damaged spool the header of a sound one, in all that is the same for every spool: one byte there hides all.
+    """Repair the parts of a damaged spool's header that are equal in all spools: one wrong byte there hides all rows.
 
     https://www.sqlite.org/fileformat2.html#the_database_header
     """
@@ -113,7 +118,7 @@ def _mend_header(path: Path, sound: Path) -> None:
         header, sound_header = bytearray(file.read(_HEADER_BYTES)), _header(sound)
         differs = sum(old != new for part in _SAME for old, new in zip(header[part], sound_header[part], strict=False))
         if len(header) < _HEADER_BYTES or differs > _FEW_BYTES:
-            return  # it never was one
+            return  # it never was a spool
         for part in _SAME:
             header[part] = sound_header[part]
         header[_PAGES] = (os.fstat(file.fileno()).st_size // PAGE_BYTES).to_bytes(4)
@@ -122,7 +127,7 @@ def _mend_header(path: Path, sound: Path) -> None:
 
 
 def open_spool(path: Path) -> sqlite3.Connection:
-    """A connection to the spool at this path, made if missing; with the lock held.
+    """A connection to the spool at this path; the file is made if missing. The caller holds the lock.
 
     Raises DamagedError, sqlite3.Error or OSError.
     """
@@ -133,10 +138,10 @@ def open_spool(path: Path) -> sqlite3.Connection:
 
 
 def replace(path: Path, damaged_inode: int | None, delivered: int) -> tuple[int, int] | None:
-    """Put a damaged file aside and begin a new one with what can be read of it; with the lock held. Row ids stay.
+    """Move a damaged file aside and make a new one with the rows that can be read. The caller holds the lock. Row ids stay.
 
-    `delivered`: the reads delivered so far. Gives the reads that waited by the old file's own books (-1 where these
-    cannot be read) and the reads carried over; None if somebody else replaced the file already.
+    `delivered`: the reads delivered so far. Gives the reads that waited by the old file's own totals (-1 if these cannot
+    be read) and the reads carried over; None if the other process has already replaced the file.
     """
     if inode(path) != damaged_inode:
         return None
@@ -150,7 +155,7 @@ def replace(path: Path, damaged_inode: int | None, delivered: int) -> tuple[int,
 
 
 def rescue(path: Path, old: sqlite3.Connection, delivered: int) -> tuple[int, int]:
-    """The file was deleted while `old` has it open: a new one with what is read of it. As `replace` otherwise."""
+    """Make a new file with the rows of `old`, whose file was deleted. Otherwise like `replace`; never gives None."""
     made = _build(path)
     books = _carry_over(old, made, delivered, damaged=False)
     _swap_in(made, path)
@@ -159,7 +164,7 @@ def rescue(path: Path, old: sqlite3.Connection, delivered: int) -> tuple[int, in
 
 def _raw(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
-    # One flipped bit makes a value a text, which it then need not be.
+    # A flipped bit may turn a blob into a text that is not valid UTF-8.
     connection.text_factory = lambda text: text.decode(errors="replace")
     return connection
 
@@ -169,7 +174,7 @@ def _connect(path: Path) -> sqlite3.Connection:
     try:
         connection.execute("PRAGMA synchronous=NORMAL")
         connection.execute("PRAGMA cell_size_check=ON")
-        # Some builds overwrite what is deleted with zeros: twice the writing, for what is masked. Free pages are used again.
+        # Some builds overwrite deleted data with zeros: twice the writing, for data that is masked. Free pages are reused.
         connection.execute("PRAGMA secure_delete=FAST").fetchall()
         layout = connection.execute("PRAGMA user_version").fetchone()[0]
         ours = connection.execute("PRAGMA application_id").fetchone()[0] == _APPLICATION
@@ -187,7 +192,7 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def _build(path: Path) -> Path:
-    """A new, empty spool under another name: nobody finds half of one."""
+    """A new, empty spool under another name, so that no process opens an unfinished one."""
     made = path.with_name(f"{path.name}.new")
     _remove(made)
     os.close(os.open(made, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
@@ -195,7 +200,7 @@ def _build(path: Path) -> Path:
         connection.execute(f"PRAGMA page_size={PAGE_BYTES}")
         connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
         connection.executescript(_SCHEMA)
-        # Ids go on from the wall clock's microseconds: an id of an earlier file is never given again.
+        # Ids start at the wall clock's microseconds, so that an id of an earlier file is not used again.
         connection.execute("INSERT INTO sqlite_sequence VALUES ('rows', ?)", (time.time_ns() // 1000,))
         connection.execute(f"PRAGMA application_id={_APPLICATION}")
         connection.execute(f"PRAGMA user_version={_LAYOUT}")
@@ -210,7 +215,7 @@ def _swap_in(made: Path, path: Path) -> None:
 
 
 def _put_aside(path: Path) -> None:
-    ours = re.compile(re.escape(f"{path.name}.damaged-") + "[0-9]{1,9}")  # a copy that somebody keeps has another name
+    ours = re.compile(re.escape(f"{path.name}.damaged-") + "[0-9]{1,9}")  # copies made by users have other names
     kept = sorted((file for file in path.parent.iterdir() if ours.fullmatch(file.name)), key=_number)
     aside = path.with_name(f"{path.name}.damaged-{_number(kept[-1]) + 1 if kept else 1}")
     for old in kept[: len(kept) + 1 - DAMAGED_KEPT]:
@@ -221,9 +226,10 @@ def _put_aside(path: Path) -> None:
 
 
 def _carry_over(old: sqlite3.Connection, made: Path, delivered: int, *, damaged: bool) -> tuple[int, int]:
-    """Copy what is intact: rows, meta, the delivered total. What cannot be read stays behind.
+    """Copy the intact rows, meta, and the delivered total. Gives the reads that waited (-1: unknown) and those copied.
 
-    The old file's write lock is kept until the caller has swapped the files and closes it: who waits for it then sees so.
+    The old file's write lock is kept until the caller has swapped the files and closed the old one. A process that waits
+    for the lock then detects the new file.
     """
     with suppress(sqlite3.Error):
         old.execute("BEGIN IMMEDIATE")
@@ -247,7 +253,7 @@ def _carry_over(old: sqlite3.Connection, made: Path, delivered: int, *, damaged:
 
 
 def _intact(old: sqlite3.Connection) -> Iterator[Stored]:
-    """Rows from the front up to the damage, then from the back down to it."""
+    """The intact rows: from the first up to the damage, then from the last down to it."""
     seen: set[int] = set()
     for order in ("ASC", "DESC"):
         with suppress(sqlite3.Error):
@@ -260,7 +266,7 @@ def _intact(old: sqlite3.Connection) -> Iterator[Stored]:
 
 
 def is_intact(row: Stored) -> bool:
-    """Whether a row is what was put in."""
+    """Whether a row is as it was put: its types and its checksum are right."""
     number, slot, reads, put_s, stated, value = row
     typed = isinstance(slot, int) and isinstance(reads, int) and isinstance(put_s, int) and isinstance(value, bytes)
     return typed and checksum(number, slot, reads, put_s, value) == stated
@@ -280,7 +286,7 @@ def _number(path: Path) -> int:
 
 
 class FileLock:
-    """A lock over processes and threads, by a file beside the spool. Who holds it may take it again. Raises OSError."""
+    """A reentrant lock over processes and threads, by a file beside the spool. Raises OSError."""
 
     def __init__(self, spool: Path) -> None:
         self._path = spool.with_name(f"{spool.name}.lock")
@@ -300,7 +306,7 @@ class FileLock:
         self._depth += 1
 
     def _opened(self) -> int:
-        """The lock file. It is never a link of ours, so a link in its place is removed and not followed."""
+        """Open the lock file. We never make a link there, so a link in its place is removed and not followed."""
         try:
             return self._made()
         except OSError as error:

@@ -1,13 +1,14 @@
-"""The tap's balance of reads, in a mapped file that outlives SIGKILL: seen = delivered + waiting + dropped by reason.
+"""The tap's balance of reads, in a mapped file that survives SIGKILL: seen = delivered + waiting + dropped by reason.
 
-One file a data directory, shared by the processes of one tap. A version word, then for each role a region of 8-byte
-slots that only the process in that role writes: an aligned 8-byte store into a shared mapping, which the kernel keeps
-when the process dies. Numbers only grow; `writes_refused` is a state. `delivered` rests in the spool's database, in the
-transaction that deletes the rows; the slot here mirrors it. `spool.close_balance_after_crash` closes the balance before a
-tap's processes start.
+Each data directory has one file, shared by the processes of one tap. It holds a version word, then for each role a region
+of 8-byte slots that only the process in that role writes: an aligned 8-byte store into a shared mapping, which the kernel
+keeps when the process dies. Numbers only grow, except `writes_refused`, which is a state. The primary count of delivered
+reads is in the spool's database, changed in the transaction that deletes the rows; the slot here mirrors it.
+`spool.close_balance_after_crash` closes the balance before a tap's processes start.
 
-Applications that capture for themselves have roles as relays do, and lives of their own: they were there before the tap, and
-stay when it goes. Whoever has role app-N holds a lock on `app_lock`; what a living one has and did not hand over still waits.
+Applications with a tap of their own have roles as relays do, but may start before the agent and run on after it. The
+application in role app-N holds a lock on its `app_lock` file. Reads that a running application has not yet sent to a
+recorder count as waiting.
 """
 
 import fcntl
@@ -25,39 +26,39 @@ class DropReason(StrEnum):
     """Why a read that was seen will not be delivered. Add at the end: the order is the file's layout."""
 
     RECORDER_BEHIND = "recorder_behind"  # a buffer before the recorder, or a bound inside it, was full
-    RECORDER_GONE = "recorder_gone"  # the recorder does not know the stream: it was restarted, or the socket broke
+    RECORDER_GONE = "recorder_gone"  # the recorder has no such stream: it was restarted, or the socket broke
     CAPTURE_FAULT = "capture_fault"  # a bug of ours while capturing this stream
     SPOOL_FULL = "spool_full"
-    SPOOL_FAILED = "spool_failed"  # the disk refused it: full, read-only, broken
-    SPOOL_DAMAGED = "spool_damaged"  # it lay in a spool that can no longer be read
+    SPOOL_FAILED = "spool_failed"  # the disk refused the write: full, read-only, broken
+    SPOOL_DAMAGED = "spool_damaged"  # it was in a spool that can no longer be read
     REFUSED = "refused"  # the broker refused it for good
     CRASH = "crash"  # in flight when a process was killed
-    TOO_OLD = "too_old"  # it waited in the spool for longer than it may
+    TOO_OLD = "too_old"  # it waited in the spool for longer than the limit
     PACKETS_LOST = "packets_lost"  # the packets that made it up were not captured
 
 
 class Incident(StrEnum):
-    """What else went wrong and was survived. Add at the end: the order is the file's layout."""
+    """Other faults that were handled. Add at the end: the order is the file's layout."""
 
     BAD_BATCH = "bad_batch"  # a batch on the recorder's socket that does not decode
     STREAM_REFUSED = "stream_refused"  # more streams open than the recorder's bound
-    CAPTURE_FAULT = "capture_fault"  # streams given up because of a bug of ours
+    CAPTURE_FAULT = "capture_fault"  # streams whose capture ended because of a bug of ours
     BODY_CAPPED = (
-        "body_capped"  # bodies of requests and answers not looked into: over a size, or others needed the room
+        "body_capped"  # bodies of requests and responses that were not read: over a size, or no space in the budget
     )
-    EVENT_CAPPED = "event_capped"  # single events given up: over a size, or others needed the room
-    DECODE_FAULT = "decode_fault"  # streams whose coding or framing could not be undone
-    BUNDLE_LOST = "bundle_lost"  # bundles that the spool took in no form
+    EVENT_CAPPED = "event_capped"  # single events discarded: over a size, or no space in the budget
+    DECODE_FAULT = "decode_fault"  # streams whose coding or framing could not be decoded
+    BUNDLE_LOST = "bundle_lost"  # bundles that the spool did not take even without reads
     SPOOL_DAMAGED = "spool_damaged"  # spool files moved aside
-    SPOOL_DELETED = "spool_deleted"  # spool files that somebody deleted while they were in use
+    SPOOL_DELETED = "spool_deleted"  # spool files that were deleted while in use
     PACKETS_DROPPED = "packets_dropped"  # packets that the kernel captured and had no room for
-    CLIENT_REFUSED = "client_refused"  # connections closed at once: their address had as many as one may have
+    CLIENT_REFUSED = "client_refused"  # connections closed at once: their address had reached its limit
     CLIENT_SHED = "client_shed"  # idle connections closed to make room for others
     PUMP_OFF = "pump_off"  # relays crashed so often that the tap went on without the pump
 
 
 class Refusal(StrEnum):
-    """Why a relay answered a request by itself: the code in its answer. Add at the end: the order is the file's layout."""
+    """Why a relay answered a request by itself: the code in its response. Add at the end: the order is the file's layout."""
 
     MALFORMED_REQUEST = "malformed_request"
     METHOD_REFUSED = "method_refused"
@@ -77,7 +78,7 @@ class Refusal(StrEnum):
 
     @property
     def status(self) -> int:
-        """The answer's status."""
+        """The HTTP status of the response."""
         return _STATUS.get(self, 400)
 
 
@@ -96,9 +97,9 @@ _STATUS = {
 }
 
 
-# A supervisor starts at most this many relays: far more than cores a gateway's host has.
+# A supervisor starts at most this many relays: far more than a gateway's host has cores.
 MAX_RELAYS = 32
-# Processes that capture for themselves, on one data directory: twice the workers of a host with 64 cores.
+# Processes of applications with a tap, on one data directory: twice the workers of a host with 64 cores.
 MAX_APPS = 128
 _RELAYS = tuple(f"relay-{index}" for index in range(MAX_RELAYS))
 _OF_TAP = (*_RELAYS, "recorder", "delivery")
@@ -110,16 +111,16 @@ _BEHIND_RELAYS = range(MAX_RELAYS, len(_OF_TAP))
 _APPS = range(len(_OF_TAP), len(ROLES))
 
 _WORD = 8
-_REGION = 64  # slots a role: seen, delivered, reasons, incidents and refusals, with room to add
+_REGION = 64  # slots of a role: seen, delivered, reasons, incidents and refusals, with space for more
 _SEEN, _DELIVERED, _DROPPED, _INCIDENTS, _REFUSED = 0, 1, 2, 16, 36
 _REASONS = {reason: _DROPPED + place for place, reason in enumerate(DropReason)}
-_HANDED = _REGION - 1  # how many of its reads a relay has handed to a recorder
-_SEEN_APART = _REGION - 2  # reads seen by a thread that the interpreter does not hold up: the relay's pump
+_HANDED = _REGION - 1  # how many of its reads a relay has sent to a recorder
+_SEEN_APART = _REGION - 2  # reads seen by a thread that runs without the interpreter's lock: the relay's pump
 _WRITES_REFUSED = _REGION - 3  # 1 while the disk refuses what this role puts into the spool, else 0
 _ALL_SEEN = (_SEEN, _SEEN_APART)
 _HAPPENINGS = {incident: _INCIDENTS + place for place, incident in enumerate(Incident)}
 _REFUSALS = {refusal: _REFUSED + place for place, refusal in enumerate(Refusal)}
-# The first word: "SGCOUNT" and the layout's version. Another one is another layout.
+# The first word: "SGCOUNT" and the layout's version. A file with another word has another layout.
 _MAGIC = int.from_bytes(b"SGCOUNT3", "little")
 _SLOTS = 1 + len(ROLES) * _REGION
 _SIZE = _SLOTS * _WORD
@@ -152,12 +153,12 @@ class Counters:
         self._words[self._base] += reads
 
     def seen_apart(self) -> memoryview:
-        """Where a thread of this role counts what it sees by itself: one word. To be released before `close`."""
+        """The one-word slot in which the role's pump thread counts the reads that it sees. Release it before `close`."""
         place = self._base + _SEEN_APART
         return self._words[place : place + 1]
 
     def delivered(self, reads: int) -> None:
-        """Count reads that what comes after has taken."""
+        """Count reads that were delivered."""
         self._words[self._base + _DELIVERED] += reads
 
     def total_delivered(self) -> int:
@@ -165,16 +166,19 @@ class Counters:
         return sum(self._words[1 + _DELIVERED :: _REGION])
 
     def mirror_delivered(self, total: int) -> None:
-        """Show the spool's own total; it never goes back."""
+        """Set the slot to the spool's own total; the slot never decreases."""
         place = self._base + _DELIVERED
         self._words[place] = max(total, self._words[place])
 
     def handed(self, reads: int) -> None:
-        """Count reads that left this relay for its recorder: what becomes of them is the recorder's to say."""
+        """Count reads that this relay sent to its recorder: from then on the recorder accounts for them."""
         self._words[self._base + _HANDED] += reads
 
     def settle_relay(self) -> None:
-        """A relay or application begins: what an earlier one in this role held and did not hand over went with it."""
+        """Close this role's balance when a relay or application starts in it.
+
+        Reads that an earlier process in this role saw and did not send to its recorder are lost: dropped by `crash`.
+        """
         seen = self._words[self._base] + self._words[self._base + _SEEN_APART]
         lost = seen - self._words[self._base + _HANDED] - self._own_dropped()
         if lost > 0:
@@ -188,7 +192,7 @@ class Counters:
         self._words[self._base + _REASONS[reason]] += reads
 
     def happened(self, incident: Incident, times: int = 1) -> None:
-        """Count what went wrong and was survived."""
+        """Count a fault that was handled."""
         self._words[self._base + _HAPPENINGS[incident]] += times
 
     def refused(self, refusal: Refusal) -> None:
@@ -196,11 +200,11 @@ class Counters:
         self._words[self._base + _REFUSALS[refusal]] += 1
 
     def writes_refused(self, refused: bool) -> None:
-        """Note whether the disk refuses what this role puts into the spool: a state, not a count."""
+        """Set whether the disk refuses this role's writes to the spool: a state, not a count."""
         self._words[self._base + _WRITES_REFUSED] = int(refused)
 
     def close(self) -> None:
-        """Unmap the file. What was counted stays."""
+        """Unmap the file. The counts stay in it."""
         self._words.release()
         self._map.close()
 
@@ -214,8 +218,8 @@ class Counters:
 def read_balance(path: Path) -> Balance:
     """One consistent snapshot of a counters file; all zero if there is none. Raises OSError if it cannot be read.
 
-    Whoever delivers or drops a read does so after it was counted as seen. So `seen` is read last, and what is neither
-    delivered nor dropped by then is waiting: never negative.
+    A read is counted as seen before it is counted as delivered or dropped. So `seen` is read last; `waiting`, the rest, is
+    then never negative.
     """
     with _Snapshot(path) as slots:
         dropped = {reason.value: slots.total(place) for reason, place in _REASONS.items()}
@@ -225,7 +229,7 @@ def read_balance(path: Path) -> Balance:
 
 
 def read_incidents(path: Path) -> dict[str, int]:
-    """What went wrong and was survived, summed over the processes; all zero if there is no file."""
+    """Handled faults by incident, summed over the processes; all zero if there is no file."""
     with _Snapshot(path) as slots:
         return {incident.value: slots.total(place) for incident, place in _HAPPENINGS.items()}
 
@@ -237,17 +241,17 @@ def read_refusals(path: Path) -> dict[Refusal, int]:
 
 
 def read_writes_refused(path: Path) -> bool:
-    """Whether the disk refuses what is put into the spool, as the last write went; False if there is no file."""
+    """Whether the disk refused the last write to the spool; False if there is no file."""
     with _Snapshot(path) as slots:
         return slots.total(_WRITES_REFUSED) > 0
 
 
 def close_balance(path: Path, delivered: int, waiting: int, *, reason: DropReason) -> Balance:
-    """Close the balance while none of the tap's processes runs; gives what it then is.
+    """Close the balance while none of the tap's processes runs. Gives the closed balance.
 
-    `delivered`, `waiting`: reads by the spool's own books. What was seen and is in neither becomes dropped, by
-    `reason`; but for what living applications have not handed over. Where the spool knows of more than was seen (this file
-    was lost, or the host's power), it was seen.
+    `delivered`, `waiting`: reads by the spool's own totals. Reads that were seen and are in neither become dropped, by
+    `reason`, except reads that running applications have not yet sent. If the spool has more reads than were seen (this
+    file was lost, or a power cut lost its last counts), the difference is added to `seen`.
     """
     with Counters(path, "delivery") as delivery:
         delivery.mirror_delivered(delivered)
@@ -265,7 +269,7 @@ def close_balance(path: Path, delivered: int, waiting: int, *, reason: DropReaso
 
 
 def _close_all_balances(path: Path) -> None:
-    """No relay holds anything: all that it saw and did not drop has been handed over, and is accounted for."""
+    """Set what each role of the tap has sent: no relay runs, so all reads that it saw and did not drop are accounted for."""
     with Counters(path, "recorder") as any_role:
         for role in _TAP:
             base = 1 + role * _REGION
@@ -275,9 +279,10 @@ def _close_all_balances(path: Path) -> None:
 
 
 def close_recorder_balance(path: Path, delivered: int, waiting: int, *, reason: DropReason) -> None:
-    """A recorder begins, while relays and delivery go on: what was handed to an earlier one and is nowhere went with it.
+    """Close the balance of an earlier recorder when a recorder starts; relays and delivery continue.
 
-    `delivered`, `waiting`: reads by the spool's own books, of one moment.
+    Reads that were sent to the earlier recorder and are neither delivered, waiting nor dropped become dropped, by `reason`.
+    `delivered`, `waiting`: reads by the spool's own totals, of one moment.
     """
     with _Snapshot(path) as slots:
         dropped = slots.total(*_REASONS.values(), roles=_BEHIND_RELAYS)
@@ -288,22 +293,22 @@ def close_recorder_balance(path: Path, delivered: int, waiting: int, *, reason: 
 
 
 def app_lock(path: Path, index: int) -> Path:
-    """The file that a living application in role app-INDEX holds a lock on (flock), beside the counters file."""
+    """The file that a running application in role app-INDEX locks (flock), in `apps` beside the counters file."""
     return path.parent / "apps" / f"{index}.lock"
 
 
 def close_app_balances(path: Path) -> None:
-    """What applications held and did not hand over, who are gone, went with them: dropped by `crash`."""
+    """Drop, by `crash`, the reads that ended applications saw and did not send to a recorder."""
     for index in range(MAX_APPS):
         try:
             lock = os.open(app_lock(path, index), os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
-        except OSError:  # nobody ever had this role
+        except OSError:  # no application ever had this role
             continue
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             with Counters(path, f"app-{index}") as gone:
                 gone.settle_relay()
-        except BlockingIOError:  # it lives
+        except BlockingIOError:  # the application runs
             pass
         finally:
             os.close(lock)
@@ -331,9 +336,9 @@ class _Snapshot:
 
 
 def _open(path: Path) -> mmap.mmap:
-    """The mapped file: as it is, or a fresh one where there is none or one of another layout (moved aside)."""
+    """The mapped file; a new one if it is missing, or has another layout (then it is moved aside)."""
     mapped = _map(path, write=True)
-    if mapped is None and os.path.lexists(path):  # a link that leads nowhere, too
+    if mapped is None and os.path.lexists(path):  # also for a dangling link
         path.rename(_aside(path))
     while mapped is None:
         _create(path)
@@ -357,7 +362,7 @@ def _map(path: Path, *, write: bool) -> mmap.mmap | None:
 
 
 def _create(path: Path) -> None:
-    """Make a whole file under another name first: whoever looks finds all of it, and of two makers one wins."""
+    """Write the whole file under another name, then link it: no process reads half a file, and of two makers one wins."""
     with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}-") as made:
         made.write(_MAGIC.to_bytes(_WORD, "little") + bytes(_SIZE - _WORD))
         made.flush()

@@ -1,7 +1,8 @@
-"""Disk space that the recorder keeps for its last rows: a file that it writes at its start and deletes when a stop finds
-the disk full.
+"""Disk space that the recorder reserves for its last rows: a file that it writes at its start, and deletes if the disk is
+full at its end.
 
-The heads and ends of open streams, and the numbers of what was lost, then still find room, so that each stream has a record.
+Then there is space for the heads and ends of open streams and for the counts of lost reads, so that each stream has a
+record.
 """
 
 import os
@@ -9,8 +10,8 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
-# The size of the file: 4 MiB hold the heads and ends of about 20,000 streams, as many as may be open at once. A small disk or
-# a small spool gives a part of it: a sixteenth.
+# The size of the file (bytes): 4 MiB hold the heads and ends of about 20,000 streams, as many as may be open at once. The
+# file is at most 1/RESERVE_PART of the disk and of the spool.
 RESERVE_BYTES = 4 * 1024 * 1024
 RESERVE_PART = 16
 # A file is written in pieces (bytes).
@@ -18,7 +19,7 @@ _PIECE = 64 * 1024
 
 
 class Reserve:
-    """The file `path`. Raises nothing: without it a full disk costs heads and ends as well, which the caller counts."""
+    """The file `path`. Raises nothing: without the file a full disk costs heads and ends as well, which the caller counts."""
 
     def __init__(self, path: Path, spool_bytes: int) -> None:
         self._path = path
@@ -26,11 +27,11 @@ class Reserve:
 
     @property
     def is_kept(self) -> bool:
-        """Whether the file is there."""
+        """Whether the file exists."""
         return self._path.exists()
 
     def keep(self) -> bool:
-        """Write the file, unless it is there. False if the disk has no room for it."""
+        """Write the file, unless it exists. False if the disk refuses it."""
         if self.is_kept:
             return True
         new = self._path.with_name(f"{self._path.name}.new")
@@ -50,7 +51,7 @@ class Reserve:
         return True
 
     def release(self) -> None:
-        """Give the space to the rows that come now."""
+        """Delete the file, so that the last rows can use its space."""
         with suppress(OSError):
             self._path.unlink(missing_ok=True)
 

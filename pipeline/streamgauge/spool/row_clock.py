@@ -1,8 +1,8 @@
-"""How old a row of the spool is, by a clock that no step of the wall clock touches.
+"""A clock for the age of rows in the spool, which steps of the wall clock do not change.
 
-Age is the host's running time (sleep counts) plus an offset that holds until the next boot. Only what passed between two
-boots is taken from the wall clock, and only if it went forward. A clock that cannot be read begins anew at the last row:
-rows then wait longer, none is given up early.
+The clock is the host's running time (sleep included) plus an offset that is constant until the next boot. Only the time
+between two boots is taken from the wall clock, and only if that went forward. If the stored clock cannot be read, a new
+one continues at the time of the last row: rows may then wait longer, and none is dropped early.
 """
 
 import functools
@@ -16,7 +16,7 @@ import msgspec
 
 from streamgauge.spool.file import with_checksum, without_checksum
 
-# How often the clock notes where it stands (seconds): so much age a reboot may cost a row, of a limit of hours or days.
+# How often the clock is stored (seconds). A reboot may lose so much of a row's age, whose limit is hours or days.
 NOTE_S = 60
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -24,7 +24,7 @@ _KEY = "clock"
 
 
 class Moment(NamedTuple):
-    """Which boot, seconds since then, and UTC seconds."""
+    """The boot's id, seconds since the boot, and UTC seconds."""
 
     boot: str
     up_s: int
@@ -34,7 +34,7 @@ class Moment(NamedTuple):
 class _Clock(msgspec.Struct, array_like=True, frozen=True):
     boot: str
     offset_s: int
-    noted_s: int  # the age when this was written, and the wall clock then
+    noted_s: int  # what the clock showed when this was stored; `wall_s`: the wall clock at that moment
     wall_s: int
 
 
@@ -42,14 +42,14 @@ _DECODER = msgspec.msgpack.Decoder(_Clock)
 
 
 def moment() -> Moment:
-    """Now."""
+    """The current moment."""
     clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
     return Moment(_boot(), int(time.clock_gettime(clock)), int(time.time()))
 
 
 @functools.cache
 def _boot() -> str:
-    """The kernel's name for this boot; elsewhere than on Linux each process is one."""
+    """The kernel's id of this boot; on systems other than Linux a random id for each process."""
     try:
         return _BOOT_ID.read_text().strip()
     except OSError:
@@ -57,7 +57,7 @@ def _boot() -> str:
 
 
 def age_now(connection: sqlite3.Connection, now: Moment) -> int:
-    """What the age clock shows (seconds); within a transaction that may write."""
+    """What the age clock shows (seconds). Call it in a transaction that may write: it stores the clock every NOTE_S."""
     clock = _noted(connection)
     if clock is not None and clock.boot == now.boot:
         age = now.up_s + clock.offset_s

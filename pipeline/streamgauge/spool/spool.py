@@ -1,12 +1,12 @@
-"""The bounded disk queue between a tap and what comes after: one SQLite file, two processes.
+"""The bounded disk queue between a recorder and Kafka or the ledger: one SQLite file, used by two processes.
 
-The recorder puts rows in, whoever delivers takes them in order and says when they are done; neither waits for the other
-for longer than a transaction. A process that is killed loses nothing that was put (the file is in WAL mode), a power cut
-what was put after the last `sync`. Nothing here raises for a disk that is full, read-only or broken: `put` says so.
+The recorder puts rows in. The delivering process takes them in order and marks them as done. Neither waits for the other
+for longer than a transaction. A killed process loses nothing that was put (the file is in WAL mode); a power cut loses what
+was put after the last `sync`. No method raises if the disk is full, read-only or broken: `put` gives the failure.
 
-Room is short: what may not use the reserve is refused. Whoever puts then gives up the reads of rows that wait, the oldest
-or the newest (`give_up_room`), or of what it wanted to put; rows that are vital (heads, ends, heartbeats, markers) stay.
-Rows that were handed out for delivery are never touched.
+When space is short, rows that may not use the reserve are refused. The recorder then drops the reads of waiting rows, the
+oldest or the newest (`drop_reads_for_space`), or the reads that it wanted to put. Vital rows (heads, ends, heartbeats,
+markers) stay. Rows that were taken for delivery are never changed.
 """
 
 import shutil
@@ -44,23 +44,24 @@ from streamgauge.spool.sql import (
     used_bytes,
 )
 
-# A broker that is away for half an hour at 500 KB/s of compressed bundles (bytes): a busy tap.
+# The default size (bytes): enough for a broker outage of half an hour at 500 KB/s of compressed bundles, a busy tap.
 MAX_BYTES = 1024**3
 # The part of the spool that only vital rows may use: they are a few per cent of what a stream sends.
 RESERVE = 0.05
 # How long reads may wait (seconds): three days, as long as the segments topic keeps them; an outage over a weekend.
 MAX_AGE_S = 3 * 24 * 3600.0
-# What SQLite's log beside the file may take of it (bytes): it is emptied at a quarter of that; a transaction in flight, or
-# a reader that defers the emptying for a moment, needs the rest.
+# The part of the spool's size that SQLite's log beside the file may use (bytes). The log is emptied at a quarter of that;
+# a transaction in flight, or a reader that defers the emptying for a moment, needs the rest.
 LOG_BYTES = 16 * 1024**2
 # The log is at most this part of the spool, and of the disk: on a small disk a log of 16 MiB would leave no room for rows.
 LOG_PART = 8
-# What deliverers may hold of it at once: more, and in a small spool no row would be left that may lose its reads.
+# At most 1/IN_FLIGHT_PART of the spool may be taken and not yet done: with more, a small spool would have no row left that
+# may lose its reads.
 IN_FLIGHT_PART = 4
 
 
 class NewRow(msgspec.Struct, frozen=True):
-    """What is put: an encoded bundle, its slot, how many reads it holds. `vital`: it may use the reserve."""
+    """A row to put: an encoded bundle, its slot, and how many reads it holds. `vital`: it may use the reserve."""
 
     slot: int
     reads: int
@@ -69,7 +70,7 @@ class NewRow(msgspec.Struct, frozen=True):
 
 
 class Row(msgspec.Struct, frozen=True):
-    """What is taken. Ids grow in the order of putting and are never given again."""
+    """A row that was taken. Ids grow in the order of putting and are never reused."""
 
     id: int
     slot: int
@@ -78,21 +79,21 @@ class Row(msgspec.Struct, frozen=True):
 
 
 class Put(msgspec.Struct, frozen=True):
-    """What became of the rows: the places of those refused for lack of room, or the failure that took none of them."""
+    """The result of a put: the indexes of rows refused for lack of space, or the failure; with a failure none was put."""
 
     refused: Sequence[int] = ()
     failure: Failure | None = None
 
 
 class Room(msgspec.Struct, frozen=True):
-    """What may still be put, in bytes of `cost_of`: rows with reads, and rows that are vital."""
+    """The space for further rows, in bytes of `cost_of`: for rows with reads, and for vital rows."""
 
     reads: int
     vital: int
 
 
 class Waiting(msgspec.Struct, frozen=True):
-    """What lies in the spool, and what it takes on disk (bytes)."""
+    """The contents of the spool: rows, reads, the size of their values and of the file (bytes)."""
 
     rows: int
     reads: int
@@ -106,10 +107,10 @@ _NOTHING: Final = Waiting(0, 0, 0, 0)
 class Spool:
     """One process's view of the spool. Safe to use from several threads.
 
-    `counters`: where delivered, damaged and given up reads are counted; without it nobody but the file knows of them.
-    `now`: the clock that rows age by. `most_at_once`: what one call of `put` may bring (bytes of `cost_of`), or SQLite's
-    log outgrows its part of the room; a row with reads that is larger is refused. Raises nothing for the disk's faults:
-    `put` says so, `take` gives nothing, `done` gives 0 and may be called again.
+    `counters`: counts delivered, damaged and dropped reads; without it only the file's totals change. `now`: the clock that
+    gives rows their age. `most_at_once`: the limit of one `put` (bytes of `cost_of`), so that SQLite's log keeps to its part
+    of the space; a larger row with reads is refused. Raises nothing if the disk fails: `put` gives the failure, `take` gives
+    no rows, `done` gives 0 and may be called again.
     """
 
     def __init__(
@@ -129,21 +130,21 @@ class Spool:
 
     @property
     def failure(self) -> Failure | None:
-        """Of the last call; None if it went well."""
+        """The failure of the last call; None if it succeeded."""
         return self._file.failure
 
     @property
     def error(self) -> str:
-        """What SQLite or the system said to the last call, if it failed."""
+        """The error text of SQLite or the system, if the last call failed."""
         return self._file.error
 
     @property
     def most_in_flight(self) -> int:
-        """How many bytes of values a deliverer may have taken and not reported done."""
+        """How many bytes of values the delivering process may have taken and not marked as done."""
         return self._most // IN_FLIGHT_PART
 
     def put(self, rows: Sequence[NewRow], meta: dict[str, bytes] | None = None) -> Put:
-        """Put rows at the end, and with them (in the same transaction) entries of `meta`."""
+        """Put rows at the end, and entries of `meta` in the same transaction."""
         refused: list[int] = []
 
         def work(connection: Connection) -> None:
@@ -160,19 +161,21 @@ class Spool:
         return Put(failure=failure) if failure else Put(refused=refused)
 
     def room(self) -> Room:
-        """What may still be put; nothing if the disk does not let us look."""
+        """The space for further rows; zero if the file cannot be read."""
         used: list[int] = []
         self._file.run(lambda connection: used.append(used_bytes(connection)))
         return Room(self._most_reads - used[-1], self._most - used[-1]) if used else Room(0, 0)
 
     def drop_reads_for_space(self, want: int, lighter: Lighter, *, newest: bool) -> int:
-        """Rows that wait lose their reads, the oldest first or the newest, until `want` bytes of room are won or none is
-        left. Gives the reads, which are dropped by `spool_full`."""
+        """Drop the reads of waiting rows, the oldest or the newest first, until `want` bytes are free or no row is left.
+
+        One call changes at most LIGHTEN_ROWS rows. Gives how many reads were dropped, by `spool_full`.
+        """
         order: Order = "DESC" if newest else "ASC"
         return self._giving_up(DropReason.SPOOL_FULL, lambda c: strip_reads(c, lighter, order, want=want))
 
     def give_up_old(self, max_age_s: float, lighter: Lighter) -> int:
-        """Rows that have waited longer than this lose their reads, a few at a time. Gives the reads: `too_old`."""
+        """Drop the reads of rows that have waited longer than this, a few rows in each call. Gives how many: `too_old`."""
         return self._giving_up(
             DropReason.TOO_OLD,
             lambda c: strip_reads(c, lighter, "ASC", put_before=int(age_now(c, self._now()) - max_age_s)),
@@ -181,7 +184,7 @@ class Spool:
     def take(self, after: int, max_bytes: int) -> list[Row]:
         """The oldest rows with ids above `after`: at least one if there is one, then up to `max_bytes` of values.
 
-        They stay until `done`, as they are. Rows that are not what was put in are removed, and counted as damaged.
+        They stay in the file, unchanged, until `done`. Damaged rows are removed, and their reads counted as dropped.
         """
         taken: list[Row] = []
         spoilt: list[int] = []
@@ -207,24 +210,24 @@ class Spool:
                 connection.execute("UPDATE totals SET taken = max(taken, ?)", (taken[-1].id,))
 
         if self._has_after(after) and self._file.transact(hand_out) is not None:
-            self._file.run(look)  # a disk that takes nothing may still be read from
+            self._file.run(look)  # a disk that refuses writes may still be readable
         if spoilt:
             self._giving_up(DropReason.SPOOL_DAMAGED, lambda connection: purge(connection)[0])
         return taken
 
     def done(self, ids: Sequence[int]) -> int:
-        """These rows are delivered: remove them and count their reads, in one transaction. Gives the reads."""
+        """Remove delivered rows and count their reads, in one transaction. Gives how many reads."""
         reads = self._remove(ids, delivered=True)
         if reads and self._counters:
             self._counters.delivered(reads)
         return reads
 
     def discard(self, ids: Sequence[int], reason: DropReason) -> int:
-        """These rows will never be delivered: remove them, their reads are dropped. Gives the reads."""
+        """Remove rows that will never be delivered and drop their reads. Gives how many reads."""
         return self._dropping(reason, lambda: self._remove(ids, delivered=False))
 
     def get(self, key: str) -> bytes | None:
-        """An entry of the spool's own memory; None if there is none, or it is not what was kept."""
+        """An entry of `meta`; None if there is none, or it is damaged."""
         found: list[bytes | None] = []
 
         def work(connection: Connection) -> None:
@@ -235,11 +238,11 @@ class Spool:
         return found[-1] if found else None
 
     def set(self, key: str, value: bytes) -> bool:
-        """Keep an entry in the spool's own memory. False if the disk did not take it."""
+        """Store an entry in `meta`. False if the disk refused it."""
         return self.put((), {key: value}).failure is None
 
     def waiting(self) -> Waiting:
-        """What lies in the spool."""
+        """The contents of the spool; all zero if it cannot be read."""
         found: list[Waiting] = []
 
         def work(connection: Connection) -> None:
@@ -251,7 +254,7 @@ class Spool:
         return found[-1] if found else _NOTHING
 
     def sync(self) -> None:
-        """What was put before this call outlives a power cut when it returns. It may take as long as a disk likes."""
+        """Force all earlier writes to the disk: after this call they survive a power cut. A slow disk may take long."""
         self._file.sync()
 
     def close(self) -> None:
@@ -259,9 +262,11 @@ class Spool:
         self._file.close()
 
     def close_books(self) -> tuple[int | None, int, bool] | None:
-        """Count again what the totals say; what is damaged is dropped. Gives reads delivered (None: that number is damaged),
-        reads waiting, and whether a damaged file was replaced since this was last settled; None if the disk does not let us
-        look."""
+        """Recompute the totals from the rows; damaged rows are removed and their reads dropped.
+
+        Gives the reads delivered (None: that number is damaged), the reads waiting, and whether a damaged file was replaced
+        since the last call of `settled`; None if the file cannot be read.
+        """
         found: list[tuple[int | None, int, bool]] = []
 
         def work(connection: Connection) -> int:
@@ -274,7 +279,7 @@ class Spool:
         return found[-1] if found and self.failure is None else None
 
     def settled(self, delivered: int) -> None:
-        """The balance is closed: the delivered total is this."""
+        """Store the delivered total of a balance that was just closed, and clear the mark of a replaced file."""
 
         def work(connection: Connection) -> None:
             connection.execute("UPDATE totals SET delivered=?, negative=?", (delivered, -delivered))
@@ -283,7 +288,7 @@ class Spool:
         self._file.transact(work)
 
     def close_balance_at_restart(self, counters_path: Path) -> None:
-        """See the function of that name. Nobody else gives reads up meanwhile."""
+        """See the function of that name. It holds the lock, so that no other process drops reads meanwhile."""
         try:
             with self._file.lock:
                 books = self.close_books()
@@ -294,10 +299,10 @@ class Spool:
                     reason = DropReason.SPOOL_DAMAGED if damaged else DropReason.CRASH
                     close_recorder_balance(counters_path, delivered, waiting, reason=reason)
         except OSError:
-            return  # no lock: the disk does not let us look
+            return  # the lock file cannot be opened
 
     def _fitting(self, rows: Sequence[NewRow], used: int) -> tuple[list[NewRow], list[int]]:
-        """The rows that there is room for, and the places of those there is none for."""
+        """The rows that fit, and the indexes of those that do not."""
         taken: list[NewRow] = []
         refused: list[int] = []
         for place, row in enumerate(rows):
@@ -338,7 +343,7 @@ class Spool:
         return self._file.transact(work) is None
 
     def _dropping(self, reason: DropReason, work: Callable[[], int]) -> int:
-        """Give reads up and count them; under the lock, so that whoever settles sees both or neither."""
+        """Drop reads and count them, under the lock: a process that closes the balance sees both changes or neither."""
         try:
             with self._file.lock:
                 reads = work()
@@ -350,7 +355,7 @@ class Spool:
 
 
 def _disk_bytes(folder: Path, otherwise: int) -> int:
-    """The size of the disk that the folder is on; where the system does not say it, the other number."""
+    """The size of the disk that holds the folder (bytes); `otherwise` if the system cannot give it."""
     try:
         return shutil.disk_usage(folder).total
     except OSError:
@@ -358,11 +363,10 @@ def _disk_bytes(folder: Path, otherwise: int) -> int:
 
 
 def close_balance_after_crash(spool: Spool, counters_path: Path) -> Balance:
-    """Close the balance of reads before any process of a tap runs; gives what it then is.
+    """Close the balance of reads before any process of a tap runs. Gives the closed balance.
 
-    What was seen and is neither delivered, dropped nor waiting in the spool was lost: dropped by `crash`, or by
-    `spool_damaged` if a spool whose books cannot be read was put aside. Where the spool cannot be opened nothing is
-    settled.
+    Reads that were seen and are neither delivered, dropped nor waiting in the spool were lost: they are dropped by `crash`,
+    or by `spool_damaged` if a damaged spool was replaced. If the spool cannot be read, the balance stays open.
     """
     books = spool.close_books()
     if books is None:
@@ -375,5 +379,5 @@ def close_balance_after_crash(spool: Spool, counters_path: Path) -> Balance:
 
 
 def close_balance_at_restart(spool: Spool, counters_path: Path) -> None:
-    """Close the books of a recorder that died, before the next one begins; relays and delivery go on meanwhile."""
+    """Close the balance of a recorder that died, before the next one starts; relays and delivery continue meanwhile."""
     spool.close_balance_at_restart(counters_path)

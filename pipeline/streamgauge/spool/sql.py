@@ -1,4 +1,4 @@
-"""What the spool does to its file, statement by statement: books, room, space given back, and what went wrong."""
+"""The spool's SQL statements: rows, totals, space, pages returned to the disk, and the meaning of errors."""
 
 import errno
 import sqlite3
@@ -8,15 +8,15 @@ from typing import Literal, cast
 
 from streamgauge.spool.file import COLUMNS, PAGE_BYTES, DamagedError, checksum, is_intact
 
-# A row's cost beside its value (bytes): its columns and its place in the tree, and the end of its last page that stays
-# unused: on average less than half a page, and less than the value itself.
+# A row's cost besides its value (bytes): its columns and its place in the tree, and the unused end of its last page: on
+# average less than half a page, and less than the value itself.
 ROW_BYTES = 100
 PAGE_END_BYTES = PAGE_BYTES // 2
-# Free pages given back at a time while rows remain (1 MiB: each is looked up in the list of free ones), and from how
-# many free ones on (4 MiB: less is used again at once).
+# Free pages that are returned to the disk at a time while rows remain (1 MiB: each is searched in the list of free pages).
+# They are returned from so many free pages on (4 MiB: fewer are soon reused).
 VACUUM_PAGES = 256
 VACUUM_FROM_PAGES = 1024
-# Rows that lose their reads in one transaction: each is decoded and encoded again, about a millisecond.
+# Rows that lose their reads in one transaction: each is decoded and encoded again, which takes about a millisecond.
 LIGHTEN_ROWS = 64
 # SQLite's own limit on parameters in one statement is 999 in old builds.
 _IDS_AT_ONCE = 500
@@ -28,7 +28,7 @@ Lighter = Callable[[bytes], bytes | None]
 
 
 class Failure(StrEnum):
-    """Why the disk did not take something."""
+    """Why the disk refused an operation."""
 
     DISK_FULL = "disk_full"
     READ_ONLY = "read_only"
@@ -37,12 +37,12 @@ class Failure(StrEnum):
 
 
 def cost_of(value: bytes) -> int:
-    """What a row with this value takes of the room, in bytes."""
+    """The space that a row with this value takes (bytes)."""
     return len(value) + ROW_BYTES + min(len(value), PAGE_END_BYTES)
 
 
 def insert(connection: sqlite3.Connection, rows: Sequence[tuple[int, int, bytes]], put_s: int) -> None:
-    """Put rows, as (slot, reads, value), at the end, and into the books."""
+    """Put rows, as (slot, reads, value), at the end, and add them to the totals."""
     last = connection.execute("SELECT seq FROM sqlite_sequence WHERE name='rows'").fetchone()
     if last is None:
         raise DamagedError("the last id is gone")
@@ -55,7 +55,7 @@ def insert(connection: sqlite3.Connection, rows: Sequence[tuple[int, int, bytes]
 
 
 def add_waiting(connection: sqlite3.Connection, sign: int, rows: Sequence[tuple[int, int]]) -> None:
-    """Enter rows, as (reads, bytes), into the books; `sign` -1 takes them out."""
+    """Add rows, as (reads, bytes), to the totals; `sign` -1 subtracts them."""
     connection.execute(
         "UPDATE totals SET waiting_rows = waiting_rows + ?, waiting_reads = waiting_reads + ?,"
         " waiting_bytes = waiting_bytes + ?",
@@ -64,9 +64,9 @@ def add_waiting(connection: sqlite3.Connection, sign: int, rows: Sequence[tuple[
 
 
 def remove(connection: sqlite3.Connection, ids: Sequence[int], *, delivered: bool) -> int:
-    """Take rows out, and out of the books. Gives their reads.
+    """Remove rows, and subtract them from the totals. Gives how many reads they had.
 
-    Raises DamagedError for a row that is there and cannot be found: it would be given again and again.
+    Raises DamagedError for a row that exists but cannot be found by its id: `take` would give it again and again.
     """
     removed: list[tuple[int, int]] = []
     for start in range(0, len(ids), _IDS_AT_ONCE):
@@ -92,10 +92,10 @@ def strip_reads(
     want: int | None = None,
     put_before: int | None = None,
 ) -> int:
-    """Rows that wait and were not handed out lose their reads, and stay in their place. Gives the reads.
+    """Strip the reads of up to LIGHTEN_ROWS waiting rows that were not taken; the rows stay in their place. Gives how many.
 
-    `want`: until so many bytes of room are won. `put_before`: only those put before that age (seconds). A row that is not
-    what was put in is left to whoever takes it.
+    `want`: stop when so many bytes are free. `put_before`: only rows put before that time of the age clock (seconds). A
+    damaged row stays as it is: `take` removes it.
     """
     freed = lost = 0
     for place in _with_reads(connection, order):
@@ -110,7 +110,7 @@ def strip_reads(
         lighter_value = lighter(value) if is_intact(row) else None
         if lighter_value is None:
             continue
-        # Not an update: only where a row is removed are pages merged, and light rows would keep a page each.
+        # Not an update: SQLite merges pages only when a row is removed, and each stripped row would keep a page.
         connection.execute("DELETE FROM rows WHERE id=?", (place,))
         light = (place, slot, 0, put_s, checksum(place, slot, 0, put_s, lighter_value), lighter_value)
         connection.execute(f"INSERT INTO rows({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)", light)
@@ -131,7 +131,7 @@ def _with_reads(connection: sqlite3.Connection, order: Order) -> list[int]:
 
 
 def totals(connection: sqlite3.Connection) -> tuple[int, int, int, int, int]:
-    """The books: delivered, its negative, rows, reads and bytes that wait. Raises DamagedError."""
+    """The totals: delivered, its negative, and rows, reads and bytes that wait. Raises DamagedError."""
     books = connection.execute(
         "SELECT delivered, negative, waiting_rows, waiting_reads, waiting_bytes FROM totals"
     ).fetchone()
@@ -141,10 +141,10 @@ def totals(connection: sqlite3.Connection) -> tuple[int, int, int, int, int]:
 
 
 def purge(connection: sqlite3.Connection) -> tuple[int, int]:
-    """Remove every row that is not what was put in, and count again what the totals say of those that wait.
+    """Remove every damaged row, and recompute the totals of those that wait. It reads the whole file.
 
-    Gives the reads that are lost by it, by the books as they were (what a damaged row says of itself is no number to count
-    with), and those that wait. It reads the whole file.
+    Gives the reads that are lost, and the reads that wait. The lost reads are the difference to the old totals, since a
+    damaged row's own number cannot be trusted.
     """
     _, _, _, waited, _ = totals(connection)
     spoilt: list[int] = []
@@ -165,20 +165,20 @@ def purge(connection: sqlite3.Connection) -> tuple[int, int]:
 
 
 def told_delivered(connection: sqlite3.Connection) -> tuple[int | None, bool]:
-    """Reads delivered by the books (None: that number is damaged), and whether a damaged file was replaced."""
+    """Reads delivered by the totals (None: that number is damaged), and whether a damaged file was replaced."""
     delivered, negative, *_ = totals(connection)
     damaged = connection.execute("SELECT 1 FROM meta WHERE key='damaged'").fetchone() is not None
     return delivered if delivered == -negative else None, damaged
 
 
 def give_back(connection: sqlite3.Connection) -> None:
-    """Give free pages back to the disk: all when the spool is empty, some when most of the file is free."""
+    """Return free pages to the disk: all when the spool is empty, some when most of the file is free."""
     free = pragma_number(connection, "freelist_count")
     if free < VACUUM_FROM_PAGES:
         return
     empty = connection.execute("SELECT 1 FROM rows LIMIT 1").fetchone() is None
     if empty:
-        connection.execute("VACUUM")  # copies what is left: next to nothing
+        connection.execute("VACUUM")  # copies the remaining data, which is nearly nothing
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     elif free * 2 > pragma_number(connection, "page_count"):
         # A page is freed at each step of this statement; `execute` would stop after the first.
@@ -186,7 +186,7 @@ def give_back(connection: sqlite3.Connection) -> None:
 
 
 def used_bytes(connection: sqlite3.Connection) -> int:
-    """What the file holds, without its free pages. Raises DamagedError where its header cannot be true."""
+    """The size of the file's used pages (bytes). Raises DamagedError if its header is impossible."""
     pages, free = pragma_number(connection, "page_count"), pragma_number(connection, "freelist_count")
     if not 0 <= free < pages:
         raise DamagedError("more pages are free than there are")
@@ -215,7 +215,7 @@ _SYSTEM_FAILURES = {
 
 
 def failure_of(error: Exception) -> Failure:
-    """What went wrong, of an error of SQLite's or of the system's."""
+    """The failure that an error of SQLite or of the system stands for."""
     if isinstance(error, OSError):
         return _SYSTEM_FAILURES.get(error.errno or 0, Failure.BROKEN)
     return _FAILURES.get(getattr(error, "sqlite_errorcode", 0) & 0xFF, Failure.BROKEN)
