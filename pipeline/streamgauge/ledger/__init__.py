@@ -26,7 +26,7 @@ def _open_sqlite(rest: str, create: bool) -> Ledger:
     return SqliteLedger(SqliteLedger.path_of(rest), create=create)
 
 
-# Functions that open a ledger, by the URL's scheme. Arguments: what follows `scheme://`, and whether to make a missing one.
+# Functions that open a ledger, by the URL's scheme. They take what follows `scheme://`, and whether to make the ledger.
 LEDGERS: Mapping[str, Callable[[str, bool], Ledger]] = {"sqlite": _open_sqlite}
 
 

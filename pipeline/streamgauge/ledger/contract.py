@@ -7,9 +7,9 @@ from typing import Protocol, Self
 from streamgauge.errors import Unavailable, UsageFault
 from streamgauge.ledger.row import LedgerRow
 
-# The keys by which totals are grouped and records are chosen. `day` is the UTC day of started_at; `model` is the model that
-# answered, else the one in the request. `request_digest,attempt` groups the retries of one request. `tap` separates the
-# records of one call that two taps captured.
+# The keys by which totals are grouped and records are chosen. `day` is the UTC day of started_at; `model` is the model
+# that answered, else the one in the request. `request_digest,attempt` groups the retries of one request. `tap`
+# separates the records of one call that two taps captured.
 KEYS: tuple[str, ...] = (
     "day",
     "model",

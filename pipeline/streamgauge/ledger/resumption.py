@@ -32,7 +32,7 @@ class UsagePart(NamedTuple):
 
 
 class Counted(NamedTuple):
-    """The usage that counts for a record in place of its own: the sum for an origin, None for its resumed streams."""
+    """The usage that counts in place of a record's own: an origin has that of all its records, a resumed stream none."""
 
     stream_id: str
     usage_source: str | None

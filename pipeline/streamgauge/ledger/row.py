@@ -87,7 +87,7 @@ def row_of(record: Record) -> LedgerRow:
 # The largest accepted count: a sum of a few counts of up to 2**53 each still fits a database's 64-bit integer.
 MAX_TOKENS = 2**60
 _Tokens = Annotated[int, msgspec.Meta(ge=0, le=MAX_TOKENS)] | None
-# The largest accepted attempt. A tap reads at most six digits of retries; this number fits an integer of every database.
+# The largest accepted attempt: an integer in every database. A tap reads at most six digits of retries.
 MAX_ATTEMPT = 2**31 - 1
 _Attempt = Annotated[int, msgspec.Meta(ge=0, le=MAX_ATTEMPT)] | None
 

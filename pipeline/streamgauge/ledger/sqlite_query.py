@@ -46,8 +46,8 @@ def _records_in(
 ) -> Iterator[bytes]:
     condition, values = condition_of(chosen)
     order = "DESC" if newest_first else "ASC"
-    # BETWEEN lets SQLite search the index. With comparisons of pairs alone SQLite scans the index from its beginning for
-    # each page, so that the time of a query would grow with the square of the number of pages.
+    # BETWEEN lets SQLite search the index. With comparisons of pairs alone SQLite scans the index from its beginning
+    # for each page, so that the time of a query would grow with the square of the number of pages.
     page_of = f"""
         SELECT {START}, stream_id, record FROM records
         WHERE {START} BETWEEN ? AND ? AND ({START}, stream_id) > (?, ?) AND ({START}, stream_id) < (?, ?) AND {condition}

@@ -30,7 +30,7 @@ _ADDED: Mapping[int, tuple[str, ...]] = {
     2: ("request_digest", "response_id", "last_event_id", "attempt"),
     3: ("tap", "input_cached_tokens", "reasoning_tokens"),
 }
-# Added columns that hold a number: the member of the record that contains it (None: the record itself), and its maximum.
+# Added columns that hold a number: the record's member that contains it (None: the record itself), and its maximum.
 _NUMBERS: Mapping[str, tuple[str | None, int]] = {
     "attempt": (None, MAX_ATTEMPT),
     "input_cached_tokens": ("usage", MAX_TOKENS),

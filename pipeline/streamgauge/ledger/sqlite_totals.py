@@ -14,8 +14,8 @@ from streamgauge.ledger.sqlite_query import condition_of, range_of
 from streamgauge.ledger.sqlite_schema import NO_START, Database
 
 _LEGS = f"SELECT {', '.join(UsagePart._fields)} FROM records WHERE resumed_from IS NOT NULL"
-# Resumed streams, and all records that share a request digest or a response id with one. An event's id links records only
-# if the resumed stream has no request digest, and only if the id is not a number.
+# Resumed streams, and all records that share a request digest or a response id with one. An event's id links records
+# only if the resumed stream has no request digest, and only if the id is not a number.
 _PARTS = f"""
     WITH legs AS (SELECT request_digest, response_id, resumed_from FROM records WHERE resumed_from IS NOT NULL)
     SELECT {", ".join(UsagePart._fields)} FROM records

@@ -20,8 +20,8 @@ from typing import TypeVar
 _Item = TypeVar("_Item")
 
 # The rate above which the load is bulk (bytes a second), and the time over which it is measured (ns). The pump uses the
-# same values (_pump.c). 800 streams of 20 events a second, of 250 bytes each, are 4 MiB a second; a burst that arrives as
-# fast as it can is about 40 MiB a second.
+# same values (_pump.c). 800 streams of 20 events a second, of 250 bytes each, are 4 MiB a second; a burst that arrives
+# as fast as it can is about 40 MiB a second.
 _BULK_BYTES_S = 8 * 1024 * 1024
 _RATE_NS = 20_000_000
 # A process that wakes up for a stream's event runs for less; an offer that took longer went to a busy process (ns).

@@ -8,9 +8,9 @@ streams go on.
 
 from streamgauge.core.http1.body import BodyDecoder
 
-# The bytes that all decoders may hold, by their own estimates (`coding_members.Member.held`). After 100 KB of events with
-# a flush after each, a decoder estimates 80 KiB with gzip, 240 KiB with zstd and 350 KiB with br: 3,000, 1,000 or 700 of
-# them fit.
+# The bytes that all decoders may hold, by their own estimates (`coding_members.Member.held`). After 100 KB of events
+# with a flush after each, a decoder estimates 80 KiB with gzip, 240 KiB with zstd and 350 KiB with br: 3,000, 1,000 or
+# 700 of them fit.
 MAX_DECODER_BYTES = 256 * 1024 * 1024
 # Up to this size (bytes) a decoder is small: gzip always is, br and zstd are for responses of up to 1 MB.
 SMALL_DECODER_BYTES = 2 * 1024 * 1024

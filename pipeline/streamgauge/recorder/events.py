@@ -8,8 +8,8 @@ from streamgauge.core.masking.masker import Masker
 from streamgauge.recorder.budget import Budget
 from streamgauge.recorder.cpu_yield import yield_cpu
 
-# An unfinished event is charged to the budget of all streams from this size on (bytes). Nearly all events are smaller, and
-# the bound on open streams bounds their total.
+# An unfinished event is charged to the budget of all streams from this size on (bytes). Nearly all events are smaller,
+# and the bound on open streams bounds their total.
 FREE_EVENT_BYTES = 16 * 1024
 
 _BLANK_LINE = re.compile(rb"\n\n|\r\n\r\n|\r\r")
@@ -22,7 +22,7 @@ _SPLIT_BLANK_LINE = 3
 
 
 def _end_of(decoded: bytes, events: int) -> int:
-    """Where the event of this number ends, if all line ends are of one kind (LF or CRLF); else where the bytes end."""
+    """Where the first `events` events end, if all line ends are of one kind (LF or CRLF); else where the bytes end."""
     blank = b"\n\n" if b"\r" not in decoded else b"\r\n\r\n"
     end = 0
     for _ in range(events):
@@ -84,7 +84,7 @@ class MaskedEvents:
                 written.append(known)
                 step = 1 if known else 2 * step
             if decoded:
-                # No known pattern fits: the next few events are parsed, and may become patterns for the events after them.
+                # No known pattern fits: the next few events are parsed, and may become patterns for later ones.
                 end = _end_of(decoded, step)
                 written.append(self._masked(decoded[:end]))
                 decoded = decoded[end:]

@@ -58,8 +58,8 @@ LOOK_TURNS_NS = 30_000_000
 LAST_WORDS_S = 2.0
 # How long streams that are behind have turns at the end of the process (s). What still waits then is dropped.
 LAST_TURNS_S = 2.0
-# How often the spool is forced to the disk, and checked for rows that are too old (s). A power cut loses what was put since
-# the last time; a shorter interval would keep the disk busy.
+# How often the spool is forced to the disk, and checked for rows that are too old (s). A power cut loses what was put
+# since the last time; a shorter interval would keep the disk busy.
 UPKEEP_S = 5.0
 
 # How long the loop may take to accept the connections that the kernel has queued (s): some turns of the loop.
@@ -67,8 +67,8 @@ LET_IN_S = 0.05
 # How long the data in the sockets' buffers may take to be read at the end (s): about 200 KiB each.
 HANG_UP_S = 0.5
 
-# The core is offered to other processes after so many reads or segments: a few tenths of a millisecond's work. Reads are
-# only queued; after any other message the core is offered at once, since it may take as long as all of these reads.
+# The core is offered to other processes after so many reads or segments: a few tenths of a millisecond's work. Reads
+# are only queued; after any other message the core is offered at once, since it may take as long as all of these reads.
 _PUT_ASIDE = (ResponseRead, ResponseReads)
 _READS = 64
 _SEGMENTS = 1

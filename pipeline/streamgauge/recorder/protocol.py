@@ -27,7 +27,7 @@ class RequestStarted(msgspec.Struct, array_like=True, tag=0, frozen=True, gc=Fal
     `target` is the request target as the client sent it, without the upstream's prefix. `headers`: lower-case names, only
     those of REQUEST_HEADERS and the tenant header. `stream_id`: the id derived from a file that holds the exchange; None:
     the recorder makes a random one. `tenant_header`: the lower-case header from which a tap in an application reads the
-    tenant, so that its agent can report a different setting of its own.
+    tenant, so that its agent can warn if its own setting differs.
     """
 
     stream: int
@@ -153,7 +153,7 @@ REQUEST_HEADERS = frozenset(
     }
 )
 
-# Response headers that a recorder needs from a tap that sends ResponseHead. The date in a retry-after counts from `date`.
+# Response headers that a recorder needs from a tap that sends ResponseHead. A date in retry-after counts from `date`.
 RESPONSE_HEADERS = frozenset(
     {
         "content-type",

@@ -39,11 +39,11 @@ from streamgauge.spool.read_counters import DropReason, Incident
 # Streams open at once. A relay holds two sockets for each, so file descriptors run out sooner. At about 5 KiB a stream
 # this is 100 MiB.
 MAX_OPEN_STREAMS = 20_000
-# Bytes held over all streams: gathered bodies, and long events. Sixteen requests of the largest size at once, or 5,000 of
-# the usual 50 KiB; beyond it the oldest are discarded (see budget.py), which `body_capped` and `event_capped` count.
+# Bytes held over all streams: gathered bodies, and long events. Sixteen requests of the largest size at once, or 5,000
+# of the usual 50 KiB; beyond it the oldest are discarded (see budget.py), which `body_capped` and `event_capped` count.
 MAX_HELD_BYTES = 256 * 1024 * 1024
-# Work of one stream in one turn (see `MaskedEvents.work`): 1,024 usual events, or 100 to 500 costly ones, which take 5 to
-# 10 ms. An LLM's stream has about a hundred events a second.
+# Work of one stream in one turn (see `MaskedEvents.work`): 1,024 usual events, or 100 to 500 costly ones, which take 5
+# to 10 ms. An LLM's stream has about a hundred events a second.
 TURN_WORK = 1_024
 # What all streams behind may have waiting (bytes): eight responses of 8 MiB, far more than a model sends at one time.
 MAX_BEHIND_BYTES = 64 * 1024 * 1024
@@ -239,7 +239,7 @@ class Recorder:
         return self._of([capture for capture in self._touched if capture.is_due(self._looks)], self._turn_work)
 
     def turn(self) -> list[Segment]:
-        """Give the next stream that is behind its turn, and give its segments; none if no stream is behind."""
+        """Do one turn for the next stream that is behind. Gives its segments; none if no stream is behind."""
         capture = next(iter(self._behind), None)
         if capture is None:
             return []

@@ -112,7 +112,7 @@ class CaptureSettings(msgspec.Struct, frozen=True):
 
 def opening_of(opened: RequestStarted, settings: CaptureSettings) -> Opening:
     """What is known when the request begins."""
-    # Of equal names the first counts. Blanks around a value are not part of it (RFC 9110, 5.5).
+    # If a name occurs twice, the first one counts. Blanks around a value are not part of it (RFC 9110, 5.5).
     headers = {name: value.strip(" \t") for name, value in reversed(opened.headers)}
     path, _, query = opened.target.partition("?")
     parameters = dict(reversed(parse_qsl(query, keep_blank_values=True))) if query else {}

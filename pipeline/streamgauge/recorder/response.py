@@ -24,7 +24,7 @@ from streamgauge.recorder.response_head import Expected, expected_of, head_facts
 # A response that is no event stream is read up to this size (bytes, decoded): the largest responses, images in base64
 # included, are smaller. A request body has the same limit.
 MAX_RESPONSE_BODY = 16 * 1024 * 1024
-# So many reads are processed together, or fewer if they are large: as many as have so many bytes, by the first one's size.
+# At most so many reads are processed together, and at most so many bytes, by the size of the first read.
 AT_ONCE, BYTES_AT_ONCE = 64, 16 * 1024
 # Coded bytes of one read that are decoded in one step: a read has up to 256 KiB, which decode to up to 80 MiB.
 CODED_STEP_BYTES = 4 * 1024
@@ -32,8 +32,9 @@ CODED_STEP_BYTES = 4 * 1024
 # for BYTES_OF_WORK) the next step is larger, else smaller: 4 KiB hold 500 to 1,400 of the shortest events, 3 to 5 ms.
 STEP_BYTES, LEAST_STEP_BYTES, MOST_STEP_BYTES = 16 * 1024, 4 * 1024, 64 * 1024
 BYTES_OF_WORK = 64
-# So many coded bytes of a coded body, or so many decoded ones, count as at least 1 work (see `MaskedEvents.work`), however
-# few events they hold: each takes about as long, 5 to 10 us. A plain body needs no such rule: decoding does not enlarge it.
+# So many coded bytes of a coded body, or so many decoded ones, count as at least 1 work (see `MaskedEvents.work`),
+# however few events they hold: each takes about as long, 5 to 10 us. A plain body needs no such rule: decoding does not
+# enlarge it.
 CODED_OF_WORK, DECODED_OF_WORK = 64, 1024
 
 
@@ -68,8 +69,8 @@ class Response:
         self._events: MaskedEvents | None = None
         self._whole: Gathered | None = None
         self._lost = False
-        # A read that is processed in part: its read without content, its contents so far, and its remaining bytes: decoded
-        # ones, then coded ones.
+        # A read that is processed in part: its Read with the content of the first step, the contents of later steps,
+        # and the bytes that remain: decoded ones (`_part_left`), then coded ones.
         self._part: Read | None = None
         self._part_contents: list[bytes] = []
         self._part_coded = self._part_left = b""

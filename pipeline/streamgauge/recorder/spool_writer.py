@@ -22,8 +22,8 @@ from streamgauge.recorder.write_refusals import WriteRefusals
 from streamgauge.spool import MAX_AGE_S, NewRow, Reserve, Room, Spool, cost_of
 from streamgauge.spool.read_counters import Counters, DropReason, Incident
 
-# Bundles that wait while the disk refuses everything (bytes): half of it for any bundles, the rest only for those without
-# reads, which are about a hundred thousand heads and ends.
+# Bundles that wait while the disk refuses everything (bytes): half of it for any bundles, the rest only for those
+# without reads, which are about a hundred thousand heads and ends.
 MAX_WAITING_BYTES = 16 * 1024 * 1024
 # Rows of one transaction (bytes): a disk writes them in a moment. Small spools take less at once.
 _AT_ONCE_BYTES = 4 * 1024 * 1024

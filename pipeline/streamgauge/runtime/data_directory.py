@@ -24,8 +24,8 @@ from streamgauge.runtime.ownership import WRITE, mode_of, others_who_may, owner_
 # After a kill the old owner needs a moment to end (seconds).
 OWNER_S = 2.0
 
-# The recorder of a killed owner waits for its relays, then offers its last rows to the disk: at most 2 s each. The rest of
-# this time is for a busy machine (seconds).
+# The recorder of a killed owner waits for its relays, then offers its last rows to the disk: at most 2 s each. The rest
+# of this time is for a busy machine (seconds).
 CHILDREN_S = 15.0
 
 _LOOK_S = 0.05

@@ -27,7 +27,7 @@ _LOG = logging.getLogger("streamgauge.runtime.faults")
 
 # How often the count of one kind is logged at most (seconds): often enough to be seen, too seldom to fill a disk.
 REPEAT_S = 60.0
-# Kinds with a count of their own (count): the code has a few dozen places that catch bugs; further kinds share one count.
+# Kinds with a count of their own: the code has a few dozen places that catch bugs. Further kinds share one count.
 MAX_KINDS = 256
 # The innermost frames of an exception are logged (count): outer frames belong to the event loop.
 MAX_FRAMES = 30

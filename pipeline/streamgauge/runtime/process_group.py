@@ -22,8 +22,8 @@ from streamgauge.runtime.faults import report_fault, reported_task
 # A child is ready within this, also on a busy machine: imports take half a second (seconds).
 READY_S = 60.0
 
-# A child that ends unexpectedly is started again after this (seconds): long enough to avoid a tight loop, and short enough
-# that the buffers before it (32 MiB before a recorder) hold what arrives meanwhile.
+# A child that ends unexpectedly is started again after this (seconds): long enough to avoid a tight loop, and short
+# enough that the buffers before it (32 MiB before a recorder) hold what arrives meanwhile.
 RESTART_S = 1.0
 
 # The pause doubles with each failed start, up to this (seconds): a lasting fault must not fill the log.
@@ -77,9 +77,9 @@ class Child:
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 pass_fds=self._fds,
-                # A process group of its own: Ctrl-C in a terminal must reach only this process. Not a session of its own:
-                # Linux divides cores between sessions (autogroup), and a relay that wakes up would wait until the recorder's
-                # turn ends (decision 18).
+                # A process group of its own: Ctrl-C in a terminal must reach only this process. Not a session of its
+                # own: Linux divides cores between sessions (autogroup), and a relay that wakes up would wait until the
+                # recorder's turn ends (decision 18).
                 process_group=0,
             )
         except OSError as error:
@@ -148,7 +148,7 @@ class Group:
         """Start all children. Raises Unavailable if one does not become ready; then none runs."""
         children = (self._recorder, *self._relays)
         try:
-            # First the recorder: a relay that finds no recorder tries again only a second later, and holds reads till then.
+            # First the recorder: a relay that finds none tries again only a second later, and holds reads until then.
             await self._recorder.start()
             results = await asyncio.gather(*(relay.start() for relay in self._relays), return_exceptions=True)
             for result in results:

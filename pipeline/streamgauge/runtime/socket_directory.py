@@ -21,7 +21,7 @@ _PREFIX = "streamgauge-"
 SOCKET = "recorder.sock"
 # The longest path of a Unix socket that all systems allow (bytes: macOS has 104 with a NUL).
 _MAX_SOCKET_PATH = 103
-# How long a test connection to a recorder may take (seconds): a running recorder accepts at once, or its backlog is full.
+# How long a test connection to a recorder may take (s): a running recorder accepts at once, or its backlog is full.
 _ASK_S = 1.0
 
 

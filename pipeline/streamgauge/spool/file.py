@@ -17,8 +17,8 @@ from contextlib import closing, suppress
 from pathlib import Path
 from types import TracebackType
 
-# How long one process waits for the other's transaction (s). Transactions are short; the longest wait is a checkpoint on a
-# slow disk.
+# How long one process waits for the other's transaction (s). Transactions are short; the longest wait is a checkpoint
+# on a slow disk.
 BUSY_S = 5.0
 # Damaged files that are kept for inspection (files): each may be as large as the spool.
 DAMAGED_KEPT = 1
@@ -28,9 +28,9 @@ PAGE_BYTES = 4096
 _APPLICATION = 0x53475350  # "SGSP" in the file's header
 _LAYOUT = 2
 _CRC_BYTES = 4
-# SQLite's file header: its size; its two version bytes, which say whether a WAL is used; the parts that are equal in all
-# spools (magic, page size, versions, fractions; schema format, cache, last root, encoding, numbers of ours, reserved); the
-# file's size in pages.
+# SQLite's file header: its size; its two version bytes, which say whether a WAL is used; the parts that are equal in
+# all spools (magic, page size, versions, fractions; schema format, cache, last root, encoding, numbers of ours,
+# reserved); the file's size in pages.
 _HEADER_BYTES = 100
 _VERSIONS = slice(18, 20)
 _WAL_VERSIONS = b"\2\2"
@@ -38,8 +38,8 @@ _SAME = (slice(0, 24), slice(44, 92))
 _PAGES = slice(28, 32)
 _FEW_BYTES = 8
 
-# `checksum` covers the whole row: SQLite itself does not detect a flipped byte in a value, or in an id. `put_s` is the time
-# of the age clock (row_clock.py). `taken`: the last row that was taken for delivery. `negative` is -delivered.
+# `checksum` covers the whole row: SQLite itself does not detect a flipped byte in a value, or in an id. `put_s` is the
+# time of the age clock (row_clock.py). `taken`: the last row that was taken for delivery. `negative` is -delivered.
 _SCHEMA = """
 CREATE TABLE rows(id INTEGER PRIMARY KEY AUTOINCREMENT, slot INTEGER NOT NULL, reads INTEGER NOT NULL,
                   put_s INTEGER NOT NULL, checksum INTEGER NOT NULL, value BLOB NOT NULL);
@@ -174,7 +174,7 @@ def _connect(path: Path) -> sqlite3.Connection:
     try:
         connection.execute("PRAGMA synchronous=NORMAL")
         connection.execute("PRAGMA cell_size_check=ON")
-        # Some builds overwrite deleted data with zeros: twice the writing, for data that is masked. Free pages are reused.
+        # Some builds overwrite deleted data with zeros: twice the writing, for masked data. Free pages are reused.
         connection.execute("PRAGMA secure_delete=FAST").fetchall()
         layout = connection.execute("PRAGMA user_version").fetchone()[0]
         ours = connection.execute("PRAGMA application_id").fetchone()[0] == _APPLICATION

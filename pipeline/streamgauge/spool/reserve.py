@@ -10,8 +10,8 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
-# The size of the file (bytes): 4 MiB hold the heads and ends of about 20,000 streams, as many as may be open at once. The
-# file is at most 1/RESERVE_PART of the disk and of the spool.
+# The size of the file (bytes): 4 MiB hold the heads and ends of about 20,000 streams, as many as may be open at once.
+# The file is at most 1/RESERVE_PART of the disk and of the spool.
 RESERVE_BYTES = 4 * 1024 * 1024
 RESERVE_PART = 16
 # A file is written in pieces (bytes).

@@ -50,13 +50,13 @@ MAX_BYTES = 1024**3
 RESERVE = 0.05
 # How long reads may wait (seconds): three days, as long as the segments topic keeps them; an outage over a weekend.
 MAX_AGE_S = 3 * 24 * 3600.0
-# The part of the spool's size that SQLite's log beside the file may use (bytes). The log is emptied at a quarter of that;
-# a transaction in flight, or a reader that defers the emptying for a moment, needs the rest.
+# The part of the spool's size that SQLite's log beside the file may use (bytes). The log is emptied at a quarter of
+# that; a transaction in flight, or a reader that defers the emptying for a moment, needs the rest.
 LOG_BYTES = 16 * 1024**2
-# The log is at most this part of the spool, and of the disk: on a small disk a log of 16 MiB would leave no room for rows.
+# The log is at most 1/LOG_PART of the spool, and of the disk: on a small disk 16 MiB would leave no space for rows.
 LOG_PART = 8
-# At most 1/IN_FLIGHT_PART of the spool may be taken and not yet done: with more, a small spool would have no row left that
-# may lose its reads.
+# At most 1/IN_FLIGHT_PART of the spool may be taken and not yet done: with more, a small spool would have no row left
+# that may lose its reads.
 IN_FLIGHT_PART = 4
 
 
@@ -167,7 +167,7 @@ class Spool:
         return Room(self._most_reads - used[-1], self._most - used[-1]) if used else Room(0, 0)
 
     def drop_reads_for_space(self, want: int, lighter: Lighter, *, newest: bool) -> int:
-        """Drop the reads of waiting rows, the oldest or the newest first, until `want` bytes are free or no row is left.
+        """Drop the reads of waiting rows, the oldest or the newest first, until `want` bytes were freed or no row is left.
 
         One call changes at most LIGHTEN_ROWS rows. Gives how many reads were dropped, by `spool_full`.
         """

@@ -12,8 +12,8 @@ from streamgauge.spool.file import COLUMNS, PAGE_BYTES, DamagedError, checksum, 
 # average less than half a page, and less than the value itself.
 ROW_BYTES = 100
 PAGE_END_BYTES = PAGE_BYTES // 2
-# Free pages that are returned to the disk at a time while rows remain (1 MiB: each is searched in the list of free pages).
-# They are returned from so many free pages on (4 MiB: fewer are soon reused).
+# Free pages that are returned to the disk at a time while rows remain (1 MiB: each is searched in the list of free
+# pages). They are returned from so many free pages on (4 MiB: fewer are soon reused).
 VACUUM_PAGES = 256
 VACUUM_FROM_PAGES = 1024
 # Rows that lose their reads in one transaction: each is decoded and encoded again, which takes about a millisecond.
@@ -94,7 +94,7 @@ def strip_reads(
 ) -> int:
     """Strip the reads of up to LIGHTEN_ROWS waiting rows that were not taken; the rows stay in their place. Gives how many.
 
-    `want`: stop when so many bytes are free. `put_before`: only rows put before that time of the age clock (seconds). A
+    `want`: stop when so many bytes were freed. `put_before`: only rows put before that time of the age clock (seconds). A
     damaged row stays as it is: `take` removes it.
     """
     freed = lost = 0
