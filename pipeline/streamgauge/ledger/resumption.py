@@ -1,4 +1,4 @@
-"""Counts the usage of an origin and the resumed streams that continue it once. Pure: rows in, numbers out.
+"""Counts usage once for an origin and the resumed streams that continue it. Pure: rows in, numbers out.
 
 The rules in core/assembly/resumption.py find the origin of a resumed stream. A resumed stream without a known origin counts
 by itself: the origin may be in another ledger.

@@ -1,4 +1,4 @@
-"""Totals over a ledger's file. The usage of an origin and the resumed streams that continue it counts once.
+"""Totals over a ledger's file. Usage counts once for an origin and the resumed streams that continue it.
 
 All steps read one snapshot. Resumed streams, and the records that they may continue, are read and counted by
 `resumption.py`. The usage that counts in place of their own goes to a temporary table. One query joins that table and adds

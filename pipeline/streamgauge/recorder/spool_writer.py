@@ -110,7 +110,7 @@ class SpoolWriter:
     def send(self, bundles: Iterable[Bundle], slots: Sequence[int], *, farewell: bool = False) -> None:
         """Put bundles after those sent before. `slots`: all that the instance has used so far.
 
-        `farewell`: these are its last bundles; with them the instance is removed from the stored ones.
+        `farewell`: these are its last bundles. The spool's list of unfinished instances then loses this instance.
         """
         running = {self._instance: list(slots)}
         for bundle in bundles:

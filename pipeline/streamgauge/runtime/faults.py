@@ -1,7 +1,7 @@
 """Reports bugs that a part catches so that traffic, or its other work, continues.
 
-The first bug of each kind is logged with its frames; later ones are counted, and the count is logged every REPEAT_S at
-most. A kind is the place, the exception's type and the innermost frame.
+The first bug of each kind is logged with its frames; later ones are counted, and the count is logged at most every
+REPEAT_S. A kind is the place, the exception's type and the innermost frame.
 
 An exception's text may quote a prompt, a response or a credential: a parser's ValueError quotes its input. So the text is
 logged only if it is ours (StreamgaugeError) or the system's (OSError). Frames are logged as file, line and function,
@@ -53,7 +53,7 @@ class FaultReports:
         self._logged: dict[Kind, tuple[float, int]] = {}  # when, and the count then
 
     def report(self, where: str, error: BaseException) -> None:
-        """Log the first bug of a kind with its frames, and later the count of its repetitions, every REPEAT_S at most."""
+        """Log the first bug of a kind with its frames, and later the count of its repetitions, at most every REPEAT_S."""
         with contextlib.suppress(Exception):  # the caller relays traffic: a fault of the report must not reach it
             self._report(where, error)
 

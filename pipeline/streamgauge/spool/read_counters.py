@@ -1,9 +1,10 @@
 """The tap's balance of reads, in a mapped file that survives SIGKILL: seen = delivered + waiting + dropped by reason.
 
 Each data directory has one file, shared by the processes of one tap. It holds a version word, then for each role a region
-of 8-byte slots that only the process in that role writes: an aligned 8-byte store into a shared mapping, which the kernel
-keeps when the process dies. Numbers only grow, except `writes_refused`, which is a state. The primary count of delivered
-reads is in the spool's database, changed in the transaction that deletes the rows; the slot here mirrors it.
+of 8-byte slots that only the process in that role writes (while none runs, also `close_balance`): an aligned 8-byte store
+into a shared mapping, which the kernel keeps when the process dies. `writes_refused` is a state; the other numbers grow.
+The primary count of delivered reads is in the spool's database, changed in the transaction that deletes the rows; the slot
+here mirrors it.
 `spool.close_balance_after_crash` closes the balance before a tap's processes start.
 
 Applications with a tap of their own have roles as relays do, but may start before the agent and run on after it. The

@@ -92,7 +92,7 @@ def strip_reads(
     want: int | None = None,
     put_before: int | None = None,
 ) -> int:
-    """Strip the reads of up to LIGHTEN_ROWS waiting rows that were not taken; the rows stay in their place. Gives how many.
+    """Drop the reads of up to LIGHTEN_ROWS waiting rows that were not taken; the rows stay. Gives how many reads.
 
     `want`: stop when so many bytes were freed. `put_before`: only rows put before that time of the age clock (seconds). A
     damaged row stays as it is: `take` removes it.
