@@ -2,6 +2,8 @@
 
 import asyncio
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 from streamgauge.worker import WorkerSettings, create_app
 from streamgauge.worker.faust.consumer import FaustConsumer
@@ -42,5 +44,24 @@ def test_before_fausts_thread_runs_nothing_is_given() -> None:
         assert consumer.assigned() == set()
         assert consumer.loop is not None
         assert owners.problem == "it has no partitions, and does not know yet whether other workers have all of them"
+
+    asyncio.run(run())
+
+
+def test_a_consumer_whose_thread_has_ended_refuses_without_an_error() -> None:
+    """A worker that stops may end the thread while a recovery completes: that is no internal error."""
+
+    async def run() -> None:
+        app = create_app(WorkerSettings("127.0.0.1:1", Path("unused")), lambda message: None, None)
+        consumer: Any = FaustConsumer(app, "segments")
+        consumer.assigned = lambda: {0}
+        thread: Any = consumer._inner._thread
+        thread.thread_loop = asyncio.new_event_loop()
+        thread.thread_loop.close()
+        coordinator = SimpleNamespace(_do_heartbeat=None, generation=1)
+        thread._ensure_consumer = lambda: SimpleNamespace(_coordinator=coordinator, commit=None)
+        assert not await consumer.is_current()
+        assert not await consumer.commit({0: 1})
+        await consumer.seek(0, 1)
 
     asyncio.run(run())

@@ -14,7 +14,7 @@ from typing import Any
 
 import faust
 from aiokafka import AIOKafkaConsumer  # type: ignore[import-untyped]
-from aiokafka.errors import IllegalStateError, KafkaError  # type: ignore[import-untyped]
+from aiokafka.errors import IllegalStateError, KafkaConnectionError, KafkaError  # type: ignore[import-untyped]
 from aiokafka.structs import OffsetAndMetadata, TopicPartition  # type: ignore[import-untyped]
 from faust.exceptions import ConsumerNotStarted
 from faust.types import TP, AppT
@@ -105,7 +105,8 @@ class FaustConsumer:
         thread = self._inner._thread
         if partition in self.assigned():
             async with self._inner.turn:
-                await thread.call_thread(_seek, thread._ensure_consumer(), tp, offset)
+                with contextlib.suppress(KafkaConnectionError):  # a stopped consumer reads no more
+                    await self._call(_seek, thread._ensure_consumer(), tp, offset)
                 self._inner._read_offset[tp] = offset or None  # Faust drops messages below it
 
     async def commit(self, offsets: Mapping[int, int]) -> bool:
@@ -121,9 +122,8 @@ class FaustConsumer:
         }
         if not wanted:
             return True
-        thread = self._inner._thread  # aiokafka's consumer runs on an event loop of its own
         try:
-            await thread.call_thread(thread._ensure_consumer().commit, wanted)
+            await self._call(self._inner._thread._ensure_consumer().commit, wanted)
         except KafkaError:  # a rebalance came first, or the broker is unreachable
             return False
         return True
@@ -160,13 +160,24 @@ class FaustConsumer:
 
     async def is_current(self) -> bool:
         """Send a heartbeat; whether the group still accepts this member in the generation of its assignment."""
-        thread = self._inner._thread
-        coordinator = thread._ensure_consumer()._coordinator
+        coordinator = self._inner._thread._ensure_consumer()._coordinator
         try:
-            known = await thread.call_thread(coordinator._do_heartbeat)
+            known = await self._call(coordinator._do_heartbeat)
         except KafkaError:
             return False
         return bool(known) and coordinator.generation == self.generation
+
+    async def _call(self, work: Callable[..., Awaitable[Any]], *given: Any) -> Any:
+        """Run `work` in the thread of aiokafka's consumer, which has an event loop of its own.
+
+        Raises KafkaConnectionError if that thread has ended: a worker that stops may end it while a recovery completes.
+        """
+        try:
+            return await self._inner._thread.call_thread(work, *given)
+        except RuntimeError as error:
+            if self.loop is None or self.loop.is_closed():
+                raise KafkaConnectionError("the consumer has stopped") from error
+            raise
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop | None:
