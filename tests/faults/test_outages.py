@@ -93,6 +93,8 @@ def test_k11_an_outage_at_each_step_of_a_start(own_broker: Callable[..., Broker]
         known = len(distinct(asyncio.run(read_until(broker.bootstrap, f"{prefix}.records", bool))))
         write(broker.bootstrap, prefix, more)
         assert_record_comes_soon(broker.bootstrap, prefix, min(known, STREAMS - 1), starts)
+        if more[-1] is bundles[-1]:  # a worker that stops leaves what it has not read to the next one
+            assert_all_once(broker.bootstrap, prefix, STREAMS)
         assert starts.stop() == 0, starts.log
 
     moments = STEPS[steps]
@@ -117,8 +119,6 @@ def test_k11_an_outage_at_each_step_of_a_start(own_broker: Callable[..., Broker]
                     assert "ready" not in starts.metrics
                 back()
                 list(beside.map(partial(comes_soon, more), prefixes, [starts for starts, _ in starting]))
-    for prefix in prefixes:
-        assert_all_once(broker.bootstrap, prefix, STREAMS)
 
 
 def test_k11_a_leader_whose_metadata_request_fails_assigns_all_partitions(
