@@ -1,4 +1,5 @@
-"""The record of a stream, as the core makes it. `streamgauge.records` publishes it; the field names are a contract.
+"""The record of a stream, as the core makes it. `streamgauge.records` publishes it and describes every field; the names are
+a contract.
 
 Times are seconds since the request's first byte, and durations are seconds; both are rounded to 1 us. None means not seen.
 The JSON has the order of the fields.
@@ -21,7 +22,7 @@ class Request(msgspec.Struct):
 
 
 class Error(msgspec.Struct):
-    phase: str  # before_stream | in_stream | transport
+    phase: str
     type: str | None = None
     code: str | None = None
     status: int | None = None
@@ -92,7 +93,7 @@ class Usage(msgspec.Struct):
     audio_input_tokens: int | None
     audio_output_tokens: int | None
     parts: list[dict[str, object]]
-    source: str  # final | partial | estimated | absent
+    source: str
     identity_failed: str | None
     bad_values: int
     raw: dict[str, object] | None
@@ -117,13 +118,6 @@ class Counts(msgspec.Struct):
 
 
 class Integrity(msgspec.Struct):
-    """What the capture lacks. `complete`: the response was captured whole, so its times, counts and usage are right.
-
-    `request_capped` is the only reason that leaves `complete` true. The request's body was not read: it was over 16 MiB,
-    there was no room for it, or a part of it did not reach the recorder. The values of that body are null then, and the
-    outcome is decided without its `n`, by the choices that began. Nothing of the response is missing.
-    """
-
     complete: bool
     reasons: list[str]
     missing_segments: int
