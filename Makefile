@@ -28,8 +28,9 @@ format: $(INSTALLED)  ## put the code into form
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-generated: $(INSTALLED)  ## write again what is generated: the record's JSON Schema, METRICS.md, the dashboard
+generated: $(INSTALLED)  ## write again what is generated: the record's JSON Schema, docs/reference, METRICS.md, the dashboard
 	$(BIN)/python -m streamgauge.records > schemas/record.v1.json
+	$(BIN)/python scripts/generate_reference.py
 	$(BIN)/python -m streamgauge.metrics.generate_docs
 
 SECONDS ?= 60

@@ -1,12 +1,4 @@
-"""The topics of Streamgauge: this module alone names them, and creates, compares and describes them.
-
-| topic | key | value | partitions |
-|---|---|---|---|
-| PREFIX.segments | none | a bundle (`bundles.py`) | a power of two up to 64; partition = slot % partitions |
-| PREFIX.records | the stream id as text | the record as UTF-8 JSON | as segments |
-| PREFIX.state | partition/entry | an assembler's state (`worker/faust/store.py`) | as segments: Faust pairs them |
-| PREFIX.deadletter | the message's own key | the message's own value; the reason in headers | 1 |
-"""
+"""The topics of Streamgauge: creates, compares and describes them. `topic_settings.py` says what each one holds."""
 
 import asyncio
 import re
@@ -39,12 +31,21 @@ from streamgauge.kafka.faults import (
     TopicsUnfitError,
 )
 from streamgauge.kafka.security import Brokers, brokers_at
+from streamgauge.kafka.topic_settings import (
+    CONTENTS,
+    MAX_DEADLETTER_BYTES,
+    MAX_MESSAGE_BYTES,
+    MAX_STATE_BYTES,
+    TIMESTAMP_TYPE,
+    settings_of,
+)
 
 __all__ = [
     "DEFAULT_PARTITIONS",
     "DEFAULT_PREFIX",
     "MAX_DEADLETTER_BYTES",
     "MAX_MESSAGE_BYTES",
+    "MAX_STATE_BYTES",
     "BrokerRefusesError",
     "BrokerUnreachableError",
     "Created",
@@ -64,38 +65,12 @@ __all__ = [
 DEFAULT_PREFIX = "streamgauge"
 DEFAULT_PARTITIONS = 8
 
-# The largest message (bytes). A bundle is closed at about 192 KiB, but a body that is not an event stream may have 16 MiB
-# before compression.
-MAX_MESSAGE_BYTES = 8 * 1024 * 1024
-# The largest dead letter (bytes): a whole message and its headers.
-MAX_DEADLETTER_BYTES = MAX_MESSAGE_BYTES + 64 * 1024
-# The largest state entry (bytes): a bucket of 1,000 open streams at their limit of 4 KiB, with room to spare. One log
-# segment of the state topic holds several.
-MAX_STATE_BYTES = 8 * 1024 * 1024
-
-_TIMES = "message.timestamp.type"
-_DAY_MS = 24 * 3600 * 1000
-# Bundles are needed until a worker has read them: three days cover a weekend without workers.
-SEGMENTS_RETENTION_MS = 3 * _DAY_MS
-# The ledger stores records permanently; the topic keeps them for other consumers.
-RECORDS_RETENTION_MS = 7 * _DAY_MS
-# An operator has to inspect dead letters: two weeks cover a holiday.
-DEADLETTER_RETENTION_MS = 14 * _DAY_MS
-
-# A worker that lost its partition can still write an old entry. Its successor writes every entry again within 30 s, and
-# for five minutes compaction removes neither, so that recovery reads both and keeps the newer one.
-STATE_MIN_COMPACTION_LAG_MS = 300_000
-STATE_SEGMENT_BYTES = 32 * 1024 * 1024
-# Compaction skips the active log segment. Although each entry is written every 20 s, 32 MiB take hours to fill, and a
-# starting worker reads every entry, at about 0.2 ms each. So a log segment is closed after five minutes.
-STATE_SEGMENT_MS = 300_000
-
 # Brokers list a new topic some milliseconds after its creation: the most polls for it, and the pause (seconds).
 _SHOWN_POLLS = 100
 _SHOWN_POLL_S = 0.1
 
 # Replicas of a partition, if the cluster has as many brokers.
-_REPLICAS = 3
+REPLICAS = 3
 
 _PREFIX_FORM = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
 # Error codes of the protocol.
@@ -149,49 +124,19 @@ class Topics:
         """The minimum rights that a job needs on our topics and the workers' group, on a cluster with an authorizer."""
         return [
             Right(operation, kind, f"{self.prefix}.{what}" if kind is Kind.TOPIC else self.prefix)
-            for operation, kind, what in _RIGHTS[job]
+            for operation, kind, what in RIGHTS[job]
         ]
 
     def wanted(self, partitions: int) -> list[Topic]:
         """The four topics for this partition count. Raises TopicsUnfitError unless it is a power of two up to 64."""
         check_partitions(self.segments, partitions)
-        size = str(MAX_MESSAGE_BYTES)
-        # With "uncompressed", the broker decompresses a producer's batches, and max.message.bytes limits their real size.
-        # Otherwise 8 MiB could become 8 GiB in a reader's memory. Our own batches are not compressed; bundles are.
-        delete = {"cleanup.policy": "delete", "compression.type": "uncompressed"}
-        # Streams expire by the log's time, so that no tap's clock affects another tap's streams. With LogAppendTime the
-        # broker also rejects no producer's clock: Kafka 4 rejects message times more than an hour ahead of its own.
-        times = {_TIMES: "LogAppendTime"}
         return [
             Topic(
-                self.segments,
-                partitions,
-                delete | times | {"retention.ms": str(SEGMENTS_RETENTION_MS), "max.message.bytes": size},
-            ),
-            Topic(
-                self.records,
-                partitions,
-                delete | times | {"retention.ms": str(RECORDS_RETENTION_MS), "max.message.bytes": size},
-            ),
-            Topic(
-                self.state,
-                partitions,
-                times
-                | {
-                    "cleanup.policy": "compact",
-                    "min.compaction.lag.ms": str(STATE_MIN_COMPACTION_LAG_MS),
-                    "segment.bytes": str(STATE_SEGMENT_BYTES),
-                    "segment.ms": str(STATE_SEGMENT_MS),
-                    "max.message.bytes": str(MAX_STATE_BYTES),
-                },
-            ),
-            Topic(
-                self.deadletter,
-                1,
-                delete
-                | times
-                | {"retention.ms": str(DEADLETTER_RETENTION_MS), "max.message.bytes": str(MAX_DEADLETTER_BYTES)},
-            ),
+                f"{self.prefix}.{name}",
+                content.partitions or partitions,
+                {setting.key: setting.value for setting in settings_of(name)},
+            )
+            for name, content in CONTENTS.items()
         ]
 
 
@@ -207,12 +152,12 @@ class Job(StrEnum):
     RETRY = "deadletter retry"
 
 
+# Which job needs which rights: operation, kind, and the last part of the topic's name.
 # The right to read or write a topic, or to read a group, includes the right to describe it. The right to write to any topic
 # includes the right to an idempotent producer (KIP-679, Kafka 2.8).
 # https://kafka.apache.org/documentation/#operations_resources_and_protocols
-_OURS = ("segments", "records", "state", "deadletter")
 _SEE = (Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS)
-_RIGHTS: Mapping[Job, Sequence[tuple[Operation, Kind, str]]] = {
+RIGHTS: Mapping[Job, Sequence[tuple[Operation, Kind, str]]] = {
     Job.TAP: [(Operation.WRITE, Kind.TOPIC, "segments")],
     Job.WORKER: [
         (Operation.READ, Kind.TOPIC, "segments"),
@@ -224,8 +169,8 @@ _RIGHTS: Mapping[Job, Sequence[tuple[Operation, Kind, str]]] = {
         (Operation.WRITE, Kind.TOPIC, "deadletter"),
         (Operation.READ, Kind.GROUP, ""),
     ],
-    Job.CREATE: [(operation, Kind.TOPIC, name) for name in _OURS for operation in (Operation.CREATE, *_SEE)],
-    Job.DESCRIBE: [(operation, Kind.TOPIC, name) for name in _OURS for operation in _SEE],
+    Job.CREATE: [(operation, Kind.TOPIC, name) for name in CONTENTS for operation in (Operation.CREATE, *_SEE)],
+    Job.DESCRIBE: [(operation, Kind.TOPIC, name) for name in CONTENTS for operation in _SEE],
     Job.REPLAY: [(Operation.READ, Kind.TOPIC, "segments")],
     Job.DEADLETTER: [(Operation.READ, Kind.TOPIC, "deadletter")],
     Job.RETRY: [
@@ -260,7 +205,7 @@ async def create(
 ) -> Created:
     """Create the missing topics and compare the existing ones; changes no existing topic.
 
-    `partitions` None: as the segments topic if it exists, else DEFAULT_PARTITIONS. `replicas` None: _REPLICAS, or the number
+    `partitions` None: as the segments topic if it exists, else DEFAULT_PARTITIONS. `replicas` None: REPLICAS, or the number
     of brokers if that is lower. Raises TopicsError.
     """
     topics, brokers = Topics(prefix), brokers_at(brokers)
@@ -305,7 +250,7 @@ async def check(brokers: Brokers | str, prefix: str = DEFAULT_PREFIX) -> int:
         group = await may_with_group(admin, prefix)
         _demand(brokers, rights, seen, refused, group)
         _all_there(topics.names, seen)
-        configs = await configs_of(admin, topics.names, {_TIMES})
+        configs = await configs_of(admin, topics.names, {TIMESTAMP_TYPE})
     check_partitions(topics.segments, seen[topics.segments].partitions)
     if seen[topics.state].partitions != seen[topics.segments].partitions:
         raise TopicsUnfitError(
@@ -313,7 +258,7 @@ async def check(brokers: Brokers | str, prefix: str = DEFAULT_PREFIX) -> int:
             f"{seen[topics.state].partitions} partitions, but must have the same number: add partitions to the smaller one"
         )
     # If reading the configuration is denied, `configs` lacks the topic, and this check is skipped.
-    if configs.get(topics.segments, {}).get(_TIMES, "LogAppendTime") != "LogAppendTime":
+    if configs.get(topics.segments, {}).get(TIMESTAMP_TYPE, "LogAppendTime") != "LogAppendTime":
         raise TopicsUnfitError(f"topic {topics.segments} requires message.timestamp.type=LogAppendTime: alter it")
     return seen[topics.segments].partitions
 
@@ -378,7 +323,7 @@ def _differences(wanted: Topic, found: Topic) -> list[str]:
 
 
 async def _make(admin: AIOKafkaAdminClient, brokers: Brokers, missing: list[Topic], replicas: int | None) -> list[str]:
-    count = replicas or min(_REPLICAS, len((await admin.describe_cluster())["brokers"]))
+    count = replicas or min(REPLICAS, len((await admin.describe_cluster())["brokers"]))
     new = [NewTopic(topic.name, topic.partitions, count, topic_configs=dict(topic.config)) for topic in missing]
     answer: Any = await admin.create_topics(new)
     for name, code, *_ in answer.topic_errors:

@@ -49,7 +49,7 @@ _STATE_SHARE = 0.1
 _MAX_TIMES = 10
 # The most messages applied and not acknowledged: it limits what a crash replays, and the records in memory.
 _MAX_HELD = 5_000
-# An entry older than this is written again (seconds): two thirds of the 30 s that `kafka/topics.py` relies on.
+# An entry older than this is written again (seconds): two thirds of the 30 s that `kafka/topic_settings.py` relies on.
 _REWRITE_S = 20.0
 # While a dead letter waits for its topic, how often the partition checkpoints and checks whether to stop (seconds).
 _WAITING_S = 1.0

@@ -22,7 +22,7 @@ from streamgauge.core.assembly.assembler import BUCKETS, Assembler
 from streamgauge.core.assembly.state import StreamState
 from streamgauge.core.assembly.tap_instances import TapInstances
 from streamgauge.core.record import Record
-from streamgauge.kafka import topics
+from streamgauge.kafka import topic_settings
 from streamgauge.worker.assignment import Assignment
 from streamgauge.worker.confirmed_sender import ConfirmedSender
 from streamgauge.worker.faust.store import NewestStore
@@ -159,8 +159,8 @@ RULES = (
     ),
     Rule(
         "3: the cleaner leaves what is new",
-        "topics.STATE_MIN_COMPACTION_LAG_MS",
-        lambda: patch.object(topics, "STATE_MIN_COMPACTION_LAG_MS", 0),
+        "topic_settings.STATE_MIN_COMPACTION_LAG_MS",
+        lambda: patch.object(topic_settings, "STATE_MIN_COMPACTION_LAG_MS", 0),
         (19, 21, 132),
         faults=_ZOMBIES,
     ),
