@@ -11,7 +11,7 @@ import pytest
 from streamgauge.cli.main import main
 from streamgauge.core.capture.bundles import encode_bundle
 from streamgauge.core.record import Record, encode_record
-from streamgauge.kafka.dead_letters import Sender, Stage, letter
+from streamgauge.kafka.dead_letters import Sender, Stage, dead_letter_of
 from streamgauge.kafka.topics import Topics
 from tests.kafka.test_dead_letters import Source
 from tests.kafka_broker.reading import read_all
@@ -27,7 +27,7 @@ def put(bootstrap: str, topics: Topics, *letters: tuple[Source, bytes | None, St
     async def run() -> None:
         async with Sender(bootstrap) as sender:
             for source, value, stage, error in letters:
-                await sender.send(letter(topics, source, value, stage, error))
+                await sender.send(dead_letter_of(topics, source, value, stage, error))
 
     asyncio.run(run())
 

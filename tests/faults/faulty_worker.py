@@ -157,7 +157,7 @@ def take_messages_late() -> None:
         await set_back(self, *given)
         await asyncio.sleep(2 * _LATE_S)
 
-    transport._TAKE_S = _FOR_EVER
+    transport._FETCH_S = _FOR_EVER
     Fetcher.fetched_records = take_late
     Recovery._seek_offsets = set_back_and_pause  # type: ignore[method-assign]
 

@@ -81,7 +81,7 @@ def test_k7_each_right_that_is_missing_is_named(secured: Secured, secure_prefix:
         assert right.name in said
         if job is not Job.DEADLETTER:  # it reads, and does not ask before
             named = re.findall(rf"(\w+) on {right.kind} {re.escape(right.name)}\b", said)
-            assert right.operation.spelt in named
+            assert right.operation.acl_name in named
             assert said.endswith(f"grant it to User:{user}, for example with kafka-acls --add")
         others = {one.name for one in rights} - {right.name}
         assert not any(re.search(rf"{re.escape(one)}[,: ]", said) for one in others), said
@@ -233,7 +233,7 @@ def test_the_guide_shows_the_rights_as_they_are() -> None:
     for name, cell in re.findall(r"^\| `([^`]+)` \| ((?:\w+ on .*?)) \|$", GUIDE.read_text(), re.MULTILINE):
         shown[name] = set(cell.split("; "))
     assert shown == {
-        job.value: {f"{right.operation.spelt} on {_place(right)}" for right in Topics("PREFIX").rights(job)}
+        job.value: {f"{right.operation.acl_name} on {_place(right)}" for right in Topics("PREFIX").rights(job)}
         for job in Job
     }
 

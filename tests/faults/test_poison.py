@@ -13,8 +13,8 @@ from confluent_kafka import KafkaError
 from confluent_kafka import Producer as Compressing
 
 from streamgauge.kafka import topics
-from streamgauge.kafka.aiokafka_header_patch import forgive_header_names
-from streamgauge.kafka.dead_letters import CUT_BYTES
+from streamgauge.kafka.aiokafka_header_patch import tolerate_header_names
+from streamgauge.kafka.dead_letters import TRUNCATED_BYTES
 from streamgauge.kafka.topics import Topics
 from tests.faults.hostile import Sent, hostile
 from tests.faults.rig import _resident
@@ -222,7 +222,7 @@ def test_s5_a_hostile_producer(kafka: str, prefix: str, tmp_path: Path) -> None:
     told = asyncio.run(collect(kafka, prefix))
     cut = [one for one in told if one.whole is not None]
     assert sorted(one.whole for one in cut if one.whole) == [(0, 10_000_000), (9_000_000, 0), (10_000_000, 1)]
-    assert all(len(one.key or b"") + len(one.value or b"") <= 2 * CUT_BYTES for one in cut)
+    assert all(len(one.key or b"") + len(one.value or b"") <= 2 * TRUNCATED_BYTES for one in cut)
     whole = Counter((one.key, one.value) for one in told if one.whole is None)
     assert whole == Counter(
         (one.key, one.value or (b"" if one.key is None else one.value)) for one in poison if one not in huge
@@ -242,7 +242,7 @@ def test_s5_a_header_whose_name_is_no_text(kafka: str, prefix: str, tmp_path: Pa
         assert process.stop() == 0
     (letter,) = asyncio.run(collect(kafka, prefix))
     assert (letter.value, letter.source_offset, letter.error_class) == (b"value", half, "frame")
-    forgive_header_names()
+    tolerate_header_names()
     assert same(found, assembled(log_of(kafka, f"{prefix}.segments")))
     assert len(found) == 10
 

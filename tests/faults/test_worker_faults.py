@@ -185,7 +185,7 @@ def test_i7_who_waits_by_rule_or_has_nothing_to_do_goes_on(kafka: str, prefix: s
     ledger = tmp_path / "ledger.sqlite"
     tap = SyntheticTap(21, slots=(1,))
     settings = {"bootstrap": kafka, "prefix": prefix, "ledger": f"sqlite:////{ledger}"}
-    # By the pauses of `Pace` and the time that a letter may take, tries are 20 s apart at most in what this test takes.
+    # By the pauses of `Backoff` and the time that a letter may take, tries are 20 s apart at most in what this test takes.
     with worker(tmp_path, **settings, stuck_s=25.0) as waits:
         waits.wait_ready()
         asyncio.run(delete_topic(kafka, f"{prefix}.deadletter"))

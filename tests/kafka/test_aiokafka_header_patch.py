@@ -8,7 +8,7 @@ from aiokafka.errors import CorruptRecordException
 from aiokafka.record.default_records import DefaultRecordBase, DefaultRecordBatchBuilder
 from aiokafka.record.util import calc_crc32c
 
-from streamgauge.kafka.aiokafka_header_patch import ForgivingRecords, forgive_header_names
+from streamgauge.kafka.aiokafka_header_patch import TolerantRecords, tolerate_header_names
 
 GZIP = DefaultRecordBase.CODEC_GZIP
 Story = list[tuple[int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]]
@@ -39,7 +39,7 @@ def batch(names: list[bytes], codec: int = 0) -> bytes:
 
 
 def read(answer: bytes) -> Story:
-    records, found = ForgivingRecords(answer), Story()
+    records, found = TolerantRecords(answer), Story()
     assert records.size_in_bytes() == len(answer)
     while records.has_next():
         one = records.next_batch()
@@ -72,13 +72,13 @@ def test_batches_before_and_behind_it_are_read() -> None:
 def test_other_damage_stays_damage() -> None:
     content = bytearray(batch([b"one"]))
     content[DefaultRecordBase.HEADER_STRUCT.size] ^= 2  # the first record's length
-    records = ForgivingRecords(bytes(content))
+    records = TolerantRecords(bytes(content))
     with pytest.raises(CorruptRecordException):
         list(records.next_batch())
 
 
 def test_consumers_use_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetcher, "MemoryRecords", fetcher.MemoryRecords)
-    forgive_header_names()
-    forgive_header_names()
-    assert fetcher.MemoryRecords is ForgivingRecords
+    tolerate_header_names()
+    tolerate_header_names()
+    assert fetcher.MemoryRecords is TolerantRecords

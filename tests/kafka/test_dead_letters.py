@@ -9,7 +9,15 @@ import pytest
 import streamgauge
 from streamgauge.core.capture.segments import FORMAT_VERSION
 from streamgauge.kafka import dead_letters
-from streamgauge.kafka.dead_letters import DeadLetter, NotRetriableError, Sender, Stage, letter, message_of, shortened
+from streamgauge.kafka.dead_letters import (
+    DeadLetter,
+    NotRetriableError,
+    Sender,
+    Stage,
+    dead_letter_of,
+    message_of,
+    truncated,
+)
 from streamgauge.kafka.faults import BrokerUnreachableError
 from streamgauge.kafka.producer import Message
 from streamgauge.kafka.topics import Topics, TopicsMissingError
@@ -32,7 +40,7 @@ class Source(NamedTuple):
 
 
 def test_a_letter_is_the_message_and_its_story() -> None:
-    made = letter(NAMES, Source(NAMES.segments, key=b"key"), b"bytes", Stage.DECODE, "frame")
+    made = dead_letter_of(NAMES, Source(NAMES.segments, key=b"key"), b"bytes", Stage.DECODE, "frame")
     assert (made.topic, made.key, made.value, made.partition) == (NAMES.deadletter, b"key", b"bytes", 0)
     assert dict(made.headers) == {
         "topic": b"house.segments",
@@ -46,26 +54,26 @@ def test_a_letter_is_the_message_and_its_story() -> None:
 
 
 def test_a_message_with_neither_key_nor_value_has_a_letter_too() -> None:
-    assert letter(NAMES, Source(NAMES.segments), None, Stage.DECODE, "frame").value == b""
-    assert letter(NAMES, Source(NAMES.segments, key=b"k"), None, Stage.DECODE, "frame").value is None
+    assert dead_letter_of(NAMES, Source(NAMES.segments), None, Stage.DECODE, "frame").value == b""
+    assert dead_letter_of(NAMES, Source(NAMES.segments, key=b"k"), None, Stage.DECODE, "frame").value is None
 
 
 @pytest.mark.parametrize(
     ("key", "value"), [(b"k" * 10_000_000, b""), (None, b"v" * 10_000_000), (b"k" * 9_000_000, None)]
 )
 def test_what_is_too_large_is_cut_and_says_so(key: bytes | None, value: bytes | None) -> None:
-    made = letter(NAMES, Source(NAMES.segments, key=key), value, Stage.DECODE, "frame")
-    assert made.key == (key[: dead_letters.CUT_BYTES] if key else None)
-    assert made.value == (value or b"")[: dead_letters.CUT_BYTES]
+    made = dead_letter_of(NAMES, Source(NAMES.segments, key=key), value, Stage.DECODE, "frame")
+    assert made.key == (key[: dead_letters.TRUNCATED_BYTES] if key else None)
+    assert made.value == (value or b"")[: dead_letters.TRUNCATED_BYTES]
     told = dict(made.headers)
     assert (int(told["key_bytes"]), int(told["value_bytes"])) == (len(key or b""), len(value or b""))
     assert told["topic"] == b"house.segments"
 
 
 def test_the_largest_that_our_topics_take_is_whole() -> None:
-    made = letter(NAMES, Source(NAMES.segments), bytes(8 * 1024 * 1024), Stage.DECODE, "frame")
-    assert not dead_letters.is_shortened(made)
-    assert dead_letters.is_shortened(shortened(made))
+    made = dead_letter_of(NAMES, Source(NAMES.segments), bytes(8 * 1024 * 1024), Stage.DECODE, "frame")
+    assert not dead_letters.is_truncated(made)
+    assert dead_letters.is_truncated(truncated(made))
 
 
 def dead(topic: str | None, partition: int | None = 2, whole: tuple[int, int] | None = None) -> DeadLetter:
@@ -102,15 +110,15 @@ async def read_letters(bootstrap: str, topics: Topics, start: int = 0) -> list[D
 def test_they_are_read_from_a_beginning_to_the_end(kafka: str, prefix: str) -> None:
     topics = Topics(prefix)
     assert asyncio.run(read_letters(kafka, topics)) == []
-    made = [letter(topics, Source(topics.segments), b"%d" % one, Stage.DECODE, "frame") for one in range(40)]
-    large = letter(topics, Source(topics.segments), bytes(9_000_000), Stage.DECODE, "schema")
+    made = [dead_letter_of(topics, Source(topics.segments), b"%d" % one, Stage.DECODE, "frame") for one in range(40)]
+    large = dead_letter_of(topics, Source(topics.segments), bytes(9_000_000), Stage.DECODE, "schema")
     asyncio.run(put(kafka, *made, large, Message(topics.deadletter, b"nobody's", None, 0, (("offset", b"x" * 30),))))
     found = asyncio.run(read_letters(kafka, topics))
     assert [one.value for one in found[:40]] == [b"%d" % one for one in range(40)]
     assert {(one.source_topic, one.source_partition, one.source_offset) for one in found[:40]} == {
         (topics.segments, 3, 41)
     }
-    assert (found[40].whole, len(found[40].value or b"")) == ((0, 9_000_000), dead_letters.CUT_BYTES)
+    assert (found[40].whole, len(found[40].value or b"")) == ((0, 9_000_000), dead_letters.TRUNCATED_BYTES)
     assert (found[41].source_topic, found[41].source_offset, found[41].stage) == (None, None, None)
     assert asyncio.run(read_letters(kafka, topics, 39)) == found[39:]
     assert asyncio.run(read_letters(kafka, topics, 99)) == []

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from streamgauge.kafka.log_throttle import Watch, throttle_logs
+from streamgauge.kafka.log_throttle import BrokerMonitor, throttle_logs
 
 
-class Heard(logging.Handler):
+class Logged(logging.Handler):
     def __init__(self) -> None:
         super().__init__()
         self.lines: list[str] = []
@@ -19,66 +19,66 @@ class Heard(logging.Handler):
 
 
 @pytest.fixture
-def heard() -> Iterator[Heard]:
+def logged() -> Iterator[Logged]:
     throttle_logs().forget()
-    handler = Heard()
+    handler = Logged()
     logging.getLogger().addHandler(handler)
     yield handler
     logging.getLogger().removeHandler(handler)
 
 
-async def there() -> bool:
+async def is_up() -> bool:
     return True
 
 
-def test_a_flood_while_the_broker_is_away_is_two_sentences(heard: Heard) -> None:
-    watch = Watch("127.0.0.1:9", there, "it is waited for")
+def test_a_flood_while_the_broker_is_away_is_two_sentences(logged: Logged) -> None:
+    monitor = BrokerMonitor("127.0.0.1:9", is_up, "it is waited for")
     library = logging.getLogger("aiokafka.client")
     for _ in range(300):
         library.error("Unable connect to node with id %s", 1)
-        watch.seen(False)
-    watch.seen(True)
-    watch.seen(True)
-    assert heard.lines == [
+        monitor.report(False)
+    monitor.report(True)
+    monitor.report(True)
+    assert logged.lines == [
         "the broker at 127.0.0.1:9 does not answer (Unable connect to node with id 1); it is waited for",
         "the broker at 127.0.0.1:9 answers again",
     ]
 
 
-def test_other_complaints_come_once_with_their_number(heard: Heard) -> None:
-    watch = Watch("127.0.0.1:9", there, "it is waited for")
+def test_other_complaints_come_once_with_their_number(logged: Logged) -> None:
+    monitor = BrokerMonitor("127.0.0.1:9", is_up, "it is waited for")
     for number in range(50):
         logging.getLogger("faust.somewhere").warning("odd\nthing %d", number)
-    watch.seen(True)
-    watch.seen(True)
-    assert len(heard.lines) == 1
-    assert heard.lines[0] == "faust.somewhere: odd thing 49 (50 times)"
+    monitor.report(True)
+    monitor.report(True)
+    assert len(logged.lines) == 1
+    assert logged.lines[0] == "faust.somewhere: odd thing 49 (50 times)"
 
 
-def test_a_service_of_the_library_is_named_without_its_signs(heard: Heard) -> None:
-    watch = Watch("127.0.0.1:9", there, "it is waited for")
+def test_a_service_of_the_library_is_named_without_its_signs(logged: Logged) -> None:
+    monitor = BrokerMonitor("127.0.0.1:9", is_up, "it is waited for")
     logging.getLogger("mode.services").warning("[^---Consumer]: stopped slowly")
     logging.getLogger("mode.timers").warning("[^--_Thread] is late")
-    watch.seen(True)
-    assert sorted(heard.lines) == ["mode.services: Consumer: stopped slowly", "mode.timers: Thread: is late"]
+    monitor.report(True)
+    assert sorted(logged.lines) == ["mode.services: Consumer: stopped slowly", "mode.timers: Thread: is late"]
 
 
-def test_who_was_silenced_before_is_heard_again(heard: Heard) -> None:
+def test_who_was_silenced_before_is_heard_again(logged: Logged) -> None:
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
-    watch = Watch("127.0.0.1:9", there, "it is waited for")
+    monitor = BrokerMonitor("127.0.0.1:9", is_up, "it is waited for")
     logging.getLogger("aiokafka.client").error("odd")
-    watch.seen(True)
-    assert heard.lines == ["aiokafka.client: odd"]
+    monitor.report(True)
+    assert logged.lines == ["aiokafka.client: odd"]
 
 
-def test_information_is_not_passed_on(heard: Heard) -> None:
-    watch = Watch("127.0.0.1:9", there, "it is waited for")
+def test_information_is_not_passed_on(logged: Logged) -> None:
+    monitor = BrokerMonitor("127.0.0.1:9", is_up, "it is waited for")
     logging.getLogger("aiokafka.consumer").info("joined a group")
-    watch.seen(True)
-    assert heard.lines == []
+    monitor.report(True)
+    assert logged.lines == []
 
 
-def test_it_asks_when_there_is_a_reason_to(heard: Heard) -> None:
+def test_it_asks_when_there_is_a_reason_to(logged: Logged) -> None:
     asked: list[bool] = []
 
     async def answer() -> bool:
@@ -86,36 +86,36 @@ def test_it_asks_when_there_is_a_reason_to(heard: Heard) -> None:
         return len(asked) != 2
 
     async def run() -> None:
-        watch = Watch("127.0.0.1:9", answer, "it is waited for")
-        running = asyncio.create_task(watch.run())
+        monitor = BrokerMonitor("127.0.0.1:9", answer, "it is waited for")
+        running = asyncio.create_task(monitor.run())
         await asyncio.sleep(0.2)
-        assert watch.connected
+        assert monitor.connected
         logging.getLogger("aiokafka.client").error("connection lost, says who")
         await asyncio.sleep(1.2)
-        assert not watch.connected
+        assert not monitor.connected
         await asyncio.sleep(1.2)
-        assert watch.connected
+        assert monitor.connected
         running.cancel()
 
     asyncio.run(run())
     assert len(asked) == 3
-    assert [line.split(" (")[0] for line in heard.lines] == [
+    assert [line.split(" (")[0] for line in logged.lines] == [
         "the broker at 127.0.0.1:9 does not answer",
         "the broker at 127.0.0.1:9 answers again",
     ]
 
 
-def test_what_is_to_be_put_right_is_said_once_for_each_trouble(heard: Heard) -> None:
-    watch = Watch("127.0.0.1:9", there, "it is waited for")
+def test_what_is_to_be_put_right_is_said_once_for_each_trouble(logged: Logged) -> None:
+    monitor = BrokerMonitor("127.0.0.1:9", is_up, "it is waited for")
     for _ in range(5):
-        watch.seen(False, "the certificate has expired: renew it")
-        watch.seen(False, "the password is wrong: give another")
-        assert watch.problem == "the password is wrong: give another"
-        watch.seen(False)
-    watch.seen(True)
-    assert watch.problem is None
-    watch.seen(False, "the certificate has expired: renew it")
-    assert heard.lines == [
+        monitor.report(False, "the certificate has expired: renew it")
+        monitor.report(False, "the password is wrong: give another")
+        assert monitor.problem == "the password is wrong: give another"
+        monitor.report(False)
+    monitor.report(True)
+    assert monitor.problem is None
+    monitor.report(False, "the certificate has expired: renew it")
+    assert logged.lines == [
         "the certificate has expired: renew it; it is waited for",
         "the password is wrong: give another; it is waited for",
         "the broker at 127.0.0.1:9 answers again",
@@ -123,10 +123,10 @@ def test_what_is_to_be_put_right_is_said_once_for_each_trouble(heard: Heard) -> 
     ]
 
 
-def test_it_looks_for_the_reason_when_the_broker_goes_and_not_at_every_question(heard: Heard) -> None:
+def test_it_looks_for_the_reason_when_the_broker_goes_and_not_at_every_question(logged: Logged) -> None:
     looked: list[bool] = []
 
-    async def away() -> bool:
+    async def unreachable() -> bool:
         return False
 
     async def refusal() -> str:
@@ -134,12 +134,12 @@ def test_it_looks_for_the_reason_when_the_broker_goes_and_not_at_every_question(
         return "the password is wrong: give another"
 
     async def run() -> None:
-        watch = Watch("127.0.0.1:9", away, "it is waited for", refusal)
-        running = asyncio.create_task(watch.run())
+        monitor = BrokerMonitor("127.0.0.1:9", unreachable, "it is waited for", refusal)
+        running = asyncio.create_task(monitor.run())
         await asyncio.sleep(2.5)
-        assert watch.problem == "the password is wrong: give another"
+        assert monitor.problem == "the password is wrong: give another"
         running.cancel()
 
     asyncio.run(run())
     assert len(looked) == 1
-    assert heard.lines == ["the password is wrong: give another; it is waited for"]
+    assert logged.lines == ["the password is wrong: give another; it is waited for"]

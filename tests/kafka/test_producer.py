@@ -19,7 +19,7 @@ from aiokafka.errors import (
     UnknownError,
 )
 
-from streamgauge.kafka.producer import Meaning, Message, Producer, may_be_the_message, meaning_of
+from streamgauge.kafka.producer import Meaning, Message, Producer, may_concern_message, meaning_of
 from tests.kafka_broker.administration import set_config
 from tests.kafka_broker.reading import read_all
 
@@ -57,7 +57,7 @@ def test_what_errors_mean(error: Exception, meaning: Meaning) -> None:
     ],
 )
 def test_which_errors_may_be_the_messages_own_fault(error: Exception, maybe: bool) -> None:
-    assert may_be_the_message(error) is maybe
+    assert may_concern_message(error) is maybe
 
 
 @pytest.mark.kafka

@@ -44,7 +44,7 @@ def test_each_moment_belongs_to_one_activity() -> None:
         time.now += 16
         raise OSError("the broker is away")
     time.now += 32
-    assert clock.take() == {
+    assert clock.take_seconds() == {
         Activity.WAITING: 1,
         Activity.DECODING: 0,
         Activity.APPLYING: 34,
@@ -52,7 +52,7 @@ def test_each_moment_belongs_to_one_activity() -> None:
         Activity.COMMITTING: 8,
     }
     time.now += 64
-    assert clock.take() == dict.fromkeys(Activity, 0) | {Activity.APPLYING: 64}
+    assert clock.take_seconds() == dict.fromkeys(Activity, 0) | {Activity.APPLYING: 64}
 
 
 def seconds_of(metrics: Metrics) -> dict[str, float]:
@@ -88,8 +88,8 @@ def test_a_partition_adds_what_it_does_with_each_message(monkeypatch: pytest.Mon
         context = PartitionContext(
             Topics(), ReadContext(consumer, anything), anything, metrics, lambda *_: None, failures.append, 3600.0, 60.0
         )
-        outbox: Any = Outbox()
-        partition = Partition(3, Assembling(), outbox, context, next_offset=0, known=[])
+        sender: Any = Outbox()
+        partition = Partition(3, Assembling(), sender, context, next_offset=0, known=[])
         time.now += 1_000  # before the task starts: no time of it
         nonlocal began
         began = time.now

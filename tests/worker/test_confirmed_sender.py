@@ -38,16 +38,16 @@ def with_outbox(test: Callable[[MockCluster, ConfirmedSender], Awaitable[None]])
 def test_an_error_without_a_reason_is_tried_again_in_pauses_that_grow() -> None:
     """A broker that fails over everything got a thousand requests a second, as many as it could answer."""
 
-    async def test(cluster: MockCluster, outbox: ConfirmedSender) -> None:
+    async def test(cluster: MockCluster, sender: ConfirmedSender) -> None:
         cluster.track()
         cluster.fail_produce([UNKNOWN, POLICY_VIOLATION] * 5_000)
-        await outbox.send(Message(_TOPIC, b"one", b"key"))
-        confirming = asyncio.ensure_future(outbox.confirmed())
+        await sender.send(Message(_TOPIC, b"one", b"key"))
+        confirming = asyncio.ensure_future(sender.confirmed())
         done, _ = await asyncio.wait({confirming}, timeout=3 * FIRST_S + 1.5)
         # At once, after one pause, and after twice that; a slow machine makes fewer of it.
         assert not done
         assert 1 <= cluster.requests()[PRODUCE] <= 3
-        assert outbox.tries >= 1
+        assert sender.tries >= 1
         cluster.fail_no_more()
         await confirming
 
@@ -55,15 +55,15 @@ def test_an_error_without_a_reason_is_tried_again_in_pauses_that_grow() -> None:
 
 
 def test_what_failed_together_pauses_once() -> None:
-    async def test(cluster: MockCluster, outbox: ConfirmedSender) -> None:
+    async def test(cluster: MockCluster, sender: ConfirmedSender) -> None:
         cluster.fail_produce([UNKNOWN])
         for number in range(200):
-            await outbox.send(Message(_TOPIC, b"%d" % number, b"key", 0))
-        began = outbox.tries
+            await sender.send(Message(_TOPIC, b"%d" % number, b"key", 0))
+        began = sender.tries
         # With a pause for each of them this would take 200 of them, most of them of half a minute.
         async with asyncio.timeout(60):
-            await outbox.confirmed()
-        assert outbox.tries > began
+            await sender.confirmed()
+        assert sender.tries > began
 
     with_outbox(test)
 
@@ -71,30 +71,30 @@ def test_what_failed_together_pauses_once() -> None:
 def test_a_broker_that_is_away_keeps_the_producer(monkeypatch: pytest.MonkeyPatch) -> None:
     """It keeps what it has, in order; a new one could not connect either."""
 
-    async def test(cluster: MockCluster, outbox: ConfirmedSender) -> None:
-        await outbox.send(Message(_TOPIC, b"zero", b"key"))
-        await outbox.confirmed()
+    async def test(cluster: MockCluster, sender: ConfirmedSender) -> None:
+        await sender.send(Message(_TOPIC, b"zero", b"key"))
+        await sender.confirmed()
         cluster.down()
-        await outbox.send(Message(_TOPIC, b"one", b"key"))
-        confirming = asyncio.ensure_future(outbox.confirmed())
-        await asyncio.to_thread(wait_for, lambda: outbox.tries >= 2, "two tries")
+        await sender.send(Message(_TOPIC, b"one", b"key"))
+        confirming = asyncio.ensure_future(sender.confirmed())
+        await asyncio.to_thread(wait_for, lambda: sender.tries >= 2, "two tries")
         cluster.up()
         await confirming
-        assert outbox._producer.generation == 0
+        assert sender._producer.generation == 0
 
     monkeypatch.setattr("streamgauge.worker.confirmed_sender._UNCONFIRMED_S", 1.0)
     with_outbox(test)
 
 
 def test_a_producer_that_confirms_nothing_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def test(cluster: MockCluster, outbox: ConfirmedSender) -> None:
-        await outbox.send(Message(_TOPIC, b"zero", b"key"))
-        await outbox.confirmed()
-        before = outbox._producer.generation
+    async def test(cluster: MockCluster, sender: ConfirmedSender) -> None:
+        await sender.send(Message(_TOPIC, b"zero", b"key"))
+        await sender.confirmed()
+        before = sender._producer.generation
         cluster.slow(4_000)
-        await outbox.send(Message(_TOPIC, b"one", b"key"))
-        confirming = asyncio.ensure_future(outbox.confirmed())
-        await asyncio.to_thread(wait_for, lambda: outbox._producer.generation > before, "a new producer")
+        await sender.send(Message(_TOPIC, b"one", b"key"))
+        confirming = asyncio.ensure_future(sender.confirmed())
+        await asyncio.to_thread(wait_for, lambda: sender._producer.generation > before, "a new producer")
         cluster.slow(0)
         await confirming
 
@@ -105,7 +105,7 @@ def test_a_producer_that_confirms_nothing_is_replaced(monkeypatch: pytest.Monkey
 def test_what_is_refused_for_good_rests_elsewhere_and_is_not_waited_for() -> None:
     """While there is no room for it elsewhere either, `tries` says that it waits by rule."""
 
-    async def test(cluster: MockCluster, outbox: ConfirmedSender) -> None:
+    async def test(cluster: MockCluster, sender: ConfirmedSender) -> None:
         room, moved = asyncio.Event(), list[Message]()
 
         async def elsewhere(message: Message) -> bool:
@@ -113,26 +113,26 @@ def test_what_is_refused_for_good_rests_elsewhere_and_is_not_waited_for() -> Non
             moved.append(message)
             return True
 
-        outbox._instead = elsewhere
+        sender._store_refused = elsewhere
         large = Message(_TOPIC, bytes(200_000), b"key")
-        await outbox.send(Message(_TOPIC, b"one", b"key"))
-        sending = asyncio.ensure_future(outbox.send(large))
+        await sender.send(Message(_TOPIC, b"one", b"key"))
+        sending = asyncio.ensure_future(sender.send(large))
         await asyncio.sleep(0.5)
         assert not sending.done()
         with patch.object(waiting, "_WAITING_S", 0.05):
             await asyncio.sleep(5.5)
-            assert outbox.tries >= 1
+            assert sender.tries >= 1
         room.set()
         await sending
-        await outbox.confirmed()
+        await sender.confirmed()
         assert moved == [large]
 
     with_outbox(test)
 
 
 def test_what_is_refused_for_good_and_has_no_other_place_ends_the_worker() -> None:
-    async def test(cluster: MockCluster, outbox: ConfirmedSender) -> None:
+    async def test(cluster: MockCluster, sender: ConfirmedSender) -> None:
         with pytest.raises(StateRefusedError, match="rejected a message of 200000 bytes for records"):
-            await outbox.send(Message(_TOPIC, bytes(200_000), b"key"))
+            await sender.send(Message(_TOPIC, bytes(200_000), b"key"))
 
     with_outbox(test)

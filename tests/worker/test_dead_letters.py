@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from streamgauge.kafka.dead_letters import CUT_BYTES, Stage
+from streamgauge.kafka.dead_letters import TRUNCATED_BYTES, Stage
 from streamgauge.kafka.producer import Producer
 from streamgauge.kafka.topics import MAX_DEADLETTER_BYTES, Topics
 from streamgauge.metrics import table
@@ -45,7 +45,7 @@ async def buried(cluster: MockCluster, *poison: Poison, metrics: Metrics) -> lis
     letters = DeadLetters(producer, NAMES, metrics)
     try:
         async with asyncio.timeout(60):
-            burying = [asyncio.ensure_future(letters.bury(one, Stage.DECODE, "frame")) for one in poison]
+            burying = [asyncio.ensure_future(letters.write(one, Stage.DECODE, "frame")) for one in poison]
             await asyncio.sleep(0)
             while not all(one.done() for one in burying):
                 assert letters.waiting <= len(poison)
@@ -96,7 +96,7 @@ def test_what_the_broker_finds_too_large_goes_as_its_beginning() -> None:
         cluster.create_topic(NAMES.deadletter, 1)
         cluster.fail_produce([MESSAGE_TOO_LARGE])
         (letter,) = asyncio.run(buried(cluster, Poison(b"v" * 100_000), metrics=metrics))
-    assert letter.value == b"v" * CUT_BYTES
+    assert letter.value == b"v" * TRUNCATED_BYTES
     assert dict(letter.headers)["value_bytes"] == b"100000"
 
 
@@ -107,14 +107,14 @@ def test_one_that_is_given_up_leaves_the_way_free() -> None:
         producer = Producer(cluster.bootstrap, max_message_bytes=MAX_DEADLETTER_BYTES, batch_bytes=1024)
         letters = DeadLetters(producer, NAMES, Metrics())
         cluster.fail_produce([TOPIC_AUTHORIZATION_FAILED])
-        first = asyncio.ensure_future(letters.bury(Poison(b"one"), Stage.DECODE, "frame"))
+        first = asyncio.ensure_future(letters.write(Poison(b"one"), Stage.DECODE, "frame"))
         while not letters.waiting:
             await asyncio.wait({first}, timeout=0.02)
         first.cancel()
         await asyncio.wait({first})
         assert letters.waiting == 0
         async with asyncio.timeout(60):
-            await letters.bury(Poison(b"two"), Stage.DECODE, "frame")
+            await letters.write(Poison(b"two"), Stage.DECODE, "frame")
         await producer.stop(1)
         return await read_all(cluster.bootstrap, NAMES.deadletter)
 

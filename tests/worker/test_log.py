@@ -44,11 +44,11 @@ def test_a_coordinator_that_does_not_know_is_no_empty_group(code: int, error: ty
         with pytest.raises(error):
             asyncio.run(log.committed("topic"))
         with pytest.raises(error):
-            asyncio.run(log.notes("topic"))
+            asyncio.run(log.committed_metadata("topic"))
 
 
 def test_offsets_and_notes_are_those_of_the_topic_that_has_some() -> None:
     log = asked([("topic", [(0, 7, "id", 0), (1, -1, "", 0), (2, 0, "", 0)]), ("other", [(3, 9, "", 0)])])
     assert asyncio.run(log.committed("topic")) == {0: 7, 2: 0}
-    assert asyncio.run(log.notes("topic")) == {0: "id", 2: ""}
+    assert asyncio.run(log.committed_metadata("topic")) == {0: "id", 2: ""}
     assert asyncio.run(asked([]).committed("topic")) == {}

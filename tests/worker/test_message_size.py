@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import pytest
 
-from streamgauge.worker.message_size import weight_of
+from streamgauge.worker.message_size import memory_of
 
 
 class Sent(NamedTuple):
@@ -24,4 +24,4 @@ class Sent(NamedTuple):
     ],
 )
 def test_every_part_weighs(message: Sent, at_least: int) -> None:
-    assert at_least <= weight_of(message) <= at_least * 3 // 2 + 1_000
+    assert at_least <= memory_of(message) <= at_least * 3 // 2 + 1_000

@@ -63,8 +63,8 @@ async def problem(bootstrap: str, group: str, assignor: Any, held: Held) -> tupl
         owners = Owners(log, [held])
         before = owners.problem
         async with asyncio.timeout(PATIENCE_S):
-            while owners._looked_at is None:  # until the group is stable
-                await owners.look()
+            while owners._checked_epoch is None:  # until the group is stable
+                await owners.check()
                 await asyncio.sleep(0.2)
         return before, owners.problem
     finally:
@@ -97,7 +97,7 @@ def test_what_was_heard_is_void_with_the_next_assignment(kafka: str, prefix: str
     async def run() -> tuple[str | None, str | None]:
         log = Log(brokers_at(kafka), prefix)
         owners = Owners(log, [held])
-        owners._looked_at, owners._missing = 1, None
+        owners._checked_epoch, owners._missing = 1, None
         heard = owners.problem
         held.assignment_epoch = 2
         return heard, owners.problem

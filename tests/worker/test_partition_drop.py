@@ -47,7 +47,7 @@ def test_a_cancellation_that_aiokafka_swallows_does_not_keep_the_partition(monke
         server = await asyncio.start_server(lambda reader, writer: writers.append(writer), "127.0.0.1", 0)
         producer = Producer(f"127.0.0.1:{server.sockets[0].getsockname()[1]}", max_message_bytes=1000, batch_bytes=1000)
         partition = a_partition(producer, Metrics())
-        task = partition._task = asyncio.create_task(partition._outbox.send(Message("t", b"x")))
+        task = partition._task = asyncio.create_task(partition._sender.send(Message("t", b"x")))
         dropping: list[asyncio.Task[None]] = []
 
         async def cancelled_while_it_closes(self: Any) -> None:

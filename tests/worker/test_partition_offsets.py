@@ -24,7 +24,7 @@ class Ends:
 async def nudged(heard: int, end: int) -> None:
     consumer: Any = SimpleNamespace(topic="sg.records", end=lambda partition: heard)
     log: Any = Ends(end)
-    await OffsetTracker(ReadContext(consumer, log), 3, 7, lost=lambda messages: None).check_for_missed_messages()
+    await OffsetTracker(ReadContext(consumer, log), 3, 7, report_gap=lambda messages: None).check_for_missed_messages()
 
 
 @pytest.fixture(autouse=True)

@@ -4,17 +4,17 @@ import logging
 
 import pytest
 
-from streamgauge.worker.readiness import SAID_AFTER_S, Readiness
+from streamgauge.worker.readiness import LOGGED_AFTER_S, Readiness
 
 
 def test_one_line_where_it_lasts_and_one_at_its_end(caplog: pytest.LogCaptureFixture) -> None:
     readiness = Readiness()
     for at in range(40):
-        readiness.look("no worker has t/0", 100.0 + at)
+        readiness.update("no worker has t/0", 100.0 + at)
     for at in range(5):
-        readiness.look(None, 140.0 + at)
+        readiness.update(None, 140.0 + at)
     assert caplog.messages == [
-        f"the worker has not been ready for {SAID_AFTER_S:.0f} s: no worker has t/0",
+        f"the worker has not been ready for {LOGGED_AFTER_S:.0f} s: no worker has t/0",
         "the worker is ready again, after 40 s",
     ]
 
@@ -22,15 +22,15 @@ def test_one_line_where_it_lasts_and_one_at_its_end(caplog: pytest.LogCaptureFix
 def test_a_rebalance_is_not_worth_a_line(caplog: pytest.LogCaptureFixture) -> None:
     readiness = Readiness()
     for at in range(100):
-        readiness.look("its consumer group is rebalancing" if at % 8 else None, float(at))
+        readiness.update("its consumer group is rebalancing" if at % 8 else None, float(at))
     assert caplog.messages == []
 
 
 def test_the_first_time_it_is_ready_is_a_line(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "streamgauge.worker")
     readiness = Readiness()
-    readiness.look("it has no assignment yet", 1.0)
-    readiness.look(None, 2.0)  # the broker does not answer
+    readiness.update("it has no assignment yet", 1.0)
+    readiness.update(None, 2.0)  # the broker does not answer
     for at in range(3, 6):
-        readiness.look(None, float(at), 8)
+        readiness.update(None, float(at), 8)
     assert caplog.messages == ["the worker is ready, with 8 partitions"]

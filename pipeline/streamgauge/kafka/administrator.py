@@ -49,7 +49,8 @@ _COORDINATOR_MOVES = (
     NodeNotReadyError,
     RequestTimedOutError,
 )
-_NOT_TOLD = -(2**31)  # the value for authorized operations that were not requested, or that the broker does not return
+# The value for authorized operations that were not requested, or that the broker does not return.
+_NOT_RETURNED = -(2**31)
 
 
 class Kind(StrEnum):
@@ -69,7 +70,7 @@ class Operation(IntEnum):
     DESCRIBE_CONFIGS = 10
 
     @property
-    def spelt(self) -> str:
+    def acl_name(self) -> str:
         """The name that `kafka-acls --operation` takes."""
         return self.name.title().replace("_", "")
 
@@ -82,10 +83,10 @@ class Right(NamedTuple):
     name: str
 
     def __str__(self) -> str:
-        return f"{self.operation.spelt} on {self.kind} {self.name}"
+        return f"{self.operation.acl_name} on {self.kind} {self.name}"
 
 
-class TopicSeen(NamedTuple):
+class ExistingTopic(NamedTuple):
     """An existing topic, as the broker describes it to this principal.
 
     `may`: the codes of the allowed operations; None if the broker does not return them. `replicas`: the lowest number of
@@ -226,7 +227,9 @@ async def unreachable(brokers: Brokers) -> BrokerRefusesError | BrokerUnreachabl
     )
 
 
-async def seen_topics(admin: AIOKafkaAdminClient, names: Sequence[str]) -> tuple[dict[str, TopicSeen], list[str]]:
+async def existing_topics(
+    admin: AIOKafkaAdminClient, names: Sequence[str]
+) -> tuple[dict[str, ExistingTopic], list[str]]:
     """The topics of `names` that exist; and the names that the broker denies to this client, which may not exist.
 
     Creates no topic. Raises KafkaError.
@@ -234,9 +237,9 @@ async def seen_topics(admin: AIOKafkaAdminClient, names: Sequence[str]) -> tuple
     try:
         answer = (await send(admin, _Metadata(names))).to_object()
     except (NotImplementedError, IncompatibleBrokerVersion):  # older than Kafka 2.3
-        answer = {"topics": [{"operations": _NOT_TOLD, **topic} for topic in await admin.describe_topics()]}
+        answer = {"topics": [{"operations": _NOT_RETURNED, **topic} for topic in await admin.describe_topics()]}
     found = {
-        topic["topic"]: TopicSeen(
+        topic["topic"]: ExistingTopic(
             len(topic["partitions"]),
             _operations(topic["operations"]),
             min((len(one["replicas"]) for one in topic["partitions"]), default=None),
@@ -247,7 +250,7 @@ async def seen_topics(admin: AIOKafkaAdminClient, names: Sequence[str]) -> tuple
     return found, [topic["topic"] for topic in answer["topics"] if topic["error_code"] == _TOPIC_DENIED]
 
 
-class GroupSeen(NamedTuple):
+class GroupDescription(NamedTuple):
     """A consumer group as its coordinator describes it. `stable`: it has members, and no rebalance is under way.
 
     `assigned`: topic -> the partitions that are assigned to any member.
@@ -257,7 +260,7 @@ class GroupSeen(NamedTuple):
     assigned: dict[str, set[int]]
 
 
-async def seen_group(admin: AIOKafkaAdminClient, group: str) -> GroupSeen | None:
+async def describe_group(admin: AIOKafkaAdminClient, group: str) -> GroupDescription | None:
     """The group and its assignments; None if the coordinator does not return them now. Raises KafkaError."""
     node = await admin.find_coordinator(group)
     try:
@@ -272,7 +275,7 @@ async def seen_group(admin: AIOKafkaAdminClient, group: str) -> GroupSeen | None
         if member["assignment"]:
             for topic, partitions in ConsumerProtocol.ASSIGNMENT.decode(member["assignment"]).assignment:
                 assigned.setdefault(topic, set()).update(partitions)
-    return GroupSeen(described["state"] == "Stable", assigned)
+    return GroupDescription(described["state"] == "Stable", assigned)
 
 
 async def may_with_group(admin: AIOKafkaAdminClient, group: str) -> frozenset[int] | None:
@@ -299,7 +302,7 @@ async def may_with_group(admin: AIOKafkaAdminClient, group: str) -> frozenset[in
 
 
 def _operations(bits: int) -> frozenset[int] | None:
-    return None if bits == _NOT_TOLD else frozenset(code for code in range(32) if bits >> code & 1)
+    return None if bits == _NOT_RETURNED else frozenset(code for code in range(32) if bits >> code & 1)
 
 
 def denied(user: str | None, missing: Iterable[Right]) -> TopicsDeniedError:

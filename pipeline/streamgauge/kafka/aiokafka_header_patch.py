@@ -21,12 +21,12 @@ _LENGTH_FROM = 12  # the position in the batch from which the length counts (byt
 _FORMAT_WITH_HEADERS = 2
 
 
-def forgive_header_names() -> None:
+def tolerate_header_names() -> None:
     """Patch aiokafka so that all its consumers in this process, Faust's included, read such messages. Idempotent."""
-    fetcher.MemoryRecords = ForgivingRecords
+    fetcher.MemoryRecords = TolerantRecords
 
 
-class ForgivingRecords:
+class TolerantRecords:
     """The batches of one fetch response, with the interface of aiokafka's own `MemoryRecords`."""
 
     def __init__(self, answer: bytes) -> None:
@@ -50,7 +50,7 @@ class ForgivingRecords:
 
 
 class _Batch:
-    """One batch. Uses aiokafka's batch for everything, and `_forgiving` for the messages that its decoder fails on."""
+    """One batch. Uses aiokafka's batch for everything, and `_tolerant` for the messages that its decoder fails on."""
 
     def __init__(self, batch: Any, content: memoryview) -> None:
         self._batch = batch
@@ -70,10 +70,10 @@ class _Batch:
                 raise
         else:
             return
-        yield from islice(_forgiving(self._content), read, None)
+        yield from islice(_tolerant(self._content), read, None)
 
 
-def _forgiving(content: memoryview) -> Iterator[Any]:
+def _tolerant(content: memoryview) -> Iterator[Any]:
     batch = _DefaultRecordBatchPy(content)
     batch._maybe_uncompress()
     batch._buffer = _Text(batch._buffer)

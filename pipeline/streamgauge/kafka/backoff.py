@@ -6,7 +6,7 @@ FIRST_S = 1.0
 LONGEST_S = 30.0
 
 
-class Pace:
+class Backoff:
     """Pauses that double from FIRST_S to LONGEST_S until an operation succeeds."""
 
     def __init__(self) -> None:

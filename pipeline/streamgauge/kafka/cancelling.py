@@ -16,8 +16,13 @@ async def end_task(task: "asyncio.Future[Any]") -> None:
     while not task.done():
         task.cancel()
         await asyncio.wait({task}, timeout=_AGAIN_S)
-    if not task.cancelled():
-        task.exception()  # retrieved, because asyncio logs an exception that was never retrieved
+    retrieve_exception(task)
+
+
+def retrieve_exception(future: "asyncio.Future[Any]") -> None:
+    """Read the exception of a done future that may have no reader: asyncio logs an exception that was never retrieved."""
+    if not future.cancelled():
+        future.exception()
 
 
 # Keeps tasks referenced until they have ended: asyncio itself holds only weak references to tasks.

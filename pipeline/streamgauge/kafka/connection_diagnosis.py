@@ -24,7 +24,7 @@ from streamgauge.kafka.security import Brokers
 # How long one connection attempt, and its one request, may each take (milliseconds).
 _TIMEOUT_MS = 5_000
 # The highest number of addresses tried: the brokers of a cluster share one configuration, so three show what is wrong.
-_MOST = 3
+_MAX_ADDRESSES = 3
 
 # OpenSSL's codes for an invalid certificate (X509_V_ERR_* in x509_vfy.h).
 _EXPIRED, _NOT_YET = 10, 9
@@ -48,13 +48,13 @@ async def refusal_of(brokers: Brokers) -> Refusal | None:
     tried: set[tuple[str, int]] = set()
     waiting = [(host, port) for host, port, _ in collect_hosts(brokers.bootstrap, randomize=False)]
     guess: Refusal | None = None
-    while waiting and len(tried) < _MOST:
+    while waiting and len(tried) < _MAX_ADDRESSES:
         place = waiting.pop(0)
         if place in tried:
             continue
         tried.add(place)
         try:
-            waiting += await _look(brokers, *place)
+            waiting += await _connect(brokers, *place)
         except (OSError, KafkaError, TimeoutError, ValueError, EOFError) as fault:
             found = _meaning(brokers, f"{place[0]}:{place[1]}", _cause(fault))
             if found is not None and found.final:
@@ -63,7 +63,7 @@ async def refusal_of(brokers: Brokers) -> Refusal | None:
     return guess
 
 
-async def _look(brokers: Brokers, host: str, port: int) -> list[tuple[str, int]]:
+async def _connect(brokers: Brokers, host: str, port: int) -> list[tuple[str, int]]:
     """Connect and log in. Returns the (host, port) pairs that the brokers advertise."""
     options = brokers.security()
     if brokers.login is not None:
@@ -101,7 +101,7 @@ def _meaning(brokers: Brokers, at: str, fault: BaseException) -> Refusal | None:
             said = f"the broker at {at} does not use SASL on this port"
             return Refusal(f"{said}: {_CHECK_PORT}", True)
         case ssl.SSLError() if _is_alert(fault):
-            return Refusal(_of_ours(brokers, at, fault), True)
+            return Refusal(_of_alert(brokers, at, fault), True)
         case ssl.SSLError() if fault.reason == "WRONG_VERSION_NUMBER":
             return Refusal(f"the broker at {at} does not use TLS on this port: {_CHECK_PORT}", True)
         case ConnectionRefusedError() | TimeoutError():
@@ -137,7 +137,7 @@ def _is_alert(fault: ssl.SSLError) -> bool:
     return "ALERT" in (fault.reason or "")
 
 
-def _of_ours(brokers: Brokers, at: str, fault: ssl.SSLError) -> str:
+def _of_alert(brokers: Brokers, at: str, fault: ssl.SSLError) -> str:
     said = (fault.reason or "").lower().rpartition("alert_")[2].replace("_", " ")
     if brokers.tls is not None and brokers.tls.certificate is None:
         return f"the broker at {at} ended the TLS handshake ({said}): it may require --kafka-certificate"

@@ -24,19 +24,19 @@ _SENDS = ("send", "_send_sasl_token")
 _BOOTSTRAP = ("bootstrap", ConnectionGroup.DEFAULT)
 
 
-def break_as_expected() -> None:
+def patch_connections() -> None:
     """Patch aiokafka. Its connections then raise KafkaConnectionError for a closed transport, and its clients wait until the
     metadata names a broker. Idempotent.
     """
     for name in _SENDS:
         send = getattr(AIOKafkaConnection, name)
-        if not hasattr(send, "breaks_as_expected"):
+        if not hasattr(send, "is_patched"):
             setattr(AIOKafkaConnection, name, _translated(send))
     if not hasattr(AIOKafkaClient.bootstrap, "waits_for_brokers"):
-        AIOKafkaClient.bootstrap = _until_told_a_broker(AIOKafkaClient.bootstrap)
+        AIOKafkaClient.bootstrap = _until_broker_named(AIOKafkaClient.bootstrap)
 
 
-def _until_told_a_broker(bootstrap: Any) -> Any:
+def _until_broker_named(bootstrap: Any) -> Any:
     async def bootstrapped(self: AIOKafkaClient) -> None:
         """Raises KafkaConnectionError as aiokafka does, and if the metadata names no broker within one request timeout."""
         deadline = time.monotonic() + self._request_timeout_ms / 1000
@@ -61,5 +61,5 @@ def _translated(send: Any) -> Any:
             self.close(reason=CloseReason.CONNECTION_BROKEN)
             raise KafkaConnectionError(f"Connection at {self.host}:{self.port} broken: {error}") from error
 
-    translated.breaks_as_expected = True  # type: ignore[attr-defined]
+    translated.is_patched = True  # type: ignore[attr-defined]
     return translated

@@ -23,7 +23,7 @@ from aiokafka.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError 
 import streamgauge
 from streamgauge.core.capture.segments import FORMAT_VERSION
 from streamgauge.kafka.administrator import unreachable
-from streamgauge.kafka.aiokafka_header_patch import forgive_header_names
+from streamgauge.kafka.aiokafka_header_patch import tolerate_header_names
 from streamgauge.kafka.log_throttle import throttle_logs
 from streamgauge.kafka.producer import REQUEST_TIMEOUT_MS, Message, Producer
 from streamgauge.kafka.security import Brokers, brokers_at
@@ -42,11 +42,11 @@ _HEADERS_BYTES = 16 * 1024
 # one.
 MAX_WHOLE_BYTES = MAX_DEADLETTER_BYTES - _HEADERS_BYTES
 # How much of a truncated key and of a truncated value is kept (bytes): enough to recognise them.
-CUT_BYTES = 4 * 1024
+TRUNCATED_BYTES = 4 * 1024
 # How long reading may return nothing although the topic has more messages (seconds): three failed requests.
 _PATIENCE_S = 3 * REQUEST_TIMEOUT_MS / 1000
 # How long one fetch of dead letters waits (milliseconds).
-_LOOK_MS = 1_000
+_FETCH_WAIT_MS = 1_000
 # How long a message that is sent back may wait for the broker's confirmation (seconds).
 CONFIRM_S = 3 * REQUEST_TIMEOUT_MS / 1000
 # The most dead letters of one fetch: each may have 8 MiB.
@@ -88,9 +88,9 @@ class NotRetriableError(ValueError):
     """The dead letter cannot be sent back: its source is not one of our topics, or it is truncated."""
 
 
-def letter(topics: Topics, source: Any, value: bytes | None, stage: Stage, error_class: str) -> Message:
+def dead_letter_of(topics: Topics, source: Any, value: bytes | None, stage: Stage, error_class: str) -> Message:
     """Return the message for the dead letter topic. `source` has the topic, partition, offset and key of the message."""
-    story = {
+    facts = {
         "topic": source.topic,
         "partition": source.partition,
         "offset": source.offset,
@@ -99,20 +99,22 @@ def letter(topics: Topics, source: Any, value: bytes | None, stage: Stage, error
         "version": streamgauge.__version__,
         "format": FORMAT_VERSION,
     }
-    headers = tuple((name, str(told).encode()) for name, told in story.items())
+    headers = tuple((name, str(told).encode()) for name, told in facts.items())
     # A message may have neither key nor value, but aiokafka requires one of them.
     whole = Message(topics.deadletter, b"" if value is None and source.key is None else value, source.key, 0, headers)
-    return whole if len(value or b"") + len(source.key or b"") <= MAX_WHOLE_BYTES else shortened(whole)
+    return whole if len(value or b"") + len(source.key or b"") <= MAX_WHOLE_BYTES else truncated(whole)
 
 
-def shortened(whole: Message) -> Message:
-    """Truncate a dead letter to the first CUT_BYTES of key and of value, and add their sizes to its headers."""
+def truncated(whole: Message) -> Message:
+    """Truncate a dead letter to the first TRUNCATED_BYTES of key and of value, and add their sizes to its headers."""
     key, value = whole.key or b"", whole.value or b""
     sizes = (("key_bytes", b"%d" % len(key)), ("value_bytes", b"%d" % len(value)))
-    return whole._replace(key=key[:CUT_BYTES] or None, value=value[:CUT_BYTES], headers=whole.headers + sizes)
+    return whole._replace(
+        key=key[:TRUNCATED_BYTES] or None, value=value[:TRUNCATED_BYTES], headers=whole.headers + sizes
+    )
 
 
-def is_shortened(one: Message) -> bool:
+def is_truncated(one: Message) -> bool:
     """Whether a dead letter is already truncated, so that nothing smaller can be sent."""
     return any(name == "value_bytes" for name, _ in one.headers)
 
@@ -123,7 +125,7 @@ async def read(bootstrap: Brokers | str, topics: Topics, start: int = 0) -> Asyn
     Raises TopicsError.
     """
     throttle_logs()
-    forgive_header_names()
+    tolerate_header_names()
     consumer = AIOKafkaConsumer(
         **brokers_at(bootstrap).options(), enable_auto_commit=False, request_timeout_ms=REQUEST_TIMEOUT_MS
     )
@@ -134,7 +136,7 @@ async def read(bootstrap: Brokers | str, topics: Topics, start: int = 0) -> Asyn
                 f"topic {topics.deadletter} does not exist or is not visible: run `streamgauge topics create` first"
             )
         async for message in _messages(consumer, TopicPartition(topics.deadletter, 0), start):
-            yield _letter_of(message)
+            yield _from_message(message)
     except KafkaConnectionError as error:
         raise await unreachable(brokers_at(bootstrap)) from error
     except KafkaError as error:
@@ -149,13 +151,13 @@ async def _messages(consumer: Any, place: TopicPartition, start: int) -> AsyncIt
     end = (await consumer.end_offsets([place]))[place]
     begin = (await consumer.beginning_offsets([place]))[place]
     consumer.seek(place, max(begin, start))
-    heard = asyncio.get_running_loop().time()
+    received_s = asyncio.get_running_loop().time()
     while await consumer.position(place) < end:
-        for message in (await consumer.getmany(timeout_ms=_LOOK_MS, max_records=_AT_ONCE)).get(place, ()):
+        for message in (await consumer.getmany(timeout_ms=_FETCH_WAIT_MS, max_records=_AT_ONCE)).get(place, ()):
             if message.offset < end:
                 yield message
-            heard = asyncio.get_running_loop().time()
-        if asyncio.get_running_loop().time() > heard + _PATIENCE_S:
+            received_s = asyncio.get_running_loop().time()
+        if asyncio.get_running_loop().time() > received_s + _PATIENCE_S:
             raise KafkaConnectionError("no more messages arrive")
 
 
@@ -202,7 +204,7 @@ def message_of(topics: Topics, one: DeadLetter) -> Message:
     return Message(one.source_topic, one.value, one.key, partition)
 
 
-def _letter_of(message: Any) -> DeadLetter:
+def _from_message(message: Any) -> DeadLetter:
     told = {name: value.decode("utf-8", "replace") for name, value in message.headers if value is not None}
     key_bytes, value_bytes = _number(told.get("key_bytes")), _number(told.get("value_bytes"))
     return DeadLetter(

@@ -8,7 +8,7 @@ from aiokafka import AIOKafkaConsumer  # type: ignore[import-untyped]
 from aiokafka.errors import KafkaError  # type: ignore[import-untyped]
 from aiokafka.structs import TopicPartition  # type: ignore[import-untyped]
 
-from streamgauge.kafka.aiokafka_header_patch import forgive_header_names
+from streamgauge.kafka.aiokafka_header_patch import tolerate_header_names
 from streamgauge.kafka.producer import REQUEST_TIMEOUT_MS
 from streamgauge.kafka.security import Brokers, brokers_at
 
@@ -16,7 +16,7 @@ from streamgauge.kafka.security import Brokers, brokers_at
 # failed requests.
 PATIENCE_S = 3 * REQUEST_TIMEOUT_MS / 1000
 # How long one fetch waits for messages (milliseconds).
-_LOOK_MS = 500
+_FETCH_WAIT_MS = 500
 # The most messages of one fetch: about 10 MiB of bundles at their most common size.
 _AT_ONCE = 256
 
@@ -57,7 +57,7 @@ class _Partition:
         self._consumer: Any = None
 
     async def start(self) -> None:
-        forgive_header_names()
+        tolerate_header_names()
         self._consumer = AIOKafkaConsumer(
             **self._brokers.options(),
             enable_auto_commit=False,
@@ -77,7 +77,7 @@ class _Partition:
         """Return the next messages below the end; an empty list when the end is reached. Raises LogUnreadableError."""
         deadline = asyncio.get_running_loop().time() + PATIENCE_S
         while await self._consumer.position(self._place) < self._end:
-            found = await self._consumer.getmany(self._place, timeout_ms=_LOOK_MS, max_records=_AT_ONCE)
+            found = await self._consumer.getmany(self._place, timeout_ms=_FETCH_WAIT_MS, max_records=_AT_ONCE)
             if messages := [_read(one) for one in found.get(self._place, ()) if one.offset < self._end]:
                 return messages
             if asyncio.get_running_loop().time() > deadline:

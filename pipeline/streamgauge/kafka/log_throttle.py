@@ -21,9 +21,9 @@ _REPEAT_S = 60.0
 # The number of kinds that are counted separately; the libraries have some dozens. All further kinds count as one.
 _KINDS = 256
 # How often the broker's connection is checked, while it is down or a library has logged a warning (seconds).
-_ASK_EVERY_S = 1.0
+_CHECK_EVERY_S = 1.0
 # The shortest time between two diagnoses of why the broker does not answer (seconds).
-_LOOK_EVERY_S = 5.0
+_DIAGNOSE_EVERY_S = 5.0
 # How much of a library's line is kept (characters).
 _MAX_TEXT = 400
 
@@ -34,13 +34,13 @@ _FLOODING = ("aiokafka", "faust", "mode")
 
 
 class LogThrottle(logging.Handler):
-    """Holds back the libraries' log lines until `take` returns them. Safe to use from any thread."""
+    """Holds back the libraries' log lines until `take_due` returns them. Safe to use from any thread."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
-        self._heard: dict[str, tuple[str, int]] = {}
+        self._lines: dict[str, tuple[str, int]] = {}
         self._passed_at: dict[str, float] = {}
-        self._doubt = False
+        self._has_new_lines = False
         self.reason = "no answer"
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -53,32 +53,32 @@ class LogThrottle(logging.Handler):
                     f"code that {record.name} calls", record.exc_info[1]
                 )  # with its stack frames, which the throttled line does not have
         kind = f"{record.name}:{record.lineno}"
-        if len(self._heard) >= _KINDS and kind not in self._heard:
+        if len(self._lines) >= _KINDS and kind not in self._lines:
             kind = "other"
-        self._heard[kind] = (f"{record.name}: {text}", self._heard.get(kind, ("", 0))[1] + 1)
+        self._lines[kind] = (f"{record.name}: {text}", self._lines.get(kind, ("", 0))[1] + 1)
         self.reason = text
-        self._doubt = True
+        self._has_new_lines = True
 
-    def doubt(self) -> bool:
+    def has_new_lines(self) -> bool:
         """Whether a library has logged anything since the last call."""
-        doubt, self._doubt = self._doubt, False
-        return doubt
+        has_new, self._has_new_lines = self._has_new_lines, False
+        return has_new
 
-    def take(self, now: float) -> list[str]:
+    def take_due(self, now: float) -> list[str]:
         """Return and forget the lines that may be passed on at `now` (seconds, monotonic)."""
         self.acquire()
         try:
-            due = [kind for kind in self._heard if now - self._passed_at.get(kind, -_REPEAT_S) >= _REPEAT_S]
+            due = [kind for kind in self._lines if now - self._passed_at.get(kind, -_REPEAT_S) >= _REPEAT_S]
             self._passed_at.update(dict.fromkeys(due, now))
-            said = [self._heard.pop(kind) for kind in due]
+            due_lines = [self._lines.pop(kind) for kind in due]
         finally:
             self.release()
-        return [text if count == 1 else f"{text} ({count} times)" for text, count in said]
+        return [text if count == 1 else f"{text} ({count} times)" for text, count in due_lines]
 
     def forget(self) -> None:
         """Discard the lines that were logged while the broker did not answer."""
         self.acquire()
-        self._heard.clear()
+        self._lines.clear()
         self.release()
 
 
@@ -87,21 +87,21 @@ def _is_of_kafka(error: BaseException) -> bool:
     return type(error).__module__.partition(".")[0] in _FLOODING
 
 
-_DAMPER = LogThrottle()
+_THROTTLE = LogThrottle()
 
 
 def throttle_logs() -> LogThrottle:
     """Install the process's one LogThrottle as the only handler of the libraries' loggers. Idempotent."""
     for name in _FLOODING:
         logger = logging.getLogger(name)
-        if _DAMPER not in logger.handlers:
-            logger.handlers = [_DAMPER]
+        if _THROTTLE not in logger.handlers:
+            logger.handlers = [_THROTTLE]
             logger.propagate = False
         logger.setLevel(logging.WARNING)  # set again, because commands that only query a broker silence these loggers
-    return _DAMPER
+    return _THROTTLE
 
 
-class Watch:
+class BrokerMonitor:
     """Tracks whether the broker answers, and logs a line when that changes. Run `run` as a task.
 
     `answers` checks the broker (None: unknown). `meanwhile`: what happens while it does not answer, as a part of a
@@ -119,50 +119,51 @@ class Watch:
         self._answers = answers
         self._meanwhile = meanwhile
         self._refusal = refusal
-        self._damper = throttle_logs()
+        self._throttle = throttle_logs()
         self.connected = False
-        self.away = False  # the last check got no answer; before the first check, `away` and `connected` are both False
+        # The last check got no answer. Before the first check, `unreachable` and `connected` are both False.
+        self.unreachable = False
         self.problem: str | None = None
         self._announced = False
-        self._said: set[str] = set()  # the problems that were logged since the broker last answered
-        self._looked_at = -_LOOK_EVERY_S
+        self._logged: set[str] = set()  # the problems that were logged since the broker last answered
+        self._diagnosed_at = -_DIAGNOSE_EVERY_S
 
     async def run(self) -> None:
         """Check the broker until cancelled."""
         while True:
-            if self._damper.doubt() or not self.connected:
-                there = await self._answers()
-                if there is not None:
-                    self.seen(there, None if there else await self._look())
-            await asyncio.sleep(_ASK_EVERY_S)
+            if self._throttle.has_new_lines() or not self.connected:
+                is_up = await self._answers()
+                if is_up is not None:
+                    self.report(is_up, None if is_up else await self._diagnose())
+            await asyncio.sleep(_CHECK_EVERY_S)
 
-    async def _look(self) -> str | None:
+    async def _diagnose(self) -> str | None:
         """Why the broker does not answer. Each diagnosis logs in, so their rate is limited: the broker may lock us out."""
         now = time.monotonic()
-        if self._refusal is not None and now - self._looked_at >= _LOOK_EVERY_S:
-            self._looked_at = now
+        if self._refusal is not None and now - self._diagnosed_at >= _DIAGNOSE_EVERY_S:
+            self._diagnosed_at = now
             self.problem = await self._refusal()
         return self.problem
 
-    def seen(self, there: bool, problem: str | None = None) -> None:
+    def report(self, is_up: bool, problem: str | None = None) -> None:
         """Report whether the broker answered just now. `problem`: why it did not, if that is known."""
-        if not there and problem is not None:
-            if problem not in self._said:
+        if not is_up and problem is not None:
+            if problem not in self._logged:
                 _LOG.error("%s; %s", problem, self._meanwhile)
             self._announced = True
-            self._said.add(problem)
-        elif not there and (self.connected or not self._announced):
-            reason = self._damper.reason
+            self._logged.add(problem)
+        elif not is_up and (self.connected or not self._announced):
+            reason = self._throttle.reason
             _LOG.warning("the broker at %s does not answer (%s); %s", self._brokers, reason, self._meanwhile)
             self._announced = True
-        elif there and not self.connected and self._announced:
+        elif is_up and not self.connected and self._announced:
             _LOG.warning("the broker at %s answers again", self._brokers)
-        if there:
-            self._said.clear()
-            self._looked_at, problem = -_LOOK_EVERY_S, None
-        self.connected, self.away, self.problem = there, not there, problem
-        if there:
-            for line in self._damper.take(time.monotonic()):
+        if is_up:
+            self._logged.clear()
+            self._diagnosed_at, problem = -_DIAGNOSE_EVERY_S, None
+        self.connected, self.unreachable, self.problem = is_up, not is_up, problem
+        if is_up:
+            for line in self._throttle.take_due(time.monotonic()):
                 _LOG.warning("%s", line)
         else:
-            self._damper.forget()
+            self._throttle.forget()

@@ -82,7 +82,7 @@ def meaning_of(error: BaseException) -> Meaning:
 
 
 # Errors about the broker's state or the producer's sequence: a new producer or a later retry gets the message accepted.
-_OF_THE_MOMENT = (
+_TEMPORARY = (
     BrokerNotAvailableError,
     ReplicaNotAvailableError,
     OutOfOrderSequenceNumber,
@@ -93,13 +93,13 @@ _OF_THE_MOMENT = (
 )
 
 
-def may_be_the_message(error: BaseException) -> bool:
+def may_concern_message(error: BaseException) -> bool:
     """Whether the error may be about this message, or about something else: a checksum error, which the network may have
     caused, or a non-retriable error that no other rule covers. Send such a message again alone, a limited number of times."""
     if isinstance(error, CorruptRecordException):
         return True
-    told = isinstance(error, BrokerResponseError) and not error.retriable
-    return told and not isinstance(error, _OF_THE_MOMENT) and meaning_of(error) is Meaning.AGAIN
+    is_final = isinstance(error, BrokerResponseError) and not error.retriable
+    return is_final and not isinstance(error, _TEMPORARY) and meaning_of(error) is Meaning.AGAIN
 
 
 class Producer:
@@ -123,20 +123,20 @@ class Producer:
         }
         self.generation = 0
         self._producer: Any = None
-        self._given_up: list[Any] = []  # producers that are still to be discarded
+        self._to_discard: list[Any] = []  # producers that are still to be discarded
         self._renewing = asyncio.Lock()
 
     async def start(self) -> bool:
         """Connect. Returns False, and raises no error, if no broker answers; call it again to retry."""
         producer = AIOKafkaProducer(**self._brokers.options(), **self._settings)
-        self._given_up.append(producer)  # until it has started: if this task is cancelled, it is discarded later
+        self._to_discard.append(producer)  # until it has started: if this task is cancelled, it is discarded later
         try:
             async with asyncio.timeout(REQUEST_TIMEOUT_MS / 1000):
                 await producer.start()
         except (KafkaError, TimeoutError):
-            await self._let_go()
+            await self._discard_all()
             return False
-        self._given_up.remove(producer)
+        self._to_discard.remove(producer)
         self._producer = producer
         return True
 
@@ -166,8 +166,8 @@ class Producer:
             old, self._producer = self._producer, None
             self.generation += 1
             if old is not None:
-                self._given_up.append(old)
-            await self._let_go()
+                self._to_discard.append(old)
+            await self._discard_all()
             return await self.start()
 
     @property
@@ -193,18 +193,18 @@ class Producer:
         """Send the buffered messages, for at most `deadline_s` seconds, and disconnect."""
         producer, self._producer = self._producer, None
         if producer is not None:
-            self._given_up.append(producer)
+            self._to_discard.append(producer)
             stopping = asyncio.ensure_future(producer.stop())
             done, _ = await asyncio.wait({stopping}, timeout=deadline_s)
             if not done:
                 await end_task(stopping)
-        await self._let_go()
+        await self._discard_all()
 
-    async def _let_go(self) -> None:
-        for producer in list(self._given_up):
+    async def _discard_all(self) -> None:
+        for producer in list(self._to_discard):
             await _discard(producer)
-            if producer in self._given_up:
-                self._given_up.remove(producer)
+            if producer in self._to_discard:
+                self._to_discard.remove(producer)
 
 
 async def _discard(producer: Any) -> None:

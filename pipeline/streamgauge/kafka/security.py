@@ -16,7 +16,7 @@ from typing import Any, Self
 
 from aiokafka.client import AIOKafkaClient  # type: ignore[import-untyped]
 
-from streamgauge.kafka.connections import break_as_expected
+from streamgauge.kafka.connections import patch_connections
 from streamgauge.runtime.certificates import State, load_certificate, reading_authorities, state_of
 
 _LOG = logging.getLogger("streamgauge.kafka")
@@ -24,7 +24,7 @@ _LOG = logging.getLogger("streamgauge.kafka")
 # The most that is read of a password file (bytes): an operator may name a wrong, large file. Passwords are far shorter.
 _MAX_PASSWORD = 4096
 # The attribute in which aiokafka's client keeps the password, and which it reads for each new connection (0.13 to 0.14).
-_WHERE = "_sasl_plain_password"
+_PASSWORD_ATTRIBUTE = "_sasl_plain_password"
 
 
 class Protocol(StrEnum):
@@ -190,7 +190,7 @@ class Brokers:
 
     def options(self) -> dict[str, Any]:
         """The arguments of every aiokafka client: the addresses, and those of `security`."""
-        break_as_expected()
+        patch_connections()
         return {"bootstrap_servers": self.bootstrap, **self.security()}
 
     def security(self) -> dict[str, Any]:
@@ -217,14 +217,14 @@ def read_passwords_late() -> None:
     aiokafka has no method to change a client's password. Without this patch a rotated password would require new clients,
     and Faust cannot replace its client.
     """
-    if _WHERE not in vars(AIOKafkaClient):
-        setattr(AIOKafkaClient, _WHERE, property(_read, _keep))
+    if _PASSWORD_ATTRIBUTE not in vars(AIOKafkaClient):
+        setattr(AIOKafkaClient, _PASSWORD_ATTRIBUTE, property(_read, _keep))
 
 
 def _read(client: Any) -> str | None:
-    kept = vars(client).get(_WHERE)
+    kept = vars(client).get(_PASSWORD_ATTRIBUTE)
     return kept.now() if isinstance(kept, Password) else kept
 
 
 def _keep(client: Any, password: Any) -> None:
-    vars(client)[_WHERE] = password
+    vars(client)[_PASSWORD_ATTRIBUTE] = password

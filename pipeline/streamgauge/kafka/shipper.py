@@ -27,10 +27,10 @@ from typing import Any
 
 from aiokafka.errors import KafkaError, KafkaTimeoutError  # type: ignore[import-untyped]
 
-from streamgauge.kafka.backoff import Pace
+from streamgauge.kafka.backoff import Backoff
 from streamgauge.kafka.cancelling import end_task
-from streamgauge.kafka.log_throttle import Watch
-from streamgauge.kafka.producer import Meaning, Message, Producer, may_be_the_message, meaning_of
+from streamgauge.kafka.log_throttle import BrokerMonitor
+from streamgauge.kafka.producer import Meaning, Message, Producer, may_concern_message, meaning_of
 from streamgauge.kafka.security import Brokers, brokers_at
 from streamgauge.kafka.topics import (
     DEFAULT_PREFIX,
@@ -63,11 +63,11 @@ _TRIES_ALONE = 5
 # After this time without a confirmation from a broker that answers, the shipper starts again (seconds): three requests.
 _STUCK_S = 30.0
 # How long a stop waits for a broker that is unreachable or refuses (seconds): one more attempt, as all rows are on disk.
-AWAY_S = 1.0
+UNREACHABLE_S = 1.0
 # How often a stop checks whether the broker is unreachable (seconds).
-_STOP_LOOK_S = 0.1
+_STOP_CHECK_S = 0.1
 # How long a producer without unconfirmed messages may take to disconnect (seconds).
-_FAREWELL_S = 2.0
+_DISCONNECT_S = 2.0
 # The spool's key for the partition count under which this data directory's rows were sent.
 _PARTITIONS = "partitions"
 
@@ -93,35 +93,35 @@ class Shipper:
         self._prefix = settings.prefix
         self._topic = Topics(settings.prefix).segments
         self._producer = Producer(self._brokers, max_message_bytes=MAX_MESSAGE_BYTES, batch_bytes=_BATCH_BYTES)
-        self._watch = Watch(
+        self._monitor = BrokerMonitor(
             self._brokers, self._producer.answers, "captured data is kept until it answers", self._producer.refusal
         )
         self._partitions: int | None = None
-        self._counts_by_it = False  # open streams may have been sent under this partition count
+        self._partitions_in_use = False  # open streams may have been sent under this partition count
         self._most_in_flight = min(_IN_FLIGHT_BYTES, spool.most_in_flight)
         self._after = 0  # the id of the last row that was sent
-        self._careful_to = 0  # rows up to this one are sent one at a time
+        self._send_alone_to = 0  # rows up to this one are sent one at a time
         self._in_flight: dict[int, int] = {}  # row id -> bytes
         self._confirmed: list[int] = []
         self._refused: list[int] = []
         self._alone = (0, 0)  # the id of the row that failed when sent alone, and how many times it failed
-        self._pace = Pace()
+        self._backoff = Backoff()
         self._progress_s = 0.0  # when a row was last confirmed, or sent while no other was in flight
         self._broken = self._denied = False
         self._wake = asyncio.Event()
         self._stopping = False
         self._drained = False
-        self._crowded = False  # the last round took at least half of the free in-flight bytes
+        self._is_backlogged = False  # the last round took at least half of the free in-flight bytes
         self._shipping: asyncio.Task[None] | None = None
-        self._complaint: str | None = None
+        self._problem: str | None = None
 
     @property
     def problem(self) -> str | None:
-        return self._complaint or self._watch.problem
+        return self._problem or self._monitor.problem
 
     @property
     def connected(self) -> bool:
-        return self._watch.connected
+        return self._monitor.connected
 
     @property
     def lag(self) -> int:
@@ -130,18 +130,18 @@ class Shipper:
     async def run(self) -> None:
         """Ship until `stop` is called. Returns when all rows are shipped, or when the stop's deadline has passed."""
         self._shipping = asyncio.create_task(self._ship_all())
-        watching = asyncio.create_task(self._watch_always())
+        monitoring = asyncio.create_task(self._monitor_always())
         try:
             await asyncio.wait({self._shipping})
         finally:
-            await asyncio.gather(end_task(self._shipping), end_task(watching))
-            await self._producer.stop(_FAREWELL_S if self._drained else 0)
-            await self._settle()
+            await asyncio.gather(end_task(self._shipping), end_task(monitoring))
+            await self._producer.stop(_DISCONNECT_S if self._drained else 0)
+            await self._remove_settled()
         if not self._shipping.cancelled():
             self._shipping.result()
 
     async def stop(self, deadline_s: float) -> None:
-        """Ship the remaining rows, for at most `deadline_s` seconds, or until the broker was unavailable for AWAY_S.
+        """Ship the remaining rows, for at most `deadline_s` seconds, or until the broker was unavailable for UNREACHABLE_S.
 
         Unconfirmed rows stay in the spool.
         """
@@ -151,9 +151,9 @@ class Shipper:
             return
         now = asyncio.get_running_loop().time
         ends, deliverable_s = now() + deadline_s, now()
-        while not self._shipping.done() and now() < min(ends, deliverable_s + AWAY_S):
-            await asyncio.wait({self._shipping}, timeout=_STOP_LOOK_S)
-            if not self._watch.away and self.problem is None:
+        while not self._shipping.done() and now() < min(ends, deliverable_s + UNREACHABLE_S):
+            await asyncio.wait({self._shipping}, timeout=_STOP_CHECK_S)
+            if not self._monitor.unreachable and self.problem is None:
                 deliverable_s = now()
         await end_task(self._shipping)
 
@@ -163,15 +163,15 @@ class Shipper:
                 await (self._ship() if await self._is_ready() else self._pause(self._retry_s()))
             except Exception as error:  # noqa: BLE001 - capture fails open: the tap continues without its shipper
                 report_fault("the shipper", error)
-                self._complain(f"internal error while sending to Kafka ({described(error)}): captured data is kept")
+                self._set_problem(f"internal error while sending to Kafka ({described(error)}): captured data is kept")
                 self._broken = True
-                await self._pause(self._pace.failed())
+                await self._pause(self._backoff.failed())
 
-    async def _watch_always(self) -> None:
+    async def _monitor_always(self) -> None:
         """Run the watch, and run it again after an error: without it, `connected` would keep its last value."""
         while True:
             try:
-                await self._watch.run()
+                await self._monitor.run()
             except Exception as error:  # noqa: BLE001 - the shipper continues, and the watch starts again
                 report_fault("the check of the broker connection", error)
                 await asyncio.sleep(_RETRY_S)
@@ -191,24 +191,24 @@ class Shipper:
             if self._partitions is None:
                 self._partitions = await self._learn_partitions()
         except BrokerUnreachableError as error:
-            self._watch.seen(False, error.why)
+            self._monitor.report(False, error.why)
             return False
         except BrokerRefusesError as error:
-            self._watch.seen(False, str(error))
+            self._monitor.report(False, str(error))
             return False
         except TopicsError as error:
-            self._watch.seen(True)  # the broker answered, with this error
-            self._complain(str(error))
+            self._monitor.report(True)  # the broker answered, with this error
+            self._set_problem(str(error))
             return False
         if not self._producer.started:
-            self._watch.seen(await self._producer.start())
+            self._monitor.report(await self._producer.start())
         if not self._denied:
-            self._complaint = None
+            self._problem = None
         return self._producer.started
 
     def _retry_s(self) -> float:
         """The pause before the next attempt (seconds). It grows after a refusal: too many log-ins may lock us out."""
-        return self._pace.failed() if self._watch.problem else _RETRY_S
+        return self._backoff.failed() if self._monitor.problem else _RETRY_S
 
     async def _learn_partitions(self) -> int:
         """Return the partition count to use: the present one, or an earlier and smaller one that must stay in use.
@@ -220,17 +220,17 @@ class Shipper:
         noted = await asyncio.to_thread(self._spool.get, _PARTITIONS) or b""
         kept = int(noted) if noted.isdigit() else 0
         waiting = await asyncio.to_thread(self._spool.take, 0, 1)
-        if (waiting or self._counts_by_it) and 0 < kept <= there:
-            self._counts_by_it = True
+        if (waiting or self._partitions_in_use) and 0 < kept <= there:
+            self._partitions_in_use = True
             return kept
         await asyncio.to_thread(self._spool.set, _PARTITIONS, str(there).encode())
-        self._counts_by_it = True
+        self._partitions_in_use = True
         return there
 
-    def _complain(self, problem: str) -> None:
-        if problem != self._complaint:
+    def _set_problem(self, problem: str) -> None:
+        if problem != self._problem:
             _LOG.error("%s", problem)
-        self._complaint = problem
+        self._problem = problem
 
     # --- shipping ---------------------------------------------------------------------------------------------------
 
@@ -240,17 +240,17 @@ class Shipper:
             return await self._start_over()
         room = self._most_in_flight - sum(self._in_flight.values())
         last = self._stopping  # only a round that begins after the stop has surely read every row from before the stop
-        rows = await self._visit(lambda after: self._spool.take(after, room) if room > 0 else [])
+        rows = await self._update_spool(lambda after: self._spool.take(after, room) if room > 0 else [])
         for row in rows:
-            if not await self._hand_over(row):
+            if not await self._send_row(row):
                 break
-        self._look_for_progress()
+        self._check_progress()
         taken = sum(len(row.value) for row in rows)
-        self._crowded = taken >= room // 2
+        self._is_backlogged = taken >= room // 2
         if not rows:
             idle = room > 0 and not (self._in_flight or self._broken or self._confirmed or self._refused)
             self._drained = last and idle
-        more = rows and (self._crowded or taken >= _BATCH_BYTES)
+        more = rows and (self._is_backlogged or taken >= _BATCH_BYTES)
         if not (more or self._broken or (self._stopping and self._drained)):
             await self._pause(_POLL_S)
 
@@ -258,14 +258,14 @@ class Shipper:
         """The row id after which to read the spool; 0 if nothing is in flight, as every row is then still to be sent."""
         return self._after if self._in_flight or self._confirmed or self._refused else 0
 
-    def _look_for_progress(self) -> None:
+    def _check_progress(self) -> None:
         now = asyncio.get_running_loop().time()
-        if not self._in_flight or not self._watch.connected:
+        if not self._in_flight or not self._monitor.connected:
             self._progress_s = now
         elif now - self._progress_s > _STUCK_S:
             self._broken = True
 
-    async def _hand_over(self, row: Row) -> bool:
+    async def _send_row(self, row: Row) -> bool:
         """Give one row to the producer, waiting while its buffer is full. False if the next row must not be sent now."""
         assert self._partitions is not None
         message = Message(self._topic, row.value, partition=row.slot % self._partitions)
@@ -273,7 +273,7 @@ class Shipper:
             try:
                 future = await self._producer.send(message)
             except KafkaTimeoutError:
-                self._look_for_progress()
+                self._check_progress()
                 continue  # the buffer is still full: the broker is slow or unreachable, and the producer keeps its rows
             except KafkaError as error:
                 return await self._on_failure(row, error)
@@ -281,32 +281,32 @@ class Shipper:
             if not self._in_flight:
                 self._progress_s = asyncio.get_running_loop().time()
             self._in_flight[row.id] = len(row.value)
-            if row.id <= self._careful_to:
+            if row.id <= self._send_alone_to:
                 return await self._confirm_alone(row, future)
-            future.add_done_callback(partial(self._on_settled, row.id))
+            future.add_done_callback(partial(self._on_done, row.id))
             return True
         return False
 
-    def _on_settled(self, row: int, future: "asyncio.Future[Any]") -> None:
+    def _on_done(self, row: int, future: "asyncio.Future[Any]") -> None:
         if future.cancelled() or future.exception() is not None:
             self._broken = True
         else:
             self._confirmed.append(row)
             self._in_flight.pop(row, None)
-            self._pace.worked()
+            self._backoff.worked()
             if self._denied:
-                self._denied, self._complaint = False, None
+                self._denied, self._problem = False, None
             self._progress_s = asyncio.get_running_loop().time()
-            if not self._watch.connected:
-                self._watch.seen(True)
-        if self._broken or self._crowded or self._stopping:
+            if not self._monitor.connected:
+                self._monitor.report(True)
+        if self._broken or self._is_backlogged or self._stopping:
             self._wake.set()
 
     async def _confirm_alone(self, row: Row, future: "asyncio.Future[Any]") -> bool:
         await asyncio.wait({future})
         if not future.cancelled() and (error := future.exception()) is not None:
             return await self._on_failure(row, error)
-        self._on_settled(row.id, future)
+        self._on_done(row.id, future)
         return True
 
     async def _on_failure(self, row: Row, error: BaseException) -> bool:
@@ -314,7 +314,7 @@ class Shipper:
         self._broken = True
         self._in_flight[row.id] = len(row.value)
         meaning = meaning_of(error)
-        if self._tried_enough(row) if may_be_the_message(error) else meaning is Meaning.REFUSED:
+        if self._tried_enough(row) if may_concern_message(error) else meaning is Meaning.REFUSED:
             _LOG.error(
                 "the broker rejected a bundle of %d bytes permanently (%s): it is discarded and counted",
                 len(row.value),
@@ -325,15 +325,15 @@ class Shipper:
             self._refused.append(row.id)
         elif meaning is Meaning.DENIED:
             self._denied = True
-            self._complain(f"the broker denies writes to {self._topic} ({type(error).__name__}): grant Write on it")
+            self._set_problem(f"the broker denies writes to {self._topic} ({type(error).__name__}): grant Write on it")
             await self._pause(_DENIED_S)
         else:
-            await self._pause(self._pace.failed())
+            await self._pause(self._backoff.failed())
         return False
 
     def _tried_enough(self, row: Row) -> bool:
         """Count a failure of a row that was sent alone; whether it has failed _TRIES_ALONE times."""
-        if row.id > self._careful_to:
+        if row.id > self._send_alone_to:
             return False
         failed, times = self._alone
         self._alone = (row.id, times + 1 if failed == row.id else 1)
@@ -341,20 +341,20 @@ class Shipper:
 
     async def _start_over(self) -> None:
         """Create a new producer, and go back to the first unconfirmed row."""
-        self._watch.seen(await self._producer.renew(self._producer.generation))
+        self._monitor.report(await self._producer.renew(self._producer.generation))
         await asyncio.sleep(0)  # let the callbacks of the old producer's futures run
-        await self._settle()
+        await self._remove_settled()
         if self._in_flight:
             self._after = min(self._after, min(self._in_flight) - 1)
-            self._careful_to = max(self._careful_to, *self._in_flight)
+            self._send_alone_to = max(self._send_alone_to, *self._in_flight)
             self._in_flight.clear()
         self._broken = False
         self._partitions = None  # read again, because the topic may be the cause
 
-    async def _settle(self) -> None:
-        await self._visit(lambda _: [])
+    async def _remove_settled(self) -> None:
+        await self._update_spool(lambda _: [])
 
-    async def _visit(self, take: Callable[[int], list[Row]]) -> list[Row]:
+    async def _update_spool(self, take: Callable[[int], list[Row]]) -> list[Row]:
         """Remove confirmed and refused rows from the spool, then call `take` for new rows, all in one call in another thread.
 
         Rows that the spool fails to remove stay listed for the next visit.
@@ -362,11 +362,11 @@ class Shipper:
         after = self._first_after()
         confirmed, self._confirmed = self._confirmed, []
         refused, self._refused = self._refused, []
-        confirmed, refused, rows = await asyncio.to_thread(self._visit_now, confirmed, refused, take, after)
+        confirmed, refused, rows = await asyncio.to_thread(self._update_spool_now, confirmed, refused, take, after)
         self._confirmed, self._refused = confirmed + self._confirmed, refused + self._refused
         return rows
 
-    def _visit_now(
+    def _update_spool_now(
         self, confirmed: list[int], refused: list[int], take: Callable[[int], list[Row]], after: int
     ) -> tuple[list[int], list[int], list[Row]]:
         if confirmed and (self._spool.done(confirmed) or not self._spool.failure):

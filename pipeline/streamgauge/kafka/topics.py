@@ -12,15 +12,15 @@ from aiokafka.errors import for_code  # type: ignore[import-untyped]
 
 from streamgauge.core.capture.segments import SLOTS
 from streamgauge.kafka.administrator import (
+    ExistingTopic,
     Kind,
     Operation,
     Right,
-    TopicSeen,
     administrator,
     configs_of,
     denied,
+    existing_topics,
     may_with_group,
-    seen_topics,
 )
 from streamgauge.kafka.faults import (
     BrokerRefusesError,
@@ -66,8 +66,8 @@ DEFAULT_PREFIX = "streamgauge"
 DEFAULT_PARTITIONS = 8
 
 # Brokers list a new topic some milliseconds after its creation: the most polls for it, and the pause (seconds).
-_SHOWN_POLLS = 100
-_SHOWN_POLL_S = 0.1
+_LIST_POLLS = 100
+_LIST_POLL_S = 0.1
 
 # Replicas of a partition, if the cluster has as many brokers.
 REPLICAS = 3
@@ -156,7 +156,7 @@ class Job(StrEnum):
 # The right to read or write a topic, or to read a group, includes the right to describe it. The right to write to any topic
 # includes the right to an idempotent producer (KIP-679, Kafka 2.8).
 # https://kafka.apache.org/documentation/#operations_resources_and_protocols
-_SEE = (Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS)
+_DESCRIBE = (Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS)
 RIGHTS: Mapping[Job, Sequence[tuple[Operation, Kind, str]]] = {
     Job.TAP: [(Operation.WRITE, Kind.TOPIC, "segments")],
     Job.WORKER: [
@@ -169,8 +169,8 @@ RIGHTS: Mapping[Job, Sequence[tuple[Operation, Kind, str]]] = {
         (Operation.WRITE, Kind.TOPIC, "deadletter"),
         (Operation.READ, Kind.GROUP, ""),
     ],
-    Job.CREATE: [(operation, Kind.TOPIC, name) for name in CONTENTS for operation in (Operation.CREATE, *_SEE)],
-    Job.DESCRIBE: [(operation, Kind.TOPIC, name) for name in CONTENTS for operation in _SEE],
+    Job.CREATE: [(operation, Kind.TOPIC, name) for name in CONTENTS for operation in (Operation.CREATE, *_DESCRIBE)],
+    Job.DESCRIBE: [(operation, Kind.TOPIC, name) for name in CONTENTS for operation in _DESCRIBE],
     Job.REPLAY: [(Operation.READ, Kind.TOPIC, "segments")],
     Job.DEADLETTER: [(Operation.READ, Kind.TOPIC, "deadletter")],
     Job.RETRY: [
@@ -210,7 +210,7 @@ async def create(
     """
     topics, brokers = Topics(prefix), brokers_at(brokers)
     async with administrator(brokers) as admin:
-        found = await _found(admin, brokers, topics, Job.CREATE)
+        found = await _existing(admin, brokers, topics, Job.CREATE)
         if partitions is None:
             partitions = found[topics.segments].partitions if topics.segments in found else DEFAULT_PARTITIONS
         result = Created()
@@ -219,25 +219,25 @@ async def create(
             if wanted.name in found:
                 result.differences.extend(_differences(wanted, found[wanted.name]))
         if missing:
-            result.created.extend(await _make(admin, brokers, missing, replicas))
-            await _until_shown(admin, result.created)
+            result.created.extend(await _create_missing(admin, brokers, missing, replicas))
+            await _wait_until_listed(admin, result.created)
     return result
 
 
-async def _until_shown(admin: AIOKafkaAdminClient, names: Sequence[str]) -> None:
+async def _wait_until_listed(admin: AIOKafkaAdminClient, names: Sequence[str]) -> None:
     """Wait until the brokers list the new topics: before that, other commands would report them as missing."""
-    for _ in range(_SHOWN_POLLS):
-        seen, denied_names = await seen_topics(admin, names)
+    for _ in range(_LIST_POLLS):
+        seen, denied_names = await existing_topics(admin, names)
         if {*seen, *denied_names} >= set(names):
             return
-        await asyncio.sleep(_SHOWN_POLL_S)
+        await asyncio.sleep(_LIST_POLL_S)
 
 
 async def describe(brokers: Brokers | str, prefix: str = DEFAULT_PREFIX) -> list[Topic]:
     """The existing topics of this prefix, with their present configuration. Raises TopicsError."""
     topics, brokers = Topics(prefix), brokers_at(brokers)
     async with administrator(brokers) as admin:
-        found = await _found(admin, brokers, topics, Job.DESCRIBE)
+        found = await _existing(admin, brokers, topics, Job.DESCRIBE)
     return [found[name] for name in topics.names if name in found]
 
 
@@ -246,10 +246,10 @@ async def check(brokers: Brokers | str, prefix: str = DEFAULT_PREFIX) -> int:
     topics, brokers = Topics(prefix), brokers_at(brokers)
     async with administrator(brokers) as admin:
         rights = topics.rights(Job.WORKER)
-        seen, refused = await seen_topics(admin, topics.names)
+        seen, refused = await existing_topics(admin, topics.names)
         group = await may_with_group(admin, prefix)
-        _demand(brokers, rights, seen, refused, group)
-        _all_there(topics.names, seen)
+        _require_rights(brokers, rights, seen, refused, group)
+        _require_existing(topics.names, seen)
         configs = await configs_of(admin, topics.names, {TIMESTAMP_TYPE})
     check_partitions(topics.segments, seen[topics.segments].partitions)
     if seen[topics.state].partitions != seen[topics.segments].partitions:
@@ -268,17 +268,17 @@ async def segments_partitions(brokers: Brokers | str, prefix: str = DEFAULT_PREF
     topics, brokers = Topics(prefix), brokers_at(brokers)
     name = topics.segments
     async with administrator(brokers) as admin:
-        seen, refused = await seen_topics(admin, [name])
-        _demand(brokers, topics.rights(job), seen, refused, None)
-    _all_there([name], seen)
+        seen, refused = await existing_topics(admin, [name])
+        _require_rights(brokers, topics.rights(job), seen, refused, None)
+    _require_existing([name], seen)
     check_partitions(name, seen[name].partitions)
     return seen[name].partitions
 
 
-def _demand(
+def _require_rights(
     brokers: Brokers,
     rights: Sequence[Right],
-    seen: Mapping[str, TopicSeen],
+    seen: Mapping[str, ExistingTopic],
     refused: Sequence[str],
     group: frozenset[int] | None,
 ) -> None:
@@ -294,17 +294,17 @@ def _demand(
         raise denied(brokers.login.username if brokers.login else None, missing)
 
 
-def _all_there(names: Sequence[str], seen: Mapping[str, TopicSeen]) -> None:
+def _require_existing(names: Sequence[str], seen: Mapping[str, ExistingTopic]) -> None:
     if missing := [name for name in names if name not in seen]:
         raise TopicsMissingError(f"{_listed(missing)} not exist: run `streamgauge topics create` first")
 
 
-async def _found(admin: AIOKafkaAdminClient, brokers: Brokers, topics: Topics, job: Job) -> dict[str, Topic]:
+async def _existing(admin: AIOKafkaAdminClient, brokers: Brokers, topics: Topics, job: Job) -> dict[str, Topic]:
     """Our existing topics, with the configuration keys that Streamgauge sets. Raises TopicsDeniedError."""
-    seen, refused = await seen_topics(admin, topics.names)
+    seen, refused = await existing_topics(admin, topics.names)
     # CREATE is needed only for missing topics, and the broker returns no rights for these.
     rights = [right for right in topics.rights(job) if right.operation is not Operation.CREATE]
-    _demand(brokers, rights, seen, refused, None)
+    _require_rights(brokers, rights, seen, refused, None)
     keys = {key for topic in Topics().wanted(1) for key in topic.config}
     configs = await configs_of(admin, list(seen), keys)
     return {name: Topic(name, topic.partitions, configs.get(name, {}), topic.replicas) for name, topic in seen.items()}
@@ -322,7 +322,9 @@ def _differences(wanted: Topic, found: Topic) -> list[str]:
     return differences
 
 
-async def _make(admin: AIOKafkaAdminClient, brokers: Brokers, missing: list[Topic], replicas: int | None) -> list[str]:
+async def _create_missing(
+    admin: AIOKafkaAdminClient, brokers: Brokers, missing: list[Topic], replicas: int | None
+) -> list[str]:
     count = replicas or min(REPLICAS, len((await admin.describe_cluster())["brokers"]))
     new = [NewTopic(topic.name, topic.partitions, count, topic_configs=dict(topic.config)) for topic in missing]
     answer: Any = await admin.create_topics(new)

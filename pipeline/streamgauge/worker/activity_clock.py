@@ -54,7 +54,7 @@ class ActivityClock:
         finally:
             self.enter(before)
 
-    def take(self) -> dict[Activity, float]:
+    def take_seconds(self) -> dict[Activity, float]:
         """Return the seconds since the last call, by activity, including the current activity."""
         self.enter(self._activity)
         taken, self._seconds = self._seconds, dict.fromkeys(Activity, 0.0)

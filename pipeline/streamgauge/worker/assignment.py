@@ -41,20 +41,20 @@ class Assignment:
         state: StateTable,
         log: Log,
         dead_letters: DeadLetters,
-        recognition: Callable[[FaustConsumer], TopicIdentityCheck] | None = None,
+        identity_check: Callable[[FaustConsumer], TopicIdentityCheck] | None = None,
     ) -> OffsetCommits:
         """Register for the consumer's rebalances. Returns the OffsetCommits, whose `run` the caller has to start.
 
-        `recognition`: creates the check that the partitions are those that the state belongs to; None for no check.
+        `identity_check`: creates the check that the partitions are those that the state belongs to; None for no check.
         """
         self.consumer, self._state, self._dead_letters = consumer, state, dead_letters
         self._reading = ReadContext(self.consumer, log)
-        self._acknowledger = OffsetCommits(self.consumer)
-        self._recognition = recognition(self.consumer) if recognition else None
-        consumer.on_revoked(self.give_up)
+        self._commits = OffsetCommits(self.consumer)
+        self._identity_check = identity_check(self.consumer) if identity_check else None
+        consumer.on_revoked(self.discard)
         state.on_recover(self.on_recovered)
-        state.on_give_up(self.give_up)
-        return self._acknowledger
+        state.on_recovery_restart(self.discard)
+        return self._commits
 
     @property
     def partitions(self) -> int:
@@ -84,10 +84,10 @@ class Assignment:
         return self.consumer.topic
 
     @property
-    def settled(self) -> bool:
+    def is_assigned(self) -> bool:
         return self._recovered and not self.consumer.rebalancing and self.consumer.is_member
 
-    def moves(self) -> tuple[int, ...]:
+    def recovery_progress(self) -> tuple[int, ...]:
         return self.consumer.rebalance, 0 if self._recovered else self.consumer.recovered_offsets
 
     def unread(self) -> int:
@@ -106,14 +106,14 @@ class Assignment:
         if partition is not None and message.generation_id == self.consumer.generation:
             partition.put(message)
 
-    async def give_up(self) -> None:
+    async def discard(self) -> None:
         """Discard the recovered partitions: they are revoked, or their recovery starts again."""
         self._recovered = False
-        await self._let_go()
+        await self._drop_partitions()
 
-    async def _let_go(self) -> None:
+    async def _drop_partitions(self) -> None:
         gone, self._partitions = self._partitions, {}
-        self._acknowledger.forget()
+        self._commits.forget()
         await asyncio.gather(*(partition.drop() for partition in gone.values()))
 
     async def on_recovered(self) -> None:
@@ -126,34 +126,36 @@ class Assignment:
             self._fail(BugError(f"internal error in the recovery: {error!r}", error))
 
     async def _load(self) -> None:
-        await self._let_go()
-        holding = self.consumer.assignment_epoch
+        await self._drop_partitions()
+        epoch = self.consumer.assignment_epoch
         found = await load_start_offsets(self._reading)
-        if holding is None or holding != self.consumer.assignment_epoch:
+        if epoch is None or epoch != self.consumer.assignment_epoch:
             return  # the next rebalance has begun
         partitions = {number: self._recover(number, *place) for number, place in found.items()}
-        if not await self._are_ours(found, partitions) or holding != self.consumer.assignment_epoch:
+        if not await self._match_state(found, partitions) or epoch != self.consumer.assignment_epoch:
             return
         self._partitions = partitions
         for partition in partitions.values():
             partition.start()
         self._recovered = True
 
-    async def _are_ours(self, found: Mapping[int, tuple[int, int, int]], partitions: Mapping[int, Partition]) -> bool:
+    async def _match_state(
+        self, found: Mapping[int, tuple[int, int, int]], partitions: Mapping[int, Partition]
+    ) -> bool:
         """Whether to start the partitions; False if the next rebalance has begun.
 
         Raises WorkerError if the state does not belong to these logs.
         """
-        if self._recognition is None:
+        if self._identity_check is None:
             return True
         entries = {number: self._state.newest.entries(number).values() for number in found}
-        spoken = {number: max(map(offset_of, values), default=None) for number, values in entries.items()}
+        applied = {number: max(map(offset_of, values), default=None) for number, values in entries.items()}
         resume = {
             number: partitions[number].next_offset
             for number, (committed, *_) in found.items()
-            if self._settings.segments_id and not committed and spoken[number] is not None
+            if self._settings.segments_id and not committed and applied[number] is not None
         }
-        return await self._recognition.check(found, spoken, resume)
+        return await self._identity_check.check(found, applied, resume)
 
     def _recover(self, number: int, committed: int, begins: int, ends: int) -> Partition:
         assembler = Assembler(Limits(abandon_after_s=self._settings.abandon_after_s, stall_s=self._settings.stall_s))
@@ -170,31 +172,31 @@ class Assignment:
                 f"{topic} ends at offset {ends}, but {max(applied + 1, committed)} messages of it are applied already: "
                 f"the topic was recreated. {NEW_LOG_REMEDY}"
             )
-        outbox = ConfirmedSender(self._producer, self._instead)
+        sender = ConfirmedSender(self._producer, self._store_refused)
         due = max(committed, 1 + assembler.applied_offset(PRODUCERS))  # every message below it is completely processed
         # If the group's offsets have expired, only the state holds the offset at which reading continues.
         next_offset = max(due if self._settings.segments_id and not committed else committed, begins)
         partition = Partition(
-            number, assembler, outbox, self._surroundings(), next_offset=next_offset, known=list(entries)
+            number, assembler, sender, self._partition_context(), next_offset=next_offset, known=list(entries)
         )
         if begins > due:
-            partition.lost(begins - due)
+            partition.report_gap(begins - due)
         return partition
 
-    async def _instead(self, message: Message) -> bool:
+    async def _store_refused(self, message: Message) -> bool:
         """Write a record that the records topic refuses to the dead letter topic. False for any other message."""
         if message.topic != self._settings.topics.records:
             return False
-        await self._dead_letters.bury(_Refused(message.topic, message.key, message.value), Stage.RECORD, "refused")
+        await self._dead_letters.write(_Refused(message.topic, message.key, message.value), Stage.RECORD, "refused")
         return True
 
-    def _surroundings(self) -> PartitionContext:
+    def _partition_context(self) -> PartitionContext:
         return PartitionContext(
             self._settings.topics,
             self._reading,
             self._dead_letters,
             self._metrics,
-            self._acknowledger.done,
+            self._commits.done,
             self._fail,
             self._settings.checkpoint_s,
             self._settings.tick_s,
@@ -204,7 +206,7 @@ class Assignment:
         """Apply the messages received so far, make the results durable, and commit the offsets."""
         self._draining = True
         await asyncio.gather(*(partition.finish() for partition in self._partitions.values()))
-        await self._acknowledger.flush()
+        await self._commits.flush()
         self._partitions = {}
 
     def report(self) -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 from aiokafka.errors import KafkaError, KafkaTimeoutError  # type: ignore[import-untyped]
 
-from streamgauge.kafka.backoff import Pace
-from streamgauge.kafka.cancelling import end_in_background
+from streamgauge.kafka.backoff import Backoff
+from streamgauge.kafka.cancelling import end_in_background, retrieve_exception
 from streamgauge.kafka.producer import Meaning, Message, Producer, meaning_of
 from streamgauge.worker.faults import StateRefusedError, WriteDeniedError
 
@@ -17,22 +17,22 @@ _RETRY_S = 1.0
 _UNCONFIRMED_S = 30.0
 # A send that waits longer than this for buffer space counts as a try: the broker is slow (seconds).
 _SLOW_S = 1.0
-# How often `tries` grows while `instead` waits for its own topic (seconds).
+# How often `tries` grows while `store_refused` waits for its own topic (seconds).
 _WAITING_S = 5.0
 
 
 class ConfirmedSender:
     """Keeps each message until it is confirmed, and sends failed messages again, without a time limit.
 
-    `instead` stores a message that the broker refuses permanently elsewhere, durably; it returns False if there is no other
-    place for it. `tries` grows with each retry and each slow send, so that the watchdog can distinguish a partition that
-    waits for the broker from one that is stuck.
+    `store_refused` durably stores a message elsewhere if the broker refuses it permanently; it returns False if there is
+    no other place for it. `tries` grows with each retry and each slow send, so that the watchdog can distinguish a
+    partition that waits for the broker from one that is stuck.
     """
 
-    def __init__(self, producer: Producer, instead: Callable[[Message], Awaitable[bool]]) -> None:
+    def __init__(self, producer: Producer, store_refused: Callable[[Message], Awaitable[bool]]) -> None:
         self._producer = producer
-        self._instead = instead
-        self._pace = Pace()
+        self._store_refused = store_refused
+        self._backoff = Backoff()
         self.tries = 0
         self._pending: list[tuple[Message, int, asyncio.Future[Any]]] = []
 
@@ -48,11 +48,11 @@ class ConfirmedSender:
                 self.tries += 1
                 continue  # the producer's buffer is still full, and the producer keeps its messages
             except KafkaError as error:
-                rest = await self._after(error, message, generation)
+                rest = await self._after_failure(error, message, generation)
                 continue
             if asyncio.get_running_loop().time() - began > _SLOW_S:
                 self.tries += 1
-            future.add_done_callback(_note)
+            future.add_done_callback(retrieve_exception)
             self._pending.append((message, generation, future))
             return
 
@@ -63,9 +63,9 @@ class ConfirmedSender:
             settled, self._pending = self._pending, []
             failed = [(message, generation, error) for message, generation, error in map(_outcome, settled) if error]
             if not failed:
-                self._pace.worked()
+                self._backoff.worked()
             for message, generation, error in failed:
-                rest = await self._after(error, message, generation)
+                rest = await self._after_failure(error, message, generation)
                 if rest is not None:
                     await self.send(rest)
 
@@ -83,19 +83,19 @@ class ConfirmedSender:
             if not done and await self._producer.answers():
                 await self._producer.renew(generation)
 
-    async def settle(self, timeout_s: float) -> None:
+    async def wait_and_forget(self, timeout_s: float) -> None:
         """Wait for the sends in flight, for at most `timeout_s` seconds, and forget all messages."""
         waiting = {future for _, _, future in self._pending if not future.done()}
         self._pending.clear()
         if waiting:
             await asyncio.wait(waiting, timeout=timeout_s)
 
-    async def _after(self, error: BaseException, message: Message, generation: int) -> Message | None:
+    async def _after_failure(self, error: BaseException, message: Message, generation: int) -> Message | None:
         """Handle a failed send. Returns the message to send again, with a new producer; None if it is stored elsewhere."""
         rest: Message | None = message
         match meaning_of(error):
             case Meaning.REFUSED:
-                await self._put_elsewhere(message, error)
+                await self._handle_refused(message, error)
                 rest = None
             case Meaning.DENIED:
                 raise WriteDeniedError(
@@ -104,18 +104,18 @@ class ConfirmedSender:
             case Meaning.AGAIN:
                 # Only the first failure with a producer pauses: the others have the same cause.
                 if generation == self._producer.generation:
-                    await asyncio.sleep(self._pace.failed())
+                    await asyncio.sleep(self._backoff.failed())
         self.tries += 1
         while not await self._producer.renew(generation):
             self.tries += 1
             await asyncio.sleep(_RETRY_S)
         return rest
 
-    async def _put_elsewhere(self, message: Message, error: BaseException) -> None:
-        moving = asyncio.ensure_future(self._instead(message))
+    async def _handle_refused(self, message: Message, error: BaseException) -> None:
+        moving = asyncio.ensure_future(self._store_refused(message))
         try:
             while not (await asyncio.wait({moving}, timeout=_WAITING_S))[0]:
-                self.tries += 1  # `instead` still waits for its topic
+                self.tries += 1  # `store_refused` still waits for its topic
             if not moving.result():
                 size = len(message.value or b"")
                 raise StateRefusedError(
@@ -131,9 +131,3 @@ def _outcome(
     """The message, its producer's generation, and the error; None instead of an error if the message is durable."""
     message, generation, future = sent
     return message, generation, KafkaError("cut off") if future.cancelled() else future.exception()
-
-
-def _note(future: "asyncio.Future[Any]") -> None:
-    """Retrieve the exception: asyncio would log it if the partition was revoked and no code awaits the message."""
-    if not future.cancelled():
-        future.exception()

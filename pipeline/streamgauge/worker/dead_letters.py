@@ -15,8 +15,9 @@ from aiokafka.errors import (  # type: ignore[import-untyped]
     UnknownTopicOrPartitionError,
 )
 
-from streamgauge.kafka.backoff import Pace
-from streamgauge.kafka.dead_letters import Stage, is_shortened, letter, shortened
+from streamgauge.kafka.backoff import Backoff
+from streamgauge.kafka.cancelling import retrieve_exception
+from streamgauge.kafka.dead_letters import Stage, dead_letter_of, is_truncated, truncated
 from streamgauge.kafka.producer import Meaning, Message, Producer, meaning_of
 from streamgauge.kafka.topics import Topics
 from streamgauge.metrics import table
@@ -50,57 +51,57 @@ class DeadLetters:
         self._metrics = metrics
         self.tries = 0
         self._connected = False
-        self._turn = asyncio.Lock()
-        self._here = 0  # the number of dead letters that are not durable yet
-        self._trouble = False
-        self._buried, self._said_s = 0, -_REPEAT_S
+        self._lock = asyncio.Lock()
+        self._unwritten = 0  # the number of dead letters that are not durable yet
+        self._failing = False
+        self._written, self._logged_s = 0, -_REPEAT_S
 
     @property
     def waiting(self) -> int:
-        return self._here if self._trouble else 0
+        return self._unwritten if self._failing else 0
 
-    async def bury(self, message: Any, stage: Stage, error_class: str, spent_s: float = 0.0) -> None:
+    async def write(self, message: Any, stage: Stage, error_class: str, spent_s: float = 0.0) -> None:
         """Write the dead letter of a message; returns when it is durable and the rate limit's pause is over.
 
         `message`: has topic, partition, offset, key and value. `spent_s`: how long the failed processing took (seconds).
         """
-        self._here += 1
-        self._show()
+        self._unwritten += 1
+        self._export_waiting()
         try:
-            async with self._turn:
-                sent = await self._send(letter(self._topics, message, message.value, stage, error_class))
+            async with self._lock:
+                sent = await self._send(dead_letter_of(self._topics, message, message.value, stage, error_class))
                 self._metrics.add(table.DEAD_LETTERS.name, stage=stage.value, error_class=error_class)
-                self._say_buried(message, stage, error_class)
+                self._log_written(message, stage, error_class)
                 size = len(sent.value or b"") + len(sent.key or b"")
                 await asyncio.sleep(max(1 / _PER_S, size / _BYTES_PER_S, _PAUSES * spent_s))
         finally:
-            self._here -= 1
-            self._show()
+            self._unwritten -= 1
+            self._export_waiting()
 
     async def _send(self, message: Message) -> Message:
         """Send until the broker confirms. Returns what was sent: the dead letter, or its truncated form."""
-        pace = Pace()
+        backoff = Backoff()
         while True:
             generation = self._producer.generation
             try:
                 await self._confirmed(message)
             except KafkaError as error:
-                if meaning_of(error) is Meaning.REFUSED and not is_shortened(message):
-                    message = shortened(message)
+                if meaning_of(error) is Meaning.REFUSED and not is_truncated(message):
+                    message = truncated(message)
                 else:
-                    self._say_trouble(error)
-                    await asyncio.sleep(pace.failed())
+                    self._log_failure(error)
+                    await asyncio.sleep(backoff.failed())
                 self.tries += 1
                 self._connected = await self._producer.renew(generation)
             else:
-                self._say_good()
+                self._log_recovery()
                 return message
 
     async def _confirmed(self, message: Message) -> None:
         if not self._connected:
             self._connected = await self._producer.renew(self._producer.generation)
         future = await self._producer.send(message)
-        future.add_done_callback(_note)
+        future.add_done_callback(retrieve_exception)
         done, _ = await asyncio.wait({future}, timeout=_CONFIRM_S)
         if not done:
             raise KafkaTimeoutError
@@ -108,48 +109,43 @@ class DeadLetters:
             raise KafkaError("cut off")
         future.result()
 
-    def _say_buried(self, message: Any, stage: Stage, error_class: str) -> None:
+    def _log_written(self, message: Any, stage: Stage, error_class: str) -> None:
         """Log the first dead letter, and later the number of all so far, at most once per _REPEAT_S."""
-        self._buried += 1
+        self._written += 1
         now = asyncio.get_running_loop().time()
-        if now - self._said_s < _REPEAT_S:
+        if now - self._logged_s < _REPEAT_S:
             return
-        self._said_s = now
+        self._logged_s = now
         _LOG.warning(
             "%d messages so far could not be read and are in %s, the last one from %s, partition %d, offset %d (%s: %s): list"
             " them with `streamgauge deadletter list`",
-            self._buried, self._topics.deadletter, message.topic, message.partition, message.offset, stage.value, error_class,
+            self._written, self._topics.deadletter,
+            message.topic, message.partition, message.offset, stage.value, error_class,
         )  # fmt: skip
 
-    def _say_trouble(self, error: KafkaError) -> None:
-        if not self._trouble:
+    def _log_failure(self, error: KafkaError) -> None:
+        if not self._failing:
             _LOG.error(
                 "dead letters cannot be written to %s (%s): a partition with an unreadable message waits, nothing is lost",
                 self._topics.deadletter,
-                _why(error),
+                _reason_of(error),
             )
-        self._trouble = True
-        self._show()
+        self._failing = True
+        self._export_waiting()
 
-    def _say_good(self) -> None:
-        if self._trouble:
+    def _log_recovery(self) -> None:
+        if self._failing:
             _LOG.warning("dead letters can be written to %s again", self._topics.deadletter)
-        self._trouble = False
-        self._show()
+        self._failing = False
+        self._export_waiting()
 
-    def _show(self) -> None:
+    def _export_waiting(self) -> None:
         self._metrics.set(table.DEAD_LETTERS_WAITING.name, self.waiting)
 
 
-def _why(error: KafkaError) -> str:
+def _reason_of(error: KafkaError) -> str:
     if isinstance(error, UnknownTopicOrPartitionError):
         return "the topic does not exist: run `streamgauge topics create`"
     if meaning_of(error) is Meaning.DENIED:
         return f"the broker denies it, {type(error).__name__}: allow the worker to write to this topic"
     return f"{type(error).__name__}: check the topic's replicas and the broker"
-
-
-def _note(future: "asyncio.Future[Any]") -> None:
-    """Retrieve the exception: asyncio would log it if the partition was revoked and no code awaits the dead letter."""
-    if not future.cancelled():
-        future.exception()

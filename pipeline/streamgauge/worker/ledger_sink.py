@@ -17,7 +17,7 @@ from streamgauge.worker.faults import BugError, WorkerError
 from streamgauge.worker.faust.consumer import FaustConsumer
 from streamgauge.worker.faust.store import StateTable
 from streamgauge.worker.log import Log
-from streamgauge.worker.message_size import weight_of
+from streamgauge.worker.message_size import memory_of
 from streamgauge.worker.offset_commits import OffsetCommits
 from streamgauge.worker.partition_offsets import OffsetTracker, ReadContext, load_start_offsets
 from streamgauge.worker.settings import RecordStore, Stored, WorkerMetrics, WorkerSettings
@@ -29,7 +29,7 @@ _BATCH = 500
 # How long the first record of a batch waits for others (seconds): a small part of the 2 s from terminal to ledger.
 _GATHER_S = 0.05
 # After how long without a record the sink checks for missed messages (seconds).
-_NUDGE_S = 1.0
+_CHECK_S = 1.0
 # Queued records: above the first number, fetching pauses until fewer than the second are queued.
 _FULL, _LOW = 5_000, 1_000
 # The same limits in bytes: a record has some KiB, but a forged one may be as large as its topic allows.
@@ -51,11 +51,11 @@ class LedgerSink:
         self._fail = fail
         self._queue: deque[Any] = deque()
         self._queued_bytes = 0
-        self._places: dict[int, OffsetTracker] = {}
-        self._held_back: set[int] = set()
+        self._trackers: dict[int, OffsetTracker] = {}
+        self._paused: set[int] = set()
         self._wake = asyncio.Event()
         self._thread = ThreadPoolExecutor(1, "records")
-        self._failing = self._storing = self._settled = self._burying = False
+        self._failing = self._inserting = self._is_assigned = self._writing_dead_letter = False
         self._tries = 0
         self._finishing = False
         self._idle = asyncio.Event()
@@ -65,42 +65,42 @@ class LedgerSink:
         """Register for the consumer's rebalances. Returns the OffsetCommits, whose `run` the caller has to start."""
         self._consumer = self.consumer = consumer
         self._reading = ReadContext(self._consumer, log)
-        self._acknowledger = OffsetCommits(self._consumer)
+        self._commits = OffsetCommits(self._consumer)
         self._dead_letters = dead_letters
-        consumer.on_revoked(self.give_up)
+        consumer.on_revoked(self.discard)
         state.on_recover(self.on_recovered)
-        state.on_give_up(self.give_up)
-        return self._acknowledger
+        state.on_recovery_restart(self.discard)
+        return self._commits
 
-    async def give_up(self) -> None:
+    async def discard(self) -> None:
         """Discard the records not stored yet: the partitions are revoked, or their recovery starts again.
 
         The next owner of a partition reads them again; the ledger recognises records that it has already.
         """
         self._queue.clear()
         self._queued_bytes = 0
-        self._places.clear()
-        self._settled = False
-        self._held_back.clear()
-        self._acknowledger.forget()
+        self._trackers.clear()
+        self._is_assigned = False
+        self._paused.clear()
+        self._commits.forget()
 
     async def on_recovered(self) -> None:
         """Called when the partitions are assigned. Must not raise: Faust would swallow the error."""
         try:
-            await self._find_places()
+            await self._load_offsets()
         except Exception as error:  # noqa: BLE001 - Faust would swallow it, and no record be stored
             self._fail(BugError(f"internal error in the records topic's assignment: {error!r}", error))
 
-    async def _find_places(self) -> None:
-        holding = self._consumer.assignment_epoch
+    async def _load_offsets(self) -> None:
+        epoch = self._consumer.assignment_epoch
         found = await load_start_offsets(self._reading)
-        if holding is None or holding != self._consumer.assignment_epoch:
+        if epoch is None or epoch != self._consumer.assignment_epoch:
             return  # the next rebalance has begun
         for number, (committed, begins, _) in found.items():
             if begins > committed:
-                self._lost(begins - committed)
-            self._places[number] = OffsetTracker(self._reading, number, max(committed, begins), self._lost)
-        self._settled = True
+                self._report_gap(begins - committed)
+            self._trackers[number] = OffsetTracker(self._reading, number, max(committed, begins), self._report_gap)
+        self._is_assigned = True
 
     # --- what the progress probe reads ------------------------------------------------------------------------------
 
@@ -109,33 +109,35 @@ class LedgerSink:
         return self._consumer.topic
 
     @property
-    def settled(self) -> bool:
-        return self._settled
+    def is_assigned(self) -> bool:
+        return self._is_assigned
 
-    def moves(self) -> tuple[int, ...]:
+    def recovery_progress(self) -> tuple[int, ...]:
         return ()
 
     def tries(self) -> dict[int, int]:
         """The number of retries of each assigned partition; the same for all, because they share one store."""
-        return dict.fromkeys(self._places, self._tries + (self._dead_letters.tries if self._burying else 0))
+        return dict.fromkeys(
+            self._trackers, self._tries + (self._dead_letters.tries if self._writing_dead_letter else 0)
+        )
 
     # --- records come -----------------------------------------------------------------------------------------------
 
-    def _lost(self, records: int) -> None:
+    def _report_gap(self, records: int) -> None:
         _LOG.error("%d records were deleted from %s before they were stored", records, self._consumer.topic)
         self._metrics.add(table.LOG_GAP_MESSAGES.name, records)
 
     def receive(self, message: Any) -> None:
         """Accept a message of the records topic. Never waits."""
-        is_ours = message.partition in self._places and message.generation_id == self._consumer.generation
+        is_ours = message.partition in self._trackers and message.generation_id == self._consumer.generation
         if self._finishing or not is_ours:
             return  # the partition's next owner reads it
         self._queue.append(message)
-        self._queued_bytes += weight_of(message)
+        self._queued_bytes += memory_of(message)
         self._idle.clear()
         self._wake.set()
         if len(self._queue) > _FULL or self._queued_bytes > _FULL_BYTES:
-            self._held_back.add(message.partition)
+            self._paused.add(message.partition)
             self._consumer.pause(message.partition)
 
     async def run(self) -> None:
@@ -154,12 +156,12 @@ class LedgerSink:
         """Store the queued records, accept no more, and commit the offsets."""
         self._finishing = True
         await self._idle.wait()
-        await self._acknowledger.flush()
+        await self._commits.flush()
 
     def close(self) -> bool:
         """Shut the thread down without waiting for it. Returns whether an insert still runs in it."""
         self._thread.shutdown(wait=False, cancel_futures=True)
-        return self._storing
+        return self._inserting
 
     async def _gather(self) -> list[Any]:
         """Return the next batch, in the order of each partition's log, without messages that are not due; may be empty."""
@@ -167,20 +169,20 @@ class LedgerSink:
             self._idle.set()
             self._wake.clear()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_NUDGE_S):
+                async with asyncio.timeout(_CHECK_S):
                     await self._wake.wait()
         if not self._queue:
-            for place in list(self._places.values()):
-                await place.check_for_missed_messages()
+            for tracker in list(self._trackers.values()):
+                await tracker.check_for_missed_messages()
             return []
         if len(self._queue) < _BATCH:
             await asyncio.sleep(_GATHER_S)
         batch: list[Any] = []
         while self._queue and len(batch) < _BATCH:
             message = self._queue.popleft()
-            self._queued_bytes -= weight_of(message)
-            due = self._places.get(message.partition)
-            if due is not None and await due.accept(message.offset):
+            self._queued_bytes -= memory_of(message)
+            offsets = self._trackers.get(message.partition)
+            if offsets is not None and await offsets.accept(message.offset):
                 batch.append(message)
         return batch
 
@@ -190,13 +192,13 @@ class LedgerSink:
             await self._dead_letter(batch[index])
         for message in batch:
             if message.generation_id == self._consumer.generation:
-                self._acknowledger.done(message.partition, message.offset + 1)
+                self._commits.done(message.partition, message.offset + 1)
         for result, count in (("new", stored.new), ("same", stored.same), ("different", stored.different)):
             self._metrics.add(table.LEDGER_ROWS.name, count, result=result)
-        if self._held_back and len(self._queue) < _LOW and self._queued_bytes < _LOW_BYTES:
-            for partition in self._held_back:
+        if self._paused and len(self._queue) < _LOW and self._queued_bytes < _LOW_BYTES:
+            for partition in self._paused:
                 self._consumer.resume(partition)
-            self._held_back.clear()
+            self._paused.clear()
 
     async def _insert(self, records: list[bytes]) -> Stored:
         """Insert records, with retries until it succeeds; until then later records stay in Kafka."""
@@ -219,17 +221,17 @@ class LedgerSink:
 
     def _insert_now(self, records: list[bytes]) -> Stored:
         """Insert records; runs in the sink's thread."""
-        self._storing = True
+        self._inserting = True
         try:
             return self._store.insert(records)
         finally:
-            self._storing = False
+            self._inserting = False
 
     async def _dead_letter(self, message: Any) -> None:
         version = version_of(message.value or b"")
         error_class = "unreadable" if version in (None, SCHEMA_VERSION) else "version"
-        self._burying = True
+        self._writing_dead_letter = True
         try:
-            await self._dead_letters.bury(message, Stage.LEDGER, error_class)
+            await self._dead_letters.write(message, Stage.LEDGER, error_class)
         finally:
-            self._burying = False
+            self._writing_dead_letter = False

@@ -12,14 +12,14 @@ from aiokafka import AIOKafkaConsumer  # type: ignore[import-untyped]
 from aiokafka.admin import AIOKafkaAdminClient  # type: ignore[import-untyped]
 from aiokafka.structs import TopicPartition  # type: ignore[import-untyped]
 
-from streamgauge.kafka.administrator import GroupSeen, seen_group
+from streamgauge.kafka.administrator import GroupDescription, describe_group
 from streamgauge.kafka.group_offsets import committed_offsets
 from streamgauge.kafka.producer import REQUEST_TIMEOUT_MS
 from streamgauge.kafka.security import Brokers
 from streamgauge.kafka.topic_ids import Identity, identities
 
 # How long reading one message of a partition may take (seconds).
-_LOOK_TIMEOUT_S = 30.0
+_READ_TIMEOUT_S = 30.0
 
 
 class Log:
@@ -28,22 +28,22 @@ class Log:
     def __init__(self, brokers: Brokers, group: str) -> None:
         self._brokers = brokers
         self._group = group
-        self._asking: Any = None
+        self._consumer: Any = None
         self._admin: Any = None
 
     async def start(self) -> None:
         """Connect. Raises KafkaError."""
-        self._asking = AIOKafkaConsumer(
+        self._consumer = AIOKafkaConsumer(
             **self._brokers.options(), enable_auto_commit=False, request_timeout_ms=REQUEST_TIMEOUT_MS
         )
         self._admin = AIOKafkaAdminClient(**self._brokers.options(), request_timeout_ms=REQUEST_TIMEOUT_MS)
-        await self._asking.start()
+        await self._consumer.start()
         await self._admin.start()
 
     async def stop(self) -> None:
         """Disconnect, if `start` was called."""
-        if self._asking is not None:
-            await self._asking.stop()
+        if self._consumer is not None:
+            await self._consumer.stop()
             await self._admin.close()
 
     async def committed(self, topic: str) -> dict[int, int]:
@@ -51,14 +51,14 @@ class Log:
         found = await committed_offsets(self._admin, self._group, topic)
         return {number: committed.offset for number, committed in found.items()}
 
-    async def notes(self, topic: str) -> dict[int, str]:
+    async def committed_metadata(self, topic: str) -> dict[int, str]:
         """The metadata of the offset that the group has committed, by partition; without partitions that have none."""
         found = await committed_offsets(self._admin, self._group, topic)
         return {number: committed.metadata for number, committed in found.items()}
 
-    async def group(self) -> GroupSeen | None:
+    async def group(self) -> GroupDescription | None:
         """The group and its members' partitions; None if the coordinator does not return them now."""
-        return await seen_group(self._admin, self._group)
+        return await describe_group(self._admin, self._group)
 
     async def identities(self, topics: Sequence[str]) -> dict[str, Identity]:
         """The present ids and partition counts by topic name, without topics that do not exist."""
@@ -66,18 +66,18 @@ class Log:
 
     async def begins(self, topic: str, partitions: Iterable[int]) -> dict[int, int]:
         """The first offset of each partition's log."""
-        found = await self._asking.beginning_offsets([TopicPartition(topic, number) for number in partitions])
+        found = await self._consumer.beginning_offsets([TopicPartition(topic, number) for number in partitions])
         return {place.partition: offset for place, offset in found.items()}
 
     async def ends(self, topic: str, partitions: Iterable[int]) -> dict[int, int]:
         """The end of each partition's log: the offset of the next message to be written."""
-        found = await self._asking.end_offsets([TopicPartition(topic, number) for number in partitions])
+        found = await self._consumer.end_offsets([TopicPartition(topic, number) for number in partitions])
         return {place.partition: offset for place, offset in found.items()}
 
-    async def holds(self, topic: str, partition: int, start: int, end: int) -> bool:
+    async def has_message(self, topic: str, partition: int, start: int, end: int) -> bool:
         """Whether the log has a message with start <= offset < end. Offsets without a message are legal.
 
-        Raises TimeoutError if no message arrives within _LOOK_TIMEOUT_S.
+        Raises TimeoutError if no message arrives within _READ_TIMEOUT_S.
         """
         place = TopicPartition(topic, partition)
         reader = AIOKafkaConsumer(
@@ -87,7 +87,7 @@ class Log:
         try:
             reader.assign([place])
             reader.seek(place, start)
-            async with asyncio.timeout(_LOOK_TIMEOUT_S):
+            async with asyncio.timeout(_READ_TIMEOUT_S):
                 first = await reader.getone(place)
             return bool(first.offset < end)
         finally:

@@ -8,7 +8,7 @@ _MESSAGE_BYTES = 1024
 _HEADER_BYTES = 150
 
 
-def weight_of(message: Any) -> int:
+def memory_of(message: Any) -> int:
     """The approximate memory of a message (bytes). `message` has key, value and headers; each may be None."""
     headers = sum(_HEADER_BYTES + len(name) + len(value or b"") for name, value in message.headers or ())
     return _MESSAGE_BYTES + len(message.key or b"") + len(message.value or b"") + headers

@@ -24,21 +24,21 @@ class Member(Protocol):
 
 
 class Owners:
-    """Checks the owners with `look`. `consumers`: one for each topic that the worker reads."""
+    """Checks the owners with `check`. `consumers`: one for each topic that the worker reads."""
 
     def __init__(self, log: Log, consumers: Sequence[Member]) -> None:
         self._log = log
         self._consumers = consumers
-        self._looked_at: object = None  # the assignment epoch of the last check
+        self._checked_epoch: object = None  # the assignment epoch of the last check
         self._missing: str | None = None
 
-    async def look(self) -> None:
+    async def check(self) -> None:
         """Check the owners now. Keeps the last result while the group rebalances. Raises KafkaError."""
-        holding = self._consumers[0].assignment_epoch
+        epoch = self._consumers[0].assignment_epoch
         topics = [consumer.topic for consumer in self._consumers]
         there = await self._log.identities(topics)
         group = await self._log.group()
-        if holding is None or holding != self._consumers[0].assignment_epoch or group is None or not group.stable:
+        if epoch is None or epoch != self._consumers[0].assignment_epoch or group is None or not group.stable:
             return
         without = [
             f"{topic}/{number}"
@@ -46,13 +46,13 @@ class Owners:
             for number in range(there[topic].partitions if topic in there else 0)
             if number not in group.assigned.get(topic, ())
         ]
-        self._looked_at, self._missing = holding, _sentence(without)
+        self._checked_epoch, self._missing = epoch, _sentence(without)
 
     @property
     def problem(self) -> str | None:
         """Why the worker is not ready, as a part of a sentence; None if nothing is wrong."""
-        holding = self._consumers[0].assignment_epoch
-        if holding is not None and holding == self._looked_at:
+        epoch = self._consumers[0].assignment_epoch
+        if epoch is not None and epoch == self._checked_epoch:
             return self._missing
         if self._consumers[0].assigned():
             return None

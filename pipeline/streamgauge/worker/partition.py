@@ -34,7 +34,7 @@ from streamgauge.worker.confirmed_sender import ConfirmedSender
 from streamgauge.worker.dead_letters import DeadLetters
 from streamgauge.worker.faults import BugError, WorkerError
 from streamgauge.worker.faust.store import key_of
-from streamgauge.worker.message_size import weight_of
+from streamgauge.worker.message_size import memory_of
 from streamgauge.worker.partition_offsets import OffsetTracker, ReadContext
 from streamgauge.worker.settings import WorkerMetrics
 
@@ -48,17 +48,17 @@ _LOW_BYTES = 1024 * 1024
 _STATE_SHARE = 0.1
 _MAX_TIMES = 10
 # The most messages applied and not acknowledged: it limits what a crash replays, and the records in memory.
-_MAX_HELD = 5_000
+_MAX_UNACKNOWLEDGED = 5_000
 # An entry older than this is written again (seconds): two thirds of the 30 s that `kafka/topic_settings.py` relies on.
 _REWRITE_S = 20.0
 # While a dead letter waits for its topic, how often the partition checkpoints and checks whether to stop (seconds).
 _WAITING_S = 1.0
 # How long a partition applies messages before other tasks run, and how long it waits for more after the first message
 # (seconds): its streams then stay in the processor's caches, and heartbeats and responses are not delayed.
-_TURN_S = 0.01
+_SLICE_S = 0.01
 _GATHER_S = 0.005
 # How long a revoked partition waits for its sends in flight (seconds): well within a rebalance.
-_SETTLE_S = 5.0
+_SENDS_S = 5.0
 # How often the lag is exported (seconds).
 _REPORT_S = 1.0
 
@@ -87,27 +87,27 @@ class Partition:
         self,
         number: int,
         assembler: Assembler,
-        outbox: ConfirmedSender,
-        around: PartitionContext,
+        sender: ConfirmedSender,
+        context: PartitionContext,
         *,
         next_offset: int,
         known: list[int],
     ) -> None:
         self._number = number
         self._assembler = assembler
-        self._outbox = outbox
-        self._around = around
-        self._place = OffsetTracker(around.reading, number, next_offset, self.lost)
+        self._sender = sender
+        self._context = context
+        self._offsets = OffsetTracker(context.reading, number, next_offset, self.report_gap)
         self._acknowledged = next_offset
         self._queue: deque[Any] = deque()
         self._queued_bytes = 0
-        self._held_back = False
-        self._held = 0
+        self._paused = False
+        self._unacknowledged = 0
         self._records: list[Record] = []
         self._read_bytes = 0
         self._state_bytes = 0
         self._finishing = False
-        self._letter_tries = 0
+        self._dead_letter_tries = 0
         self._wake = asyncio.Event()
         self._clock = ActivityClock()
         now = asyncio.get_running_loop().time()
@@ -119,7 +119,7 @@ class Partition:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        self._clock.take()  # discard the time before the task
+        self._clock.take_seconds()  # discard the time before the task
         self._task = asyncio.create_task(self._run())
 
     def put(self, message: Any) -> None:
@@ -127,11 +127,11 @@ class Partition:
         if self._finishing:
             return
         self._queue.append(message)
-        self._queued_bytes += weight_of(message)
+        self._queued_bytes += memory_of(message)
         self._wake.set()
-        if self._queued_bytes > _FULL_BYTES and not self._held_back:
-            self._held_back = True
-            self._around.reading.consumer.pause(self._number)
+        if self._queued_bytes > _FULL_BYTES and not self._paused:
+            self._paused = True
+            self._context.reading.consumer.pause(self._number)
 
     async def finish(self) -> None:
         """Apply the queued messages, checkpoint, and end."""
@@ -139,14 +139,14 @@ class Partition:
         self._wake.set()
         if self._task is not None:
             await asyncio.wait({self._task})
-        self._around.metrics.unset(table.WORKER_LAG.name, partition=self._number)
+        self._context.metrics.unset(table.WORKER_LAG.name, partition=self._number)
 
     async def drop(self) -> None:
         """End without a checkpoint, because the partition was revoked; wait for the sends in flight."""
         if self._task is not None:
             await end_task(self._task)
-        self._around.metrics.unset(table.WORKER_LAG.name, partition=self._number)
-        await self._outbox.settle(_SETTLE_S)
+        self._context.metrics.unset(table.WORKER_LAG.name, partition=self._number)
+        await self._sender.wait_and_forget(_SENDS_S)
 
     # --- the loop ---------------------------------------------------------------------------------------------------
 
@@ -156,31 +156,31 @@ class Partition:
         except _Interrupted:
             pass
         except WorkerError as error:
-            self._around.fail(error)
+            self._context.fail(error)
         except Exception as error:  # noqa: BLE001 - a bug here must end the worker with its reason, not leave a zombie
-            self._around.fail(BugError(f"internal error in partition {self._number}: {error!r}", error))
+            self._context.fail(BugError(f"internal error in partition {self._number}: {error!r}", error))
         finally:
             self.add_seconds()
 
     async def _work(self) -> None:
         while not (self._finishing and not self._queue):
             if self._queue:
-                await self._turn()
+                await self._process_queue()
             else:
-                await self._wait(self._around.checkpoint_s / 4)
-                await self._place.check_for_missed_messages()
+                await self._wait(self._context.checkpoint_s / 4)
+                await self._offsets.check_for_missed_messages()
             if self._is_due():
                 await self._checkpoint()
-            await self._let_time_pass()
+            await self._tick_if_due()
             self._report()
         await self._checkpoint()
 
-    async def _turn(self) -> None:
-        """Apply queued messages for about _TURN_S, and then let other tasks run."""
+    async def _process_queue(self) -> None:
+        """Apply queued messages for about _SLICE_S, and then let other tasks run."""
         self._clock.enter(Activity.APPLYING)
-        ends = asyncio.get_running_loop().time() + _TURN_S
-        while self._queue and self._held < _MAX_HELD:
-            await self._take(self._dequeue())
+        ends = asyncio.get_running_loop().time() + _SLICE_S
+        while self._queue and self._unacknowledged < _MAX_UNACKNOWLEDGED:
+            await self._process_message(self._dequeue())
             if asyncio.get_running_loop().time() > ends:
                 break
         self._clock.enter(Activity.WAITING)
@@ -188,10 +188,10 @@ class Partition:
 
     def _dequeue(self) -> Any:
         message = self._queue.popleft()
-        self._queued_bytes -= weight_of(message)
-        if self._held_back and self._queued_bytes < _LOW_BYTES:
-            self._held_back = False
-            self._around.reading.consumer.resume(self._number)
+        self._queued_bytes -= memory_of(message)
+        if self._paused and self._queued_bytes < _LOW_BYTES:
+            self._paused = False
+            self._context.reading.consumer.resume(self._number)
         return message
 
     async def _wait(self, seconds: float) -> None:
@@ -203,24 +203,24 @@ class Partition:
 
     # --- applying ---------------------------------------------------------------------------------------------------
 
-    async def _take(self, message: Any) -> None:
-        if message.offset > self._place.next_offset:
+    async def _process_message(self, message: Any) -> None:
+        if message.offset > self._offsets.next_offset:
             self._clock.enter(Activity.WAITING)  # `accept` asks the broker about the offsets in between
-        if not await self._place.accept(message.offset):
+        if not await self._offsets.accept(message.offset):
             return
         if records := await self._apply(message):
             self._clock.enter(Activity.SENDING)
             await self._send(records)
             self._clock.enter(Activity.APPLYING)
-        self._held += 1
+        self._unacknowledged += 1
         self._read_bytes += len(message.value or b"")
         self._message_at = asyncio.get_running_loop().time()
         message.value = None  # free the memory: other references to the message need only its offset
 
     async def _send(self, records: list[Record]) -> None:
         for record in records:
-            await self._outbox.send(
-                Message(self._around.topics.records, encode_record(record), record.stream_id.encode())
+            await self._sender.send(
+                Message(self._context.topics.records, encode_record(record), record.stream_id.encode())
             )
             self._records.append(record)
 
@@ -246,42 +246,42 @@ class Partition:
         and write old entries again: otherwise a zombie's older entry could become the last one in the log."""
         spent_s = asyncio.get_running_loop().time() - began
         self._clock.enter(Activity.SENDING)
-        burying = asyncio.ensure_future(self._around.dead_letters.bury(message, stage, error_class, spent_s))
+        writing = asyncio.ensure_future(self._context.dead_letters.write(message, stage, error_class, spent_s))
         try:
-            while not (await asyncio.wait({burying}, timeout=_WAITING_S))[0]:
-                self._letter_tries = self._around.dead_letters.tries
+            while not (await asyncio.wait({writing}, timeout=_WAITING_S))[0]:
+                self._dead_letter_tries = self._context.dead_letters.tries
                 # After an ASSEMBLE error the bundle may be half applied: no such state may be durable before the dead letter.
                 if stage is Stage.DECODE:
                     await self._checkpoint(message.offset)
                 if self._finishing:
                     raise _Interrupted
                 self._report()
-            burying.result()
+            writing.result()
         finally:
             self._clock.enter(Activity.APPLYING)
-            end_in_background(burying)  # it may hold the lock of all dead letters
+            end_in_background(writing)  # it may hold the lock of all dead letters
 
-    def lost(self, messages: int) -> None:
+    def report_gap(self, messages: int) -> None:
         """Report a log gap: log and count the messages that expired before they were read, and mark open streams."""
-        topic = f"{self._around.topics.segments}/{self._number}"
+        topic = f"{self._context.topics.segments}/{self._number}"
         _LOG.error(
             "%d messages of %s were deleted before they were read: open streams are marked incomplete", messages, topic
         )
-        self._around.metrics.add(table.LOG_GAP_MESSAGES.name, messages)
+        self._context.metrics.add(table.LOG_GAP_MESSAGES.name, messages)
         self._assembler.mark_gap()
 
     # --- checkpoints ------------------------------------------------------------------------------------------------
 
     def _is_due(self) -> bool:
         since = asyncio.get_running_loop().time() - self._checkpoint_at
-        if self._held >= _MAX_HELD:
+        if self._unacknowledged >= _MAX_UNACKNOWLEDGED:
             return True
-        if since < self._around.checkpoint_s:
+        if since < self._context.checkpoint_s:
             return False
-        if not self._held:
+        if not self._unacknowledged:
             return bool(self._stale()) or bool(self._assembler.changed())
         cheap = self._state_bytes <= _STATE_SHARE * self._read_bytes
-        return cheap or since >= _MAX_TIMES * self._around.checkpoint_s
+        return cheap or since >= _MAX_TIMES * self._context.checkpoint_s
 
     def _stale(self) -> set[int]:
         before = asyncio.get_running_loop().time() - _REWRITE_S
@@ -293,8 +293,8 @@ class Partition:
             await self._make_durable(before)
 
     async def _make_durable(self, before: int | None) -> None:
-        done, records = self._place.next_offset if before is None else before, self._records
-        await self._outbox.confirmed()
+        done, records = self._offsets.next_offset if before is None else before, self._records
+        await self._sender.confirmed()
         changed = set(self._assembler.changed())
         entries = self._stale() | changed
         if done > self._acknowledged and PRODUCERS not in self._written_at:
@@ -307,13 +307,13 @@ class Partition:
         # Entries that were only written again do not count: after a takeover they would delay the next checkpoint.
         self._state_bytes = sum(size for entry, size in sizes.items() if entry in changed)
         if done > self._acknowledged:
-            self._around.acknowledge(self._number, done)
+            self._context.acknowledge(self._number, done)
         self._acknowledged, self._records = done, []
-        self._held = self._read_bytes = 0
+        self._unacknowledged = self._read_bytes = 0
         self._checkpoint_at = asyncio.get_running_loop().time()
         for record in records:
-            self._around.metrics.observe(record)
-        self._around.metrics.add_counts(self._assembler.counts)
+            self._context.metrics.observe(record)
+        self._context.metrics.add_counts(self._assembler.counts)
         self._assembler.counts.clear()
 
     async def _write(self, entries: list[int]) -> dict[int, int]:
@@ -322,41 +322,41 @@ class Partition:
         for entry in entries:
             value = self._assembler.dump(entry)
             sizes[entry] = len(value)
-            await self._outbox.send(
-                Message(self._around.topics.state, value, key_of(self._number, entry), self._number)
+            await self._sender.send(
+                Message(self._context.topics.state, value, key_of(self._number, entry), self._number)
             )
-        await self._outbox.confirmed()
+        await self._sender.confirmed()
         now = asyncio.get_running_loop().time()
         self._written_at.update(dict.fromkeys(entries, now))
         return sizes
 
     # --- time and numbers -------------------------------------------------------------------------------------------
 
-    async def _let_time_pass(self) -> None:
+    async def _tick_if_due(self) -> None:
         """Send a tick if streams are open and no message came for `tick_s`, so that the log's time advances."""
         now = asyncio.get_running_loop().time()
-        if now - self._message_at < self._around.tick_s or not self._assembler.open_streams:
+        if now - self._message_at < self._context.tick_s or not self._assembler.open_streams:
             return
         self._message_at = now
         tick = encode_bundle(Bundle(instance=TICK_INSTANCE, slot=0, number=0, tap_ns=0))
         with self._clock.during(Activity.SENDING):
-            await self._outbox.send(Message(self._around.topics.segments, tick, partition=self._number))
+            await self._sender.send(Message(self._context.topics.segments, tick, partition=self._number))
 
     @property
     def next_offset(self) -> int:
         """The offset of the next message to apply."""
-        return self._place.next_offset
+        return self._offsets.next_offset
 
     @property
     def tries(self) -> int:
         """The number of retries so far, of sends and of dead letters."""
-        return self._outbox.tries + self._letter_tries
+        return self._sender.tries + self._dead_letter_tries
 
     @property
     def unread(self) -> int:
         """The number of messages not read yet, by the end that the consumer last received."""
-        end = self._around.reading.consumer.end(self._number)
-        return max(0, end - self._place.next_offset) if end is not None else 0
+        end = self._context.reading.consumer.end(self._number)
+        return max(0, end - self._offsets.next_offset) if end is not None else 0
 
     @property
     def open_streams(self) -> int:
@@ -366,17 +366,17 @@ class Partition:
         """Add the task's seconds since the last call to the metrics, by activity; nothing once the task has ended."""
         if self._task is None or self._task.done():
             return
-        for activity, seconds in self._clock.take().items():
-            self._around.metrics.add(table.WORKER_SECONDS.name, seconds, activity=activity.value)
+        for activity, seconds in self._clock.take_seconds().items():
+            self._context.metrics.add(table.WORKER_SECONDS.name, seconds, activity=activity.value)
 
     def _report(self) -> None:
         now = asyncio.get_running_loop().time()
         if now - self._reported_at >= _REPORT_S:
             self._reported_at = now
-            end = self._around.reading.consumer.end(self._number)
+            end = self._context.reading.consumer.end(self._number)
             if end is not None:
                 lag = max(0, end - self._acknowledged)
-                self._around.metrics.set(table.WORKER_LAG.name, lag, partition=self._number)
+                self._context.metrics.set(table.WORKER_LAG.name, lag, partition=self._number)
 
 
 class _Interrupted(Exception):

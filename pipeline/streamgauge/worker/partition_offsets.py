@@ -43,8 +43,8 @@ async def load_start_offsets(reading: ReadContext) -> dict[int, tuple[int, int, 
     Retries until the broker answers. Empty if no partitions are assigned, or if the next rebalance begins meanwhile.
     """
     consumer, log = reading
-    holding = consumer.assignment_epoch
-    while holding is not None and holding == consumer.assignment_epoch:
+    epoch = consumer.assignment_epoch
+    while epoch is not None and epoch == consumer.assignment_epoch:
         numbers = consumer.assigned()
         try:
             committed = await log.committed(consumer.topic)
@@ -55,7 +55,7 @@ async def load_start_offsets(reading: ReadContext) -> dict[int, tuple[int, int, 
             continue
         # After a suspension, this worker may not know yet that another worker has its partitions and commits their offsets.
         # The state recovered here would then not match the committed offsets.
-        if await consumer.is_current() and holding == consumer.assignment_epoch:
+        if await consumer.is_current() and epoch == consumer.assignment_epoch:
             return {number: (committed.get(number, 0), begins[number], ends[number]) for number in sorted(numbers)}
         await asyncio.sleep(_RETRY_S)
     return {}
@@ -64,22 +64,24 @@ async def load_start_offsets(reading: ReadContext) -> dict[int, tuple[int, int, 
 class OffsetTracker:
     """The read position of one partition. `next_offset`: the offset that is due.
 
-    `lost` is called with the number of messages that expired before they were read.
+    `report_gap` is called with the number of messages that expired before they were read.
     """
 
-    def __init__(self, reading: ReadContext, partition: int, next_offset: int, lost: Callable[[int], None]) -> None:
+    def __init__(
+        self, reading: ReadContext, partition: int, next_offset: int, report_gap: Callable[[int], None]
+    ) -> None:
         self._consumer, self._log = reading
         self._topic = self._consumer.topic
         self._partition = partition
         self.next_offset = next_offset
-        self._lost = lost
+        self._report_gap = report_gap
         self._quiet_since = asyncio.get_running_loop().time()
 
     async def accept(self, offset: int) -> bool:
         """Whether to process the message at `offset` now. If so, the next offset becomes due."""
         if offset > self.next_offset:
             try:
-                await self._explain(offset)
+                await self._resolve_jump(offset)
             except (KafkaError, TimeoutError):
                 return False  # the broker is unreachable; `check_for_missed_messages` seeks back later
         if offset != self.next_offset:
@@ -88,15 +90,17 @@ class OffsetTracker:
         self._quiet_since = asyncio.get_running_loop().time()
         return True
 
-    async def _explain(self, offset: int) -> None:
+    async def _resolve_jump(self, offset: int) -> None:
         """Handle an offset above the due one: make it the due one, or seek back."""
-        await self._see_beginning(offset)
-        if offset > self.next_offset and await self._log.holds(self._topic, self._partition, self.next_offset, offset):
-            await self._go_back()
+        await self._skip_expired(offset)
+        if offset > self.next_offset and await self._log.has_message(
+            self._topic, self._partition, self.next_offset, offset
+        ):
+            await self._seek_back()
         else:
             self.next_offset = offset
 
-    async def _see_beginning(self, offset: int | None = None) -> None:
+    async def _skip_expired(self, offset: int | None = None) -> None:
         """Report messages that expired before they were read, and advance the due offset past them.
 
         Messages at `offset` and above do not count, because the one at `offset` has arrived.
@@ -104,7 +108,7 @@ class OffsetTracker:
         begins = (await self._log.begins(self._topic, [self._partition]))[self._partition]
         begins = begins if offset is None else min(begins, offset)
         if begins > self.next_offset:
-            self._lost(begins - self.next_offset)
+            self._report_gap(begins - self.next_offset)
             self.next_offset = begins
 
     async def check_for_missed_messages(self) -> None:
@@ -117,11 +121,11 @@ class OffsetTracker:
                 await self._check_end()
         elif end is not None and end > self.next_offset:
             with contextlib.suppress(KafkaError):
-                await self._see_beginning()
-            await self._go_back()
+                await self._skip_expired()
+            await self._seek_back()
         self._quiet_since = asyncio.get_running_loop().time()
 
-    async def _go_back(self) -> None:
+    async def _seek_back(self) -> None:
         await self._consumer.seek(self._partition, self.next_offset)
         self._quiet_since = asyncio.get_running_loop().time()
 

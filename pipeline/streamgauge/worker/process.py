@@ -18,7 +18,7 @@ from aiokafka.errors import (  # type: ignore[import-untyped]
 
 from streamgauge.kafka.administrator import Kind, Operation, Right, denied
 from streamgauge.kafka.cancelling import end_task
-from streamgauge.kafka.log_throttle import Watch
+from streamgauge.kafka.log_throttle import BrokerMonitor
 from streamgauge.kafka.producer import Producer
 from streamgauge.kafka.topics import MAX_DEADLETTER_BYTES, BrokerUnreachableError, TopicsError, check
 from streamgauge.metrics import table
@@ -38,9 +38,9 @@ from streamgauge.worker.owners import Owners
 from streamgauge.worker.readiness import Readiness
 from streamgauge.worker.settings import RecordStore, WorkerMetrics, WorkerSettings
 from streamgauge.worker.slots import Slot
-from streamgauge.worker.topic_identity import TopicIdentityCheck, TopicsWatch
+from streamgauge.worker.topic_identity import TopicIdentityCheck, TopicsMonitor
 from streamgauge.worker.watchdog.progress_probe import ProgressProbe
-from streamgauge.worker.watchdog.stuck_exit_counts import Exits
+from streamgauge.worker.watchdog.stuck_exit_counts import StuckExitCounts
 from streamgauge.worker.watchdog.watchdog import Watchdog
 
 _LOG = logging.getLogger("streamgauge.worker")
@@ -48,7 +48,7 @@ _LOG = logging.getLogger("streamgauge.worker")
 # How soon a broker that is unreachable at the start is tried again (seconds).
 _RETRY_S = 1.0
 # How often the main loop checks whether Faust still runs, and updates the gauges (seconds).
-_LOOK_S = 0.5
+_CHECK_EVERY_S = 0.5
 # The producer's batch size for records and state (bytes); a larger state entry gets a request of its own.
 _BATCH_BYTES = 256 * 1024
 # The most that each step after the drain may take (seconds): sends in flight, Faust's stop, the producers' stop. After a
@@ -108,7 +108,7 @@ class Worker:
         answer; the next owner then reads the unacknowledged messages again.
         """
         stopping = asyncio.create_task(stop.wait())
-        stopping.add_done_callback(lambda _: self._told_to_stop())
+        stopping.add_done_callback(lambda _: self._stop_requested())
         self.watchdog.watch("the event loop", asyncio.get_running_loop())
         try:
             with Slot(self._settings.data_dir) as slot:
@@ -117,7 +117,7 @@ class Worker:
                     _LOG.info(
                         "%d or more other workers use %s; this one is a separate member of the group", others, data_dir
                     )
-                self.watchdog.note = Exits(slot.exits, self._metrics).note
+                self.watchdog.count_exit = StuckExitCounts(slot.exits, self._metrics).count
                 if not await self._until(stopping, self._wait_for_topics()):
                     await self._work(slot.instance_id, stopping)
         except WorkerError as error:
@@ -129,11 +129,11 @@ class Worker:
             stopping.cancel()
         return self._fault.exit_code if self._fault else 0
 
-    def _told_to_stop(self) -> None:
+    def _stop_requested(self) -> None:
         self._deadline = time.monotonic() + self._settings.drain_timeout_s
         self.watchdog.ending(self._settings.drain_timeout_s + _END_S)
 
-    def _part(self, steps: int) -> float:
+    def _step_s(self, steps: int) -> float:
         """How long one stop step may take (seconds), if `steps` steps, including it, are still to come."""
         if self._deadline is None:
             return _STOP_TIMEOUT_S
@@ -159,18 +159,18 @@ class Worker:
         return stopping.done()
 
     async def _wait_for_topics(self) -> None:
-        watch = Watch(self._settings.brokers, _never, "the worker waits for it")
+        monitor = BrokerMonitor(self._settings.brokers, _never, "the worker waits for it")
         while True:
             try:
                 await check(self._settings.brokers, self._settings.prefix)
             except BrokerUnreachableError as error:
                 if not self._settings.wait_for_broker:
                     raise
-                watch.seen(False, error.why)
+                monitor.report(False, error.why)
                 self._metrics.set(table.WORKER_BROKER.name, 0)
                 await asyncio.sleep(_RETRY_S)
             else:
-                watch.seen(True)
+                monitor.report(True)
                 return
 
     # --- once the broker and the topics are available ---------------------------------------------------------------
@@ -180,12 +180,12 @@ class Worker:
         other = Producer(self._settings.brokers, max_message_bytes=MAX_DEADLETTER_BYTES, batch_bytes=_BATCH_BYTES)
         dead_letters = DeadLetters(other, self._settings.topics, self._metrics)
         log = Log(self._settings.brokers, self._settings.prefix)
-        watch = Watch(self._settings.brokers, producer.answers, "the worker waits for it", producer.refusal)
+        monitor = BrokerMonitor(self._settings.brokers, producer.answers, "the worker waits for it", producer.refusal)
         try:
             if await self._until(stopping, self._connect(producer, log)):
                 return
-            watch.seen(True)
-            await self._run_faust(instance_id, stopping, producer, dead_letters, log, watch)
+            monitor.report(True)
+            await self._run_faust(instance_id, stopping, producer, dead_letters, log, monitor)
         except KafkaError as error:
             self._fail(FaustCrashedError(f"the connection to the broker was lost at the start: {error!r}"))
         finally:
@@ -208,7 +208,7 @@ class Worker:
 
     async def _disconnect(self, producer: Producer, other: Producer, log: Log) -> None:
         """Close all connections in parallel, within the remaining time. If one does not close in time, `hung` is set."""
-        timeout_s = self._part(1)
+        timeout_s = self._step_s(1)
         # `other` needs no time: each dead letter is confirmed, or its message is read again.
         parts = [asyncio.ensure_future(part) for part in (producer.stop(timeout_s), other.stop(0), log.stop())]
         done, waiting = await asyncio.wait(parts, timeout=timeout_s + _TEARDOWN_S / 2)
@@ -224,41 +224,43 @@ class Worker:
         producer: Producer,
         dead_letters: DeadLetters,
         log: Log,
-        watch: Watch,
+        monitor: BrokerMonitor,
     ) -> None:
         assignment = self._assignment = Assignment(self._settings, producer, self._metrics, self._fail)
-        storing = LedgerSink(self._settings, self._store, self._metrics, self._fail) if self._store else None
-        receive = storing.receive if storing else None
+        ledger_sink = LedgerSink(self._settings, self._store, self._metrics, self._fail) if self._store else None
+        receive = ledger_sink.receive if ledger_sink else None
         running = FaustLifecycle(create_app(self._settings, assignment.receive, receive, instance_id))
         topics = self._settings.topics
-        recognition = partial(TopicIdentityCheck, log, topics, segments_id=self._settings.segments_id)
+        identity_check = partial(TopicIdentityCheck, log, topics, segments_id=self._settings.segments_id)
         segments = running.consumer(topics.segments)
-        jobs = [assignment.connect(segments, running.state, log, dead_letters, recognition).run(), watch.run()]
-        jobs.append(TopicsWatch(log, topics, self._metrics, assignment.unread, self._fail).run())
-        if storing:
+        jobs = [assignment.connect(segments, running.state, log, dead_letters, identity_check).run(), monitor.run()]
+        jobs.append(TopicsMonitor(log, topics, self._metrics, assignment.unread, self._fail).run())
+        if ledger_sink:
             records = running.consumer(topics.records)
-            jobs += [storing.connect(records, running.state, log, dead_letters).run(), storing.run()]
-        parts: list[Assignment | LedgerSink] = [assignment, storing] if storing else [assignment]
+            jobs += [ledger_sink.connect(records, running.state, log, dead_letters).run(), ledger_sink.run()]
+        parts: list[Assignment | LedgerSink] = [assignment, ledger_sink] if ledger_sink else [assignment]
         owners = self._owners = Owners(log, [part.consumer for part in parts])
-        jobs.append(ProgressProbe(log, parts, self.watchdog.found, owners).run())
+        jobs.append(ProgressProbe(log, parts, self.watchdog.report, owners).run())
         readiness = Readiness()
         tasks = [asyncio.ensure_future(job) for job in jobs]
         running.start()
         try:
             while not (stopping.done() or self._fault or self._has_crashed(running, segments)):
                 assignment.report()
-                self._metrics.set(table.WORKER_BROKER.name, int(watch.connected))
-                partitions = assignment.partitions if watch.connected else None
-                readiness.look(self.unready if watch.connected else None, asyncio.get_running_loop().time(), partitions)
-                self._look_after(tasks)
+                self._metrics.set(table.WORKER_BROKER.name, int(monitor.connected))
+                partitions = assignment.partitions if monitor.connected else None
+                readiness.update(
+                    self.unready if monitor.connected else None, asyncio.get_running_loop().time(), partitions
+                )
+                self._check_tasks(tasks)
                 self._watch_consumer(segments)
-                await asyncio.wait({stopping}, timeout=_LOOK_S)
-            await self._drain(assignment, storing)
+                await asyncio.wait({stopping}, timeout=_CHECK_EVERY_S)
+            await self._drain(assignment, ledger_sink)
         finally:
             await self._stop_faust(running)
             for task in tasks:
                 await end_task(task)
-            if storing and storing.close():
+            if ledger_sink and ledger_sink.close():
                 self.hung = True
 
     def _watch_consumer(self, consumer: FaustConsumer) -> None:
@@ -267,23 +269,23 @@ class Worker:
         if loop is not None and loop.is_running():
             self.watchdog.watch("the consumer's event loop", loop)
 
-    def _look_after(self, tasks: "Sequence[asyncio.Future[None]]") -> None:
+    def _check_tasks(self, tasks: "Sequence[asyncio.Future[None]]") -> None:
         """End the worker if one of its background tasks has failed."""
         for task in tasks:
             if task.done() and not task.cancelled() and (error := task.exception()) is not None:
                 self._fail(BugError(f"internal error in a part of the worker: {error!r}", error))
 
     def _has_crashed(self, running: FaustLifecycle, consumer: FaustConsumer) -> bool:
-        reason = running.crash_reason or consumer.gave_up or running.start_error
+        reason = running.crash_reason or consumer.membership_error or running.start_error
         if reason is None:
             return False
-        said = self._right_taken_away(reason)
+        said = self._revoked_right(reason)
         fault = FaustCrashedError(f"the consumer failed: {said or repr(reason)}")
         fault.__cause__ = reason
         self._fail(fault)
         return True
 
-    def _right_taken_away(self, reason: BaseException) -> str | None:
+    def _revoked_right(self, reason: BaseException) -> str | None:
         """The sentence for a right that was revoked while the worker ran; None if `reason` is another error."""
         match reason:
             case TopicAuthorizationFailedError(args=(str() as name,)):
@@ -295,24 +297,24 @@ class Worker:
         login = self._settings.brokers.login
         return str(denied(login.username if login else None, [right]))
 
-    async def _drain(self, assignment: Assignment, storing: LedgerSink | None) -> None:
+    async def _drain(self, assignment: Assignment, ledger_sink: LedgerSink | None) -> None:
         """Make the applied messages durable, unless an error ends the worker; unacknowledged messages are read again."""
         if self._fault is not None:
             return
         try:
             timeout_s = self._settings.drain_timeout_s
             async with asyncio.timeout(max(timeout_s - _RESERVE_S, timeout_s / 2)):
-                await asyncio.gather(assignment.drain(), storing.drain() if storing else asyncio.sleep(0))
+                await asyncio.gather(assignment.drain(), ledger_sink.drain() if ledger_sink else asyncio.sleep(0))
         except TimeoutError:
             _LOG.warning("--drain-timeout has passed: the next worker continues from the last checkpoint")
 
     async def _stop_faust(self, running: FaustLifecycle) -> None:
         if self._assignment is not None:
-            settling = asyncio.ensure_future(self._assignment.give_up())
-            await asyncio.wait({settling}, timeout=self._part(3))
+            discarding = asyncio.ensure_future(self._assignment.discard())
+            await asyncio.wait({discarding}, timeout=self._step_s(3))
             if self._settings.leave_group if self._fault is None else self._fault.leaves:
-                self._assignment.consumer.leave_for_good()
-        self.hung = not await running.stop(self._part(2))
+                self._assignment.consumer.leave_on_stop()
+        self.hung = not await running.stop(self._step_s(2))
 
 
 async def _never() -> None:

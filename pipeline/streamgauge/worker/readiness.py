@@ -5,32 +5,32 @@ import logging
 _LOG = logging.getLogger("streamgauge.worker")
 
 # How long a worker may be unready before a line is logged (seconds): a rebalance and a recovery take less.
-SAID_AFTER_S = 10.0
+LOGGED_AFTER_S = 10.0
 
 
 class Readiness:
-    """Call `look` at each check. It logs one line when the worker is first ready, one when it stays unready, and one when it
-    is ready again.
+    """Call `update` at each check. It logs a line when the worker is first ready, when it stays unready, and when it is ready
+    again.
     """
 
     def __init__(self) -> None:
         self._since: float | None = None
-        self._said = self._was_ready = False
+        self._logged = self._was_ready = False
 
-    def look(self, why: str | None, now: float, partitions: int | None = None) -> None:
+    def update(self, why: str | None, now: float, partitions: int | None = None) -> None:
         """Record one check. `why`: why the worker is not ready at `now` (seconds, monotonic); None if ready or unknown.
 
         `partitions`: its number of partitions; None if unknown.
         """
         if why is None:
-            if self._said and self._since is not None:
+            if self._logged and self._since is not None:
                 _LOG.warning("the worker is ready again, after %.0f s", now - self._since)
             elif not self._was_ready and partitions is not None:
                 _LOG.info("the worker is ready, with %d partitions", partitions)
             self._was_ready = self._was_ready or partitions is not None
-            self._since, self._said = None, False
+            self._since, self._logged = None, False
             return
         self._since = now if self._since is None else self._since
-        if not self._said and now - self._since >= SAID_AFTER_S:
-            self._said = True
+        if not self._logged and now - self._since >= LOGGED_AFTER_S:
+            self._logged = True
             _LOG.error("the worker has not been ready for %.0f s: %s", now - self._since, why)

@@ -44,7 +44,7 @@ _RETRY_S = 1.0
 # worker may read messages of a recreated log.
 _EVERY_S = 2.0
 # After this many checks in a row without a topic, it counts as deleted: a broker that has just started may not list all.
-_MISSING_LOOKS = 5
+_MISSING_CHECKS = 5
 # The value of `--segments-id` if the broker returns no topic ids.
 UNKNOWN_ID = "unknown"
 # The commit metadata if the broker returns no topic ids.
@@ -73,45 +73,47 @@ class TopicIdentityCheck:
     async def check(
         self,
         places: Mapping[int, tuple[int, int, int]],
-        spoken: Mapping[int, int | None],
+        applied: Mapping[int, int | None],
         resume: Mapping[int, int] = {},
     ) -> bool:
         """Check, and then commit the topic's id for partitions without a commit. Retries until the broker answers.
 
-        All arguments are by partition. `places`: the committed offset, the log's first offset, the log's end. `spoken`: the
+        All arguments are by partition. `places`: the committed offset, the log's first offset, the log's end. `applied`: the
         last offset applied to its state; None without state. `resume`: for partitions without a committed offset, the
         offset at which reading continues by the state.
 
         Returns True if the state belongs to the topic, False if the next rebalance has begun. Raises WorkerError.
         """
-        holding = self._consumer.assignment_epoch
-        while holding is not None and holding == self._consumer.assignment_epoch:
+        epoch = self._consumer.assignment_epoch
+        while epoch is not None and epoch == self._consumer.assignment_epoch:
             try:
-                notes = await self._log.notes(self._topics.segments)
+                metadata = await self._log.committed_metadata(self._topics.segments)
                 there = (await self._log.identities([self._topics.segments])).get(self._topics.segments)
             except KafkaError:
                 there = None
-            if there is not None and holding == self._consumer.assignment_epoch:
+            if there is not None and epoch == self._consumer.assignment_epoch:
                 for number, (committed, begins, _) in places.items():
-                    self._compare(number, notes.get(number), there.id, (committed, begins, spoken[number]))
+                    self._compare(number, metadata.get(number), there.id, (committed, begins, applied[number]))
                 self._consumer.commit_metadata = there.id or _NO_ID
-                first = {number: 0 for number in places if number not in notes}
+                first = {number: 0 for number in places if number not in metadata}
                 if await self._consumer.commit({**first, **resume}):
                     return True
             await asyncio.sleep(_RETRY_S)
         return False
 
-    def _compare(self, number: int, note: str | None, topic_id: str, place: tuple[int, int, int | None]) -> None:
-        committed, begins, spoken = place
+    def _compare(
+        self, number: int, committed_id: str | None, topic_id: str, place: tuple[int, int, int | None]
+    ) -> None:
+        committed, begins, applied = place
         segments = f"{self._topics.segments}/{number}"
-        if note is None:
-            if spoken is not None and spoken >= begins and self._segments_id != (topic_id or UNKNOWN_ID):
-                raise LogRecreatedError(self._forgotten(segments, spoken + 1, topic_id))
-        elif topic_id and note not in (topic_id, _NO_ID, ""):
+        if committed_id is None:
+            if applied is not None and applied >= begins and self._segments_id != (topic_id or UNKNOWN_ID):
+                raise LogRecreatedError(self._forgotten(segments, applied + 1, topic_id))
+        elif topic_id and committed_id not in (topic_id, _NO_ID, ""):
             raise LogRecreatedError(
                 f"{segments} was recreated after offset {committed} was committed. {NEW_LOG_REMEDY}"
             )
-        elif note and committed and spoken is None:
+        elif committed_id and committed and applied is None:
             raise StateRecreatedError(
                 f"{self._topics.state} has no state of partition {number}, although {committed} messages of it are "
                 f"acknowledged: the topic was recreated. {_REMEDY_STATE}"
@@ -132,7 +134,7 @@ _REMEDY_STATE = (
 )
 
 
-class TopicsWatch:
+class TopicsMonitor:
     """Checks, while the worker runs, whether its topics are still those of its start.
 
     `unread`: returns the number of messages not read yet. `fail` is called with the WorkerError that has to end the worker.
@@ -159,7 +161,7 @@ class TopicsWatch:
         """Check every _EVERY_S until cancelled, or until a topic has changed."""
         while True:
             try:
-                self._look(await self._log.identities(self._names))
+                self._check(await self._log.identities(self._names))
             except KafkaError:
                 pass  # the broker is unreachable: check again later
             except WorkerError as error:
@@ -167,16 +169,16 @@ class TopicsWatch:
                 return
             await asyncio.sleep(_EVERY_S)
 
-    def _look(self, there: Mapping[str, Identity]) -> None:
+    def _check(self, there: Mapping[str, Identity]) -> None:
         for name in self._names:
             now, before = there.get(name), self._known.get(name)
             self._missing[name] = self._missing[name] + 1 if now is None else 0
-            if self._missing[name] >= _MISSING_LOOKS:
+            if self._missing[name] >= _MISSING_CHECKS:
                 raise TopicsChangedError(
-                    f"topic {name} does not exist any more: check whether it can be restored. {self._lost(name)}"
+                    f"topic {name} does not exist any more: check whether it can be restored. {self._remedy(name)}"
                 )
             if now is not None and before is not None and now.id and before.id and now.id != before.id:
-                raise LogRecreatedError(f"topic {name} was recreated while the worker ran. {self._lost(name)}")
+                raise LogRecreatedError(f"topic {name} was recreated while the worker ran. {self._remedy(name)}")
             if now is not None and before is not None and now.partitions != before.partitions:
                 raise TopicsChangedError(
                     f"topic {name} has {now.partitions} partitions now, and had {before.partitions}: stop all workers, give "
@@ -185,7 +187,7 @@ class TopicsWatch:
         self._known.update(there)
         self._waiting = self._unread()
 
-    def _lost(self, name: str) -> str:
+    def _remedy(self, name: str) -> str:
         """Count the messages that are certainly lost: those unread at the last check of the old segments topic."""
         if name != self._names[0]:
             return NEW_LOG_REMEDY

@@ -471,7 +471,7 @@ def coordinator() -> Any:
 
 
 def test_a_member_leaves_its_group_unless_it_is_static(coordinator: Any) -> None:
-    """`FaustConsumer.leave_for_good` makes a static one dynamic."""
+    """`FaustConsumer.leave_on_stop` makes a static one dynamic."""
     sent: list[Any] = []
 
     async def send(request: Any) -> None:
@@ -488,7 +488,7 @@ def test_a_member_leaves_its_group_unless_it_is_static(coordinator: Any) -> None
 
 
 def test_a_coordinator_has_a_task_and_keeps_the_error_that_nobody_has_fetched() -> None:
-    """`FaustConsumer.gave_up` and `is_member`."""
+    """`FaustConsumer.membership_error` and `is_member`."""
     source = inspect.getsource(GroupCoordinator)
     assert "self._coordination_task = create_task(self._coordination_routine())" in source
     assert "self._pending_exception = None" in inspect.getsource(GroupCoordinator.__init__)
@@ -553,7 +553,7 @@ def test_a_request_of_our_own_is_made_by_its_version() -> None:
 
 
 def test_a_client_keeps_the_connection_over_which_it_was_told_no_broker(no_broker: dict[str, Any]) -> None:
-    """`connections._until_told_a_broker` closes it and asks again."""
+    """`connections._until_broker_named` closes it and asks again."""
 
     async def work() -> None:
         client = AIOKafkaClient(**no_broker, request_timeout_ms=1_000, retry_backoff_ms=100)
@@ -568,7 +568,7 @@ def test_a_client_keeps_the_connection_over_which_it_was_told_no_broker(no_broke
 
 
 def test_a_connection_writes_in_two_methods_and_is_closed_with_a_reason() -> None:
-    """`connections.break_as_expected` wraps both, and closes what was broken."""
+    """`connections.patch_connections` wraps both, and closes what was broken."""
     source = inspect.getsource(AIOKafkaConnection)
     writes = [
         block.partition("(")[0] for block in re.split(r"\n    (?:async )?def ", source) if "_writer.write(" in block
@@ -634,13 +634,13 @@ def batch() -> Iterator[bytes]:
 
 
 def test_consumers_read_batches_by_a_class_that_the_fetcher_looks_up_in_its_module() -> None:
-    """`aiokafka_header_patch.forgive_header_names` puts another one there."""
+    """`aiokafka_header_patch.tolerate_header_names` puts another one there."""
     assert "MemoryRecords" in vars(fetcher)
     assert re.search(r"\bMemoryRecords\(", inspect.getsource(fetcher))
 
 
 def test_an_answers_batches_come_one_after_the_other(batch: bytes) -> None:
-    """`aiokafka_header_patch.ForgivingRecords` stands for it."""
+    """`aiokafka_header_patch.TolerantRecords` stands for it."""
     records = MemoryRecords(batch + batch)
     assert records.size_in_bytes() == 2 * len(batch)
     assert records.has_next()
@@ -650,7 +650,7 @@ def test_an_answers_batches_come_one_after_the_other(batch: bytes) -> None:
 
 
 def test_the_decoder_in_python_has_a_buffer_that_can_be_replaced(batch: bytes) -> None:
-    """`aiokafka_header_patch._forgiving`: the names of headers are decoded from slices of it."""
+    """`aiokafka_header_patch._tolerant`: the names of headers are decoded from slices of it."""
     decoder = _DefaultRecordBatchPy(batch)
     decoder._maybe_uncompress()
 

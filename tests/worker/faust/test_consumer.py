@@ -55,7 +55,7 @@ def test_a_consumer_whose_thread_has_ended_refuses_without_an_error() -> None:
         app = create_app(WorkerSettings("127.0.0.1:1", Path("unused")), lambda message: None, None)
         consumer: Any = FaustConsumer(app, "segments")
         consumer.assigned = lambda: {0}
-        thread: Any = consumer._inner._thread
+        thread: Any = consumer._faust_consumer._thread
         thread.thread_loop = asyncio.new_event_loop()
         thread.thread_loop.close()
         coordinator = SimpleNamespace(_do_heartbeat=None, generation=1)

@@ -29,7 +29,7 @@ def entry_at(offset: int) -> bytes:
 def test_the_newest_wins_in_any_order(offsets: list[int]) -> None:
     store = new_store()
     for offset in offsets:
-        store.take(2, key_of(2, PRODUCERS), entry_at(offset))
+        store.apply_entry(2, key_of(2, PRODUCERS), entry_at(offset))
     assert store.entries(2) == {PRODUCERS: entry_at(81)}
 
 
@@ -37,17 +37,17 @@ def test_an_equal_offset_takes_the_later_entry() -> None:
     """The same entry is written again and again; a gap of the log changes it without moving its offset."""
     store = new_store()
     first, second = (msgspec.msgpack.encode([5, {}, closed]) for closed in ([], [b"stream"]))
-    store.take(0, key_of(0, 3), first)
-    store.take(0, key_of(0, 3), second)
+    store.apply_entry(0, key_of(0, 3), first)
+    store.apply_entry(0, key_of(0, 3), second)
     assert store.entries(0) == {3: second}
 
 
 @given(st.one_of(st.none(), st.binary(max_size=40)), st.one_of(st.none(), st.binary(max_size=40)))
 def test_nothing_that_is_not_ours_is_kept_or_raises(key: bytes | None, value: bytes | None) -> None:
     store = new_store()
-    store.take(0, key, value)
-    store.take(0, key_of(1, 3), entry_at(5))
-    store.take(0, key_of(0, 65), entry_at(5))
-    store.take(0, key_of(0, 3), None)
-    store.take(0, key_of(0, 3), b"\x80\x04\x95cos\nsystem\n.")
+    store.apply_entry(0, key, value)
+    store.apply_entry(0, key_of(1, 3), entry_at(5))
+    store.apply_entry(0, key_of(0, 65), entry_at(5))
+    store.apply_entry(0, key_of(0, 3), None)
+    store.apply_entry(0, key_of(0, 3), b"\x80\x04\x95cos\nsystem\n.")
     assert store.entries(0) == {}

@@ -206,6 +206,6 @@ class SimulatedLog:
         await self._ask()
         return {number: self._broker.logs[topic][number].end for number in partitions}
 
-    async def holds(self, topic: str, partition: int, start: int, end: int) -> bool:
+    async def has_message(self, topic: str, partition: int, start: int, end: int) -> bool:
         await self._ask()
         return any(entry.offset < end for entry in self._broker.logs[topic][partition].read(start, 1))

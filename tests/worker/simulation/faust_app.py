@@ -60,7 +60,7 @@ class Table:
     def on_recover(self, callback: Callable[[], Awaitable[None]]) -> None:
         self.recovered.append(callback)
 
-    def on_give_up(self, callback: Callable[[], Awaitable[None]]) -> None:
+    def on_recovery_restart(self, callback: Callable[[], Awaitable[None]]) -> None:
         """A simulated recovery never starts again by itself."""
 
 

@@ -183,6 +183,6 @@ class Life:
         work = asyncio.gather(self.assignment.drain(), self._storing.drain())
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(work, self._drain_s)
-        await self.assignment.give_up()
+        await self.assignment.discard()
         self._group.leave(self.app.member)
         self.process.world.after(0, self.kill)

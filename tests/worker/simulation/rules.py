@@ -81,14 +81,14 @@ def _nothing_of(*_: object) -> None:
     return None
 
 
-_take = Partition._take
+_process_message = Partition._process_message
 
 
 async def _take_and_observe(self: Partition, message: Any) -> None:
     known: list[Record] = list(self._records)
-    await _take(self, message)
+    await _process_message(self, message)
     for record in self._records[len(known) :]:
-        self._around.metrics.observe(record)
+        self._context.metrics.observe(record)
 
 
 _recover = Assignment._recover
@@ -145,8 +145,8 @@ RULES = (
     ),
     Rule(
         "3: of each key the entry that speaks furthest counts, not the last",
-        "NewestStore.take",
-        lambda: patch.object(NewestStore, "take", _take_the_last),
+        "NewestStore.apply_entry",
+        lambda: patch.object(NewestStore, "apply_entry", _take_the_last),
         (2, 3, 19),
         faults=_ZOMBIES,
     ),
@@ -185,8 +185,8 @@ RULES = (
     ),
     Rule(
         "4: where no message comes, one of ours lets time pass",
-        "Partition._let_time_pass",
-        lambda: patch.object(Partition, "_let_time_pass", _nothing),
+        "Partition._tick_if_due",
+        lambda: patch.object(Partition, "_tick_if_due", _nothing),
         (4, 7, 31),
     ),
     Rule(
@@ -197,8 +197,8 @@ RULES = (
     ),
     Rule(
         "6: what the log lost is told, and marked",
-        "Partition.lost",
-        lambda: patch.object(Partition, "lost", _nothing_of),
+        "Partition.report_gap",
+        lambda: patch.object(Partition, "report_gap", _nothing_of),
         (56, 58, 62),
         faults=_CUT,
     ),
@@ -212,7 +212,7 @@ RULES = (
     Rule(
         "7: metrics are observed when a checkpoint is confirmed",
         "Partition._checkpoint",
-        lambda: patch.object(Partition, "_take", _take_and_observe),
+        lambda: patch.object(Partition, "_process_message", _take_and_observe),
         (2, 4, 5),
     ),
 )

@@ -27,9 +27,9 @@ class Held:
 
     topic: str
     numbers: list[int] = field(default_factory=lambda: [0])
-    settled: bool = True
+    is_assigned: bool = True
 
-    def moves(self) -> tuple[int, ...]:
+    def recovery_progress(self) -> tuple[int, ...]:
         return (7,)
 
     def tries(self) -> dict[int, int]:
@@ -41,7 +41,7 @@ async def look(bootstrap: str, group: str, held: Held, times: int = 1) -> Probe:
     log = Log(brokers_at(bootstrap), group)
     await log.start()
     try:
-        checkup = ProgressProbe(log, [held], lambda found: None)
+        checkup = ProgressProbe(log, [held], lambda result: None)
         return [await _answered(checkup) for _ in range(times)][-1]
     finally:
         await log.stop()
@@ -49,11 +49,11 @@ async def look(bootstrap: str, group: str, held: Held, times: int = 1) -> Probe:
 
 async def _answered(checkup: ProgressProbe) -> Probe:
     for _ in range(100):
-        found = await checkup.look()
-        if found.broker_answers:
-            return found
+        result = await checkup.probe()
+        if result.broker_answers:
+            return result
         await asyncio.sleep(0.1)
-    raise AssertionError(f"the broker did not answer: {found.why}")
+    raise AssertionError(f"the broker did not answer: {result.why}")
 
 
 async def commit(bootstrap: str, group: str, topic: str, offset: int) -> None:
@@ -70,14 +70,14 @@ def test_what_waits_and_what_is_committed(kafka: str, prefix: str) -> None:
     topic = f"{prefix}.segments"
     asyncio.run(write_all(kafka, topic, [(0, b"%d" % number) for number in range(5)]))
     asyncio.run(commit(kafka, prefix, topic, 2))
-    found = asyncio.run(look(kafka, prefix, Held(topic, [0, 1])))
-    standings = {
+    result = asyncio.run(look(kafka, prefix, Held(topic, [0, 1])))
+    progress = {
         TopicPartition(topic, 0): PartitionProgress(2, 5, 3),
         TopicPartition(topic, 1): PartitionProgress(0, 0, 3),
     }
-    assert found == Probe(broker_answers=True, settled=True, moves=(7,), standings=standings)
+    assert result == Probe(broker_answers=True, is_assigned=True, recovery_progress=(7,), progress=progress)
     # There is a message, so it stays what it is, however often it is looked at.
-    assert asyncio.run(look(kafka, prefix, Held(topic), 8)).standings[TopicPartition(topic, 0)] == PartitionProgress(
+    assert asyncio.run(look(kafka, prefix, Held(topic), 8)).progress[TopicPartition(topic, 0)] == PartitionProgress(
         2, 5, 3
     )
 
@@ -86,14 +86,14 @@ def test_a_log_whose_messages_were_all_deleted_is_nothing_to_do(kafka: str, pref
     topic = f"{prefix}.segments"
     asyncio.run(write_all(kafka, topic, [(0, b"%d" % number) for number in range(5)]))
     asyncio.run(delete_beginning(kafka, topic, 0, 5))
-    assert asyncio.run(look(kafka, prefix, Held(topic))).standings == {
+    assert asyncio.run(look(kafka, prefix, Held(topic))).progress == {
         TopicPartition(topic, 0): PartitionProgress(5, 5, 3)
     }
 
 
 def test_a_transactions_marker_is_nothing_to_do(kafka: str, prefix: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It has an offset, and no consumer ever sees it: nobody commits what lies behind it."""
-    monkeypatch.setattr("streamgauge.worker.log._LOOK_TIMEOUT_S", 3.0)
+    monkeypatch.setattr("streamgauge.worker.log._READ_TIMEOUT_S", 3.0)
     topic = f"{prefix}.segments"
 
     async def write_in_a_transaction() -> None:
@@ -105,10 +105,10 @@ def test_a_transactions_marker_is_nothing_to_do(kafka: str, prefix: str, monkeyp
 
     asyncio.run(write_in_a_transaction())
     asyncio.run(commit(kafka, prefix, topic, 1))
-    assert asyncio.run(look(kafka, prefix, Held(topic))).standings[TopicPartition(topic, 0)] == PartitionProgress(
+    assert asyncio.run(look(kafka, prefix, Held(topic))).progress[TopicPartition(topic, 0)] == PartitionProgress(
         1, 2, 3
     )
-    assert asyncio.run(look(kafka, prefix, Held(topic), 5)).standings[TopicPartition(topic, 0)] == PartitionProgress(
+    assert asyncio.run(look(kafka, prefix, Held(topic), 5)).progress[TopicPartition(topic, 0)] == PartitionProgress(
         2, 2, 3
     )
 
@@ -121,13 +121,13 @@ def test_a_broker_that_is_away_is_no_answer(own_broker: Any) -> None:
         await log.start()
         broker.kill()
         try:
-            return await ProgressProbe(log, [Held("topic")], lambda found: None).look()
+            return await ProgressProbe(log, [Held("topic")], lambda result: None).probe()
         finally:
             await log.stop()
 
-    found = asyncio.run(run())
-    assert not found.broker_answers
-    assert found.why
+    result = asyncio.run(run())
+    assert not result.broker_answers
+    assert result.why
 
 
 class Failing(Log):
@@ -161,7 +161,7 @@ def test_a_broker_that_does_not_say_it_for_long_is_logged_once_with_its_reason(
     async def run() -> None:
         answered = asyncio.Event()
         task = asyncio.create_task(
-            ProgressProbe(log, [Held("topic")], lambda found: answered.set() if found.broker_answers else None).run()
+            ProgressProbe(log, [Held("topic")], lambda result: answered.set() if result.broker_answers else None).run()
         )
         await answered.wait()
         task.cancel()

@@ -1,4 +1,4 @@
-"""When a worker counts as stuck, and when not: the rules of the table above `Judge`, one by one."""
+"""When a worker counts as stuck, and when not: the rules of the table above `StuckDetector`, one by one."""
 
 import pytest
 
@@ -8,8 +8,8 @@ _LIMIT_S = 60.0
 _SPOT = TopicPartition("streamgauge.segments", 3)
 
 
-def found(committed: int, end: int, tries: int = 0, *, settled: bool = True, moves: int = 0) -> Probe:
-    return Probe(True, settled, (moves,), {_SPOT: PartitionProgress(committed, end, tries)})
+def probe(committed: int, end: int, tries: int = 0, *, is_assigned: bool = True, recovery_progress: int = 0) -> Probe:
+    return Probe(True, is_assigned, (recovery_progress,), {_SPOT: PartitionProgress(committed, end, tries)})
 
 
 AWAY = Probe(broker_answers=False)
@@ -17,63 +17,63 @@ AWAY = Probe(broker_answers=False)
 
 def judged(*looks: Probe, every_s: float = 20.0) -> Stuck | None:
     """The first verdict over these looks."""
-    judge = StuckDetector(_LIMIT_S)
-    judge.look(looks[0], every_s)  # the first one moves: there was none before
-    return next((verdict for look in looks if (verdict := judge.look(look, every_s))), None)
+    detector = StuckDetector(_LIMIT_S)
+    detector.apply(looks[0], every_s)  # the first one moves: there was none before
+    return next((verdict for look in looks if (verdict := detector.apply(look, every_s))), None)
 
 
 def test_an_offset_that_stays_while_messages_wait_is_stuck() -> None:
-    verdict = judged(*[found(5, 9)] * 5)
+    verdict = judged(*[probe(5, 9)] * 5)
     assert verdict == Stuck(
         Cause.COMMIT, "streamgauge.segments/3 has stayed at offset 5 for 60 s, although 4 messages wait"
     )
 
 
 def test_it_is_so_while_the_log_grows_too() -> None:
-    assert judged(*[found(5, end) for end in range(9, 15)])
+    assert judged(*[probe(5, end) for end in range(9, 15)])
 
 
 def test_an_offset_that_moves_is_well_however_slowly() -> None:
-    assert judged(*[found(at, 100) for at in range(20)], every_s=50) is None
+    assert judged(*[probe(at, 100) for at in range(20)], every_s=50) is None
 
 
-@pytest.mark.parametrize("look", [found(9, 9), found(12, 9)])
+@pytest.mark.parametrize("look", [probe(9, 9), probe(12, 9)])
 def test_nothing_to_do_is_well(look: Probe) -> None:
     assert judged(*[look] * 20) is None
 
 
 def test_who_tries_again_waits_by_rule() -> None:
-    assert judged(*[found(5, 9, tries) for tries in range(20)], every_s=50) is None
-    assert judged(*[found(5, 9, min(tries, 10)) for tries in range(20)], every_s=50)
+    assert judged(*[probe(5, 9, tries) for tries in range(20)], every_s=50) is None
+    assert judged(*[probe(5, 9, min(tries, 10)) for tries in range(20)], every_s=50)
 
 
 def test_a_broker_that_is_away_excuses_everything_and_what_was_before_it() -> None:
     assert judged(*[AWAY] * 20) is None
-    assert judged(found(5, 9), found(5, 9), AWAY, found(5, 9), found(5, 9), AWAY, found(5, 9), found(5, 9)) is None
+    assert judged(probe(5, 9), probe(5, 9), AWAY, probe(5, 9), probe(5, 9), AWAY, probe(5, 9), probe(5, 9)) is None
 
 
 def test_a_rebalance_begins_anew() -> None:
-    assert judged(*[found(5, 9, moves=number) for number in range(20)]) is None
+    assert judged(*[probe(5, 9, recovery_progress=number) for number in range(20)]) is None
 
 
 def test_no_partitions_for_too_long_is_stuck_and_a_recovery_that_goes_on_is_not() -> None:
-    out = Probe(True, settled=False)
+    out = Probe(True, is_assigned=False)
     verdict = judged(*[out] * 5)
     assert verdict is not None
     assert verdict.cause is Cause.GROUP
     assert judged(out, out, AWAY, out, out) is None
-    assert judged(*[Probe(True, settled=False, moves=(1, offset)) for offset in range(20)]) is None
+    assert judged(*[Probe(True, is_assigned=False, recovery_progress=(1, offset)) for offset in range(20)]) is None
 
 
 def test_a_worker_without_partitions_of_its_own_is_well() -> None:
-    assert judged(*[Probe(True, settled=True)] * 20) is None
+    assert judged(*[Probe(True, is_assigned=True)] * 20) is None
 
 
 def test_a_partition_that_comes_later_is_given_its_time() -> None:
     other = TopicPartition("streamgauge.records", 0)
-    judge = StuckDetector(_LIMIT_S)
+    detector = StuckDetector(_LIMIT_S)
     first = Probe(True, True, (), {_SPOT: PartitionProgress(9, 9)})
     for _ in range(10):
-        assert judge.look(first, 20) is None
+        assert detector.apply(first, 20) is None
     both = Probe(True, True, (), {_SPOT: PartitionProgress(9, 9), other: PartitionProgress(0, 1)})
-    assert [judge.look(both, 20) is None for _ in range(4)] == [True, True, True, False]
+    assert [detector.apply(both, 20) is None for _ in range(4)] == [True, True, True, False]

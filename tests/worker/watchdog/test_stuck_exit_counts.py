@@ -7,12 +7,12 @@ import pytest
 from streamgauge.metrics.declarations import MetricSource
 from streamgauge.metrics.prometheus import Metrics
 from streamgauge.worker.watchdog.rules import Cause
-from streamgauge.worker.watchdog.stuck_exit_counts import Exits
+from streamgauge.worker.watchdog.stuck_exit_counts import StuckExitCounts
 
 
 def exported(path: Path) -> dict[str, float]:
     metrics = Metrics((MetricSource.WORKER,))
-    Exits(path, metrics)
+    StuckExitCounts(path, metrics)
     return said(metrics)
 
 
@@ -25,17 +25,17 @@ def test_counts_outlive_the_process(tmp_path: Path) -> None:
     path = tmp_path / "0.exits"
     assert set(exported(path).values()) == {0.0}
     metrics = Metrics((MetricSource.WORKER,))
-    Exits(path, metrics).note(Cause.LOOP)
+    StuckExitCounts(path, metrics).count(Cause.LOOP)
     assert said(metrics)["loop"] == 1
-    Exits(path, Metrics((MetricSource.WORKER,))).note(Cause.LOOP)
-    Exits(path, Metrics((MetricSource.WORKER,))).note(Cause.COMMIT)
+    StuckExitCounts(path, Metrics((MetricSource.WORKER,))).count(Cause.LOOP)
+    StuckExitCounts(path, Metrics((MetricSource.WORKER,))).count(Cause.COMMIT)
     assert exported(path) == {"loop": 2, "commit": 1, "group": 0, "stop": 0}
 
 
 def test_a_link_in_the_new_file_s_place_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "0.new").symlink_to(tmp_path / "victim")
     (tmp_path / "victim").write_text("precious")
-    Exits(tmp_path / "0.exits", Metrics((MetricSource.WORKER,))).note(Cause.LOOP)
+    StuckExitCounts(tmp_path / "0.exits", Metrics((MetricSource.WORKER,))).count(Cause.LOOP)
     assert (tmp_path / "victim").read_text() == "precious"
     assert exported(tmp_path / "0.exits")["loop"] == 1
 
@@ -49,5 +49,5 @@ def test_what_is_no_count_is_none(tmp_path: Path, junk: bytes) -> None:
 
 def test_a_disk_that_takes_nothing_keeps_nobody(tmp_path: Path) -> None:
     metrics = Metrics((MetricSource.WORKER,))
-    Exits(tmp_path / "not there" / "0.exits", metrics).note(Cause.STOP)
+    StuckExitCounts(tmp_path / "not there" / "0.exits", metrics).count(Cause.STOP)
     assert said(metrics)["stop"] == 1

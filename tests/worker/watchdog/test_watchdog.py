@@ -25,7 +25,7 @@ from streamgauge.worker.watchdog.watchdog import Watchdog
 
 async def main():
     dog = Watchdog(blocked_s=8.0)
-    dog.note = lambda cause: print("noted", cause.value, flush=True)
+    dog.count_exit = lambda cause: print("noted", cause.value, flush=True)
     dog.watch("the loop", asyncio.get_running_loop())
     dog.start()
     print("begun", flush=True)
@@ -103,7 +103,7 @@ def end_in_order(dog: Watchdog, *, obeys: bool) -> list[StuckError]:
 
         dog.fail = fail
         while not was_told.is_set():
-            dog.found(_STAYS)
+            dog.report(_STAYS)
             await asyncio.sleep(0.1)
         if obeys:
             dog.stop()
@@ -116,7 +116,7 @@ def test_a_worker_whose_loop_turns_may_end_in_order() -> None:
     codes: list[int] = []
     causes: list[Cause] = []
     dog = Watchdog(stuck_s=2.0, end=codes.append)
-    dog.note = causes.append
+    dog.count_exit = causes.append
     (fault,) = end_in_order(dog, obeys=True)
     assert "t/0 has stayed at offset 1" in str(fault)
     assert causes == [Cause.COMMIT]
@@ -134,10 +134,10 @@ def test_and_if_it_does_not_it_is_ended(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_checkup_that_does_not_come_back_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streamgauge.worker.watchdog.watchdog._CHECKUP_S", 2.0)
+    monkeypatch.setattr("streamgauge.worker.watchdog.watchdog._PROBE_S", 2.0)
     codes: list[int] = []
     dog = Watchdog(end=codes.append)
-    dog.found(Probe(broker_answers=False))
+    dog.report(Probe(broker_answers=False))
     dog.start()
     dog._thread.join(20)
     assert codes == [StuckError.exit_code]

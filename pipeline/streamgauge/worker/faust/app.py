@@ -7,7 +7,7 @@ import faust
 from faust.auth import Credentials, SASLCredentials, SSLCredentials
 from faust.types import TopicT
 
-from streamgauge.kafka.aiokafka_header_patch import forgive_header_names
+from streamgauge.kafka.aiokafka_header_patch import tolerate_header_names
 from streamgauge.kafka.security import Brokers
 from streamgauge.worker.faust.recovery import Tables
 from streamgauge.worker.faust.store import StateTable
@@ -38,7 +38,7 @@ def create_app(
 
     `records` None: the records topic is not read. `instance_id`: the id of a static group member; None for a dynamic one.
     """
-    forgive_header_names()
+    tolerate_header_names()
     app = faust.App(
         settings.prefix,
         broker=";".join(f"kafka://{address.strip()}" for address in settings.brokers.bootstrap.split(",")),

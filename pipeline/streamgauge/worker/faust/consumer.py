@@ -27,16 +27,16 @@ class FaustConsumer:
         self._app = app
         self.topic = topic
         self.commit_metadata = ""  # stored with each committed offset
-        self._is_given, self._given_times = False, 0
-        self._taken_generation: int | None = None
-        app.on_partitions_revoked.connect(self._taken)
-        app.on_partitions_assigned.connect(self._given)
+        self._is_assigned, self._assignments = False, 0
+        self._revoked_generation: int | None = None
+        app.on_partitions_revoked.connect(self._on_revoked)
+        app.on_partitions_assigned.connect(self._on_assigned)
 
-    async def _taken(self, _app: Any, /, *_partitions: Any, **_: Any) -> None:
-        self._is_given, self._taken_generation = False, self.generation
+    async def _on_revoked(self, _app: Any, /, *_partitions: Any, **_: Any) -> None:
+        self._is_assigned, self._revoked_generation = False, self.generation
 
-    async def _given(self, _app: Any, /, *_partitions: Any, **_: Any) -> None:
-        self._is_given, self._given_times = True, self._given_times + 1
+    async def _on_assigned(self, _app: Any, /, *_partitions: Any, **_: Any) -> None:
+        self._is_assigned, self._assignments = True, self._assignments + 1
 
     def on_revoked(self, callback: Callable[[], Awaitable[None]]) -> None:
         """Call `callback` when a rebalance begins. Kafka's classic protocol revokes all partitions, even those that the
@@ -72,9 +72,9 @@ class FaustConsumer:
 
         A recovery may end while it is None: Faust interrupts a recovery only at the next assignment.
         """
-        if not self._is_given and self.generation == self._taken_generation:
+        if not self._is_assigned and self.generation == self._revoked_generation:
             return None
-        return self.generation, self._given_times, self.rebalance
+        return self.generation, self._assignments, self.rebalance
 
     def assigned(self) -> set[int]:
         """The assigned partitions; empty until Faust's consumer thread runs, which first waits for the broker."""
@@ -86,11 +86,11 @@ class FaustConsumer:
 
     def pause(self, partition: int) -> None:
         """Stop fetching a partition. Messages already fetched are still delivered; `pause_partitions` would lose them."""
-        self._inner.on_buffer_full(self._tp(partition))
+        self._faust_consumer.on_buffer_full(self._tp(partition))
 
     def resume(self, partition: int) -> None:
         """Fetch the partition again."""
-        self._inner.on_buffer_drop(self._tp(partition))
+        self._faust_consumer.on_buffer_drop(self._tp(partition))
 
     def end(self, partition: int) -> int | None:
         """The end of the partition's log as of the last fetch; None if not known yet, or if not assigned."""
@@ -102,12 +102,12 @@ class FaustConsumer:
     async def seek(self, partition: int, offset: int) -> None:
         """Continue reading at this offset. Faust's own `seek` calls aiokafka from the wrong thread."""
         tp = self._tp(partition)
-        thread = self._inner._thread
+        thread = self._faust_consumer._thread
         if partition in self.assigned():
-            async with self._inner.turn:
+            async with self._faust_consumer.position_lock:
                 with contextlib.suppress(KafkaConnectionError):  # a stopped consumer reads no more
                     await self._call(_seek, thread._ensure_consumer(), tp, offset)
-                self._inner._read_offset[tp] = offset or None  # Faust drops messages below it
+                self._faust_consumer._read_offset[tp] = offset or None  # Faust drops messages below it
 
     async def commit(self, offsets: Mapping[int, int]) -> bool:
         """Commit the next offset to read, by partition. False if a rebalance came first, or the broker is unreachable.
@@ -123,12 +123,12 @@ class FaustConsumer:
         if not wanted:
             return True
         try:
-            await self._call(self._inner._thread._ensure_consumer().commit, wanted)
+            await self._call(self._faust_consumer._thread._ensure_consumer().commit, wanted)
         except KafkaError:  # a rebalance came first, or the broker is unreachable
             return False
         return True
 
-    def leave_for_good(self) -> None:
+    def leave_on_stop(self) -> None:
         """Leave the group when the consumer stops, so that other members take over at once.
 
         aiokafka sends LeaveGroup for dynamic members only. The broker accepts a static member's member id as well
@@ -141,11 +141,11 @@ class FaustConsumer:
     def is_member(self) -> bool:
         """Whether aiokafka still maintains the membership: its coordination task runs without an error."""
         with contextlib.suppress(AttributeError):
-            return self.gave_up is None and not self._coordinator._coordination_task.done()
+            return self.membership_error is None and not self._coordinator._coordination_task.done()
         return False
 
     @property
-    def gave_up(self) -> BaseException | None:
+    def membership_error(self) -> BaseException | None:
         """The error with which aiokafka stopped maintaining the membership; None if there is none.
 
         aiokafka raises its error in the fetches that wait at that moment, and then keeps it until the error is read. Faust
@@ -154,13 +154,13 @@ class FaustConsumer:
         with contextlib.suppress(AttributeError):  # it never joined
             task = self._coordinator._coordination_task
             ended = task.exception() if task.done() and not task.cancelled() else None
-            unheard: BaseException | None = self._coordinator._pending_exception or ended
-            return unheard
+            kept: BaseException | None = self._coordinator._pending_exception or ended
+            return kept
         return None
 
     async def is_current(self) -> bool:
         """Send a heartbeat; whether the group still accepts this member in the generation of its assignment."""
-        coordinator = self._inner._thread._ensure_consumer()._coordinator
+        coordinator = self._faust_consumer._thread._ensure_consumer()._coordinator
         try:
             known = await self._call(coordinator._do_heartbeat)
         except KafkaError:
@@ -173,7 +173,7 @@ class FaustConsumer:
         Raises KafkaConnectionError if that thread has ended: a worker that stops may end it while a recovery completes.
         """
         try:
-            return await self._inner._thread.call_thread(work, *given)
+            return await self._faust_consumer._thread.call_thread(work, *given)
         except RuntimeError as error:
             if self.loop is None or self.loop.is_closed():
                 raise KafkaConnectionError("the consumer has stopped") from error
@@ -182,7 +182,7 @@ class FaustConsumer:
     @property
     def loop(self) -> asyncio.AbstractEventLoop | None:
         """The event loop of aiokafka's consumer, in a thread of its own; None until Faust has created the thread."""
-        thread = self._inner._thread
+        thread = self._faust_consumer._thread
         return thread.thread_loop if thread is not None else None
 
     @property
@@ -193,10 +193,10 @@ class FaustConsumer:
 
     @property
     def _coordinator(self) -> Any:
-        return self._inner._thread._consumer._coordinator
+        return self._faust_consumer._thread._consumer._coordinator
 
     @property
-    def _inner(self) -> Any:
+    def _faust_consumer(self) -> Any:
         return self._app.consumer
 
 

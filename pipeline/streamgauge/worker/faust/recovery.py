@@ -43,7 +43,7 @@ class Recovery(FaustRecovery):
         signal: Any = self.signal_recovery_start
         try:
             if timeout is None:
-                result = await self._while_it_reads(asyncio.ensure_future(coro), signal)
+                result = await self._wait_while_reading(asyncio.ensure_future(coro), signal)
             else:
                 result = await self.wait_first(coro, signal, timeout=timeout)
         except _DENIED:
@@ -60,9 +60,9 @@ class Recovery(FaustRecovery):
             reason = f"no answer within {timeout or _QUIET_S} s"
         if self.should_stop:
             raise ServiceStopped
-        await self._start_again(reason)
+        await self._restart(reason)
 
-    async def _while_it_reads(self, waiting: "asyncio.Future[Any]", signal: Any) -> Any:
+    async def _wait_while_reading(self, waiting: "asyncio.Future[Any]", signal: Any) -> Any:
         """Wait without limit; but return if the changelog is being read, and none of it arrived for _QUIET_S."""
         try:
             while True:
@@ -76,13 +76,13 @@ class Recovery(FaustRecovery):
         finally:
             waiting.cancel()
 
-    async def _start_again(self, reason: str) -> None:
+    async def _restart(self, reason: str) -> None:
         """Start the recovery again. First discards the recovered partitions: they may have written state since, which the
         next attempt has to read."""
         self.log.warning("a step of the recovery failed (%s): the recovery starts again", reason)
         tables: Any = self.tables
         for table in tables.values():
-            await table.give_up_recovered()
+            await table.discard_recovered()
         self.signal_recovery_start.set()
         raise RebalanceAgain
 

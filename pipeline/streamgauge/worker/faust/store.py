@@ -45,7 +45,7 @@ class NewestStore(MemoryStore[bytes, bytes]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._speaks_to: dict[bytes, int] = {}
+        self._applied_offsets: dict[bytes, int] = {}
         self.newer: dict[int, str] = {}  # partitions with state of a later version -> the error's text
 
     def apply_changelog_batch(
@@ -53,9 +53,9 @@ class NewestStore(MemoryStore[bytes, bytes]):
     ) -> None:
         """Apply entries of the changelog, in the order of the log."""
         for event in batch:
-            self.take(event.message.partition, event.message.key, event.message.value)
+            self.apply_entry(event.message.partition, event.message.key, event.message.value)
 
-    def take(self, partition: int, key: bytes | None, value: bytes | None) -> None:
+    def apply_entry(self, partition: int, key: bytes | None, value: bytes | None) -> None:
         """Apply one entry: keep it if its key is valid for the partition, and it is not older than the present one."""
         try:
             offset = offset_of(value or b"")
@@ -67,15 +67,15 @@ class NewestStore(MemoryStore[bytes, bytes]):
             return
         if key is None or value is None or key not in _keys(partition):
             return
-        if offset >= self._speaks_to.get(key, -1):
-            self._speaks_to[key] = offset
+        if offset >= self._applied_offsets.get(key, -1):
+            self._applied_offsets[key] = offset
             self.data[key] = value
             self._key_partition[key] = partition
 
     async def on_recovery_completed(self, active_tps: set[TP], standby_tps: set[TP]) -> None:
         """Drop the entries of partitions that are no longer assigned."""
         await super().on_recovery_completed(active_tps, standby_tps)
-        self._speaks_to = {key: offset for key, offset in self._speaks_to.items() if key in self.data}
+        self._applied_offsets = {key: offset for key, offset in self._applied_offsets.items() if key in self.data}
 
     def entries(self, partition: int) -> dict[int, bytes]:
         """The state of one partition, by entry."""
@@ -90,7 +90,7 @@ class StateTable(faust.Table[bytes, bytes]):
 
     def __init__(self, *given: Any, **more: Any) -> None:
         super().__init__(*given, **more)
-        self._to_give_up: list[Callable[[], Awaitable[None]]] = []
+        self._restart_callbacks: list[Callable[[], Awaitable[None]]] = []
 
     @property
     def newest(self) -> NewestStore:
@@ -98,13 +98,13 @@ class StateTable(faust.Table[bytes, bytes]):
         store: Any = self.data
         return cast(NewestStore, store)
 
-    def on_give_up(self, callback: Callable[[], Awaitable[None]]) -> None:
+    def on_recovery_restart(self, callback: Callable[[], Awaitable[None]]) -> None:
         """Call `callback` when the recovery of the same partitions starts again, before any entry is read again."""
-        self._to_give_up.append(callback)
+        self._restart_callbacks.append(callback)
 
-    async def give_up_recovered(self) -> None:
-        """Call every callback of `on_give_up`."""
-        for callback in self._to_give_up:
+    async def discard_recovered(self) -> None:
+        """Call every callback of `on_recovery_restart`."""
+        for callback in self._restart_callbacks:
             await callback()
 
     async def on_recovery_completed(self, active_tps: set[TP], standby_tps: set[TP]) -> None:

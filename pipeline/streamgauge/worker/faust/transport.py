@@ -44,17 +44,17 @@ from streamgauge.worker.faust.store import FAUST_LOG
 # How long a broker may hold a fetch request while none of its partitions has a message (milliseconds).
 _FETCH_WAIT_MS = 100
 # How often to check whether a partition may be fetched again (seconds), and how many times before returning to Faust.
-_LOOK_S = 0.01
-_LOOKS = 100
+_ROOM_CHECK_S = 0.01
+_ROOM_CHECKS = 100
 # How long one fetch from aiokafka's buffer waits for messages (seconds); a seek waits at most twice as long for the lock.
-_TAKE_S = 0.25
+_FETCH_S = 0.25
 # How soon a broker that did not answer at the start is tried again (seconds).
 _RETRY_S = 1.0
 # The errors of a client that could not connect.
-_AWAY = (KafkaConnectionError, KafkaTimeoutError, NodeNotReadyError, RequestTimedOutError, TimeoutError)
+_UNREACHABLE = (KafkaConnectionError, KafkaTimeoutError, NodeNotReadyError, RequestTimedOutError, TimeoutError)
 
 
-class _Begun:
+class _StartedCoroutine:
     """A coroutine whose first step has run and yielded `waits_for`. Awaiting this object runs the remaining steps."""
 
     def __init__(self, coroutine: Coroutine[Any, Any, Any], waits_for: Any) -> None:
@@ -74,8 +74,8 @@ class _Begun:
             return done.value
 
 
-async def _rest(coroutine: Coroutine[Any, Any, Any], waits_for: Any) -> Any:
-    return await _Begun(coroutine, waits_for)
+async def _continued(coroutine: Coroutine[Any, Any, Any], waits_for: Any) -> Any:
+    return await _StartedCoroutine(coroutine, waits_for)
 
 
 class Eager(Service):
@@ -95,7 +95,7 @@ class Eager(Service):
             if isinstance(ended, StopIteration):
                 return WaitResults([first], [ended.value], False)
             raise
-        return await super().wait_first(_rest(first, waits_for), *others, timeout=timeout)
+        return await super().wait_first(_continued(first, waits_for), *others, timeout=timeout)
 
 
 class _Thread(driver.AIOKafkaConsumerThread):
@@ -127,7 +127,7 @@ class _Thread(driver.AIOKafkaConsumerThread):
     async def _fetch_records(self, *given: Any, **more: Any) -> Any:
         """As Faust's, but with a time limit, because aiokafka waits for the end of a rebalance that begins meanwhile."""
         try:
-            async with asyncio.timeout(2 * _TAKE_S):
+            async with asyncio.timeout(2 * _FETCH_S):
                 return await super()._fetch_records(*given, **more)
         except TimeoutError:  # no message is lost: aiokafka takes messages from its buffer and returns them in one step
             return {}
@@ -140,30 +140,31 @@ class Consumer(Eager, driver.Consumer):
 
     def __init__(self, *given: Any, **more: Any) -> None:
         super().__init__(*given, **more)
-        self.turn = asyncio.Lock()  # held by fetches and seeks, which move the read positions; first come, first served
+        # Held by fetches and seeks, which move the read positions. First come, first served.
+        self.position_lock = asyncio.Lock()
 
     async def _getmany(self, active_partitions: set[TP] | None, timeout: float) -> Any:  # noqa: ASYNC109
-        async with self.turn:
+        async with self.position_lock:
             if not active_partitions:
                 return {}  # a rebalance has begun meanwhile
-            return await super()._getmany(set(active_partitions), min(timeout, _TAKE_S))
+            return await super()._getmany(set(active_partitions), min(timeout, _FETCH_S))
 
     async def seek_wait(self, partitions: Mapping[TP, int]) -> None:
-        async with self.turn:
+        async with self.position_lock:
             await super().seek_wait(partitions)
 
     async def perform_seek(self) -> None:
-        async with self.turn:
+        async with self.position_lock:
             await super().perform_seek()
 
     async def _wait_next_records(self, timeout: float) -> Any:  # noqa: ASYNC109 - Faust's own signature
         """As Faust's, but checks more often whether a partition may be fetched again."""
-        looks = 0
+        checks = 0
         while self.flow_active and not self._get_active_partitions():
-            if looks == _LOOKS:
+            if checks == _ROOM_CHECKS:
                 return {}, set()
-            looks += 1
-            await asyncio.sleep(_LOOK_S)
+            checks += 1
+            await asyncio.sleep(_ROOM_CHECK_S)
         return await super()._wait_next_records(timeout)
 
     def _new_consumer_thread(self) -> driver.AIOKafkaConsumerThread:
@@ -188,7 +189,7 @@ async def _answered(start: Awaitable[None], transport: Any) -> bool:
     """Start a client; returns whether the broker answered. Raises the client's error if the broker refuses permanently."""
     try:
         await start
-    except _AWAY:
+    except _UNREACHABLE:
         refusal = await refusal_of(transport.brokers)
         if refusal is not None and refusal.final:
             raise

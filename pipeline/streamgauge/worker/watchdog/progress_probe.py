@@ -23,7 +23,7 @@ _ANSWER_S = 20.0
 # After this many unchanged probes of a partition, its log is checked for a message between committed offset and end.
 _DOUBT_AFTER = 4
 # After this many failed probes in a row, a line is logged; fewer occur whenever the group gets another coordinator.
-_SAID_AFTER = 6
+_LOGGED_AFTER = 6
 
 
 class MonitoredTopic(Protocol):
@@ -32,8 +32,8 @@ class MonitoredTopic(Protocol):
     @property
     def topic(self) -> str: ...
     @property
-    def settled(self) -> bool: ...
-    def moves(self) -> tuple[int, ...]: ...
+    def is_assigned(self) -> bool: ...
+    def recovery_progress(self) -> tuple[int, ...]: ...
     def tries(self) -> Mapping[int, int]: ...
 
 
@@ -47,48 +47,51 @@ class ProgressProbe:
         self._parts = parts
         self._owners = owners
         self._report = report
-        self._seen: dict[TopicPartition, tuple[range, int]] = {}  # uncommitted offsets, and the probes without a change
+        # Uncommitted offsets, and the number of probes without a change.
+        self._unchanged: dict[TopicPartition, tuple[range, int]] = {}
         self._empty: dict[TopicPartition, range] = {}  # uncommitted offsets without a message
         self._failed = 0  # failed probes in a row
 
     async def run(self) -> None:
         """Probe until cancelled."""
         while True:
-            found = await self.look()
-            self._say(found)
-            self._report(found)
+            result = await self.probe()
+            self._log_failures(result)
+            self._report(result)
             await asyncio.sleep(_EVERY_S)
 
-    def _say(self, found: Probe) -> None:
-        if found.broker_answers and self._failed >= _SAID_AFTER:
+    def _log_failures(self, result: Probe) -> None:
+        if result.broker_answers and self._failed >= _LOGGED_AFTER:
             _LOG.warning("the broker reports the worker's progress again, after %d failed requests", self._failed)
-        self._failed = 0 if found.broker_answers else self._failed + 1
-        if self._failed == _SAID_AFTER:
+        self._failed = 0 if result.broker_answers else self._failed + 1
+        if self._failed == _LOGGED_AFTER:
             _LOG.warning(
                 "%d requests for the worker's progress failed in a row, so a stuck worker would not be detected: %s",
                 self._failed,
-                found.why,
+                result.why,
             )
 
-    async def look(self) -> Probe:
+    async def probe(self) -> Probe:
         """Probe once."""
         try:
             async with asyncio.timeout(_ANSWER_S):
                 if self._owners is not None:
-                    await self._owners.look()
-                standings = [await self._standings(part) for part in self._parts]
-            found = {spot: standing for one in standings for spot, standing in one.items()}
+                    await self._owners.check()
+                progress = [await self._progress_of(part) for part in self._parts]
+            result = {partition: progress for one in progress for partition, progress in one.items()}
             # In parallel, because each may take up to 30 s, and the watchdog waits at most 120 s for a probe.
-            certain = await asyncio.gather(*(self._certain(*one) for one in found.items()))
-            found = dict(zip(found, certain, strict=True))
+            certain = await asyncio.gather(*(self._without_markers(*one) for one in result.items()))
+            result = dict(zip(result, certain, strict=True))
         except (KafkaError, TimeoutError) as error:
             return Probe(broker_answers=False, why=repr(error))
         why = self._owners.problem if self._owners is not None else None
-        settled = all(part.settled for part in self._parts) and why is None
-        moves = tuple(move for part in self._parts for move in part.moves())
-        return Probe(broker_answers=True, settled=settled, moves=moves, standings=found, why=why)
+        is_assigned = all(part.is_assigned for part in self._parts) and why is None
+        recovery_progress = tuple(move for part in self._parts for move in part.recovery_progress())
+        return Probe(
+            broker_answers=True, is_assigned=is_assigned, recovery_progress=recovery_progress, progress=result, why=why
+        )
 
-    async def _standings(self, part: MonitoredTopic) -> dict[TopicPartition, PartitionProgress]:
+    async def _progress_of(self, part: MonitoredTopic) -> dict[TopicPartition, PartitionProgress]:
         tries = part.tries()
         committed = await self._log.committed(part.topic)
         begins = await self._log.begins(part.topic, tries)
@@ -100,18 +103,18 @@ class ProgressProbe:
             for number, count in tries.items()
         }
 
-    async def _certain(self, spot: TopicPartition, standing: PartitionProgress) -> PartitionProgress:
+    async def _without_markers(self, partition: TopicPartition, progress: PartitionProgress) -> PartitionProgress:
         """Count uncommitted offsets without a message (a transaction's markers) as committed: no worker commits them."""
-        span = range(standing.committed, standing.end)
-        before, times = self._seen.get(spot, (span, 0))
+        span = range(progress.committed, progress.end)
+        before, times = self._unchanged.get(partition, (span, 0))
         times = times + 1 if span and span == before else 0
-        if times == _DOUBT_AFTER and not await self._holds(spot, span):
-            self._empty[spot] = span
-        self._seen[spot] = (span, times)
-        return standing._replace(committed=standing.end) if span == self._empty.get(spot) else standing
+        if times == _DOUBT_AFTER and not await self._has_message(partition, span):
+            self._empty[partition] = span
+        self._unchanged[partition] = (span, times)
+        return progress._replace(committed=progress.end) if span == self._empty.get(partition) else progress
 
-    async def _holds(self, spot: TopicPartition, span: range) -> bool:
+    async def _has_message(self, partition: TopicPartition, span: range) -> bool:
         try:
-            return await self._log.holds(spot.topic, spot.partition, span.start, span.stop)
+            return await self._log.has_message(partition.topic, partition.partition, span.start, span.stop)
         except TimeoutError:
             return False

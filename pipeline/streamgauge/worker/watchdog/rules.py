@@ -61,16 +61,16 @@ class PartitionProgress(NamedTuple):
 
 @dataclass(frozen=True)
 class Probe:
-    """The result of one probe. `settled`: the partitions are assigned and recovered. `moves`: changes with each progress of
-    a rebalance or a recovery.
+    """The result of one probe. `is_assigned`: the partitions are assigned and recovered.
 
+    `recovery_progress`: changes with each progress of a rebalance or a recovery. `progress`: of each assigned partition.
     `why`: why the broker did not answer, or why it is not settled; None if unknown.
     """
 
     broker_answers: bool
-    settled: bool = False
-    moves: tuple[int, ...] = ()
-    standings: Mapping[TopicPartition, PartitionProgress] = field(default_factory=dict)
+    is_assigned: bool = False
+    recovery_progress: tuple[int, ...] = ()
+    progress: Mapping[TopicPartition, PartitionProgress] = field(default_factory=dict)
     why: str | None = None
 
 
@@ -79,38 +79,42 @@ class StuckDetector:
 
     def __init__(self, stuck_s: float) -> None:
         self._stuck_s = stuck_s
-        self._moves: tuple[int, ...] | None = None
+        self._recovery_progress: tuple[int, ...] | None = None
         self._unsettled_s = 0.0
         self._since: dict[TopicPartition, tuple[PartitionProgress, float]] = {}
 
-    def look(self, found: Probe, elapsed_s: float) -> Stuck | None:
+    def apply(self, probe: Probe, elapsed_s: float) -> Stuck | None:
         """Apply one probe, `elapsed_s` seconds after the previous one. Returns None if not stuck, or unknown."""
-        if not found.broker_answers or found.moves != self._moves:
-            self._moves, self._unsettled_s = found.moves, 0.0
+        if not probe.broker_answers or probe.recovery_progress != self._recovery_progress:
+            self._recovery_progress, self._unsettled_s = probe.recovery_progress, 0.0
             self._since.clear()
             return None
-        if not found.settled:
+        if not probe.is_assigned:
             self._since.clear()
             self._unsettled_s += elapsed_s
-            return self._left_out(found.why) if self._unsettled_s >= self._stuck_s else None
+            return self._unassigned(probe.why) if self._unsettled_s >= self._stuck_s else None
         self._unsettled_s = 0.0
-        self._since = {spot: self._aged(spot, now, elapsed_s) for spot, now in found.standings.items()}
-        return next((self._stays(spot) for spot, (_, age) in self._since.items() if age >= self._stuck_s), None)
-
-    def _aged(self, spot: TopicPartition, now: PartitionProgress, elapsed_s: float) -> tuple[PartitionProgress, float]:
-        before, age = self._since.get(spot, (now, 0.0))
-        moved = (now.committed, now.tries) != (before.committed, before.tries)
-        idle = now.committed >= now.end
-        return now, 0.0 if moved or idle or spot not in self._since else age + elapsed_s
-
-    def _stays(self, spot: TopicPartition) -> Stuck:
-        standing, age = self._since[spot]
-        return Stuck(
-            Cause.COMMIT,
-            f"{spot.topic}/{spot.partition} has stayed at offset {standing.committed} for {age:.0f} s, although "
-            f"{standing.end - standing.committed} messages wait",
+        self._since = {partition: self._aged(partition, now, elapsed_s) for partition, now in probe.progress.items()}
+        return next(
+            (self._not_moving(partition) for partition, (_, age) in self._since.items() if age >= self._stuck_s), None
         )
 
-    def _left_out(self, why: str | None) -> Stuck:
+    def _aged(
+        self, partition: TopicPartition, now: PartitionProgress, elapsed_s: float
+    ) -> tuple[PartitionProgress, float]:
+        before, age = self._since.get(partition, (now, 0.0))
+        moved = (now.committed, now.tries) != (before.committed, before.tries)
+        idle = now.committed >= now.end
+        return now, 0.0 if moved or idle or partition not in self._since else age + elapsed_s
+
+    def _not_moving(self, partition: TopicPartition) -> Stuck:
+        progress, age = self._since[partition]
+        return Stuck(
+            Cause.COMMIT,
+            f"{partition.topic}/{partition.partition} has stayed at offset {progress.committed} for {age:.0f} s, although "
+            f"{progress.end - progress.committed} messages wait",
+        )
+
+    def _unassigned(self, why: str | None) -> Stuck:
         said = why or "the worker has no assignment, or has not recovered the state of its partitions"
         return Stuck(Cause.GROUP, f"for {self._unsettled_s:.0f} s, {said}, although the broker answers")

@@ -17,7 +17,7 @@ from streamgauge.worker.watchdog.rules import Cause
 _MAX_BYTES = 4096
 
 
-class Exits:
+class StuckExitCounts:
     """The counts of one slot, in the file `path`. Adds the counts of earlier processes to `metrics` at once."""
 
     def __init__(self, path: Path, metrics: WorkerMetrics) -> None:
@@ -27,7 +27,7 @@ class Exits:
         for cause in Cause:
             metrics.add(table.STUCK_EXITS.name, self._counts.get(cause, 0), cause=cause.value)
 
-    def note(self, cause: Cause) -> None:
+    def count(self, cause: Cause) -> None:
         """Count one exit. Ignores a failed write, so that the exit goes on."""
         self._metrics.add(table.STUCK_EXITS.name, cause=cause.value)
         self._counts[cause] = self._counts.get(cause, 0) + 1
