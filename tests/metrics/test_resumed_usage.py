@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from streamgauge.core.record import Record
 from streamgauge.ledger.resumption import UsagePart, count_once
 from streamgauge.metrics.observe import USAGE_KINDS
-from streamgauge.metrics.resumed_usage import MAX_GENERATION_KEYS, MAX_ID_CHARS, Continued, Recent
+from streamgauge.metrics.resumed_usage import MAX_GENERATION_KEYS, MAX_ID_CHARS, Recent, ResumedUsage
 from tests.metrics.records import make_record
 
 BASE = make_record(credential_id="key")
@@ -32,67 +32,67 @@ def leg(**changes: Any) -> Record:
     return record(**{"response_id": "r", "resumed_from": "4", **changes})
 
 
-def added(continued: Continued, one: Record, **told: int) -> dict[str, int]:
+def added(continued: ResumedUsage, one: Record, **told: int) -> dict[str, int]:
     """What a record adds that told these numbers."""
     return continued.share_of(one, MODEL, told).tokens
 
 
 @pytest.fixture
-def continued() -> Continued:
-    return Continued()
+def continued() -> ResumedUsage:
+    return ResumedUsage()
 
 
 # --- what a record adds -----------------------------------------------------------------------------------------------
 
 
-def test_a_leg_adds_what_lies_above_what_its_stream_added(continued: Continued) -> None:
+def test_a_leg_adds_what_lies_above_what_its_stream_added(continued: ResumedUsage) -> None:
     assert added(continued, broken(), input=41, output=3) == {"input": 41, "output": 3}
     assert added(continued, leg(outcome="client_abort"), input=41, output=12) == {"output": 9}
     assert added(continued, leg(), output=20, reasoning=5) == {"output": 8, "reasoning": 5}
 
 
-def test_a_leg_that_tells_less_adds_nothing_and_takes_nothing_away(continued: Continued) -> None:
+def test_a_leg_that_tells_less_adds_nothing_and_takes_nothing_away(continued: ResumedUsage) -> None:
     added(continued, broken(), input=41, output=20)
     assert added(continued, leg(), input=41, output=7) == {}
     assert added(continued, leg(), output=21) == {"output": 1}, "above the most, not above the last"
 
 
-def test_a_leg_of_a_stream_that_completed_does_not_repeat_it(continued: Continued) -> None:
+def test_a_leg_of_a_stream_that_completed_does_not_repeat_it(continued: ResumedUsage) -> None:
     added(continued, broken(outcome="completed"), input=30, output=12)
     assert added(continued, leg(), input=30, output=12) == {}
 
 
-def test_a_stored_response_read_again_from_its_start_adds_nothing(continued: Continued) -> None:
+def test_a_stored_response_read_again_from_its_start_adds_nothing(continued: ResumedUsage) -> None:
     assert added(continued, record(response_id="resp_1"), input=30, output=12) == {"input": 30, "output": 12}
     for _ in range(2):
         again = leg(resumed_from="start", response_id="resp_1", request_digest=None)
         assert added(continued, again, input=30, output=12) == {}
 
 
-def test_two_requests_that_share_an_id_count_twice(continued: Continued) -> None:
+def test_two_requests_that_share_an_id_count_twice(continued: ResumedUsage) -> None:
     for one in (broken(request_digest="d"), record(response_id="r", request_digest="d")):
         assert added(continued, one, input=3, output=2) == {"input": 3, "output": 2}
 
 
-def test_a_leg_of_another_credential_continues_nothing_here(continued: Continued) -> None:
+def test_a_leg_of_another_credential_continues_nothing_here(continued: ResumedUsage) -> None:
     added(continued, broken(), output=12)
     assert added(continued, leg(credential_id="other"), output=12) == {"output": 12}
 
 
-def test_a_leg_counts_under_the_model_of_its_stream(continued: Continued) -> None:
+def test_a_leg_counts_under_the_model_of_its_stream(continued: ResumedUsage) -> None:
     """A leg by the id of a stored response has no request that names a model."""
     continued.share_of(broken(), "asked for", {"input": 3})
     share = continued.share_of(leg(), "unknown", {"input": 3, "output": 2})
     assert (share.model, share.tokens) == ("asked for", {"output": 2})
 
 
-def test_a_leg_of_a_stream_that_is_not_known_counts_by_itself_and_its_own_legs_with_it(continued: Continued) -> None:
+def test_a_leg_of_a_stream_that_is_not_known_counts_by_itself_and_its_own_legs_with_it(continued: ResumedUsage) -> None:
     assert added(continued, leg(), input=30, output=12) == {"input": 30, "output": 12}
     assert added(continued, leg(), input=30, output=12) == {}
     assert added(continued, broken(), input=30) == {"input": 30}, "a stream that ends after its leg is not looked for"
 
 
-def test_what_a_stream_that_is_not_known_told_first_is_left_to_who_knows_it(continued: Continued) -> None:
+def test_what_a_stream_that_is_not_known_told_first_is_left_to_who_knows_it(continued: ResumedUsage) -> None:
     one = leg(dialect="anthropic-messages")
     assert added(continued, one, input=41, cached=8, output=20) == {"output": 20}
     assert added(continued, one, input=43, cached=8, output=25) == {"input": 2, "output": 5}
@@ -100,13 +100,13 @@ def test_what_a_stream_that_is_not_known_told_first_is_left_to_who_knows_it(cont
     assert added(continued, origin, input=41) == {"input": 41}
 
 
-def test_where_the_stream_is_known_nothing_is_taken_for_told(continued: Continued) -> None:
+def test_where_the_stream_is_known_nothing_is_taken_for_told(continued: ResumedUsage) -> None:
     """Its beginning may be among the reads that were dropped: then its leg is the first that tells."""
     added(continued, broken(dialect="anthropic-messages"))
     assert added(continued, leg(dialect="anthropic-messages"), input=41, output=20) == {"input": 41, "output": 20}
 
 
-def test_zero_adds_nothing(continued: Continued) -> None:
+def test_zero_adds_nothing(continued: ResumedUsage) -> None:
     assert added(continued, broken(), input=0) == {}
 
 
@@ -130,7 +130,7 @@ def test_the_latest_value_of_a_key_counts_and_takes_no_room_twice() -> None:
     assert (recent.get(("same",)), len(recent)) == (9, 2), "a full generation still takes what it has"
 
 
-def test_a_stream_that_broke_is_known_through_any_number_that_completed(continued: Continued) -> None:
+def test_a_stream_that_broke_is_known_through_any_number_that_completed(continued: ResumedUsage) -> None:
     added(continued, broken(), input=30, output=12)
     for number in range(3 * MAX_GENERATION_KEYS):
         added(continued, record(response_id=f"r{number}"), input=1)
@@ -139,7 +139,7 @@ def test_a_stream_that_broke_is_known_through_any_number_that_completed(continue
 
 def test_a_stream_is_known_through_a_generation_that_broke_and_not_through_two() -> None:
     """Then its leg counts by itself."""
-    continued = Continued(10)
+    continued = ResumedUsage(10)
     for name, others in (("early", 20), ("late", 10)):
         added(continued, broken(response_id=name), output=12)
         for number in range(others):
@@ -151,7 +151,7 @@ def test_a_stream_is_known_through_a_generation_that_broke_and_not_through_two()
 @pytest.mark.parametrize("outcome", ["completed", "truncated"])
 @pytest.mark.parametrize("resumed_from", [None, "17", "evt_17"])
 def test_the_memory_does_not_grow(outcome: str, resumed_from: str | None) -> None:
-    continued = Continued(64)
+    continued = ResumedUsage(64)
     for number in range(2_000):
         known = {"response_id": f"r{number}", "request_digest": f"d{number}", "last_event_id": f"e{number}"}
         added(continued, record(outcome=outcome, resumed_from=resumed_from, **known), input=1)
@@ -165,7 +165,7 @@ MOST_BYTES = 20_000_000
 
 def test_a_key_takes_no_more_than_its_limit_says() -> None:
     """Records of one key each, with the longest id, all numbers, and a credential of its own: the most there is for a key."""
-    continued = Continued(512)
+    continued = ResumedUsage(512)
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()
@@ -185,7 +185,7 @@ def test_a_key_takes_no_more_than_its_limit_says() -> None:
 
 
 @pytest.mark.parametrize("name", ["upstream", "credential_id", "request_digest", "response_id", "last_event_id"])
-def test_a_forged_record_with_an_endless_id_is_counted_and_not_remembered(continued: Continued, name: str) -> None:
+def test_a_forged_record_with_an_endless_id_is_counted_and_not_remembered(continued: ResumedUsage, name: str) -> None:
     known = {"request_digest": "d", "response_id": "r", "last_event_id": "e", name: "x" * (MAX_ID_CHARS + 1)}
     assert added(continued, broken(**known), output=12) == {"output": 12}
     assert len(continued) == 0
@@ -230,7 +230,7 @@ def in_ledger(told: Sequence[Told], finals_from: int) -> Counter[tuple[str, str]
 
 
 def in_counters(told: Iterable[Told]) -> Counter[tuple[str, str]]:
-    continued, sums = Continued(), Counter[tuple[str, str]]()
+    continued, sums = ResumedUsage(), Counter[tuple[str, str]]()
     for one, model, numbers in told:
         share = continued.share_of(one, model, numbers)
         assert all(tokens > 0 for tokens in share.tokens.values()), "a counter cannot go down"

@@ -294,7 +294,7 @@ def test_what_has_waited_too_long_loses_its_reads(place: Path, counters: Counter
     now[0] = Moment("boot", 60, 60)
     out.send([bundle(1)], [1])
     now[0] = Moment("boot", 101, 101)
-    out.give_up_old()
+    out.drop_old_reads()
     assert [reads_of(one) for one in in_file(spool)] == [0, 2]
     assert dropped(tmp_path) == {"too_old": 2}
     spool.close()

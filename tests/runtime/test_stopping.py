@@ -140,10 +140,10 @@ def test_the_same_signal_that_comes_twice_at_once_counts_as_one(monkeypatch: pyt
         stopping.before_exit = lambda: said.append("cleaned up")
         os.kill(os.getpid(), signal.SIGINT)
         await stopping.stop.wait()
-        stopping._told(signal.SIGINT)
+        stopping._on_signal(signal.SIGINT)
         assert (said, codes) == ([], [])
         await asyncio.sleep(2 * SAME_S)
-        stopping._told(signal.SIGINT)
+        stopping._on_signal(signal.SIGINT)
 
     asyncio.run(work())
     assert codes == [130]

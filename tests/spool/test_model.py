@@ -19,7 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from streamgauge.spool import NewRow, Spool, close_balance_after_crash, close_balance_at_restart, cost_of
 from streamgauge.spool.read_counters import Counters, DropReason, read_balance
 from streamgauge.spool.row_clock import Moment
-from streamgauge.spool.sql import LIGHTEN_ROWS
+from streamgauge.spool.sql import STRIP_ROWS
 
 MIB = 1024 * 1024
 MOST = MIB
@@ -126,19 +126,19 @@ class Model(RuleBasedStateMachine):
         self.drop("spool_full", lost)
 
     @rule()
-    def give_up_old(self) -> None:
+    def drop_old_reads(self) -> None:
         old = []
         for row in self.candidates(newest=False):
             if row.put_s >= self.age_s - MAX_AGE_S:
                 break
             old.append(row)
         lost = sum(map(self.lighten, old))
-        assert self.writer.give_up_old(MAX_AGE_S, lighter) == lost
+        assert self.writer.drop_old_reads(MAX_AGE_S, lighter) == lost
         self.drop("too_old", lost)
 
     def candidates(self, newest: bool) -> list[Expected]:
         found = [row for row in self.rows if row.reads and row.number > self.taken]
-        return (found[::-1] if newest else found)[:LIGHTEN_ROWS]
+        return (found[::-1] if newest else found)[:STRIP_ROWS]
 
     def lighten(self, row: Expected) -> int:
         if not row.whole:

@@ -43,7 +43,7 @@ def put(spool: Spool) -> None:
 
 
 def given_up(spool: Spool) -> int:
-    return spool.give_up_old(LIMIT_S, lambda value: b"light")
+    return spool.drop_old_reads(LIMIT_S, lambda value: b"light")
 
 
 def test_reads_are_given_up_when_they_are_too_old_and_the_row_stays(spool: Spool, host: Host, tmp_path: Path) -> None:

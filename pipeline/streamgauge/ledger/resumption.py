@@ -43,7 +43,7 @@ class Counted(NamedTuple):
     reasoning_tokens: int | None = None
 
 
-class _Asked(dict[Key, Known[list[UsagePart]]]):
+class _LookedUp(dict[Key, Known[list[UsagePart]]]):
     """Stores only keys that resumed streams look up: a million equal requests beside one resumed stream take no memory."""
 
     def __init__(self, keys: frozenset[Key]) -> None:
@@ -55,15 +55,15 @@ class _Asked(dict[Key, Known[list[UsagePart]]]):
             super().__setitem__(key, value)
 
 
-def count_once(parts: Iterable[UsagePart], legs: Iterable[UsagePart]) -> list[Counted]:
+def count_once(parts: Iterable[UsagePart], resumed: Iterable[UsagePart]) -> list[Counted]:
     """The usage that counts for each record that continues a stream or is continued. Other records keep their own usage.
 
     `parts`: at least every resumed stream, and every record that shares a digest or an id with one; in order of their
-    start, origins before resumed streams that started at the same moment. `legs`: the resumed streams among them, in any
+    start, origins before resumed streams that started at the same moment. `resumed`: the resumed streams among them, in any
     order.
     """
-    keys = frozenset(key for leg in legs for key in Streams.keys_of(leg))
-    known: Streams[list[UsagePart]] = Streams(broken=_Asked(keys), completed=_Asked(keys))
+    keys = frozenset(key for record in resumed for key in Streams.keys_of(record))
+    known: Streams[list[UsagePart]] = Streams(broken=_LookedUp(keys), completed=_LookedUp(keys))
     continued: list[list[UsagePart]] = []
     for part in parts:
         stream = known.continued_by(part)
@@ -82,20 +82,20 @@ def _counted(stream: list[UsagePart]) -> list[Counted]:
 
     All of it counts for the first record.
     """
-    first, *legs = stream
-    given, made = _last(stream, "input_tokens"), _last(stream, "output_tokens")
+    first, *resumed = stream
+    with_input, with_output = _last(stream, "input_tokens"), _last(stream, "output_tokens")
     cached, reasoned = _last(stream, "input_cached_tokens"), _last(stream, "reasoning_tokens")
-    named = made or given
+    named_by = with_output or with_input
     whole = Counted(
         first.stream_id,
-        usage_source=named.usage_source if named else first.usage_source,
-        input_tokens=given.input_tokens if given else None,
-        output_tokens=made.output_tokens if made else None,
-        total_tokens=_total(stream, given, made),
+        usage_source=named_by.usage_source if named_by else first.usage_source,
+        input_tokens=with_input.input_tokens if with_input else None,
+        output_tokens=with_output.output_tokens if with_output else None,
+        total_tokens=_total(stream, with_input, with_output),
         input_cached_tokens=cached.input_cached_tokens if cached else None,
         reasoning_tokens=reasoned.reasoning_tokens if reasoned else None,
     )
-    return [whole, *(Counted(leg.stream_id, leg.usage_source) for leg in legs)]
+    return [whole, *(Counted(record.stream_id, record.usage_source) for record in resumed)]
 
 
 def _last(stream: list[UsagePart], name: str) -> UsagePart | None:
@@ -104,11 +104,11 @@ def _last(stream: list[UsagePart], name: str) -> UsagePart | None:
     return next(reversed(final or known), None)
 
 
-def _total(stream: list[UsagePart], given: UsagePart | None, made: UsagePart | None) -> int | None:
+def _total(stream: list[UsagePart], with_input: UsagePart | None, with_output: UsagePart | None) -> int | None:
     """The provider's own total if it is from the same record as input and output; else their sum, as in a record."""
-    if given is made and made is not None and made.total_tokens is not None:
-        return made.total_tokens
-    if given is not None and made is not None:
-        return (given.input_tokens or 0) + (made.output_tokens or 0)
-    told = _last(stream, "total_tokens")
-    return None if told is None else told.total_tokens
+    if with_input is with_output and with_output is not None and with_output.total_tokens is not None:
+        return with_output.total_tokens
+    if with_input is not None and with_output is not None:
+        return (with_input.input_tokens or 0) + (with_output.output_tokens or 0)
+    with_total = _last(stream, "total_tokens")
+    return None if with_total is None else with_total.total_tokens

@@ -13,7 +13,7 @@ from streamgauge.ledger.resumption import Counted, UsagePart, count_once
 from streamgauge.ledger.sqlite_query import condition_of, range_of
 from streamgauge.ledger.sqlite_schema import NO_START, Database
 
-_LEGS = f"SELECT {', '.join(UsagePart._fields)} FROM records WHERE resumed_from IS NOT NULL"
+_RESUMED = f"SELECT {', '.join(UsagePart._fields)} FROM records WHERE resumed_from IS NOT NULL"
 # Resumed streams, and all records that share a request digest or a response id with one. An event's id links records
 # only if the resumed stream has no request digest, and only if the id is not a number.
 _PARTS = f"""
@@ -47,10 +47,10 @@ def totals_of(
     database.execute("PRAGMA temp_store = MEMORY")
     database.execute(_COUNTED)
     database.execute("BEGIN")
-    legs = [UsagePart._make(row) for row in database.execute(_LEGS)]
-    if legs:
+    resumed = [UsagePart._make(row) for row in database.execute(_RESUMED)]
+    if resumed:
         parts = (UsagePart._make(row) for row in database.execute(_PARTS))
-        database.executemany(_COUNT, count_once(parts, legs))
+        database.executemany(_COUNT, count_once(parts, resumed))
     query, values = _query(by, chosen, newest_first)
     lines = database.execute(query, values).fetchall()
     database.execute("COMMIT")

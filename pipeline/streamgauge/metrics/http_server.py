@@ -67,7 +67,7 @@ class AdminServer:
         self._server = _BoundedServer(self._answer)
         self._runner = web.ServerRunner(self._server)
         self._logged: set[type[Exception]] = set()
-        self._said_refused = False
+        self._logged_refusal = False
         self._address: tuple[str, int] | None = None
 
     async def start(self, address: str) -> None:
@@ -126,8 +126,8 @@ class AdminServer:
         return _text(500, "internal error\n")
 
     def _response(self, request: web.BaseRequest) -> web.Response:
-        if not self._may_ask(request):
-            self._say_refused(request)
+        if not self._is_allowed_host(request):
+            self._log_refusal(request)
             return _text(403, _HOST_REFUSED)
         check = self._checks.get(request.path)
         if request.method not in {hdrs.METH_GET, hdrs.METH_HEAD}:
@@ -139,15 +139,15 @@ class AdminServer:
             return web.Response(body=page.body, headers={**_ALWAYS, hdrs.CONTENT_TYPE: page.content_type})
         return _text(404, "not found\n")
 
-    def _say_refused(self, request: web.BaseRequest) -> None:
+    def _log_refusal(self, request: web.BaseRequest) -> None:
         """Logs the first refused name only: a scraper repeats its request every few seconds."""
-        if not self._said_refused and host_name(request.headers.get(hdrs.HOST, "[")):
-            self._said_refused = True
+        if not self._logged_refusal and host_name(request.headers.get(hdrs.HOST, "[")):
+            self._logged_refusal = True
             _log.warning(
                 "the admin port rejected a request because of its Host header (403): allow it with --admin-host NAME"
             )
 
-    def _may_ask(self, request: web.BaseRequest) -> bool:
+    def _is_allowed_host(self, request: web.BaseRequest) -> bool:
         given = request.headers.getall(hdrs.HOST, [])
         if len(given) != 1:
             return False

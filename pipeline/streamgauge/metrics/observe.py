@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from streamgauge.core.record import Gaps, Record, Timing
 from streamgauge.metrics import table
 from streamgauge.metrics.declarations import UNKNOWN, Metric
-from streamgauge.metrics.resumed_usage import Continued
+from streamgauge.metrics.resumed_usage import ResumedUsage
 from streamgauge.metrics.series import Family
 
 # Fields of the record's usage -> values of the label `kind`.
@@ -40,8 +40,8 @@ class Observation:
         # A model name that only a client sent, and no upstream served, must not use up the budget of models.
         proven = record.response_model is not None or record.counts.token_events > 0
         budgets = families[table.STREAMS.name].budgets
-        self.upstream = budgets.take("upstream", record.upstream)
-        self.model = budgets.take("model", record.request_model or record.response_model, proven=proven)
+        self.upstream = budgets.value_of("upstream", record.upstream)
+        self.model = budgets.value_of("model", record.request_model or record.response_model, proven=proven)
 
     def count(self, metric: Metric, value: float, *labels: object) -> None:
         """Adds to a counter; 0 creates no series."""
@@ -62,70 +62,70 @@ class Observation:
             family.observe_all(family.place_values(labels), gaps.buckets, total_s)
 
 
-def observe(families: Mapping[str, Family], continued: Continued, record: Record) -> None:
-    """Adds one record to the families of the table. `continued` remembers which usage was counted."""
-    seen = Observation(families, record)
-    _ending(seen, record)
-    _reading(seen, record)
-    _usage(seen, continued, record)
-    _integrity(seen, record)
+def observe(families: Mapping[str, Family], resumed_usage: ResumedUsage, record: Record) -> None:
+    """Adds one record to the families of the table. `resumed_usage` remembers which usage was counted."""
+    observation = Observation(families, record)
+    _ending(observation, record)
+    _reading(observation, record)
+    _usage(observation, resumed_usage, record)
+    _integrity(observation, record)
     if record.integrity.complete and record.resumed_from is None:
-        _latencies(seen, record)
+        _latencies(observation, record)
 
 
-def _ending(seen: Observation, record: Record) -> None:
-    seen.count(table.STREAMS, 1, seen.upstream, record.dialect, seen.model, record.outcome)
+def _ending(observation: Observation, record: Record) -> None:
+    observation.count(table.STREAMS, 1, observation.upstream, record.dialect, observation.model, record.outcome)
     if record.finish_reason is not None:
-        seen.count(table.FINISH_REASONS, 1, seen.upstream, seen.model, record.finish_reason)
+        observation.count(table.FINISH_REASONS, 1, observation.upstream, observation.model, record.finish_reason)
     if record.error is not None:
         error = record.error
-        seen.count(table.ERRORS, 1, seen.upstream, error.phase, error.type or error.code or error.status)
+        observation.count(table.ERRORS, 1, observation.upstream, error.phase, error.type or error.code or error.status)
     if record.counts.token_events == 0:
         streaming = UNKNOWN if record.streaming is None else str(record.streaming).lower()
-        seen.count(table.WITHOUT_TOKEN, 1, seen.upstream, record.outcome, streaming)
+        observation.count(table.WITHOUT_TOKEN, 1, observation.upstream, record.outcome, streaming)
     if record.resumed_from is not None:
-        seen.count(table.RESUMED, 1, seen.upstream)
+        observation.count(table.RESUMED, 1, observation.upstream)
 
 
-def _reading(seen: Observation, record: Record) -> None:
-    seen.count(table.TOKEN_EVENTS, record.counts.token_events, seen.upstream)
-    seen.count(table.BODY_BYTES, record.counts.bytes or 0, seen.upstream)
-    seen.count(table.UNREAD_EVENTS, record.counts.unparsed_events, seen.upstream, "unparsed")
-    seen.count(table.UNREAD_EVENTS, record.counts.unterminated_events, seen.upstream, "unterminated")
-    seen.count(table.UNREAD_EVENTS, record.integrity.oversized_events, seen.upstream, "oversized")
+def _reading(observation: Observation, record: Record) -> None:
+    observation.count(table.TOKEN_EVENTS, record.counts.token_events, observation.upstream)
+    observation.count(table.BODY_BYTES, record.counts.bytes or 0, observation.upstream)
+    observation.count(table.UNREAD_EVENTS, record.counts.unparsed_events, observation.upstream, "unparsed")
+    observation.count(table.UNREAD_EVENTS, record.counts.unterminated_events, observation.upstream, "unterminated")
+    observation.count(table.UNREAD_EVENTS, record.integrity.oversized_events, observation.upstream, "oversized")
 
 
-def _usage(seen: Observation, continued: Continued, record: Record) -> None:
+def _usage(observation: Observation, resumed_usage: ResumedUsage, record: Record) -> None:
     usage = record.usage
-    seen.count(table.USAGE_SOURCES, 1, seen.upstream, usage.source)
-    told = {kind: tokens for name, kind in USAGE_KINDS.items() if (tokens := getattr(usage, name)) is not None}
-    share = continued.share_of(record, seen.model, told)
+    observation.count(table.USAGE_SOURCES, 1, observation.upstream, usage.source)
+    reported = {kind: tokens for name, kind in USAGE_KINDS.items() if (tokens := getattr(usage, name)) is not None}
+    share = resumed_usage.share_of(record, observation.model, reported)
     for kind, tokens in share.tokens.items():
-        seen.count(table.USAGE_TOKENS, tokens, seen.upstream, share.model, kind)
-    seen.count(table.USAGE_ANOMALIES, usage.bad_values, seen.upstream, "bad_value")
-    seen.count(table.USAGE_ANOMALIES, int(usage.identity_failed is not None), seen.upstream, "identity")
+        observation.count(table.USAGE_TOKENS, tokens, observation.upstream, share.model, kind)
+    observation.count(table.USAGE_ANOMALIES, usage.bad_values, observation.upstream, "bad_value")
+    observation.count(table.USAGE_ANOMALIES, int(usage.identity_failed is not None), observation.upstream, "identity")
 
 
-def _integrity(seen: Observation, record: Record) -> None:
+def _integrity(observation: Observation, record: Record) -> None:
     if not record.integrity.complete:
-        seen.count(table.INCOMPLETE, 1, seen.upstream)
+        observation.count(table.INCOMPLETE, 1, observation.upstream)
     for reason in record.integrity.reasons:
-        seen.count(table.INCOMPLETE_REASONS, 1, reason)
+        observation.count(table.INCOMPLETE_REASONS, 1, reason)
 
 
-def _latencies(seen: Observation, record: Record) -> None:
+def _latencies(observation: Observation, record: Record) -> None:
     timing = record.timing
     if record.outcome != "http_error":  # an error page is sent at once and would make a failing upstream look fast
-        seen.time(table.FIRST_BYTE, timing.first_byte_s, seen.upstream)
-    seen.time(table.FIRST_TOKEN, timing.first_token_s, seen.upstream, seen.model)
-    seen.time(table.DURATION, timing.end_s, seen.upstream, record.outcome)
+        observation.time(table.FIRST_BYTE, timing.first_byte_s, observation.upstream)
+    observation.time(table.FIRST_TOKEN, timing.first_token_s, observation.upstream, observation.model)
+    observation.time(table.DURATION, timing.end_s, observation.upstream, record.outcome)
     if timing.burst:
-        seen.count(table.BURSTS, 1, seen.upstream)
+        observation.count(table.BURSTS, 1, observation.upstream)
         return
-    seen.count(table.STALLS, timing.gaps.stalls or 0, seen.upstream)
-    seen.gaps(table.INTER_CHUNK, timing.gaps, _sum_of_gaps(timing), seen.upstream, seen.model)
+    observation.count(table.STALLS, timing.gaps.stalls or 0, observation.upstream)
+    observation.gaps(table.INTER_CHUNK, timing.gaps, _sum_of_gaps(timing), observation.upstream, observation.model)
     if record.usage.source == "final":
-        seen.time(table.INTER_TOKEN, timing.inter_token_latency_s, seen.upstream, seen.model)
+        observation.time(table.INTER_TOKEN, timing.inter_token_latency_s, observation.upstream, observation.model)
 
 
 def _sum_of_gaps(timing: Timing) -> float | None:

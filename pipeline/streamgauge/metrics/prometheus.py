@@ -22,7 +22,7 @@ from streamgauge.core.record import Record
 from streamgauge.metrics import table
 from streamgauge.metrics.declarations import Kind, MetricSource
 from streamgauge.metrics.observe import observe
-from streamgauge.metrics.resumed_usage import Continued
+from streamgauge.metrics.resumed_usage import ResumedUsage
 from streamgauge.metrics.series import Family, Key, LabelBudgets
 from streamgauge.runtime.faults import report_fault
 
@@ -67,7 +67,7 @@ class Metrics(Collector):
         self._lock = Lock()
         self._budgets = LabelBudgets()
         self._families = {metric.name: Family(metric, self._budgets) for metric in table.TABLE}
-        self._continued = Continued()
+        self._resumed_usage = ResumedUsage()
         self._sources: list[Source] = []
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
@@ -79,7 +79,7 @@ class Metrics(Collector):
     def observe(self, record: Record) -> None:
         """Counts a finished stream."""
         with self._lock:
-            observe(self._families, self._continued, record)
+            observe(self._families, self._resumed_usage, record)
 
     def add(self, name: str, value: float = 1, **labels: object) -> None:
         """Adds to a counter. Raises UnknownMetricError, and ValueError for wrong labels or a value that is not finite and
@@ -125,12 +125,12 @@ class Metrics(Collector):
 
     def collect(self) -> Iterator[Exposed]:
         """The families with their present values, for prometheus_client."""
-        samples = [sample for source in list(self._sources) for sample in self._ask(source)]
+        samples = [sample for source in list(self._sources) for sample in self._samples_of(source)]
         with self._lock:
-            said = self._said(samples)
-            return iter([_exposed(family, said.get(family.metric.name, {})) for family in self._families.values()])
+            sampled = self._sampled(samples)
+            return iter([_exposed(family, sampled.get(family.metric.name, {})) for family in self._families.values()])
 
-    def _ask(self, source: Source) -> list[Sample]:
+    def _samples_of(self, source: Source) -> list[Sample]:
         try:
             return list(source())
         except Exception as error:  # noqa: BLE001 - a failing source must not hide the values of others
@@ -138,20 +138,20 @@ class Metrics(Collector):
             self.add(table.SOURCE_FAILURES.name)
             return []
 
-    def _said(self, samples: Iterable[Sample]) -> dict[str, dict[Key, float]]:
+    def _sampled(self, samples: Iterable[Sample]) -> dict[str, dict[Key, float]]:
         """The values of sources and of the exporter itself, by metric and series."""
-        said: dict[str, dict[Key, float]] = {}
+        sampled: dict[str, dict[Key, float]] = {}
         for sample in samples:
             try:
                 key = self._family(sample.name, Kind.COUNTER, Kind.GAUGE).place(sample.labels)
             except (UnknownMetricError, ValueError):
                 self._families[table.SOURCE_FAILURES.name].add((), 1)
                 continue
-            numbers = said.setdefault(sample.name, {})
+            numbers = sampled.setdefault(sample.name, {})
             numbers[key] = numbers.get(key, 0) + sample.value
-        if self._budgets.cut:
-            said[table.LABELS_CUT.name] = {(label,): count for label, count in self._budgets.cut.items()}
-        return said
+        if self._budgets.overflowed:
+            sampled[table.LABELS_CUT.name] = {(label,): count for label, count in self._budgets.overflowed.items()}
+        return sampled
 
     def _family(self, name: str, *kinds: Kind) -> Family:
         family = self._families.get(name)
@@ -160,13 +160,13 @@ class Metrics(Collector):
         return family
 
 
-def _exposed(family: Family, said: Mapping[Key, float]) -> Exposed:
+def _exposed(family: Family, sampled: Mapping[Key, float]) -> Exposed:
     metric = family.metric
     if family.is_histogram:
         return _exposed_histogram(family)
     made = CounterMetricFamily if metric.kind is Kind.COUNTER else GaugeMetricFamily
     exposed = made(metric.name, metric.help, labels=metric.labels)
-    for key, value in {**family.numbers, **said}.items():
+    for key, value in {**family.numbers, **sampled}.items():
         exposed.add_metric(key, value)
     return exposed
 

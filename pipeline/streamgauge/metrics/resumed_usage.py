@@ -29,7 +29,7 @@ MAX_ID_CHARS = 256
 # Kinds that a stream of this dialect reports before anything that can be resumed, so that a resumed stream may report
 # them again. They are not counted if the origin is unknown here: another worker counted them, or this one before its
 # restart.
-_TOLD_FIRST: Mapping[str | None, frozenset[str]] = {
+_REPORTED_FIRST: Mapping[str | None, frozenset[str]] = {
     # message_start has all of input: https://platform.claude.com/docs/en/build-with-claude/streaming
     "anthropic-messages": frozenset({"input", "cached", "cache_write", "cache_write_1h", "audio_input"}),
 }
@@ -68,7 +68,7 @@ class Share:
     tokens: dict[str, int]
 
 
-class Continued:
+class ResumedUsage:
     """Remembers the usage that was counted recently. Not thread-safe: `prometheus.Metrics` holds the lock."""
 
     def __init__(self, max_keys: int = MAX_GENERATION_KEYS) -> None:
@@ -80,29 +80,31 @@ class Continued:
         """The number of keys."""
         return len(self._broken) + len(self._completed)
 
-    def share_of(self, record: Record, model: str, told: Mapping[str, int]) -> Share:
-        """What a record adds of the tokens that it reports (`told`, by kind). Call it once for each record.
+    def share_of(self, record: Record, model: str, reported: Mapping[str, int]) -> Share:
+        """What a record adds of the tokens that it reports (`reported`, by kind). Call it once for each record.
 
         `model` is the label's value for this record. The returned share has the model under which the tokens count.
         """
         stream = self._streams.continued_by(record)
         if stream is None:
-            stream = Share(model, _counted_elsewhere(record, told))
+            stream = Share(model, _counted_elsewhere(record, reported))
         if _is_short(record):
             self._streams.add(record, stream)
         counted = stream.tokens
-        added = {kind: tokens - counted.get(kind, 0) for kind, tokens in told.items() if tokens > counted.get(kind, 0)}
+        added = {
+            kind: tokens - counted.get(kind, 0) for kind, tokens in reported.items() if tokens > counted.get(kind, 0)
+        }
         for kind in added:
-            counted[kind] = told[kind]
+            counted[kind] = reported[kind]
         return Share(stream.model, added)
 
 
-def _counted_elsewhere(record: Record, told: Mapping[str, int]) -> dict[str, int]:
+def _counted_elsewhere(record: Record, reported: Mapping[str, int]) -> dict[str, int]:
     """The part of a resumed stream's usage that its unknown origin has reported already; empty for other records."""
     if record.resumed_from is None:
         return {}
-    first = _TOLD_FIRST.get(record.dialect, frozenset())
-    return {kind: tokens for kind, tokens in told.items() if kind in first}
+    first = _REPORTED_FIRST.get(record.dialect, frozenset())
+    return {kind: tokens for kind, tokens in reported.items() if kind in first}
 
 
 def _is_short(record: Record) -> bool:

@@ -26,13 +26,13 @@ def clean(value: object, max_chars: int) -> str:
 
 
 class LabelBudgets:
-    """The known values of each label; further ones become `other`. `cut` counts by label how many did."""
+    """The known values of each label; further ones become `other`. `overflowed` counts by label how many did."""
 
     def __init__(self) -> None:
         self._known: dict[str, set[str]] = {name: {OTHER, UNKNOWN} for name in LABELS}
-        self.cut: Counter[str] = Counter()
+        self.overflowed: Counter[str] = Counter()
 
-    def take(self, name: str, value: object, *, proven: bool = True) -> str:
+    def value_of(self, name: str, value: object, *, proven: bool = True) -> str:
         """The value to use for label `name`. Unproven values may take only half of the budget."""
         known = self._known[name]
         if value.__class__ is str and value in known:  # the usual, cheap case: a known value is clean
@@ -44,7 +44,7 @@ class LabelBudgets:
         if len(known) < (label.budget if proven else label.budget // 2):
             known.add(text)
             return text
-        self.cut[name] += 1
+        self.overflowed[name] += 1
         return OTHER
 
 
@@ -79,8 +79,8 @@ class Family:
 
     def place_values(self, values: tuple[object, ...]) -> Key:
         """The same for values in the order of the metric's labels."""
-        take = self.budgets.take
-        key = tuple([take(name, value) for name, value in zip(self.metric.labels, values, strict=True)])
+        value_of = self.budgets.value_of
+        key = tuple([value_of(name, value) for name, value in zip(self.metric.labels, values, strict=True)])
         return key if key in self._places else self._make_place(key)
 
     def _make_place(self, key: Key) -> Key:
@@ -93,7 +93,7 @@ class Family:
         in_reserve = tuple(
             OTHER if LABELS[name].open else value for name, value in zip(metric.labels, key, strict=True)
         )
-        self.budgets.cut.update(name for name in metric.labels if LABELS[name].open and in_reserve != key)
+        self.budgets.overflowed.update(name for name in metric.labels if LABELS[name].open and in_reserve != key)
         self._places.add(in_reserve)
         return in_reserve
 

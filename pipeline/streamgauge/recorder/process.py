@@ -217,7 +217,7 @@ class RecorderProcess:
         """
         await asyncio.to_thread(self._spool.sync)
         await asyncio.to_thread(self._reserve.keep)
-        while self._outbox.give_up_old():  # noqa: ASYNC110 - each call is one step, until no row is too old
+        while self._outbox.drop_old_reads():  # noqa: ASYNC110 - each call is one step, until no row is too old
             await asyncio.sleep(BUNDLE_NS / 1e9)
 
     async def farewell(self) -> Lost | None:

@@ -149,9 +149,9 @@ class SpoolWriter:
         begun = {one.stream for bundle in missing for one in bundle.segments if one.opening is not None}
         return Lost(sum(map(reads_of, given_up)), len(streams), len(begun), reason, error)
 
-    def give_up_old(self) -> bool:
+    def drop_old_reads(self) -> bool:
         """Drop the reads of a few bundles that have waited in the spool for too long. Whether there may be more."""
-        return self._spool.give_up_old(self._max_age_s, _light) > 0
+        return self._spool.drop_old_reads(self._max_age_s, _light) > 0
 
     def _append(self, item: _Item) -> None:
         if item.row.reads and self._waiting_bytes + item.cost > MAX_WAITING_BYTES // 2:

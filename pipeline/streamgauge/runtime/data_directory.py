@@ -28,7 +28,7 @@ OWNER_S = 2.0
 # of this time is for a busy machine (seconds).
 CHILDREN_S = 15.0
 
-_LOOK_S = 0.05
+_RETRY_S = 0.05
 
 
 def make_data_dir(path: Path) -> None:
@@ -142,4 +142,4 @@ def _lock(descriptor: int, deadline: float) -> None:
         except BlockingIOError:
             if time.monotonic() > deadline:
                 raise
-        time.sleep(_LOOK_S)
+        time.sleep(_RETRY_S)

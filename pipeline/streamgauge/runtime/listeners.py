@@ -17,7 +17,7 @@ BIND_RETRY_S = 2.0
 # Connections that the kernel queues while we are busy; the kernel reduces the number to its own limit.
 BACKLOG = 1_024
 
-_LOOK_S = 0.05
+_RETRY_S = 0.05
 
 # With SO_REUSEPORT Linux spreads new connections over all sockets of an address; on other systems one socket gets all.
 SPREADS = sys.platform == "linux"
@@ -91,7 +91,7 @@ def listening_socket(address: Address, option: str) -> socket.socket:
         except OSError as error:
             if error.errno != errno.EADDRINUSE or time.monotonic() > deadline:
                 raise not_available(str(address), option, error) from None
-            time.sleep(_LOOK_S)
+            time.sleep(_RETRY_S)
 
 
 def not_available(address: str, option: str, error: OSError) -> Unavailable:

@@ -141,7 +141,7 @@ class Group:
         self._relay_ended = relay_ended
         self._relays = relays
         self._say = say
-        self._watchers: list[asyncio.Task[None]] = []
+        self._supervisors: list[asyncio.Task[None]] = []
         self._stopping = False
 
     async def start(self) -> None:
@@ -158,7 +158,7 @@ class Group:
             await asyncio.gather(*(child.kill() for child in children))
             raise
         for child in children:
-            self._watchers.append(reported_task(f"the supervision of the {child.name}", self._watch(child)))
+            self._supervisors.append(reported_task(f"the supervision of the {child.name}", self._supervise(child)))
 
     @property
     def serving(self) -> bool:
@@ -175,15 +175,15 @@ class Group:
     def restarts(self) -> int:
         return sum(child.starts - 1 for child in (self._recorder, *self._relays) if child.starts)
 
-    async def _watch(self, child: Child) -> None:
+    async def _supervise(self, child: Child) -> None:
         while True:
             code = await child.wait()
             self._say(f"the {child.name} ended unexpectedly ({_ended(code)}); restarting it")
             if child is not self._recorder:
                 self._relay_ended(code)
-            await self._start_again(child)
+            await self._restart(child)
 
-    async def _start_again(self, child: Child) -> None:
+    async def _restart(self, child: Child) -> None:
         pause = RESTART_S
         while True:
             await asyncio.sleep(pause)
@@ -203,9 +203,9 @@ class Group:
         """
         self._stopping = True
         self._accept_no_more()
-        for watcher in self._watchers:
-            watcher.cancel()
-        await asyncio.gather(*self._watchers, return_exceptions=True)
+        for supervisor in self._supervisors:
+            supervisor.cancel()
+        await asyncio.gather(*self._supervisors, return_exceptions=True)
         deadline = time.monotonic() + streams_drain_s(drain_s)
         for children in (self._relays, [self._recorder]):
             for child in children:

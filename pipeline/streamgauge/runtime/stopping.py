@@ -29,9 +29,9 @@ class StopSignal:
         self._loop = asyncio.get_running_loop()
         self._first_s: float | None = None
         for number in (signal.SIGTERM, signal.SIGINT):
-            self._loop.add_signal_handler(number, self._told, number)
+            self._loop.add_signal_handler(number, self._on_signal, number)
 
-    def _told(self, number: signal.Signals) -> None:
+    def _on_signal(self, number: signal.Signals) -> None:
         now = self._loop.time()
         if self._first_s is None:
             self._first_s = now

@@ -118,26 +118,26 @@ class SpoolFile:
             if inode(self._path) is not None:
                 return  # the other process has done it
             try:
-                books = rescue(self._path, old, self._delivered())
+                reads_before_and_after = rescue(self._path, old, self._delivered())
             except (sqlite3.Error, DamagedError, OSError):
                 return  # the caller makes an empty file, or gets the disk's error
-            self._count(Incident.SPOOL_DELETED, books)
+            self._count(Incident.SPOOL_DELETED, reads_before_and_after)
 
     def _replace(self) -> None:
         self.close()
         try:
             with self.lock:
-                books = replace(self._path, self._inode, self._delivered())
+                reads_before_and_after = replace(self._path, self._inode, self._delivered())
         except (sqlite3.Error, DamagedError, OSError):
             return  # the disk refuses the new file as well: the second attempt gives the error
-        if books is not None:
-            self._count(Incident.SPOOL_DAMAGED, books)
+        if reads_before_and_after is not None:
+            self._count(Incident.SPOOL_DAMAGED, reads_before_and_after)
 
-    def _count(self, incident: Incident, books: tuple[int, int]) -> None:
+    def _count(self, incident: Incident, reads_before_and_after: tuple[int, int]) -> None:
         if self._counters is None:
             return
         self._counters.happened(incident)
-        waited, carried = books
+        waited, carried = reads_before_and_after
         if waited >= 0:
             self._counters.dropped(DropReason.SPOOL_DAMAGED, max(waited - carried, 0))
             with suppress(sqlite3.Error, DamagedError, OSError):

@@ -148,18 +148,18 @@ def replace(path: Path, damaged_inode: int | None, delivered: int) -> tuple[int,
     made = _build(path)
     _mend_header(path, made)
     with closing(_raw(path)) as old:
-        books = _carry_over(old, made, delivered, damaged=True)
+        reads_before_and_after = _carry_over(old, made, delivered, damaged=True)
         _put_aside(path)
         _swap_in(made, path)
-    return books
+    return reads_before_and_after
 
 
 def rescue(path: Path, old: sqlite3.Connection, delivered: int) -> tuple[int, int]:
     """Make a new file with the rows of `old`, whose file was deleted. Otherwise like `replace`; never gives None."""
     made = _build(path)
-    books = _carry_over(old, made, delivered, damaged=False)
+    reads_before_and_after = _carry_over(old, made, delivered, damaged=False)
     _swap_in(made, path)
-    return books
+    return reads_before_and_after
 
 
 def _raw(path: Path) -> sqlite3.Connection:

@@ -108,19 +108,19 @@ ROLES = (*_OF_TAP, *(f"app-{index}" for index in range(MAX_APPS)))
 
 _ALL_ROLES = range(len(ROLES))
 _TAP = range(len(_OF_TAP))
-_BEHIND_RELAYS = range(MAX_RELAYS, len(_OF_TAP))
+_AFTER_RELAYS = range(MAX_RELAYS, len(_OF_TAP))
 _APPS = range(len(_OF_TAP), len(ROLES))
 
 _WORD = 8
 _REGION = 64  # slots of a role: seen, delivered, reasons, incidents and refusals, with space for more
 _SEEN, _DELIVERED, _DROPPED, _INCIDENTS, _REFUSED = 0, 1, 2, 16, 36
-_REASONS = {reason: _DROPPED + place for place, reason in enumerate(DropReason)}
+_DROPPED_SLOTS = {reason: _DROPPED + place for place, reason in enumerate(DropReason)}
 _HANDED = _REGION - 1  # how many of its reads a relay has sent to a recorder
 _SEEN_APART = _REGION - 2  # reads seen by a thread that runs without the interpreter's lock: the relay's pump
 _WRITES_REFUSED = _REGION - 3  # 1 while the disk refuses what this role puts into the spool, else 0
-_ALL_SEEN = (_SEEN, _SEEN_APART)
-_HAPPENINGS = {incident: _INCIDENTS + place for place, incident in enumerate(Incident)}
-_REFUSALS = {refusal: _REFUSED + place for place, refusal in enumerate(Refusal)}
+_SEEN_SLOTS = (_SEEN, _SEEN_APART)
+_INCIDENT_SLOTS = {incident: _INCIDENTS + place for place, incident in enumerate(Incident)}
+_REFUSAL_SLOTS = {refusal: _REFUSED + place for place, refusal in enumerate(Refusal)}
 # The first word: "SGCOUNT" and the layout's version. A file with another word has another layout.
 _MAGIC = int.from_bytes(b"SGCOUNT3", "little")
 _SLOTS = 1 + len(ROLES) * _REGION
@@ -186,19 +186,19 @@ class Counters:
             self.dropped(DropReason.CRASH, lost)
 
     def _own_dropped(self) -> int:
-        return sum(self._words[self._base + place] for place in _REASONS.values())
+        return sum(self._words[self._base + place] for place in _DROPPED_SLOTS.values())
 
     def dropped(self, reason: DropReason, reads: int = 1) -> None:
         """Count reads that will not be delivered."""
-        self._words[self._base + _REASONS[reason]] += reads
+        self._words[self._base + _DROPPED_SLOTS[reason]] += reads
 
     def happened(self, incident: Incident, times: int = 1) -> None:
         """Count a fault that was handled."""
-        self._words[self._base + _HAPPENINGS[incident]] += times
+        self._words[self._base + _INCIDENT_SLOTS[incident]] += times
 
     def refused(self, refusal: Refusal) -> None:
         """Count a request that the relay answered by itself."""
-        self._words[self._base + _REFUSALS[refusal]] += 1
+        self._words[self._base + _REFUSAL_SLOTS[refusal]] += 1
 
     def writes_refused(self, refused: bool) -> None:
         """Set whether the disk refuses this role's writes to the spool: a state, not a count."""
@@ -223,22 +223,22 @@ def read_balance(path: Path) -> Balance:
     then never negative.
     """
     with _Snapshot(path) as slots:
-        dropped = {reason.value: slots.total(place) for reason, place in _REASONS.items()}
+        dropped = {reason.value: slots.total(place) for reason, place in _DROPPED_SLOTS.items()}
         delivered = slots.total(_DELIVERED)
-        seen = slots.total(*_ALL_SEEN)
+        seen = slots.total(*_SEEN_SLOTS)
     return Balance(seen, delivered, seen - delivered - sum(dropped.values()), dropped)
 
 
 def read_incidents(path: Path) -> dict[str, int]:
     """Handled faults by incident, summed over the processes; all zero if there is no file."""
     with _Snapshot(path) as slots:
-        return {incident.value: slots.total(place) for incident, place in _HAPPENINGS.items()}
+        return {incident.value: slots.total(place) for incident, place in _INCIDENT_SLOTS.items()}
 
 
 def read_refusals(path: Path) -> dict[Refusal, int]:
     """Requests that relays answered by themselves, summed over the processes; all zero if there is no file."""
     with _Snapshot(path) as slots:
-        return {refusal: slots.total(place) for refusal, place in _REFUSALS.items()}
+        return {refusal: slots.total(place) for refusal, place in _REFUSAL_SLOTS.items()}
 
 
 def read_writes_refused(path: Path) -> bool:
@@ -258,8 +258,8 @@ def close_balance(path: Path, delivered: int, waiting: int, *, reason: DropReaso
         delivery.mirror_delivered(delivered)
     close_app_balances(path)
     with _Snapshot(path) as slots:
-        came = slots.total(*_ALL_SEEN, roles=_TAP) + slots.total(_HANDED, roles=_APPS)
-        lost = came - slots.total(*_REASONS.values(), roles=_TAP) - slots.total(_DELIVERED) - waiting
+        accounted = slots.total(*_SEEN_SLOTS, roles=_TAP) + slots.total(_HANDED, roles=_APPS)
+        lost = accounted - slots.total(*_DROPPED_SLOTS.values(), roles=_TAP) - slots.total(_DELIVERED) - waiting
     with Counters(path, "recorder") as recorder:
         if lost > 0:
             recorder.dropped(reason, lost)
@@ -275,7 +275,7 @@ def _close_all_balances(path: Path) -> None:
         for role in _TAP:
             base = 1 + role * _REGION
             words = any_role._words
-            dropped = sum(words[base + place] for place in _REASONS.values()) if role < MAX_RELAYS else 0
+            dropped = sum(words[base + place] for place in _DROPPED_SLOTS.values()) if role < MAX_RELAYS else 0
             words[base + _HANDED] = max(words[base] + words[base + _SEEN_APART] - dropped, 0)
 
 
@@ -286,7 +286,7 @@ def close_recorder_balance(path: Path, delivered: int, waiting: int, *, reason: 
     `delivered`, `waiting`: reads by the spool's own totals, of one moment.
     """
     with _Snapshot(path) as slots:
-        dropped = slots.total(*_REASONS.values(), roles=_BEHIND_RELAYS)
+        dropped = slots.total(*_DROPPED_SLOTS.values(), roles=_AFTER_RELAYS)
         lost = slots.total(_HANDED) - delivered - waiting - dropped
     if lost > 0:
         with Counters(path, "recorder") as recorder:

@@ -67,8 +67,8 @@ def age_now(connection: sqlite3.Connection, now: Moment) -> int:
         age = clock.noted_s + max(now.wall_s - clock.wall_s, 0)
     else:
         age = connection.execute("SELECT coalesce((SELECT put_s FROM rows ORDER BY id DESC LIMIT 1), 0)").fetchone()[0]
-    told = with_checksum(msgspec.msgpack.encode(_Clock(now.boot, age - now.up_s, age, now.wall_s)))
-    connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (_KEY, told))
+    stored = with_checksum(msgspec.msgpack.encode(_Clock(now.boot, age - now.up_s, age, now.wall_s)))
+    connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (_KEY, stored))
     return int(age)
 
 

@@ -33,13 +33,13 @@ from streamgauge.spool.sql import (
     Lighter,
     Order,
     cost_of,
-    give_back,
+    delivered_total,
     insert,
     pragma_number,
     purge,
     remove,
+    return_free_pages,
     strip_reads,
-    told_delivered,
     totals,
     used_bytes,
 )
@@ -169,14 +169,14 @@ class Spool:
     def drop_reads_for_space(self, want: int, lighter: Lighter, *, newest: bool) -> int:
         """Drop the reads of waiting rows, the oldest or the newest first, until `want` bytes were freed or no row is left.
 
-        One call changes at most LIGHTEN_ROWS rows. Gives how many reads were dropped, by `spool_full`.
+        One call changes at most STRIP_ROWS rows. Gives how many reads were dropped, by `spool_full`.
         """
         order: Order = "DESC" if newest else "ASC"
-        return self._giving_up(DropReason.SPOOL_FULL, lambda c: strip_reads(c, lighter, order, want=want))
+        return self._drop_reads(DropReason.SPOOL_FULL, lambda c: strip_reads(c, lighter, order, want=want))
 
-    def give_up_old(self, max_age_s: float, lighter: Lighter) -> int:
+    def drop_old_reads(self, max_age_s: float, lighter: Lighter) -> int:
         """Drop the reads of rows that have waited longer than this, a few rows in each call. Gives how many: `too_old`."""
-        return self._giving_up(
+        return self._drop_reads(
             DropReason.TOO_OLD,
             lambda c: strip_reads(c, lighter, "ASC", put_before=int(age_now(c, self._now()) - max_age_s)),
         )
@@ -187,16 +187,16 @@ class Spool:
         They stay in the file, unchanged, until `done`. Damaged rows are removed, and their reads counted as dropped.
         """
         taken: list[Row] = []
-        spoilt: list[int] = []
+        damaged_ids: list[int] = []
 
-        def look(connection: Connection) -> None:
+        def read_rows(connection: Connection) -> None:
             taken.clear()
-            spoilt.clear()
+            damaged_ids.clear()
             size = 0
             cursor = connection.execute(f"SELECT {COLUMNS} FROM rows WHERE id > ? ORDER BY id", (after,))
             for row in cursor:
                 if not is_intact(row):
-                    spoilt.append(row[0])
+                    damaged_ids.append(row[0])
                     continue
                 if taken and size + len(row[5]) > max_bytes:
                     break
@@ -204,15 +204,15 @@ class Spool:
                 size += len(row[5])
             cursor.close()
 
-        def hand_out(connection: Connection) -> None:
-            look(connection)
+        def read_and_mark(connection: Connection) -> None:
+            read_rows(connection)
             if taken:
                 connection.execute("UPDATE totals SET taken = max(taken, ?)", (taken[-1].id,))
 
-        if self._has_after(after) and self._file.transact(hand_out) is not None:
-            self._file.run(look)  # a disk that refuses writes may still be readable
-        if spoilt:
-            self._giving_up(DropReason.SPOOL_DAMAGED, lambda connection: purge(connection)[0])
+        if self._has_after(after) and self._file.transact(read_and_mark) is not None:
+            self._file.run(read_rows)  # a disk that refuses writes may still be readable
+        if damaged_ids:
+            self._drop_reads(DropReason.SPOOL_DAMAGED, lambda connection: purge(connection)[0])
         return taken
 
     def done(self, ids: Sequence[int]) -> int:
@@ -224,7 +224,7 @@ class Spool:
 
     def discard(self, ids: Sequence[int], reason: DropReason) -> int:
         """Remove rows that will never be delivered and drop their reads. Gives how many reads."""
-        return self._dropping(reason, lambda: self._remove(ids, delivered=False))
+        return self._counting_dropped(reason, lambda: self._remove(ids, delivered=False))
 
     def get(self, key: str) -> bytes | None:
         """An entry of `meta`; None if there is none, or it is damaged."""
@@ -261,24 +261,24 @@ class Spool:
         """Close the file. What was put stays."""
         self._file.close()
 
-    def close_books(self) -> tuple[int | None, int, bool] | None:
+    def recompute_totals(self) -> tuple[int | None, int, bool] | None:
         """Recompute the totals from the rows; damaged rows are removed and their reads dropped.
 
         Gives the reads delivered (None: that number is damaged), the reads waiting, and whether a damaged file was replaced
-        since the last call of `settled`; None if the file cannot be read.
+        since the last call of `store_delivered`; None if the file cannot be read.
         """
         found: list[tuple[int | None, int, bool]] = []
 
         def work(connection: Connection) -> int:
             lost, waiting = purge(connection)
-            delivered, damaged = told_delivered(connection)
+            delivered, damaged = delivered_total(connection)
             found.append((delivered, waiting, damaged))
             return lost
 
-        self._giving_up(DropReason.SPOOL_DAMAGED, work)
+        self._drop_reads(DropReason.SPOOL_DAMAGED, work)
         return found[-1] if found and self.failure is None else None
 
-    def settled(self, delivered: int) -> None:
+    def store_delivered(self, delivered: int) -> None:
         """Store the delivered total of a balance that was just closed, and clear the mark of a replaced file."""
 
         def work(connection: Connection) -> None:
@@ -291,9 +291,9 @@ class Spool:
         """See the function of that name. It holds the lock, so that no other process drops reads meanwhile."""
         try:
             with self._file.lock:
-                books = self.close_books()
-                if books is not None:
-                    delivered, waiting, damaged = books
+                recomputed = self.recompute_totals()
+                if recomputed is not None:
+                    delivered, waiting, damaged = recomputed
                     if delivered is None:
                         delivered = read_balance(counters_path).delivered
                     reason = DropReason.SPOOL_DAMAGED if damaged else DropReason.CRASH
@@ -328,21 +328,21 @@ class Spool:
         removed: list[int] = []
         if self._file.transact(lambda connection: removed.append(remove(connection, ids, delivered=delivered))):
             return 0
-        self._file.run(give_back)
+        self._file.run(return_free_pages)
         return removed[-1]
 
-    def _giving_up(self, reason: DropReason, work: Callable[[Connection], int]) -> int:
+    def _drop_reads(self, reason: DropReason, work: Callable[[Connection], int]) -> int:
         lost: list[int] = []
 
         def keep(connection: Connection) -> None:
             lost.append(work(connection))
 
-        return self._dropping(reason, lambda: lost[-1] if self._transacted(keep) else 0)
+        return self._counting_dropped(reason, lambda: lost[-1] if self._transacted(keep) else 0)
 
     def _transacted(self, work: Work) -> bool:
         return self._file.transact(work) is None
 
-    def _dropping(self, reason: DropReason, work: Callable[[], int]) -> int:
+    def _counting_dropped(self, reason: DropReason, work: Callable[[], int]) -> int:
         """Drop reads and count them, under the lock: a process that closes the balance sees both changes or neither."""
         try:
             with self._file.lock:
@@ -368,13 +368,13 @@ def close_balance_after_crash(spool: Spool, counters_path: Path) -> Balance:
     Reads that were seen and are neither delivered, dropped nor waiting in the spool were lost: they are dropped by `crash`,
     or by `spool_damaged` if a damaged spool was replaced. If the spool cannot be read, the balance stays open.
     """
-    books = spool.close_books()
-    if books is None:
+    recomputed = spool.recompute_totals()
+    if recomputed is None:
         return read_balance(counters_path)
-    delivered, waiting, damaged = books
+    delivered, waiting, damaged = recomputed
     reason = DropReason.SPOOL_DAMAGED if damaged else DropReason.CRASH
     balance = close_balance(counters_path, delivered or 0, waiting, reason=reason)
-    spool.settled(balance.delivered)
+    spool.store_delivered(balance.delivered)
     return balance
 
 

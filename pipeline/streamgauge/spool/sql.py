@@ -17,7 +17,7 @@ PAGE_END_BYTES = PAGE_BYTES // 2
 VACUUM_PAGES = 256
 VACUUM_FROM_PAGES = 1024
 # Rows that lose their reads in one transaction: each is decoded and encoded again, which takes about a millisecond.
-LIGHTEN_ROWS = 64
+STRIP_ROWS = 64
 # SQLite's own limit on parameters in one statement is 999 in old builds.
 _IDS_AT_ONCE = 500
 
@@ -92,7 +92,7 @@ def strip_reads(
     want: int | None = None,
     put_before: int | None = None,
 ) -> int:
-    """Drop the reads of up to LIGHTEN_ROWS waiting rows that were not taken; the rows stay. Gives how many reads.
+    """Drop the reads of up to STRIP_ROWS waiting rows that were not taken; the rows stay. Gives how many reads.
 
     `want`: stop when so many bytes were freed. `put_before`: only rows put before that time of the age clock (seconds). A
     damaged row stays as it is: `take` removes it.
@@ -112,8 +112,8 @@ def strip_reads(
             continue
         # Not an update: SQLite merges pages only when a row is removed, and each stripped row would keep a page.
         connection.execute("DELETE FROM rows WHERE id=?", (place,))
-        light = (place, slot, 0, put_s, checksum(place, slot, 0, put_s, lighter_value), lighter_value)
-        connection.execute(f"INSERT INTO rows({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)", light)
+        stripped = (place, slot, 0, put_s, checksum(place, slot, 0, put_s, lighter_value), lighter_value)
+        connection.execute(f"INSERT INTO rows({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)", stripped)
         add_waiting(connection, -1, [(reads, len(value))])
         add_waiting(connection, 1, [(0, len(lighter_value))])
         freed += cost_of(value) - cost_of(lighter_value)
@@ -125,19 +125,19 @@ def _with_reads(connection: sqlite3.Connection, order: Order) -> list[int]:
     """The next rows that may lose their reads."""
     statement = (
         "SELECT id FROM rows INDEXED BY with_reads WHERE reads > 0 AND id > (SELECT taken FROM totals)"
-        f" ORDER BY id {order} LIMIT {LIGHTEN_ROWS}"
+        f" ORDER BY id {order} LIMIT {STRIP_ROWS}"
     )
     return [row[0] for row in connection.execute(statement)]
 
 
 def totals(connection: sqlite3.Connection) -> tuple[int, int, int, int, int]:
     """The totals: delivered, its negative, and rows, reads and bytes that wait. Raises DamagedError."""
-    books = connection.execute(
+    row = connection.execute(
         "SELECT delivered, negative, waiting_rows, waiting_reads, waiting_bytes FROM totals"
     ).fetchone()
-    if books is None or not all(isinstance(number, int) for number in books):
+    if row is None or not all(isinstance(number, int) for number in row):
         raise DamagedError("the books cannot be read")
-    return cast("tuple[int, int, int, int, int]", books)
+    return cast("tuple[int, int, int, int, int]", row)
 
 
 def purge(connection: sqlite3.Connection) -> tuple[int, int]:
@@ -147,14 +147,14 @@ def purge(connection: sqlite3.Connection) -> tuple[int, int]:
     damaged row's own number cannot be trusted.
     """
     _, _, _, waited, _ = totals(connection)
-    spoilt: list[int] = []
+    damaged_ids: list[int] = []
     rows = reads = size = last = 0
     for row in connection.execute(f"SELECT {COLUMNS} FROM rows ORDER BY id"):
         if is_intact(row):
             rows, reads, size, last = rows + 1, reads + row[2], size + len(row[5]), row[0]
         else:
-            spoilt.append(row[0])
-    for place in spoilt:
+            damaged_ids.append(row[0])
+    for place in damaged_ids:
         if not connection.execute("DELETE FROM rows WHERE id=?", (place,)).rowcount:
             raise DamagedError("a row is not where it should be")
     connection.execute(
@@ -164,14 +164,14 @@ def purge(connection: sqlite3.Connection) -> tuple[int, int]:
     return max(waited - reads, 0), reads
 
 
-def told_delivered(connection: sqlite3.Connection) -> tuple[int | None, bool]:
+def delivered_total(connection: sqlite3.Connection) -> tuple[int | None, bool]:
     """Reads delivered by the totals (None: that number is damaged), and whether a damaged file was replaced."""
     delivered, negative, *_ = totals(connection)
     damaged = connection.execute("SELECT 1 FROM meta WHERE key='damaged'").fetchone() is not None
     return delivered if delivered == -negative else None, damaged
 
 
-def give_back(connection: sqlite3.Connection) -> None:
+def return_free_pages(connection: sqlite3.Connection) -> None:
     """Return free pages to the disk: all when the spool is empty, some when most of the file is free."""
     free = pragma_number(connection, "freelist_count")
     if free < VACUUM_FROM_PAGES:

@@ -139,14 +139,16 @@ def _key(record: ResumableRecord, names: tuple[str, ...], called: tuple[str, ...
     return tuple(key)
 
 
-def _fits(rule: _Rule, leg: ResumableRecord, found: Known[Stream]) -> bool:
+def _fits(rule: _Rule, resumed: ResumableRecord, found: Known[Stream]) -> bool:
     """Whether a resumed record may continue the record that a rule has found."""
-    position, last = leg.resumed_from or "", found.last_event_id or ""
+    position, last = resumed.resumed_from or "", found.last_event_id or ""
     if rule.unlike_others and (position == FROM_START or _NUMBER.fullmatch(position)):
         return False
     if rule.any_event and _beyond(position, last):
         return False
-    return found.response_id == leg.response_id or not {None, MASKED}.isdisjoint((found.response_id, leg.response_id))
+    return found.response_id == resumed.response_id or not {None, MASKED}.isdisjoint(
+        (found.response_id, resumed.response_id)
+    )
 
 
 def _beyond(position: str, last: str) -> bool:
