@@ -25,7 +25,7 @@ TICK_S = 0.25
 # Streams open at a time in each slot, and how many segments they have: they last from one to ten seconds.
 STREAMS = 10
 SEGMENTS = range(4, 40)
-# Of ten bundles one is sent again, and one comes behind its successor.
+# Of ten bundles one is sent again, and one comes after its successor.
 _RESEND = _SWAP = 0.1
 # Every so often the instance dies (ticks).
 _LIFE = 60

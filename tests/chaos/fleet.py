@@ -22,7 +22,7 @@ _READY_TIMEOUT_S = 90.0
 
 @dataclass
 class Left:
-    """A process that ended although nobody told it to: its name, exit code and reason, and the phase it was in."""
+    """A process that ended without being asked to: its name, exit code and reason, and the phase it was in."""
 
     name: str
     code: int
@@ -32,7 +32,7 @@ class Left:
 
 @dataclass
 class Seat:
-    """A command that is to run, whoever runs it at the moment."""
+    """A command that is to run, and the process that runs it now."""
 
     name: str
     command: str
@@ -40,7 +40,7 @@ class Seat:
     place: Path
     stack: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
     running: Running | None = None
-    vacant: bool = False  # nobody is to be started
+    vacant: bool = False  # no process is to be started
 
     def start(self) -> Running:
         """Start it, without waiting until it serves."""
@@ -104,7 +104,7 @@ class Seat:
 
 
 def reason(log: str) -> str:
-    """Why a process ended: its last error, behind which it may have said how it ends; or else its last line."""
+    """Why a process ended: its last error, after which it may have logged how it ends; or else its last line."""
     lines = log.splitlines() or [""]
     return next((line for line in reversed(lines) if '"level":"error"' in line), lines[-1])
 
@@ -133,7 +133,7 @@ class Fleet:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """All of it, ready; whatever still runs at the end is told to stop."""
+        """All of it, ready; what still runs at the end is asked to stop."""
         seats = [*self.workers, *self.taps]
         try:
             for seat in seats:

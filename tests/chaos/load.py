@@ -31,7 +31,7 @@ _READ_BYTES = 65_536
 
 @dataclass
 class Asked:
-    """One stream, by whoever asked for it. Times are Unix seconds; `truth`: what its record must say.
+    """One stream, as its client saw it. Times are Unix seconds; `truth`: what its record must say.
 
     `ended_at`: its last byte. `over_at`: its connection's end, where it has one; a stream that stalls has a long way to it.
     """

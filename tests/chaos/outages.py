@@ -1,7 +1,7 @@
 """`python -m tests.chaos.outages --minutes N`: random outages of a real broker under one worker, one after the other.
 
 The broker is killed or frozen for a random time at a random moment of the worker's life: while it starts, recovers,
-works or is idle; sometimes the worker is killed, told to stop or stopped (SIGSTOP) meanwhile. After each outage new
+works or is idle; sometimes the worker is killed, terminated or stopped (SIGSTOP) meanwhile. After each outage new
 streams are written, and the time is taken from the broker's return to the first new record, and to the last. A line
 of JSON for each outage, a table at the end; exit code 1 if a record is missing, comes late, is there in two versions,
 or a worker ended for another reason than 75.
@@ -223,11 +223,11 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=20.0)
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--away", type=float, metavar="SECONDS", help="of each outage (default: random, up to 75)")
-    told = parser.parse_args()
+    arguments = parser.parse_args()
     outages: list[Outage] = []
-    ends = time.monotonic() + 60 * told.minutes
+    ends = time.monotonic() + 60 * arguments.minutes
     with tempfile.TemporaryDirectory() as folder:
-        run = Run(Path(folder), told.seed, told.away)
+        run = Run(Path(folder), arguments.seed, arguments.away)
         try:
             while time.monotonic() < ends:
                 outages.append(run.outage())
@@ -236,7 +236,9 @@ def main() -> int:
         finally:
             doubled = run.end()
     load = _of([one.load for one in outages]).removesuffix(" s")
-    sys.stdout.write(f"\nseed {told.seed}, {doubled} streams with two records, load a core {load}\n{report(outages)}\n")
+    sys.stdout.write(
+        f"\nseed {arguments.seed}, {doubled} streams with two records, load a core {load}\n{report(outages)}\n"
+    )
     return 0 if all(map(is_well, outages)) and not doubled else 1
 
 

@@ -57,14 +57,14 @@ TAKEOVER_PHASES = ("calm", "kills", "away", "stopped")
 REST_S = 5.0
 # What is left to do when the load has ended is done within this, or will never be (seconds).
 SETTLE_S = 120.0
-# Of so many streams it is told what is known of them, where something is found.
+# For so many streams a finding reports what is known of them.
 EVIDENCE = 20
-# How often it is looked whether something has come about (seconds).
+# How often a condition is checked (seconds).
 _LOOK_S = 0.2
-# The exit code of a process that may end by itself for want of a part that it needs: where its broker was away, or its group
-# took it for dead while it was stopped. It gives the same code where it thinks that a topic was recreated, which nobody did.
+# The exit code of a process that may end by itself: its broker was unavailable, or its group removed it while it was
+# stopped. A process that reports a recreated topic ends with the same code, but no topic is recreated here.
 UNAVAILABLE, RECREATED = 3, "recreated"
-# The phases in which that may be, each with the rest behind it, and the last one until all is worked off.
+# The phases in which that may be, each with the rest after it, and the last one until all is worked off.
 UNAVAILABLE_PHASES = ("woken", "brokers")
 
 
@@ -302,13 +302,13 @@ class Chaos:
         for seat in (*self._fleet.taps, *self._fleet.workers):
             code = await asyncio.to_thread(seat.stop)
             if code:
-                self.result.findings.append(f"{seat.name} ended with {code} when it was told to stop")
+                self.result.findings.append(f"{seat.name} ended with {code} when it was asked to stop")
 
     def _judge(self) -> None:
         result, findings = self.result, self.result.findings
         faults: dict[str, list[str]] = result.verdict["faults"]
         findings += [f"{kind}: {len(found)}" for kind, found in faults.items()]
-        # Most name a stream by its trace id, with words behind it or without.
+        # Most name a stream by its trace id, with words after it or without.
         named = {one.partition(":")[0] for found in faults.values() for one in found}
         known = self._truth.about(named)[:EVIDENCE]
         result.evidence = [one | {"in_log": one["trace_id"] in self._in_log} for one in known]
@@ -333,7 +333,7 @@ def late(plan: Plan, start_s: float, latency: Mapping[str, Mapping[str, float]])
     for phase in TAKEOVER_PHASES:
         measured = latency.get(phase)
         if measured and measured["max_s"] > most:
-            findings.append(f"{phase}: a record came {measured['max_s']:.1f} s behind its stream's end")
+            findings.append(f"{phase}: a record came {measured['max_s']:.1f} s after its stream's end")
         if getattr(plan, f"{phase}_s") and not measured:
             findings.append(f"{phase}: of no stream it is known how late its record came")
     return findings
@@ -350,10 +350,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=5.0, help="of killing workers, and of broker restarts")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="keep truth, ledger and logs there")
-    told = parser.parse_args()
-    plan = Plan(kills_s=60 * told.minutes, brokers_s=60 * told.minutes)
+    arguments = parser.parse_args()
+    plan = Plan(kills_s=60 * arguments.minutes, brokers_s=60 * arguments.minutes)
     with tempfile.TemporaryDirectory() as folder:
-        result = asyncio.run(Chaos(told.keep or Path(folder), plan).run())
+        result = asyncio.run(Chaos(arguments.keep or Path(folder), plan).run())
     print(json.dumps(asdict(result), indent=2))
     return 1 if result.findings else 0
 

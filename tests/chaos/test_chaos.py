@@ -38,7 +38,7 @@ def test_a_phase_that_was_planned_has_to_tell_how_late_records_came() -> None:
         "kills: of no stream it is known how late its record came"
     ]
     slow = soon | {"calm": {"count": 9, "max_s": 1.5 * TAKEOVER_S}}
-    assert late(plan, USUAL_START_S, slow) == ["calm: a record came 30.0 s behind its stream's end"]
+    assert late(plan, USUAL_START_S, slow) == ["calm: a record came 30.0 s after its stream's end"]
     assert late(plan, 2 * USUAL_START_S, slow) == []
     assert len(late(Plan(), USUAL_START_S, {})) == 4
 
@@ -59,7 +59,7 @@ def test_who_ends_while_its_broker_and_its_group_are_there_is_a_finding(phase: s
 
 
 def test_it_is_noted_in_which_phase_a_process_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The rest behind a phase is part of it."""
+    """The rest after a phase is part of it."""
     chaos = Chaos(tmp_path, Plan(calm_s=0, away_s=0))
     fleet = chaos._fleet = Fleet(tmp_path, "127.0.0.1:1", "chaos", {}, 1, 0)
     seat = fleet.workers[0]

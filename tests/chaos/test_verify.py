@@ -87,7 +87,7 @@ def test_other_bytes_under_one_id_are_two_versions() -> None:
     assert found["versions"] == ["s-1"]
 
 
-def test_a_record_that_nobody_asked_for_is_unknown() -> None:
+def test_record_without_a_request_is_unknown() -> None:
     stray = record("s-9", trace_id="t-9")
     found = faults(judge({"t-1": WHOLE}, [entry(record()), entry(stray)], [row(record()), row(stray)]))
     assert found == {"unknown": ["s-9"]}

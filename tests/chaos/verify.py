@@ -4,14 +4,14 @@
 
 It imports nothing of Streamgauge, nor of the tests beside it: what is wrong there cannot be wrong here in the same way.
 
-**The truth file** is JSON lines, one a stream, written by whoever asked the provider; `Stream` says what stands in a line.
+**The truth file** is JSON lines, one for each stream, written by the program that sent the requests; `Stream` has the fields.
 A stream is found by its trace id, which its request carried. **The report** is JSON on stdout; the exit code is 0 if all
 holds, 1 if not, 2 for wrong usage. It lists, by trace id or stream id:
 
     missing            a stream without a record in the topic
     duplicate          a stream with records under several stream ids
     versions           a stream id with different bytes in the topic; the same bytes again are legal, and counted
-    unknown            a record of a stream that nobody asked for
+    unknown            a record of a stream that was not requested
     differing          a record that says something else than the truth, and what
     ledger_missing     a record of the topic that the ledger does not hold
     ledger_unknown     a row of the ledger that is not in the topic
@@ -49,7 +49,7 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
     "usage_source": ("usage", "source"),
 }
 TOKENS = ("input_tokens", "output_tokens", "total_tokens")
-# Streams that end by nobody's word: there is no moment from which a record could be late.
+# Streams whose end no part reports: there is no moment from which a record could be late.
 NO_TERMINAL = ("abandoned", "client_abort")
 
 
@@ -57,8 +57,8 @@ NO_TERMINAL = ("abandoned", "client_abort")
 class Stream:
     """One line of the truth. Times are Unix seconds by the asker's clock, tokens and events are counts.
 
-    `phase`: a name under which latencies are told together. `ended_at`: when the asker read the last byte; null for a
-    stream that nobody ended. `doubt`: null, or whether the tap was killed under the stream: `open` when its beginning was
+    `phase`: a name under which latencies are reported together. `ended_at`: when the asker read the last byte; null for a
+    stream that did not end. `doubt`: null, or whether the tap was killed under the stream: `open` when its beginning was
     safe by then, so that it owes a record, which may say that it was cut; `new` when even that may be lost.
     """
 
@@ -287,10 +287,10 @@ def main() -> int:
     parser.add_argument("--topic", required=True, help="the records topic")
     parser.add_argument("--ledger", type=Path, required=True, metavar="FILE", help="the ledger's SQLite file")
     parser.add_argument("--tap", action="append", default=[], metavar="URL", help="admin port whose balance must hold")
-    told = parser.parse_args()
-    topic = asyncio.run(read_topic(told.kafka, told.topic))
-    report = judge(read_truth(told.truth), topic, read_ledger(told.ledger))
-    for url in told.tap:
+    arguments = parser.parse_args()
+    topic = asyncio.run(read_topic(arguments.kafka, arguments.topic))
+    report = judge(read_truth(arguments.truth), topic, read_ledger(arguments.ledger))
+    for url in arguments.tap:
         judge_balance(url, read_metrics(url), report)
     faults = {name: found for name, found in report.faults.items() if found}
     sys.stdout.write(json.dumps({"holds": report.holds, **vars(report), "faults": faults}) + "\n")

@@ -50,7 +50,7 @@ def imported() -> set[str]:
     return names - sys.stdlib_module_names - {"streamgauge", "streamgauge_demo"}
 
 
-def test_it_runs_as_nobody_special() -> None:
+def test_image_runs_as_an_unprivileged_user() -> None:
     last_stage = DOCKERFILE.rpartition("FROM ")[2]
     (user,) = re.findall(r"^USER (\S+)", last_stage, flags=re.MULTILINE)
     assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", user)
@@ -124,7 +124,7 @@ def test_the_health_check_says_what_the_admin_port_says(ready: bool, exit_code: 
     assert asyncio.run(run()) == exit_code
 
 
-def test_the_health_check_fails_when_nobody_answers() -> None:
+def test_health_check_fails_without_an_answer() -> None:
     assert asyncio.run(exit_code_of_health_check(1)) != 0
 
 

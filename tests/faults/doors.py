@@ -17,7 +17,7 @@ DRAIN_S = "4"
 
 @dataclass(frozen=True)
 class Door:
-    """One way in: where, as whom, and what a command is told of it."""
+    """One way to connect: the address, the user, and the options of a command for it."""
 
     address: str
     user: str

@@ -72,7 +72,7 @@ def hang_the_ledger() -> None:
 
 
 def hang_checkpoints() -> None:
-    """A wait for something that nobody does."""
+    """A wait that never ends."""
 
     async def hang(*_: Any) -> None:
         await asyncio.sleep(_FOR_EVER)
@@ -212,7 +212,7 @@ FAULTS: dict[str, Callable[[], None]] = {
 }
 
 if __name__ == "__main__":
-    told = json.loads(sys.argv[1])
-    FAULTS[told.pop("fault")]()
-    sys.argv[1] = json.dumps(told)
+    arguments = json.loads(sys.argv[1])
+    FAULTS[arguments.pop("fault")]()
+    sys.argv[1] = json.dumps(arguments)
     sys.exit(worker_process.main())

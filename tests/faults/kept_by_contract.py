@@ -3,8 +3,8 @@
 A place is the path to it in an event (`[]` for any item; at the end `'` for a word and `#` for a number). Words are kept only
 where they look as a code, an id, a model or a tool's name does, as canaries do; texts with blanks are kept nowhere. No key
 that a dialect does not know, no text, no prompt and no credential is here; of an error its type and code, and its message
-only where that is one word and so may be a code. Whoever adds a place to a dialect adds it here, and says by that that it
-holds no secret.
+only where that is one word and so may be a code. A change that adds a place to a dialect adds it here: that states
+that the place holds no secret.
 """
 
 # Of requests and answers. Ids, models and codes; sizes that were asked for.

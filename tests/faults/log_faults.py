@@ -1,4 +1,4 @@
-"""What tests of a faulty log share: logs in one partition, workers that read or refuse them, topics that are made anew."""
+"""Shared by tests of a faulty log: logs in one partition, workers that read or refuse them, topics that are recreated."""
 
 import asyncio
 import json
@@ -80,7 +80,7 @@ def read_some(kafka: str, prefix: str, folder: Path, messages: list[tuple[int, b
         assert process.stop() == 0
 
 
-def make_anew(kafka: str, prefix: str, name: str, partitions: int = PARTITIONS) -> None:
+def recreate_topic(kafka: str, prefix: str, name: str, partitions: int = PARTITIONS) -> None:
     """Delete a topic and make it again, empty."""
     asyncio.run(delete_topic(kafka, f"{prefix}.{name}"))
     wait_for(lambda: f"{prefix}.{name}" in asyncio.run(topics.create(kafka, partitions, prefix)).created, "topic", 30)
@@ -102,7 +102,7 @@ def refuses(kafka: str, prefix: str, folder: Path, *words: str) -> None:
 
 def forget_state(kafka: str, prefix: str) -> None:
     """What the sentence says, if the prefix is to stay: no state, no offsets."""
-    make_anew(kafka, prefix, "state")
+    recreate_topic(kafka, prefix, "state")
     forget_offsets(kafka, prefix)
 
 

@@ -82,7 +82,7 @@ class MockCluster:
         assert self._library.rd_kafka_mock_topic_create(self._cluster, name.encode(), partitions, 1) == 0
 
     def fail_topic(self, name: str, error: int) -> None:
-        """Whoever asks for this topic's metadata gets the error; 0 ends that."""
+        """Each request for this topic's metadata gets the error; 0 ends that."""
         self._library.rd_kafka_mock_topic_set_error(self._cluster, name.encode(), error)
 
     def down(self) -> None:
@@ -97,7 +97,7 @@ class MockCluster:
         self._library.rd_kafka_mock_broker_set_rtt(self._cluster, _BROKER, milliseconds)
 
     def advertise(self, host: str, port: int) -> None:
-        """What clients are told to connect to."""
+        """The address that clients are given."""
         assert self._library.rd_kafka_mock_broker_set_host_port(self._cluster, _BROKER, host.encode(), port) == 0
 
     def fail_produce(self, errors: Sequence[int]) -> None:

@@ -77,14 +77,14 @@ def fail_one_metadata_request() -> None:
 
 
 def main() -> int:
-    told = json.loads(sys.argv[1])
-    app._REQUEST_TIMEOUT_S = told.pop("request_timeout_s", app._REQUEST_TIMEOUT_S)
-    moment, reached = told.pop("moment"), Path(told.pop("reached", ""))
+    arguments = json.loads(sys.argv[1])
+    app._REQUEST_TIMEOUT_S = arguments.pop("request_timeout_s", app._REQUEST_TIMEOUT_S)
+    moment, reached = arguments.pop("moment"), Path(arguments.pop("reached", ""))
     if moment == "metadata":
         fail_one_metadata_request()
     else:
         stop_at(moment, reached)
-    sys.argv[1] = json.dumps(told)
+    sys.argv[1] = json.dumps(arguments)
     return worker_process.main()
 
 

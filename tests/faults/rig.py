@@ -1,4 +1,4 @@
-"""A real `streamgauge tap` with a fault behind it: what it holds, what it says, and what arrives."""
+"""A real `streamgauge tap` whose broker, disk or recorder fails: what it keeps, what it reports, and what arrives."""
 
 import asyncio
 import contextlib

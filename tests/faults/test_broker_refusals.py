@@ -55,7 +55,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def shipped(broker: MockCluster, tap: Tap) -> Balance:
-    """Ship all that waits; what arrived is in order and not twice, but for what was sent again behind a failure."""
+    """Ship all that waits; what arrived is in order and not twice, except for rows that were sent again after a failure."""
     shipper = Shipper(tap.spool, ShipperSettings(broker.bootstrap, PREFIX))
 
     async def all_of_it() -> None:
@@ -143,7 +143,7 @@ def heard() -> Iterator[Heard]:
 
 @pytest.mark.kafka
 @pytest.mark.parametrize("partitions", [PARTITIONS, 1])
-def test_k7_a_topic_deleted_and_made_anew_under_the_shipper(kafka: str, prefix: str, tap: Tap, partitions: int) -> None:
+def test_k7_topic_recreated_while_the_shipper_runs(kafka: str, prefix: str, tap: Tap, partitions: int) -> None:
     shipper = Shipper(tap.spool, ShipperSettings(kafka, prefix))
     tap.fill(ROWS)
 
@@ -225,7 +225,7 @@ def test_k7_what_is_no_broker_ends_nothing(broker: MockCluster, tap: Tap) -> Non
 def test_k5_a_bug_of_ours_does_not_end_the_shipper(
     broker: MockCluster, tap: Tap, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An exception that nobody thought of, in the middle of shipping: said, survived, and nothing is lost."""
+    """An unexpected exception in the middle of shipping: it is logged, the shipper continues, and nothing is lost."""
     tap.fill(ROWS)
     take, calls = tap.spool.take, iter(range(1000))
 

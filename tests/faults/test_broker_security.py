@@ -169,7 +169,7 @@ def test_s4_a_worker_and_a_command_that_are_refused_end_with_one_sentence(
 
 
 def test_s4_nothing_falls_back_to_plain_text(secured: Secured, secure_prefix: str, tmp_path: Path) -> None:
-    """A broker that offers plain text alone gets no log-in and no bundle from a tap that was told to use TLS."""
+    """A broker that offers plain text alone gets no log-in and no bundle from a tap whose settings require TLS."""
     user = secured.user(SECRET)
     there = scram_door(secured, tmp_path / "files", user)
     door = Door(secured.bootstrap, user, there.options)

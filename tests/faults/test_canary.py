@@ -27,7 +27,7 @@ from tests.kafka_broker.reading import read_all, write_all
 from tests.running import command, start, start_tap, wait_for, wait_until_ready
 from tests.streams import bundles_of, chat_event, chat_segments
 
-# Exchanges of events' places are numbered from here on, those of all others from there on; one more is nobody's.
+# Exchanges of events' places are numbered from here on, those of all others from there on; one more belongs to none.
 FIRST_EVENT, FIRST_EXCHANGE, POISON = 1, 50_000, 99_999
 AT_ONCE = 50
 
@@ -54,8 +54,8 @@ def request_of(case: Case) -> bytes:
     target, headers, body = case.target, [], b'{"stream":true}'
     if isinstance(case, Exchange):
         headers, body = case.headers, case.body
-    told = [("host", "x"), ("x-case", str(case.number)), JSON, *headers, ("content-length", str(len(body)))]
-    head = "".join(f"{name}: {value}\r\n" for name, value in told)
+    fields = [("host", "x"), ("x-case", str(case.number)), JSON, *headers, ("content-length", str(len(body)))]
+    head = "".join(f"{name}: {value}\r\n" for name, value in fields)
     return f"POST /p{target} HTTP/1.1\r\n{head}connection: close\r\n\r\n".encode() + body
 
 
@@ -63,9 +63,9 @@ def request_of(case: Case) -> bytes:
 async def provider(known: dict[int, Case]) -> AsyncIterator[str]:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = (await reader.readuntil(b"\r\n\r\n")).lower()
-        told = dict(line.split(b": ", 1) for line in head.split(b"\r\n")[1:] if b": " in line)
-        await reader.readexactly(int(told[b"content-length"]))
-        writer.write(answer_of(known[int(told[b"x-case"])]))
+        received = dict(line.split(b": ", 1) for line in head.split(b"\r\n")[1:] if b": " in line)
+        await reader.readexactly(int(received[b"content-length"]))
+        writer.write(answer_of(known[int(received[b"x-case"])]))
         await writer.drain()
         writer.close()
 
@@ -187,8 +187,8 @@ def on_topics(bootstrap: str, names: Topics) -> Iterator[bytes]:
         for message in asyncio.run(read_all(bootstrap, name)):
             if message.value == word(POISON).encode():
                 continue  # what somebody else wrote into the topic stands in the dead letter as it was
-            told = [message.key or b"", *(value for _, value in message.headers)]
-            yield from (*told, *contents(message.value or b"--"))
+            parts = [message.key or b"", *(value for _, value in message.headers)]
+            yield from (*parts, *contents(message.value or b"--"))
 
 
 def test_a_canary_that_lies_there_is_found(tmp_path: Path) -> None:

@@ -256,7 +256,7 @@ def test_k6_file_damaged_under_a_tap(broker: MockCluster, tmp_path: Path, seed: 
 
 
 def test_k6_read_only_and_writable_again(small_disk: SmallDisk, tmp_path: Path) -> None:
-    """What lies on a disk that is read-only for a while is there when it no longer is; what came meanwhile is told of."""
+    """Data on a disk that is read-only for a while is there afterwards; data that came meanwhile is reported as lost."""
     path, books = small_disk.path / "spool.sqlite", tmp_path / "counters"
     values = [b"%04d" % number for number in range(50)]
     with Counters(books, "recorder") as counters:

@@ -1,7 +1,7 @@
-"""F7 and F8: the log itself is at fault. Topics made anew, beginnings deleted, taps with wrong clocks.
+"""F7 and F8: faults of the log. Topics recreated, beginnings deleted, taps with wrong clocks.
 
-What can be gone on from is gone on from, and what is lost is counted and told on the records. What would lose streams unsaid,
-or give one a second record, ends the worker with one sentence, and ends it again however often it is started.
+The worker continues after a fault if it can; lost messages are counted and marked on the records. A fault that would lose
+streams silently, or give one a second record, ends the worker with one sentence, and again at each start.
 """
 
 import asyncio
@@ -23,9 +23,9 @@ from tests.faults.log_faults import (
     forget_offsets,
     forget_state,
     incomplete,
-    make_anew,
     one_partition,
     read_some,
+    recreate_topic,
     refuses,
     settings_of,
     wait_until_committed,
@@ -60,7 +60,7 @@ def deleted_while_stopped(
     process.process.send_signal(signal.SIGCONT)
 
 
-def assert_says_made_anew(process: WorkerProcess, topic: str) -> None:
+def assert_reports_recreated(process: WorkerProcess, topic: str) -> None:
     """One sentence, whichever part of the worker sees it first."""
     [sentence] = errors(process)
     assert re.search(rf"{re.escape(topic)}(/\d+)? ", sentence)
@@ -103,7 +103,7 @@ def test_f7_a_beginning_deleted_under_a_worker(kafka: str, prefix: str, tmp_path
 
 
 def test_f7_all_is_deleted_and_nothing_follows(kafka: str, prefix: str, tmp_path: Path) -> None:
-    """Nothing comes that would show the gap, no tick either: it is seen all the same, and told on what follows later."""
+    """No later message shows the gap, not even a tick. It is detected all the same, and marked on later records."""
     messages = one_partition(3)
     expected = with_gap(messages, 3, 9)
     with worker(tmp_path, **settings_of(kafka, prefix), tick_s=600.0) as process:
@@ -120,16 +120,16 @@ def test_f7_all_is_deleted_and_nothing_follows(kafka: str, prefix: str, tmp_path
     assert same(found, expected)
 
 
-# --- topics are made anew -------------------------------------------------------------------------------------------
+# --- topics are recreated ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("read", [15, 8], ids=["shorter", "longer"])
-def test_f7_segments_made_anew_between_two_runs(kafka: str, prefix: str, tmp_path: Path, read: int) -> None:
+def test_f7_segments_recreated_between_two_runs(kafka: str, prefix: str, tmp_path: Path, read: int) -> None:
     """The tap goes on in the new log, also to where that is longer, so that every offset that was applied is there."""
     messages = with_farewell(one_partition(4))
     read_some(kafka, prefix, tmp_path, messages[:read])
     before = distinct(log_of(kafka, f"{prefix}.records"))
-    make_anew(kafka, prefix, "segments")
+    recreate_topic(kafka, prefix, "segments")
     write(kafka, prefix, messages[read:])
     for _ in range(2):
         refuses(kafka, prefix, tmp_path, f"{prefix}.segments/0", "recreated", "another --topic-prefix")
@@ -146,16 +146,16 @@ def test_f7_segments_made_anew_between_two_runs(kafka: str, prefix: str, tmp_pat
     assert set(expected) & begun == incomplete(expected) != set()
 
 
-def test_f7_segments_made_anew_under_a_worker(kafka: str, prefix: str, tmp_path: Path) -> None:
+def test_f7_segments_recreated_while_a_worker_runs(kafka: str, prefix: str, tmp_path: Path) -> None:
     messages = one_partition(6)
     with worker(tmp_path, **settings_of(kafka, prefix)) as process:
         process.wait_ready()
         write(kafka, prefix, messages)
         wait_until_committed(kafka, prefix, len(messages))
-        make_anew(kafka, prefix, "segments")
+        recreate_topic(kafka, prefix, "segments")
         write(kafka, prefix, one_partition(7, 60))
         assert process.process.wait(60) == EXIT, process.log
-        assert_says_made_anew(process, f"{prefix}.segments")
+        assert_reports_recreated(process, f"{prefix}.segments")
     refuses(kafka, prefix, tmp_path, f"{prefix}.segments/0", "recreated")
 
 
@@ -170,11 +170,11 @@ def test_f7_segments_deleted_and_not_made_again(kafka: str, prefix: str, tmp_pat
         assert f"topic {prefix}.segments does not exist any more" in sentence
 
 
-def test_f7_state_made_anew_between_two_runs(kafka: str, prefix: str, tmp_path: Path) -> None:
+def test_f7_state_recreated_between_two_runs(kafka: str, prefix: str, tmp_path: Path) -> None:
     """Streams that were open are lost with it. While the log is whole, it gives the same records once more."""
     messages = one_partition(9)
     read_some(kafka, prefix, tmp_path, messages[:8])
-    make_anew(kafka, prefix, "state")
+    recreate_topic(kafka, prefix, "state")
     write(kafka, prefix, messages[8:])
     refuses(kafka, prefix, tmp_path, f"{prefix}.state has no state of partition 0", "8 messages", "offsets")
     forget_offsets(kafka, prefix)
@@ -186,18 +186,18 @@ def test_f7_state_made_anew_between_two_runs(kafka: str, prefix: str, tmp_path: 
 
 
 @pytest.mark.parametrize("name", ["state", "records"])
-def test_f7_state_or_records_made_anew_under_a_worker(kafka: str, prefix: str, tmp_path: Path, name: str) -> None:
+def test_f7_state_or_records_recreated_while_a_worker_runs(kafka: str, prefix: str, tmp_path: Path, name: str) -> None:
     ledger = f"sqlite:////{tmp_path / 'ledger.sqlite'}"
     with worker(tmp_path, **settings_of(kafka, prefix), ledger=ledger) as process:
         process.wait_ready()
         write(kafka, prefix, one_partition(10))
         wait_until_committed(kafka, prefix, 1)
-        make_anew(kafka, prefix, name)
+        recreate_topic(kafka, prefix, name)
         assert process.process.wait(60) == EXIT, process.log
-        assert_says_made_anew(process, f"{prefix}.{name}")
+        assert_reports_recreated(process, f"{prefix}.{name}")
 
 
-def test_f7_poison_alone_leaves_state_behind(kafka: str, prefix: str, tmp_path: Path) -> None:
+def test_f7_unreadable_messages_alone_write_state(kafka: str, prefix: str, tmp_path: Path) -> None:
     """What is acknowledged has state, or the next worker would take the state topic for a new one."""
     read_some(kafka, prefix, tmp_path, [(0, b"poison"), (0, b"more of it")])
     tap = SyntheticTap(11, slots=(0,))
@@ -211,7 +211,7 @@ def test_f7_poison_alone_leaves_state_behind(kafka: str, prefix: str, tmp_path: 
 
 
 def test_f8_a_tap_whose_clock_is_a_year_off(kafka: str, tmp_path: Path) -> None:
-    """Three taps in one partition: one ahead, one behind, one right. Their streams are open while all of them send."""
+    """Three taps in one partition: one fast, one slow, one right. Their streams are open while all of them send."""
     prefix = make_topics(kafka, 1)
     settings = settings_of(kafka, prefix) | {"tick_s": 1.0}
     with provider() as upstream, worker(tmp_path, **settings) as process:

@@ -16,7 +16,7 @@ import pytest
 from streamgauge.core.capture.segments import Bundle
 from streamgauge.kafka.topic_ids import identities
 from streamgauge.worker.faults import WorkerError
-from tests.faults.log_faults import forget_offsets, make_anew
+from tests.faults.log_faults import forget_offsets, recreate_topic
 from tests.faults.test_worker_faults import assert_all_once, write
 from tests.integration.synthetic import SyntheticTap, distinct
 from tests.integration.workers import WorkerProcess, worker
@@ -55,8 +55,8 @@ def at_moment(directory: Path, moment: str, **settings: Any) -> Iterator[tuple[W
     reached = directory / f"{moment}.reached"
     for mark in (reached, reached.with_suffix(".go")):
         mark.unlink(missing_ok=True)
-    told = {"module": "tests.faults.moment_worker", "moment": moment, "reached": str(reached)}
-    with worker(directory, **told, request_timeout_s=STEP_S, **settings) as process:
+    arguments = {"module": "tests.faults.moment_worker", "moment": moment, "reached": str(reached)}
+    with worker(directory, **arguments, request_timeout_s=STEP_S, **settings) as process:
         wait_for(lambda: reached.exists() or process.process.poll() is not None, f"worker at {moment}")
         assert process.process.poll() is None, process.log
         yield process, reached.with_suffix(".go").touch
@@ -124,10 +124,10 @@ def test_k11_an_outage_at_each_step_of_a_start(own_broker: Callable[..., Broker]
 def test_k11_a_leader_whose_metadata_request_fails_assigns_all_partitions(
     kafka: str, prefix: str, tmp_path: Path
 ) -> None:
-    """The broker is well all the time; without the topics' metadata a leader gave nobody a partition for five minutes."""
+    """The broker works all the time. Without the topics' metadata a leader assigned no partition for five minutes."""
     write(kafka, prefix, list(SyntheticTap(41).bundles(20)))
-    told = {"module": "tests.faults.moment_worker", "moment": "metadata"}
-    with worker(tmp_path, **told, bootstrap=kafka, prefix=prefix) as leads:
+    arguments = {"module": "tests.faults.moment_worker", "moment": "metadata"}
+    with worker(tmp_path, **arguments, bootstrap=kafka, prefix=prefix) as leads:
         leads.wait_ready()
         assert_record_comes_soon(kafka, prefix, 0, leads)
         assert_all_once(kafka, prefix, 20)
@@ -189,9 +189,7 @@ def test_k10_offsets_that_expired_under_the_state_have_a_way_back(kafka: str, pr
         assert next_life.stop() == 0, next_life.log
 
 
-def test_k10_a_segments_topic_made_anew_is_not_taken_for_the_one_with_the_given_id(
-    kafka: str, prefix: str, tmp_path: Path
-) -> None:
+def test_k10_recreated_segments_topic_does_not_match_the_given_id(kafka: str, prefix: str, tmp_path: Path) -> None:
     """An option that was left in place accepts no other topic."""
     settings = {"bootstrap": kafka, "prefix": prefix, "checkpoint_s": 0.2}
     with worker(tmp_path, **settings) as before:
@@ -200,7 +198,7 @@ def test_k10_a_segments_topic_made_anew_is_not_taken_for_the_one_with_the_given_
         assert_all_once(kafka, prefix, 20)
         assert before.stop() == 0
     given = asyncio.run(topic_id(kafka, f"{prefix}.segments"))
-    make_anew(kafka, prefix, "segments")
+    recreate_topic(kafka, prefix, "segments")
     write(kafka, prefix, list(SyntheticTap(44).bundles(100, segments=10)))
     with worker(tmp_path, **settings, segments_id=given) as refuses:
         assert refuses.process.wait(60) == WorkerError.exit_code, refuses.log

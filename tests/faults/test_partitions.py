@@ -49,7 +49,7 @@ def test_k7_partitions_added(kafka: str, prefix: str, tmp_path: Path) -> None:
 
 
 def test_k7_partitions_added_under_a_tap(kafka: str, prefix: str, tmp_path: Path) -> None:
-    """It counts as it began, also when it has nothing under way and begins anew: `by_slot` knows where its streams lie."""
+    """It keeps its first count, also if nothing is in flight and it starts over: `by_slot` has the place of its streams."""
     tap = Tap(tmp_path)
     shipper = Shipper(tap.spool, ShipperSettings(kafka, prefix))
 

@@ -56,7 +56,7 @@ async def _put_header(bootstrap: str, topic: str) -> None:
     await producer.start()
     try:
         made = producer.create_batch()
-        made.append(timestamp=None, key=b"key", value=b"value", headers=[("~~", b"told")])
+        made.append(timestamp=None, key=b"key", value=b"value", headers=[("~~", b"text")])
         made._build()
         made._buffer = batch([b"\xff\xfe"])
         await (await producer.send_batch(made, topic, partition=0))
@@ -164,7 +164,7 @@ def test_d2_the_partition_waits_while_the_dead_letter_topic_is_gone(kafka: str, 
         assert process.get("/health/live")[0] == 200
         asyncio.run(topics.create(kafka, PARTITIONS, prefix))
         found = records_of(kafka, prefix, 20)
-        wait_for(lambda: committed(kafka, prefix, 0) == len(bundles) + 1, "offset behind all")
+        wait_for(lambda: committed(kafka, prefix, 0) == len(bundles) + 1, "the offset after all")
         wait_for(lambda: process.metrics()["streamgauge_dead_letters_waiting"] == 0, "nothing waiting")
         assert process.stop() == 0
         log = process.log
@@ -183,7 +183,7 @@ def test_d2_a_worker_that_is_told_to_stop_leaves_the_poison_undone(kafka: str, p
     with worker(tmp_path, **settings) as process:
         process.wait_ready()
         records_of(kafka, prefix, 10)
-        wait_for(lambda: committed(kafka, prefix, 0) == len(bundles) + 1, "offset behind all")
+        wait_for(lambda: committed(kafka, prefix, 0) == len(bundles) + 1, "the offset after all")
         asyncio.run(delete_topic(kafka, f"{prefix}.deadletter"))
         write(kafka, prefix, [(0, b"poison again")])
         wait_for(lambda: "dead letters cannot be written to" in process.log, "sentence")
@@ -219,11 +219,11 @@ def test_s5_a_hostile_producer(kafka: str, prefix: str, tmp_path: Path) -> None:
         assert '"error"' not in process.log
     assert not canary.exists()
     assert len(letters) == len(poison)
-    told = asyncio.run(collect(kafka, prefix))
-    cut = [one for one in told if one.whole is not None]
+    dead_letters = asyncio.run(collect(kafka, prefix))
+    cut = [one for one in dead_letters if one.whole is not None]
     assert sorted(one.whole for one in cut if one.whole) == [(0, 10_000_000), (9_000_000, 0), (10_000_000, 1)]
     assert all(len(one.key or b"") + len(one.value or b"") <= 2 * TRUNCATED_BYTES for one in cut)
-    whole = Counter((one.key, one.value) for one in told if one.whole is None)
+    whole = Counter((one.key, one.value) for one in dead_letters if one.whole is None)
     assert whole == Counter(
         (one.key, one.value or (b"" if one.key is None else one.value)) for one in poison if one not in huge
     )
@@ -248,7 +248,7 @@ def test_s5_a_header_whose_name_is_no_text(kafka: str, prefix: str, tmp_path: Pa
 
 
 def test_s5_no_serializer_of_fausts_is_used(kafka: str, prefix: str, tmp_path: Path) -> None:
-    """Not on any topic: pickles lie in the records and state topics as well, and nobody runs one."""
+    """Not on any topic: pickles lie in the records and state topics as well, and no code runs one."""
     canary = tmp_path / "somebody-ran-it"
     names = Topics(prefix)
     pickles = [one for one in hostile(canary) if one.value and b"touch" in one.value]

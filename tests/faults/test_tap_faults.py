@@ -139,7 +139,7 @@ def test_t1_the_loss_window_of_the_recorder(broker: MockCluster, tmp_path: Path,
                 recorder = await asyncio.to_thread(part, rig.tap, RECORDER)
                 os.kill(recorder, signal.SIGKILL)
                 killed = time.monotonic()
-                await asyncio.to_thread(wait_for, lambda gone=recorder: runs_anew(rig.tap, gone), "another recorder")
+                await asyncio.to_thread(wait_for, lambda gone=recorder: is_restarted(rig.tap, gone), "another recorder")
                 gone.append((killed - WINDOW_S, time.monotonic() + WINDOW_S))
                 await running
             await rig.traffic.run_for(2)
@@ -159,7 +159,7 @@ def test_t1_the_loss_window_of_the_recorder(broker: MockCluster, tmp_path: Path,
     asyncio.run(run())
 
 
-def runs_anew(tap: Running, gone: int) -> bool:
+def is_restarted(tap: Running, gone: int) -> bool:
     return any(pid != gone and RECORDER in line for pid, line in children(tap.process.pid).items())
 
 

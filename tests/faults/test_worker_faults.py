@@ -56,7 +56,7 @@ def assert_all_once(bootstrap: str, prefix: str, count: int) -> None:
 
 
 def instances(ids: set[str]) -> set[str]:
-    """Of static members' ids the part that stays: behind it the broker puts a UUID of its own."""
+    """The constant part of a static member's id: the broker appends a UUID of its own."""
     return {one[:-37] for one in ids}
 
 
@@ -137,7 +137,7 @@ def test_i7_the_last_line_of_a_stuck_worker_has_every_thread(kafka: str, prefix:
 def test_i7_a_worker_that_its_group_has_lost_ends(
     kafka: str, prefix: str, tmp_path: Path, fault: str, reason: str
 ) -> None:
-    """aiokafka says so to whoever waits for messages, if anybody does; else the worker only looks like a member."""
+    """aiokafka raises the error only in calls that wait for messages; without one the worker only looks like a member."""
     settings: dict[str, Any] = {"bootstrap": kafka, "prefix": prefix}
     write(kafka, prefix, list(SyntheticTap(22).bundles(20)))
     with worker(tmp_path, module="tests.faults.faulty_worker", fault=fault, **settings) as broken:
@@ -152,7 +152,7 @@ def test_i7_a_worker_that_its_group_has_lost_ends(
 
 
 def test_i7_who_waits_for_messages_takes_nothing_from_a_recovery(kafka: str, prefix: str, tmp_path: Path) -> None:
-    """What Faust's consumer waited for before a rebalance it drops behind it; a changelog was dropped, and waited for."""
+    """Faust's consumer drops after a rebalance what it fetched before. It dropped a changelog, and waited for it."""
     tap = SyntheticTap(28)
     settings: dict[str, Any] = {"bootstrap": kafka, "prefix": prefix, "checkpoint_s": 0.2}
     with worker(tmp_path, module="tests.faults.faulty_worker", fault="take_messages_late", **settings) as waits:

@@ -23,8 +23,8 @@ TEXT_BYTES = 80
 # How many pairs run at a time.
 PAIRS = 4
 PATH = "/v1/chat/completions"
-# What a tap may add to the median stream's first byte and longest gap (seconds). Faults here last seconds, and whoever
-# waited for one would show them; the machine may be shared by others.
+# What a tap may add to the median stream's first byte and longest gap (seconds). Faults here last seconds, so a stream that
+# waited for one would exceed this; other programs may use the machine.
 BOUND_S = 0.5
 
 

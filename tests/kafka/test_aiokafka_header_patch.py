@@ -26,7 +26,7 @@ def batch(names: list[bytes], codec: int = 0) -> bytes:
         batch_size=99_999,
     )
     for offset, name in enumerate(names):
-        made = builder.append(offset, 0, b"key", b"value", [("~" * len(name), b"told")])
+        made = builder.append(offset, 0, b"key", b"value", [("~" * len(name), b"text")])
         assert made is not None
     content = bytearray(builder.build())
     if not codec:
@@ -51,7 +51,7 @@ def read(answer: bytes) -> Story:
 
 
 def expected(*names: str) -> Story:
-    return [(offset, b"key", b"value", [(name, b"told")]) for offset, name in enumerate(names)]
+    return [(offset, b"key", b"value", [(name, b"text")]) for offset, name in enumerate(names)]
 
 
 def test_what_is_no_utf8_is_replaced_and_nothing_is_passed_over() -> None:
@@ -59,7 +59,7 @@ def test_what_is_no_utf8_is_replaced_and_nothing_is_passed_over() -> None:
     assert found == expected("one", "\N{REPLACEMENT CHARACTER}" * 2, "three")
 
 
-def test_batches_before_and_behind_it_are_read() -> None:
+def test_batches_before_and_after_it_are_read() -> None:
     good = batch([b"one", b"two"])
     assert read(good + batch([b"\x80"]) + good) == [
         *expected("one", "two"),

@@ -1,9 +1,9 @@
-"""Pauses grow while nothing works, are bounded, and begin anew when something does."""
+"""Pauses grow after each failure up to a bound, and are short again after a success."""
 
 from streamgauge.kafka.backoff import FIRST_S, LONGEST_S, Backoff
 
 
-def test_pauses_double_up_to_a_bound_and_begin_anew() -> None:
+def test_pauses_double_up_to_a_bound_and_restart_after_a_success() -> None:
     backoff = Backoff()
     pauses = [backoff.failed() for _ in range(8)]
     assert pauses[:3] == [FIRST_S, 2 * FIRST_S, 4 * FIRST_S]

@@ -102,8 +102,8 @@ BAD: dict[str, tuple[Case, str]] = {
         r"rejected the user 'user-\w+' or its password: .*--kafka-password-file",
     ),
     "unknown user": (
-        lambda at, who: Brokers(at.address["SCRAM"], TlsFiles(at.files.ca), scram("nobody")),
-        r"rejected the user 'nobody' or its password: .*--kafka-username",
+        lambda at, who: Brokers(at.address["SCRAM"], TlsFiles(at.files.ca), scram("unknown")),
+        r"rejected the user 'unknown' or its password: .*--kafka-username",
     ),
     "wrong password, PLAIN": (
         lambda at, who: Brokers(
@@ -127,7 +127,7 @@ BAD: dict[str, tuple[Case, str]] = {
         lambda at, who: Brokers(at.address["MUTUAL"], TlsFiles(at.files.ca, at.files.foreign_client)),
         r"rejected the client certificate .*--kafka-certificate",
     ),
-    "a log-in that nobody asks for": (
+    "a log-in that the broker does not require": (
         lambda at, who: Brokers(at.bootstrap, None, who),
         r"does not use SASL on this port: .*--kafka-security",
     ),
@@ -164,5 +164,5 @@ def test_another_protocol_never_works_and_is_guessed_at(secured: Secured, user: 
         run(topics.segments_partitions(brokers))
 
 
-def test_nobody_there_is_no_refusal() -> None:
+def test_unreachable_broker_is_no_refusal() -> None:
     assert run(refusal_of(Brokers("127.0.0.1:1,no-such-host.invalid:9092"))) is None

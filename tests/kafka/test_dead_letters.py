@@ -65,9 +65,9 @@ def test_what_is_too_large_is_cut_and_says_so(key: bytes | None, value: bytes | 
     made = dead_letter_of(NAMES, Source(NAMES.segments, key=key), value, Stage.DECODE, "frame")
     assert made.key == (key[: dead_letters.TRUNCATED_BYTES] if key else None)
     assert made.value == (value or b"")[: dead_letters.TRUNCATED_BYTES]
-    told = dict(made.headers)
-    assert (int(told["key_bytes"]), int(told["value_bytes"])) == (len(key or b""), len(value or b""))
-    assert told["topic"] == b"house.segments"
+    headers = dict(made.headers)
+    assert (int(headers["key_bytes"]), int(headers["value_bytes"])) == (len(key or b""), len(value or b""))
+    assert headers["topic"] == b"house.segments"
 
 
 def test_the_largest_that_our_topics_take_is_whole() -> None:
@@ -112,7 +112,7 @@ def test_they_are_read_from_a_beginning_to_the_end(kafka: str, prefix: str) -> N
     assert asyncio.run(read_letters(kafka, topics)) == []
     made = [dead_letter_of(topics, Source(topics.segments), b"%d" % one, Stage.DECODE, "frame") for one in range(40)]
     large = dead_letter_of(topics, Source(topics.segments), bytes(9_000_000), Stage.DECODE, "schema")
-    asyncio.run(put(kafka, *made, large, Message(topics.deadletter, b"nobody's", None, 0, (("offset", b"x" * 30),))))
+    asyncio.run(put(kafka, *made, large, Message(topics.deadletter, b"forged", None, 0, (("offset", b"x" * 30),))))
     found = asyncio.run(read_letters(kafka, topics))
     assert [one.value for one in found[:40]] == [b"%d" % one for one in range(40)]
     assert {(one.source_topic, one.source_partition, one.source_offset) for one in found[:40]} == {

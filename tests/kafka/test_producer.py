@@ -75,7 +75,7 @@ def test_a_refusal_breaks_it_and_renewal_mends_it(kafka: str, prefix: str) -> No
         assert await producer.renew(0)
         assert await producer.renew(0)  # somebody else noticed the same: no second renewal
         assert producer.generation == 1
-        await (await producer.send(Message(topic, b"two", b"key", 0, (("name", b"told"),))))
+        await (await producer.send(Message(topic, b"two", b"key", 0, (("name", b"text"),))))
         assert await producer.answers()
         await producer.stop(5)
 
@@ -83,7 +83,7 @@ def test_a_refusal_breaks_it_and_renewal_mends_it(kafka: str, prefix: str) -> No
     messages: list[Any] = [one for one in asyncio.run(read_all(kafka, topic)) if len(one.value) < 100]
     assert [(message.value, message.key, message.headers) for message in messages] == [
         (b"one", None, ()),
-        (b"two", b"key", (("name", b"told"),)),
+        (b"two", b"key", (("name", b"text"),)),
     ]
 
 

@@ -15,7 +15,7 @@ from streamgauge.worker.settings import WorkerSettings
 from tests.kafka_broker.secured import written
 
 PACKAGE = Path(__file__).parent.parent.parent / "pipeline" / "streamgauge"
-SECRET = "a-secret-nobody-may-see"
+SECRET = "a-secret-not-to-be-shown"
 
 
 def authority(folder: Path, name: str) -> tuple[trustme.CA, Path]:
@@ -67,7 +67,7 @@ def test_a_password_s_file_is_named_where_its_directory_is_there(tmp_path: Path)
             Password(file=file)
 
 
-def test_a_password_in_a_file_is_read_anew_and_the_last_one_stays(tmp_path: Path) -> None:
+def test_password_file_is_read_again_and_the_last_password_stays(tmp_path: Path) -> None:
     file = tmp_path / "password"
     file.write_text("one\n")
     password = Password(file=file)
@@ -215,7 +215,7 @@ def test_a_locked_key_does_not_ask_the_terminal(tmp_path: Path) -> None:
         Brokers("b:1", TlsFiles(None, certificate, key))
 
 
-# --- nobody goes without -----------------------------------------------------------------------------------------------
+# --- every client uses the settings ------------------------------------------------------------------------------------
 
 CLIENTS = {"AIOKafkaConsumer", "AIOKafkaProducer", "AIOKafkaAdminClient", "AIOKafkaClient"}
 
@@ -242,7 +242,7 @@ def test_every_client_of_kafka_is_made_with_the_brokers_own_options() -> None:
 
 
 def test_the_bare_address_of_the_settings_is_read_in_one_place() -> None:
-    """Whoever takes settings.kafka for a broker's address would meet it in plain text."""
+    """A client that uses settings.kafka alone as the address would connect in plain text."""
     for path in sorted(PACKAGE.rglob("*.py")):
         if path == PACKAGE / "cli" / "kafka_options.py":
             continue
@@ -253,5 +253,5 @@ def test_the_bare_address_of_the_settings_is_read_in_one_place() -> None:
         tests |= {id(one) for node in ast.walk(tree) if isinstance(node, ast.BoolOp) for one in node.values}
         for node in ast.walk(tree):
             if isinstance(node, ast.Attribute) and node.attr == "kafka" and isinstance(node.ctx, ast.Load):
-                told = ast.unparse(node.value)
-                assert told != "settings" or id(node) in tests, f"{path.name}:{node.lineno} uses the bare address"
+                expression = ast.unparse(node.value)
+                assert expression != "settings" or id(node) in tests, f"{path.name}:{node.lineno} uses the bare address"

@@ -274,7 +274,7 @@ def test_totals_do_not_overflow(ledger: Ledger) -> None:
     assert (total.input_tokens, total.total_tokens) == (20 * 2**53, 20 * 2**60)
 
 
-# A stream that broke after its input was told, and the leg that went on: the same request once more (Last-Event-ID).
+# A stream that broke after its input was reported, and the resumed stream: the same request again (Last-Event-ID).
 BROKEN: dict[str, Any] = {
     "request_digest": "d" * 32,
     "last_event_id": "17",

@@ -191,7 +191,7 @@ PARTS = st.lists(
 
 @given(PARTS)
 def test_an_origin_is_never_a_part_of_another(parts: list[UsagePart]) -> None:
-    """Whatever ids are shared: what an origin told of itself, or a leg in its place, counts for it."""
+    """Whichever ids are shared: the usage that an origin or one of its resumed streams reported counts for the origin."""
     lines = {line.stream_id: line for line in count_once(parts, parts)}
     for one in parts:
         line = lines.get(one.stream_id)

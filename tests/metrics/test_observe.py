@@ -113,11 +113,11 @@ def test_usage_of_a_stream_that_breaks_before_it_tells_any_comes_from_its_leg() 
 
 
 def test_what_a_stream_told_at_its_beginning_is_not_counted_for_its_leg_again() -> None:
-    told: dict[str, Any] = {"input_cached_tokens": 8, "input_cache_write_tokens": 7}
-    partial = make_usage(41, None, source="partial", **told)
+    parts: dict[str, Any] = {"input_cached_tokens": 8, "input_cache_write_tokens": 7}
+    partial = make_usage(41, None, source="partial", **parts)
     broken = make_record(dialect="anthropic-messages", outcome="truncated", usage=partial)
     leg = make_record(
-        dialect="anthropic-messages", usage=make_usage(41, 20, reasoning_tokens=5, **told), resumed_from="17"
+        dialect="anthropic-messages", usage=make_usage(41, 20, reasoning_tokens=5, **parts), resumed_from="17"
     )
     assert tokens(page_of(broken, leg)) == {"input": 41, "output": 20, "cached": 8, "cache_write": 7, "reasoning": 5}
 

@@ -109,7 +109,7 @@ def test_a_label_of_a_megabyte_is_cut() -> None:
     assert len(metrics.render()) < 30_000
 
 
-def test_models_that_nobody_served_leave_room_for_those_that_are() -> None:
+def test_models_that_no_upstream_served_leave_space_for_others() -> None:
     metrics = Metrics()
     for number in range(1_000):
         metrics.observe(

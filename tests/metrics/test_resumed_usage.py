@@ -32,9 +32,9 @@ def leg(**changes: Any) -> Record:
     return record(**{"response_id": "r", "resumed_from": "4", **changes})
 
 
-def added(continued: ResumedUsage, one: Record, **told: int) -> dict[str, int]:
-    """What a record adds that told these numbers."""
-    return continued.share_of(one, MODEL, told).tokens
+def added(continued: ResumedUsage, one: Record, **reported: int) -> dict[str, int]:
+    """What a record adds that reports these numbers."""
+    return continued.share_of(one, MODEL, reported).tokens
 
 
 @pytest.fixture
@@ -175,8 +175,8 @@ def test_a_key_takes_no_more_than_its_limit_says() -> None:
                 one = record(
                     outcome=outcome, response_id=name.ljust(MAX_ID_CHARS), credential_id=name.ljust(32, "c")
                 )  # fmt: skip
-                told = {kind: 2**40 + place + number * 10 for place, kind in enumerate(USAGE_KINDS.values())}
-                added(continued, one, **told)
+                reported = {kind: 2**40 + place + number * 10 for place, kind in enumerate(USAGE_KINDS.values())}
+                added(continued, one, **reported)
         held = tracemalloc.get_traced_memory()[0] - before
     finally:
         tracemalloc.stop()
@@ -193,7 +193,7 @@ def test_a_forged_record_with_an_endless_id_is_counted_and_not_remembered(contin
 
 # --- the ledger agrees ------------------------------------------------------------------------------------------------
 
-Told = tuple[Record, str, dict[str, int]]
+Reported = tuple[Record, str, dict[str, int]]
 IDS = st.sampled_from([None, "1", "a", "b", "masked"])
 KINDS = tuple(USAGE_KINDS.values())
 MODELS = ("a", "b")
@@ -210,7 +210,7 @@ LINKS = st.fixed_dictionaries(
 NUMBERS = st.dictionaries(st.sampled_from(KINDS), st.integers(0, 2**53))
 
 
-def in_ledger(told: Sequence[Told], finals_from: int) -> Counter[tuple[str, str]]:
+def in_ledger(reported: Sequence[Reported], finals_from: int) -> Counter[tuple[str, str]]:
     """Tokens by model and kind, as the ledger counts them that holds these records."""
     sums: Counter[tuple[str, str]] = Counter()
     for kind in KINDS:
@@ -220,29 +220,29 @@ def in_ledger(told: Sequence[Told], finals_from: int) -> Counter[tuple[str, str]
                 one.resumed_from, one.outcome, "final" if place >= finals_from else "partial", numbers.get(kind),
                 *[None] * 4,
             )
-            for place, (one, _, numbers) in enumerate(told)
+            for place, (one, _, numbers) in enumerate(reported)
         ]  # fmt: skip
         counts = {part.stream_id: part.input_tokens for part in parts}
         counts |= {line.stream_id: line.input_tokens for line in count_once(parts, parts)}
-        for place, (_, model, _) in enumerate(told):
+        for place, (_, model, _) in enumerate(reported):
             sums[model, kind] += counts[str(place)] or 0
     return sums
 
 
-def in_counters(told: Iterable[Told]) -> Counter[tuple[str, str]]:
+def in_counters(reported: Iterable[Reported]) -> Counter[tuple[str, str]]:
     continued, sums = ResumedUsage(), Counter[tuple[str, str]]()
-    for one, model, numbers in told:
+    for one, model, numbers in reported:
         share = continued.share_of(one, model, numbers)
         assert all(tokens > 0 for tokens in share.tokens.values()), "a counter cannot go down"
         sums.update({(share.model, kind): tokens for kind, tokens in share.tokens.items()})
     return sums
 
 
-def rising(told: Sequence[Told]) -> list[Told]:
-    """The same records, none of which tells less than any before it."""
+def rising(reported: Sequence[Reported]) -> list[Reported]:
+    """The same records, changed so that none reports less than an earlier one."""
     so_far: Counter[str] = Counter()
-    made: list[Told] = []
-    for one, model, numbers in told:
+    made: list[Reported] = []
+    for one, model, numbers in reported:
         so_far.update(numbers)
         made.append((one, model, {kind: so_far[kind] for kind in numbers}))
     return made
@@ -254,11 +254,13 @@ RECORDS = st.lists(
 
 
 @given(RECORDS.map(rising), st.integers(0, 14))
-def test_where_no_number_shrinks_the_counters_are_the_ledgers_sums(told: list[Told], finals_from: int) -> None:
-    assert +in_counters(told) == +in_ledger(told, finals_from)
+def test_where_no_number_shrinks_the_counters_are_the_ledgers_sums(reported: list[Reported], finals_from: int) -> None:
+    assert +in_counters(reported) == +in_ledger(reported, finals_from)
 
 
 @given(RECORDS, st.integers(0, 14))
-def test_where_numbers_shrink_the_counters_are_never_below_the_ledgers_sums(told: list[Told], finals_from: int) -> None:
-    counters, ledger = in_counters(told), in_ledger(told, finals_from)
+def test_where_numbers_shrink_the_counters_are_never_below_the_ledgers_sums(
+    reported: list[Reported], finals_from: int
+) -> None:
+    counters, ledger = in_counters(reported), in_ledger(reported, finals_from)
     assert all(counters[key] >= tokens for key, tokens in ledger.items())

@@ -63,7 +63,7 @@ def test_each_relay_has_a_socket_of_its_own_on_one_address() -> None:
                 assert bound_address(one) == clients.address
 
 
-def test_a_single_relay_shares_its_port_with_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_single_relay_does_not_share_its_port(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listening_module, "BIND_RETRY_S", 0.1)
     for relays in (1, 3):
         with open_listeners(ANY, "--listen", relays) as clients:

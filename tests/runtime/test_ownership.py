@@ -11,7 +11,7 @@ import pytest
 from streamgauge.runtime.ownership import READ, WRITE, is_our_directory, mode_of, others_who_may, owner_of
 
 USER = pwd.getpwuid(os.geteuid())
-NOBODY_S_NUMBER = 3_999_999_999  # of no user and no group
+UNUSED_NUMBER = 3_999_999_999  # of no user and no group
 
 
 def found(mode: int, group: int) -> os.stat_result:
@@ -43,7 +43,7 @@ def test_a_group_of_others_is_named() -> None:
 
 def test_a_user_s_own_group_and_one_without_a_name_are_private() -> None:
     """A umask of 002 gives files to the former, a volume of a container often belongs to the latter."""
-    assert others_who_may(found(0o660, NOBODY_S_NUMBER), READ | WRITE) is None
+    assert others_who_may(found(0o660, UNUSED_NUMBER), READ | WRITE) is None
     try:
         own = grp.getgrnam(USER.pw_name)
     except KeyError:
@@ -57,7 +57,7 @@ def test_a_mode_and_an_owner_are_shown_as_the_shell_shows_them(tmp_path: Path) -
     file.chmod(0o640)
     assert mode_of(file.stat()) == "0640"
     assert owner_of(file.stat()) == USER.pw_name
-    assert owner_of(os.stat_result((0, 0, 0, 0, NOBODY_S_NUMBER, 0, 0, 0, 0, 0))) == str(NOBODY_S_NUMBER)
+    assert owner_of(os.stat_result((0, 0, 0, 0, UNUSED_NUMBER, 0, 0, 0, 0, 0))) == str(UNUSED_NUMBER)
 
 
 def test_a_directory_is_ours_where_no_other_user_can_put_anything(tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ def test_a_child_that_is_killed_is_started_again(log: Path, name: str, code: str
 
 
 def test_who_asks_is_told_how_a_relay_ended_before_its_next_start(log: Path) -> None:
-    told: list[tuple[int, int]] = []
+    ends: list[tuple[int, int]] = []
 
     async def work() -> None:
         members = {one: child(log, one) for one in ("recorder", "relay")}
@@ -108,7 +108,7 @@ def test_who_asks_is_told_how_a_relay_ended_before_its_next_start(log: Path) -> 
             members["recorder"],
             [members["relay"]],
             lambda _: None,
-            relay_ended=lambda code: told.append((code, members["relay"].starts)),
+            relay_ended=lambda code: ends.append((code, members["relay"].starts)),
         )
         await group.start()
         for name, number in (("relay", signal.SIGSEGV), ("recorder", signal.SIGSEGV), ("relay", signal.SIGKILL)):
@@ -118,7 +118,7 @@ def test_who_asks_is_told_how_a_relay_ended_before_its_next_start(log: Path) -> 
         await group.stop(5)
 
     play(work)
-    assert told == [(-signal.SIGSEGV, 1), (-signal.SIGKILL, 2)]
+    assert ends == [(-signal.SIGSEGV, 1), (-signal.SIGKILL, 2)]
 
 
 def test_without_a_relay_that_is_ready_nothing_is_served(log: Path) -> None:

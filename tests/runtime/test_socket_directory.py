@@ -27,7 +27,7 @@ def data_dir(tmp_path: Path) -> Path:
     return tmp_path / "data"
 
 
-def left_behind(place: Path, name: str = "streamgauge-left") -> Path:
+def stale_directory(place: Path, name: str = "streamgauge-left") -> Path:
     """What a tap leaves that is killed: its directory, with the socket of a recorder that is gone."""
     directory = place / name
     directory.mkdir(mode=0o700)
@@ -57,7 +57,7 @@ def test_it_is_private_and_found_by_its_link(temporary: Path, data_dir: Path) ->
 
 
 def test_what_a_killed_tap_left_is_removed(temporary: Path, data_dir: Path) -> None:
-    with_socket, empty = left_behind(temporary), temporary / "streamgauge-empty"
+    with_socket, empty = stale_directory(temporary), temporary / "streamgauge-empty"
     empty.mkdir(mode=0o700)
     for left in (with_socket, empty):
         replaced(data_dir, left)
@@ -77,7 +77,7 @@ def test_a_directory_elsewhere_is_left_alone(temporary: Path, data_dir: Path, tm
 
 
 def test_a_directory_that_holds_anything_else_is_left_alone(temporary: Path, data_dir: Path) -> None:
-    left = left_behind(temporary)
+    left = stale_directory(temporary)
     (left / "file").write_text("precious")
     replaced(data_dir, left)
     assert (left / "file").read_text() == "precious"
@@ -85,12 +85,12 @@ def test_a_directory_that_holds_anything_else_is_left_alone(temporary: Path, dat
 
 
 def test_a_directory_of_another_mode_name_or_kind_is_left_alone(temporary: Path, data_dir: Path) -> None:
-    open_to_others = left_behind(temporary, "streamgauge-open")
+    open_to_others = stale_directory(temporary, "streamgauge-open")
     open_to_others.chmod(0o755)
-    named_otherwise = left_behind(temporary, "other-name")
+    named_otherwise = stale_directory(temporary, "other-name")
     deeper = temporary / "deeper"
     deeper.mkdir()
-    deeper = left_behind(deeper)
+    deeper = stale_directory(deeper)
     link = temporary / "streamgauge-link"
     link.symlink_to(named_otherwise)
     file = temporary / "streamgauge-file"
@@ -106,7 +106,7 @@ def test_a_directory_of_another_mode_name_or_kind_is_left_alone(temporary: Path,
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory away")
 def test_a_directory_of_another_user_is_left_alone(temporary: Path, data_dir: Path) -> None:
-    left = left_behind(temporary)
+    left = stale_directory(temporary)
     os.chown(left, 65_534, 65_534)
     replaced(data_dir, left)
     assert (left / SOCKET).exists()
@@ -166,7 +166,7 @@ def test_something_else_in_the_link_s_place_stays(temporary: Path, data_dir: Pat
     with pytest.raises(Unavailable, match="run is not a symbolic link"):
         RuntimeDir(data_dir, to_be_found=True)
     assert list(temporary.iterdir()) == []
-    with RuntimeDir(data_dir, to_be_found=False) as runtime:  # relays are told where it is
+    with RuntimeDir(data_dir, to_be_found=False) as runtime:  # relays get its path
         runtime.restore()
         assert runtime.path.is_dir()
     assert (data_dir / "run" / "file").read_text() == "precious"

@@ -1,4 +1,4 @@
-"""A command that is told to stop: while it starts, with nothing to wait for, and for the second time."""
+"""A command that gets a stop signal: while it starts, with nothing to wait for, and for the second time."""
 
 import asyncio
 import contextlib
@@ -20,19 +20,19 @@ from tests.integration.provider import BEGIN, provider
 from tests.running import PATIENCE_S, Running, start, start_tap, start_up, wait_for
 
 # Nothing listens there.
-NOBODY = "127.0.0.1:1"
+NO_BROKER = "127.0.0.1:1"
 # Far less than the drain timeout of 30 s, and much on a busy machine (seconds).
 SOON_S = 15.0
 
 COMMANDS = {
     "up": ["up", "--upstream", "http://127.0.0.1:9"],
-    "tap": ["tap", "--upstream", "http://127.0.0.1:9", "--kafka", NOBODY],
+    "tap": ["tap", "--upstream", "http://127.0.0.1:9", "--kafka", NO_BROKER],
     "agent": ["up", "--agent"],
     "packets": ["up", "packets", "--interface", "lo", "--port", "8000"],
-    "worker": ["worker", "--kafka", NOBODY],
+    "worker": ["worker", "--kafka", NO_BROKER],
     "replay": ["replay", os.devnull],
     "demo": ["demo"],
-    "topics": ["topics", "describe", "--kafka", NOBODY],
+    "topics": ["topics", "describe", "--kafka", NO_BROKER],
     "ledger": ["ledger", "query"],
 }
 
@@ -82,7 +82,7 @@ def stop_again(running: Running, command: str, number: int) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_f14_a_tap_with_nothing_open_and_no_broker_stops_at_once(tmp_path: Path, number: int) -> None:
     data_dir = tmp_path / "data"
-    with provider() as small, start_tap("tap", {"small": small.url}, data_dir, "--kafka", NOBODY) as tap:
+    with provider() as small, start_tap("tap", {"small": small.url}, data_dir, "--kafka", NO_BROKER) as tap:
         with open_stream(tap) as answer:
             answer.read()
         wait_for(lambda: tap.metrics()["streamgauge_tap_reads_waiting"] >= 1, "reads in the spool")
@@ -113,7 +113,7 @@ def test_a_second_signal_ends_up_at_once_and_the_next_start_accounts_for_the_str
 
 def test_f14_a_second_signal_ends_a_tap_at_once(tmp_path: Path) -> None:
     data_dir = tmp_path / "data"
-    with provider() as small, start_tap("tap", {"small": small.url}, data_dir, "--kafka", NOBODY) as tap:
+    with provider() as small, start_tap("tap", {"small": small.url}, data_dir, "--kafka", NO_BROKER) as tap:
         small.go_on.clear()
         with open_stream(tap):
             stop_again(tap, "tap", signal.SIGTERM)
@@ -121,7 +121,7 @@ def test_f14_a_second_signal_ends_a_tap_at_once(tmp_path: Path) -> None:
 
 
 def test_a_worker_without_a_broker_stops_at_once(tmp_path: Path) -> None:
-    flags = ["--kafka", NOBODY, "--admin", "127.0.0.1:0", "--data-dir", str(tmp_path / "data")]
+    flags = ["--kafka", NO_BROKER, "--admin", "127.0.0.1:0", "--data-dir", str(tmp_path / "data")]
     with start("worker", flags, tmp_path / "data") as worker:
         wait_for(lambda: "does not answer" in worker.log, "a word on the broker")
         began = time.monotonic()

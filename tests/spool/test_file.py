@@ -279,7 +279,7 @@ def test_a_file_that_is_deleted_while_it_is_open_costs_nothing(path: Path) -> No
     assert read_incidents(counters_path)["spool_deleted"] == 1
 
 
-def test_a_file_that_is_deleted_while_nobody_has_it_open_is_counted(path: Path) -> None:
+def test_file_that_is_deleted_while_it_is_closed_is_counted(path: Path) -> None:
     filled(path, 10)
     counters_path = path.with_name("counters")
     with Counters(counters_path, "recorder") as counters:

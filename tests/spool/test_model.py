@@ -1,4 +1,4 @@
-"""The spool against a list: whatever is put, taken, given up, refused, damaged, and whoever is restarted in between.
+"""The spool compared with a list: rows put, taken, dropped, refused or damaged, with restarts in between.
 
 Order in a slot, the balance, the bound, and that nothing comes twice but what was not acknowledged when its deliverer died.
 """

@@ -185,7 +185,7 @@ def test_a_recorder_that_died_takes_what_it_was_handed(tmp_path: Path) -> None:
         close_recorder_balance(path, delivered=1, waiting=1, reason=DropReason.CRASH)
         balance = read_balance(path)
         assert balance.dropped[DropReason.CRASH] == 5
-        assert balance.waiting == 10 - 1 - 5, "two with the relay; delivered is counted by whoever delivers"
+        assert balance.waiting == 10 - 1 - 5, "two are with the relay; the delivering process counts what is delivered"
         close_recorder_balance(path, delivered=1, waiting=1, reason=DropReason.CRASH)
         assert read_balance(path) == balance, "settled once"
 

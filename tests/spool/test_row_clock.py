@@ -78,7 +78,7 @@ def test_what_passed_while_the_host_was_down_counts(spool: Spool, host: Host) ->
     spool.close()
 
 
-def test_a_clock_that_is_behind_after_a_boot_makes_nothing_older_or_younger(spool: Spool, host: Host) -> None:
+def test_wall_clock_that_is_late_after_a_boot_changes_no_age(spool: Spool, host: Host) -> None:
     put(spool)
     host.runs(3000)
     put(spool)  # notes where the clock stands

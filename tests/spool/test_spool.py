@@ -260,6 +260,6 @@ def test_sync_forces_the_log_to_the_disk(path: Path, monkeypatch: pytest.MonkeyP
     spool.close()
 
 
-def test_a_small_spool_lets_nobody_hold_all_of_it(path: Path) -> None:
+def test_small_spool_limits_the_rows_in_flight(path: Path) -> None:
     assert Spool(path, max_bytes=MIB).most_in_flight < MIB / 4
     assert Spool(path, max_bytes=MIB).most_at_once < MIB / 8

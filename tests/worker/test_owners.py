@@ -78,7 +78,7 @@ def test_a_spare_worker_is_ready_once_it_knows_that_others_have_all(kafka: str, 
     assert after is None
 
 
-def test_partitions_that_nobody_has_are_named(kafka: str, prefix: str) -> None:
+def test_partitions_without_an_owner_are_named(kafka: str, prefix: str) -> None:
     held = Held(f"{prefix}.segments")
     _, after = asyncio.run(problem(kafka, prefix, GivesNothing, held))
     assert after == f"no worker of the group has {held.topic}/0, {held.topic}/1, {held.topic}/2 and 1 more"

@@ -11,7 +11,7 @@ from typing import Any
 
 
 class Broken(Exception):
-    """A bug that nobody thought of."""
+    """An unexpected bug."""
 
 
 def break_recorder(mark: bytes) -> None:

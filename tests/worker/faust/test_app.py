@@ -1,4 +1,4 @@
-"""What Faust is told: what a group's timing rests on."""
+"""The settings that Faust gets for the timing of a group."""
 
 from pathlib import Path
 
@@ -10,8 +10,8 @@ def conf(**settings: float) -> object:
 
 
 def test_idle_members_stay_and_beats_are_many_a_session() -> None:
-    told = conf(session_timeout_s=20.0)
-    assert told.broker_session_timeout == 20.0  # type: ignore[attr-defined]
-    assert told.broker_heartbeat_interval == 2.0  # type: ignore[attr-defined]
-    # A month without a message is no reason to leave: aiokafka lets nobody back who has nothing to fetch.
-    assert told.broker_max_poll_interval > 30 * 24 * 3600  # type: ignore[attr-defined]
+    config = conf(session_timeout_s=20.0)
+    assert config.broker_session_timeout == 20.0  # type: ignore[attr-defined]
+    assert config.broker_heartbeat_interval == 2.0  # type: ignore[attr-defined]
+    # A member without a message for a month must stay: after such a removal aiokafka never joins again.
+    assert config.broker_max_poll_interval > 30 * 24 * 3600  # type: ignore[attr-defined]

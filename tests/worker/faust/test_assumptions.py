@@ -487,7 +487,7 @@ def test_a_member_leaves_its_group_unless_it_is_static(coordinator: Any) -> None
     assert "_maybe_leave_group()" in inspect.getsource(GroupCoordinator.close)
 
 
-def test_a_coordinator_has_a_task_and_keeps_the_error_that_nobody_has_fetched() -> None:
+def test_coordinator_has_a_task_and_keeps_the_error_until_it_is_read() -> None:
     """`FaustConsumer.membership_error` and `is_member`."""
     source = inspect.getsource(GroupCoordinator)
     assert "self._coordination_task = create_task(self._coordination_routine())" in source
@@ -629,7 +629,7 @@ def batch() -> Iterator[bytes]:
         magic=2, compression_type=0, is_transactional=0, producer_id=-1, producer_epoch=-1, base_sequence=-1,
         batch_size=9_999,
     )  # fmt: skip
-    builder.append(0, 0, b"key", b"value", [("name", b"told")])
+    builder.append(0, 0, b"key", b"value", [("name", b"text")])
     yield bytes(builder.build())
 
 
@@ -668,4 +668,4 @@ def test_the_decoder_in_python_has_a_buffer_that_can_be_replaced(batch: bytes) -
             return "another name"
 
     decoder._buffer = Buffer(decoder._buffer)
-    assert [record.headers for record in decoder] == [[("another name", b"told")]]
+    assert [record.headers for record in decoder] == [[("another name", b"text")]]

@@ -17,7 +17,7 @@ def test_between_a_revocation_and_the_next_gift_nothing_holds() -> None:
         app = create_app(WorkerSettings("127.0.0.1:1", Path("unused")), lambda message: None, None)
         consumer = FaustConsumer(app, "segments")
         held = []
-        for generation in (1, 2, 2):  # a group that is made anew may count from its beginning
+        for generation in (1, 2, 2):  # a recreated group may count from its beginning
             app.rebalancing_count += 1
             await app.on_partitions_revoked.send(set())
             assert consumer.assignment_epoch is None

@@ -1,4 +1,4 @@
-"""State that Faust calls recovered, though its reading was broken off, is told to nobody: with Faust's own parts."""
+"""After an interrupted recovery, which Faust reports as complete, no callback runs. Uses Faust's own classes."""
 
 import asyncio
 from pathlib import Path
@@ -12,8 +12,8 @@ from streamgauge.worker.faust.store import StateTable
 STATE = TP("streamgauge.state", 0)
 
 
-async def told(break_off: Any) -> int:
-    """How often who waits for the state is told, when Faust's recovery is in the state that `break_off` gives it."""
+async def callbacks_run(break_off: Any) -> int:
+    """How often the recovery callback runs, if Faust's recovery is in the state that `break_off` sets."""
     app = create_app(WorkerSettings("127.0.0.1:1", Path("unused")), lambda message: None, None)
     table: Any = app.tables["state"]
     assert isinstance(table, StateTable)
@@ -33,21 +33,21 @@ async def told(break_off: Any) -> int:
 
 
 def test_whole_state_is_told() -> None:
-    assert asyncio.run(told(lambda recovery: None)) == 1
+    assert asyncio.run(callbacks_run(lambda recovery: None)) == 1
 
 
 def test_a_rebalance_that_breaks_off_the_reading_is_not_the_end_of_it() -> None:
-    assert asyncio.run(told(lambda recovery: recovery.signal_recovery_start.set())) == 0
+    assert asyncio.run(callbacks_run(lambda recovery: recovery.signal_recovery_start.set())) == 0
 
 
 def test_nor_is_the_end_of_an_earlier_assignments_recovery() -> None:
     """The app has a new generation already, and the recovery does not know its partitions yet."""
-    assert asyncio.run(told(lambda recovery: setattr(recovery.app, "consumer_generation_id", 7))) == 0
+    assert asyncio.run(callbacks_run(lambda recovery: setattr(recovery.app, "consumer_generation_id", 7))) == 0
 
 
 def test_nor_is_the_workers_end() -> None:
-    assert asyncio.run(told(lambda recovery: recovery._stopped.set())) == 0
+    assert asyncio.run(callbacks_run(lambda recovery: recovery._stopped.set())) == 0
 
 
 def test_nor_is_a_changelog_of_which_something_is_left() -> None:
-    assert asyncio.run(told(lambda recovery: recovery.active_offsets.update({STATE: -2}))) == 0
+    assert asyncio.run(callbacks_run(lambda recovery: recovery.active_offsets.update({STATE: -2}))) == 0

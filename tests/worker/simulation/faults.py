@@ -27,7 +27,7 @@ class Faults:
     refusing: float = 0.0
     tap_deaths: int = 0
     cut: bool = False
-    anew: bool = False
+    recreated: bool = False
     # Taps send so slowly, and the cleaner is so quick, that what is not written again would be cleaned away.
     slow: bool = False
 
@@ -58,6 +58,6 @@ def drawn(world: World) -> Faults:
         *(maybe(0.05), maybe(0.3), maybe(0.5)),
         some(2),
         cut=special < 0.07,
-        anew=special > 0.96,
+        recreated=special > 0.96,
         slow=0.90 < special < 0.93,
     )

@@ -104,7 +104,7 @@ class SimulatedFaust:
                 }
                 self.heard_end, self.held = {}, set()
                 if working is not None:
-                    working.cancel()  # not before: a recovery may end behind the revocation that it should have heard of
+                    working.cancel()  # not earlier: a recovery may end after the revocation that should have interrupted it
                 self.rebalancing = False
                 self.given += 1
                 working = asyncio.ensure_future(self._work(self.consumer_generation_id))

@@ -35,7 +35,7 @@ class Membership:
 
 @dataclass
 class Group:
-    """The coordinator. `on_commit` is told of each offset that it takes."""
+    """The coordinator. `on_commit` is called with each offset that it accepts."""
 
     broker: Broker
     session_s: float

@@ -165,11 +165,11 @@ RULES = (
         faults=_ZOMBIES,
     ),
     Rule(
-        "3: a log that ends below what is applied was made anew",
+        "3: a log that ends below what is applied was recreated",
         "Assignment._recover, OffsetTracker._check_end",
         _any_log_will_do,
         (3, 5, 14),
-        faults=Faults(workers=2, kills=3, anew=True),
+        faults=Faults(workers=2, kills=3, recreated=True),
     ),
     Rule(
         "4: who is silent by the log's time is given up",
@@ -196,7 +196,7 @@ RULES = (
         (6, 9, 10),
     ),
     Rule(
-        "6: what the log lost is told, and marked",
+        "6: a log gap is reported, and marked",
         "Partition.report_gap",
         lambda: patch.object(Partition, "report_gap", _nothing_of),
         (56, 58, 62),

@@ -65,7 +65,7 @@ class Schedule:
         self.deleted = 0
         self.gaps: dict[int, Gap] = {}
         self.lost_with_log: dict[int, int] = {}
-        self.is_disturbed = self.faults.cut or self.faults.anew  # the log itself: no assembler can read all of it
+        self.is_disturbed = self.faults.cut or self.faults.recreated  # the log itself: no assembler can read all of it
         self._current: dict[str, Life] = {}
         self.is_finished = self._forging = False
 
@@ -117,7 +117,7 @@ class Schedule:
             (faults.holes, self._leave_hole),
             (faults.forgeries, self._forge),
             (int(faults.cut), self._cut_off),
-            (int(faults.anew), self._make_anew),
+            (int(faults.recreated), self._recreate_log),
         )
         for times, fault in kinds:
             for _ in range(times):
@@ -176,7 +176,7 @@ class Schedule:
         self.broker.append(self.topics.segments, self._some_partition(), None, value)
 
     def _leave_hole(self) -> None:
-        """A transaction's marker: an offset without a message, and a message behind it."""
+        """A transaction's marker: an offset without a message, then a message."""
         log = self.broker.logs[self.topics.segments][self._some_partition()]
         log.end += 1
 
@@ -207,7 +207,7 @@ class Schedule:
                 self.gaps[number] = Gap(committed, before, frozenset(self.recorded))
             log.delete_before(before)
 
-    def _make_anew(self) -> None:
+    def _recreate_log(self) -> None:
         """The segments topic is deleted and made again."""
         for (topic, number), offset in self.group.committed.items():
             if topic == self.topics.segments:
@@ -340,5 +340,5 @@ class Schedule:
         return sum(life.metrics.counts[name] for life in self.lives)
 
     @property
-    def gaps_told(self) -> int:
+    def gaps_reported(self) -> int:
         return self.counted(table.LOG_GAP_MESSAGES.name)

@@ -16,7 +16,7 @@ _bound_pending = Assembler._bound_pending
 
 
 def fails_now_and_then(self: Assembler, bundle: Bundle) -> None:
-    """Behind the segments, so that streams have ended."""
+    """After the segments, so that streams have ended."""
     if bundle.number % 3 == 2 and bundle.segments:
         raise Bug
     _bound_pending(self, bundle)

@@ -82,11 +82,11 @@ def dynamic_members() -> Iterator[None]:
     settings = replace(scheduling.SETTINGS, session_timeout_s=60.0)
     made = Slot.__init__
 
-    def nobody_known(slot: Slot, data_dir: Path) -> None:
+    def no_known_member(slot: Slot, data_dir: Path) -> None:
         made(slot, data_dir)
         slot.instance_id = f"life-{next(number)}"
 
-    with patch.object(Slot, "__init__", nobody_known), patch.object(scheduling, "SETTINGS", settings):
+    with patch.object(Slot, "__init__", no_known_member), patch.object(scheduling, "SETTINGS", settings):
         yield
 
 

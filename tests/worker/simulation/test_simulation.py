@@ -63,7 +63,7 @@ def test_what_schedules_speak_of_does_happen() -> None:
         for metric in (table.DUPLICATE_BUNDLES, table.LATE_SEGMENTS):
             seen[metric.name] += sum(life.metrics.counts[str(metric.counted_as)] for life in schedule.lives)
         seen["dead letters"] += schedule.counted(table.DEAD_LETTERS.name)
-        seen["lost from the log"] += schedule.gaps_told
+        seen["lost from the log"] += schedule.gaps_reported
     rare = {name for name in seen if seen[name] < 10}
     assert not rare, seen
 

@@ -21,8 +21,10 @@ def _judged(schedule: Schedule) -> Iterator[str]:
     yield from schedule.violations
     yield from schedule.world.unhandled
     faults = [life.fault for life in schedule.lives if life.fault is not None]
-    anew = [fault for fault in faults if isinstance(fault, LogRecreatedError)]
-    yield from (f"a worker ended: {fault!r}" for fault in faults if fault not in anew or not schedule.faults.anew)
+    recreated = [fault for fault in faults if isinstance(fault, LogRecreatedError)]
+    yield from (
+        f"a worker ended: {fault!r}" for fault in faults if fault not in recreated or not schedule.faults.recreated
+    )
     if not schedule.violations and not faults and not schedule.is_finished:
         yield f"not done after {schedule.world.now} s: {schedule.group.committed}"
     yield from _each_record_once(schedule)
@@ -32,11 +34,11 @@ def _judged(schedule: Schedule) -> Iterator[str]:
         yield from _nothing_is_left(schedule)
         if not schedule.is_disturbed:
             yield from _as_the_oracle_says(schedule)
-    if schedule.is_finished and schedule.deleted > schedule.gaps_told:
-        yield f"{schedule.deleted} messages were deleted unread, {schedule.gaps_told} are told of"
+    if schedule.is_finished and schedule.deleted > schedule.gaps_reported:
+        yield f"{schedule.deleted} messages were deleted unread, {schedule.gaps_reported} are reported"
     ends = [log.end for log in schedule.broker.logs[schedule.topics.segments]]
-    if not anew and any(offset > ends[number] for number, offset in schedule.lost_with_log.items()):
-        yield "the log was made anew, and no worker says so"
+    if not recreated and any(offset > ends[number] for number, offset in schedule.lost_with_log.items()):
+        yield "the log was recreated, and no worker reports it"
 
 
 def _each_record_once(schedule: Schedule) -> Iterator[str]:
@@ -146,25 +148,25 @@ def _stream(schedule: Schedule, stream: Stream, others: list[Sent]) -> Iterator[
         if stream.bundles[0].arrivals and not schedule.is_disturbed:
             yield "it has no record, and its beginning came"
         return
-    told = json.loads(record)
-    complete = told["integrity"]["complete"]
+    decoded = json.loads(record)
+    complete = decoded["integrity"]["complete"]
     lost = [sent for sent in stream.bundles if not sent.arrivals]
     if complete and (lost or not stream.is_ended):
         yield f"its record says that it is complete; {len(lost)} bundles were lost, ended: {stream.is_ended}"
     expected = stream.script.record(stream.id, stream.instance, len(stream.bundles))
     if complete and record != expected:
         yield "its record says that it is complete, and is not what was sent"
-    if _was_open_at_gap(schedule, stream) and not {"log_gap", "no_end"} & {*told["integrity"]["reasons"]}:
-        yield f"the log lost messages while it was open, and its record says {told['integrity']['reasons']}"
+    if _was_open_at_gap(schedule, stream) and not {"log_gap", "no_end"} & {*decoded["integrity"]["reasons"]}:
+        yield f"the log lost messages while it was open, and its record says {decoded['integrity']['reasons']}"
     yield from _ended_by_its_tap(schedule, stream)
-    if complete and told["outcome"] != stream.script.outcome:
-        yield f"it ended as {told['outcome']}, by its document as {stream.script.outcome}"
+    if complete and decoded["outcome"] != stream.script.outcome:
+        yield f"it ended as {decoded['outcome']}, by its document as {stream.script.outcome}"
     if not schedule.is_disturbed and _is_undisturbed(schedule, stream, others) and record != expected:
-        yield f"nothing happened to it, and its record is another: {told['integrity']}, {told['outcome']}"
+        yield f"nothing happened to it, and its record is another: {decoded['integrity']}, {decoded['outcome']}"
 
 
 def _was_open_at_gap(schedule: Schedule, stream: Stream) -> bool:
-    """It began in what was committed, and ended behind what was lost."""
+    """It began in what was committed, and ended after what was lost."""
     gap = schedule.gaps.get(stream.partition)
     if gap is None or str(UUID(bytes=stream.id)) in gap.recorded or any(not one.arrivals for one in stream.bundles):
         return False

@@ -74,7 +74,7 @@ class ProcessLoop(asyncio.BaseEventLoop):
 
 
 class Process:
-    """One process of the world; `alive` until it is killed or ends. `has_sent` is told the topic of each of its sends."""
+    """One process; `alive` until it is killed or ends. `has_sent` is called with the topic of each of its sends."""
 
     def __init__(self, world: "World") -> None:
         self.world = world
@@ -136,7 +136,7 @@ class World:
         return True
 
     def end(self) -> None:
-        """Kill whoever still runs."""
+        """Kill the processes that still run."""
         for process in list(self.processes):
             process.kill()
 

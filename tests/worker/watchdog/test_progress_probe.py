@@ -1,4 +1,4 @@
-"""What a checkup finds, on a real broker: what is committed, what waits, and what only looks as if it did."""
+"""The result of a progress probe, on a real broker: committed offsets, waiting messages, and offsets without a message."""
 
 import asyncio
 from collections.abc import Iterable
@@ -92,7 +92,7 @@ def test_a_log_whose_messages_were_all_deleted_is_nothing_to_do(kafka: str, pref
 
 
 def test_a_transactions_marker_is_nothing_to_do(kafka: str, prefix: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It has an offset, and no consumer ever sees it: nobody commits what lies behind it."""
+    """A marker has an offset, but no consumer receives it, so no worker commits the offset after it."""
     monkeypatch.setattr("streamgauge.worker.log._READ_TIMEOUT_S", 3.0)
     topic = f"{prefix}.segments"
 

@@ -52,7 +52,7 @@ def test_a_broker_that_is_away_excuses_everything_and_what_was_before_it() -> No
     assert judged(probe(5, 9), probe(5, 9), AWAY, probe(5, 9), probe(5, 9), AWAY, probe(5, 9), probe(5, 9)) is None
 
 
-def test_a_rebalance_begins_anew() -> None:
+def test_rebalance_restarts_the_times() -> None:
     assert judged(*[probe(5, 9, recovery_progress=number) for number in range(20)]) is None
 
 

@@ -47,7 +47,7 @@ def test_what_is_no_count_is_none(tmp_path: Path, junk: bytes) -> None:
     assert set(exported(path).values()) == {0.0}
 
 
-def test_a_disk_that_takes_nothing_keeps_nobody(tmp_path: Path) -> None:
+def test_failed_write_does_not_stop_the_exit(tmp_path: Path) -> None:
     metrics = Metrics((MetricSource.WORKER,))
     StuckExitCounts(tmp_path / "not there" / "0.exits", metrics).count(Cause.STOP)
     assert said(metrics)["stop"] == 1

@@ -36,7 +36,7 @@ async def main():
         dog.stop()
     elif sys.argv[1] == "linger":
         dog.ending(2.0)
-        dog.ending(600.0)  # told again: the earlier end counts
+        dog.ending(600.0)  # called again: the earlier end counts
         threading.Thread(target=time.sleep, args=(600,)).start()
 
 log_lines_to_stderr()
@@ -60,7 +60,7 @@ def test_a_loop_that_does_not_turn_ends_the_process_with_one_sentence() -> None:
     assert "the worker is stuck and exits: the loop has been blocked for" in line
 
 
-def test_nobody_who_reads_the_sentence_does_not_keep_the_process() -> None:
+def test_full_stderr_does_not_keep_the_process() -> None:
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     try:
@@ -89,27 +89,27 @@ def test_a_process_that_was_stopped_wakes_no_older_than_it_fell_asleep() -> None
 
 
 def end_in_order(dog: Watchdog, *, obeys: bool) -> list[StuckError]:
-    """A loop that turns, a checkup that finds the same each time; the faults that the worker was told."""
-    told: list[StuckError] = []
+    """Run a loop that is not blocked, with probes that find no progress. Gives the faults that `fail` was called with."""
+    faults: list[StuckError] = []
 
     async def run() -> None:
         dog.watch("the loop", asyncio.get_running_loop())
         dog.start()
-        was_told = asyncio.Event()
+        has_failed = asyncio.Event()
 
         def fail(fault: StuckError) -> None:
-            told.append(fault)
-            was_told.set()
+            faults.append(fault)
+            has_failed.set()
 
         dog.fail = fail
-        while not was_told.is_set():
+        while not has_failed.is_set():
             dog.report(_STAYS)
             await asyncio.sleep(0.1)
         if obeys:
             dog.stop()
 
     asyncio.run(run())
-    return told
+    return faults
 
 
 def test_a_worker_whose_loop_turns_may_end_in_order() -> None:
