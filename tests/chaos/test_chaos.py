@@ -30,7 +30,7 @@ SHORT = Plan(
 )
 
 
-def test_a_phase_that_was_planned_has_to_tell_how_late_records_came() -> None:
+def test_planned_phase_without_latencies_is_a_finding() -> None:
     plan = Plan(away_s=0)
     soon = {phase: {"count": 9, "max_s": TAKEOVER_S} for phase in ("calm", "kills", "stopped", "brokers")}
     assert late(plan, USUAL_START_S, soon) == []
@@ -44,7 +44,7 @@ def test_a_phase_that_was_planned_has_to_tell_how_late_records_came() -> None:
 
 
 @pytest.mark.parametrize("phase", ["woken", "brokers"])
-def test_who_lost_its_broker_or_its_group_may_end(phase: str) -> None:
+def test_process_that_lost_its_broker_or_group_may_end(phase: str) -> None:
     assert amiss([Left("worker-1", 3, "the broker is away", phase)]) == []
     assert amiss([Left("worker-1", 3, "the topic was recreated", phase)]) == [
         f"{phase}: worker-1 ended with 3: the topic was recreated"
@@ -53,7 +53,7 @@ def test_who_lost_its_broker_or_its_group_may_end(phase: str) -> None:
 
 
 @pytest.mark.parametrize("phase", ["start", "calm", "kills", "away", "stopped", "end"])
-def test_who_ends_while_its_broker_and_its_group_are_there_is_a_finding(phase: str) -> None:
+def test_process_that_ends_although_broker_and_group_work_is_a_finding(phase: str) -> None:
     left = Left("worker-1", 3, "the broker is away", phase)
     assert amiss([left]) == [f"{phase}: worker-1 ended with 3: the broker is away"]
 
@@ -81,7 +81,7 @@ def test_it_is_noted_in_which_phase_a_process_ended(tmp_path: Path, monkeypatch:
     assert fleet.left == [Left("worker-0", 3, "the broker is away", phase) for phase in phases]
 
 
-def test_a_finding_tells_what_is_known_of_its_streams(tmp_path: Path) -> None:
+def test_finding_reports_what_is_known_of_its_streams(tmp_path: Path) -> None:
     chaos = Chaos(tmp_path, Plan(calm_s=0, kills_s=0, away_s=0, stopped_s=0))
     chaos._fleet = Fleet(tmp_path, "127.0.0.1:1", "chaos", {}, 1, 0)
     chaos._truth.enter("kills")
@@ -95,7 +95,7 @@ def test_a_finding_tells_what_is_known_of_its_streams(tmp_path: Path) -> None:
     assert known == [(lost.trace_id, "tap-0", False), (wrong.trace_id, "tap-0", True)]
 
 
-def test_who_ended_is_not_stopped() -> None:
+def test_ended_process_is_not_stopped() -> None:
     """A signal counts for a process that is there."""
     with subprocess.Popen(["sleep", "600"]) as process:
         try:

@@ -53,7 +53,7 @@ def test_a_stream_begins_no_later_than_its_connection(monkeypatch: pytest.Monkey
     assert [one.began_at <= at for one, at in zip(truth.streams, had, strict=True)] == [True]
 
 
-def test_what_is_known_of_a_stream_tells_its_taps_deaths() -> None:
+def test_facts_of_a_stream_include_the_kills_of_its_tap() -> None:
     truth = Truth(
         [("kills", 0.0)], [Asked("t-1", "tap-0", BEGAN, {}, BEGAN + 1), Asked("t-2", "tap-1", BEGAN, {})], [KILLED]
     )

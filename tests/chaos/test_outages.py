@@ -26,7 +26,7 @@ def outage(first_s: float | None, all_s: float | None, *codes: int, how: str = "
         (outage(1.0, 2.0, 3), False),
     ],
 )
-def test_what_is_well(found: Outage, well: bool) -> None:
+def test_judgement_of_an_outage(found: Outage, well: bool) -> None:
     assert is_well(found) is well
 
 
@@ -39,7 +39,7 @@ def test_the_table() -> None:
 
 @pytest.mark.kafka
 @pytest.mark.timeout(400)
-def test_a_short_run_with_a_real_broker_is_well(kafka: str) -> None:
+def test_short_run_with_a_real_broker_has_no_finding(kafka: str) -> None:
     """`kafka` skips where no broker can be started; the harness starts one of its own."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.chaos.outages", "--minutes", "0.3", "--seed", "3"],

@@ -151,7 +151,7 @@ def test_i7_a_worker_that_its_group_has_lost_ends(
         assert next_life.stop() == 0
 
 
-def test_i7_who_waits_for_messages_takes_nothing_from_a_recovery(kafka: str, prefix: str, tmp_path: Path) -> None:
+def test_i7_waiting_fetch_takes_no_messages_of_a_recovery(kafka: str, prefix: str, tmp_path: Path) -> None:
     """Faust's consumer drops after a rebalance what it fetched before. It dropped a changelog, and waited for it."""
     tap = SyntheticTap(28)
     settings: dict[str, Any] = {"bootstrap": kafka, "prefix": prefix, "checkpoint_s": 0.2}
@@ -180,7 +180,7 @@ def test_c1_a_worker_whose_clock_is_hours_ahead_works(kafka: str, prefix: str, t
         assert ahead.stop() == 0
 
 
-def test_i7_who_waits_by_rule_or_has_nothing_to_do_goes_on(kafka: str, prefix: str, tmp_path: Path) -> None:
+def test_i7_worker_that_retries_or_is_idle_is_not_stuck(kafka: str, prefix: str, tmp_path: Path) -> None:
     """The dead letter topic is gone: its partition waits. Three others have nothing to do; the ledger is slow."""
     ledger = tmp_path / "ledger.sqlite"
     tap = SyntheticTap(21, slots=(1,))
@@ -243,7 +243,7 @@ def test_i7_health_says_the_truth(kafka: str, prefix: str, tmp_path: Path) -> No
 # --- handing over ---------------------------------------------------------------------------------------------------
 
 
-def test_i7_who_is_told_to_stop_leaves_the_group_and_who_is_killed_keeps_its_place(
+def test_i7_stopped_worker_leaves_the_group_and_killed_worker_stays_a_member(
     kafka: str, prefix: str, tmp_path: Path
 ) -> None:
     """With a session of 30 s nothing but leaving lets another one take over before."""

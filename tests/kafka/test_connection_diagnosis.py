@@ -73,7 +73,7 @@ GOOD: dict[str, Case] = {
 
 
 @pytest.mark.parametrize("case", GOOD)
-def test_nothing_is_wrong_where_nothing_is(secured: Secured, user: str, case: str) -> None:
+def test_working_broker_is_no_refusal(secured: Secured, user: str, case: str) -> None:
     assert run(refusal_of(GOOD[case](secured, scram(user)))) is None
 
 

@@ -97,7 +97,7 @@ def nameless(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @pytest.mark.kafka
-def test_a_client_waits_until_it_is_told_a_broker(run: Any, kafka: str, nameless: list[int]) -> None:
+def test_client_waits_until_the_metadata_names_a_broker(run: Any, kafka: str, nameless: list[int]) -> None:
     """It took such an answer for a connection, and the lookup of the coordinator was an AssertionError."""
 
     async def start() -> int | None:
@@ -115,7 +115,7 @@ def test_a_client_waits_until_it_is_told_a_broker(run: Any, kafka: str, nameless
 
 
 @pytest.mark.kafka
-def test_a_client_that_is_told_no_broker_for_long_is_not_connected(run: Any, kafka: str, nameless: list[int]) -> None:
+def test_client_without_a_named_broker_fails_after_its_timeout(run: Any, kafka: str, nameless: list[int]) -> None:
     async def start() -> None:
         client = AIOKafkaClient(bootstrap_servers=kafka, request_timeout_ms=500)
         try:

@@ -39,7 +39,7 @@ class Source(NamedTuple):
     key: bytes | None = None
 
 
-def test_a_letter_is_the_message_and_its_story() -> None:
+def test_dead_letter_has_the_message_and_its_facts() -> None:
     made = dead_letter_of(NAMES, Source(NAMES.segments, key=b"key"), b"bytes", Stage.DECODE, "frame")
     assert (made.topic, made.key, made.value, made.partition) == (NAMES.deadletter, b"key", b"bytes", 0)
     assert dict(made.headers) == {
@@ -53,7 +53,7 @@ def test_a_letter_is_the_message_and_its_story() -> None:
     }
 
 
-def test_a_message_with_neither_key_nor_value_has_a_letter_too() -> None:
+def test_message_without_key_and_value_has_a_dead_letter() -> None:
     assert dead_letter_of(NAMES, Source(NAMES.segments), None, Stage.DECODE, "frame").value == b""
     assert dead_letter_of(NAMES, Source(NAMES.segments, key=b"k"), None, Stage.DECODE, "frame").value is None
 
@@ -61,7 +61,7 @@ def test_a_message_with_neither_key_nor_value_has_a_letter_too() -> None:
 @pytest.mark.parametrize(
     ("key", "value"), [(b"k" * 10_000_000, b""), (None, b"v" * 10_000_000), (b"k" * 9_000_000, None)]
 )
-def test_what_is_too_large_is_cut_and_says_so(key: bytes | None, value: bytes | None) -> None:
+def test_too_large_dead_letter_is_truncated_with_its_sizes(key: bytes | None, value: bytes | None) -> None:
     made = dead_letter_of(NAMES, Source(NAMES.segments, key=key), value, Stage.DECODE, "frame")
     assert made.key == (key[: dead_letters.TRUNCATED_BYTES] if key else None)
     assert made.value == (value or b"")[: dead_letters.TRUNCATED_BYTES]
@@ -70,7 +70,7 @@ def test_what_is_too_large_is_cut_and_says_so(key: bytes | None, value: bytes | 
     assert headers["topic"] == b"house.segments"
 
 
-def test_the_largest_that_our_topics_take_is_whole() -> None:
+def test_largest_message_of_our_topics_is_not_truncated() -> None:
     made = dead_letter_of(NAMES, Source(NAMES.segments), bytes(8 * 1024 * 1024), Stage.DECODE, "frame")
     assert not dead_letters.is_truncated(made)
     assert dead_letters.is_truncated(truncated(made))
@@ -86,12 +86,12 @@ def test_a_bundle_goes_back_to_its_partition_and_a_record_to_its_key() -> None:
 
 
 @pytest.mark.parametrize("topic", ["payroll", "house.state", "house.deadletter", "other.segments", None])
-def test_a_letter_names_no_other_topic(topic: str | None) -> None:
+def test_dead_letter_of_another_topic_is_not_sent_back(topic: str | None) -> None:
     with pytest.raises(NotRetriableError, match=r"dead letter 7 did not come from house\.segments or house\.records"):
         message_of(NAMES, dead(topic))
 
 
-def test_a_letter_that_is_cut_is_not_sent_back() -> None:
+def test_truncated_dead_letter_is_not_sent_back() -> None:
     with pytest.raises(NotRetriableError, match="dead letter 7 is truncated"):
         message_of(NAMES, dead(NAMES.segments, whole=(0, 9_000_000)))
 

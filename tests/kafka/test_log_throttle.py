@@ -55,7 +55,7 @@ def test_other_complaints_come_once_with_their_number(logged: Logged) -> None:
     assert logged.lines[0] == "faust.somewhere: odd thing 49 (50 times)"
 
 
-def test_a_service_of_the_library_is_named_without_its_signs(logged: Logged) -> None:
+def test_service_name_of_mode_is_shown_without_its_marks(logged: Logged) -> None:
     monitor = BrokerMonitor("127.0.0.1:9", is_up, "it is waited for")
     logging.getLogger("mode.services").warning("[^---Consumer]: stopped slowly")
     logging.getLogger("mode.timers").warning("[^--_Thread] is late")
@@ -63,7 +63,7 @@ def test_a_service_of_the_library_is_named_without_its_signs(logged: Logged) -> 
     assert sorted(logged.lines) == ["mode.services: Consumer: stopped slowly", "mode.timers: Thread: is late"]
 
 
-def test_who_was_silenced_before_is_heard_again(logged: Logged) -> None:
+def test_logger_that_was_silenced_is_enabled_again(logged: Logged) -> None:
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     monitor = BrokerMonitor("127.0.0.1:9", is_up, "it is waited for")
     logging.getLogger("aiokafka.client").error("odd")
@@ -78,7 +78,7 @@ def test_information_is_not_passed_on(logged: Logged) -> None:
     assert logged.lines == []
 
 
-def test_it_asks_when_there_is_a_reason_to(logged: Logged) -> None:
+def test_broker_is_checked_only_after_a_log_line(logged: Logged) -> None:
     asked: list[bool] = []
 
     async def answer() -> bool:
@@ -105,7 +105,7 @@ def test_it_asks_when_there_is_a_reason_to(logged: Logged) -> None:
     ]
 
 
-def test_what_is_to_be_put_right_is_said_once_for_each_trouble(logged: Logged) -> None:
+def test_each_problem_is_logged_once_per_outage(logged: Logged) -> None:
     monitor = BrokerMonitor("127.0.0.1:9", is_up, "it is waited for")
     for _ in range(5):
         monitor.report(False, "the certificate has expired: renew it")
@@ -123,7 +123,7 @@ def test_what_is_to_be_put_right_is_said_once_for_each_trouble(logged: Logged) -
     ]
 
 
-def test_it_looks_for_the_reason_when_the_broker_goes_and_not_at_every_question(logged: Logged) -> None:
+def test_reason_is_diagnosed_at_a_limited_rate(logged: Logged) -> None:
     looked: list[bool] = []
 
     async def unreachable() -> bool:

@@ -56,12 +56,12 @@ def test_what_errors_mean(error: Exception, meaning: Meaning) -> None:
         (KafkaError("who knows"), False),
     ],
 )
-def test_which_errors_may_be_the_messages_own_fault(error: Exception, maybe: bool) -> None:
+def test_errors_that_may_concern_the_message(error: Exception, maybe: bool) -> None:
     assert may_concern_message(error) is maybe
 
 
 @pytest.mark.kafka
-def test_a_refusal_breaks_it_and_renewal_mends_it(kafka: str, prefix: str) -> None:
+def test_refused_message_breaks_the_producer_until_it_is_renewed(kafka: str, prefix: str) -> None:
     topic = f"{prefix}.records"
     asyncio.run(set_config(kafka, topic, max_message_bytes="100000"))
 
@@ -87,7 +87,7 @@ def test_a_refusal_breaks_it_and_renewal_mends_it(kafka: str, prefix: str) -> No
     ]
 
 
-def test_without_a_broker_it_says_so_and_lets_go() -> None:
+def test_producer_without_a_broker_does_not_start_and_stops() -> None:
     async def work() -> None:
         producer = Producer("127.0.0.1:1", max_message_bytes=2**20, batch_bytes=2**18)
         assert not await producer.start()

@@ -183,7 +183,7 @@ def test_renewed_files_are_used_at_the_next_connection(tmp_path: Path) -> None:
         asyncio.run(meet(context, serving(ours.issue_cert("localhost"))))
 
 
-def test_files_that_are_no_good_later_are_said_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_files_that_become_invalid_are_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     ours, path = authority(tmp_path, "ca.pem")
     context = FollowingContext(TlsFiles(path))
     replace(path, b"half a fi")
@@ -194,7 +194,7 @@ def test_files_that_are_no_good_later_are_said_once(tmp_path: Path, caplog: pyte
 
 
 @pytest.mark.parametrize("content", [None, b"", b"no certificate"])
-def test_files_that_are_no_good_are_refused_at_once(tmp_path: Path, content: bytes | None) -> None:
+def test_invalid_files_are_refused_at_creation(tmp_path: Path, content: bytes | None) -> None:
     file = tmp_path / "some.pem"
     if content is not None:
         file.write_bytes(content)

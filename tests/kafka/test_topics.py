@@ -63,7 +63,7 @@ def test_a_broker_that_is_not_there_is_one_sentence() -> None:
             asyncio.run(call)
 
 
-def test_nor_is_one_that_hangs_while_it_is_asked(
+def test_broker_that_hangs_during_a_request_is_unreachable(
     own_broker: Callable[..., Broker], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A worker waits for a broker that is away; one that refuses ends it."""
@@ -89,7 +89,7 @@ def test_partition_counts_that_do_not_divide_the_slots(kafka: str, partitions: i
 
 
 @pytest.mark.parametrize("partitions", [3, 128])
-def test_topics_that_others_gave_such_a_count(kafka: str, partitions: int) -> None:
+def test_existing_topics_with_an_invalid_partition_count_are_refused(kafka: str, partitions: int) -> None:
     """Neither a tap nor a worker takes them."""
     prefix = new_prefix()
     asyncio.run(topics.create(kafka, 1, prefix))
@@ -100,12 +100,12 @@ def test_topics_that_others_gave_such_a_count(kafka: str, partitions: int) -> No
 
 
 @pytest.mark.parametrize("prefix", ["", "a/b", "a b", ".a", "x" * 101])
-def test_prefixes_that_kafka_would_not_take(prefix: str) -> None:
+def test_invalid_prefixes_are_refused(prefix: str) -> None:
     with pytest.raises(ValueError, match="topic prefix"):
         topics.Topics(prefix)
 
 
-def test_asking_creates_nothing(kafka: str) -> None:
+def test_reading_creates_no_topic(kafka: str) -> None:
     prefix = new_prefix()
     with pytest.raises(topics.TopicsMissingError):
         asyncio.run(topics.segments_partitions(kafka, prefix))

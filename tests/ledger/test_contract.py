@@ -289,7 +289,7 @@ WENT_ON: dict[str, Any] = {
 }
 
 
-def test_a_stream_and_its_legs_are_records_of_their_own_and_count_once(ledger: Ledger) -> None:
+def test_origin_and_resumed_streams_are_separate_records_and_count_once(ledger: Ledger) -> None:
     again = {**WENT_ON, "last_event_id": "20"}
     ledger.insert(
         [make_row(1, **BROKEN), make_row(2, **again), make_row(3, **{**again, "resumed_from": "20"}), make_row(4)]
@@ -298,7 +298,7 @@ def test_a_stream_and_its_legs_are_records_of_their_own_and_count_once(ledger: L
     assert len(ids(ledger)) == 4
 
 
-def test_tokens_stand_where_the_stream_stands(ledger: Ledger) -> None:
+def test_tokens_count_under_the_keys_of_the_origin(ledger: Ledger) -> None:
     ledger.insert([make_row(1, **BROKEN), make_row(100_000, **WENT_ON, started_at="2026-03-02T00:00:05Z")])
     assert ledger.totals(["day", "outcome", "usage_source"]) == [
         Total(("2026-03-01", "truncated", "final"), 1, 1, 41, 20, 61),
@@ -320,7 +320,7 @@ def test_a_filter_does_not_change_what_a_stream_used(ledger: Ledger) -> None:
     assert ledger.totals(["day"], Filter(second)) == [Total(("2026-03-02",), 1, 0, None, None, None)]
 
 
-def test_parts_of_input_and_output_count_once_for_a_stream_and_its_legs(ledger: Ledger) -> None:
+def test_parts_of_input_and_output_count_once_for_origin_and_resumed_streams(ledger: Ledger) -> None:
     broken = {**BROKEN, "usage": make_usage(41, None, source="partial", input_cached_tokens=30)}
     went_on = {**WENT_ON, "usage": make_usage(41, 20, input_cached_tokens=31, reasoning_tokens=8)}
     ledger.insert([make_row(1, **broken), make_row(2, **went_on)])
@@ -372,7 +372,7 @@ def test_requests_that_share_a_response_id_are_never_one(ledger: Ledger) -> None
     assert ledger.totals(["response_id"]) == [Total(("chat-1",), 3, 2, 20, 10, 30)]
 
 
-def test_a_refused_leg_changes_nothing(ledger: Ledger) -> None:
+def test_rejected_resumed_stream_changes_nothing(ledger: Ledger) -> None:
     ledger.insert([make_row(1, **BROKEN), make_row(2, **{**WENT_ON, "outcome": "http_error", "usage": ABSENT})])
     assert ledger.totals(["upstream"]) == [Total(("nimbus",), 2, 1, 41, None, None)]
 

@@ -67,7 +67,7 @@ def test_a_stored_response_read_again_from_its_start_counts_once() -> None:
     assert counted(origin, *again) == {"origin": (30, 12, 42), "a": NOTHING, "b": NOTHING}
 
 
-def test_several_legs_that_all_tell_usage_count_once() -> None:
+def test_several_resumed_streams_with_usage_count_once() -> None:
     origin = part("origin", (30, 12), response_id="resp_1")
     assert counted(origin, stored("a", tokens=(30, 12)), stored("b", tokens=(30, 12))) == {
         "origin": (30, 12, 42),
@@ -82,7 +82,7 @@ def test_a_request_sent_again_is_known_by_its_digest() -> None:
     assert counted(origin, leg) == {"origin": (41, 20, 61), "leg": NOTHING}
 
 
-def test_legs_that_break_are_continued_in_their_turn() -> None:
+def test_broken_resumed_stream_is_resumed_itself() -> None:
     legs = again("first", "17", last_event_id="40", outcome="truncated"), again("second", "40", tokens=(None, 9))
     assert counted(cut("origin", tokens=(41, None)), *legs) == {
         "origin": (41, 9, 50),
@@ -96,18 +96,18 @@ def test_two_requests_that_share_a_response_id_are_two() -> None:
     assert counted(one, two) == {}
 
 
-def test_of_two_that_share_a_response_id_the_leg_continues_the_one_that_broke() -> None:
+def test_of_two_with_one_response_id_the_broken_one_is_resumed() -> None:
     broke = part("broke", response_id="resp_1", outcome="truncated", **ABSENT)
     done = part("done", (10, 5), response_id="resp_1")
     assert counted(broke, done, stored("leg", tokens=(30, 12))) == {"broke": (30, 12, 42), "leg": NOTHING}
 
 
-def test_a_leg_alone_counts_by_itself_and_so_does_one_that_came_before() -> None:
+def test_resumed_stream_without_an_earlier_origin_counts_by_itself() -> None:
     assert counted(stored("leg", tokens=(30, 12))) == {}
     assert counted(stored("leg", tokens=(30, 12)), part("later", response_id="resp_1")) == {}
 
 
-def test_legs_of_a_stream_that_is_not_here_are_one_stream() -> None:
+def test_resumed_streams_of_a_missing_origin_are_one_stream() -> None:
     assert counted(stored("a", tokens=(30, 12)), stored("b", tokens=(30, 12))) == {"a": (30, 12, 42), "b": NOTHING}
 
 
@@ -139,7 +139,7 @@ def test_parts_of_input_and_output_are_the_last_ones_too() -> None:
     assert others == [Counted("a", "partial"), Counted("b", "final")]
 
 
-def test_nothing_told_stays_null_and_zero_stays_zero() -> None:
+def test_unreported_usage_stays_null_and_zero_stays_zero() -> None:
     assert counted(cut("origin"), again("leg", "17"))["origin"] == NOTHING
     assert counted(cut("origin"), again("leg", "17", tokens=(0, 0)))["origin"] == (0, 0, 0)
 
@@ -208,12 +208,12 @@ def test_nothing_is_counted_that_no_record_says(parts: list[UsagePart]) -> None:
 
 
 @given(PARTS)
-def test_without_legs_nothing_changes(parts: list[UsagePart]) -> None:
+def test_records_without_resumed_streams_do_not_change(parts: list[UsagePart]) -> None:
     origins = [one._replace(resumed_from=None) for one in parts]
     assert count_once(origins, origins) == []
 
 
-def test_f7_a_leg_beside_many_equal_requests_takes_no_memory_for_them() -> None:
+def test_f7_resumed_stream_beside_many_equal_requests_stores_none_of_them() -> None:
     """A probe sends the same body for ever; one of its streams is resumed."""
     legs = [again("leg", "17", response_id="resp_7", tokens=(None, 20))]
     origins = (

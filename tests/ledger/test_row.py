@@ -39,7 +39,7 @@ def test_the_model_is_the_one_that_answered_else_the_one_asked_for() -> None:
     assert row_of(make_record(response_model=None, request_model=None)).model is None
 
 
-def test_what_links_a_leg_to_its_stream_and_a_retry_to_its_request() -> None:
+def test_columns_that_link_resumed_streams_and_retries() -> None:
     known = {"request_digest": "d" * 32, "response_id": "r", "last_event_id": "17", "resumed_from": "9", "attempt": 2}
     row = LedgerRow.of_json(changed(**known))
     assert {name: getattr(row, name) for name in known} == known

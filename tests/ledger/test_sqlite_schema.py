@@ -119,7 +119,7 @@ def test_a_carried_over_file_equals_a_new_one(version: int, tmp_path: Path) -> N
     assert rows_of(old) == rows_of(tmp_path / "new.sqlite")
 
 
-def test_legs_in_a_carried_over_file_are_known(version: int, tmp_path: Path) -> None:
+def test_resumed_streams_of_a_converted_file_are_known(version: int, tmp_path: Path) -> None:
     path = file_of(version, tmp_path / "ledger.sqlite", make_row(1, **ORIGIN), make_row(2, **LEG))
     with SqliteLedger(path) as ledger:
         assert ledger.totals(["day"]) == [Total(("2026-03-01",), 2, 1, 41, 20, 61, 30, 8)]

@@ -66,7 +66,7 @@ def counted_in_file(rows: Sequence[LedgerRow]) -> list[int | None]:
 @pytest.mark.parametrize("resumed_from", ["1", "a", "masked"])
 @pytest.mark.parametrize("digest", VALUES)
 @pytest.mark.parametrize("response_id", VALUES)
-def test_of_the_file_all_is_read_that_a_leg_may_continue(
+def test_totals_read_every_record_that_may_have_been_resumed(
     resumed_from: str, digest: str | None, response_id: str | None
 ) -> None:
     known = {"request_digest": digest, "response_id": response_id, "resumed_from": resumed_from}
@@ -79,7 +79,7 @@ def test_of_the_file_all_is_read_that_a_leg_may_continue(
         assert counted_in_file(rows) == counted, known
 
 
-def test_legs_without_number_take_no_longer_than_records(tmp_path: Path) -> None:
+def test_many_resumed_streams_take_no_longer_than_records(tmp_path: Path) -> None:
     """All of one request: nothing that compares each leg with each stream would ever end."""
     row = vars(make_row(1, request_digest="d" * 32, last_event_id="9", outcome="truncated", usage=make_usage(2, 1)))
     with SqliteLedger(tmp_path / "ledger.sqlite") as ledger:

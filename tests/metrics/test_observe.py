@@ -85,7 +85,7 @@ def test_a_stream_without_a_token_is_counted_and_in_no_latency_of_tokens() -> No
     assert seen["streamgauge_inter_token_latency_seconds"] == 0
 
 
-def test_a_resumed_leg_is_counted_and_in_no_histogram() -> None:
+def test_resumed_stream_is_counted_and_in_no_histogram() -> None:
     page = page_of(make_record(resumed_from="evt_17"))
     assert page.total("streamgauge_streams_total") == 1
     assert page.value("streamgauge_resumed_streams_total", **UP) == 1
@@ -93,7 +93,7 @@ def test_a_resumed_leg_is_counted_and_in_no_histogram() -> None:
 
 
 @pytest.mark.parametrize("outcome", ["completed", "stream_error", "http_error"])
-def test_a_leg_adds_to_no_count_of_times_either(outcome: str) -> None:
+def test_resumed_stream_adds_no_burst_and_no_stall(outcome: str) -> None:
     timing = make_timing(burst=True)
     timing.gaps.stalls = 3
     page = page_of(make_record(timing=timing, resumed_from="17", outcome=outcome))
@@ -106,13 +106,13 @@ def tokens(page: Any) -> dict[str, float]:
     return {dict(labels)["kind"]: value for (found, labels), value in page.samples.items() if found == name}
 
 
-def test_usage_of_a_stream_that_breaks_before_it_tells_any_comes_from_its_leg() -> None:
+def test_usage_of_a_stream_that_broke_early_comes_from_its_resumed_stream() -> None:
     broken = make_record(dialect="openai-responses", outcome="truncated", usage=ABSENT)
     leg = make_record(dialect="openai-responses", usage=make_usage(30, 12, input_cached_tokens=8), resumed_from="4")
     assert tokens(page_of(broken, leg)) == {"input": 30, "output": 12, "cached": 8}
 
 
-def test_what_a_stream_told_at_its_beginning_is_not_counted_for_its_leg_again() -> None:
+def test_usage_at_the_beginning_is_not_counted_again_for_a_resumed_stream() -> None:
     parts: dict[str, Any] = {"input_cached_tokens": 8, "input_cache_write_tokens": 7}
     partial = make_usage(41, None, source="partial", **parts)
     broken = make_record(dialect="anthropic-messages", outcome="truncated", usage=partial)
@@ -122,7 +122,7 @@ def test_what_a_stream_told_at_its_beginning_is_not_counted_for_its_leg_again() 
     assert tokens(page_of(broken, leg)) == {"input": 41, "output": 20, "cached": 8, "cache_write": 7, "reasoning": 5}
 
 
-def test_a_leg_that_tells_again_what_its_stream_told_is_counted_under_the_streams_model_and_once() -> None:
+def test_repeated_usage_of_a_resumed_stream_counts_once_under_the_origins_model() -> None:
     broken = make_record(response_id="r", outcome="truncated", usage=make_usage(30, 3, source="partial"))
     leg = make_record(
         response_id="r", resumed_from="4", request_model=None, usage=make_usage(30, 12, input_cached_tokens=8)

@@ -45,19 +45,19 @@ def continued() -> ResumedUsage:
 # --- what a record adds -----------------------------------------------------------------------------------------------
 
 
-def test_a_leg_adds_what_lies_above_what_its_stream_added(continued: ResumedUsage) -> None:
+def test_resumed_stream_adds_only_usage_above_that_of_its_origin(continued: ResumedUsage) -> None:
     assert added(continued, broken(), input=41, output=3) == {"input": 41, "output": 3}
     assert added(continued, leg(outcome="client_abort"), input=41, output=12) == {"output": 9}
     assert added(continued, leg(), output=20, reasoning=5) == {"output": 8, "reasoning": 5}
 
 
-def test_a_leg_that_tells_less_adds_nothing_and_takes_nothing_away(continued: ResumedUsage) -> None:
+def test_resumed_stream_that_reports_less_changes_nothing(continued: ResumedUsage) -> None:
     added(continued, broken(), input=41, output=20)
     assert added(continued, leg(), input=41, output=7) == {}
     assert added(continued, leg(), output=21) == {"output": 1}, "above the most, not above the last"
 
 
-def test_a_leg_of_a_stream_that_completed_does_not_repeat_it(continued: ResumedUsage) -> None:
+def test_resumed_stream_of_a_completed_origin_adds_nothing_twice(continued: ResumedUsage) -> None:
     added(continued, broken(outcome="completed"), input=30, output=12)
     assert added(continued, leg(), input=30, output=12) == {}
 
@@ -74,25 +74,25 @@ def test_two_requests_that_share_an_id_count_twice(continued: ResumedUsage) -> N
         assert added(continued, one, input=3, output=2) == {"input": 3, "output": 2}
 
 
-def test_a_leg_of_another_credential_continues_nothing_here(continued: ResumedUsage) -> None:
+def test_resumed_stream_of_another_credential_continues_nothing(continued: ResumedUsage) -> None:
     added(continued, broken(), output=12)
     assert added(continued, leg(credential_id="other"), output=12) == {"output": 12}
 
 
-def test_a_leg_counts_under_the_model_of_its_stream(continued: ResumedUsage) -> None:
+def test_resumed_stream_counts_under_the_model_of_its_origin(continued: ResumedUsage) -> None:
     """A leg by the id of a stored response has no request that names a model."""
     continued.share_of(broken(), "asked for", {"input": 3})
     share = continued.share_of(leg(), "unknown", {"input": 3, "output": 2})
     assert (share.model, share.tokens) == ("asked for", {"output": 2})
 
 
-def test_a_leg_of_a_stream_that_is_not_known_counts_by_itself_and_its_own_legs_with_it(continued: ResumedUsage) -> None:
+def test_resumed_streams_of_an_unknown_origin_count_as_one_stream(continued: ResumedUsage) -> None:
     assert added(continued, leg(), input=30, output=12) == {"input": 30, "output": 12}
     assert added(continued, leg(), input=30, output=12) == {}
     assert added(continued, broken(), input=30) == {"input": 30}, "a stream that ends after its leg is not looked for"
 
 
-def test_what_a_stream_that_is_not_known_told_first_is_left_to_who_knows_it(continued: ResumedUsage) -> None:
+def test_first_usage_of_an_unknown_origin_is_not_counted(continued: ResumedUsage) -> None:
     one = leg(dialect="anthropic-messages")
     assert added(continued, one, input=41, cached=8, output=20) == {"output": 20}
     assert added(continued, one, input=43, cached=8, output=25) == {"input": 2, "output": 5}
@@ -100,7 +100,7 @@ def test_what_a_stream_that_is_not_known_told_first_is_left_to_who_knows_it(cont
     assert added(continued, origin, input=41) == {"input": 41}
 
 
-def test_where_the_stream_is_known_nothing_is_taken_for_told(continued: ResumedUsage) -> None:
+def test_first_usage_counts_if_the_origin_is_known(continued: ResumedUsage) -> None:
     """Its beginning may be among the reads that were dropped: then its leg is the first that tells."""
     added(continued, broken(dialect="anthropic-messages"))
     assert added(continued, leg(dialect="anthropic-messages"), input=41, output=20) == {"input": 41, "output": 20}
@@ -120,7 +120,7 @@ def test_the_last_generation_is_known_and_the_one_before_the_last_is_not() -> No
     assert [recent.get((number,)) for number in range(7)] == [None, None, None, 3, 4, 5, 6]
 
 
-def test_the_latest_value_of_a_key_counts_and_takes_no_room_twice() -> None:
+def test_latest_value_of_a_key_counts_and_is_stored_once() -> None:
     recent: Recent[int] = Recent(2)
     for number in range(9):
         recent[("same",)] = number

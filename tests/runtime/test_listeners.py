@@ -13,7 +13,7 @@ from streamgauge.runtime.listeners import SPREADS, Address, bound_address, liste
 ANY = Address(host="127.0.0.1", port=0)
 
 
-def test_any_free_port_is_told() -> None:
+def test_chosen_free_port_is_shown() -> None:
     with listening_socket(ANY, "--listen") as bound:
         host, _, port = bound_address(bound).rpartition(":")
         assert host == "127.0.0.1"
@@ -21,12 +21,12 @@ def test_any_free_port_is_told() -> None:
 
 
 @pytest.mark.skipif(not socket.has_ipv6, reason="no IPv6 here")
-def test_an_ipv6_address_is_told_in_brackets() -> None:
+def test_ipv6_address_is_shown_in_brackets() -> None:
     with listening_socket(Address(host="::1", port=0), "--listen") as bound:
         assert bound_address(bound) == f"[::1]:{bound.getsockname()[1]}"
 
 
-def test_an_address_that_is_taken_is_waited_for_a_moment() -> None:
+def test_address_in_use_is_retried_for_some_seconds() -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         taken = Address(host="127.0.0.1", port=other.getsockname()[1])
         letting_go = threading.Timer(0.3, other.close)
@@ -36,7 +36,7 @@ def test_an_address_that_is_taken_is_waited_for_a_moment() -> None:
         letting_go.join()
 
 
-def test_and_then_it_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_address_that_stays_in_use_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listening_module, "BIND_RETRY_S", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as other:
         taken = Address(host="127.0.0.1", port=other.getsockname()[1])

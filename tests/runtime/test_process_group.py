@@ -99,7 +99,7 @@ def test_a_child_that_is_killed_is_started_again(log: Path, name: str, code: str
     assert len(lines(log, "stopped")) == 2
 
 
-def test_who_asks_is_told_how_a_relay_ended_before_its_next_start(log: Path) -> None:
+def test_relay_ended_gets_the_exit_code_before_the_next_start(log: Path) -> None:
     ends: list[tuple[int, int]] = []
 
     async def work() -> None:
@@ -160,7 +160,7 @@ def test_without_relays_the_recorder_is_what_serves(log: Path) -> None:
     assert lines(log, "stopped") == ["recorder stopped"]
 
 
-def test_a_child_that_falls_again_and_again_is_started_again_and_again(log: Path) -> None:
+def test_child_that_crashes_repeatedly_is_restarted_each_time(log: Path) -> None:
     said: list[str] = []
 
     async def work() -> None:
@@ -190,7 +190,7 @@ def test_a_child_that_does_not_get_ready_is_an_error_and_leaves_none(log: Path, 
     assert not any(runs(pid) for name in ("recorder", "relay") for pid in pids(log, name))
 
 
-def test_a_child_that_says_nothing_is_not_waited_for_without_end(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_child_that_never_reports_ready_is_killed(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group_module, "READY_S", 0.1)
 
     async def work() -> None:
@@ -209,7 +209,7 @@ def test_a_program_that_cannot_be_run_is_an_error(log: Path, monkeypatch: pytest
         play(child(log, "relay").start)
 
 
-def test_a_start_that_is_given_up_leaves_no_process(log: Path) -> None:
+def test_cancelled_start_leaves_no_process(log: Path) -> None:
     async def work() -> None:
         slow = Child("relay", "tests.group_child", lambda: b"")  # waits for its settings, as nothing was said yet
         starting = asyncio.create_task(slow.start())
@@ -223,7 +223,7 @@ def test_a_start_that_is_given_up_leaves_no_process(log: Path) -> None:
     play(work)
 
 
-def test_a_stop_while_a_child_is_started_again_leaves_none(log: Path) -> None:
+def test_stop_during_a_restart_leaves_no_process(log: Path) -> None:
     async def work() -> None:
         group = Group(child(log, "recorder"), [child(log, "relay")], lambda _: None)
         await group.start()
@@ -269,7 +269,7 @@ def test_f4_a_child_whose_first_line_is_too_long_is_started_again(log: Path) -> 
     assert any("did not start" in sentence for sentence in said)
 
 
-def test_a_child_whose_first_line_is_too_long_at_the_start_is_a_part_that_is_missing(log: Path) -> None:
+def test_child_with_a_too_long_first_line_is_unavailable(log: Path) -> None:
     async def work() -> None:
         with pytest.raises(Unavailable, match="did not start"):
             await Group(child(log, "recorder", "shout"), [], print).start()

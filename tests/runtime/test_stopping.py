@@ -150,7 +150,7 @@ def test_the_same_signal_that_comes_twice_at_once_counts_as_one(monkeypatch: pyt
     assert said == ["up: stopping at once, after a second signal; nothing is left", "cleaned up"]
 
 
-def test_a_disk_that_fails_does_not_keep_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failing_disk_does_not_prevent_the_exit(monkeypatch: pytest.MonkeyPatch) -> None:
     codes: list[int] = []
     monkeypatch.setattr(os, "_exit", codes.append)
 

@@ -292,7 +292,7 @@ def test_file_that_is_deleted_while_it_is_closed_is_counted(path: Path) -> None:
     assert (balance.seen, balance.waiting, balance.dropped["crash"]) == (10, 0, 10)
 
 
-def test_who_waits_for_the_file_while_it_is_replaced_finds_the_new_one(path: Path) -> None:
+def test_process_that_waits_during_a_replacement_opens_the_new_file(path: Path) -> None:
     """Somebody's transaction that began before the file was deleted ends in the new one."""
     writer, reader = Spool(path), Spool(path)
     writer.put(rows(b"one"))

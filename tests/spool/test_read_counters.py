@@ -133,7 +133,7 @@ READS = st.integers(0, 1000)
 
 
 @given(counted=st.tuples(READS, READS, READS), books=st.tuples(READS, READS))
-def test_settling_closes_the_balance_by_the_spools_books(
+def test_close_balance_uses_the_totals_of_the_spool(
     tmp_path_factory: pytest.TempPathFactory, counted: tuple[int, int, int], books: tuple[int, int]
 ) -> None:
     path = tmp_path_factory.mktemp("close_balance") / "counters"
@@ -175,7 +175,7 @@ def test_a_snapshot_while_counting_is_never_negative(tmp_path: Path) -> None:
     assert read_balance(path).waiting == 0
 
 
-def test_a_recorder_that_died_takes_what_it_was_handed(tmp_path: Path) -> None:
+def test_reads_of_a_killed_recorder_are_dropped(tmp_path: Path) -> None:
     """A relay saw ten reads and handed eight over; two of them reached the spool, one was dropped: five are gone."""
     path = tmp_path / "counters"
     with Counters(path, "relay-0") as relay, Counters(path, "recorder") as recorder:
@@ -190,7 +190,7 @@ def test_a_recorder_that_died_takes_what_it_was_handed(tmp_path: Path) -> None:
         assert read_balance(path) == balance, "settled once"
 
 
-def test_a_relay_that_died_takes_what_it_held(tmp_path: Path) -> None:
+def test_unsent_reads_of_a_killed_relay_are_dropped(tmp_path: Path) -> None:
     path = tmp_path / "counters"
     with Counters(path, "relay-1") as relay:
         relay.seen(10)
@@ -202,7 +202,7 @@ def test_a_relay_that_died_takes_what_it_held(tmp_path: Path) -> None:
     assert read_balance(path).dropped[DropReason.CRASH] == 3
 
 
-def test_after_a_whole_crash_is_settled_nothing_is_settled_again(tmp_path: Path) -> None:
+def test_closed_balance_is_not_closed_again(tmp_path: Path) -> None:
     path = tmp_path / "counters"
     with Counters(path, "relay-0") as relay:
         relay.seen(10)

@@ -46,7 +46,7 @@ def given_up(spool: Spool) -> int:
     return spool.drop_old_reads(LIMIT_S, lambda value: b"light")
 
 
-def test_reads_are_given_up_when_they_are_too_old_and_the_row_stays(spool: Spool, host: Host, tmp_path: Path) -> None:
+def test_too_old_reads_are_dropped_and_the_row_stays(spool: Spool, host: Host, tmp_path: Path) -> None:
     put(spool)
     host.runs(1800)
     put(spool)

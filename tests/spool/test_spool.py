@@ -163,7 +163,7 @@ def test_done_counts_delivered_with_the_removal(path: Path) -> None:
     assert (balance.delivered, balance.dropped["refused"], balance.waiting) == (12, 9, 9)
 
 
-def test_settling_after_a_crash(path: Path) -> None:
+def test_balance_is_closed_after_a_crash(path: Path) -> None:
     counters_path = path.with_name("counters")
     with Counters(counters_path, "relay-0") as counters:
         counters.seen(100)
@@ -178,7 +178,7 @@ def test_settling_after_a_crash(path: Path) -> None:
     spool.close()
 
 
-def test_settling_without_a_counters_file_takes_the_spools_books(path: Path) -> None:
+def test_balance_without_a_counters_file_uses_the_totals_of_the_spool(path: Path) -> None:
     spool = Spool(path)
     spool.put(rows(b"a", b"b", reads=20))
     spool.done([spool.take(0, 1)[0].id])
@@ -201,7 +201,7 @@ print(spool.put([NewRow(0, 1, bytes(100_000))]).failure, len(spool.take(0, 10**9
 """
 
 
-def test_a_disk_that_takes_no_more_is_said_and_survived(path: Path) -> None:
+def test_full_disk_is_reported_and_the_spool_recovers(path: Path) -> None:
     command = [sys.executable, "-c", WITHOUT_ROOM, str(path)]
     first, second = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
     put, taken, failures = first.split(maxsplit=2)

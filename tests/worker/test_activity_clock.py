@@ -112,7 +112,7 @@ def test_a_partition_adds_what_it_does_with_each_message(monkeypatch: pytest.Mon
     assert sum(found.values()) == time.now - began
 
 
-def test_in_a_simulated_group_the_five_are_the_lifetime_of_its_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_activities_add_up_to_the_lifetime_of_the_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two workers with four partitions, one of which is killed, and a broker that does not take each send at once."""
     schedule = Schedule(7, Faults(partitions=4, workers=2, kills=1, trouble=0.05, checkpoint_s=0.6))
     lived = {"seconds": 0.0}

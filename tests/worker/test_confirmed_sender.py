@@ -54,7 +54,7 @@ def test_an_error_without_a_reason_is_tried_again_in_pauses_that_grow() -> None:
     with_outbox(test)
 
 
-def test_what_failed_together_pauses_once() -> None:
+def test_messages_that_fail_together_cause_one_pause() -> None:
     async def test(cluster: MockCluster, sender: ConfirmedSender) -> None:
         cluster.fail_produce([UNKNOWN])
         for number in range(200):
@@ -102,7 +102,7 @@ def test_a_producer_that_confirms_nothing_is_replaced(monkeypatch: pytest.Monkey
     with_outbox(test)
 
 
-def test_what_is_refused_for_good_rests_elsewhere_and_is_not_waited_for() -> None:
+def test_refused_message_is_stored_elsewhere() -> None:
     """While there is no room for it elsewhere either, `tries` says that it waits by rule."""
 
     async def test(cluster: MockCluster, sender: ConfirmedSender) -> None:
@@ -130,7 +130,7 @@ def test_what_is_refused_for_good_rests_elsewhere_and_is_not_waited_for() -> Non
     with_outbox(test)
 
 
-def test_what_is_refused_for_good_and_has_no_other_place_ends_the_worker() -> None:
+def test_refused_message_without_another_place_ends_the_worker() -> None:
     async def test(cluster: MockCluster, sender: ConfirmedSender) -> None:
         with pytest.raises(StateRefusedError, match="rejected a message of 200000 bytes for records"):
             await sender.send(Message(_TOPIC, bytes(200_000), b"key"))

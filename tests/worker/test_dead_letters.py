@@ -60,7 +60,7 @@ async def buried(cluster: MockCluster, *poison: Poison, metrics: Metrics) -> lis
     return await read_all(cluster.bootstrap, NAMES.deadletter)
 
 
-def test_each_is_durable_when_bury_returns(caplog: pytest.LogCaptureFixture) -> None:
+def test_dead_letter_is_durable_when_write_returns(caplog: pytest.LogCaptureFixture) -> None:
     metrics = Metrics()
     with mock_cluster() as cluster:
         cluster.create_topic(NAMES.deadletter, 1)
@@ -74,7 +74,7 @@ def test_each_is_durable_when_bury_returns(caplog: pytest.LogCaptureFixture) -> 
     )
 
 
-def test_what_is_denied_waits_and_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_denied_dead_letter_waits_and_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     metrics = Metrics()
     with mock_cluster() as cluster, caplog.at_level(logging.WARNING, "streamgauge.worker"):
         cluster.create_topic(NAMES.deadletter, 1)
@@ -90,7 +90,7 @@ def test_what_is_denied_waits_and_is_said_once(caplog: pytest.LogCaptureFixture)
     assert said[1] == "dead letters can be written to house.deadletter again"
 
 
-def test_what_the_broker_finds_too_large_goes_as_its_beginning() -> None:
+def test_dead_letter_that_is_too_large_is_truncated() -> None:
     metrics = Metrics()
     with mock_cluster() as cluster:
         cluster.create_topic(NAMES.deadletter, 1)
@@ -100,7 +100,7 @@ def test_what_the_broker_finds_too_large_goes_as_its_beginning() -> None:
     assert dict(letter.headers)["value_bytes"] == b"100000"
 
 
-def test_one_that_is_given_up_leaves_the_way_free() -> None:
+def test_cancelled_dead_letter_releases_the_lock() -> None:
     """A partition that is taken away while its letter waits."""
 
     async def run(cluster: MockCluster) -> list[Any]:

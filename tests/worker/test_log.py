@@ -39,7 +39,7 @@ def asked(topics: list[Any], code: int = 0) -> Log:
     ("code", "error"),
     [(14, CoordinatorLoadInProgressError), (16, NotCoordinatorError), (30, GroupAuthorizationFailedError)],
 )
-def test_a_coordinator_that_does_not_know_is_no_empty_group(code: int, error: type[KafkaError]) -> None:
+def test_error_of_the_coordinator_is_not_an_empty_group(code: int, error: type[KafkaError]) -> None:
     for log in (asked([], code), asked([("topic", [(0, -1, "", code)])])):
         with pytest.raises(error):
             asyncio.run(log.committed("topic"))

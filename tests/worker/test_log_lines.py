@@ -58,7 +58,7 @@ def test_a_bug_has_its_places_in_the_code_and_no_value() -> None:
     assert "sk-0123456789" not in json.dumps(line)
 
 
-def test_a_stuck_worker_says_what_each_thread_does() -> None:
+def test_stuck_worker_logs_the_stack_of_each_thread() -> None:
     from streamgauge.worker.watchdog.stacks import stacks_of
 
     ends = threading.Event()

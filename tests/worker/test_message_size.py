@@ -23,5 +23,5 @@ class Sent(NamedTuple):
         (Sent(headers=[("", None)] * 100_000), 15_000_000),
     ],
 )
-def test_every_part_weighs(message: Sent, at_least: int) -> None:
+def test_key_value_and_headers_count(message: Sent, at_least: int) -> None:
     assert at_least <= memory_of(message) <= at_least * 3 // 2 + 1_000

@@ -72,7 +72,7 @@ async def problem(bootstrap: str, group: str, assignor: Any, held: Held) -> tupl
         await log.stop()
 
 
-def test_a_spare_worker_is_ready_once_it_knows_that_others_have_all(kafka: str, prefix: str) -> None:
+def test_spare_worker_is_ready_once_all_partitions_have_owners(kafka: str, prefix: str) -> None:
     before, after = asyncio.run(problem(kafka, prefix, RoundRobinPartitionAssignor, Held(f"{prefix}.segments")))
     assert before == "it has no partitions, and does not know yet whether other workers have all of them"
     assert after is None
@@ -84,14 +84,14 @@ def test_partitions_without_an_owner_are_named(kafka: str, prefix: str) -> None:
     assert after == f"no worker of the group has {held.topic}/0, {held.topic}/1, {held.topic}/2 and 1 more"
 
 
-def test_a_worker_with_partitions_says_as_well_which_are_left_out(kafka: str, prefix: str) -> None:
+def test_worker_with_partitions_names_partitions_without_an_owner(kafka: str, prefix: str) -> None:
     held = Held(f"{prefix}.segments", frozenset({0, 1}))
     before, after = asyncio.run(problem(kafka, prefix, GivesSome, held))
     assert before is None
     assert after == f"no worker of the group has {held.topic}/2, {held.topic}/3"
 
 
-def test_what_was_heard_is_void_with_the_next_assignment(kafka: str, prefix: str) -> None:
+def test_owners_of_an_earlier_assignment_do_not_count(kafka: str, prefix: str) -> None:
     held = Held(f"{prefix}.segments")
 
     async def run() -> tuple[str | None, str | None]:

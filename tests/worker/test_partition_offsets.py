@@ -40,5 +40,5 @@ def test_a_log_that_ends_below_what_was_read_is_named_with_a_remedy() -> None:
     assert sentence.endswith(f"but was read up to offset 7. {NEW_LOG_REMEDY}")
 
 
-def test_an_end_that_was_heard_before_the_last_message_came_is_asked_for_again() -> None:
+def test_outdated_log_end_is_requested_again() -> None:
     asyncio.run(nudged(heard=5, end=7))

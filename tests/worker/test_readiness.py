@@ -7,7 +7,7 @@ import pytest
 from streamgauge.worker.readiness import LOGGED_AFTER_S, Readiness
 
 
-def test_one_line_where_it_lasts_and_one_at_its_end(caplog: pytest.LogCaptureFixture) -> None:
+def test_long_unreadiness_is_one_line_and_its_end_another(caplog: pytest.LogCaptureFixture) -> None:
     readiness = Readiness()
     for at in range(40):
         readiness.update("no worker has t/0", 100.0 + at)
@@ -19,7 +19,7 @@ def test_one_line_where_it_lasts_and_one_at_its_end(caplog: pytest.LogCaptureFix
     ]
 
 
-def test_a_rebalance_is_not_worth_a_line(caplog: pytest.LogCaptureFixture) -> None:
+def test_short_rebalance_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     readiness = Readiness()
     for at in range(100):
         readiness.update("its consumer group is rebalancing" if at % 8 else None, float(at))

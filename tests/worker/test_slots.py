@@ -64,7 +64,7 @@ def test_what_lies_there_is_private_and_no_link_is_followed(tmp_path: Path) -> N
     assert not (tmp_path / "made").exists()
 
 
-def test_there_are_only_so_many(tmp_path: Path) -> None:
+def test_all_slots_locked_is_an_error(tmp_path: Path) -> None:
     slots = [Slot(tmp_path) for _ in range(MAX_SLOTS)]
     with pytest.raises(SlotsTakenError, match=f"{MAX_SLOTS} workers"):
         Slot(tmp_path)

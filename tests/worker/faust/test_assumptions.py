@@ -437,7 +437,7 @@ def no_broker() -> dict[str, Any]:
     return {"bootstrap_servers": "127.0.0.1:1"}
 
 
-def test_a_consumer_may_be_told_before_its_start_how_long_a_broker_keeps_a_fetch(no_broker: dict[str, Any]) -> None:
+def test_consumer_has_a_fetch_wait_that_can_be_set_before_its_start(no_broker: dict[str, Any]) -> None:
     """`transport._Thread`; and Faust asks for `_max_poll_records` by itself."""
 
     async def work() -> None:
@@ -552,7 +552,7 @@ def test_a_request_of_our_own_is_made_by_its_version() -> None:
     )
 
 
-def test_a_client_keeps_the_connection_over_which_it_was_told_no_broker(no_broker: dict[str, Any]) -> None:
+def test_client_keeps_the_bootstrap_connection_if_the_metadata_names_no_broker(no_broker: dict[str, Any]) -> None:
     """`connections._until_broker_named` closes it and asks again."""
 
     async def work() -> None:
@@ -592,7 +592,7 @@ def test_a_connection_can_be_made_by_itself() -> None:
     )
 
 
-def test_a_producer_can_be_let_go_of_with_what_it_holds(no_broker: dict[str, Any]) -> None:
+def test_producer_can_be_discarded_with_its_buffered_messages(no_broker: dict[str, Any]) -> None:
     """`producer._discard`."""
 
     async def work() -> None:

@@ -10,7 +10,7 @@ from streamgauge.worker.faust.consumer import FaustConsumer
 from streamgauge.worker.owners import Owners
 
 
-def test_between_a_revocation_and_the_next_gift_nothing_holds() -> None:
+def test_no_assignment_epoch_between_a_revocation_and_the_next_assignment() -> None:
     """A recovery that ends there belongs to partitions that were taken away: Faust does not break it off before."""
 
     async def run() -> None:

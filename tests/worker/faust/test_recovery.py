@@ -32,22 +32,22 @@ async def callbacks_run(break_off: Any) -> int:
     return times
 
 
-def test_whole_state_is_told() -> None:
+def test_complete_recovery_runs_the_callbacks() -> None:
     assert asyncio.run(callbacks_run(lambda recovery: None)) == 1
 
 
-def test_a_rebalance_that_breaks_off_the_reading_is_not_the_end_of_it() -> None:
+def test_recovery_that_a_rebalance_interrupts_is_not_complete() -> None:
     assert asyncio.run(callbacks_run(lambda recovery: recovery.signal_recovery_start.set())) == 0
 
 
-def test_nor_is_the_end_of_an_earlier_assignments_recovery() -> None:
+def test_recovery_of_an_earlier_assignment_is_not_complete() -> None:
     """The app has a new generation already, and the recovery does not know its partitions yet."""
     assert asyncio.run(callbacks_run(lambda recovery: setattr(recovery.app, "consumer_generation_id", 7))) == 0
 
 
-def test_nor_is_the_workers_end() -> None:
+def test_recovery_that_the_workers_stop_interrupts_is_not_complete() -> None:
     assert asyncio.run(callbacks_run(lambda recovery: recovery._stopped.set())) == 0
 
 
-def test_nor_is_a_changelog_of_which_something_is_left() -> None:
+def test_recovery_with_unread_changelog_is_not_complete() -> None:
     assert asyncio.run(callbacks_run(lambda recovery: recovery.active_offsets.update({STATE: -2}))) == 0

@@ -50,7 +50,7 @@ async def in_steps(seen: list[int]) -> str:
 
 
 @BOTH
-def test_what_need_not_wait_is_done(kind: type[Service]) -> None:
+def test_delivery_that_need_not_wait_is_done(kind: type[Service]) -> None:
     async def work(service: Service) -> None:
         never = asyncio.Event()
         results = await service.wait_first(at_once(), never.wait())
@@ -79,7 +79,7 @@ def test_it_makes_no_task_for_what_need_not_wait() -> None:
 
 
 @BOTH
-def test_what_waits_goes_on_where_it_was(kind: type[Service]) -> None:
+def test_waiting_delivery_continues_at_its_step(kind: type[Service]) -> None:
     async def work(service: Service) -> None:
         seen: list[int] = []
         results = await service.wait_first(in_steps(seen), asyncio.Event().wait())
@@ -90,7 +90,7 @@ def test_what_waits_goes_on_where_it_was(kind: type[Service]) -> None:
 
 @BOTH
 @pytest.mark.parametrize("pause_s", [None, 0, 0.001])
-def test_what_is_raised_is_raised(kind: type[Service], pause_s: float | None) -> None:
+def test_error_of_the_first_step_is_raised(kind: type[Service], pause_s: float | None) -> None:
     async def fails() -> None:
         if pause_s is not None:
             await asyncio.sleep(pause_s)
@@ -124,7 +124,7 @@ def test_a_rebalance_cancels_a_delivery_that_waits(kind: type[Service]) -> None:
 
 
 @BOTH
-def test_a_service_that_stops_is_told(kind: type[Service]) -> None:
+def test_stopping_service_ends_the_wait(kind: type[Service]) -> None:
     async def work(service: Service) -> None:
         asyncio.get_running_loop().call_later(0.01, service._stopped.set)
         results = await service.wait_first(asyncio.Event().wait(), asyncio.Event().wait())
@@ -185,7 +185,7 @@ def test_a_partition_that_has_room_again_is_fetched_soon() -> None:
     asyncio.run(run())
 
 
-def test_without_room_faust_has_its_turn_after_a_while() -> None:
+def test_full_queues_return_to_faust_after_some_checks() -> None:
     """It looks whether it is to stop, then."""
 
     async def run() -> None:
@@ -235,7 +235,7 @@ def moving() -> tuple[Any, list[str]]:
 @pytest.mark.parametrize(
     "sets_back", [lambda consumer: consumer.seek_wait({PLACE: 0}), lambda consumer: consumer.perform_seek()]
 )
-def test_who_sets_reading_back_waits_for_who_takes(sets_back: Callable[[Any], Awaitable[None]]) -> None:
+def test_seek_waits_for_a_fetch(sets_back: Callable[[Any], Awaitable[None]]) -> None:
     """And who takes next takes from what there is then; a set that a rebalance empties means nothing, and not all."""
 
     async def run() -> None:

@@ -23,7 +23,7 @@ def fails_now_and_then(self: Assembler, bundle: Bundle) -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_a_bug_of_ours_costs_a_letter_and_no_record(seed: int) -> None:
+def test_assembler_bug_costs_a_dead_letter_and_no_record(seed: int) -> None:
     with patch.object(Assembler, "_bound_pending", fails_now_and_then):
         schedule = Schedule(seed, Faults(workers=2, kills=5, checkpoint_s=0.6))
         schedule.run()

@@ -97,6 +97,6 @@ def test_workers_that_are_killed_every_few_seconds_go_on(tmp_path: Path) -> None
         assert standstill_s < _TAKEOVER_S, seed
 
 
-def test_dynamic_members_would_stand_still(tmp_path: Path) -> None:
+def test_dynamic_members_make_no_progress(tmp_path: Path) -> None:
     with dynamic_members():
         assert all(killed(seed, tmp_path)[0] > _TAKEOVER_S for seed in _SEEDS)

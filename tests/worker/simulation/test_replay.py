@@ -56,7 +56,7 @@ def restarted(entries: dict[int, bytes]) -> Assembler:
 
 @settings(deadline=None, max_examples=60)
 @given(st.integers(0, _LOGS - 1), st.integers(0, 10_000), st.integers(0, 30))
-def test_from_any_checkpoint_the_rest_is_the_same(seed: int, at: int, back: int) -> None:
+def test_replay_from_any_checkpoint_gives_the_same_records(seed: int, at: int, back: int) -> None:
     """All of the state is durable; reading goes on where it speaks to, or some messages earlier."""
     log = log_of(seed)
     cut = at % (len(log) + 1)
@@ -71,7 +71,7 @@ def test_from_any_checkpoint_the_rest_is_the_same(seed: int, at: int, back: int)
 
 @settings(deadline=None, max_examples=60)
 @given(st.integers(0, _LOGS - 1), st.integers(0, 10_000), st.integers(0, 10_000), st.randoms(use_true_random=False))
-def test_from_a_checkpoint_that_was_cut_off_the_rest_is_the_same(
+def test_replay_from_an_interrupted_checkpoint_gives_the_same_records(
     seed: int, at: int, before: int, chance: random.Random
 ) -> None:
     """A checkpoint was whole, and of the next one only some buckets: what a crash between any two sends leaves."""

@@ -27,7 +27,7 @@ def judged(seed: int, faults: Faults | None) -> list[str]:
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
-def test_without_a_rule_its_schedules_go_wrong(rule: Rule) -> None:
+def test_simulation_fails_without_each_rule(rule: Rule) -> None:
     for seed in rule.seeds:
         assert judged(seed, rule.faults) == [], f"seed {seed} fails with the rule"
     with rule.off():

@@ -47,7 +47,7 @@ def test_the_same_seed_is_the_same_schedule() -> None:
     assert [len(log) for log in first.history] == [len(log) for log in second.history]
 
 
-def test_what_schedules_speak_of_does_happen() -> None:
+def test_events_of_the_schedules_happen() -> None:
     """A simulation in which nothing goes wrong would always pass."""
     seen: Counter[str] = Counter()
     for seed in range(60):

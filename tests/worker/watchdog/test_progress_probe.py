@@ -66,7 +66,7 @@ async def commit(bootstrap: str, group: str, topic: str, offset: int) -> None:
         await consumer.stop()
 
 
-def test_what_waits_and_what_is_committed(kafka: str, prefix: str) -> None:
+def test_probe_gives_committed_offsets_and_ends(kafka: str, prefix: str) -> None:
     topic = f"{prefix}.segments"
     asyncio.run(write_all(kafka, topic, [(0, b"%d" % number) for number in range(5)]))
     asyncio.run(commit(kafka, prefix, topic, 2))
@@ -82,7 +82,7 @@ def test_what_waits_and_what_is_committed(kafka: str, prefix: str) -> None:
     )
 
 
-def test_a_log_whose_messages_were_all_deleted_is_nothing_to_do(kafka: str, prefix: str) -> None:
+def test_log_without_messages_is_no_work(kafka: str, prefix: str) -> None:
     topic = f"{prefix}.segments"
     asyncio.run(write_all(kafka, topic, [(0, b"%d" % number) for number in range(5)]))
     asyncio.run(delete_beginning(kafka, topic, 0, 5))
@@ -91,7 +91,7 @@ def test_a_log_whose_messages_were_all_deleted_is_nothing_to_do(kafka: str, pref
     }
 
 
-def test_a_transactions_marker_is_nothing_to_do(kafka: str, prefix: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_transaction_marker_is_no_work(kafka: str, prefix: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A marker has an offset, but no consumer receives it, so no worker commits the offset after it."""
     monkeypatch.setattr("streamgauge.worker.log._READ_TIMEOUT_S", 3.0)
     topic = f"{prefix}.segments"
@@ -113,7 +113,7 @@ def test_a_transactions_marker_is_nothing_to_do(kafka: str, prefix: str, monkeyp
     )
 
 
-def test_a_broker_that_is_away_is_no_answer(own_broker: Any) -> None:
+def test_unreachable_broker_gives_a_probe_without_an_answer(own_broker: Any) -> None:
     broker: Broker = own_broker()
 
     async def run() -> Probe:
@@ -151,7 +151,7 @@ class Failing(Log):
 
 
 @pytest.mark.parametrize(("refusals", "lines"), [(5, 0), (6, 2), (20, 2)])
-def test_a_broker_that_does_not_say_it_for_long_is_logged_once_with_its_reason(
+def test_failed_progress_requests_are_logged_once_with_their_reason(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, refusals: int, lines: int
 ) -> None:
     """While checkups fail, the watchdog detects no stuck worker: a log line says so and gives the reason."""

@@ -29,25 +29,25 @@ def test_an_offset_that_stays_while_messages_wait_is_stuck() -> None:
     )
 
 
-def test_it_is_so_while_the_log_grows_too() -> None:
+def test_offset_that_stays_while_the_log_grows_is_stuck() -> None:
     assert judged(*[probe(5, end) for end in range(9, 15)])
 
 
-def test_an_offset_that_moves_is_well_however_slowly() -> None:
+def test_offset_that_moves_slowly_is_not_stuck() -> None:
     assert judged(*[probe(at, 100) for at in range(20)], every_s=50) is None
 
 
 @pytest.mark.parametrize("look", [probe(9, 9), probe(12, 9)])
-def test_nothing_to_do_is_well(look: Probe) -> None:
+def test_worker_without_work_is_not_stuck(look: Probe) -> None:
     assert judged(*[look] * 20) is None
 
 
-def test_who_tries_again_waits_by_rule() -> None:
+def test_retries_are_not_stuck() -> None:
     assert judged(*[probe(5, 9, tries) for tries in range(20)], every_s=50) is None
     assert judged(*[probe(5, 9, min(tries, 10)) for tries in range(20)], every_s=50)
 
 
-def test_a_broker_that_is_away_excuses_everything_and_what_was_before_it() -> None:
+def test_unreachable_broker_restarts_all_times() -> None:
     assert judged(*[AWAY] * 20) is None
     assert judged(probe(5, 9), probe(5, 9), AWAY, probe(5, 9), probe(5, 9), AWAY, probe(5, 9), probe(5, 9)) is None
 
@@ -65,7 +65,7 @@ def test_no_partitions_for_too_long_is_stuck_and_a_recovery_that_goes_on_is_not(
     assert judged(*[Probe(True, is_assigned=False, recovery_progress=(1, offset)) for offset in range(20)]) is None
 
 
-def test_a_worker_without_partitions_of_its_own_is_well() -> None:
+def test_worker_without_partitions_is_not_stuck() -> None:
     assert judged(*[Probe(True, is_assigned=True)] * 20) is None
 
 

@@ -60,7 +60,7 @@ def test_a_thread_that_runs_no_python_has_its_name(ends: threading.Event) -> Non
         assert c.pthread_join(thread, None) == 0
 
 
-def test_tasks_of_the_same_name_have_a_stack_each_and_of_too_many_their_number_is_told(
+def test_tasks_of_the_same_name_have_a_stack_each_and_too_many_are_counted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(stacks, "_TASKS", 4)

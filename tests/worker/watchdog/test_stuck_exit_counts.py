@@ -41,7 +41,7 @@ def test_a_link_in_the_new_file_s_place_is_not_followed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("junk", [b"", b"{", b'{"loop":"x"}', b"[1]", b'{"unheard-of":1}', b"\xff" * 10_000])
-def test_what_is_no_count_is_none(tmp_path: Path, junk: bytes) -> None:
+def test_file_that_holds_no_counts_is_ignored(tmp_path: Path, junk: bytes) -> None:
     path = tmp_path / "0.exits"
     path.write_bytes(junk)
     assert set(exported(path).values()) == {0.0}

@@ -53,7 +53,7 @@ def child(*arguments: str, stderr: int = subprocess.PIPE) -> "subprocess.Popen[s
     return process
 
 
-def test_a_loop_that_does_not_turn_ends_the_process_with_one_sentence() -> None:
+def test_blocked_loop_ends_the_process_with_one_sentence() -> None:
     output, errors = (process := child("block")).communicate(timeout=60)
     assert (process.returncode, output) == (StuckError.exit_code, "noted loop\n")
     (line,) = errors.splitlines()
@@ -112,7 +112,7 @@ def end_in_order(dog: Watchdog, *, obeys: bool) -> list[StuckError]:
     return faults
 
 
-def test_a_worker_whose_loop_turns_may_end_in_order() -> None:
+def test_stuck_worker_with_a_running_loop_stops_in_order() -> None:
     codes: list[int] = []
     causes: list[Cause] = []
     dog = Watchdog(stuck_s=2.0, end=codes.append)
@@ -124,7 +124,7 @@ def test_a_worker_whose_loop_turns_may_end_in_order() -> None:
     assert codes == []
 
 
-def test_and_if_it_does_not_it_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_worker_that_does_not_stop_in_order_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("streamgauge.worker.watchdog.watchdog._GRACE_S", 1.0)
     codes: list[int] = []
     dog = Watchdog(stuck_s=2.0, end=codes.append)
@@ -133,7 +133,7 @@ def test_and_if_it_does_not_it_is_ended(monkeypatch: pytest.MonkeyPatch) -> None
     assert codes == [StuckError.exit_code]
 
 
-def test_a_checkup_that_does_not_come_back_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_probe_that_does_not_return_is_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("streamgauge.worker.watchdog.watchdog._PROBE_S", 2.0)
     codes: list[int] = []
     dog = Watchdog(end=codes.append)
@@ -145,7 +145,7 @@ def test_a_checkup_that_does_not_come_back_is_found(monkeypatch: pytest.MonkeyPa
     assert dog.stuck.cause is Cause.LOOP
 
 
-def test_a_loop_that_is_closed_is_not_asked() -> None:
+def test_closed_loop_is_not_checked() -> None:
     codes: list[int] = []
     dog = Watchdog(blocked_s=1.0, end=codes.append)
     loop = asyncio.new_event_loop()
@@ -158,7 +158,7 @@ def test_a_loop_that_is_closed_is_not_asked() -> None:
     assert codes == []
 
 
-def test_the_watch_is_over_when_it_is_stopped(tmp_path: Path) -> None:
+def test_stopped_watchdog_checks_no_more(tmp_path: Path) -> None:
     dog = Watchdog(end=lambda code: None)
     dog.start()
     dog.stop()
