@@ -341,8 +341,8 @@ def test_one_moment_for_both_is_enough(ledger: Ledger) -> None:
 
 def test_a_stored_response_is_continued_by_its_id(ledger: Ledger) -> None:
     ledger.insert([make_row(1, response_id="resp_1", outcome="truncated", usage=ABSENT)])
-    leg = {"response_id": "resp_1", "resumed_from": "4", "usage": make_usage(30, 12)}
-    ledger.insert([make_row(number, **leg) for number in (2, 3)])
+    resumed = {"response_id": "resp_1", "resumed_from": "4", "usage": make_usage(30, 12)}
+    ledger.insert([make_row(number, **resumed) for number in (2, 3)])
     assert ledger.totals(["upstream"]) == [Total(("nimbus",), 3, 1, 30, 12, 42)]
 
 

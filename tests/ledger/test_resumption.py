@@ -1,4 +1,4 @@
-"""What a stream and its legs used together. Which stream a leg continues: tests/core/assembly/test_resumption.py."""
+"""The usage of an origin with its resumed streams. tests/core/assembly/test_resumption.py finds the origins."""
 
 import itertools
 import tracemalloc
@@ -27,12 +27,12 @@ def part(name: str, tokens: tuple[int | None, int | None] = (None, None), **chan
 
 
 def stored(name: str, response: str = "resp_1", **changes: Any) -> UsagePart:
-    """A leg of Responses: GET /responses/{id}?starting_after=4."""
+    """A resumed stream of Responses: GET /responses/{id}?starting_after=4."""
     return part(name, **{"resumed_from": "4", "response_id": response, **changes})
 
 
 def again(name: str, position: str, **changes: Any) -> UsagePart:
-    """A leg by Last-Event-ID: the same request once more."""
+    """A resumed stream by Last-Event-ID: the same request once more."""
     return part(name, **{"resumed_from": position, "request_digest": "digest", **changes})
 
 
@@ -51,7 +51,7 @@ def counted(*parts: UsagePart) -> dict[str, tuple[int | None, int | None, int | 
 NOTHING = (None, None, None)
 
 
-# --- a stream and its legs ---------------------------------------------------------------------------------------------
+# --- an origin and its resumed streams ---------------------------------------------------------------------------------
 
 
 def test_a_stored_response_is_continued_by_its_id() -> None:
@@ -78,13 +78,13 @@ def test_several_resumed_streams_with_usage_count_once() -> None:
 
 def test_a_request_sent_again_is_known_by_its_digest() -> None:
     origin = cut("origin", tokens=(41, None), response_id="msg_1")
-    leg = again("leg", "17", tokens=(None, 20))
-    assert counted(origin, leg) == {"origin": (41, 20, 61), "leg": NOTHING}
+    resumed = again("resumed", "17", tokens=(None, 20))
+    assert counted(origin, resumed) == {"origin": (41, 20, 61), "resumed": NOTHING}
 
 
 def test_broken_resumed_stream_is_resumed_itself() -> None:
-    legs = again("first", "17", last_event_id="40", outcome="truncated"), again("second", "40", tokens=(None, 9))
-    assert counted(cut("origin", tokens=(41, None)), *legs) == {
+    resumed = again("first", "17", last_event_id="40", outcome="truncated"), again("second", "40", tokens=(None, 9))
+    assert counted(cut("origin", tokens=(41, None)), *resumed) == {
         "origin": (41, 9, 50),
         "first": NOTHING,
         "second": NOTHING,
@@ -99,12 +99,12 @@ def test_two_requests_that_share_a_response_id_are_two() -> None:
 def test_of_two_with_one_response_id_the_broken_one_is_resumed() -> None:
     broke = part("broke", response_id="resp_1", outcome="truncated", **ABSENT)
     done = part("done", (10, 5), response_id="resp_1")
-    assert counted(broke, done, stored("leg", tokens=(30, 12))) == {"broke": (30, 12, 42), "leg": NOTHING}
+    assert counted(broke, done, stored("resumed", tokens=(30, 12))) == {"broke": (30, 12, 42), "resumed": NOTHING}
 
 
 def test_resumed_stream_without_an_earlier_origin_counts_by_itself() -> None:
-    assert counted(stored("leg", tokens=(30, 12))) == {}
-    assert counted(stored("leg", tokens=(30, 12)), part("later", response_id="resp_1")) == {}
+    assert counted(stored("resumed", tokens=(30, 12))) == {}
+    assert counted(stored("resumed", tokens=(30, 12)), part("later", response_id="resp_1")) == {}
 
 
 def test_resumed_streams_of_a_missing_origin_are_one_stream() -> None:
@@ -116,51 +116,51 @@ def test_resumed_streams_of_a_missing_origin_are_one_stream() -> None:
 
 def test_field_by_field_the_last_one_wins() -> None:
     origin = cut("origin", tokens=(41, 3))
-    legs = again("a", "17", tokens=(41, 9), usage_source="partial"), again("b", "17", tokens=(None, 20))
-    assert counted(origin, *legs)["origin"] == (41, 20, 61)
+    resumed = again("a", "17", tokens=(41, 9), usage_source="partial"), again("b", "17", tokens=(None, 20))
+    assert counted(origin, *resumed)["origin"] == (41, 20, 61)
 
 
 def test_final_beats_partial_wherever_it_stands() -> None:
     parts = (
         cut("origin", tokens=(41, 20), usage_source="final"),
-        again("leg", "17", tokens=(41, 7), usage_source="partial"),
+        again("resumed", "17", tokens=(41, 7), usage_source="partial"),
     )
     assert counted(*parts)["origin"] == (41, 20, 61)
 
 
 def test_parts_of_input_and_output_are_the_last_ones_too() -> None:
     origin = cut("origin", tokens=(41, None), input_cached_tokens=30)
-    legs = (
+    resumed = (
         again("a", "17", tokens=(41, 9), usage_source="partial", input_cached_tokens=30, reasoning_tokens=4),
         again("b", "17", tokens=(None, 20), reasoning_tokens=8),
     )
-    first, *others = count_once([origin, *legs], legs)
+    first, *others = count_once([origin, *resumed], resumed)
     assert first == Counted("origin", "final", 41, 20, 61, input_cached_tokens=30, reasoning_tokens=8)
     assert others == [Counted("a", "partial"), Counted("b", "final")]
 
 
 def test_unreported_usage_stays_null_and_zero_stays_zero() -> None:
-    assert counted(cut("origin"), again("leg", "17"))["origin"] == NOTHING
-    assert counted(cut("origin"), again("leg", "17", tokens=(0, 0)))["origin"] == (0, 0, 0)
+    assert counted(cut("origin"), again("resumed", "17"))["origin"] == NOTHING
+    assert counted(cut("origin"), again("resumed", "17", tokens=(0, 0)))["origin"] == (0, 0, 0)
 
 
 def test_a_total_is_the_providers_own_where_it_belongs_to_both() -> None:
     origin = part("origin", response_id="resp_1", **ABSENT)
-    assert counted(origin, stored("leg", tokens=(30, 12), total_tokens=50))["origin"] == (30, 12, 50)
+    assert counted(origin, stored("resumed", tokens=(30, 12), total_tokens=50))["origin"] == (30, 12, 50)
     stale = cut("origin", tokens=(41, 5))
-    assert counted(stale, again("leg", "17", tokens=(None, 20)))["origin"] == (41, 20, 61)
-    half = again("leg", "17", tokens=(None, 20), total_tokens=25)
+    assert counted(stale, again("resumed", "17", tokens=(None, 20)))["origin"] == (41, 20, 61)
+    half = again("resumed", "17", tokens=(None, 20), total_tokens=25)
     assert counted(stale, half)["origin"] == (41, 20, 61)
-    assert counted(cut("origin"), again("leg", "17", total_tokens=8))["origin"] == (None, None, 8)
+    assert counted(cut("origin"), again("resumed", "17", total_tokens=8))["origin"] == (None, None, 8)
 
 
 def test_the_source_is_that_of_what_is_counted() -> None:
-    parts = [cut("origin", tokens=(41, None)), again("leg", "17", tokens=(None, 20))]
+    parts = [cut("origin", tokens=(41, None)), again("resumed", "17", tokens=(None, 20))]
     assert count_once(parts, parts) == [
         Counted("origin", "final", 41, 20, 61),
-        Counted("leg", "final"),
+        Counted("resumed", "final"),
     ]
-    unknown = [cut("origin", **ABSENT), again("leg", "17", **ABSENT)]
+    unknown = [cut("origin", **ABSENT), again("resumed", "17", **ABSENT)]
     assert [line.usage_source for line in count_once(unknown, unknown)] == ["absent", "absent"]
 
 
@@ -215,15 +215,15 @@ def test_records_without_resumed_streams_do_not_change(parts: list[UsagePart]) -
 
 def test_f7_resumed_stream_beside_many_equal_requests_stores_none_of_them() -> None:
     """A probe sends the same body for ever; one of its streams is resumed."""
-    legs = [again("leg", "17", response_id="resp_7", tokens=(None, 20))]
+    resumed = [again("resumed", "17", response_id="resp_7", tokens=(None, 20))]
     origins = (
         cut(f"{number}", response_id=f"resp_{number}", last_event_id="9", tokens=(41, None)) for number in range(20_000)
     )
     tracemalloc.start()
     try:
-        lines = count_once(itertools.chain(origins, legs), legs)
+        lines = count_once(itertools.chain(origins, resumed), resumed)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert [line.stream_id for line in lines] == ["7", "leg"]
+    assert [line.stream_id for line in lines] == ["7", "resumed"]
     assert peak < 200_000

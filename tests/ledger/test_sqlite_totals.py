@@ -1,4 +1,4 @@
-"""SQLite's totals of a file that holds streams and legs. What counts: test_contract.py, test_resumption.py."""
+"""SQLite's totals of a file that holds streams and resumed streams. What counts: test_contract.py, test_resumption.py."""
 
 import contextlib
 import itertools
@@ -70,17 +70,17 @@ def test_totals_read_every_record_that_may_have_been_resumed(
     resumed_from: str, digest: str | None, response_id: str | None
 ) -> None:
     known = {"request_digest": digest, "response_id": response_id, "resumed_from": resumed_from}
-    leg = make_row(2, tenant="leg", usage=make_usage(2, 2), **known)
+    resumed = make_row(2, tenant="resumed", usage=make_usage(2, 2), **known)
     for origin_digest, origin_id, last_event_id in itertools.product(VALUES, repeat=3):
         known = {"request_digest": origin_digest, "response_id": origin_id, "last_event_id": last_event_id}
-        rows = make_row(1, tenant="a stream", usage=make_usage(1, 1), **known), leg
+        rows = make_row(1, tenant="a stream", usage=make_usage(1, 1), **known), resumed
         parts = [UsagePart(*(getattr(row, name) for name in UsagePart._fields)) for row in rows]
         counted = [line.output_tokens for line in count_once(parts, parts)] or [1, 2]
         assert counted_in_file(rows) == counted, known
 
 
 def test_many_resumed_streams_take_no_longer_than_records(tmp_path: Path) -> None:
-    """All of one request: nothing that compares each leg with each stream would ever end."""
+    """All of one request: a comparison of each resumed stream with each stream would not end in time."""
     row = vars(make_row(1, request_digest="d" * 32, last_event_id="9", outcome="truncated", usage=make_usage(2, 1)))
     with SqliteLedger(tmp_path / "ledger.sqlite") as ledger:
         ledger.insert([make_row(0)])

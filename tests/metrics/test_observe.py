@@ -108,26 +108,32 @@ def tokens(page: Any) -> dict[str, float]:
 
 def test_usage_of_a_stream_that_broke_early_comes_from_its_resumed_stream() -> None:
     broken = make_record(dialect="openai-responses", outcome="truncated", usage=ABSENT)
-    leg = make_record(dialect="openai-responses", usage=make_usage(30, 12, input_cached_tokens=8), resumed_from="4")
-    assert tokens(page_of(broken, leg)) == {"input": 30, "output": 12, "cached": 8}
+    resumed = make_record(dialect="openai-responses", usage=make_usage(30, 12, input_cached_tokens=8), resumed_from="4")
+    assert tokens(page_of(broken, resumed)) == {"input": 30, "output": 12, "cached": 8}
 
 
 def test_usage_at_the_beginning_is_not_counted_again_for_a_resumed_stream() -> None:
     parts: dict[str, Any] = {"input_cached_tokens": 8, "input_cache_write_tokens": 7}
     partial = make_usage(41, None, source="partial", **parts)
     broken = make_record(dialect="anthropic-messages", outcome="truncated", usage=partial)
-    leg = make_record(
+    resumed = make_record(
         dialect="anthropic-messages", usage=make_usage(41, 20, reasoning_tokens=5, **parts), resumed_from="17"
     )
-    assert tokens(page_of(broken, leg)) == {"input": 41, "output": 20, "cached": 8, "cache_write": 7, "reasoning": 5}
+    assert tokens(page_of(broken, resumed)) == {
+        "input": 41,
+        "output": 20,
+        "cached": 8,
+        "cache_write": 7,
+        "reasoning": 5,
+    }
 
 
 def test_repeated_usage_of_a_resumed_stream_counts_once_under_the_origins_model() -> None:
     broken = make_record(response_id="r", outcome="truncated", usage=make_usage(30, 3, source="partial"))
-    leg = make_record(
+    resumed = make_record(
         response_id="r", resumed_from="4", request_model=None, usage=make_usage(30, 12, input_cached_tokens=8)
     )
-    page = page_of(broken, leg, leg)
+    page = page_of(broken, resumed, resumed)
     kinds = {"input": 30, "output": 12, "cached": 8}
     assert {kind: page.value("streamgauge_usage_tokens_total", **BY_MODEL, kind=kind) for kind in kinds} == kinds
     assert page.total("streamgauge_usage_tokens_total") == sum(kinds.values())

@@ -28,7 +28,7 @@ def broken(**changes: Any) -> Record:
     return record(**{"response_id": "r", "outcome": "truncated", **changes})
 
 
-def leg(**changes: Any) -> Record:
+def resumed(**changes: Any) -> Record:
     return record(**{"response_id": "r", "resumed_from": "4", **changes})
 
 
@@ -47,25 +47,25 @@ def continued() -> ResumedUsage:
 
 def test_resumed_stream_adds_only_usage_above_that_of_its_origin(continued: ResumedUsage) -> None:
     assert added(continued, broken(), input=41, output=3) == {"input": 41, "output": 3}
-    assert added(continued, leg(outcome="client_abort"), input=41, output=12) == {"output": 9}
-    assert added(continued, leg(), output=20, reasoning=5) == {"output": 8, "reasoning": 5}
+    assert added(continued, resumed(outcome="client_abort"), input=41, output=12) == {"output": 9}
+    assert added(continued, resumed(), output=20, reasoning=5) == {"output": 8, "reasoning": 5}
 
 
 def test_resumed_stream_that_reports_less_changes_nothing(continued: ResumedUsage) -> None:
     added(continued, broken(), input=41, output=20)
-    assert added(continued, leg(), input=41, output=7) == {}
-    assert added(continued, leg(), output=21) == {"output": 1}, "above the most, not above the last"
+    assert added(continued, resumed(), input=41, output=7) == {}
+    assert added(continued, resumed(), output=21) == {"output": 1}, "above the most, not above the last"
 
 
 def test_resumed_stream_of_a_completed_origin_adds_nothing_twice(continued: ResumedUsage) -> None:
     added(continued, broken(outcome="completed"), input=30, output=12)
-    assert added(continued, leg(), input=30, output=12) == {}
+    assert added(continued, resumed(), input=30, output=12) == {}
 
 
 def test_a_stored_response_read_again_from_its_start_adds_nothing(continued: ResumedUsage) -> None:
     assert added(continued, record(response_id="resp_1"), input=30, output=12) == {"input": 30, "output": 12}
     for _ in range(2):
-        again = leg(resumed_from="start", response_id="resp_1", request_digest=None)
+        again = resumed(resumed_from="start", response_id="resp_1", request_digest=None)
         assert added(continued, again, input=30, output=12) == {}
 
 
@@ -76,24 +76,26 @@ def test_two_requests_that_share_an_id_count_twice(continued: ResumedUsage) -> N
 
 def test_resumed_stream_of_another_credential_continues_nothing(continued: ResumedUsage) -> None:
     added(continued, broken(), output=12)
-    assert added(continued, leg(credential_id="other"), output=12) == {"output": 12}
+    assert added(continued, resumed(credential_id="other"), output=12) == {"output": 12}
 
 
 def test_resumed_stream_counts_under_the_model_of_its_origin(continued: ResumedUsage) -> None:
-    """A leg by the id of a stored response has no request that names a model."""
+    """A resumed stream by the id of a stored response has no request that names a model."""
     continued.share_of(broken(), "asked for", {"input": 3})
-    share = continued.share_of(leg(), "unknown", {"input": 3, "output": 2})
+    share = continued.share_of(resumed(), "unknown", {"input": 3, "output": 2})
     assert (share.model, share.tokens) == ("asked for", {"output": 2})
 
 
 def test_resumed_streams_of_an_unknown_origin_count_as_one_stream(continued: ResumedUsage) -> None:
-    assert added(continued, leg(), input=30, output=12) == {"input": 30, "output": 12}
-    assert added(continued, leg(), input=30, output=12) == {}
-    assert added(continued, broken(), input=30) == {"input": 30}, "a stream that ends after its leg is not looked for"
+    assert added(continued, resumed(), input=30, output=12) == {"input": 30, "output": 12}
+    assert added(continued, resumed(), input=30, output=12) == {}
+    assert added(continued, broken(), input=30) == {"input": 30}, (
+        "an origin that ends after its resumed stream is not found"
+    )
 
 
 def test_first_usage_of_an_unknown_origin_is_not_counted(continued: ResumedUsage) -> None:
-    one = leg(dialect="anthropic-messages")
+    one = resumed(dialect="anthropic-messages")
     assert added(continued, one, input=41, cached=8, output=20) == {"output": 20}
     assert added(continued, one, input=43, cached=8, output=25) == {"input": 2, "output": 5}
     origin = broken(dialect="anthropic-messages", response_id="another")
@@ -101,9 +103,9 @@ def test_first_usage_of_an_unknown_origin_is_not_counted(continued: ResumedUsage
 
 
 def test_first_usage_counts_if_the_origin_is_known(continued: ResumedUsage) -> None:
-    """Its beginning may be among the reads that were dropped: then its leg is the first that tells."""
+    """Its beginning may be among the reads that were dropped: then its resumed stream reports first."""
     added(continued, broken(dialect="anthropic-messages"))
-    assert added(continued, leg(dialect="anthropic-messages"), input=41, output=20) == {"input": 41, "output": 20}
+    assert added(continued, resumed(dialect="anthropic-messages"), input=41, output=20) == {"input": 41, "output": 20}
 
 
 def test_zero_adds_nothing(continued: ResumedUsage) -> None:
@@ -134,18 +136,18 @@ def test_a_stream_that_broke_is_known_through_any_number_that_completed(continue
     added(continued, broken(), input=30, output=12)
     for number in range(3 * MAX_GENERATION_KEYS):
         added(continued, record(response_id=f"r{number}"), input=1)
-    assert added(continued, leg(), input=30, output=12) == {}
+    assert added(continued, resumed(), input=30, output=12) == {}
 
 
 def test_a_stream_is_known_through_a_generation_that_broke_and_not_through_two() -> None:
-    """Then its leg counts by itself."""
+    """Then its resumed stream counts by itself."""
     continued = ResumedUsage(10)
     for name, others in (("early", 20), ("late", 10)):
         added(continued, broken(response_id=name), output=12)
         for number in range(others):
             added(continued, broken(response_id=f"{name} {number}"), output=1)
-    assert added(continued, leg(response_id="late"), output=12) == {}
-    assert added(continued, leg(response_id="early"), output=12) == {"output": 12}
+    assert added(continued, resumed(response_id="late"), output=12) == {}
+    assert added(continued, resumed(response_id="early"), output=12) == {"output": 12}
 
 
 @pytest.mark.parametrize("outcome", ["completed", "truncated"])
