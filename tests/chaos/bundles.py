@@ -1,4 +1,4 @@
-"""A tap that is not there: bundles straight into the segments topic, on every partition, as a bad network would bring them.
+"""A synthetic tap: bundles for every partition of the segments topic, in the order in which a bad network delivers them.
 
 A real tap of a test's size uses one slot, so one partition. This load keeps all partitions busy, resends bundles, brings
 some in the wrong order, and lets its instance die again and again with streams open, which its successor then declares.

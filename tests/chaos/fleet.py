@@ -1,4 +1,4 @@
-"""What a chaos run lets die: workers on one data directory, taps with theirs, and the broker; and who starts them again."""
+"""The processes that a chaos run kills and restarts: workers on one data directory, taps with theirs, and the broker."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""Clients that ask all the time, through taps that may die, and write down what they know to be true.
+"""Clients that send requests all the time, through taps that may be killed, and write the truth file.
 
 The truth comes from what was asked and what was read: a scenario says what its provider sends, and a stream counts only once
 its answer has come to its end. Nothing here is taken from what Streamgauge says.

@@ -1,4 +1,4 @@
-"""Which streams a tap's death puts in doubt, and what is known of them."""
+"""Which streams are in doubt after a tap is killed, and what is known of them."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""What the harness of outages calls well, and its table; a short run of it with a real broker."""
+"""How the harness of outages judges an outage, its table, and a short run with a real broker."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The verifier finds each kind of fault by its name, and nothing where there is none."""
+"""The verifier finds each kind of fault, and reports none in a correct run."""
 
 import ast
 import json

@@ -1,4 +1,4 @@
-"""Dashboards and METRICS.md follow the table, and every expression asks for what is there."""
+"""Dashboards and METRICS.md follow the table, and every expression uses existing metrics and labels."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""The image: what goes into it, who runs in it, and that the lock holds all that the package imports."""
+"""The image: its content, its user, and that the lock contains all that the package imports."""
 
 import ast
 import asyncio

@@ -1,4 +1,4 @@
-"""Ways into a broker that asks who is there, and commands of ours that go by them."""
+"""Listeners of a broker that requires authentication, and our commands that connect to them."""
 
 import contextlib
 import subprocess

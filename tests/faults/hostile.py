@@ -1,4 +1,4 @@
-"""What somebody sends who may write the segments topic and means harm. Each is a key and a value."""
+"""Messages of an attacker who may write the segments topic, each a key and a value."""
 
 import base64
 import pickle

@@ -1,4 +1,4 @@
-"""K1 to K4: the broker is away, dies, is slow, or holds the line and says nothing.
+"""K1 to K4: the broker is unreachable, dies, is slow, or keeps connections open without an answer.
 
 Traffic feels nothing, memory stays bounded, and all arrives later: each stream whole and in order.
 """

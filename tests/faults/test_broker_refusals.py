@@ -1,4 +1,4 @@
-"""K5 and K7: the broker answers, and refuses. What helps to try again is tried again, with pauses; nothing is tried for ever.
+"""K5 and K7: the broker answers, and refuses. Retriable errors are retried with pauses; other sends end after some tries.
 
 Retriable errors cost nothing. A bundle that is refused is dropped and counted. Where an operator has to act, the shipper
 says so once and keeps what it has.

@@ -1,4 +1,4 @@
-"""K7: what the broker does not allow, or does not have. Each right that is missing is named, by who needs it; so is a topic.
+"""K7: missing rights and missing topics. The command that needs one names it.
 
 The least rights are a table (`Topics.rights`), which the guide shows: here it is held against a real authorizer.
 """

@@ -1,4 +1,4 @@
-"""S4: a broker that asks who is there. What it refuses is said in one sentence that says what to do.
+"""S4: a broker that requires authentication. A refusal gives one sentence that says what to do.
 
 Nothing falls back to plain text, nothing is lost, the tap's traffic feels nothing. Once it is put right all goes on.
 """

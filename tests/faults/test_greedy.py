@@ -1,4 +1,4 @@
-"""One client or upstream takes all that it can get: what others' streams say, and when, is as without it."""
+"""One client or upstream uses as much as it can: the records of other streams, and their times, stay the same."""
 
 import threading
 import time

@@ -1,4 +1,4 @@
-"""K7: partitions are added. A tap goes on as it counts, a worker ends and says why, and both find their streams again."""
+"""K7: partitions are added. A tap keeps its count, a worker ends with the reason, and both find their streams again."""
 
 import asyncio
 from pathlib import Path

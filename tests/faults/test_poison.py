@@ -1,4 +1,4 @@
-"""Poison on a real Kafka: kept with its story, slowly, while good partitions go on; nothing of it is ever run."""
+"""Unreadable messages on a real Kafka: dead letters at a limited rate; good partitions continue; no code in them runs."""
 
 import asyncio
 import re

@@ -1,4 +1,4 @@
-"""I7 and W4: a worker works, waits for what it must wait for, or ends with its reason; with a real broker."""
+"""I7 and W4: a worker works, waits for a dependency, or ends with its reason; with a real broker."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""Batches whose headers have names that are no UTF-8 are read, as aiokafka reads all others."""
+"""Batches with header names that are not UTF-8 are read like all others."""
 
 import struct
 

@@ -1,4 +1,4 @@
-"""Why a broker cannot be had: each way to fail, with a real broker, is a sentence that says what to do."""
+"""Why a broker cannot be reached: each cause, with a real broker, gives a sentence that says what to do."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""Dead letters: the whole message and its story, cut where it is too large; read to the end; sent back to where it was."""
+"""Dead letters: the message and its facts, truncated if it is too large; reading all of them; sending them back."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What the libraries log is damped, and what an operator needs to know comes through once."""
+"""The libraries' log lines are throttled, and each problem for an operator is logged once."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""The producer on a real broker: what errors mean, and that it is as good as new after one that broke it."""
+"""The producer on a real broker: how errors are classified, and how it is renewed after a fatal one."""
 
 import asyncio
 from typing import Any

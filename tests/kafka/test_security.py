@@ -1,4 +1,4 @@
-"""How brokers are met: files looked at for each connection, names checked, no secret shown, no client without it."""
+"""Connections to brokers: files are checked for each connection, names verified, no secret shown; every client uses it."""
 
 import ast
 import asyncio

@@ -1,4 +1,4 @@
-"""Topics on a real broker: made once, compared after that, and every trouble one sentence."""
+"""Topics on a real broker: created once, compared later; each problem gives one sentence."""
 
 import asyncio
 import uuid

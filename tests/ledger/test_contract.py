@@ -1,4 +1,4 @@
-"""What every ledger must do. A new ledger joins by its line in PLACES."""
+"""The contract of every ledger. A new ledger needs its line in PLACES."""
 
 import json
 import threading

@@ -1,4 +1,4 @@
-"""What a record adds: the right numbers, and nothing where the rules say nothing."""
+"""What a record adds to the metrics, and what it does not add."""
 
 from typing import Any
 

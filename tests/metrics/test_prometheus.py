@@ -1,4 +1,4 @@
-"""The exporter: what it renders always parses, stays within its budgets, and is one consistent picture."""
+"""The exporter's page always parses, stays within its budgets, and is one consistent snapshot."""
 
 import threading
 import time

@@ -1,4 +1,4 @@
-"""What counts once, as far as this process knows; and that it knows no more than its bound."""
+"""Usage of resumed streams counts once within this process, whose memory of earlier streams is bounded."""
 
 import tracemalloc
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Listening sockets: bound, shared, and a sentence where they cannot be had."""
+"""Listening sockets: bound, shared, and one sentence for an address that cannot be used."""
 
 import os
 import socket

@@ -1,4 +1,4 @@
-"""The process group, with real processes: started, watched, started again, stopped."""
+"""The process group, with real processes: start, supervision, restart, stop."""
 
 import asyncio
 import json

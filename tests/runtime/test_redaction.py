@@ -1,4 +1,4 @@
-"""What may be a password is hidden in values and sentences; what tells the operator which value is meant is shown."""
+"""Possible passwords are hidden in values and sentences; the rest stays, so that the operator can identify the value."""
 
 import string
 

@@ -1,4 +1,4 @@
-"""The socket's directory: made, found by its link, made again; and nothing is removed that is not one, or that is in use."""
+"""The socket's directory is made, found by its link, and made again; no other directory, and none in use, is removed."""
 
 import os
 import shutil

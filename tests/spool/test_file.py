@@ -1,4 +1,4 @@
-"""A spool that is damaged, or no spool: put aside, what is intact goes on, the balance closes."""
+"""A file that is damaged or no spool: it is moved aside, its intact rows are kept, and the balance is closed."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""The age clock: it counts the host's running time, and no step of the wall clock touches it while the host runs."""
+"""The age clock counts the host's running time; a step of the wall clock does not change it while the host runs."""
 
 from pathlib import Path
 

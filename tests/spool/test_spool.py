@@ -1,4 +1,4 @@
-"""The spool: in order, each row once, bounded, whole after SIGKILL, and never a raise for what a disk does."""
+"""The spool keeps rows in order, each once, within its limit, and after SIGKILL; a failing disk raises nothing."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""What a partition's outbox does about errors without a reason: try again, in pauses, and say that it does."""
+"""ConfirmedSender retries failed sends with pauses, and counts each retry."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

@@ -1,4 +1,4 @@
-"""Letters are confirmed one by one; a topic that takes none is waited for, and said once. With librdkafka's mock cluster."""
+"""Dead letters are confirmed one by one. If the topic accepts none, they wait, with one log line. Uses librdkafka's mock."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""What the group's coordinator says of its offsets is an answer only where it says that it is one."""
+"""A response of the group's coordinator with an error code is an error, not an empty list of offsets."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""A worker's log line: what it has of an error, and what it leaves out."""
+"""A worker's log line has the frames of an error, and no values."""
 
 import json
 import logging

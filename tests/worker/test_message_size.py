@@ -1,4 +1,4 @@
-"""Whatever a message consists of weighs: none counts as nothing."""
+"""Key, value and headers of a message count, and an empty message does not count as 0."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""Whether all partitions have owners: asked of a real group, with a real coordinator."""
+"""Owners of partitions, with a real group and a real coordinator."""
 
 import asyncio
 from dataclasses import dataclass

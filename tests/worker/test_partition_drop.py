@@ -1,4 +1,4 @@
-"""A partition that is taken away: its task ends whatever aiokafka does with a cancellation; its gauges leave the page."""
+"""A revoked partition: its task ends although aiokafka suppresses a cancellation, and its gauges leave the page."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""Where reading of a partition stands, when the log is not the one that was read."""
+"""The read position of a partition, if its log was recreated or the known end is outdated."""
 
 import asyncio
 from types import SimpleNamespace

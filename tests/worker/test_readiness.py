@@ -1,4 +1,4 @@
-"""The log lines about a worker that is not ready: one when it lasts, one when it is over."""
+"""The log lines about a worker that is not ready: one after some time, and one when it is ready again."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""A worker's slot lasts as long as its process, and its id is the data directory's."""
+"""A worker's slot is locked as long as its process runs, and its id contains that of the data directory."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Which gift of partitions holds, by Faust's own signals."""
+"""The assignment epoch, by Faust's own signals."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The store keeps the newest entry of each key, whatever order they come in, and nothing that is not ours."""
+"""The store keeps the newest entry of each key in any order of arrival, and no foreign entry."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What is waited for comes to the same as with mode's own `wait_first`, whether it has to wait or not."""
+"""`wait_first` gives the same results as mode's own, whether it has to wait or not."""
 
 import asyncio
 import time

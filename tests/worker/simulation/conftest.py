@@ -1,4 +1,4 @@
-"""What all simulations share."""
+"""Shared by all simulations."""
 
 import logging
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What a schedule has of each kind of fault."""
+"""How many faults of each kind a schedule has."""
 
 from dataclasses import dataclass, field
 

@@ -1,4 +1,4 @@
-"""What stands for Faust in a simulated worker: joining, recovering the table, fetching, handing messages to agents.
+"""A replacement of Faust in a simulated worker: it joins, recovers the table, fetches, and passes messages to agents.
 
 With the ways of Faust that the worker guards against: messages that are lost between fetcher and agent, that come twice,
 and a start at what was committed last. The table's store is the real one.

@@ -1,4 +1,4 @@
-"""A life of a simulated worker: the real assignment, partitions, outboxes and storing around a simulated Faust."""
+"""One process of a simulated worker: the real assignment, partitions, senders and ledger sink with a simulated Faust."""
 
 import asyncio
 import contextlib

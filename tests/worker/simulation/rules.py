@@ -1,6 +1,6 @@
-"""Each rule of the worker, the one place that holds it, and how to switch it off there: then the simulation must see it.
+"""Each rule of the worker, the code that implements it, and how to switch it off: then the simulation must fail.
 
-A rule that nothing misses would be no rule, and a simulation that misses nothing would be none.
+This shows that each rule is needed, and that the simulation checks it.
 
 | rule | where it is switched off |
 |---|---|
@@ -36,8 +36,10 @@ Off = Callable[[], contextlib.AbstractContextManager[object]]
 
 @dataclass(frozen=True)
 class Rule:
-    """`place` holds the rule; `off` switches it off there; `seeds` are schedules that show it,
-    with the faults that the seed draws or with these."""
+    """One rule. `place`: the code that implements it; `off` switches it off; `seeds`: schedules that then fail.
+
+    `faults`: the faults of these schedules; None: those that the seed draws.
+    """
 
     name: str
     place: str
@@ -72,7 +74,7 @@ def _close_and_forget(self: Assembler, key: int, state: StreamState, *, remember
 
 @contextlib.contextmanager
 def _late_ones_open() -> Any:
-    """Nothing is remembered of what was closed, nor of who was given up."""
+    """Closed streams and expired tap instances are not remembered."""
     with patch.object(Assembler, "_close", _close_and_forget), patch.object(TapInstances, "give_up", _nothing_of):
         yield
 
@@ -126,13 +128,13 @@ RULES = (
         faults=_CRASHES,
     ),
     Rule(
-        "1: a bundle that was seen is a resend, and skipped",
+        "1: a known bundle is a resend, and skipped",
         "TapInstances.record_bundle",
         lambda: patch.object(TapInstances, "record_bundle", _see_all_as_new),
         (3, 4, 8),
     ),
     Rule(
-        "1: what is ahead of something missing waits",
+        "1: a segment after a missing one waits",
         "assembler.WAIT_SEGMENTS",
         lambda: patch.object(assembler, "WAIT_SEGMENTS", 0),
         (9, 10, 16),
@@ -144,21 +146,21 @@ RULES = (
         (2, 3, 5),
     ),
     Rule(
-        "3: of each key the entry that speaks furthest counts, not the last",
+        "3: of each key the entry with the highest applied offset counts, not the last",
         "NewestStore.apply_entry",
         lambda: patch.object(NewestStore, "apply_entry", _take_the_last),
         (2, 3, 19),
         faults=_ZOMBIES,
     ),
     Rule(
-        "3: every entry is written again before the cleaner may come",
+        "3: every entry is written again before compaction may remove it",
         "Partition._stale",
         lambda: patch.object(Partition, "_stale", lambda self: set()),
         (122, 186),
         faults=_SLOW,
     ),
     Rule(
-        "3: the cleaner leaves what is new",
+        "3: compaction leaves new entries",
         "topic_settings.STATE_MIN_COMPACTION_LAG_MS",
         lambda: patch.object(topic_settings, "STATE_MIN_COMPACTION_LAG_MS", 0),
         (19, 21, 132),
@@ -172,25 +174,25 @@ RULES = (
         faults=Faults(workers=2, kills=3, recreated=True),
     ),
     Rule(
-        "4: who is silent by the log's time is given up",
+        "4: a silent tap instance expires by the log's time",
         "TapInstances.silent",
         lambda: patch.object(TapInstances, "silent", lambda self, since_ms: set()),
         (8, 15),
     ),
     Rule(
-        "4: a farewell and a successor end what is open",
+        "4: a farewell and a successor end open streams",
         "Assembler._endings",
         lambda: patch.object(Assembler, "_endings", _nothing_of),
         (14, 19, 24),
     ),
     Rule(
-        "4: where no message comes, one of ours lets time pass",
+        "4: a tick advances the log's time if no message comes",
         "Partition._tick_if_due",
         lambda: patch.object(Partition, "_tick_if_due", _nothing),
         (4, 7, 31),
     ),
     Rule(
-        "4: what comes after the end opens nothing",
+        "4: a segment after the end opens no stream",
         "Assembler._close, TapInstances.give_up",
         _late_ones_open,
         (6, 9, 10),
@@ -203,7 +205,7 @@ RULES = (
         faults=_CUT,
     ),
     Rule(
-        "6: what was open then says so",
+        "6: the records of streams that were open have the reason",
         "Assembler.mark_gap",
         lambda: patch.object(Assembler, "mark_gap", _nothing_of),
         (58, 71),

@@ -1,4 +1,4 @@
-"""A bundle that a bug of ours fails over stops no partition, and costs no record of a stream that it had ended already."""
+"""A bug on one bundle stops no partition, and loses no record of a stream that the bundle has already ended."""
 
 from unittest.mock import patch
 

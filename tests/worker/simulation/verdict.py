@@ -1,4 +1,4 @@
-"""What is wrong with what is left of a schedule: judged by what taps sent, and by an assembler that never crashed."""
+"""Judges the result of a schedule by what the taps sent, and by an assembler that never crashed."""
 
 import json
 from collections.abc import Iterator

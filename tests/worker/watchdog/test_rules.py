@@ -1,4 +1,4 @@
-"""When a worker counts as stuck, and when not: the rules of the table above `StuckDetector`, one by one."""
+"""The rules for a stuck worker, one by one: the table in the docstring of `rules.py`."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Every thread and every task has its stack: those of the same name, and those that were made without Python's help."""
+"""Every thread and task has its stack: also those with equal names, and threads that were created in C."""
 
 import _thread
 import asyncio

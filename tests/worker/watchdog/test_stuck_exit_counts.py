@@ -1,4 +1,4 @@
-"""The last metric of a stuck worker is its successor's."""
+"""The successor of a stuck worker exports the count of its exit."""
 
 from pathlib import Path
 

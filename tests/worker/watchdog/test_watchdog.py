@@ -1,4 +1,4 @@
-"""The watchdog with a real loop and a real thread; its last step, the end of the process, in a process of its own."""
+"""The watchdog with a real loop and a real thread. Its last step, the end of the process, is tested in a child."""
 
 import asyncio
 import os
