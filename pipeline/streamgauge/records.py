@@ -326,7 +326,7 @@ class Record(_Part):
     service_tier: str | None
     """The service tier that the response names last, else that of the request."""
     response_id: str | None
-    """The id that the provider gave the response; ids of different providers may be equal."""
+    """The id that the provider gave the response; else the one in the request's path, for a stored response."""
     provider_request_id: str | None
     """The first of the headers x-request-id, request-id, apim-request-id, x-generation-id; else the id in the error."""
     trace_id: str | None

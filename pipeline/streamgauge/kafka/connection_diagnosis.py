@@ -49,14 +49,14 @@ async def refusal_of(brokers: Brokers) -> Refusal | None:
     waiting = [(host, port) for host, port, _ in collect_hosts(brokers.bootstrap, randomize=False)]
     guess: Refusal | None = None
     while waiting and len(tried) < _MAX_ADDRESSES:
-        place = waiting.pop(0)
-        if place in tried:
+        address = waiting.pop(0)
+        if address in tried:
             continue
-        tried.add(place)
+        tried.add(address)
         try:
-            waiting += await _connect(brokers, *place)
+            waiting += await _connect(brokers, *address)
         except (OSError, KafkaError, TimeoutError, ValueError, EOFError) as fault:
-            found = _meaning(brokers, f"{place[0]}:{place[1]}", _cause(fault))
+            found = _meaning(brokers, f"{address[0]}:{address[1]}", _cause(fault))
             if found is not None and found.final:
                 return found
             guess = guess or found
@@ -91,15 +91,15 @@ def _meaning(brokers: Brokers, at: str, fault: BaseException) -> Refusal | None:
             return Refusal(_of_certificate(at, fault), True)
         case SaslAuthenticationFailed():
             assert brokers.login is not None
-            said = f"the broker at {at} rejected the user {brokers.login.username!r} or its password"
-            return Refusal(f"{said}: check --kafka-username and --kafka-password-file", True)
+            problem = f"the broker at {at} rejected the user {brokers.login.username!r} or its password"
+            return Refusal(f"{problem}: check --kafka-username and --kafka-password-file", True)
         case UnsupportedSaslMechanismError():
             assert brokers.login is not None
-            said = f"the broker at {at} does not support the SASL mechanism {brokers.login.mechanism}"
-            return Refusal(f"{said}: choose another with --kafka-mechanism", True)
+            problem = f"the broker at {at} does not support the SASL mechanism {brokers.login.mechanism}"
+            return Refusal(f"{problem}: choose another with --kafka-mechanism", True)
         case IllegalSaslStateError():
-            said = f"the broker at {at} does not use SASL on this port"
-            return Refusal(f"{said}: {_CHECK_PORT}", True)
+            problem = f"the broker at {at} does not use SASL on this port"
+            return Refusal(f"{problem}: {_CHECK_PORT}", True)
         case ssl.SSLError() if _is_alert(fault):
             return Refusal(_of_alert(brokers, at, fault), True)
         case ssl.SSLError() if fault.reason == "WRONG_VERSION_NUMBER":
@@ -138,13 +138,13 @@ def _is_alert(fault: ssl.SSLError) -> bool:
 
 
 def _of_alert(brokers: Brokers, at: str, fault: ssl.SSLError) -> str:
-    said = (fault.reason or "").lower().rpartition("alert_")[2].replace("_", " ")
+    problem = (fault.reason or "").lower().rpartition("alert_")[2].replace("_", " ")
     if brokers.tls is not None and brokers.tls.certificate is None:
-        return f"the broker at {at} ended the TLS handshake ({said}): it may require --kafka-certificate"
-    return f"the broker at {at} rejected the client certificate ({said}): check --kafka-certificate"
+        return f"the broker at {at} ended the TLS handshake ({problem}): it may require --kafka-certificate"
+    return f"the broker at {at} rejected the client certificate ({problem}): check --kafka-certificate"
 
 
 def _of_silence(brokers: Brokers, at: str) -> str:
-    said = f"the broker at {at} closed the connection without an answer to {brokers.protocol}"
+    problem = f"the broker at {at} closed the connection without an answer to {brokers.protocol}"
     ours = brokers.tls is not None and brokers.tls.certificate is None
-    return f"{said}: unless it is still starting, {_CHECK_PORT}{', or give --kafka-certificate' if ours else ''}"
+    return f"{problem}: unless it is still starting, {_CHECK_PORT}{', or give --kafka-certificate' if ours else ''}"

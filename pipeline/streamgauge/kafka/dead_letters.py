@@ -99,7 +99,7 @@ def dead_letter_of(topics: Topics, source: Any, value: bytes | None, stage: Stag
         "version": streamgauge.__version__,
         "format": FORMAT_VERSION,
     }
-    headers = tuple((name, str(told).encode()) for name, told in facts.items())
+    headers = tuple((name, str(value).encode()) for name, value in facts.items())
     # A message may have neither key nor value, but aiokafka requires one of them.
     whole = Message(topics.deadletter, b"" if value is None and source.key is None else value, source.key, 0, headers)
     return whole if len(value or b"") + len(source.key or b"") <= MAX_WHOLE_BYTES else truncated(whole)
@@ -145,15 +145,17 @@ async def read(bootstrap: Brokers | str, topics: Topics, start: int = 0) -> Asyn
         await consumer.stop()
 
 
-async def _messages(consumer: Any, place: TopicPartition, start: int) -> AsyncIterator[Any]:
+async def _messages(consumer: Any, topic_partition: TopicPartition, start: int) -> AsyncIterator[Any]:
     """Yield the messages of a partition from `start` to its present end. Raises KafkaError if the broker sends no more."""
-    consumer.assign([place])
-    end = (await consumer.end_offsets([place]))[place]
-    begin = (await consumer.beginning_offsets([place]))[place]
-    consumer.seek(place, max(begin, start))
+    consumer.assign([topic_partition])
+    end = (await consumer.end_offsets([topic_partition]))[topic_partition]
+    begin = (await consumer.beginning_offsets([topic_partition]))[topic_partition]
+    consumer.seek(topic_partition, max(begin, start))
     received_s = asyncio.get_running_loop().time()
-    while await consumer.position(place) < end:
-        for message in (await consumer.getmany(timeout_ms=_FETCH_WAIT_MS, max_records=_AT_ONCE)).get(place, ()):
+    while await consumer.position(topic_partition) < end:
+        for message in (await consumer.getmany(timeout_ms=_FETCH_WAIT_MS, max_records=_AT_ONCE)).get(
+            topic_partition, ()
+        ):
             if message.offset < end:
                 yield message
             received_s = asyncio.get_running_loop().time()
@@ -205,18 +207,18 @@ def message_of(topics: Topics, one: DeadLetter) -> Message:
 
 
 def _from_message(message: Any) -> DeadLetter:
-    told = {name: value.decode("utf-8", "replace") for name, value in message.headers if value is not None}
-    key_bytes, value_bytes = _number(told.get("key_bytes")), _number(told.get("value_bytes"))
+    headers = {name: value.decode("utf-8", "replace") for name, value in message.headers if value is not None}
+    key_bytes, value_bytes = _number(headers.get("key_bytes")), _number(headers.get("value_bytes"))
     return DeadLetter(
         message.offset,
         message.timestamp,
-        told.get("stage"),
-        told.get("error"),
-        told.get("topic"),
-        _number(told.get("partition")),
-        _number(told.get("offset")),
-        told.get("version"),
-        told.get("format"),
+        headers.get("stage"),
+        headers.get("error"),
+        headers.get("topic"),
+        _number(headers.get("partition")),
+        _number(headers.get("offset")),
+        headers.get("version"),
+        headers.get("format"),
         message.key,
         message.value,
         None if key_bytes is None or value_bytes is None else (key_bytes, value_bytes),

@@ -52,8 +52,8 @@ def read_partition(at: Brokers | str, topic: str, partition: int) -> Iterator[Re
 
 
 class _Partition:
-    def __init__(self, brokers: Brokers, place: TopicPartition) -> None:
-        self._brokers, self._place, self._end = brokers, place, 0
+    def __init__(self, brokers: Brokers, topic_partition: TopicPartition) -> None:
+        self._brokers, self._topic_partition, self._end = brokers, topic_partition, 0
         self._consumer: Any = None
 
     async def start(self) -> None:
@@ -65,9 +65,9 @@ class _Partition:
             request_timeout_ms=REQUEST_TIMEOUT_MS,
         )
         await self._consumer.start()
-        self._consumer.assign([self._place])
-        await self._consumer.seek_to_beginning(self._place)
-        self._end = (await self._consumer.end_offsets([self._place]))[self._place]
+        self._consumer.assign([self._topic_partition])
+        await self._consumer.seek_to_beginning(self._topic_partition)
+        self._end = (await self._consumer.end_offsets([self._topic_partition]))[self._topic_partition]
 
     async def stop(self) -> None:
         if self._consumer is not None:
@@ -76,12 +76,14 @@ class _Partition:
     async def next(self) -> list[Read]:
         """Return the next messages below the end; an empty list when the end is reached. Raises LogUnreadableError."""
         deadline = asyncio.get_running_loop().time() + PATIENCE_S
-        while await self._consumer.position(self._place) < self._end:
-            found = await self._consumer.getmany(self._place, timeout_ms=_FETCH_WAIT_MS, max_records=_AT_ONCE)
-            if messages := [_read(one) for one in found.get(self._place, ()) if one.offset < self._end]:
+        while await self._consumer.position(self._topic_partition) < self._end:
+            found = await self._consumer.getmany(self._topic_partition, timeout_ms=_FETCH_WAIT_MS, max_records=_AT_ONCE)
+            if messages := [_read(one) for one in found.get(self._topic_partition, ()) if one.offset < self._end]:
                 return messages
             if asyncio.get_running_loop().time() > deadline:
-                raise LogUnreadableError(f"the broker at {self._brokers} sends no more messages of {self._place.topic}")
+                raise LogUnreadableError(
+                    f"the broker at {self._brokers} sends no more messages of {self._topic_partition.topic}"
+                )
         return []
 
 

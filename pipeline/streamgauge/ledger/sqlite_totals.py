@@ -17,12 +17,12 @@ _RESUMED = f"SELECT {', '.join(UsagePart._fields)} FROM records WHERE resumed_fr
 # Resumed streams, and all records that share a request digest or a response id with one. An event's id links records
 # only if the resumed stream has no request digest, and only if the id is not a number.
 _PARTS = f"""
-    WITH legs AS (SELECT request_digest, response_id, resumed_from FROM records WHERE resumed_from IS NOT NULL)
+    WITH resumed AS (SELECT request_digest, response_id, resumed_from FROM records WHERE resumed_from IS NOT NULL)
     SELECT {", ".join(UsagePart._fields)} FROM records
     WHERE resumed_from IS NOT NULL
-       OR request_digest IN (SELECT request_digest FROM legs)
-       OR response_id IN (SELECT response_id FROM legs)
-       OR last_event_id IN (SELECT resumed_from FROM legs WHERE request_digest IS NULL AND resumed_from GLOB '*[^0-9]*')
+       OR request_digest IN (SELECT request_digest FROM resumed)
+       OR response_id IN (SELECT response_id FROM resumed)
+       OR last_event_id IN (SELECT resumed_from FROM resumed WHERE request_digest IS NULL AND resumed_from GLOB '*[^0-9]*')
     ORDER BY coalesce(started_us, {NO_START}), CASE WHEN resumed_from IS NULL THEN 0 ELSE 1 END, stream_id
 """
 _COUNTED = """

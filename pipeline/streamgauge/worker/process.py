@@ -279,8 +279,8 @@ class Worker:
         reason = running.crash_reason or consumer.membership_error or running.start_error
         if reason is None:
             return False
-        said = self._revoked_right(reason)
-        fault = FaustCrashedError(f"the consumer failed: {said or repr(reason)}")
+        sentence = self._revoked_right(reason)
+        fault = FaustCrashedError(f"the consumer failed: {sentence or repr(reason)}")
         fault.__cause__ = reason
         self._fail(fault)
         return True

@@ -116,5 +116,5 @@ class StuckDetector:
         )
 
     def _unassigned(self, why: str | None) -> Stuck:
-        said = why or "the worker has no assignment, or has not recovered the state of its partitions"
-        return Stuck(Cause.GROUP, f"for {self._unsettled_s:.0f} s, {said}, although the broker answers")
+        reason = why or "the worker has no assignment, or has not recovered the state of its partitions"
+        return Stuck(Cause.GROUP, f"for {self._unsettled_s:.0f} s, {reason}, although the broker answers")
