@@ -109,7 +109,7 @@ def test_k4_half_open_connection(broker: MockCluster, tmp_path: Path, ways: tupl
     asyncio.run(run())
 
 
-def test_k3_a_slow_broker_is_not_stormed(broker: MockCluster, tmp_path: Path) -> None:
+def test_k3_slow_broker_is_not_flooded_with_requests(broker: MockCluster, tmp_path: Path) -> None:
     """At 2 s an answer there are a few requests a second, whatever waits: bundles go in batches."""
 
     async def run() -> None:

@@ -84,7 +84,7 @@ def shipped(broker: MockCluster, tap: Tap) -> Balance:
         mock_kafka.UNKNOWN,
     ],
 )
-def test_k5_what_may_work_next_time_costs_nothing(broker: MockCluster, tap: Tap, error: int) -> None:
+def test_k5_retriable_error_drops_nothing(broker: MockCluster, tap: Tap, error: int) -> None:
     tap.fill(ROWS)
     broker.fail_produce([error] * 4)
     balance = shipped(broker, tap)
@@ -101,7 +101,7 @@ def test_k5_a_bundle_that_is_too_large_is_dropped_alone(broker: MockCluster, tap
 
 
 @pytest.mark.parametrize("error", [mock_kafka.UNKNOWN, mock_kafka.POLICY_VIOLATION, mock_kafka.CORRUPT_MESSAGE])
-def test_k5_an_error_without_end_costs_a_bundle_after_some_tries(broker: MockCluster, tap: Tap, error: int) -> None:
+def test_k5_bundle_that_always_fails_is_dropped_after_some_tries(broker: MockCluster, tap: Tap, error: int) -> None:
     tap.fill(3)
     broker.fail_produce([error] * 1000)
     broker.track()
@@ -110,7 +110,7 @@ def test_k5_an_error_without_end_costs_a_bundle_after_some_tries(broker: MockClu
     assert broker.requests()[PRODUCE] <= 3 * (shipper._TRIES_ALONE + 1)
 
 
-def test_k5_what_is_denied_is_said_and_waits_for_an_operator(broker: MockCluster, tap: Tap, heard: Heard) -> None:
+def test_k5_denied_write_is_logged_and_waits_for_an_operator(broker: MockCluster, tap: Tap, heard: Heard) -> None:
     tap.fill(ROWS)
     shipper = Shipper(tap.spool, ShipperSettings(broker.bootstrap, PREFIX))
 
@@ -208,7 +208,7 @@ def no_kafka() -> Iterator[tuple[str, int]]:
         listening.close()
 
 
-def test_k7_what_is_no_broker_ends_nothing(broker: MockCluster, tap: Tap) -> None:
+def test_k7_server_that_is_no_broker_ends_no_tap(broker: MockCluster, tap: Tap) -> None:
     tap.fill(ROWS)
     with no_kafka() as address:
         shipper = Shipper(tap.spool, ShipperSettings(f"{address[0]}:{address[1]}", PREFIX))
@@ -238,7 +238,7 @@ def test_k5_a_bug_of_ours_does_not_end_the_shipper(
     assert shipped(broker, tap).delivered == ROWS * READS
 
 
-def test_k4_a_line_that_breaks_again_and_again(broker: MockCluster, tap: Tap) -> None:
+def test_k4_connection_that_breaks_repeatedly(broker: MockCluster, tap: Tap) -> None:
     """Each connection holds for a while and then swallows what is sent: all arrives, in order."""
     with half_open(broker.bootstrap) as line:
         broker.advertise(*line.address)

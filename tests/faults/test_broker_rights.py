@@ -123,7 +123,7 @@ def test_k7_each_right_to_write_or_create_is_needed(
 
 @pytest.mark.kafka
 @pytest.mark.parametrize("what", ["denied", "missing"])
-def test_k7_a_tap_says_what_is_denied_or_missing_and_goes_on_when_it_is_there(
+def test_k7_tap_names_what_is_denied_or_missing_and_continues_once_it_exists(
     secured: Secured, tmp_path: Path, what: str
 ) -> None:
     prefix = f"k7-{what}-{tmp_path.name[-6:].replace('_', '-')}"
@@ -185,7 +185,7 @@ def test_k7_a_worker_without_a_right_does_not_start(
 
 @pytest.mark.kafka
 @pytest.mark.parametrize("place", [0, 3, 7], ids=["to read segments", "to write records", "the group's"])
-def test_k7_a_worker_whose_right_is_taken_away_ends_and_the_next_one_goes_on(
+def test_k7_worker_ends_when_a_right_is_revoked_and_its_successor_continues(
     secured: Secured, secure_prefix: str, tmp_path: Path, place: int
 ) -> None:
     """With one sentence; nothing is lost or counted twice once the right is back."""

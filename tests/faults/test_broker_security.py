@@ -63,7 +63,7 @@ async def all_through(door: Door, worker_door: Door, folder: Path, prefix: str) 
 
 
 @pytest.mark.parametrize("way", ["SCRAM-SHA-512 over TLS", "PLAIN", "certificates"])
-def test_s4_with_the_least_rights_all_goes_through(secured: Secured, tmp_path: Path, way: str) -> None:
+def test_s4_least_rights_suffice(secured: Secured, tmp_path: Path, way: str) -> None:
     """Topics made, shipped, assembled, stored and replayed, each by somebody who may do that and nothing else."""
     prefix = f"least-{uuid.uuid4().hex[:8]}"
     if way == "SCRAM-SHA-512 over TLS":
@@ -124,7 +124,7 @@ async def judge_refused(rig: Rig, says: str) -> None:
 
 
 @pytest.mark.parametrize("what", WRONG)
-def test_s4_a_tap_that_is_refused_serves_and_delivers_once_it_is_put_right(
+def test_s4_refused_tap_serves_and_delivers_after_the_fix(
     secured: Secured, secure_prefix: str, tmp_path: Path, what: str
 ) -> None:
     user = secured.user(SECRET)
@@ -183,7 +183,7 @@ def test_s4_nothing_falls_back_to_plain_text(secured: Secured, secure_prefix: st
     asyncio.run(run())
 
 
-def test_s4_a_password_that_is_rotated_under_way(secured: Secured, secure_prefix: str, tmp_path: Path) -> None:
+def test_s4_password_that_is_rotated_while_processes_run(secured: Secured, secure_prefix: str, tmp_path: Path) -> None:
     """The broker knows the new password alone, and every connection is cut: the file that holds it is enough."""
     tap_user, worker_user = secured.user(SECRET), secured.user(SECRET)
     secured.allow(tap_user, Topics(secure_prefix).rights(Job.TAP))

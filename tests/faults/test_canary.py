@@ -126,7 +126,7 @@ def places_of(numbers: set[int], known: dict[int, Case]) -> tuple[dict[str, set[
 
 @pytest.mark.kafka
 @pytest.mark.timeout(300)
-def test_s1_no_canary_is_found_but_where_the_contract_keeps_it(kafka: str, prefix: str, tmp_path: Path) -> None:
+def test_s1_canaries_are_found_only_where_the_contract_keeps_them(kafka: str, prefix: str, tmp_path: Path) -> None:
     known = cases()
 
     async def run() -> set[int]:

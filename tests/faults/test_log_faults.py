@@ -102,7 +102,7 @@ def test_f7_a_beginning_deleted_under_a_worker(kafka: str, prefix: str, tmp_path
     assert same(found, expected)
 
 
-def test_f7_all_is_deleted_and_nothing_follows(kafka: str, prefix: str, tmp_path: Path) -> None:
+def test_f7_all_messages_deleted_and_none_follows(kafka: str, prefix: str, tmp_path: Path) -> None:
     """No later message shows the gap, not even a tick. It is detected all the same, and marked on later records."""
     messages = one_partition(3)
     expected = with_gap(messages, 3, 9)
@@ -159,7 +159,7 @@ def test_f7_segments_recreated_while_a_worker_runs(kafka: str, prefix: str, tmp_
     refuses(kafka, prefix, tmp_path, f"{prefix}.segments/0", "recreated")
 
 
-def test_f7_segments_deleted_and_not_made_again(kafka: str, prefix: str, tmp_path: Path) -> None:
+def test_f7_segments_deleted_and_not_created_again(kafka: str, prefix: str, tmp_path: Path) -> None:
     with worker(tmp_path, **settings_of(kafka, prefix)) as process:
         process.wait_ready()
         write(kafka, prefix, one_partition(8))

@@ -134,7 +134,7 @@ def test_k11_a_leader_whose_metadata_request_fails_assigns_all_partitions(
         assert leads.stop() == 0
 
 
-def test_k9_a_changelog_that_was_lost_on_its_way_is_read_again(kafka: str, prefix: str, tmp_path: Path) -> None:
+def test_k9_lost_changelog_messages_are_read_again(kafka: str, prefix: str, tmp_path: Path) -> None:
     """Faust waited for messages that it had dropped, until the watchdog ended the worker two minutes later."""
     bundles = list(SyntheticTap(45).bundles(STREAMS, segments=10))
     most = len(bundles) * MOST // 100
@@ -156,7 +156,7 @@ def test_k9_a_changelog_that_was_lost_on_its_way_is_read_again(kafka: str, prefi
 # --- offsets that expired ---------------------------------------------------------------------------------------------
 
 
-def test_k10_offsets_that_expired_under_the_state_have_a_way_back(kafka: str, prefix: str, tmp_path: Path) -> None:
+def test_k10_state_replaces_expired_offsets(kafka: str, prefix: str, tmp_path: Path) -> None:
     """Kafka forgets what a group has committed when no worker ran for a week: nothing is lost or doubled by that."""
     bundles = list(SyntheticTap(42).bundles(STREAMS, segments=10))
     most = len(bundles) * MOST // 100

@@ -91,7 +91,7 @@ def dead_by_class(process: WorkerProcess) -> Counter[str]:
     return found
 
 
-def test_d1_one_message_in_a_hundred_is_poison(kafka: str, prefix: str, tmp_path: Path) -> None:
+def test_d1_one_unreadable_message_in_a_hundred(kafka: str, prefix: str, tmp_path: Path) -> None:
     tap = SyntheticTap(31)
     sent: list[tuple[int, bytes]] = []
     poison: dict[bytes, tuple[int, int]] = {}
@@ -127,7 +127,7 @@ def test_d1_one_message_in_a_hundred_is_poison(kafka: str, prefix: str, tmp_path
     assert (done.returncode, done.stdout) == (1, "sent nothing back\n")
 
 
-def test_d2_everything_is_poison_but_one_partition(kafka: str, prefix: str, tmp_path: Path) -> None:
+def test_d2_all_partitions_but_one_are_unreadable(kafka: str, prefix: str, tmp_path: Path) -> None:
     flood = 300
     tap = SyntheticTap(32, slots=(0,))
     bad = [(partition, b"poison %d" % number) for number in range(flood) for partition in range(1, PARTITIONS)]
@@ -176,7 +176,9 @@ def test_d2_the_partition_waits_while_the_dead_letter_topic_is_gone(kafka: str, 
     assert (letter.value, letter.source_partition, letter.source_offset) == (b"poison", 0, half)
 
 
-def test_d2_a_worker_that_is_told_to_stop_leaves_the_poison_undone(kafka: str, prefix: str, tmp_path: Path) -> None:
+def test_d2_stopping_worker_leaves_the_unreadable_message_unacknowledged(
+    kafka: str, prefix: str, tmp_path: Path
+) -> None:
     bundles = list(SyntheticTap(35, slots=(0,)).bundles(10))
     write(kafka, prefix, [*bundles, (0, b"poison")])
     settings = {"bootstrap": kafka, "prefix": prefix}
@@ -280,7 +282,7 @@ def produce(bootstrap: str, topic: str, value: bytes, codec: str) -> KafkaError 
     return error
 
 
-def test_s5_what_a_producer_compressed_lies_as_it_is(kafka: str, prefix: str, tmp_path: Path) -> None:
+def test_s5_broker_stores_compressed_batches_uncompressed(kafka: str, prefix: str, tmp_path: Path) -> None:
     """Or a batch of some KiB could be gigabytes in a worker, and one in a codec that it has not would end it."""
     topic = Topics(prefix).segments
     for codec in CODECS:

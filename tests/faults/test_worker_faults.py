@@ -134,7 +134,7 @@ def test_i7_the_last_line_of_a_stuck_worker_has_every_thread(kafka: str, prefix:
         ("deny_the_group_unheard", "denies Read on group"),
     ],
 )
-def test_i7_a_worker_that_its_group_has_lost_ends(
+def test_i7_worker_that_lost_its_membership_ends(
     kafka: str, prefix: str, tmp_path: Path, fault: str, reason: str
 ) -> None:
     """aiokafka raises the error only in calls that wait for messages; without one the worker only looks like a member."""
@@ -217,7 +217,7 @@ def locked(ledger: Path) -> Iterator[None]:
 # --- liveness, readiness --------------------------------------------------------------------------------------------
 
 
-def test_i7_health_says_the_truth(kafka: str, prefix: str, tmp_path: Path) -> None:
+def test_i7_health_reports_the_state_of_the_worker(kafka: str, prefix: str, tmp_path: Path) -> None:
     """Not ready before it has its partitions, nor while it drains; live all the time."""
     data_dir = tmp_path / "data"
     flags = ["--kafka", kafka, "--topic-prefix", prefix, "--admin", "127.0.0.1:0", "--data-dir", str(data_dir)]
@@ -350,7 +350,7 @@ def test_w4_a_broker_away_for_long(own_broker: Callable[..., Broker], tmp_path: 
         assert len(waits.log.splitlines()) < 40, waits.log
 
 
-def test_w4_who_is_told_to_stop_while_its_broker_is_away_ends_in_time(
+def test_w4_worker_stops_in_time_while_its_broker_is_unreachable(
     own_broker: Callable[..., Broker], tmp_path: Path
 ) -> None:
     """Nothing that waits for the broker gets more than the drain timeout leaves; it had taken 25 s beyond that."""
