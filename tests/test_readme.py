@@ -5,11 +5,10 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from streamgauge.cli.main import build_parser
 from streamgauge.config import ENV_PREFIX, Settings
 from streamgauge.errors import BUG, DONE, FOUND, INTERRUPTED, STUCK, UNAVAILABLE, USAGE
+from tests.each import each
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "pipeline" / "streamgauge"
@@ -82,10 +81,7 @@ def parses(command: str) -> bool:
     return True
 
 
-@pytest.fixture(params=DOCUMENTS, ids=relative)
-def document(request: pytest.FixtureRequest) -> str:
-    text: str = request.param.read_text()
-    return text
+of_each_document = each(DOCUMENTS, relative)
 
 
 def test_there_is_something_to_look_at() -> None:
@@ -105,37 +101,47 @@ def test_this_test_can_fail() -> None:
     assert not exists("nothing/<name>.py")
 
 
-def test_every_command_parses(document: str) -> None:
+@of_each_document
+def test_every_command_parses(path: Path) -> None:
+    document = path.read_text()
     assert [command for command in commands(document) if not parses(command)] == []
 
 
-def test_every_path_exists(document: str) -> None:
+@of_each_document
+def test_every_path_exists(path: Path) -> None:
+    document = path.read_text()
     assert [name for name in paths(document) if not exists(name)] == []
 
 
-def test_every_name_is_in_its_file(document: str) -> None:
+@of_each_document
+def test_every_name_is_in_its_file(path: Path) -> None:
     """As in "`FLUSH_S` in `taps/proxy/outbox.py`"."""
-    placed = [(name, path) for name, path in _PLACED.findall(document) if (PACKAGE / path).is_file()]
-    assert [name for name, path in placed if not re.search(rf"\b{name}\b", (PACKAGE / path).read_text())] == []
+    document = path.read_text()
+    placed = [(name, file) for name, file in _PLACED.findall(document) if (PACKAGE / file).is_file()]
+    assert [name for name, file in placed if not re.search(rf"\b{name}\b", (PACKAGE / file).read_text())] == []
 
 
 def test_the_page_of_the_architecture_places_the_clocks() -> None:
     assert len(_PLACED.findall((ROOT / "docs" / "architecture.md").read_text())) >= 8
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=relative)
+@of_each_document
 def test_every_link_leads_somewhere(path: Path) -> None:
     links = [link for link in _LINK.findall(path.read_text()) if "://" not in link]
     assert [link for link in links if not (path.parent / link).exists()] == []
 
 
-def test_every_target_of_make_is_there(document: str) -> None:
+@of_each_document
+def test_every_target_of_make_is_there(path: Path) -> None:
+    document = path.read_text()
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     named = {line.split()[1] for line in quoted(document) if re.match(r"make [a-z-]+", line)}
     assert named <= targets
 
 
-def test_every_variable_is_a_setting(document: str) -> None:
+@of_each_document
+def test_every_variable_is_a_setting(path: Path) -> None:
+    document = path.read_text()
     ours = {f"{ENV_PREFIX}{name.upper()}" for name in Settings.model_fields} | OTHER_VARIABLES
     assert set(re.findall(rf"\b{ENV_PREFIX}[A-Z_]*[A-Z]", document)) <= ours
 

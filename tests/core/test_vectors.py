@@ -1,13 +1,13 @@
 """Every vector through recorder, segments and assembler: the same record however the bytes came, and the right one.
 
-Each vector has one test for what it says, one for the ways in which its bytes can come, one for times and one for its cuts. A
-way that fails is named in a note below the assertion.
+Each vector has one test for all ways in which its bytes can come, its times and its cuts; each dialect has one for what its
+vectors say. What fails, a way or a vector, is named in a note below the assertion.
 """
 
 import itertools
 import random
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 from zlib import crc32
 
@@ -26,8 +26,6 @@ from tests.vectors.drive import response_head as head_of
 from tests.vectors.load import Vector, blocks, differences, is_dispatched, vectors, with_line_ends
 
 ALL = vectors()
-TIMED = [one for one in ALL if one.is_stream and not one.no_timing and one.body.endswith((b"\n\n", b"\r\n\r\n"))]
-ENDED = [vector for vector in ALL if vector.terminal_at is not None]
 
 # Splitting everywhere costs the square of the size: bodies up to this size, others at random places alone (bytes).
 SPLIT_EVERYWHERE = 250
@@ -48,12 +46,15 @@ Check = Callable[[Vector], None]
 T = TypeVar("T")
 
 
-def named(found: list[Vector]) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("vector", found, ids=[f"{one.dialect}/{one.name}" for one in found])
+def is_timed(vector: Vector) -> bool:
+    return vector.is_stream and not vector.no_timing and vector.body.endswith((b"\n\n", b"\r\n\r\n"))
 
 
-def check_all(checks: Iterable[Check], vector: Vector) -> None:
-    check_each(checks, lambda check: check(vector), lambda check: check.__name__)
+def by_dialect(found: list[Vector]) -> pytest.MarkDecorator:
+    dialects: dict[str, list[Vector]] = defaultdict(list)
+    for vector in found:
+        dialects[vector.dialect].append(vector)
+    return pytest.mark.parametrize("among", dialects.values(), ids=dialects)
 
 
 def whole(vector: Vector, how: Live | None = None, body: bytes | None = None) -> dict[str, Any]:
@@ -61,8 +62,12 @@ def whole(vector: Vector, how: Live | None = None, body: bytes | None = None) ->
     return live(vector, way, [wire(vector, way, body)])
 
 
-@named(ALL)
-def test_says_what_the_documents_say(vector: Vector) -> None:
+@by_dialect(ALL)
+def test_says_what_the_documents_say(among: list[Vector]) -> None:
+    check_each(among, says_what_the_documents_say, lambda vector: vector.name)
+
+
+def says_what_the_documents_say(vector: Vector) -> None:
     agrees_with_itself(vector)
     record = whole(vector)
     assert list(differences(vector.record, record)) == []
@@ -191,24 +196,6 @@ def cut_at_random(vector: Vector) -> None:
         same(alike(live(vector, how, cut_at(sent, places)), *SIZES, "content_encoding"), expected, (how, places))
 
 
-WAYS: list[Check] = [
-    from_a_file,
-    masked,
-    closed_by_the_connections_end,
-    more_behind_the_body,
-    cut_at_random,
-    other_line_ends,
-    compressed,
-    one_byte_a_read,
-    split_in_two_anywhere,
-]
-
-
-@named(ALL)
-def test_however_it_comes(vector: Vector) -> None:
-    check_all(WAYS, vector)
-
-
 def token_times(vector: Vector) -> tuple[list[tuple[int, bytes]], list[int], list[int]]:
     """One block a read, the i-th at (i + 1) * 10 ms: the reads, the times of events, and of token events (ns)."""
     cut = blocks(vector.body)
@@ -277,23 +264,11 @@ def times_of_random_cuts(vector: Vector) -> None:
         each_event_has_the_time_of_the_read_that_completes_it(vector, places, pauses, expected)
 
 
-@named(TIMED)
-def test_times(vector: Vector) -> None:
-    check_all([times_are_those_of_the_reads, one_read_of_everything_is_a_burst, times_of_random_cuts], vector)
-
-
 def without_stamps_there_are_no_times(vector: Vector, timing: dict[str, Any]) -> None:
     gaps = timing.pop("gaps")
     assert set(timing.values()) == {None}
     assert gaps.pop("count") == max(len(vector.token_events_at) - 1, 0)
     assert set(gaps.values()) == {None}
-
-
-def by_dialect(found: list[Vector]) -> pytest.MarkDecorator:
-    dialects: dict[str, list[Vector]] = defaultdict(list)
-    for vector in found:
-        dialects[vector.dialect].append(vector)
-    return pytest.mark.parametrize("among", dialects.values(), ids=dialects)
 
 
 @by_dialect(ALL)
@@ -312,7 +287,7 @@ def test_any_split_under_any_framing_and_coding(among: list[Vector]) -> None:
     holds()
 
 
-@by_dialect(TIMED)
+@by_dialect([vector for vector in ALL if is_timed(vector)])
 def test_any_split_gives_each_event_the_time_of_the_read_that_completes_it(among: list[Vector]) -> None:
     @settings(randomly, max_examples=2 * len(among))
     @given(st.data())
@@ -354,8 +329,7 @@ def check_cut(vector: Vector, record: dict[str, Any], events: int, ending: str) 
         assert record["usage"]["source"] in ("absent", "partial")
 
 
-@named(ENDED)
-def test_the_terminal_decides_wherever_it_is_cut(vector: Vector) -> None:
+def the_terminal_decides_wherever_it_is_cut(vector: Vector) -> None:
     for ending, (body, events) in itertools.product(("complete", "reset", "client"), list(cuts(vector))):
         records = cut_short(vector, body, ending)
         if not records:  # a path of no LLM's, and nothing of an LLM came over it yet: neither text nor the end
@@ -364,3 +338,24 @@ def test_the_terminal_decides_wherever_it_is_cut(vector: Vector) -> None:
             continue
         (record,) = records
         check_cut(vector, record, events, ending)
+
+
+WAYS: list[Check] = [
+    from_a_file,
+    masked,
+    closed_by_the_connections_end,
+    more_behind_the_body,
+    cut_at_random,
+    other_line_ends,
+    compressed,
+    one_byte_a_read,
+    split_in_two_anywhere,
+]
+TIMES: list[Check] = [times_are_those_of_the_reads, one_read_of_everything_is_a_burst, times_of_random_cuts]
+
+
+@pytest.mark.parametrize("vector", ALL, ids=lambda vector: f"{vector.dialect}/{vector.name}")
+def test_however_it_comes(vector: Vector) -> None:
+    timed = TIMES if is_timed(vector) else []
+    ended = [the_terminal_decides_wherever_it_is_cut] if vector.terminal_at is not None else []
+    check_each([*WAYS, *timed, *ended], lambda check: check(vector), lambda check: check.__name__)

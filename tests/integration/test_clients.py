@@ -4,7 +4,7 @@ The simulator is right by itself first: what the clients make of its bytes is wh
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -17,6 +17,7 @@ from streamgauge_demo.tally import Seen
 from streamgauge_demo.verdict import client_differences
 from tests.demo.raw import exchange
 from tests.demo.running import simulator
+from tests.each import check_each
 from tests.running import start_up
 
 BOTH_WAYS = [scenario for scenario in SCENARIOS if not scenario.tap_only]
@@ -88,37 +89,45 @@ def through_the_tap(tap: str) -> dict[Kind, Plays]:
     return {kind: play_all(kind, list(SCENARIOS), tap) for kind in KINDS}
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("scenario", BOTH_WAYS, ids=lambda scenario: scenario.model)
-def test_the_simulator_makes_clients_see_what_the_scenario_says(
-    directly: dict[Kind, Plays], scenario: Scenario, kind: Kind
-) -> None:
-    assert client_differences(scenario, directly[kind][scenario.model].seen) == []
+def check_scenarios(scenarios: list[Scenario], check: Callable[[Scenario], None]) -> None:
+    check_each(scenarios, check, lambda scenario: scenario.model)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.model)
-def test_clients_see_what_the_scenario_says_through_the_tap(
-    through_the_tap: dict[Kind, Plays], scenario: Scenario, kind: Kind
-) -> None:
-    assert client_differences(scenario, through_the_tap[kind][scenario.model].seen) == []
+def test_the_simulator_makes_clients_see_what_the_scenario_says(directly: dict[Kind, Plays], kind: Kind) -> None:
+    def check(scenario: Scenario) -> None:
+        assert client_differences(scenario, directly[kind][scenario.model].seen) == []
+
+    check_scenarios(BOTH_WAYS, check)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("scenario", BOTH_WAYS, ids=lambda scenario: scenario.model)
+def test_clients_see_what_the_scenario_says_through_the_tap(through_the_tap: dict[Kind, Plays], kind: Kind) -> None:
+    def check(scenario: Scenario) -> None:
+        assert client_differences(scenario, through_the_tap[kind][scenario.model].seen) == []
+
+    check_scenarios(list(SCENARIOS), check)
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_the_tap_changes_no_object_and_no_exception(
-    directly: dict[Kind, Plays], through_the_tap: dict[Kind, Plays], scenario: Scenario, kind: Kind
+    directly: dict[Kind, Plays], through_the_tap: dict[Kind, Plays], kind: Kind
 ) -> None:
-    alone, tapped = directly[kind][scenario.model], through_the_tap[kind][scenario.model]
-    assert tapped.items == alone.items
-    assert tapped.seen.error == alone.seen.error
-    assert tapped.seen.error_body == alone.seen.error_body
-    assert (tapped.seen.request_id is None) == (alone.seen.request_id is None)
+    def check(scenario: Scenario) -> None:
+        alone, tapped = directly[kind][scenario.model], through_the_tap[kind][scenario.model]
+        assert tapped.items == alone.items
+        assert tapped.seen.error == alone.seen.error
+        assert tapped.seen.error_body == alone.seen.error_body
+        assert (tapped.seen.request_id is None) == (alone.seen.request_id is None)
+
+    check_scenarios(BOTH_WAYS, check)
 
 
-@pytest.mark.parametrize("scenario", BOTH_WAYS, ids=lambda scenario: scenario.model)
-def test_the_tap_changes_no_byte(direct: str, tap: str, scenario: Scenario) -> None:
-    assert exchange(scenario, tap).comparable == exchange(scenario, direct).comparable
+def test_the_tap_changes_no_byte(direct: str, tap: str) -> None:
+    def check(scenario: Scenario) -> None:
+        assert exchange(scenario, tap).comparable == exchange(scenario, direct).comparable
+
+    check_scenarios(BOTH_WAYS, check)
 
 
 def test_something_is_compared(directly: dict[Kind, Plays]) -> None:

@@ -5,7 +5,7 @@ One `up` takes both: its relay stands before the simulator, and its recorder hea
 
 import asyncio
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,6 +20,7 @@ from streamgauge_demo.scenario import Finale, Scenario
 from streamgauge_demo.scenarios import SCENARIOS, UPSTREAMS
 from streamgauge_demo.verdict import client_differences
 from tests.demo.running import simulator
+from tests.each import check_each
 from tests.running import start_up, wait_for
 
 Kind = Literal["sync", "async"]
@@ -96,9 +97,15 @@ def ran(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     yield result
 
 
-@pytest.mark.parametrize("scenario", PLAYED, ids=lambda scenario: scenario.model)
-def test_clients_see_what_the_scenario_says(ran: Ran, scenario: Scenario) -> None:
-    assert client_differences(scenario, ran.seen[scenario.model]) == []
+def check_played(check: Callable[[Scenario], None]) -> None:
+    check_each(PLAYED, check, lambda scenario: scenario.model)
+
+
+def test_clients_see_what_the_scenario_says(ran: Ran) -> None:
+    def check(scenario: Scenario) -> None:
+        assert client_differences(scenario, ran.seen[scenario.model]) == []
+
+    check_played(check)
 
 
 def comparable(record: dict[str, Any]) -> dict[str, Any]:
@@ -116,8 +123,11 @@ def comparable(record: dict[str, Any]) -> dict[str, Any]:
 ELSEWHERE = {"upstream_connect_s", "client_blocked_s", "client_gone_s", "wire_max_gap_s"}
 
 
-@pytest.mark.parametrize("scenario", PLAYED, ids=lambda scenario: scenario.model)
-def test_the_record_is_the_proxys(ran: Ran, scenario: Scenario) -> None:
+def test_the_record_is_the_proxys(ran: Ran) -> None:
+    check_played(lambda scenario: the_record_is_the_proxys(ran, scenario))
+
+
+def the_record_is_the_proxys(ran: Ran, scenario: Scenario) -> None:
     """A client that stops reading, at an error for one, leaves unread what the relay has read: so it may count less."""
     proxy, httpx = (comparable(ran.records[tap][scenario.model]) for tap in ("proxy", "httpx"))
     for one in (proxy, httpx):

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from streamgauge.taps.replay import exchange
+from tests.each import check_each
 from tests.taps.contract.apart import APART, unexplained
 from tests.taps.contract.asking import Came, expected
 from tests.taps.contract.comparing import differing
@@ -54,16 +55,6 @@ class Ran(NamedTuple):
                 yield BY_NAME[name], record
 
 
-# Each scenario that a driver can be put, and each driver.
-of_each_scenario = pytest.mark.parametrize(
-    ("name", "scenario"),
-    [
-        pytest.param(name, scenario, marks=driver.marks, id=f"{name}-{scenario.name}")
-        for name, driver in DRIVERS.items()
-        for scenario in SCENARIOS
-        if scenario.name not in driver.without
-    ],
-)
 of_each_driver = pytest.mark.parametrize(
     "name", [pytest.param(name, marks=driver.marks) for name, driver in DRIVERS.items()]
 )
@@ -98,31 +89,31 @@ def ran(runs: Callable[[str], Ran], name: str) -> Ran:
     return runs(name)
 
 
-@pytest.fixture
-def passed(ran: Ran, scenario: Scenario) -> Passed:
-    return ran.passed[scenario.name]
-
-
 @pytest.fixture(scope="module")
 def referred() -> Referred:
     """The reference's records of a scenario, made once."""
     return cache(lambda name: written(reference(BY_NAME[name]), "full").records)
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
-def test_the_reference_says_what_is_written_down(referred: Referred, scenario: Scenario) -> None:
-    records = referred(scenario.name)
-    assert len(records) == (scenario.record is not None)
-    for record in records:
-        assert list(differences(scenario.record, record)) == []
+def test_the_reference_says_what_is_written_down(referred: Referred) -> None:
+    def check(scenario: Scenario) -> None:
+        records = referred(scenario.name)
+        assert len(records) == (scenario.record is not None)
+        for record in records:
+            assert list(differences(scenario.record, record)) == []
+
+    check_each(SCENARIOS, check, lambda scenario: scenario.name)
 
 
-@of_each_scenario
-def test_a_scenario(ran: Ran, passed: Passed, referred: Referred) -> None:
-    the_client_gets_what_the_upstream_sent(ran, passed)
-    the_record_is_the_references(ran, passed, referred(passed.scenario.name))
-    a_masked_capture_gives_the_same_record(passed)
-    no_secret_is_written(passed)
+@of_each_driver
+def test_each_scenario(ran: Ran, referred: Referred) -> None:
+    def check(passed: Passed) -> None:
+        the_client_gets_what_the_upstream_sent(ran, passed)
+        the_record_is_the_references(ran, passed, referred(passed.scenario.name))
+        a_masked_capture_gives_the_same_record(passed)
+        no_secret_is_written(passed)
+
+    check_each(ran.passed.values(), check, lambda passed: passed.scenario.name)
 
 
 def the_client_gets_what_the_upstream_sent(ran: Ran, passed: Passed) -> None:
