@@ -25,7 +25,7 @@ def block(data: str, *, name: str = "") -> bytes:
 
 
 def compact(value: object, *, ascii_only: bool = False) -> str:
-    """JSON without spaces, as the providers send it; with `ascii_only`, other characters become \\u escapes."""
+    """JSON without spaces, as the providers send it; with `ascii_only`, other characters become Unicode escapes."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=ascii_only)
 
 

@@ -26,6 +26,8 @@ DIALECTS: Mapping[Endpoint, str] = {
 
 
 class Framing(StrEnum):
+    """How a response's body is delimited."""
+
     CHUNKED = "chunked"
     LENGTH = "length"
     CLOSE = "close"  # the oldest framing: the body ends with the connection

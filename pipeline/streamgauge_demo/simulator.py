@@ -226,6 +226,7 @@ async def serve(host: str, port: int, time_scale: float, *, until_stdin_ends: bo
 
 
 def main() -> None:
+    """Serve until Ctrl-C, or until stdin ends; the command line of the simulator."""
     parser = argparse.ArgumentParser(description="Simulates LLM providers, with correct and broken streams.")
     parser.add_argument(
         "--listen", default="127.0.0.1:0", metavar="HOST:PORT", help="address; port 0 takes any free one"

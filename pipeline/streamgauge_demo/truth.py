@@ -6,6 +6,8 @@ import msgspec
 
 
 class Ended(StrEnum):
+    """How a stream of the simulator ended."""
+
     WHOLE = "whole"
     EARLY_FIN = "early_fin"
     RESET = "reset"

@@ -14,6 +14,8 @@ REQUEST_CAPPED = "request_capped"
 
 
 class Request(msgspec.Struct):
+    """What the request asked for, as far as it is kept."""
+
     stream: bool | None = None
     n: int | None = None
     max_tokens: int | None = None
@@ -22,6 +24,8 @@ class Request(msgspec.Struct):
 
 
 class Error(msgspec.Struct):
+    """Why the stream failed: where, and the provider's own type and code."""
+
     phase: str
     type: str | None = None
     code: str | None = None
@@ -29,12 +33,16 @@ class Error(msgspec.Struct):
 
 
 class ToolCall(msgspec.Struct):
+    """One tool call. `arguments_valid`: whether its arguments are JSON; None if they were masked."""
+
     name: str | None
     argument_chars: int
     arguments_valid: bool | None
 
 
 class Choice(msgspec.Struct):
+    """One of the request's n answers."""
+
     index: int
     finish_reason: str | None
     finish_reason_raw: str | None
@@ -44,6 +52,8 @@ class Choice(msgspec.Struct):
 
 
 class Gaps(msgspec.Struct):
+    """Gaps between token events, in seconds."""
+
     count: int
     mean_s: float | None = None
     p50_s: float | None = None
@@ -55,6 +65,8 @@ class Gaps(msgspec.Struct):
 
 
 class Timing(msgspec.Struct):
+    """When the parts of the stream came, in seconds since the request's first byte."""
+
     gaps: Gaps
     upstream_connect_s: float | None = None
     request_sent_s: float | None = None
@@ -76,6 +88,8 @@ class Timing(msgspec.Struct):
 
 
 class ProviderTiming(msgspec.Struct):
+    """Times that the provider itself reports, in seconds."""
+
     queue_s: float | None = None
     routing_s: float | None = None
     first_token_s: float | None = None
@@ -83,6 +97,8 @@ class ProviderTiming(msgspec.Struct):
 
 
 class Usage(msgspec.Struct):
+    """Tokens as the provider counts them."""
+
     input_tokens: int | None
     output_tokens: int | None
     total_tokens: int | None
@@ -100,6 +116,8 @@ class Usage(msgspec.Struct):
 
 
 class Counts(msgspec.Struct):
+    """Events, bytes and characters, as they were counted here."""
+
     events: int
     token_events: int
     repeated_events: int
@@ -127,6 +145,8 @@ class Integrity(msgspec.Struct):
 
 
 class Record(msgspec.Struct):
+    """One stream. `streamgauge.records` says what each field means."""
+
     schema_version: int
     stream_id: str
     tap: str | None

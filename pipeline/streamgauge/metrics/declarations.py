@@ -65,6 +65,8 @@ LABELS: Mapping[str, Label] = {
 
 
 class Kind(StrEnum):
+    """A metric's type, as Prometheus names it."""
+
     COUNTER = "counter"
     GAUGE = "gauge"
     HISTOGRAM = "histogram"

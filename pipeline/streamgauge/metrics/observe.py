@@ -1,4 +1,6 @@
-"""What one record adds to the metrics, by these rules:
+"""What one record adds to the metrics.
+
+The rules:
 
 no token event        counted separately, no histogram of token latency
 a resumed stream      counted, but no histogram, burst or stall, since its first part is in its origin; of its usage only

@@ -19,6 +19,8 @@ class Panel:
 
 @dataclass(frozen=True)
 class Row:
+    """A titled row of panels."""
+
     title: str
     panels: tuple[Panel, ...]
 

@@ -137,6 +137,8 @@ class Answer:
 
 
 class SyncAnswer(Answer):
+    """The body of a synchronous client's response."""
+
     def __iter__(self) -> Iterator[bytes]:
         note, now, failed = self._capture.arrived, time.monotonic_ns, None
         try:
@@ -157,6 +159,8 @@ class SyncAnswer(Answer):
 
 
 class AsyncAnswer(Answer):
+    """The body of an asynchronous client's response."""
+
     async def __aiter__(self) -> AsyncIterator[bytes]:
         note, now, failed = self._capture.arrived, time.monotonic_ns, None
         stream = self._of.__aiter__()

@@ -15,6 +15,7 @@ def start(message_id: str, model: str, usage: Mapping[str, object]) -> Frame:
 
 
 def text_block(index: int, pieces: Iterable[str]) -> list[Frame]:
+    """The frames of one text block."""
     deltas = [_delta(index, "text_delta", "text", piece, text=piece) for piece in pieces]
     return _block(index, {"type": "text", "text": ""}, deltas)
 

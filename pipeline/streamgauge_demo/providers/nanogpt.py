@@ -123,7 +123,7 @@ def _chat() -> tuple[Scenario, ...]:
 
 
 def _two_choices() -> Scenario:
-    """n = 2: each chunk holds one choice, interleaved, each with its own role and finish."""
+    """With n = 2: each chunk holds one choice, interleaved, each with its own role and finish."""
     frames = [_CHAT.role(0), _CHAT.role(1)]
     for left, right in zip(_CHAT.text(_BRIDGE, 0), _CHAT.text(_BRIDGE, 1), strict=True):
         frames += [left, right]

@@ -56,7 +56,7 @@ MAX_HELD_BUNDLES = 64
 TICK_INSTANCE = bytes(16)
 
 
-class Limits(msgspec.Struct, frozen=True):
+class Limits(msgspec.Struct, frozen=True):  # noqa: D101 - each limit is explained where its constant stands
     abandon_after_s: float = ABANDON_AFTER_S
     stall_s: float = STALL_SECONDS
     max_open_streams: int = MAX_OPEN_STREAMS

@@ -22,6 +22,8 @@ _NUMBERS = msgspec.json.Decoder(list[float])
 
 
 class Hole(Enum):
+    """What stands in a place of a form that differs between events."""
+
     TEXT = "text"
     LINE = "line"  # text that is no JSON
     COPY = "copy"  # the same text once more

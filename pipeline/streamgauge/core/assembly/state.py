@@ -25,6 +25,8 @@ class ToolState(msgspec.Struct, array_like=True, gc=False):
 
 
 class ChoiceState(msgspec.Struct, array_like=True, gc=False):
+    """Assembly state of one choice; see `record.Choice`."""
+
     index: int
     first_token: int | None = None
     token_events: int = 0
@@ -34,6 +36,8 @@ class ChoiceState(msgspec.Struct, array_like=True, gc=False):
 
 
 class CountState(msgspec.Struct, array_like=True, gc=False):
+    """Counts of a stream so far; see `record.Counts`."""
+
     events: int = 0
     repeated_events: int = 0
     after_terminal_events: int = 0
@@ -66,6 +70,8 @@ class IdentityState(msgspec.Struct, array_like=True, gc=False):
 
 
 class LossState(msgspec.Struct, array_like=True, gc=False):
+    """What of a stream was lost so far; see `record.Integrity`."""
+
     missing_segments: int = 0
     dropped_reads: int = 0
     oversized_events: int = 0

@@ -24,6 +24,8 @@ _EVENT = "completion"
 
 
 class AnthropicCompletions(Usual):
+    """Anthropic's legacy text completions."""
+
     name = "anthropic-completions"
     endpoint = "/complete"
     keep = KEEP

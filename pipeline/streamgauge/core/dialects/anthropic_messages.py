@@ -75,6 +75,8 @@ _TOOL_BLOCKS = {"tool_use": True, "server_tool_use": False, "mcp_tool_use": Fals
 
 
 class AnthropicMessages(Usual):
+    """Anthropic's Messages API."""
+
     name = "anthropic-messages"
     endpoint = "/messages"
     paths = ("/messages",)

@@ -61,6 +61,8 @@ _SILENT = {"content-end", "tool-call-end", "citation-start", "citation-end"}
 
 
 class CohereV2(Usual):
+    """Cohere's chat API, version 2."""
+
     name = "cohere-v2"
     endpoint = "/v2/chat"
     paths = ("/v2/chat",)

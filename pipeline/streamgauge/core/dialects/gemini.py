@@ -75,6 +75,8 @@ _BY_ID = -1
 
 
 class Gemini(Usual):
+    """Gemini's streamGenerateContent and generateContent."""
+
     name = "gemini"
     endpoint = ":streamGenerateContent"
     paths = (":streamGenerateContent", ":generateContent")

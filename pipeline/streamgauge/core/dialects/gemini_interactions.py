@@ -106,6 +106,8 @@ _JSON_CALLS = {_CLIENT_CALL, "mcp_server_tool_call"}
 
 
 class GeminiInteractions(Usual):
+    """Gemini's Interactions API."""
+
     name = "gemini-interactions"
     endpoint = "/interactions"
     paths = ("/interactions",)

@@ -40,6 +40,8 @@ KEEP: dict[str, Spec] = {
 
 
 class LlamaCppNative(Usual):
+    """The native completions of llama.cpp's server."""
+
     name = "llama-cpp-native"
     endpoint = "/completion"
     paths = ("/completion",)

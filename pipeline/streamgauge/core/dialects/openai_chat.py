@@ -37,6 +37,8 @@ FLAT_CALL_KEY = -2
 
 
 class OpenAIChat(Usual):
+    """OpenAI's chat completions, and the servers that imitate them."""
+
     name = "openai-chat"
     endpoint = "/chat/completions"
     paths = ("/chat/completions",)

@@ -5,6 +5,8 @@ from streamgauge.core.dialects.openai_chat import OpenAIChat, choices_of
 
 
 class OpenAICompletions(OpenAIChat):
+    """OpenAI's legacy text completions, and the servers that imitate them."""
+
     name = "openai-completions"
     endpoint = "/completions"
     paths = ("/completions",)

@@ -146,6 +146,8 @@ _SERVERS_TOOLS = {
 
 
 class OpenAIResponses(Usual):
+    """OpenAI's Responses API."""
+
     name = "openai-responses"
     endpoint = "/responses"
     paths = ("/responses", "/responses/{id}")

@@ -30,6 +30,8 @@ _RUNNING = {"starting", "processing"}
 
 
 class Replicate(Usual):
+    """Replicate's prediction streams."""
+
     name = "replicate"
     endpoint = "/predictions/{id}"
     keep = KEEP

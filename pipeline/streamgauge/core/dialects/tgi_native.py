@@ -27,6 +27,8 @@ KEEP: dict[str, Spec] = {**KEEP_BODY, "token": {"text": Kind.TEXT, "special": Ki
 
 
 class TGINative(Usual):
+    """The native streams of Hugging Face's text-generation-inference."""
+
     name = "tgi-native"
     endpoint = "/generate_stream"
     paths = ("/generate_stream",)

@@ -26,6 +26,8 @@ _RUNNING = "not_finished"
 
 
 class Watsonx(Usual):
+    """IBM watsonx.ai's text generation."""
+
     name = "watsonx"
     endpoint = "/text/generation_stream"
     keep = KEEP
