@@ -116,7 +116,7 @@ def measure(load: Load, peer: Peer) -> Figure:
     )
 
 
-def percentile(values: Sequence[int], part: float) -> float:
+def percentile(values: Sequence[float], part: float) -> float:
     """Nearest rank; 0 of nothing."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(len(ordered) * part))] if ordered else 0.0

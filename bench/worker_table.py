@@ -129,9 +129,9 @@ def _recovery(found: Found) -> list[list[str]]:
                 f"{one.streams:,}",
                 f"{one.entries:,}",
                 _cell(one.ready_s / RECOVERY_S),
-                _cell(none and one.ready_s / none.ready_s),
-                _cell(none and one.cpu_s / none.cpu_s),
-                *(_cell(none and (of(one) - of(none)) / MEMORY_MIB) if one.streams else "" for of in _PEAKS),
+                _cell(one.ready_s / none.ready_s if none else None),
+                _cell(one.cpu_s / none.cpu_s if none else None),
+                *(_cell((of(one) - of(none)) / MEMORY_MIB if none else None) if one.streams else "" for of in _PEAKS),
             ]
         )
     return rows
@@ -141,7 +141,9 @@ def _taken(found: Found) -> list[list[str]]:
     rows = [["open streams", f"the other has all, of {TAKE_OVER_S:.0f} s", "nothing open = 1.00"]]
     none = next((one for one in found.taken if not one.streams), None)
     for one in found.taken:
-        rows.append([f"{one.streams:,}", _cell(one.held_s / TAKE_OVER_S), _cell(none and one.held_s / none.held_s)])
+        rows.append(
+            [f"{one.streams:,}", _cell(one.held_s / TAKE_OVER_S), _cell(one.held_s / none.held_s if none else None)]
+        )
     return rows
 
 
