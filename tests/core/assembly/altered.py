@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from bench.wires import Wire
 from hypothesis import strategies as st
@@ -33,7 +34,7 @@ def damage(draw: st.DrawFn, blocks: Sequence[bytes]) -> list[bytes]:
 
 
 # What a member of one event may say instead, so that the events after it tell back what was told before.
-_OTHERWISE = (0, 1, 2, 7, -1, 2.5, "other", "tool", "", None, True, [], {}, ["x"], {"x": 1})
+_OTHERWISE: tuple[Any, ...] = (0, 1, 2, 7, -1, 2.5, "other", "tool", "", None, True, [], {}, ["x"], {"x": 1})
 
 
 def _leaves(value: object) -> Iterator[tuple[dict | list, str | int]]:  # type: ignore[type-arg]
@@ -57,7 +58,7 @@ def alter(draw: st.DrawFn, one: Wire) -> list[Event]:
         leaves = list(_leaves(value))
         if leaves:
             holder, key = draw(st.sampled_from(leaves))
-            holder[key] = draw(st.sampled_from(_OTHERWISE))  # type: ignore[index]
+            holder[key] = draw(st.sampled_from(_OTHERWISE))
         again = Event(event.name, json.dumps(value, separators=(",", ":")).encode(), event.id)
         events.insert(draw(st.integers(0, len(events))), again)
     return events

@@ -50,8 +50,8 @@ def test_values_are_read_up_to_another_form(before: int, other: bytes) -> None:
 
 def shortened(read: Form, blocks: list[bytes]) -> Run | None:
     """What is read of them; about as many as fit may be half of these where the first that does not is nearly one."""
-    run = read(blocks)
-    while run is not None and (more := read(blocks[run.reads :])) is not None:
+    run = read(blocks)  # type: ignore[call-arg]
+    while run is not None and (more := read(blocks[run.reads :])) is not None:  # type: ignore[call-arg]
         run = Run(run.reads + more.reads, None, run.text + more.text, more.id, more.sequence, more.usage)
     return run
 

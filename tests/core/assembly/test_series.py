@@ -111,7 +111,8 @@ def test_any_split_gives_each_event_the_time_of_the_read_that_completes_it(sever
     @randomly
     @given(st.data())
     def holds(data: st.DataObject) -> None:
-        told, times = [], []
+        told: list[Any] = []
+        times: list[Any] = []
         for vector, head in zip(several.vectors, heads, strict=True):
             sent = wire(vector, how)
             places = data.draw(anywhere(sent))

@@ -54,7 +54,7 @@ def segments(reads: list[bytes], chance: random.Random, *, masked: bool, path: s
     while at < len(made):
         size = chance.choice((1, 2, 7, 40))
         first = {"opening": opening, "head": Head(200, 0, event_stream=True)} if number == 0 else {}
-        yield Segment(bytes(16), number, reads=made[at : at + size], **first)
+        yield Segment(bytes(16), number, reads=made[at : at + size], **first)  # type: ignore[arg-type]
         number, at = number + 1, at + size
     yield Segment(bytes(16), number, end=End(Ending.COMPLETE, stamp_ns=clock))
 
@@ -120,7 +120,7 @@ def test_every_series(masked: bool) -> None:
 def test_nearly_all_deltas_are_taken_without_a_look(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     one = wire(name, 200)
     events = canonical(b"".join(one.events), one.path or None, masked=True)
-    looked = []
+    looked = []  # type: ignore[var-annotated]
     monkeypatch.setattr(Stream, "_event", _counted(Stream._event, looked))
     made = list(segments(events, random.Random(1), masked=True, path=one.path or None))
     states(made, steady.FIRST_CREDIT)

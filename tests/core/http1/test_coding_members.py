@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from collections.abc import Callable
+from typing import Any
 
 import brotli
 import pytest
@@ -89,7 +90,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
     contexts: list[zstandard.ZstdDecompressor] = []
     make = zstandard.ZstdDecompressor
 
-    def counting(**options: int) -> zstandard.ZstdDecompressor:
+    def counting(**options: Any) -> zstandard.ZstdDecompressor:
         contexts.append(make(**options))
         return contexts[-1]
 

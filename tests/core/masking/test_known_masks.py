@@ -69,7 +69,7 @@ def test_every_vector() -> None:
 def test_nearly_all_deltas_are_masked_without_a_look(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     looked = []
     usual = Masker.event
-    monkeypatch.setattr(Masker, "event", lambda self, event: looked.append(event) or usual(self, event))
+    monkeypatch.setattr(Masker, "event", lambda self, event: looked.append(event) or usual(self, event))  # type: ignore[func-returns-value]
     one = wire(name, 200)
     written(one.events, one.path or None, known_masks.MAX_TRIES)
     assert len(looked) < 25
@@ -83,7 +83,7 @@ def test_a_burst_that_is_cut_anywhere_is_masked_without_a_look(
     """Reads of a full socket buffer: each begins and ends inside of an event."""
     looked = []
     usual = Masker.event
-    monkeypatch.setattr(Masker, "event", lambda self, event: looked.append(event) or usual(self, event))
+    monkeypatch.setattr(Masker, "event", lambda self, event: looked.append(event) or usual(self, event))  # type: ignore[func-returns-value]
     one = wire(name, 400)
     whole = b"".join(one.events).replace(b"\n", ends)
     pieces = [whole[at : at + 7_001] for at in range(0, len(whole), 7_001)]
@@ -96,14 +96,14 @@ def test_a_burst_that_is_cut_anywhere_is_masked_without_a_look(
 @given(st.data(), st.sampled_from(NAMES), st.integers(0, 2**32))
 def test_a_damaged_stream_is_masked_the_same(data: st.DataObject, name: str, seed: int) -> None:
     one = wire(name, 40)
-    same(damage(data.draw, one.events), one.path or None, seed)
+    same(damage(data.draw, one.events), one.path or None, seed)  # type: ignore[arg-type]
 
 
 @settings(max_examples=400, deadline=None)
 @given(st.data(), st.sampled_from(NAMES), st.integers(0, 2**32))
 def test_what_says_otherwise_in_between_is_masked_the_same(data: st.DataObject, name: str, seed: int) -> None:
     one = wire(name, 40)
-    same([write_event(event) for event in alter(data.draw, one)], one.path or None, seed)
+    same([write_event(event) for event in alter(data.draw, one)], one.path or None, seed)  # type: ignore[arg-type]
 
 
 def test_another_dialect_forgets_what_was_learnt() -> None:

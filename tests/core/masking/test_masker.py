@@ -1,6 +1,7 @@
 """Masking keeps structure, code points and token events, and nothing that was not named."""
 
 import json
+from typing import Any
 
 import msgspec
 import pytest
@@ -142,12 +143,10 @@ def test_anything_can_be_masked_and_encoded(value: object) -> None:
 
 @given(JSON, st.sampled_from(list(Kind)))
 def test_masking_twice_is_masking_once(value: object, kind: Kind) -> None:
-    spec = {"a": kind, "b": [kind]}
-    once = apply_allowlist(spec, {"a": value, "b": value})
+    spec: dict[str, Any] = {"a": kind, "b": [kind]}
+    once: Any = apply_allowlist(spec, {"a": value, "b": value})
     if kind is not Kind.ARGUMENTS:  # a value becomes a text of its length
-        assert apply_allowlist(spec, once) == {
-            key: apply_allowlist(spec.get(key), one) for key, one in dict(once).items()
-        }  # type: ignore[call-overload]
+        assert apply_allowlist(spec, once) == {key: apply_allowlist(spec.get(key), one) for key, one in once.items()}
 
 
 @given(st.text())

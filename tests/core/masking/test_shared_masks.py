@@ -81,9 +81,9 @@ def test_streams_that_are_damaged_or_say_otherwise_are_masked_as_alone(
         blocks = of_stream(one, number)
         kind = data.draw(st.sampled_from(("as it is", "damaged", "otherwise")))
         if kind == "damaged":
-            blocks = damage(data.draw, blocks)
+            blocks = damage(data.draw, blocks)  # type: ignore[arg-type]
         elif kind == "otherwise":
-            blocks = [write_event(event) for event in alter(data.draw, Wire(name, one.path, blocks))]
+            blocks = [write_event(event) for event in alter(data.draw, Wire(name, one.path, blocks))]  # type: ignore[arg-type]
         pieces = list(in_pieces(blocks, chance))
         assert masked(pieces, one.path or None) == alone(pieces, one.path or None)
 
