@@ -2,7 +2,7 @@
 
 from typing import Any
 
-_MESSAGE = {
+_MESSAGE: dict[str, Any] = {
     "id": "msg_1", "type": "message", "role": "assistant", "model": "small-1", "content": [], "stop_reason": None,
     "stop_sequence": None, "usage": {"input_tokens": 3, "output_tokens": 1},
 }  # fmt: skip

@@ -42,6 +42,8 @@ class Came(NamedTuple):
 class Asker:
     """`data_dir` None: without the tap. `leave_after`: so many chunks are read, then the response is closed."""
 
+    url = ""  # of the upstream, where `both_ways` asks
+
     def __init__(self, library: Any, kind: Kind, data_dir: Path | None, **settings: Any) -> None:
         self.library, self.kind = library, kind
         self._data_dir, self._settings = data_dir, settings
@@ -117,7 +119,7 @@ def both_ways(way: tuple[Any, Kind], folder: Path, ask: Callable[[Asker], Came],
     for data_dir in (None, folder):
         asker = Asker(*way, data_dir)
         with RawUpstream(*handlers) as upstream:
-            asker.url = upstream.url  # type: ignore[attr-defined]
+            asker.url = upstream.url
             outcomes.append(ask(asker))
     plain, tapped = outcomes
     assert tapped == plain

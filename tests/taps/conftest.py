@@ -16,7 +16,7 @@ from tests.taps.proxy.rig import RawRecorder
 
 @pytest.fixture(params=WAYS, ids=lambda way: f"{way[0].__name__}-{way[1]}")
 def way(request: pytest.FixtureRequest) -> tuple[Any, Kind]:
-    return request.param  # type: ignore[no-any-return]
+    return request.param
 
 
 @pytest.fixture

@@ -53,8 +53,8 @@ def test_messages_pass_as_they_are_and_are_noted(notes: Notes) -> None:
         ExchangeEnded,
     ]
     assert b"".join(one.data for one in told if isinstance(one, ResponseRead)) == BEGIN + REST
-    stamps = [one.at_ns for one in told if not isinstance(one, RequestBody)]
-    assert stamps == sorted(stamps)
+    stamps = [one.at_ns for one in told if not isinstance(one, RequestBody)]  # type: ignore[union-attr]
+    assert stamps == sorted(stamps)  # type: ignore[type-var]
     assert ending(notes).ending is Ending.COMPLETE
 
 
@@ -179,7 +179,7 @@ def test_the_upstreams_name(
 ) -> None:
     for key, value in environment.items():
         monkeypatch.setenv(key, value)
-    run(answers(START, END), Server(), **options)
+    run(answers(START, END), Server(), **options)  # type: ignore[arg-type]
     opened = notes.told()[0]
     assert isinstance(opened, RequestStarted)
     assert opened.upstream == name

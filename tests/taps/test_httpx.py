@@ -151,7 +151,10 @@ def test_an_answer_that_is_no_stream(
 def test_no_body_at_all(way: tuple[Any, Kind], tmp_path: Path, recorder: RawRecorder) -> None:
     wire = b"HTTP/1.1 204 No Content\r\n\r\n"
     both_ways(
-        way, tmp_path, lambda asker: asker.ask(asker.url + "/v1/responses/r1", "GET", content=None), answering(wire)
+        way,
+        tmp_path,
+        lambda asker: asker.ask(asker.url + "/v1/responses/r1", "GET", content=None),
+        answering(wire),
     )
     messages = recorder.ended()
     assert kinds(messages) == ["RequestStarted", "RequestSent", "ResponseHead", "ExchangeEnded"]
@@ -252,7 +255,7 @@ def test_request_and_response_are_the_inner_transports(library: Any, tmp_path: P
 
 
 def Pieces(library: Any) -> Any:  # noqa: N802 - a class of either library
-    class Some(library.SyncByteStream):  # type: ignore[misc]
+    class Some(library.SyncByteStream):
         def __iter__(self) -> Iterator[bytes]:
             yield b"a"
             yield b"b"
@@ -335,7 +338,7 @@ def test_both_libraries_in_one_process(tmp_path: Path, recorder: RawRecorder) ->
     told: list[list[type[Message]]] = []
     for library, kind in WAYS:
         with RawUpstream(answering(STREAM)) as upstream:
-            Asker(library, kind, tmp_path).ask(upstream.url + CHAT)
+            Asker(library, kind, tmp_path).ask(upstream.url + CHAT)  # type: ignore[arg-type]
         messages = recorder.ended(len(told) + 1)
         told.append([type(message) for message in messages if message.stream == messages[-1].stream])
     without_reads = [[kind for kind in one if kind is not ResponseRead] for one in told]

@@ -175,7 +175,7 @@ def test_a_chunk_that_is_on_its_way_when_the_response_is_closed_is_noted() -> No
 
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_streams_are_of_the_library_of_the_request(library: Any) -> None:
-    class Own(library.Request):  # type: ignore[misc]
+    class Own(library.Request):
         pass
 
     request = Own("POST", "http://u/", content=b"x")
@@ -194,7 +194,7 @@ def test_a_body_that_goes_out_twice_is_told_once() -> None:
     asked = RequestNotes(capture, None)
     request = httpx.Request("POST", "http://u/", content=iter([]))
     stream = kinds_of(request).asked([b"a", b"b"], asked)
-    assert [b"".join(stream) for _ in range(2)] == [b"ab", b"ab"]  # type: ignore[call-overload]
+    assert [b"".join(stream) for _ in range(2)] == [b"ab", b"ab"]
     assert [note.data for note in capture.notes if isinstance(note, AskedMessage)] == [b"a", b"b"]
     assert [note.body_bytes for note in capture.notes if isinstance(note, RequestSent)] == [2]
 

@@ -27,7 +27,7 @@ CHAT = (*BEGIN, b": ping\n\n", chunk(" and"), chunk(finish="stop"), DONE)
 CHARS = len(TEXT) + len(" and")
 ERROR = event({"error": {"message": CANARY, "type": "server_error", "code": "overloaded"}})
 OVERLOADED = {"phase": "in_stream", "type": "server_error", "code": "overloaded"}
-COMPLETED = {
+COMPLETED: dict[str, Any] = {
     "outcome": "completed", "error": None, "dialect": "openai-chat", "endpoint": "/chat/completions", "streaming": True,
     "finish_reason": "stop", "response_model": "m-1-01", "response_id": "chat-1", "status_code": 200,
     "counts": {"events": 5, "token_events": 2, "comments": 1, "text_chars": CHARS, "unterminated_events": 0},

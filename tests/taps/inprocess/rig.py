@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from streamgauge.core.capture.segments import Ending
 from streamgauge.recorder.protocol import Message, ReadsDropped, ResponseRead
@@ -36,7 +37,7 @@ def recorder_at(data_dir: Path) -> RawRecorder:
     return RawRecorder(data_dir / "run" / "recorder.sock")
 
 
-def asking(**changes: object) -> Asking:
+def asking(**changes: Any) -> Asking:
     given = Asking("httpx", "up", "POST", "/v1/chat/completions", [("Content-Type", "application/json")], 1_000)
     return given._replace(**changes)
 

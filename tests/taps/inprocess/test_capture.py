@@ -101,10 +101,10 @@ def test_a_body_is_whole_if_all_of_it_was_noted(noted: bytes, body_bytes: int, w
 
 def test_chunks_are_bytes_of_their_own_and_empty_ones_are_none() -> None:
     capture, buffer = NotedStream(Shelf(), asking()), bytearray(b"abc")
-    capture.arrived(1, buffer)
+    capture.arrived(1, buffer)  # type: ignore[arg-type]
     buffer[:] = b"xyz"
     capture.arrived(2, b"")
-    capture.arrived(3, memoryview(b"def"))
+    capture.arrived(3, memoryview(b"def"))  # type: ignore[arg-type]
     assert capture.notes[1:] == [(1, b"abc"), (3, b"def")]
 
 
@@ -175,7 +175,7 @@ def raising(*_: object) -> int:
 
 def test_a_stream_that_cannot_begin_disturbs_nobody() -> None:
     shelf = Shelf()
-    shelf.begin = raising  # type: ignore[method-assign]
+    shelf.begin = raising  # type: ignore[assignment, method-assign]
     capture = note_stream(shelf, *EVENTS * 1000)
     assert len(capture.notes) < 10
 

@@ -61,7 +61,7 @@ def test_a_kept_alive_connection_has_one_stream_for_each_request() -> None:
     assert [arrived(one) for one in streams] == [b"".join(WHOLE)] * 3
     assert [ended(one).ending for one in streams] == [Ending.COMPLETE] * 3
     zeros = [one[0].at_ns for one in streams if isinstance(one[0], RequestStarted)]
-    assert zeros[1] - zeros[0] == (len(WHOLE) + 2) * STEP
+    assert zeros[1] - zeros[0] == (len(WHOLE) + 2) * STEP  # type: ignore[operator]
 
 
 def test_pipelined_requests_get_their_answers_in_order() -> None:

@@ -69,7 +69,7 @@ def test_what_finds_no_room_is_told_when_there_is_room_again(counters: Counters,
     for message in (RequestBody(1, b"a"), ResponseRead(1, 3, b"b"), ResponseRead(1, 3, b"c")):
         delivery.put(message)
     way.full = False
-    for message in (
+    for message in (  # type: ignore[assignment]
         RequestBody(1, b"a"),
         RequestSent(1, 2, None, 2, True),
         ResponseRead(1, 4, b"d"),
@@ -121,7 +121,7 @@ def test_the_balance_holds_and_each_stream_is_told_in_order(
             delivery.put(opened(stream))
         for stream, kind, room in steps:
             way.full, way.overfull = room > 0, room > 1
-            delivery.put({"a": ResponseRead(stream, 1, b"x"), "s": RequestBody(stream, b"y"), "d": ReadsDropped(stream, 2),
+            delivery.put({"a": ResponseRead(stream, 1, b"x"), "s": RequestBody(stream, b"y"), "d": ReadsDropped(stream, 2),  # type: ignore[arg-type]
                           "n": RequestSent(stream, 1, None, 9, True)}[kind])  # fmt: skip
         way.full = False
         for stream in (1, 2, 3):

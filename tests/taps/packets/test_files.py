@@ -5,6 +5,7 @@ import struct
 import tracemalloc
 import uuid
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -190,7 +191,7 @@ def ids(file: bytes, ports: dict[int, str | None] | None = None) -> list[bytes |
     return [message.stream_id for message in read(file, ports) if isinstance(message, RequestStarted)]
 
 
-def two_requests(**where: tuple[str, int]) -> Line:
+def two_requests(**where: Any) -> Line:
     """Two exchanges on one connection, which begin in the same nanosecond as the stamps have it."""
     line = Line(**where).open()
     for _ in range(2):

@@ -132,7 +132,7 @@ def test_bytes_behind_a_hole_come_with_what_fills_it() -> None:
     assert one.add(106, b"ghi", 9) == []
     assert one.hole_ns == 7
     assert one.add(100, b"abc", 11) == [b"abcdefghi"]
-    assert (one.hole_ns, one.waiting) == (None, 0)
+    assert (one.hole_ns, one.waiting) == (None, 0)  # type: ignore[comparison-overlap]
 
 
 def test_a_keep_alive_probe_and_a_retransmission_are_nothing() -> None:

@@ -161,7 +161,7 @@ class FaultyOutbox(RecorderClient):
         super().__init__(*given)  # type: ignore[arg-type]
         self._at, self._count = at, 0
 
-    def put(self, message: Message, size: int) -> None:
+    def put(self, message: Message, size: int) -> None:  # type: ignore[override]
         if isinstance(message, self._at):
             self._count += 1
             if self._count == 3 or self._at is not ResponseRead:
@@ -218,7 +218,7 @@ def test_a_message_that_cannot_be_written_costs_its_batch(tmp_path: Path, monkey
     def encode(messages: list[Message]) -> bytes:
         if broken:
             raise TypeError("a bug")
-        return wire.encode_batch(messages)
+        return wire.encode_batch(messages)  # type: ignore[return-value]
 
     monkeypatch.setattr("streamgauge.taps.proxy.outbox.encode_batch", encode)
     with exchange_rig(tmp_path, answering(SSE, SSE)) as (relay, _, recorder), relay.connect() as client:

@@ -149,7 +149,7 @@ class Rig:
         self.path = folder / "counters"
         self.counters = Counters(self.path, "relay-0")
         self.seen = self.counters.seen_apart()
-        self.pump = pump_handle.Pump(room, batch, round(hold_s * 1e9), self.seen)
+        self.pump = pump_handle.Pump(room, batch, round(hold_s * 1e9), self.seen)  # type: ignore[attr-defined]
         self.server, self.upstream = socket.socketpair()
         self.client, self.browser = socket.socketpair()
         self.told: list[Message] = []
@@ -208,7 +208,7 @@ def test_reads_go_on_and_are_told_in_order(rig: Rig) -> None:
     assert (returned[0], returned[4], returned[6], returned[7]) == (token, None, False, 0)
     stamps = [one.at_ns for one in rig.messages if isinstance(one, ResponseRead)]
     assert arrived(rig.messages) == b"".join(b"%d," % number for number in range(50))
-    assert before <= stamps[0] and stamps == sorted(stamps) and len(stamps) == 50
+    assert before <= stamps[0] and stamps == sorted(stamps) and len(stamps) == 50  # type: ignore[operator, type-var]
     assert read_balance(rig.path).seen == 50
     rig.server.sendall(b"x")  # it is the relay's again
     assert receive(rig.upstream, 1) == b"x"
@@ -362,8 +362,8 @@ def test_those_that_begin_together_are_not_told_of_together(tmp_path: Path) -> N
     assert sum(looks) == 32 and max(looks) < 32
     rig.close()
     for pair in pairs:
-        for one in pair:
-            one.close()
+        for end in pair:
+            end.close()
 
 
 @pumps
@@ -407,7 +407,8 @@ def test_much_is_collected_in_several_turns(tmp_path: Path) -> None:
     for number in range(100):
         pass_on(rig, b"%05d" % number * 1000)
     rig.pump.recall(much)
-    sizes, turns = [], []
+    sizes: list[int] = []
+    turns: list[Any] = []
     while len(turns) < 2:
         assert select.select([rig.pump.fileno()], [], [], 10)[0], "it asks to be collected"
         before = len(arrived(rig.messages))
@@ -452,7 +453,7 @@ def test_what_cannot_be_lent_is_not(rig: Rig) -> None:
     with pytest.raises(OSError, match="Bad file descriptor"):
         rig.pump.lend(999_999, rig.client.fileno(), True, 7, Phase.UNTIL_EOF, 0)
     with pytest.raises(ValueError, match="one word"):
-        pump_handle.Pump(ROOM, ROOM, 0, memoryview(bytearray(16)))
+        pump_handle.Pump(ROOM, ROOM, 0, memoryview(bytearray(16)))  # type: ignore[attr-defined]
     rig.lend()  # closed with it lent
 
 
@@ -468,9 +469,9 @@ def test_integers_that_are_out_of_range_are_refused(rig: Rig, number: int) -> No
         lambda: follow(number, 0, b"abc", 0),
         lambda: follow(Phase.DATA, number, b"abc", 0),
         lambda: follow(Phase.DATA, 9, b"abc", number),
-        lambda: pump_handle.Pump(number, ROOM, 0, rig.seen),
-        lambda: pump_handle.Pump(ROOM, number, 0, rig.seen),
-        lambda: pump_handle.Pump(ROOM, ROOM, number, rig.seen),
+        lambda: pump_handle.Pump(number, ROOM, 0, rig.seen),  # type: ignore[attr-defined]
+        lambda: pump_handle.Pump(ROOM, number, 0, rig.seen),  # type: ignore[attr-defined]
+        lambda: pump_handle.Pump(ROOM, ROOM, number, rig.seen),  # type: ignore[attr-defined]
         lambda: pump.lend(upstream, client, True, number, Phase.DATA, 1),
         lambda: pump.lend(upstream, client, True, 7, number, 1),
         lambda: pump.lend(upstream, client, True, 7, Phase.DATA, number),
@@ -501,13 +502,13 @@ def test_integers_that_are_too_large_for_their_place_are_refused(rig: Rig) -> No
         rig.pump.lend(rig.upstream.fileno(), rig.client.fileno(), True, 7, 8, 0)
     for room, batch, hold_ns in ((2**49, 1, 0), (1, 2**49, 0), (1, 1, 10**15)):
         with pytest.raises(ValueError, match=r"at most \d+ is possible"):
-            pump_handle.Pump(room, batch, hold_ns, rig.seen)
+            pump_handle.Pump(room, batch, hold_ns, rig.seen)  # type: ignore[attr-defined]
     with pytest.raises(ValueError, match="room is"):
         rig.pump.collect(2**49, True)
     for made in (
-        lambda: rig.pump.lend("7", 1, True, 7, 7, 0),
-        lambda: rig.pump.recall(None),
-        lambda: rig.pump.moved(1.5),
+        lambda: rig.pump.lend("7", 1, True, 7, 7, 0),  # type: ignore[arg-type]
+        lambda: rig.pump.recall(None),  # type: ignore[arg-type]
+        lambda: rig.pump.moved(1.5),  # type: ignore[arg-type]
     ):
         with pytest.raises(TypeError):
             made()
@@ -516,7 +517,7 @@ def test_integers_that_are_too_large_for_their_place_are_refused(rig: Rig) -> No
 @pumps
 def test_there_is_no_pump_that_was_not_started(rig: Rig) -> None:
     with pytest.raises(TypeError):
-        pump_handle.Pump.__new__(pump_handle.Pump)
+        pump_handle.Pump.__new__(pump_handle.Pump)  # type: ignore[attr-defined, call-arg]
     token = rig.lend()
     rig.pump.close()
     rig.pump.close()
@@ -578,8 +579,8 @@ def test_amid_a_bulk_responses_are_recalled_and_lent_again_without_a_byte_lost(t
     assert [arrived(told[number]) for number in range(flows)] == sent
     assert rig.lost == 0
     for pair in pairs:
-        for one in pair:
-            one.close()
+        for end in pair:
+            end.close()
     rig.close()
 
 
@@ -703,7 +704,7 @@ def test_a_flush_without_memory_is_not_the_last_one(tmp_path: Path) -> None:
         lender = relay.relay.lender
         assert lender is not None
         short = relay.call(lambda: Short(lender.pump))
-        lender.pump = short
+        lender.pump = short  # type: ignore[assignment]
         client.sendall(ASKED)
         assert receive(client, len(CHUNKED) + 4 * 6) == CHUNKED + b"".join(b"1\r\n%d\r\n" % n for n in range(4))
         try:

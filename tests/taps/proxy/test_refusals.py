@@ -29,7 +29,7 @@ REQUESTS = {
 @pytest.mark.parametrize("refusal", REQUESTS)
 def test_f12_each_is_counted_by_its_code_and_said_once(tmp_path: Path, refusal: Refusal) -> None:
     said: list[str] = []
-    with RawUpstream(answering(b"SMTP\r\n\r\n")) as wrong, RawUpstream(lambda one: receive_all(one) and None) as mute:
+    with RawUpstream(answering(b"SMTP\r\n\r\n")) as wrong, RawUpstream(lambda one: receive_all(one) and None) as mute:  # type: ignore[arg-type]
         settings = settings_for(
             tmp_path,
             wrong.url,

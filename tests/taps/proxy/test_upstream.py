@@ -358,7 +358,7 @@ class Resolving(uvloop.Loop):
 
     known: ClassVar[list[tuple[object, ...]]] = []
 
-    async def getaddrinfo(self, host: object, port: object, **more: object) -> object:
+    async def getaddrinfo(self, host: object, port: object, **more: object) -> object:  # type: ignore[override]
         if host == "several.example":
             return self.known
         return await super().getaddrinfo(host, port, **more)  # type: ignore[arg-type]

@@ -2,6 +2,7 @@
 
 import io
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -61,7 +62,7 @@ def test_many_streams_at_once_have_a_record_each(tmp_path: Path) -> None:
 
 def test_a_broken_file_gives_what_lies_before_it() -> None:
     file = pcap(answered().sent)
-    segments = []
+    segments: list[Any] = []
     with pytest.raises(BrokenRecording, match="it is damaged: a packet of 4294967295 bytes, at byte"):
         segments.extend(segments_of(io.BytesIO(file + bytes(8) + b"\xff" * 8), talk.settings(), Tally()))
     assert segments[-1].end is not None

@@ -1,5 +1,7 @@
 """Exchanges told to a recorder: as a tap tells them, with what the recording knows and nothing else."""
 
+from typing import Any
+
 import pytest
 
 from streamgauge.core.assembly.assembler import Assembler
@@ -27,7 +29,7 @@ def segments(*exchanges: RecordedExchange, tally: Tally | None = None, **setting
     return list(segments_of(exchanges, talk.settings(**settings), tally or Tally()))  # type: ignore[arg-type]
 
 
-def record(one: RecordedExchange, **settings: object) -> Record:
+def record(one: RecordedExchange, **settings: Any) -> Record:
     [made] = Assembler().apply(0, 0, Bundle(b"i" * 16, 0, 0, 0, segments(one, **settings)))
     return made
 

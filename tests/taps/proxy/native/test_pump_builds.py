@@ -39,7 +39,7 @@ def includes() -> list[str]:
     found = {sysconfig.get_paths()["include"]}
     pythons = [shutil.which(f"python3.{minor}") for minor in range(11, 20)]
     for python in [*filter(None, pythons), *(Path.home() / ".pyenv" / "versions").glob("3.1[1-9].*/bin/python3")]:
-        asked = subprocess.run([python, "-c", INCLUDE], capture_output=True, text=True, check=False)
+        asked = subprocess.run([python, "-c", INCLUDE], capture_output=True, text=True, check=False)  # type: ignore[list-item]
         found.add(asked.stdout.strip())
     return sorted(one for one in found if one and (Path(one) / "Python.h").exists())
 
