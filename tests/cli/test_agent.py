@@ -129,7 +129,7 @@ def test_applications_come_and_go_and_have_their_records(tmp_path: Path) -> None
 
 
 def test_an_agent_that_does_not_read_an_applications_tenant_header_says_so_once(tmp_path: Path) -> None:
-    asked = {"headers": [("x-tenant", "blue")], "tenant_header": "x-tenant"}
+    asked: dict[str, Any] = {"headers": [("x-tenant", "blue")], "tenant_header": "x-tenant"}
     with agent(tmp_path / "data") as up, Application(up.data_dir) as application:
         for stream in range(3):
             application.begin(stream, **asked)

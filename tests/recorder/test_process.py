@@ -44,7 +44,7 @@ def recording(folder: Path) -> Iterator[tuple[RecorderProcess, Spool]]:
 
 
 def hand_in(process: RecorderProcess, *messages: Message) -> None:
-    process.batch(0, encode_batch(list(messages))[4:])
+    process.batch(0, encode_batch(list(messages))[4:])  # type: ignore[arg-type]
 
 
 def test_what_waits_goes_out_where_it_is_too_much(tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ def test_a_tap_that_reads_no_wire_knows_no_clients_bytes(tap: str) -> None:
         [opened(tap=tap), sent(), ended(Ending.RESET)],
         [opened(tap=tap), sent(), ResponseHead(1, ZERO, 200)],
     ):
-        got = recorded([*messages, *([] if isinstance(messages[-1], ExchangeEnded) else [ended()])])
+        got = recorded([*messages, *([] if isinstance(messages[-1], ExchangeEnded) else [ended()])])  # type: ignore[list-item]
         assert got.end.client_bytes is None
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-import brotli  # type: ignore[import-untyped]
+import brotli
 import pytest
 import zstandard
 from hypothesis import given, settings

@@ -3,7 +3,7 @@
 import zlib
 from collections.abc import Sequence
 
-import brotli  # type: ignore[import-untyped]
+import brotli
 import pytest
 import zstandard
 from hypothesis import given, settings
@@ -30,7 +30,7 @@ def flood(stream: int, wire: bytes, *fields: tuple[str, str]) -> list[Message]:
     """A whole exchange whose answer came in large reads."""
     reads = [wire[at : at + READ] for at in range(0, len(wire), READ)]
     begin = [opened(stream=stream), sent(stream=stream)]
-    return [*begin, *arrivals(head(SSE, *fields), *reads, stream=stream), ended(stream=stream)]
+    return [*begin, *arrivals(head(SSE, *fields), *reads, stream=stream), ended(stream=stream)]  # type: ignore[list-item]
 
 
 def lines_in(segments: Sequence[Segment]) -> int:
@@ -260,9 +260,9 @@ def test_turns_change_nothing_of_what_is_recorded(
         segments += turning.segments()
     assert (turning.open_streams, turning.behind_bytes, turning.pending_bytes) == (0, 0, 0)
     got = sorted(by_stream(segments), key=lambda one: one.segments[0].stream)
-    for one, other in zip(got, expected, strict=True):
-        assert one.reads == other.reads
-        assert (one.loss, one.head, one.end, one.request) == (other.loss, other.head, other.end, other.request)
+    for mine, other in zip(got, expected, strict=True):
+        assert mine.reads == other.reads
+        assert (mine.loss, mine.head, mine.end, mine.request) == (other.loss, other.head, other.end, other.request)
     assert turning.dropped.total() == plain.dropped.total() == 0
 
 
