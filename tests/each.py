@@ -39,7 +39,7 @@ def each(
         def test() -> None:
             check_each(cases, check, name)
 
-        del test.__wrapped__  # type: ignore[attr-defined]  # pytest would take the check's parameter for a fixture
+        del test.__wrapped__  # pytest would take the check's parameter for a fixture
         return test
 
     return decorate

@@ -191,11 +191,11 @@ def test_who_takes_over_has_all_partitions_and_all_streams(monkeypatch: pytest.M
         for held, streams in ((4, 50), (0, 100), (8, 50), (8, 100))
     ]
     asked = iter(pages)
-    asyncio.run(until_held(SimpleNamespace(metrics=lambda: next(asked)), 8, 100))
+    asyncio.run(until_held(SimpleNamespace(metrics=lambda: next(asked)), 8, 100))  # type: ignore[arg-type]
     assert list(asked) == []
     monkeypatch.setattr(worker_recovery, "PATIENCE_S", 0.1)
     with pytest.raises(AmissError, match="a worker has no 8 partitions with 100 open streams"):
-        asyncio.run(until_held(SimpleNamespace(metrics=lambda: pages[0]), 8, 100))
+        asyncio.run(until_held(SimpleNamespace(metrics=lambda: pages[0]), 8, 100))  # type: ignore[arg-type]
 
 
 class Topic:

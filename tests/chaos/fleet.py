@@ -172,7 +172,7 @@ class Fleet:
 
     def dropped(self) -> dict[str, float]:
         """What taps count as dropped, over all their lives: by tap and series."""
-        found = {}
+        found: dict[str, float] = {}
         for tap in self.taps:
             tap.admin()
             assert tap.running is not None

@@ -111,7 +111,7 @@ def block_the_consumer() -> None:
     async def load_and_block(self: Assignment) -> None:
         await load(self)
         loop = self.consumer.loop
-        loop.call_soon_threadsafe(loop.call_later, _WORKS_S, time.sleep, _FOR_EVER)
+        loop.call_soon_threadsafe(loop.call_later, _WORKS_S, time.sleep, _FOR_EVER)  # type: ignore[union-attr]
 
     Assignment._load = load_and_block  # type: ignore[method-assign]
 
@@ -159,7 +159,7 @@ def take_messages_late() -> None:
 
     transport._FETCH_S = _FOR_EVER
     Fetcher.fetched_records = take_late
-    Recovery._seek_offsets = set_back_and_pause  # type: ignore[method-assign]
+    Recovery._seek_offsets = set_back_and_pause  # type: ignore[assignment, method-assign]
 
 
 def lose_changelog_once() -> None:

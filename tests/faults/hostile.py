@@ -31,7 +31,7 @@ class Touch:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def __reduce__(self) -> tuple[type[Path.touch] | object, tuple[Path]]:
+    def __reduce__(self) -> tuple[object, tuple[Path]]:
         return Path.touch, (self.path,)
 
 

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from streamgauge.core.capture.segments import Bundle
 from streamgauge.kafka.topic_ids import identities
 from streamgauge.worker.faults import WorkerError
 from tests.faults.log_faults import forget_offsets, recreate_topic
@@ -89,7 +88,7 @@ def test_k11_an_outage_at_each_step_of_a_start(own_broker: Callable[..., Broker]
             assert_record_comes_soon(broker.bootstrap, prefix, 0, first)
         return prefix
 
-    def comes_soon(more: list[Bundle], prefix: str, starts: WorkerProcess) -> None:
+    def comes_soon(more: list[tuple[int, bytes]], prefix: str, starts: WorkerProcess) -> None:
         known = len(distinct(asyncio.run(read_until(broker.bootstrap, f"{prefix}.records", bool))))
         write(broker.bootstrap, prefix, more)
         assert_record_comes_soon(broker.bootstrap, prefix, min(known, STREAMS - 1), starts)

@@ -7,5 +7,5 @@ from streamgauge.core.capture.segments import FORMAT_VERSION
 from tests.integration.worker_process import main
 
 if __name__ == "__main__":
-    bundles.FORMAT_VERSION = FORMAT_VERSION - 1
+    bundles.FORMAT_VERSION = FORMAT_VERSION - 1  # type: ignore[attr-defined]
     sys.exit(main())

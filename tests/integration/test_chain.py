@@ -191,7 +191,7 @@ def test_times_lie_between_those_of_the_simulator_and_of_the_client(quiet: Path)
     asked = sorted(told.values(), key=lambda one: one.asked_ns)
     looked_at = 0
     for before, this, after in zip(asked, asked[1:], asked[2:], strict=False):
-        [record] = [one for one in records if one["provider_request_id"] == this.request_id] or [None]
+        [record] = [one for one in records if one["provider_request_id"] == this.request_id] or [None]  # type: ignore[list-item]
         stamps = this.tokens_ns()
         if record is None or record["outcome"] != "completed" or len(stamps) < 2 or not before.wrote:
             continue

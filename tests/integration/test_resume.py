@@ -173,7 +173,7 @@ def test_two_requests_that_share_a_response_id_are_two(up: Running) -> None:
 
 def settled(up: Running) -> dict[str, float]:
     """The metrics, once all records are in them."""
-    return wait_for(  # type: ignore[no-any-return]
+    return wait_for(
         lambda: (page := up.metrics()) and _sum(page, "streamgauge_streams_total") == RECORDS and page,
         "metrics of all records",
     )

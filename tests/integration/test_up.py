@@ -154,7 +154,7 @@ def test_ready_says_whether_requests_are_accepted(small: Provider, data_dir: Pat
     with start_up({"small": small.url}, data_dir) as up:
         stream = open_stream(up, small)
         killed = child_of(up, "streamgauge.taps.proxy")
-        wait_for(lambda: kill(killed) or up.get("/health/ready")[0] == 503, "a tap that is not ready")
+        wait_for(lambda: kill(killed) or up.get("/health/ready")[0] == 503, "a tap that is not ready")  # type: ignore[func-returns-value]
         assert up.get("/health/live")[0] == 200
         wait_for(lambda: up.get("/health/ready")[0] == 200, "a tap that is ready again")
         stream.close()

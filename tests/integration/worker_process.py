@@ -33,7 +33,7 @@ def main() -> int:
             time.sleep(0.05)
         print("ready", flush=True)
 
-    process.Worker = Announced  # type: ignore[misc]
+    process.Worker = Announced  # type: ignore[assignment, misc]
     threading.Thread(target=announce, daemon=True).start()
     code = process.run_worker(settings, ledger, metrics)
     print(metrics.render().decode(), flush=True)

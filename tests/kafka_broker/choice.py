@@ -31,8 +31,8 @@ def session_broker(directory: Path) -> Iterator[str]:
 
 
 def _docker_answers() -> bool:
-    import docker  # type: ignore[import-untyped]
-    from docker.errors import DockerException  # type: ignore[import-untyped]
+    import docker
+    from docker.errors import DockerException
 
     with warnings.catch_warnings():
         warnings.simplefilter(

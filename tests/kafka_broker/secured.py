@@ -8,9 +8,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import trustme
-from confluent_kafka.admin import (
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AclBinding,
     AclBindingFilter,
     AclOperation,
@@ -68,7 +69,7 @@ class Secured:
         authority, other = trustme.CA(), trustme.CA()
         self._authority = authority
         now = datetime.now(UTC)
-        past = {"not_before": now - timedelta(days=9), "not_after": now - timedelta(days=2)}
+        past: dict[str, Any] = {"not_before": now - timedelta(days=9), "not_after": now - timedelta(days=2)}
         self.files = Files(
             _authority_in(directory / "ca.pem", authority),
             _authority_in(directory / "other-ca.pem", other),

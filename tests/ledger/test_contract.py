@@ -166,8 +166,8 @@ def test_records_are_chosen_by_every_key(ledger: Ledger, key: str) -> None:
     values: dict[str, Any] = {"attempt": 2, "day": "2026-03-01", "usage_source": "final", "model": "m"}
     value = values.get(key, "value")
     assert isinstance(value, int) == (key in NUMBER_KEYS)
-    fields = {"day": {}, "usage_source": {}, "model": {"response_model": value}}.get(key, {key: value})
-    others = {"day": {"started_at": None}, "usage_source": {"usage": ABSENT}}.get(key, {})
+    fields: dict[str, Any] = {"day": {}, "usage_source": {}, "model": {"response_model": value}}.get(key, {key: value})
+    others: dict[str, Any] = {"day": {"started_at": None}, "usage_source": {"usage": ABSENT}}.get(key, {})  # type: ignore[assignment]
     ledger.insert([make_row(1, **fields), make_row(2, **others)])
     chosen = Filter(where=((key, value),))
     assert ids(ledger, chosen=chosen) == names(1)

@@ -114,7 +114,7 @@ def test_relay_ended_gets_the_exit_code_before_the_next_start(log: Path) -> None
         for name, number in (("relay", signal.SIGSEGV), ("recorder", signal.SIGSEGV), ("relay", signal.SIGKILL)):
             before = len(pids(log, name))
             os.kill(pids(log, name)[-1], number)
-            await until(lambda name=name, before=before: len(pids(log, name)) > before and members[name].ready)
+            await until(lambda name=name, before=before: len(pids(log, name)) > before and members[name].ready)  # type: ignore[misc]
         await group.stop(5)
 
     play(work)
@@ -204,7 +204,7 @@ def test_child_that_never_reports_ready_is_killed(log: Path, monkeypatch: pytest
 
 
 def test_a_program_that_cannot_be_run_is_an_error(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group_module.sys, "executable", str(log / "python"))
+    monkeypatch.setattr(group_module.sys, "executable", str(log / "python"))  # type: ignore[attr-defined]
     with pytest.raises(Unavailable, match="the relay cannot be started"):
         play(child(log, "relay").start)
 

@@ -91,7 +91,7 @@ def test_a_partition_adds_what_it_does_with_each_message(monkeypatch: pytest.Mon
         sender: Any = Outbox()
         partition = Partition(3, Assembling(), sender, context, next_offset=0, known=[])
         time.now += 1_000  # before the task starts: no time of it
-        nonlocal began
+        nonlocal began  # type: ignore[misc]
         began = time.now
         partition.start()
         for offset in range(5):

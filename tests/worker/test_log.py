@@ -4,13 +4,13 @@ import asyncio
 from typing import Any
 
 import pytest
-from aiokafka.errors import (  # type: ignore[import-untyped]
+from aiokafka.errors import (
     CoordinatorLoadInProgressError,
     GroupAuthorizationFailedError,
     KafkaError,
     NotCoordinatorError,
 )
-from aiokafka.protocol.commit import OffsetFetchResponse_v3  # type: ignore[import-untyped]
+from aiokafka.protocol.commit import OffsetFetchResponse_v3
 
 from streamgauge.kafka.security import brokers_at
 from streamgauge.worker.log import Log

@@ -104,10 +104,10 @@ def test_wait_first_gives_what_is_done_first_and_stopped_when_time_is_over() -> 
         await service.start()
         event = asyncio.Event()
         event.set()
-        found = await service.wait_first(event, asyncio.Event())
+        found = await service.wait_first(event, asyncio.Event())  # type: ignore[arg-type]
         assert isinstance(found, WaitResults)
-        assert (found.done, found.stopped) == ([event], False)
-        assert (await service.wait_first(asyncio.Event(), timeout=0.01)).stopped
+        assert (found.done, found.stopped) == ([event], False)  # type: ignore[comparison-overlap]
+        assert (await service.wait_first(asyncio.Event(), timeout=0.01)).stopped  # type: ignore[arg-type]
         await service.stop()
         assert service.should_stop
 
@@ -126,7 +126,7 @@ def test_a_service_thread_makes_its_loop_with_itself_and_calls_methods_there() -
         assert isinstance(thread, ServiceThread)
         assert isinstance(thread.thread_loop, asyncio.AbstractEventLoop)
         assert thread.thread_loop is not asyncio.get_running_loop()
-        assert parameters(thread.call_thread) == ["fun", "args", "kwargs"]
+        assert parameters(thread.call_thread) == ["fun", "args", "kwargs"]  # type: ignore[attr-defined]
 
     run(work)
 
@@ -664,7 +664,7 @@ def test_the_decoder_in_python_has_a_buffer_that_can_be_replaced(batch: bytes) -
     class Named(bytearray):
         """Its slices."""
 
-        def decode(self, *_: Any) -> str:  # type: ignore[override]
+        def decode(self, *_: Any) -> str:
             return "another name"
 
     decoder._buffer = Buffer(decoder._buffer)

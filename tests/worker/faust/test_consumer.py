@@ -16,7 +16,7 @@ def test_no_assignment_epoch_between_a_revocation_and_the_next_assignment() -> N
     async def run() -> None:
         app = create_app(WorkerSettings("127.0.0.1:1", Path("unused")), lambda message: None, None)
         consumer = FaustConsumer(app, "segments")
-        held = []
+        held: list[Any] = []
         for generation in (1, 2, 2):  # a recreated group may count from its beginning
             app.rebalancing_count += 1
             await app.on_partitions_revoked.send(set())

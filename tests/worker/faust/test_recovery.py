@@ -24,7 +24,7 @@ async def callbacks_run(break_off: Any) -> int:
         times += 1
 
     table.on_recover(count)
-    recovery: Any = app.tables.recovery
+    recovery: Any = app.tables.recovery  # type: ignore[attr-defined]
     recovery.active_highwaters[STATE] = 9
     recovery.active_offsets[STATE] = 9
     break_off(recovery)

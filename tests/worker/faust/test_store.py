@@ -14,7 +14,7 @@ from streamgauge.worker.faust.store import NewestStore, key_of
 
 def new_store() -> NewestStore:
     app = create_app(WorkerSettings("127.0.0.1:1", Path("unused")), lambda message: None, None)
-    store = app.tables["state"].data
+    store = app.tables["state"].data  # type: ignore[attr-defined]
     assert isinstance(store, NewestStore)
     return store
 

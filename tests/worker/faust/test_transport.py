@@ -146,7 +146,7 @@ def of_an_app() -> Any:
     app = faust.App("test", broker="kafka://127.0.0.1:1", autodiscover=False, loop=asyncio.get_running_loop())
     app.transport = transport_of(app, brokers_at("127.0.0.1:1"))
     consumer: Any = app.transport.create_consumer(
-        lambda message: None,
+        lambda message: None,  # type: ignore[arg-type, return-value]
         on_partitions_revoked=lambda revoked: None,
         on_partitions_assigned=lambda assigned: None,
     )

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from aiokafka.errors import (  # type: ignore[import-untyped]
+from aiokafka.errors import (
     KafkaConnectionError,
     KafkaTimeoutError,
     RequestTimedOutError,
