@@ -1,6 +1,6 @@
 # What a newcomer needs. Everything installs into .venv in this checkout; but for the proxies and Prometheus that tests and
 # benchmarks meet, which come from Debian's packages where make runs as root.
-.PHONY: help demo test check format lock generated fuzz bench-capture bench-core bench-first-token bench-inprocess bench-packets bench-pump bench-tap bench-worker soak chaos clean
+.PHONY: help demo test test-fast check format lock generated fuzz bench-capture bench-core bench-first-token bench-inprocess bench-packets bench-pump bench-tap bench-worker soak chaos clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -18,6 +18,9 @@ test: check  ## everything: format, lint, types, and all tests, with a real Kafk
 	./scripts/install_bench_peers || echo 'what needs them is skipped, and says so'
 	nice -n 19 ./scripts/test_interpreters --install & ./scripts/run_tests ; status=$$?; wait; exit $$status
 	./scripts/test_interpreters
+
+test-fast: $(INSTALLED)  ## the tests that start no process and no broker (about a minute)
+	$(BIN)/pytest --fast -q -n 3 --dist loadscope
 
 check: $(INSTALLED)  ## format, lint and strict types
 	$(BIN)/ruff format --check .

@@ -3,6 +3,7 @@
 import os
 import signal
 from collections.abc import Generator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import settings
 
 from streamgauge.core.assembly.assembler import Assembler
 from streamgauge.core.record import Record
-from tests import kept_logs
+from tests import fast, kept_logs
 from tests.spreading import ByCost
 from tests.streams import bundles_of, chat_segments
 
@@ -24,6 +25,49 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 pytest_plugins = ["tests.kafka_broker.fixtures"]
+
+_NO_PROCESSES = pytest.StashKey[fast.NoProcesses]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--fast", action="store_true", help="only tests that start no process and compute briefly")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--fast"):
+        config.stash[_NO_PROCESSES] = fast.NoProcesses()
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """A slow file or folder is not even imported."""
+    if config.getoption("--fast") and fast.is_slow(collection_path.relative_to(config.rootpath).as_posix()):
+        return True
+    return None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--fast"):
+        slow = [item for item in items if fast.is_slow(item.nodeid, getattr(item, "fixturenames", ()))]
+        items[:] = [item for item in items if item not in slow]
+        config.hook.pytest_deselected(items=slow)
+
+
+def _without_processes(item: pytest.Item) -> Generator[None, Any, Any]:
+    """With `--fast`, a test that starts a process fails."""
+    if _NO_PROCESSES not in item.config.stash:
+        return (yield)
+    with item.config.stash[_NO_PROCESSES].refused():
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, Any, Any]:
+    return (yield from _without_processes(item))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
+    return (yield from _without_processes(item))
 
 
 @pytest.hookimpl(optionalhook=True)

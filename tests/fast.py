@@ -1,0 +1,131 @@
+"""The fast tests (`make test-fast`, pytest's `--fast`): they start no process and no broker, and none takes long.
+
+All tests are fast but for those of `SLOW`. A fast test that starts a process fails, and says so.
+"""
+
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+# Fixtures that start a broker or mount a disk: what uses one is slow.
+FIXTURES = frozenset({"kafka", "own_broker", "secured", "small_disk"})
+# Folders, files and tests that start processes.
+_PROCESSES = (
+    "tests/bench",
+    "tests/blackbox",
+    "tests/chaos",
+    "tests/core/http1/test_coding_members.py::test_a_decoder_holds_no_more_than_it_says",
+    "tests/dashboards/test_dashboards.py::test_every_expression_is_promql",
+    "tests/dashboards/test_rules.py",
+    "tests/dashboards/test_scrape.py",
+    "tests/demo/test_child.py",
+    "tests/demo/test_command.py",
+    "tests/demo/test_run.py",
+    "tests/demo/test_simulator.py",
+    "tests/deploy",
+    "tests/faults",
+    "tests/integration",
+    "tests/ledger/test_sqlite.py::test_processes_share_one_file_from_its_first_moment",
+    "tests/ledger/test_sqlite.py::test_what_was_confirmed_before_a_kill_is_there",
+    "tests/ledger/test_sqlite_schema.py::test_processes_that_open_it_at_once_carry_it_over_once",
+    "tests/cli/test_agent.py",
+    "tests/cli/test_deadletter.py",
+    "tests/cli/test_kafka_options.py",
+    "tests/cli/test_ledger.py",
+    "tests/cli/test_main.py",
+    "tests/cli/test_pump_fallback.py",
+    "tests/cli/test_replay.py",
+    "tests/cli/test_tap.py",
+    "tests/cli/test_tap_process.py",
+    "tests/cli/test_topics.py",
+    "tests/cli/test_worker.py",
+    "tests/recorder/test_decoder_memory.py",
+    "tests/recorder/test_process.py",
+    "tests/recorder/test_spool_writer.py::test_at_the_end_a_full_disk",
+    "tests/runtime/test_data_directory.py::test_children_that_inherited_it_keep_it",
+    "tests/runtime/test_process_group.py",
+    "tests/runtime/test_stopping.py",
+    "tests/spool/test_file.py",
+    "tests/spool/test_read_counters.py",
+    "tests/spool/test_reserve.py",
+    "tests/spool/test_spool.py",
+    "tests/taps/inprocess/test_agent.py",
+    "tests/taps/inprocess/test_background_senders.py",
+    "tests/taps/inprocess/test_counter_slot.py",
+    "tests/taps/packets/test_privilege.py",
+    "tests/taps/proxy/native",
+    "tests/taps/proxy/test_acceptor.py",
+    "tests/taps/proxy/test_limits.py",
+    "tests/taps/proxy/test_process.py",
+    "tests/taps/proxy/test_tls.py",
+    "tests/taps/proxy/test_upstream.py",
+    "tests/taps/test_httpx_clients.py",
+    "tests/taps/test_httpx_faults.py",
+    "tests/test_cli_output.py",
+    "tests/test_fast.py",
+    "tests/test_kept_logs.py",
+    "tests/test_run_tests.py",
+    "tests/worker/test_log_lines.py",
+    "tests/worker/test_slots.py",
+    "tests/worker/watchdog",
+)
+# What computes or waits for many seconds.
+_LONG = (
+    "tests/core/assembly/test_state_size.py::test_a_forged_bundle",
+    "tests/core/formats/test_sse.py::test_lines_that_never_end",
+    "tests/core/http1/test_body.py::test_a_long_body_does_not_grow_memory",
+    "tests/core/test_vectors.py::test_any_split",  # test_however_it_comes cuts each vector too
+    "tests/differential",
+    "tests/fuzz",
+    "tests/ledger/test_sqlite_totals.py",
+    "tests/metrics/test_prometheus.py::test_100_000_models",
+    "tests/recorder/test_budget.py::test_stalled_bodies_give_way_to_a_new_one_whatever_the_sizes",
+    "tests/spool/test_model.py",
+    "tests/taps/contract",
+    "tests/taps/proxy/test_early_answers.py::test_the_connection_is_not_used_again",
+    "tests/taps/proxy/test_fuzzed_requests.py",
+    "tests/taps/proxy/test_outbox.py",
+    "tests/test_config.py::test_no_error_quotes_a_password",
+    "tests/worker/simulation",
+    "tests/worker/test_confirmed_sender.py",
+    "tests/worker/test_partition_drop.py",
+)
+SLOW = (*_PROCESSES, *_LONG)
+
+# What CPython raises when a process starts (audit events).
+_STARTS = frozenset({"subprocess.Popen", "os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.system"})
+
+
+class ProcessStartedError(RuntimeError):
+    """A fast test started a process."""
+
+
+class NoProcesses:
+    """Refuses to start processes while `refused` is open. An audit hook cannot be removed: make one object a session."""
+
+    def __init__(self) -> None:
+        self._active = False
+        self._started: list[str] = []
+        sys.addaudithook(self._hook)
+
+    def _hook(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if self._active and event in _STARTS:
+            self._started.append(f"{event}{arguments!r:.200}")
+            raise ProcessStartedError(self._started[-1])
+
+    @contextmanager
+    def refused(self) -> Iterator[None]:
+        """Raises ProcessStartedError at the end where a process was to start, also if the error was caught in between."""
+        self._active, self._started = True, []
+        try:
+            yield
+        finally:
+            self._active = False
+        if self._started:
+            raise ProcessStartedError(f"a fast test starts processes; list it in {__name__}.SLOW: {self._started}")
+
+
+def is_slow(nodeid: str, fixtures: Iterable[str] = ()) -> bool:
+    """Whether a folder's, file's or test's id lies within SLOW, or one of a test's fixtures is of FIXTURES."""
+    return nodeid.startswith(SLOW) or not FIXTURES.isdisjoint(fixtures)
