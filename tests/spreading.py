@@ -1,7 +1,8 @@
-"""How a whole run spreads its tests over processes: two begin with what takes longest, the others with what takes least.
+"""How a whole run spreads its tests over processes: half of them begin with the longest, the others with the shortest.
 
-What takes long starts brokers and workers and waits for them. Were all processes at it, a machine of two cores would run ten
-times as many programs as it has cores.
+What takes long starts brokers and workers and waits for them; what takes little computes. Together they use the cores of the
+machine from the beginning to the end. Were all processes at the long ones, they would start too many programs at a time, and
+the short ones would keep the cores busy only at the end.
 
 A unit of work is one file, so that what its tests share is made once. The files of `APART` share nothing that is dear: each
 of their tests is a unit, but vectors of one dialect are together. costs.toml says how long units take; what it does not name
@@ -21,8 +22,6 @@ from xdist.scheduler import LoadScopeScheduling
 COSTS = Path(__file__).with_name("costs.toml")
 # Units below this are not written down (s).
 LEAST_COST_S = 2
-# Processes that begin with what takes longest: as many as the smallest machine has cores.
-_COSTLIEST_FIRST = 2
 
 # Files whose tests share nothing but the run's own broker.
 APART = (
@@ -37,6 +36,8 @@ APART = (
     "tests/integration/test_versions.py",
     "tests/integration/test_worker.py",
     "tests/spool/",
+    "tests/taps/proxy/native/test_pump_sanitized.py",
+    "tests/taps/proxy/test_fuzzed_requests.py",
     "tests/recorder/",
     "tests/cli/test_main.py",
     "tests/worker/",
@@ -54,7 +55,7 @@ def unit_of(nodeid: str) -> str:
 
 
 class ByCost(LoadScopeScheduling):
-    """Hands out units: to the first two processes the costliest that is left, to the others the cheapest."""
+    """Hands out units: to every other process the costliest that is left, to the others the cheapest."""
 
     def __init__(self, config: pytest.Config, log: Any) -> None:
         super().__init__(config, log)
@@ -64,7 +65,7 @@ class ByCost(LoadScopeScheduling):
         return unit_of(nodeid)
 
     def _assign_work_unit(self, node: Any) -> None:
-        chosen = max if self.nodes.index(node) < _COSTLIEST_FIRST else min
+        chosen = min if self.nodes.index(node) % 2 else max
         self.workqueue.move_to_end(chosen(self.workqueue, key=lambda unit: self._costs.get(unit, 0)), last=False)
         super()._assign_work_unit(node)
 
