@@ -16,8 +16,9 @@ demo: $(INSTALLED)  ## play simulated providers through the real tap, print what
 test: check  ## everything: format, lint, types, and all tests, with a real Kafka of their own
 	./scripts/install_test_parts || echo 'what needs it is skipped, and says so'
 	./scripts/install_bench_peers || echo 'what needs them is skipped, and says so'
-	nice -n 19 ./scripts/test_interpreters --install & ./scripts/run_tests ; status=$$?; wait; exit $$status
-	./scripts/test_interpreters
+	@mkdir -p build
+	nice -n 19 ./scripts/test_interpreters > build/interpreters.log 2>&1 & others=$$!; trap 'kill $$others' INT TERM; \
+		status=0; ./scripts/run_tests || status=$$?; wait $$others || status=$$?; cat build/interpreters.log; exit $$status
 
 test-fast: $(INSTALLED)  ## the tests that start no process and no broker (about a minute)
 	$(BIN)/pytest --fast -q -n 3 --dist loadscope
