@@ -50,7 +50,8 @@ class Sizes:
     """How much is measured. A round that would end after `budget_s` is not begun; `warm`: with one that does not count.
 
     `opened`, `taken`: how many streams are open where a worker is killed and comes back, and where another one takes over.
-    `checkpoint_s`: a worker's shortest time between two checkpoints; a short load waits for the longest, ten times that.
+    `restarts`: how often a killed worker is started again. `checkpoint_s`: the shortest time between two checkpoints of a
+    worker; a short load waits for the longest, ten times that.
     """
 
     rounds: int = 5
@@ -59,12 +60,13 @@ class Sizes:
     opened: tuple[int, ...] = (0, 1_000, 10_000)
     taken: tuple[int, ...] = (0, 10_000)
     segments: int = 8
+    restarts: int = 3
     pace: Pace = field(default_factory=Pace)
     budget_s: float = 450.0
     checkpoint_s: float = 1.0
 
 
-QUICK = Sizes(1, False, 0.02, (0, 100), (100,), 2, Pace(clients=10, streams=1, deltas=20), checkpoint_s=0.1)
+QUICK = Sizes(1, False, 0.02, (0, 100), (100,), 2, 1, Pace(clients=10, streams=1, deltas=20), checkpoint_s=0.1)
 
 
 async def speed(kafka: Kafka, directory: Path, sizes: Sizes, found: Found) -> None:
@@ -140,7 +142,9 @@ async def measured(bootstrap: str, directory: Path, sizes: Sizes) -> Found:
             await scale(kafka, directory / "scale", sizes, found)
         for streams in sizes.opened:
             with amiss(f"recovery of {streams}", found.faults.append):
-                found.recoveries.append(await recover(kafka, directory / f"open-{streams}", streams, sizes.segments))
+                found.recoveries.append(
+                    await recover(kafka, directory / f"open-{streams}", streams, sizes.segments, sizes.restarts)
+                )
                 print(found.recoveries[-1], flush=True)
         for streams in sizes.taken:
             with amiss(f"another worker taking over {streams}", found.faults.append):

@@ -25,8 +25,6 @@ from bench.worker_logs import PARTITIONS, OpenStreams
 from streamgauge.kafka.topics import Topics
 from streamgauge.metrics import table
 
-# How often it is killed and started again: the median counts.
-RESTARTS = 3
 # How often a worker's metrics are looked at (seconds): they say what it holds twice a second.
 _LOOK_S = 0.1
 
@@ -56,8 +54,8 @@ class TakeOver:
     held_s: float
 
 
-async def recover(kafka: Kafka, directory: Path, streams: int, rounds: int) -> Recovery:
-    """So many open streams, with so many segments each. Raises AmissError."""
+async def recover(kafka: Kafka, directory: Path, streams: int, rounds: int, restarts: int) -> Recovery:
+    """So many open streams, with so many segments each; the median of so many restarts. Raises AmissError."""
     prefix = await kafka.make_topics()
     topics, records = Topics(prefix), await kafka.records(prefix)
     settings = {"bootstrap": kafka.bootstrap, "prefix": prefix}
@@ -71,7 +69,7 @@ async def recover(kafka: Kafka, directory: Path, streams: int, rounds: int) -> R
     entries = await kafka.messages(topics.state)
     times, cpu = list[float](), list[float]()
     with contextlib.ExitStack() as stack:
-        for left in reversed(range(RESTARTS)):
+        for left in reversed(range(restarts)):
             began = time.monotonic()
             again = _started(stack, directory, settings)
             times.append(time.monotonic() - began)
