@@ -1,6 +1,6 @@
 # What a newcomer needs. Everything installs into .venv in this checkout; but for the proxies and Prometheus that tests and
 # benchmarks meet, which come from Debian's packages where make runs as root.
-.PHONY: help demo test test-fast check format lock generated fuzz bench-capture bench-core bench-first-token bench-inprocess bench-packets bench-pump bench-tap bench-worker soak chaos clean
+.PHONY: help demo test test-fast coverage check format lock generated fuzz bench-capture bench-core bench-first-token bench-inprocess bench-packets bench-pump bench-tap bench-worker soak chaos clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -22,6 +22,9 @@ test: check  ## everything: format, lint, types, and all tests, with a real Kafk
 
 test-fast: $(INSTALLED)  ## the tests that start no process and no broker (about a minute)
 	$(BIN)/pytest --fast -q -n 3 --dist loadscope
+
+coverage: $(INSTALLED)  ## how many branches of the core its fast tests reach; fails below 95 %
+	STREAMGAUGE_FEW_EXAMPLES=1 $(BIN)/pytest --fast -q -n 2 --dist loadscope tests/core -k 'not however_it_comes' --cov
 
 check: $(INSTALLED)  ## format, lint and strict types
 	$(BIN)/ruff format --check .
@@ -82,7 +85,7 @@ lock:  ## resolve the dependencies again (needs uv): what runs, and that with wh
 	$(LOCK) --upgrade --all-extras --group dev --constraint requirements.lock pyproject.toml -o requirements-dev.lock
 
 clean:  ## remove what was installed and built here
-	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
 
 $(INSTALLED): requirements-dev.lock pyproject.toml scripts/build_pump.py $(wildcard pipeline/streamgauge/taps/proxy/native/_*.[ch])
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
