@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from bench.document import replace_section, table
 from bench.measure import cores, started_on
-from streamgauge.taps.proxy.body_position import Phase
+from streamgauge.core.http1.body_position import Phase
 from streamgauge.taps.proxy.native._pump import Pump
 from streamgauge.taps.proxy.outbox import BATCH_BYTES
 

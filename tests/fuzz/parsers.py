@@ -11,8 +11,9 @@ from streamgauge.core.formats.json_text import MAX_DIGITS, UNPARSED, parse
 from streamgauge.core.formats.json_validator import MAX_DEPTH, JsonState, feed, is_valid
 from streamgauge.core.formats.sse import Event, SseDecoder, read_events, write_event, write_tail
 from streamgauge.core.http1.body import RATIO_FREE_BYTES, BodyDecoder, DecodeFault
-from streamgauge.core.http1.framing import Chunked
-from streamgauge.core.http1.head import MAX_HEAD_BYTES, HeadFault, HeadReader, ResponseHead, body_decoder_for
+from streamgauge.core.http1.framing import Chunked, Plain
+from streamgauge.core.http1.head import MAX_HEAD_BYTES, HeadFault, ResponseHead
+from streamgauge.core.http1.response import ResponseReader
 from tests.fuzz.drawn import Drawn
 from tests.fuzz.streams import STACK_FRAMES, deeper, in_pieces
 from tests.vectors.drive import encoded
@@ -91,7 +92,7 @@ def _damaged(body: bytes, flips: list[int]) -> bytes:
 
 
 def _decoded(pieces: list[bytes], transfer: str, coding: str | None) -> tuple[bytes, int, DecodeFault | None, bool]:
-    decoder = BodyDecoder("chunked" if transfer == "chunked" else "identity", coding, max_decoded=MAX_DECODED)
+    decoder = BodyDecoder(Chunked() if transfer == "chunked" else Plain(None), coding, max_decoded=MAX_DECODED)
     out, size = [], 0
     for piece in pieces:
         given = decoder.feed(piece)
@@ -102,29 +103,32 @@ def _decoded(pieces: list[bytes], transfer: str, coding: str | None) -> tuple[by
     return b"".join(out), size, decoder.fault, whole
 
 
-def check_http_head(data: bytes) -> None:
-    """A response's head: any split gives the same head, and what body follows it is always known."""
+def check_response(data: bytes) -> None:
+    """A whole response: any split gives the same head, body and end, and a body is known to end or not to."""
     drawn = Drawn(data)
     method, raw = drawn.one_of(METHODS), drawn.rest()
-    whole = _head([raw])
-    assert _head(in_pieces(raw, _seed(data))) == whole
-    head = whole[0]
-    assert (head is None) or whole[2] is None
+    whole = _response([raw], method)
+    assert _response(in_pieces(raw, _seed(data)), method) == whole
+    head, body, rest, fault, *_ = whole
+    assert head is None or fault is None
+    assert len(body) + len(rest) <= len(raw)
     if head is not None:
         assert 100 <= head.status <= 999
         assert all(name and name == name.lower() for name, _ in head.headers)
-        body_decoder_for(head, method).feed(whole[1])
 
 
-def _head(pieces: list[bytes]) -> tuple[ResponseHead | None, bytes, HeadFault | None, int]:
-    reader, head, rest = HeadReader(), None, b""
+def _response(
+    pieces: list[bytes], method: str
+) -> tuple[ResponseHead | None, bytes, bytes, HeadFault | None, int, bool, bool, bool]:
+    reader, body, rest = ResponseReader(method), b"", b""
     for piece in pieces:
-        found = reader.feed(piece)
-        if head is not None or found is not None:
-            rest += reader.rest
-        head = head or found
-    assert sum(map(len, pieces)) <= MAX_HEAD_BYTES or head is not None or reader.fault is not None
-    return head, rest, reader.fault, reader.interim
+        more, after = reader.feed(piece)
+        body, rest = body + more, rest + after
+    assert sum(map(len, pieces)) <= MAX_HEAD_BYTES or reader.head is not None or reader.fault is not None
+    broken = reader.framing is not None and reader.framing.broken
+    if broken:
+        rest = b""
+    return reader.head, body, rest, reader.fault, reader.interim, reader.complete, broken, reader.ambiguous
 
 
 def check_json_check(data: bytes) -> None:

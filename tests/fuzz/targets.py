@@ -112,7 +112,7 @@ TARGETS: dict[str, Target] = {
     "sse": Target(parsers.check_sse, _event_seeds),
     "framing": Target(parsers.check_framing, _chunk_seeds),
     "body": Target(parsers.check_body, _body_seeds),
-    "http_head": Target(parsers.check_http_head, _head_seeds),
+    "response": Target(parsers.check_response, _head_seeds),
     "json_check": Target(parsers.check_json_check, _json_seeds),
     "json_text": Target(parsers.check_json_text, _json_seeds),
     "masker": Target(meanings.check_masker, _event_seeds),

@@ -31,7 +31,7 @@ PLAIN = {
 CHOSEN = {
     "sse": parsers.check_sse,
     "body": parsers.check_body,
-    "http_head": parsers.check_http_head,
+    "response": parsers.check_response,
     "masker": meanings.check_masker,
     "usage": meanings.check_usage,
 }
@@ -54,7 +54,7 @@ def test_soup_behind_a_choice(check: Callable[[bytes], None], choice: bytes, dat
 # What was found, each as the input of its target: a choice, then the bytes.
 FOUND = {
     "a zstd frame that promises more than it holds": ("body", b"\0\4\0\0" + bytes.fromhex("28b52ffd2080010000")),
-    "a field whose name is NUL": ("http_head", b"\0HTTP/1.1 200 \n\0\0: {\n\n"),
+    "a field whose name is NUL": ("response", b"\0HTTP/1.1 200 \n\0\0: {\n\n"),
 }
 
 

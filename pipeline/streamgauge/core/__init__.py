@@ -1,7 +1,7 @@
 """The core: pure code without input or output. It makes records of the bytes that taps capture.
 
 capture/     segments and bundles, and their encoding
-http1/       a response's bytes -> its head, its body's content
+http1/       a response's bytes -> its head, its body's content, its end; for recorder, relay and packet tap
 formats/     server-sent events and JSON
 dialects/    one file for each wire format
 masking/     events -> events without their text

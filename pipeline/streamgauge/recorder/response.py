@@ -12,7 +12,8 @@ import msgspec
 
 from streamgauge.core.capture.segments import Ending, Head, Loss, Read
 from streamgauge.core.http1.body import BodyDecoder, DecodeFault
-from streamgauge.core.http1.head import HeadReader, ResponseHead, body_decoder_for
+from streamgauge.core.http1.head import ResponseHead
+from streamgauge.core.http1.response import ResponseReader
 from streamgauge.core.masking.masker import Masker
 from streamgauge.recorder.budget import Budget, Gathered
 from streamgauge.recorder.cpu_yield import yield_cpu
@@ -58,8 +59,8 @@ class Response:
         self.oversized_events = 0
         self.on_wire = on_wire  # False: the reads hold the body alone
         self.fault: DecodeFault | None = None
-        self._method, self._masker, self._budget, self._memory = method, masker, budget, memory
-        self._head_reader = HeadReader()
+        self._masker, self._budget, self._memory = masker, budget, memory
+        self._reader = ResponseReader(method)
         self._raw_head: ResponseHead | None = None
         self._head_stamp: int | None = None
         self._told: bool | None = None
@@ -223,12 +224,15 @@ class Response:
     def _read_events(self, stamp_ns: int | None, data: bytes, decoder: BodyDecoder, events: MaskedEvents) -> Read:
         """As `read`, once the content is known to be an event stream: nearly every read."""
         size = len(data) if self.on_wire else 0
-        body = decoder.usual(data)
-        usual = events.usual(body) if body is not None else None
-        if body is not None and usual is not None:
-            self.body_bytes += len(body)
-            return Read(stamp_ns, size, len(body), usual)
-        return Read(stamp_ns, size, *self._begin(data))
+        if decoder.is_coded:
+            return Read(stamp_ns, size, *self._begin(data))
+        piece = decoder.feed(data)
+        usual = events.usual(piece.decoded) if len(piece.decoded) <= self._step else None
+        if usual is None:
+            usual = self._content(self._first_step(piece.decoded)) if piece.decoded else b""
+        self.body_bytes += piece.body_bytes
+        self._note(decoder.fault)
+        return Read(stamp_ns, size, piece.body_bytes, usual)
 
     def dropped(self, reads: int) -> None:
         """Note that `reads` reads are missing here."""
@@ -271,16 +275,17 @@ class Response:
 
     def _read_head(self, stamp_ns: int | None, data: bytes) -> bytes:
         """The bytes after the head; none until the head is whole."""
-        head = self._head_reader.feed(data)
-        if self._head_reader.fault is not None:
+        reader = self._reader
+        rest = reader.feed_head(data)
+        if reader.fault is not None:
             self._note(DecodeFault.BAD_FRAMING)
             self._lost = True
-        if head is None:
+        if reader.head is None:
             return b""
-        self._decoder = body_decoder_for(head, self._method, self._memory)
-        self._take_head(head, stamp_ns)
+        self._decoder = BodyDecoder(reader.framing, reader.coding, memory=self._memory)
+        self._take_head(reader.head, stamp_ns)
         yield_cpu()
-        return self._head_reader.rest
+        return rest
 
     def _take_head(self, head: ResponseHead, stamp_ns: int | None) -> None:
         self._raw_head, self._head_stamp = head, stamp_ns

@@ -21,6 +21,7 @@ from streamgauge.core.http1.body import (
     DecodeFault,
     Piece,
 )
+from streamgauge.core.http1.framing import Chunked, Plain, Unframed
 from tests.core import cuts
 from tests.core.http1.hostile_codings import EMPTY_FRAME, brotli_tables, dense, window_filled
 from tests.core.http1.test_coding_members import counted
@@ -138,7 +139,7 @@ EVENTS = [b'data: {"choices":[{"delta":{"content":"token %d"}}]}\n\n' % number f
 
 @pytest.mark.parametrize("name", ["gzip", "deflate", "deflate, raw", "br", "zstd"])
 def test_each_flush_gives_its_event_at_once(name: str) -> None:
-    decoder = BodyDecoder("chunked", coding=HEADER[name])
+    decoder = BodyDecoder(Chunked(), coding=HEADER[name])
     *sent, last = flushed(name, EVENTS)
     for wire, event in zip(sent, EVENTS, strict=True):
         piece = decoder.feed(b"%x\r\n%b\r\n" % (len(wire), wire))
@@ -219,7 +220,7 @@ def test_a_coding_that_is_cut_off(name: str) -> None:
 
 def test_where_the_framing_is_cut_off_the_coding_is_not_to_blame() -> None:
     wire = b"".join(flushed("gzip", EVENTS[:3])[:-1])
-    decoder = BodyDecoder(coding="gzip", length=len(wire) + 100)
+    decoder = BodyDecoder(Plain(len(wire) + 100), coding="gzip")
     assert decoder.feed(wire).decoded == b"".join(EVENTS[:3])
     assert not decoder.finish()
     assert (decoder.complete, decoder.fault) == (False, None)
@@ -488,7 +489,7 @@ def test_a_member_that_has_ended_holds_nothing(name: str) -> None:
 @pytest.mark.parametrize("coding", ["br", "zstd", "zstd, br"])
 def test_a_body_without_memory_is_too_large_and_its_bytes_go_on(coding: str) -> None:
     wire, memory = window_filled(coding), Bounded(4 * MIB)
-    decoder = BodyDecoder(coding=coding, length=len(wire), memory=memory)
+    decoder = BodyDecoder(Plain(len(wire)), coding=coding, memory=memory)
     piece = decoder.feed(wire)
     assert (piece.body_bytes, decoder.fault, memory.sizes[decoder]) == (len(wire), DecodeFault.TOO_LARGE, 0)
     assert memory.most <= 4 * MIB
@@ -520,7 +521,7 @@ def test_a_fault_gives_the_memory_back(wrong: bytes) -> None:
 
 def test_bad_framing_gives_the_memory_back() -> None:
     memory = Bounded()
-    decoder = BodyDecoder("chunked", coding="gzip", memory=memory)
+    decoder = BodyDecoder(Chunked(), coding="gzip", memory=memory)
     decoder.feed(b"a\r\n%b\r\n" % EMPTY_MEMBER[:10])
     assert memory.sizes[decoder] > 0
     decoder.feed(b"zz\r\n")
@@ -540,7 +541,7 @@ def test_chunks_and_coding_are_cut_independently(name: str, data: bytes, sizes: 
         wire += b"%x;ext=1\r\n%b\r\n" % (len(rest[:size]), rest[:size])
         body += len(rest[:size])
         rest = rest[size:]
-    decoder = BodyDecoder("chunked", coding=HEADER[name])
+    decoder = BodyDecoder(Chunked(), coding=HEADER[name])
     out = [decoder.feed(piece) for piece in cuts.at(wire + b"0\r\nTrailer: x\r\n\r\nHTTP/1.1", places)]
     assert b"".join(piece.decoded for piece in out) == data
     assert sum(piece.body_bytes for piece in out) == body
@@ -549,7 +550,7 @@ def test_chunks_and_coding_are_cut_independently(name: str, data: bytes, sizes: 
 
 
 def test_bad_framing_stops_everything() -> None:
-    decoder = BodyDecoder("chunked")
+    decoder = BodyDecoder(Chunked())
     piece = decoder.feed(b"5\r\nhello\r\nzz\r\nmore")
     assert (piece.decoded, piece.body_bytes, piece.rest) == (b"hello", 5, b"")
     assert decoder.feed(b"5\r\nhello\r\n").body_bytes == 0
@@ -557,7 +558,7 @@ def test_bad_framing_stops_everything() -> None:
 
 
 def test_framing_goes_on_behind_a_coding_fault() -> None:
-    decoder = BodyDecoder("chunked", coding="gzip")
+    decoder = BodyDecoder(Chunked(), coding="gzip")
     decoder.feed(b"5\r\nhello\r\n")
     assert decoder.fault is DecodeFault.CORRUPT
     piece = decoder.feed(b"3\r\nabc\r\n0\r\n\r\nX")
@@ -567,14 +568,15 @@ def test_framing_goes_on_behind_a_coding_fault() -> None:
 
 
 def test_the_first_fault_stays() -> None:
-    decoder = BodyDecoder("chunked", coding="compress")
+    decoder = BodyDecoder(Chunked(), coding="compress")
     decoder.feed(b"zz\r\n")
     assert decoder.fault is DecodeFault.UNKNOWN_CODING
     assert not decoder.complete
 
 
-def test_a_fault_known_beforehand() -> None:
-    decoder = BodyDecoder(fault=DecodeFault.BAD_FRAMING)
+def test_a_body_whose_length_cannot_be_known() -> None:
+    decoder = BodyDecoder(Unframed(), coding="compress")
+    assert decoder.fault is DecodeFault.BAD_FRAMING
     assert decoder.feed(b"abc").body_bytes == 0
     assert not decoder.finish()
     assert not decoder.complete

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamgauge.core.http1 import framing
 from streamgauge.core.http1.framing import MAX_CHUNK_LINE, MAX_TRAILER_BYTES, Chunked, Plain
 from tests.core import cuts
 
@@ -184,7 +183,6 @@ def test_without_length_the_end_of_the_connection_completes_it() -> None:
 
 
 CHUNKS = st.binary(min_size=1, max_size=30).map(lambda data: b"%x\r\n%b\r\n" % (len(data), data))
-PLAIN = CHUNKS.filter(lambda wire: wire.count(b"\r") == wire.count(b"\n") == 2)  # its data holds no line's end
 # Data that looks like the end of one chunk and the beginning of another.
 MISLEADING = st.sampled_from([b"\r\n5\r\n", b"a\r\n1\r\nb", b"\r\n", b"\n\r\n2\r\n", b"0\r\n\r\n"]).map(
     lambda data: b"%x\r\n%b\r\n" % (len(data), data)
@@ -195,29 +193,22 @@ ODD = st.sampled_from(
 
 
 @given(st.lists(CHUNKS | MISLEADING | ODD | st.lists(CHUNKS, min_size=2, max_size=4).map(b"".join), max_size=8))
-def test_of_many_reads_the_first_that_are_whole_chunks_each(reads: list[bytes]) -> None:
-    bodies = Chunked().whole_chunks_each(reads)
-    one_by_one = Chunked()
-    assert bodies == [one_by_one.feed(data)[0] for data in reads[: len(bodies)]]
-    if bodies:
-        assert one_by_one.whole_chunks_each([b"1\r\na\r\n"]) == [b"a"]  # a chunk may begin here
+def test_whole_chunks_are_read_beforehand_as_they_are_read(reads: list[bytes]) -> None:
+    framing = Chunked()
+    for data in reads:
+        beforehand, again = framing.usual(data), framing.usual(data)
+        body, _ = framing.feed(data)
+        if beforehand is not None:
+            assert beforehand == again == body != b""
+            assert framing.usual(b"1\r\na\r\n") == b"a"  # a chunk may begin here
 
 
-@given(st.lists(st.lists(PLAIN, min_size=1, max_size=4).map(b"".join), max_size=8), st.lists(ODD, max_size=2))
-def test_reads_of_whole_chunks_are_all_taken(reads: list[bytes], behind: list[bytes]) -> None:
-    assert len(Chunked().whole_chunks_each(reads)) == len(reads)
-    # A half chunk hides where the one before it ended.
-    assert len(Chunked().whole_chunks_each([*reads, *behind])) >= len(reads) - 1
+@given(st.lists(CHUNKS | MISLEADING, min_size=1, max_size=4).map(b"".join))
+def test_all_usual_chunks_are_whole_chunks(data: bytes) -> None:
+    assert Chunked().usual(data) == Chunked().feed(data)[0]
 
 
 @given(st.lists(CHUNKS | MISLEADING, min_size=1, max_size=8), cuts.places(200))
 def test_chunks_with_line_ends_in_them_come_off_however_they_are_split(chunks: list[bytes], places: list[int]) -> None:
     wire = b"".join(chunks) + b"0\r\n\r\n"
     assert read(cuts.at(wire, places), Chunked()) == (by_h11(wire)[0], b"", True, False)
-
-
-def test_beginnings_that_are_remembered_are_bounded() -> None:
-    for number in range(2 * framing._MAX_BEGINS):
-        data = b"%05d" % number
-        assert Chunked().whole_chunks_each([b"5\r\n" + data + b"\r\n"]) == [data]
-        assert len(framing._BEGINS) <= framing._MAX_BEGINS

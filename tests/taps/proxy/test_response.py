@@ -1,27 +1,18 @@
 """Where a response ends: whatever the split, the head's oddities and what lies behind it."""
 
 import re
-from collections.abc import Iterator
-from unittest import mock
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamgauge.core.http1.head import HeadReader, body_decoder_for
-from streamgauge.taps.proxy import response
+from streamgauge.core.http1.body import BodyDecoder
+from streamgauge.core.http1.response import ResponseReader
 from streamgauge.taps.proxy.response import MAX_RESPONSE_HEAD, ResponseFault, ResponseFraming
+from tests.core.http1.malformed import MALFORMED, Decided
 
 OK = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
-
-
-@pytest.fixture(scope="module", params=["plainly", "llhttp"], autouse=True)
-def chunks_are_read(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Once with the C function that follows chunks, where it was built, and once without it."""
-    plainly = request.param == "plainly"
-    with mock.patch.object(response, "follow", response.follow if plainly else None):
-        yield
 
 
 WHOLE = {
@@ -59,11 +50,11 @@ def feed(framing: ResponseFraming, data: bytes, cuts: list[int]) -> int:
 def test_the_end_is_found_at_every_split(whole: bytes, behind: bytes) -> None:
     data = whole + behind
     for cuts in [[], *([cut] for cut in range(1, len(data))), list(range(1, len(data)))]:
-        framing = ResponseFraming(False)
+        framing = ResponseFraming(b"GET")
         assert feed(framing, data, cuts) == len(whole), cuts
         assert framing.complete and framing.fault is None
     for size in range(len(whole)):
-        framing = ResponseFraming(False)
+        framing = ResponseFraming(b"GET")
         feed(framing, whole[:size], [])
         assert not framing.complete and not framing.end_of_input()
 
@@ -79,7 +70,7 @@ def test_any_chunks_any_splits(pieces: list[bytes], behind: bytes, seed: list[in
     body = b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces)
     whole = CHUNKED + body + b"0\r\n\r\n"
     data = whole + behind
-    framing = ResponseFraming(False)
+    framing = ResponseFraming(b"GET")
     assert feed(framing, data, sorted({cut for cut in seed if cut < len(data)})) == len(whole)
     assert framing.complete
 
@@ -91,7 +82,7 @@ def test_any_chunks_any_splits(pieces: list[bytes], behind: bytes, seed: list[in
 )
 def test_a_head_that_may_be_read_in_two_ways_is_the_last_on_its_connection(lines: bytes) -> None:
     head = b"HTTP/1.1 204 X\r\nB: c" + lines + b"\r\n\r\n"
-    framing = ResponseFraming(False)
+    framing = ResponseFraming(b"GET")
     assert framing.feed(head) <= len(head)
     raw = head[: next(re.finditer(rb"\n\r?\n", head)).start()]
     lone_cr = re.search(rb"\r(?!\n|\Z)", raw)
@@ -127,16 +118,17 @@ def test_agrees_with_the_recorders_own_reading(
 ) -> None:
     raw = line_end.join([b"HTTP/1.1 %d X" % status, *fields, b"", b""])
     data = raw + b"3\r\nabc\r\n0\r\n\r\n"
-    head = HeadReader().feed(data)
-    assert head is not None and head.status == status
-    body = body_decoder_for(head, "HEAD" if head_only else "GET")
-    rest = body.feed(data[len(raw) :]).rest
-    framing = ResponseFraming(head_only)
+    reader = ResponseReader("HEAD" if head_only else "GET")
+    rest = reader.feed_head(data)
+    assert reader.head is not None and reader.head.status == status and rest == data[len(raw) :]
+    body = BodyDecoder(reader.framing, reader.coding)
+    rest = body.feed(rest).rest
+    framing = ResponseFraming(b"HEAD" if head_only else b"GET")
     taken = framing.feed(data)
     assert framing.complete == body.complete
     if body.complete:
         assert taken == len(data) - len(rest)
-    assert framing.status == head.status
+    assert framing.status == status
 
 
 @pytest.mark.parametrize(
@@ -153,7 +145,7 @@ def test_agrees_with_the_recorders_own_reading(
     ],
 )
 def test_whether_the_connection_may_be_used_again(head: bytes, persistent: bool) -> None:
-    framing = ResponseFraming(False)
+    framing = ResponseFraming(b"GET")
     framing.feed(head)
     assert framing.persistent is persistent
 
@@ -175,7 +167,7 @@ def test_whether_the_connection_may_be_used_again(head: bytes, persistent: bool)
 )
 def test_what_cannot_be_followed_goes_on_to_the_end_and_is_never_reused(data: bytes, fault: ResponseFault) -> None:
     for cuts in ([], [1], [len(data) - 1]):
-        framing = ResponseFraming(False)
+        framing = ResponseFraming(b"GET")
         assert feed(framing, data, cuts) == len(data)
         assert framing.fault is fault
         assert not framing.persistent
@@ -183,15 +175,24 @@ def test_what_cannot_be_followed_goes_on_to_the_end_and_is_never_reused(data: by
         assert not framing.end_of_input()
 
 
+@pytest.mark.parametrize(("wire", "decided"), MALFORMED.items(), ids=range(len(MALFORMED)))
+def test_what_was_decided_about_a_malformed_response_holds_at_every_split(wire: bytes, decided: Decided) -> None:
+    for cuts in [[], *([cut] for cut in range(1, len(wire))), list(range(1, len(wire)))]:
+        framing = ResponseFraming(b"GET")
+        feed(framing, wire, cuts)
+        fault = None if framing.fault is None else framing.fault.value
+        assert (fault, framing.complete and framing.persistent) == (decided.relay, decided.reused)
+
+
 def test_without_length_the_end_of_input_is_the_end() -> None:
-    framing = ResponseFraming(False)
+    framing = ResponseFraming(b"GET")
     assert framing.feed(OK + b"\r\nabc") == len(OK) + 5
     assert framing.until_eof and not framing.complete
     assert framing.end_of_input() and framing.complete
 
 
 def test_untouched_until_the_final_head_is_complete() -> None:
-    framing = ResponseFraming(False)
+    framing = ResponseFraming(b"GET")
     assert framing.untouched
     framing.feed(b"HTTP/1.1 100 Continue\r\n\r\n")
     assert framing.untouched and framing.status is None
@@ -200,51 +201,3 @@ def test_untouched_until_the_final_head_is_complete() -> None:
     assert framing.untouched and framing.half_head > 0
     framing.feed(b"\r\n")
     assert not framing.untouched and framing.half_head == 0
-
-
-LINES = st.lists(
-    st.sampled_from(
-        b"Content-Length: 3|content-length:0|Content-Length: 3x|Transfer-Encoding: chunked|TE: x|transfer-encoding: gzip|"
-        b"Connection: close|connection: Keep-Alive|Connection: a, close|Content-Type: text/event-stream|Content-Type:|"
-        b"X-Content-Length: 7| folded|A : b|A: \0|A: b\nContent-Length: 9|A: b\rc|no colon|: x|A: \xe9|A:\tb".split(
-            b"|"
-        )
-    ),
-    max_size=5,
-)
-STARTS = st.sampled_from(
-    b"HTTP/1.1 200 OK|HTTP/1.1 200|HTTP/1.1 204 No|HTTP/1.1 304 Not|HTTP/1.0 200 OK|HTTP/1.1 103 E|HTTP/1.1 200OK|HTTP/2 200|"
-    b"|HTTP/1.1 101 Up|HTTP/1.1 599 ".split(b"|")
-)
-BODIES = st.sampled_from(
-    [
-        b"",
-        b"abc",
-        b"3\r\nabc\r\n0\r\n\r\n",
-        b"3\r\nab",
-        b"0\r\n\r\nHTTP/1.1 200 OK\r\n\r\n",
-        b"3;x\r\nabc\r\n0\r\n\r\n",
-        b"3\nabc\n0\n\n",
-    ]
-)
-
-
-def followed(reads: list[bytes], head_only: bool, plainly: bool) -> list[object]:
-    """What a framing says after each read."""
-    framing = ResponseFraming(head_only, plainly=plainly)
-    found: list[object] = []
-    for read in reads:
-        taken = framing.feed(read)
-        found.append((taken, framing.status, framing.content_type, framing.persistent, framing.says_keep_alive))
-        found.append((framing.complete, framing.fault, framing.untouched, framing.half_head, framing.until_eof))
-    return found
-
-
-@given(STARTS, LINES, BODIES, st.booleans(), st.sampled_from([b"\r\n", b"\n"]), st.data())
-def test_following_chunks_in_c_and_by_llhttp_give_the_same(
-    start: bytes, lines: list[bytes], body: bytes, head_only: bool, end: bytes, data: st.DataObject
-) -> None:
-    wire = end.join((start, *lines, b"", b"")) + body
-    cut = data.draw(st.integers(0, len(wire)))
-    reads = [read for read in (wire[:cut], wire[cut:]) if read]
-    assert followed(reads, head_only, plainly=True) == followed(reads, head_only, plainly=False)

@@ -1,1 +1,7 @@
-"""HTTP/1 responses: head, framing of the body, content codings."""
+"""HTTP/1 responses. One reader for all that read them: recorder, relay, packet tap.
+
+response.py  a response's bytes -> head, body, end; head.py: heads; framing.py: how a body ends, and where
+body_position.py   the position within a body, which the relay's pump needs
+body.py      a body without its content codings; coding_members.py: the codings
+content_type.py    whether a response is an event stream
+"""

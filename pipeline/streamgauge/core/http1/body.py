@@ -1,4 +1,4 @@
-"""Decodes a body as it arrives: removes the transfer framing (`framing.py`), then the content codings (RFC 9110, 8.4).
+"""Decodes a body as it arrives: removes its framing (`framing.py`), then its content codings (RFC 9110, 8.4).
 
 Decoded bytes are returned as soon as the coding gives them, which is after each sync flush of the server. The output does not
 depend on how the input is split, even if the input is damaged: then everything before the damage is returned.
@@ -16,12 +16,12 @@ Memory: a decoder reserves the memory of its libraries and of its kept input fro
 
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
-from typing import Literal, Protocol
+from typing import Protocol
 
 import msgspec
 
 from streamgauge.core.http1.coding_members import LIBRARY_ERRORS, MEMBERS, SEVERAL, Member
-from streamgauge.core.http1.framing import Chunked, Framing, Plain
+from streamgauge.core.http1.framing import Framing, Plain
 
 # Decoded bytes of one body. A stream of a million events has about this size; a larger body is no LLM response.
 MAX_DECODED_BYTES = 256 * 1024 * 1024
@@ -90,63 +90,50 @@ class Memory(Protocol):
 class BodyDecoder:
     """Decodes one body, fed as it arrives.
 
-    `transfer`: chunked or identity. With identity, `length` is the body's length in bytes; None if the connection's end ends
-    the body. `coding`: the value of the Content-Encoding header. `fault`: a fault that is known beforehand. `memory`: see
-    Memory; a decoder with a memory needs a call of `let_go` at the end.
+    `framing`: of the body; None if it has none, and the end of the input ends it. `coding`: the value of the Content-Encoding
+    header. `memory`: see Memory; a decoder with a memory needs a call of `let_go` at the end.
 
     `complete`: the body is whole by its framing. Without chunks and without a length, only `finish()` makes it complete.
     """
 
     def __init__(
         self,
-        transfer: Literal["identity", "chunked"] = "identity",
+        framing: Framing | None = None,
         coding: str | None = None,
-        length: int | None = None,
         *,
-        fault: DecodeFault | None = None,
         memory: Memory | None = None,
         max_decoded: int = MAX_DECODED_BYTES,
         max_ratio: int = MAX_RATIO,
     ) -> None:
-        self._framing: Framing = Chunked() if transfer == "chunked" else Plain(length)
+        self._framing: Framing = Plain(None) if framing is None else framing
         self._max_decoded, self._max_ratio = max_decoded, max_ratio
-        self._broken = fault is DecodeFault.BAD_FRAMING
         self._body_bytes = 0
         self._memory, self._held = memory, 0
         codings, wrong = _codings(coding)
         self._codings = codings
         self.is_coded = bool(codings)  # whether there is a content coding to undo
-        self.fault: DecodeFault | None = fault or wrong
+        self.fault: DecodeFault | None = DecodeFault.BAD_FRAMING if self._framing.broken else wrong
 
     @property
     def complete(self) -> bool:
-        return self._framing.complete and not self._broken
-
-    def usual(self, data: bytes) -> bytes | None:
-        """What `feed` would decode from the usual read, one whole chunk of a body without coding.
-
-        None for any other read, which is not consumed.
-        """
-        framing = self._framing
-        if self.is_coded or self.fault is not None or not isinstance(framing, Chunked):
-            return None
-        return framing.one_chunk(data)
+        return self._framing.complete
 
     def usual_each(self, reads: Sequence[bytes]) -> list[bytes]:
-        """The bodies in the first reads that each hold whole chunks of a body without coding, and nothing else."""
-        framing = self._framing
-        if self.is_coded or self.fault is not None or not isinstance(framing, Chunked):
-            return []
-        return framing.whole_chunks_each(reads)
+        """The bodies in the first reads that are whole chunks of a body without coding. No read is consumed."""
+        bodies: list[bytes] = []
+        if not self.is_coded and self.fault is None:
+            usual = self._framing.usual
+            for data in reads:
+                if (body := usual(data)) is None:
+                    break
+                bodies.append(body)
+        return bodies
 
     def feed(self, data: bytes) -> Piece:
         """Decodes bytes from the connection. Never raises."""
-        if self._broken:
-            return Piece(0, b"", b"")
         body, rest = self._framing.feed(data)
         decoded = self._decoded(body) if body else b""
         if self._framing.broken:
-            self._broken = True
             self.fault = self.fault or DecodeFault.BAD_FRAMING
             self.let_go()
         return Piece(len(body), decoded, rest)

@@ -1,21 +1,30 @@
-"""Transfer framing (RFC 9112): which bytes of a connection belong to a body, and where it ends."""
+"""Transfer framing (RFC 9112, 6 and 7.1): which bytes of a connection belong to a response's body, and where it ends."""
 
 import re
 from collections.abc import Sequence
-from enum import Enum, auto
-from itertools import accumulate
-from operator import add
+from enum import IntEnum
+from functools import lru_cache
 from typing import Protocol
+
+from streamgauge.core.http1.body_position import BodyPosition, Phase
 
 # A chunk's size line with its extensions, or a trailer line (bytes). A size takes 16, and the signatures that some
 # servers send in extensions take 100; longer lines carry nothing that is needed here.
 MAX_CHUNK_LINE = 8 * 1024
 # All trailers of a body together (bytes): as much as proxies allow for a head.
 MAX_TRAILER_BYTES = 64 * 1024
+# A valid length has at most 18 digits: such a number is below an exabyte, and fits 64 bits.
+_LENGTH = re.compile(r"[0-9]{1,18}")
+# The pump adds a digit to a size only while the size is below this.
+_MAX_SIZE_OF_PUMP = 1 << 48
 
 
 class Framing(Protocol):
-    """The framing of one body. Never raises. Once `broken`, the body cannot be identified, and `feed` returns no bytes."""
+    """The framing of one body. Never raises. Once `broken`, the body cannot be identified, and `feed` returns no bytes.
+
+    `ambiguous`: some part of it is read by tolerant programs only. It is then followed as those read it.
+    `position`: of the next byte; None where the pump cannot continue.
+    """
 
     @property
     def complete(self) -> bool: ...
@@ -23,8 +32,24 @@ class Framing(Protocol):
     @property
     def broken(self) -> bool: ...
 
+    @property
+    def ambiguous(self) -> bool: ...
+
+    @property
+    def position(self) -> BodyPosition | None: ...
+
+    @property
+    def until_eof(self) -> bool:
+        """Only the end of the connection ends the body, and it has not come."""
+
     def feed(self, data: bytes) -> tuple[bytes, bytes]:
         """The body's bytes in `data`, and the bytes after its end."""
+
+    def usual(self, data: bytes) -> bytes | None:
+        """The body's bytes in `data`, if `data` is whole chunks; None for any other read. Consumes nothing in either case."""
+
+    def continue_at(self, position: BodyPosition) -> None:
+        """Sets the position of the next byte, after the pump moved bytes that were not fed here."""
 
     def end(self) -> None:
         """Reports the end of the connection."""
@@ -33,10 +58,21 @@ class Framing(Protocol):
 class Plain:
     """A body without chunks: as many bytes as the length says, or all bytes until the end of the connection."""
 
+    broken = ambiguous = False
+
     def __init__(self, length: int | None) -> None:
         self._left = length
         self.complete = length == 0
-        self.broken = False
+
+    @property
+    def position(self) -> BodyPosition | None:
+        if self.complete:
+            return None
+        return BodyPosition(Phase.UNTIL_EOF, 0) if self._left is None else BodyPosition(Phase.LENGTH, self._left)
+
+    @property
+    def until_eof(self) -> bool:
+        return self._left is None and not self.complete
 
     def feed(self, data: bytes) -> tuple[bytes, bytes]:
         if self._left is None:
@@ -46,181 +82,222 @@ class Plain:
         self.complete = self._left == 0
         return body, rest
 
+    def usual(self, data: bytes) -> None:
+        """No read of it is chunks."""
+
+    def continue_at(self, position: BodyPosition) -> None:
+        if position.phase == Phase.LENGTH:
+            self._left = position.left
+
     def end(self) -> None:
         self.complete = self.complete or self._left is None
 
 
-# Chunks in at most this many bytes are read one by one: searching all of them at once takes longer.
-_FEW_BYTES = 1024
-# The size line of a chunk below 4 KiB fits into this many bytes; and the number of such beginnings that are cached.
+class Unframed(Plain):
+    """A body whose length cannot be known: no byte is identified as its own."""
+
+    broken = True
+
+    def __init__(self) -> None:
+        super().__init__(None)
+
+    def feed(self, data: bytes) -> tuple[bytes, bytes]:
+        return b"", b""
+
+    def end(self) -> None:
+        """It is never complete."""
+
+
+class _At(IntEnum):
+    SIZE = 0
+    DATA = 1
+    DATA_END = 2
+    TRAILERS = 3
+    DONE = 4
+    BROKEN = 5
+
+
+# Module globals: access to an enum's member costs one more lookup, on every read.
+_SIZE, _DATA, _DATA_END, _TRAILERS, _DONE, _BROKEN = _At
+
+# The bytes before a chunk's data and one byte of the data, at most, if the chunk is below 4 KiB; how many such beginnings
+# are cached.
 _BEGIN_BYTES, _MAX_BEGINS = 5, 4096
-
-
-class _Begins(dict[bytes, tuple[int, int]]):
-    """A cache by a chunk's first bytes: where its data begins, and the size of the chunk with its size line and line end.
-
-    The value of other bytes is (0, -1).
-    """
-
-    _SIZE = re.compile(rb"([0-9a-fA-F]{1,3})\r\n")
-
-    def __missing__(self, begin: bytes) -> tuple[int, int]:
-        size = self._SIZE.match(begin)
-        data_bytes = int(size[1], 16) if size else 0
-        if len(self) >= _MAX_BEGINS:
-            self.clear()
-        self[begin] = found = (size.end(), size.end() + data_bytes + 2) if size and data_bytes else (0, -1)
-        return found
-
-
-_BEGINS = _Begins()
-
-
-class _At(Enum):
-    SIZE = auto()
-    DATA = auto()
-    DATA_END = auto()
-    TRAILERS = auto()
-    DONE = auto()
-    BROKEN = auto()
+_USUAL_SIZE = re.compile(rb"([0-9a-fA-F]{1,3})\r\n")
+_ANY_SIZE = re.compile(rb"0*([0-9a-fA-F]{1,15})[ \t]*(?:;.*)?", re.DOTALL)
+_SIZE_BEGUN = re.compile(rb"(?:[0-9a-fA-F]+[ \t]*(?:;.*|\r)?)?", re.DOTALL)
+_TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]"
+_QUOTED = rb'"(?:[\t !#-\[\]-~\x80-\xff]|\\[\t -~\x80-\xff])*"'
+_EXTENSION = rb";(?:%b+|(?=[=;]))(?:=%b*(?:%b)?)?" % (_TOKEN, _TOKEN, _QUOTED)
+_STRICT_SIZE = re.compile(rb"[0-9a-fA-F]+[ \t]*(?:%b)*" % _EXTENSION)
+# A Content-Length in a trailer could be taken for the body's.
+_STRICT_TRAILER = re.compile(rb"(?!(?i:content-length):)%b+:[\t -~\x80-\xff]*" % _TOKEN)
+_SIZE_BEGINNING = re.compile(rb"([0-9a-fA-F]*)(\r?)")
 
 
 class Chunked:
     """Chunks (RFC 9112, 7.1): size line, data, line end; after a chunk of size 0 trailers and a blank line.
 
-    Lines may end with LF alone. Extensions and trailers are ignored. The first error makes it broken.
+    Extensions and trailers are ignored. The first error makes it broken. Ambiguous are a line that ends with LF alone, and
+    extensions and trailers that are not of the RFC's grammar: llhttp refuses these.
     """
 
-    _SIZE = re.compile(rb"0*([0-9a-fA-F]{1,15})[ \t]*(?:;.*)?", re.DOTALL)
-    _USUAL_SIZE = re.compile(rb"([0-9a-fA-F]{1,8})\r\n")
-    _BETWEEN = re.compile(rb"\r\n([0-9a-fA-F]{1,8})\r\n")
+    until_eof = False
 
     def __init__(self) -> None:
-        self._at = _At.SIZE
+        self.ambiguous = False
+        self._at = _SIZE
         self._left = 0  # bytes of the chunk's data that have not come yet
         self._line = b""  # the beginning of a line whose end has not come yet
         self._trailers = 0
 
     @property
     def complete(self) -> bool:
-        return self._at is _At.DONE
+        return self._at is _DONE
 
     @property
     def broken(self) -> bool:
-        return self._at is _At.BROKEN
+        return self._at is _BROKEN
+
+    @property
+    def position(self) -> BodyPosition | None:
+        if self.ambiguous:
+            return None
+        if self._at is _DATA:
+            return BodyPosition(Phase.DATA, self._left)
+        if self._at is _DATA_END:
+            return BodyPosition(Phase.DATA_LF if self._line else Phase.DATA_CR, 0)
+        if self._at is _SIZE and (size := _SIZE_BEGINNING.fullmatch(self._line)):
+            return _position_in_size(size[1], ended=bool(size[2]))
+        return None
+
+    def continue_at(self, position: BodyPosition) -> None:
+        self._line = b""
+        match position.phase:
+            case Phase.DATA:
+                self._at, self._left = _DATA, position.left
+            case Phase.DATA_CR | Phase.DATA_LF:
+                self._at, self._line = _DATA_END, b"\r" if position.phase == Phase.DATA_LF else b""
+            case Phase.SIZE | Phase.SIZE_LF:
+                self._at = _SIZE
+                self._line = b"%x\r" % position.left if position.phase == Phase.SIZE_LF else b"%x" % position.left
+            case _:
+                self._at = _SIZE
 
     def feed(self, data: bytes) -> tuple[bytes, bytes]:
         if self._line:
             data, self._line = self._line + data, b""
         parts: list[bytes] = []
         at, end = 0, len(data)
-        if self._at is _At.SIZE:
-            at = self._whole_chunks(data, parts)
-            if at == end and len(parts) == 1:  # the usual read: one chunk
-                return parts[0], b""
-        while at < end and self._at is not _At.DONE and self._at is not _At.BROKEN:
-            if self._at is _At.DATA:
+        while at < end and self._at < _DONE:
+            if self._at is _SIZE and (after := _whole_chunks(data, at, parts)) > at:
+                at = after
+            elif self._at is _DATA:
                 part = data[at : at + self._left]
                 parts.append(part)
                 at += len(part)
                 self._left -= len(part)
-                self._at = _At.DATA if self._left else _At.DATA_END
+                self._at = _DATA if self._left else _DATA_END
             else:
-                at = self._lines(data, at)
+                at = self._read_line(data, at)
         body = parts[0] if len(parts) == 1 else b"".join(parts)
-        return body, b"" if self._at is _At.BROKEN else data[at:]
+        return body, b"" if self._at is _BROKEN else data[at:]
 
-    def one_chunk(self, data: bytes) -> bytes | None:
-        """The body in `data` if it is exactly one whole chunk, as most reads are; else None."""
-        size = self._USUAL_SIZE.match(data) if self._at is _At.SIZE and not self._line else None
-        if size is None:
+    def usual(self, data: bytes) -> bytes | None:
+        if self._at is not _SIZE or self._line:
             return None
-        start, stop = size.end(), size.end() + int(size[1], 16)
-        return data[start:stop] if start < stop == len(data) - 2 and data.endswith(b"\r\n") else None
-
-    def whole_chunks_each(self, reads: Sequence[bytes]) -> list[bytes]:
-        """The bodies in the first reads that each hold whole chunks and nothing else.
-
-        The first other read ends the result; that read and those after it are not consumed.
-        """
-        if self._at is not _At.SIZE or self._line:
-            return []
-        begins = [_BEGINS[data[:_BEGIN_BYTES]] for data in reads]
-        if [size for _, size in begins] == list(map(len, reads)) and {data[-2:] for data in reads} == {b"\r\n"}:
-            return [data[start:-2] for data, (start, _) in zip(reads, begins, strict=True)]  # one chunk each
-        sizes, bodies = self._cut(b"".join(reads))
-        return _by_reads(reads, [len(size) + 4 for size in sizes[: _whole(sizes, bodies)]], bodies)
+        start, size = _usual_chunk(data[:_BEGIN_BYTES])
+        if size == len(data) and data.endswith(b"\r\n"):  # one chunk, as most reads are
+            return data[start:-2]
+        parts: list[bytes] = []
+        if not data or _whole_chunks(data, 0, parts) != len(data):
+            return None
+        return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def end(self) -> None:
         """Does nothing: an end before the last chunk leaves the body incomplete."""
 
-    def _cut(self, data: bytes) -> tuple[list[bytes], list[bytes]]:
-        """Cuts bytes that begin with a chunk wherever a size line may be: the possible sizes, and the possible bodies."""
-        begin, *parts = self._BETWEEN.split(b"\r\n" + data)
-        if begin or not data.endswith(b"\r\n"):
-            del parts[-2:]
-        else:
-            parts[-1] = parts[-1][:-2]
-        return ([], []) if begin else (parts[::2], parts[1::2])
-
-    def _whole_chunks(self, data: bytes, parts: list[bytes]) -> int:
-        """Appends the whole chunks at the beginning of `data` to `parts`; returns the position after them."""
-        at = self._many_chunks(data, parts) if len(data) > _FEW_BYTES else 0
-        while size := self._USUAL_SIZE.match(data, at):
-            start = size.end()
-            stop = start + int(size[1], 16)
-            if stop == start or not data.startswith(b"\r\n", stop):
-                break
-            parts.append(data[start:stop])
-            at = stop + 2
-        return at
-
-    def _many_chunks(self, data: bytes, parts: list[bytes]) -> int:
-        """As `_whole_chunks`, but reads all chunks at once, up to the first unusual one."""
-        sizes, bodies = self._cut(data)
-        count = _whole(sizes, bodies)
-        parts += bodies[:count]
-        return sum(map(len, sizes[:count])) + sum(map(len, parts)) + 4 * count
-
-    def _lines(self, data: bytes, at: int) -> int:
+    def _read_line(self, data: bytes, at: int) -> int:
         """Reads a line, or keeps its beginning; returns the position after it."""
         end = data.find(b"\n", at)
         line = data[at:] if end < 0 else data[at:end]
-        if len(line) > MAX_CHUNK_LINE:
-            self._at = _At.BROKEN
+        if len(line) > MAX_CHUNK_LINE or (self._at is _DATA_END and line not in (b"", b"\r")):
+            self._at = _BROKEN
         elif end < 0:
             self._line = line
+            if self._at is _SIZE and not _SIZE_BEGUN.fullmatch(line):
+                self._at, self._line = _BROKEN, b""
         else:
             self._at = self._after(line.removesuffix(b"\r"))
+            self.ambiguous = self.ambiguous or not (line.endswith(b"\r") or self._at is _BROKEN)
         return len(data) if end < 0 else end + 1
 
     def _after(self, line: bytes) -> _At:
-        if self._at is _At.DATA_END:
-            return _At.BROKEN if line else _At.SIZE
-        if self._at is _At.TRAILERS:
+        if self._at is _DATA_END:
+            return _SIZE
+        if self._at is _TRAILERS:
+            if not line:
+                return _DONE
             self._trailers += len(line)
-            return _At.BROKEN if self._trailers > MAX_TRAILER_BYTES else _At.TRAILERS if line else _At.DONE
-        size = self._SIZE.fullmatch(line)
-        self._left = int(size[1], 16) if size else 0
-        return _At.BROKEN if not size else _At.DATA if self._left else _At.TRAILERS
+            self.ambiguous = self.ambiguous or not _STRICT_TRAILER.fullmatch(line)
+            return _BROKEN if self._trailers > MAX_TRAILER_BYTES else _TRAILERS
+        size = _ANY_SIZE.fullmatch(line)
+        if not size:
+            return _BROKEN
+        self.ambiguous = self.ambiguous or not _STRICT_SIZE.fullmatch(line)
+        self._left = int(size[1], 16)
+        return _DATA if self._left else _TRAILERS
 
 
-def _whole(sizes: Sequence[bytes], bodies: Sequence[bytes]) -> int:
-    """How many chunks are whole, up to the first that is not."""
-    whole = [0 < int(size, 16) == len(body) for size, body in zip(sizes, bodies, strict=True)]
-    return whole.index(False) if False in whole else len(whole)
+@lru_cache(_MAX_BEGINS)
+def _usual_chunk(beginning: bytes) -> tuple[int, int]:
+    """Where the data of a chunk begins, and where the chunk ends, by its first _BEGIN_BYTES bytes; (0, 0) for the last chunk,
+    and for one whose size line is not the usual one.
+    """
+    size = _USUAL_SIZE.match(beginning)
+    data_bytes = int(size[1], 16) if size else 0
+    return (size.end(), size.end() + data_bytes + 2) if size and data_bytes else (0, 0)
 
 
-def _by_reads(reads: Sequence[bytes], around: Sequence[int], bodies: Sequence[bytes]) -> list[bytes]:
-    """The bodies in reads, up to a read that ends inside a chunk. `around`: how many bytes each chunk has besides data."""
-    ends = accumulate(map(add, around, map(len, bodies)))
-    behind = {end: number for number, end in enumerate(ends, 1)}
-    found: list[bytes] = []
-    first = 0
-    for end in accumulate(map(len, reads)):
-        last = behind.get(end)
-        if last is None or last == first:  # the read ends inside a chunk, or is empty
-            break
-        found.append(bodies[first] if last == first + 1 else b"".join(bodies[first:last]))
-        first = last
-    return found
+def _whole_chunks(data: bytes, at: int, parts: list[bytes]) -> int:
+    """Appends the data of the whole usual chunks from offset `at` on to `parts`; returns the offset after them."""
+    while True:
+        start, size = _usual_chunk(data[at : at + _BEGIN_BYTES])
+        end = at + size
+        if not size or data[end - 2 : end] != b"\r\n":
+            return at
+        parts.append(data[at + start : end - 2])
+        at = end
+
+
+def _position_in_size(digits: bytes, *, ended: bool) -> BodyPosition | None:
+    """The position after the digits of a size, and after its CR if it has `ended`. The last chunk is not the pump's."""
+    size = int(digits or b"0", 16)
+    if not digits:
+        return None if ended else BodyPosition(Phase.SIZE_BEGIN, 0)
+    if (ended and not size) or size >= _MAX_SIZE_OF_PUMP:
+        return None
+    return BodyPosition(Phase.SIZE_LF if ended else Phase.SIZE, size)
+
+
+def framing_of(status: int, method: str, transfers: Sequence[str], lengths: Sequence[str]) -> Framing:
+    """The framing of a final response's body (RFC 9112, 6.3). `method`: of the request. `transfers`, `lengths`: the members
+    of the fields Transfer-Encoding and Content-Length, lower-case.
+    """
+    if has_no_body(status, method):
+        return Plain(0)
+    if transfers:
+        *others, last = transfers
+        if last != "chunked":
+            return Plain(None)
+        return Unframed() if "chunked" in others else Chunked()
+    if not lengths:
+        return Plain(None)
+    valid = len(set(lengths)) == 1 and _LENGTH.fullmatch(lengths[0])
+    return Plain(int(lengths[0])) if valid else Unframed()
+
+
+def has_no_body(status: int, method: str) -> bool:
+    """Whether no body follows this final head, whatever its fields say."""
+    connected = method == "CONNECT" and 200 <= status < 300
+    return method == "HEAD" or connected or status < 200 or status in (204, 304)

@@ -64,7 +64,7 @@ class PacketExchange:
         self.whole = self.blind = False
         self._facts = facts
         self._request, self._upstream, self._telling = request, upstream, telling
-        self.framing = ResponseFraming(request.method == b"HEAD", plainly=False)
+        self.framing = ResponseFraming(request.method)
         self._stream: int | None = None
         self._asked = self._body_bytes = 0
         self._told_all = True
@@ -157,7 +157,7 @@ class PacketExchange:
     def _open_late(self) -> None:
         """Decides on a path that is not an LLM's, from the content type of the response."""
         early, self._early = self._early or [], None
-        if says_event_stream((self.framing.content_type.decode("latin-1"),)):
+        if says_event_stream((self.framing.content_type,)):
             stream = self._open()
             for read in early:
                 self._telling.put(ResponseRead(stream, read.at_ns, read.data))

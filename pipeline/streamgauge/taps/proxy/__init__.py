@@ -3,10 +3,10 @@
 __main__.py   the process: reads its settings, writes `ready`, drains on SIGTERM
 relay.py      all connections of one relay; acceptor.py: accepts clients, also for hung relays; limits.py: limits on clients
 client.py     a client's connection; reader.py and request.py: parse, check and rewrite its requests
-exchange.py   one request and its response; response.py: finds the end of the response
+exchange.py   one request and its response; response.py: the end of the response, and whether to reuse the connection
 upstream.py   connections to upstreams; each belongs to one client's connection
 tls.py        certificates, on both sides
-pump_handle.py   the pump (native/), which moves the middle of responses; body_position.py: its position in a body
+pump_handle.py   the pump (native/), which moves the middle of responses
 error_responses.py   the relay's own responses; refusals.py: counts them
 capture_gate.py capture.py outbox.py   report an exchange to the recorder, without blocking
 """

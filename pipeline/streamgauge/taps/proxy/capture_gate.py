@@ -75,7 +75,7 @@ class CaptureGate:
         if framing.status is None and framing.fault is None and self._early_bytes < MAX_RESPONSE_HEAD:
             return
         early, self._early, self.waits = self._early, [], False
-        if says_event_stream((framing.content_type.decode("latin-1"),)):
+        if says_event_stream((framing.content_type,)):
             capture = self._open(reported_request(self._request, self._outgoing, self._tenant_header))
             if self._sent is not None:
                 capture.sent(*self._sent)

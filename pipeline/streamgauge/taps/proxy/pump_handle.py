@@ -9,10 +9,10 @@ import sys
 from collections import Counter
 from typing import Protocol
 
+from streamgauge.core.http1.body_position import BodyPosition
 from streamgauge.recorder.protocol import Encoded, ReadsDropped, ResponseReads
 from streamgauge.runtime.faults import report_fault
 from streamgauge.spool.read_counters import Counters, DropReason, Incident
-from streamgauge.taps.proxy.body_position import BodyPosition
 from streamgauge.taps.proxy.outbox import BATCH_BYTES, RecorderClient
 from streamgauge.taps.proxy.response import ResponseFraming
 

@@ -21,8 +21,8 @@ from typing import Any
 
 import msgspec
 
+from streamgauge.core.http1.body_position import Phase
 from streamgauge.recorder.protocol import Message, ReadsDropped, ResponseReads
-from streamgauge.taps.proxy.body_position import Phase
 from streamgauge.taps.proxy.native._pump import Pump
 from tests.running import wait_for
 

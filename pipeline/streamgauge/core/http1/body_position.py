@@ -26,20 +26,3 @@ class BodyPosition(NamedTuple):
 
     phase: int
     left: int
-
-
-def bytes_leading_to(place: BodyPosition) -> bytes:
-    """Returns bytes that bring a parser from the beginning of a chunked body to this position in a chunk."""
-    match place.phase:
-        case Phase.SIZE:
-            return b"%x" % place.left
-        case Phase.SIZE_LF:
-            return b"%x\r" % place.left
-        case Phase.DATA:
-            return b"%x\r\n" % place.left
-        case Phase.DATA_CR:
-            return b"1\r\n-"
-        case Phase.DATA_LF:
-            return b"1\r\n-\r"
-        case _:
-            return b""
