@@ -104,31 +104,31 @@ def _decoded(pieces: list[bytes], transfer: str, coding: str | None) -> tuple[by
 
 
 def check_response(data: bytes) -> None:
-    """A whole response: any split gives the same head, body and end, and a body is known to end or not to."""
+    """A whole response: any split gives the same head, body and end."""
     drawn = Drawn(data)
     method, raw = drawn.one_of(METHODS), drawn.rest()
     whole = _response([raw], method)
     assert _response(in_pieces(raw, _seed(data)), method) == whole
-    head, body, rest, fault, *_ = whole
-    assert head is None or fault is None
+    head, body, rest, *_ = whole
     assert len(body) + len(rest) <= len(raw)
     if head is not None:
         assert 100 <= head.status <= 999
         assert all(name and name == name.lower() for name, _ in head.headers)
 
 
-def _response(
-    pieces: list[bytes], method: str
-) -> tuple[ResponseHead | None, bytes, bytes, HeadFault | None, int, bool, bool, bool]:
-    reader, body, rest = ResponseReader(method), b"", b""
+def _response(pieces: list[bytes], method: str) -> tuple[ResponseHead | None, bytes, bytes, HeadFault | None, object]:
+    reader, head, body, rest = ResponseReader(method), None, b"", b""
     for piece in pieces:
-        more, after = reader.feed(piece)
-        body, rest = body + more, rest + after
-    assert sum(map(len, pieces)) <= MAX_HEAD_BYTES or reader.head is not None or reader.fault is not None
+        found, left = reader.feed_head(piece) if reader.framing is None else (None, piece)
+        head = head or found
+        if reader.framing is not None:
+            more, after = reader.feed(left)
+            body, rest = body + more, rest + after
+    assert sum(map(len, pieces)) <= MAX_HEAD_BYTES or head is not None or reader.fault is not None
+    assert (head is None) == (reader.framing is None) and (head is None or reader.fault is None)
     broken = reader.framing is not None and reader.framing.broken
-    if broken:
-        rest = b""
-    return reader.head, body, rest, reader.fault, reader.interim, reader.complete, broken, reader.ambiguous
+    facts = (reader.interim, reader.complete, broken, reader.ambiguous, reader.persistent, reader.coding)
+    return None if head is None else head.parsed(), body, b"" if broken else rest, reader.fault, facts
 
 
 def check_json_check(data: bytes) -> None:

@@ -276,14 +276,14 @@ class Response:
     def _read_head(self, stamp_ns: int | None, data: bytes) -> bytes:
         """The bytes after the head; none until the head is whole."""
         reader = self._reader
-        rest = reader.feed_head(data)
+        head, rest = reader.feed_head(data)
         if reader.fault is not None:
             self._note(DecodeFault.BAD_FRAMING)
             self._lost = True
-        if reader.head is None:
+        if head is None:
             return b""
         self._decoder = BodyDecoder(reader.framing, reader.coding, memory=self._memory)
-        self._take_head(reader.head, stamp_ns)
+        self._take_head(head.parsed(), stamp_ns)
         yield_cpu()
         return rest
 

@@ -20,7 +20,7 @@ from tests.core.http1.malformed import BROKEN, CHUNKED, MALFORMED, OK, OPEN, WHO
 def answer(method: str, wire: bytes) -> tuple[bytes, bytes, bool, DecodeFault | None]:
     """Decoded body, rest, whole, fault - for a connection that ends after `wire`."""
     reader = ResponseReader(method)
-    rest = reader.feed_head(wire)
+    _, rest = reader.feed_head(wire)
     decoder = BodyDecoder(reader.framing, reader.coding)
     piece = decoder.feed(rest)
     whole = decoder.finish()
@@ -151,12 +151,15 @@ class Read(tuple[int, list[tuple[str, str]], bytes, bool, bytes]):
 
 def read(pieces: list[bytes], method: str) -> Read:
     """What the reader says of a response."""
-    reader, body, rest = ResponseReader(method), b"", b""
+    reader, head, body, rest = ResponseReader(method), None, b"", b""
     for piece in pieces:
-        more, after = reader.feed(piece)
-        body, rest = body + more, rest + after
-    assert reader.head is not None and reader.fault is None and not reader.ambiguous
-    return Read((reader.head.status, reader.head.headers, body, reader.complete, rest))
+        found, left = reader.feed_head(piece) if reader.framing is None else (None, piece)
+        head = head or found
+        if reader.framing is not None:
+            more, after = reader.feed(left)
+            body, rest = body + more, rest + after
+    assert head is not None and reader.fault is None and not reader.ambiguous
+    return Read((head.status, head.parsed().headers, body, reader.complete, rest))
 
 
 def read_by_h11(wire: bytes, method: str) -> Read:
@@ -289,7 +292,7 @@ def test_what_was_decided_about_a_malformed_response_holds_at_every_split(wire: 
         reader, body = ResponseReader("GET"), b""
         for piece in pieces:
             body += reader.feed(piece)[0]
-        head = reader.head.status if reader.head is not None else reader.fault
+        head = reader.fault if reader.status is None else reader.status
         broken = reader.framing is not None and reader.framing.broken
         end = BROKEN if broken else WHOLE if reader.complete else OPEN
         assert (head, body, end, reader.ambiguous) == (decided.head, decided.body, decided.end, decided.ambiguous)
@@ -355,8 +358,9 @@ def test_chunks_that_llhttp_refuses_are_broken_or_ambiguous_and_no_others(body: 
 def test_fields_beyond_those_that_are_kept_decide_too() -> None:
     many = b"a: b\r\n" * MAX_FIELDS
     reader = ResponseReader("GET")
-    assert reader.feed(OK + many + b"Content-Length: 3\r\nConnection: close\r\n\r\nabcX") == (b"abc", b"X")
-    assert reader.head is not None and len(reader.head.headers) == MAX_FIELDS
+    head, rest = reader.feed_head(OK + many + b"Content-Length: 3\r\nConnection: close\r\n\r\nabcX")
+    assert reader.feed(rest) == (b"abc", b"X")
+    assert head is not None and len(head.parsed().headers) == MAX_FIELDS
     assert not reader.persistent
 
 
@@ -365,7 +369,7 @@ def test_after_a_fault_of_the_head_nothing_is_read() -> None:
     assert reader.feed(b"220 smtp.example") == (b"", b"")
     assert reader.fault is not None
     assert reader.feed(OK + b"\r\nabc") == (b"", b"")
-    assert (reader.head, reader.complete, reader.end()) == (None, False, False)
+    assert (reader.status, reader.complete, reader.end()) == (None, False, False)
 
 
 @given(

@@ -1,6 +1,8 @@
 """Where a response ends: whatever the split, the head's oddities and what lies behind it."""
 
 import re
+from collections.abc import Iterator
+from unittest import mock
 
 import pytest
 from hypothesis import given
@@ -8,11 +10,29 @@ from hypothesis import strategies as st
 
 from streamgauge.core.http1.body import BodyDecoder
 from streamgauge.core.http1.response import ResponseReader
+from streamgauge.taps.proxy import response
 from streamgauge.taps.proxy.response import MAX_RESPONSE_HEAD, ResponseFault, ResponseFraming
 from tests.core.http1.malformed import MALFORMED, Decided
 
 OK = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.fixture(scope="module", params=["C", "Python"], autouse=True)
+def large_reads_are_followed(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Once in C where it was built, reads of any size, and once in Python."""
+    in_c = request.param == "C"
+    if in_c and response.follow is None:
+        pytest.skip("it is not built")
+    with (
+        mock.patch.object(response, "MANY_CHUNKS_BYTES", 1),
+        mock.patch.object(response, "follow", response.follow if in_c else None),
+    ):
+        yield
+
+
+def framing_of(method: bytes = b"GET") -> ResponseFraming:
+    return ResponseFraming(method, in_c=bool(response.follow))
 
 
 WHOLE = {
@@ -50,11 +70,11 @@ def feed(framing: ResponseFraming, data: bytes, cuts: list[int]) -> int:
 def test_the_end_is_found_at_every_split(whole: bytes, behind: bytes) -> None:
     data = whole + behind
     for cuts in [[], *([cut] for cut in range(1, len(data))), list(range(1, len(data)))]:
-        framing = ResponseFraming(b"GET")
+        framing = framing_of()
         assert feed(framing, data, cuts) == len(whole), cuts
         assert framing.complete and framing.fault is None
     for size in range(len(whole)):
-        framing = ResponseFraming(b"GET")
+        framing = framing_of()
         feed(framing, whole[:size], [])
         assert not framing.complete and not framing.end_of_input()
 
@@ -70,7 +90,7 @@ def test_any_chunks_any_splits(pieces: list[bytes], behind: bytes, seed: list[in
     body = b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces)
     whole = CHUNKED + body + b"0\r\n\r\n"
     data = whole + behind
-    framing = ResponseFraming(b"GET")
+    framing = framing_of()
     assert feed(framing, data, sorted({cut for cut in seed if cut < len(data)})) == len(whole)
     assert framing.complete
 
@@ -82,7 +102,7 @@ def test_any_chunks_any_splits(pieces: list[bytes], behind: bytes, seed: list[in
 )
 def test_a_head_that_may_be_read_in_two_ways_is_the_last_on_its_connection(lines: bytes) -> None:
     head = b"HTTP/1.1 204 X\r\nB: c" + lines + b"\r\n\r\n"
-    framing = ResponseFraming(b"GET")
+    framing = framing_of()
     assert framing.feed(head) <= len(head)
     raw = head[: next(re.finditer(rb"\n\r?\n", head)).start()]
     lone_cr = re.search(rb"\r(?!\n|\Z)", raw)
@@ -119,11 +139,11 @@ def test_agrees_with_the_recorders_own_reading(
     raw = line_end.join([b"HTTP/1.1 %d X" % status, *fields, b"", b""])
     data = raw + b"3\r\nabc\r\n0\r\n\r\n"
     reader = ResponseReader("HEAD" if head_only else "GET")
-    rest = reader.feed_head(data)
-    assert reader.head is not None and reader.head.status == status and rest == data[len(raw) :]
+    _, rest = reader.feed_head(data)
+    assert reader.status == status and rest == data[len(raw) :]
     body = BodyDecoder(reader.framing, reader.coding)
     rest = body.feed(rest).rest
-    framing = ResponseFraming(b"HEAD" if head_only else b"GET")
+    framing = framing_of(b"HEAD" if head_only else b"GET")
     taken = framing.feed(data)
     assert framing.complete == body.complete
     if body.complete:
@@ -145,7 +165,7 @@ def test_agrees_with_the_recorders_own_reading(
     ],
 )
 def test_whether_the_connection_may_be_used_again(head: bytes, persistent: bool) -> None:
-    framing = ResponseFraming(b"GET")
+    framing = framing_of()
     framing.feed(head)
     assert framing.persistent is persistent
 
@@ -167,7 +187,7 @@ def test_whether_the_connection_may_be_used_again(head: bytes, persistent: bool)
 )
 def test_what_cannot_be_followed_goes_on_to_the_end_and_is_never_reused(data: bytes, fault: ResponseFault) -> None:
     for cuts in ([], [1], [len(data) - 1]):
-        framing = ResponseFraming(b"GET")
+        framing = framing_of()
         assert feed(framing, data, cuts) == len(data)
         assert framing.fault is fault
         assert not framing.persistent
@@ -178,21 +198,21 @@ def test_what_cannot_be_followed_goes_on_to_the_end_and_is_never_reused(data: by
 @pytest.mark.parametrize(("wire", "decided"), MALFORMED.items(), ids=range(len(MALFORMED)))
 def test_what_was_decided_about_a_malformed_response_holds_at_every_split(wire: bytes, decided: Decided) -> None:
     for cuts in [[], *([cut] for cut in range(1, len(wire))), list(range(1, len(wire)))]:
-        framing = ResponseFraming(b"GET")
+        framing = framing_of()
         feed(framing, wire, cuts)
         fault = None if framing.fault is None else framing.fault.value
         assert (fault, framing.complete and framing.persistent) == (decided.relay, decided.reused)
 
 
 def test_without_length_the_end_of_input_is_the_end() -> None:
-    framing = ResponseFraming(b"GET")
+    framing = framing_of()
     assert framing.feed(OK + b"\r\nabc") == len(OK) + 5
     assert framing.until_eof and not framing.complete
     assert framing.end_of_input() and framing.complete
 
 
 def test_untouched_until_the_final_head_is_complete() -> None:
-    framing = ResponseFraming(b"GET")
+    framing = framing_of()
     assert framing.untouched
     framing.feed(b"HTTP/1.1 100 Continue\r\n\r\n")
     assert framing.untouched and framing.status is None

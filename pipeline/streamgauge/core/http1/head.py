@@ -6,7 +6,7 @@ HTTP/1 response head, or a head that is too large, are a fault. A head that clie
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from enum import StrEnum
 
 import msgspec
@@ -27,7 +27,8 @@ _BLANKS = " \t\r"
 # A field's value must not hold CR or NUL: each is read as a space (RFC 9110, 5.5).
 _TO_SPACE = str.maketrans("\r\0", "  ")
 
-Fields = list[tuple[str, str]]
+# The fields that decide about body and connection, in a head in lower case.
+_DECIDING = re.compile(rb"\n(connection|content-(?:encoding|length|type)|transfer-encoding)[ \t]*:([^\n]*)")
 
 
 class HeadFault(StrEnum):
@@ -44,7 +45,7 @@ class ResponseHead(msgspec.Struct, frozen=True):
 
     status: int
     http_minor: int
-    headers: Fields
+    headers: list[tuple[str, str]]
 
     def all(self, name: str) -> list[str]:
         """The values of all fields with this lower-case name, in order."""
@@ -59,20 +60,49 @@ class ResponseHead(msgspec.Struct, frozen=True):
         return dict(reversed(self.headers))
 
 
+class RawHead(msgspec.Struct, frozen=True):
+    """The head of a final response as it came, without its blank line. `lines`: with folded lines joined, the status line
+    included. `ambiguous`: clients read it differently.
+    """
+
+    status: int
+    http_minor: int
+    lines: bytes
+    ambiguous: bool
+
+    def deciding(self) -> dict[bytes, list[str]]:
+        """The members of Connection, Content-Encoding, Content-Length, Content-Type and Transfer-Encoding, in lower case, by
+        the field's name.
+        """
+        found: dict[bytes, list[str]] = {}
+        for name, value in _DECIDING.findall(self.lines.lower()):
+            members = (member.strip(_BLANKS) for member in value.decode("latin-1").split(","))
+            found.setdefault(name, []).extend(member for member in members if member)
+        return found
+
+    def parsed(self) -> ResponseHead:
+        """The head's fields."""
+        headers = []
+        for line in self.lines.decode("latin-1").split("\n")[1:]:
+            name, colon, value = line.partition(":")
+            if colon and (name := name.strip(" \t")):
+                headers.append((name.lower(), value.strip(_BLANKS)))
+        headers = headers[:MAX_FIELDS]
+        if self.ambiguous:
+            headers = [(name, value.translate(_TO_SPACE).strip(_BLANKS)) for name, value in headers]
+        return ResponseHead(self.status, self.http_minor, headers)
+
+
 class HeadReader:
     """Reads up to the final head. Interim heads (1xx except 101) are skipped and counted in `interim`.
 
-    `rest`: the bytes of the last feed that follow the head. `fields`: all fields of the head, as `ResponseHead.headers`, but
-    their values may hold CR and NUL. `ambiguous`: clients read the head differently. Never raises; after a `fault` nothing
-    more is read.
+    `rest`: the bytes of the last feed that follow the head. Never raises; after a `fault` nothing more is read.
     """
 
     def __init__(self) -> None:
         self.rest = b""
         self.fault: HeadFault | None = None
         self.interim = 0
-        self.fields: Fields = []
-        self.ambiguous = False
         self._held = bytearray()
         self._searched = 0
         self._done = False
@@ -82,14 +112,14 @@ class HeadReader:
         """How many of the last bytes belong to an incomplete head."""
         return len(self._held)
 
-    def feed(self, data: bytes) -> ResponseHead | None:
+    def feed(self, data: bytes) -> RawHead | None:
         """The head, once, when `data` completes it; else None."""
         if self._done:
             self.rest = data
             return None
         self._held += data
         while (raw := self._next()) is not None:
-            head = self._parsed(raw)
+            head = _head(raw)
             if head is None:
                 self._fail(HeadFault.NOT_HTTP)
             elif head.status == 101 or head.status >= 200:
@@ -119,24 +149,14 @@ class HeadReader:
     def _fail(self, fault: HeadFault) -> None:
         self.fault, self._done, self._held = fault, True, bytearray()
 
-    def _parsed(self, raw: bytes) -> ResponseHead | None:
-        line, _, lines = raw.partition(b"\n")
-        status_line = _STATUS_LINE.fullmatch(line.rstrip(b"\r"))
-        if status_line is None:
-            return None
-        self.ambiguous = _is_ambiguous(raw)
-        if self.ambiguous:
-            lines = _FOLD.sub(b" ", raw).partition(b"\n")[2]
-        self.fields = _fields(lines.decode("latin-1"))
-        headers = self.fields[:MAX_FIELDS]
-        if self.ambiguous:
-            headers = [(name, value.translate(_TO_SPACE).strip(_BLANKS)) for name, value in headers]
-        return ResponseHead(int(status_line[2]), int(status_line[1]), headers)
 
-
-def members(values: Sequence[str]) -> list[str]:
-    """The members of a list-valued field, lower-case, without blanks around them."""
-    return [stripped.lower() for value in values for member in value.split(",") if (stripped := member.strip(_BLANKS))]
+def _head(raw: bytes) -> RawHead | None:
+    status_line = _STATUS_LINE.fullmatch(raw.partition(b"\n")[0].rstrip(b"\r"))
+    if status_line is None:
+        return None
+    ambiguous = _is_ambiguous(raw)
+    lines = _FOLD.sub(b" ", raw) if ambiguous else raw
+    return RawHead(int(status_line[2]), int(status_line[1]), lines, ambiguous)
 
 
 def _is_ambiguous(raw: bytes) -> bool:
@@ -144,12 +164,3 @@ def _is_ambiguous(raw: bytes) -> bool:
     if b"\t" in raw or b" :" in raw or b"\n " in raw or b"\0" in raw or raw.count(b"\r") > raw.count(b"\r\n") + 1:
         return _TWO_READINGS.search(raw) is not None
     return not raw.endswith(b"\r") and raw.count(b"\r") != raw.count(b"\r\n")
-
-
-def _fields(lines: str) -> Fields:
-    fields = []
-    for line in lines.split("\n"):
-        name, colon, value = line.partition(":")
-        if colon and (name := name.strip(" \t")):
-            fields.append((name.lower(), value.strip(_BLANKS)))
-    return fields

@@ -7,29 +7,29 @@ no two of them differ. It does no I/O and knows no time. It reads tolerantly, si
 them in its own way; where clients may differ, it says so (`ambiguous`), and its user decides.
 """
 
-from collections.abc import Sequence
-
 from streamgauge.core.http1.framing import Framing, framing_of, has_no_body
-from streamgauge.core.http1.head import HeadFault, HeadReader, ResponseHead, members
+from streamgauge.core.http1.head import HeadFault, HeadReader, RawHead
 
 
 class ResponseReader:
     """Reads one response. `method`: of the request. Never raises.
 
-    `head`: the final head, once it is complete. `framing`: that of the body after it. `coding`: the codings to remove from
-    the body besides its chunks, in the order in which they were applied, as a value of Content-Encoding. `persistent`: by
-    its head, the response leaves the connection usable; `says_keep_alive`: it has `Connection: keep-alive`, which HTTP/1.0
-    requires.
+    `status`: that of the final head, once it is complete; None before. The head decides: `framing`: that of the body;
+    `coding`: the codings to remove from the body besides its chunks, as a value of Content-Encoding; `content_type`: all its
+    values; `persistent`: the response leaves the connection usable; `says_keep_alive`: it has `Connection: keep-alive`, which
+    HTTP/1.0 requires.
     """
 
-    __slots__ = ("_heads", "_method", "coding", "framing", "head", "persistent", "says_keep_alive")
+    __slots__ = ("_head_is_ambiguous", "_heads", "_method", "coding", "content_type", "framing", "persistent",
+                 "says_keep_alive", "status")  # fmt: skip
 
     def __init__(self, method: str) -> None:
-        self.head: ResponseHead | None = None
+        self.status: int | None = None
         self.framing: Framing | None = None
-        self.coding = ""
+        self.coding = self.content_type = ""
         self.persistent = self.says_keep_alive = False
         self._heads = HeadReader()
+        self._head_is_ambiguous = False
         self._method = method
 
     @property
@@ -50,7 +50,7 @@ class ResponseReader:
     @property
     def ambiguous(self) -> bool:
         """Some part of the response so far is one that clients read differently."""
-        return self._heads.ambiguous or (self.framing is not None and self.framing.ambiguous)
+        return self._head_is_ambiguous or (self.framing is not None and self.framing.ambiguous)
 
     @property
     def complete(self) -> bool:
@@ -61,18 +61,19 @@ class ResponseReader:
         """The body's bytes in `data`, and the bytes after the response's end."""
         if self.framing is not None:
             return self.framing.feed(data)
-        rest = self.feed_head(data)
+        _, rest = self.feed_head(data)
         return self.framing.feed(rest) if self.framing is not None else (b"", b"")
 
-    def feed_head(self, data: bytes) -> bytes:
-        """Reads up to the end of the final head; returns the bytes after it. To be called until there is a `head`."""
+    def feed_head(self, data: bytes) -> tuple[RawHead | None, bytes]:
+        """Reads up to the end of the final head. Returns the head, once, and the bytes after it. To be called until there is
+        a `status`.
+        """
         head = self._heads.feed(data)
         if head is None:
-            return b""
-        self.head = head
-        self._decide(head, self._heads.fields)
-        rest, self._heads.rest, self._heads.fields = self._heads.rest, b"", []
-        return rest
+            return None, b""
+        self._decide(head)
+        rest, self._heads.rest = self._heads.rest, b""
+        return head, rest
 
     def end(self) -> bool:
         """The connection has ended cleanly. Returns whether the response is complete."""
@@ -80,17 +81,16 @@ class ResponseReader:
             self.framing.end()
         return self.complete
 
-    def _decide(self, head: ResponseHead, fields: Sequence[tuple[str, str]]) -> None:
+    def _decide(self, head: RawHead) -> None:
         """Takes from the head what the body and the connection depend on."""
-        found: dict[str, list[str]] = {"connection": [], "content-length": [], "transfer-encoding": []}
-        for name, value in fields:
-            if name in found:
-                found[name].append(value)
-        options, lengths, transfers = map(members, found.values())
+        fields, modern = head.deciding(), head.http_minor != 0
+        options, lengths = fields.get(b"connection", ()), fields.get(b"content-length", ())
+        transfers = fields.get(b"transfer-encoding", [])
+        self.status, self._head_is_ambiguous = head.status, head.ambiguous
+        self.content_type = ", ".join(fields.get(b"content-type", ()))
         self.framing = framing_of(head.status, self._method, transfers, lengths)
         self.says_keep_alive = "keep-alive" in options
-        modern = head.http_minor != 0
-        self.persistent = not self._heads.ambiguous and "close" not in options and (modern or self.says_keep_alive)
+        self.persistent = not head.ambiguous and "close" not in options and (modern or self.says_keep_alive)
         if has_no_body(head.status, self._method):
             return
         if transfers:
@@ -98,4 +98,4 @@ class ResponseReader:
             self.persistent = self.persistent and not lengths and modern
         self.persistent = self.persistent and not self.framing.until_eof
         codings = transfers[:-1] if transfers[-1:] == ["chunked"] else transfers
-        self.coding = ", ".join((*head.all("content-encoding"), *codings))
+        self.coding = ", ".join((*fields.get(b"content-encoding", ()), *codings))

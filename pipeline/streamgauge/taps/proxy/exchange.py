@@ -73,7 +73,7 @@ class Exchange:
         self._pending: list[bytes] = [outgoing.head]
         self._pending_bytes = self._body_bytes = 0
         self._sent_due = False
-        self._framing = ResponseFraming(request.method)
+        self._framing = ResponseFraming(request.method, in_c=lender is not None)
         self._any_byte = False  # of any response, also of an interim one, has come
         self._head = b""  # the beginning of an incomplete head, held back
         self._passed = False  # a byte of any response, also of an interim one, went to the client
@@ -238,7 +238,7 @@ class Exchange:
         if fault is None and self._framing.end_of_input():
             self._finish(Ending.COMPLETE, at_ns, ConnectionFate.CLOSE)
         elif self._repeats():
-            self._framing = ResponseFraming(self._request.method)
+            self._framing = ResponseFraming(self._request.method, in_c=self._pump is not None)
             self._pending, self._pending_bytes, self._reused = [self._outgoing.head], 0, False
             self._connect()
         elif self._framing.untouched:
