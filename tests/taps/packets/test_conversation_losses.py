@@ -72,6 +72,20 @@ def test_a_loss_within_one_chunk_hides_no_end() -> None:
     assert endings(followed(line)) == [Ending.COMPLETE, Ending.COMPLETE]
 
 
+@pytest.mark.parametrize("line_begun", [b"5;a=", b"0\r\nX: "])
+def test_a_loss_within_a_line_of_the_framing_hides_the_end(line_begun: bytes) -> None:
+    line = (
+        Line()
+        .open()
+        .ask(asking())
+        .answer(STREAM, line_begun, b"lost")
+        .lose()
+        .answer(b"\r\nhello\r\n0\r\n\r\n")
+        .acknowledge()
+    )
+    assert endings(followed(line.ask(asking()).answer(*WHOLE))) == [Ending.CUT, Ending.COMPLETE]
+
+
 def test_a_lost_last_packet_of_an_answer_is_known_when_it_is_acknowledged() -> None:
     body = b"".join(EVENTS)
     line = Line().open().ask(asking()).answer(head(SSE, ("content-length", str(len(body)))), *EVENTS)

@@ -116,7 +116,8 @@ class PacketExchange:
     def lost(self, size: int) -> int:
         """`size` bytes from the server were not captured. Returns how many of them belong to this response.
 
-        Where framing only counts bytes, it continues. Within a head or at the edge of a chunk the exchange becomes `blind`.
+        Where framing only counts bytes, it continues. Elsewhere, within a head or a line of the framing, the exchange becomes
+        `blind`.
         """
         self.dropped()
         left = size
@@ -124,7 +125,7 @@ class PacketExchange:
             self.blind = True
         while left and not self.blind and not self.framing.complete:
             taken = self.framing.feed(_FILLER[:left])
-            self.blind = self.framing.fault is not None
+            self.blind = self.framing.place is None and not self.framing.complete
             left -= taken
         return size - left
 
