@@ -127,7 +127,7 @@ def _response(pieces: list[bytes], method: str) -> tuple[ResponseHead | None, by
     assert sum(map(len, pieces)) <= MAX_HEAD_BYTES or head is not None or reader.fault is not None
     assert (head is None) == (reader.framing is None) and (head is None or reader.fault is None)
     broken = reader.framing is not None and reader.framing.broken
-    facts = (reader.interim, reader.complete, broken, reader.ambiguous, reader.persistent, reader.coding)
+    facts = (reader.complete, broken, reader.ambiguous, reader.persistent, reader.coding)
     return None if head is None else head.parsed(), body, b"" if broken else rest, reader.fault, facts
 
 

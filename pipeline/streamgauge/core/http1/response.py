@@ -38,11 +38,6 @@ class ResponseReader:
         return self._heads.fault
 
     @property
-    def interim(self) -> int:
-        """How many interim heads came."""
-        return self._heads.interim
-
-    @property
     def half_head(self) -> int:
         """How many of the last bytes belong to an incomplete head."""
         return self._heads.held_bytes

@@ -95,6 +95,8 @@ class ResponseFraming:
         """Follows a read. Returns how many of its bytes belong to this response: all, unless the response ends in it."""
         if self.complete:
             return 0
+        if self.fault is not None:
+            return len(data)
         if len(data) >= MANY_CHUNKS_BYTES and self._is_middle(data):
             return len(data)
         _, rest = self._reader.feed(data)
