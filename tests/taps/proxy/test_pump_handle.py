@@ -73,7 +73,7 @@ def test_a_chunked_body_goes_on_where_the_pump_left_it(
     cuts = sorted({0, lent, *data.draw(st.lists(st.integers(0, lent), max_size=4))})
     framing = ResponseFraming(b"GET")
     framing.feed(CHUNKED)
-    place, given_back = framing.place, 0
+    place, given_back = framing.position, 0
     assert place == BodyPosition(Phase.SIZE_BEGIN, 0)
     for start, end in pairwise(cuts):
         found = follow(*place, body[start:end], 0)
@@ -81,7 +81,7 @@ def test_a_chunked_body_goes_on_where_the_pump_left_it(
             break
         place, given_back = BodyPosition(*found), end
     assert given_back < len(body)  # the last chunk is never the middle
-    framing.go_on_at(place)
+    framing.continue_at(place)
     rest = body[given_back:] + b"HTTP/1.1"
     assert (framing.feed(rest), framing.complete, framing.fault) == (len(body) - given_back, True, None)
 
@@ -99,8 +99,8 @@ def test_what_is_no_chunked_body_is_never_taken_for_its_middle(body: bytes, cut:
     if body[:cut]:
         assert one.feed(body[:cut]) == len(body[:cut])
     assert (one.fault, one.complete) == (None, False)
-    assert one.place in (BodyPosition(*found), None)
-    other.go_on_at(BodyPosition(*found))
+    assert one.position in (BodyPosition(*found), None)
+    other.continue_at(BodyPosition(*found))
     if body[cut:]:
         assert one.feed(body[cut:]) == other.feed(body[cut:])
     assert (one.fault, one.complete) == (other.fault, other.complete)

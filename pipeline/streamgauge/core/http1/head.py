@@ -18,6 +18,7 @@ MAX_HEAD_BYTES = 256 * 1024
 MAX_FIELDS = 1_000
 
 _END = re.compile(rb"\n\r?\n")
+_LINE_ENDS = re.compile(rb"[\r\n]+")
 _BEGINNING = b"HTTP/1."
 _STATUS_LINE = re.compile(rb"HTTP/1\.([0-9]) ([1-9][0-9][0-9])(?: .*)?", re.DOTALL)
 _FOLD = re.compile(rb"\r?\n[ \t]+")
@@ -61,8 +62,8 @@ class ResponseHead(msgspec.Struct, frozen=True):
 
 
 class RawHead(msgspec.Struct, frozen=True):
-    """The head of a final response as it came, without its blank line. `lines`: with folded lines joined, the status line
-    included. `ambiguous`: clients read it differently.
+    """A head as it came, without its blank line. `lines`: with folded lines joined, the status line included. `ambiguous`:
+    it is a final head, and clients read it differently.
     """
 
     status: int
@@ -122,7 +123,7 @@ class HeadReader:
             head = _head(raw)
             if head is None:
                 self._fail(HeadFault.NOT_HTTP)
-            elif head.status == 101 or head.status >= 200:
+            elif _is_final(head.status):
                 self._done, self.rest, self._held = True, bytes(self._held), bytearray()
                 return head
             else:
@@ -131,14 +132,15 @@ class HeadReader:
 
     def _next(self) -> bytes | None:
         """Removes the next head from the input and returns it without blank lines around it; None until it is whole."""
-        if self._held.startswith((b"\r", b"\n")):
-            self._held = self._held.lstrip(b"\r\n")
+        if blank := _LINE_ENDS.match(self._held):
+            del self._held[: blank.end()]
         end = _END.search(self._held, self._searched)
         if (end.end() if end else len(self._held)) > MAX_HEAD_BYTES:
             self._fail(HeadFault.TOO_LARGE)
         elif end is not None:
             raw = bytes(self._held[: end.start()])
-            self._held, self._searched = self._held[end.end() :], 0
+            del self._held[: end.end()]  # does not copy the rest: a read may hold thousands of interim heads
+            self._searched = 0
             return raw
         elif not _BEGINNING.startswith(self._held[: len(_BEGINNING)]):
             self._fail(HeadFault.NOT_HTTP)
@@ -154,9 +156,14 @@ def _head(raw: bytes) -> RawHead | None:
     status_line = _STATUS_LINE.fullmatch(raw.partition(b"\n")[0].rstrip(b"\r"))
     if status_line is None:
         return None
-    ambiguous = _is_ambiguous(raw)
+    status = int(status_line[2])
+    ambiguous = _is_final(status) and _is_ambiguous(raw)
     lines = _FOLD.sub(b" ", raw) if ambiguous else raw
-    return RawHead(int(status_line[2]), int(status_line[1]), lines, ambiguous)
+    return RawHead(status, int(status_line[1]), lines, ambiguous)
+
+
+def _is_final(status: int) -> bool:
+    return status == 101 or status >= 200
 
 
 def _is_ambiguous(raw: bytes) -> bool:

@@ -125,7 +125,7 @@ class PacketExchange:
             self.blind = True
         while left and not self.blind and not self.framing.complete:
             taken = self.framing.feed(_FILLER[:left])
-            self.blind = self.framing.place is None and not self.framing.complete
+            self.blind = self.framing.position is None and not self.framing.complete
             left -= taken
         return size - left
 

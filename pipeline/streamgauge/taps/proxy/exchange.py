@@ -280,7 +280,7 @@ class Exchange:
         self._pumped, one = None, self._upstream
         self._gate.lost(lost)
         self.quiet_ns = max(self.quiet_ns, at_ns)
-        self._framing.go_on_at(place)
+        self._framing.continue_at(place)
         assert one is not None
         if reset:
             one.abort()

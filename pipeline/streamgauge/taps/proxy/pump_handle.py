@@ -71,7 +71,7 @@ class PumpedResponse:
         self._reads += 1
         if self._reads == READS_BEFORE_PUMP:
             self._pump.loop.call_soon(self._start_pumping)
-        return framing.place is not None
+        return framing.position is not None
 
     @property
     def moved_ns(self) -> int:
@@ -87,7 +87,7 @@ class PumpedResponse:
 
     def _start_pumping(self) -> None:
         framing, self._framing = self._framing, None
-        place = None if framing is None else framing.place
+        place = None if framing is None else framing.position
         sockets = None if place is None else self._owner.sockets()
         if place is not None and sockets is not None:
             self._token = self._pump.lend(self, place, *sockets)

@@ -81,15 +81,15 @@ class ResponseFraming:
         return self.fault is not None or (framing is not None and framing.until_eof)
 
     @property
-    def place(self) -> BodyPosition | None:
+    def position(self) -> BodyPosition | None:
         """The position of the next byte in the body; None outside a body, and where the pump cannot continue."""
         framing = self._reader.framing
         return None if framing is None or self.fault is not None else framing.position
 
-    def go_on_at(self, place: BodyPosition) -> None:
+    def continue_at(self, position: BodyPosition) -> None:
         """Sets the position of the next byte, after the pump moved bytes that were not fed here."""
         assert self._reader.framing is not None
-        self._reader.framing.continue_at(place)
+        self._reader.framing.continue_at(position)
 
     def feed(self, data: bytes) -> int:
         """Follows a read. Returns how many of its bytes belong to this response: all, unless the response ends in it."""
@@ -119,10 +119,10 @@ class ResponseFraming:
 
     def _is_middle(self, data: bytes) -> bool:
         """Follows a read in C. Returns False if it is not clearly from the middle of the body; it is not followed then."""
-        place = None if self._follow is None else self.place
-        if self._follow is None or place is None or (found := self._follow(*place, data, 0)) is None:
+        position = None if self._follow is None else self.position
+        if self._follow is None or position is None or (found := self._follow(*position, data, 0)) is None:
             return False
-        self.go_on_at(BodyPosition(*found))
+        self.continue_at(BodyPosition(*found))
         return True
 
     def _take_head(self) -> None:
