@@ -10,7 +10,7 @@ import re
 from streamgauge.recorder.budget import Budget
 from streamgauge.taps.packets.conversation import Conversation
 from streamgauge.taps.packets.decode import ACK, FIN, RST, SYN, Segment
-from streamgauge.taps.packets.exchange import Telling
+from streamgauge.taps.packets.exchange import Reporting
 from streamgauge.taps.packets.reassembly import MAX_GAP_BYTES, Direction, OutOfRangeError, Piece
 
 # How long a hole may stay open (ns). TCP retransmits within some seconds, and a hole that the other side has
@@ -35,13 +35,13 @@ class Connection:
                  "_server_over", "closed", "first", "last_ns")  # fmt: skip
 
     def __init__(
-        self, upstream: str | None, telling: Telling, budget: Budget, facts: tuple[bytes | int, ...] = ()
+        self, upstream: str | None, reporting: Reporting, budget: Budget, facts: tuple[bytes | int, ...] = ()
     ) -> None:
         """`facts`: what identifies the connection in a file."""
         self.closed = False
         self.last_ns = 0
         self.first: int | None = None  # the sequence number of the client's SYN
-        self._conversation = Conversation(upstream, telling, facts)
+        self._conversation = Conversation(upstream, reporting, facts)
         self._budget = budget
         self._client: Direction | None = None
         self._server: Direction | None = None

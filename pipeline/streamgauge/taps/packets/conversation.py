@@ -15,15 +15,13 @@ The first of these that holds decides how an exchange ends (RFC 9112, 6.3 and 8)
 from collections import deque
 
 from streamgauge.core.capture.segments import Ending, TransportFault
-from streamgauge.taps.packets.exchange import PacketExchange, Telling
+from streamgauge.taps.packets.exchange import FILLER, PacketExchange, Reporting
 from streamgauge.taps.proxy.reader import WHOLE, RequestReader
 from streamgauge.taps.proxy.request import RefusedError, Request, check, framing_of
 from streamgauge.taps.proxy.response import ResponseFault
 
 # Limit of requests without a complete response on one connection: clients that pipeline send a handful.
 MAX_WAITING = 64
-# As in exchange.py: replaces lost bytes where only their number matters.
-_FILLER = bytes(64 * 1024)
 
 
 class Conversation:
@@ -34,12 +32,27 @@ class Conversation:
     what identifies the connection in a file.
     """
 
-    __slots__ = ("_asking", "_ever_lost", "_facts", "_filling", "_gone_ns", "_quiet_ns", "_reader", "_requests", "_telling",
-                 "_upstream", "_waiting", "alone", "answers_anew", "answers_lost", "requests_lost")  # fmt: skip
+    __slots__ = (
+        "_asking",
+        "_ever_lost",
+        "_facts",
+        "_filling",
+        "_gone_ns",
+        "_quiet_ns",
+        "_reader",
+        "_reporting",
+        "_requests",
+        "_upstream",
+        "_waiting",
+        "alone",
+        "answers_anew",
+        "answers_lost",
+        "requests_lost",
+    )  # fmt: skip
 
-    def __init__(self, upstream: str | None, telling: Telling, facts: tuple[bytes | int, ...] = ()) -> None:
+    def __init__(self, upstream: str | None, reporting: Reporting, facts: tuple[bytes | int, ...] = ()) -> None:
         self.requests_lost = self.answers_lost = self.answers_anew = self.alone = False
-        self._upstream, self._telling, self._facts = upstream, telling, facts
+        self._upstream, self._reporting, self._facts = upstream, reporting, facts
         self._requests = 0  # so far, on this connection
         self._reader = RequestReader()
         self._waiting: deque[PacketExchange] = deque()  # exchanges whose responses have not ended, in order
@@ -67,8 +80,8 @@ class Conversation:
         if self._asking is None or self._reader.in_head:
             self._lose_requests()
         while size and not self.requests_lost and not self.alone:
-            self._reader.feed(at_ns, _FILLER[:size])
-            size -= min(size, len(_FILLER))
+            self._reader.feed(at_ns, FILLER[:size])
+            size -= min(size, len(FILLER))
             self._take(at_ns)
             if size and self._asking is None:
                 self._lose_requests()
@@ -94,7 +107,7 @@ class Conversation:
         while data and self._waiting and not self.answers_lost:
             exchange = self._waiting[0]
             framing = exchange.framing
-            size = exchange.arrived(at_ns, data)
+            size = exchange.read(at_ns, data)
             if framing.complete:
                 self._end_first(at_ns)
             elif framing.fault is not None and framing.fault is not ResponseFault.BAD_CHUNKS:
@@ -109,7 +122,7 @@ class Conversation:
         self._ever_lost = True
         while size and self._waiting and not self.answers_lost:
             exchange = self._waiting[0]
-            size -= exchange.lost(size)
+            size -= exchange.lose(size)
             if exchange.blind:
                 self.answers_lost = True
             elif exchange.framing.complete:
@@ -151,9 +164,9 @@ class Conversation:
         self.answers_lost = True
         while self._waiting:
             exchange = self._waiting.popleft()
-            exchange.dropped()
+            exchange.lose_read()
             exchange.blind = True
-            exchange.ended(at_ns, Ending.CUT)
+            exchange.end(at_ns, Ending.CUT)
 
     def forget(self) -> None:
         """The connection has ended: closes the reader."""
@@ -174,9 +187,9 @@ class Conversation:
             elif self._asking is None:
                 continue  # the request is not followed
             elif isinstance(event, bytes):
-                self._asking.asked(event, lost=self._filling)
+                self._asking.request_body(event, lost=self._filling)
             else:
-                self._asking.sent(at_ns)
+                self._asking.request_sent(at_ns)
                 self._asking = None
 
     def _ask(self, at_ns: int, request: Request) -> None:
@@ -194,7 +207,7 @@ class Conversation:
         if len(self._waiting) >= MAX_WAITING:
             self._leave_alone(at_ns, Ending.CUT)
             return
-        self._asking = PacketExchange(request, self._upstream, self._telling, (*self._facts, self._requests))
+        self._asking = PacketExchange(request, self._upstream, self._reporting, (*self._facts, self._requests))
         self._requests += 1
         self._waiting.append(self._asking)
 
@@ -225,7 +238,7 @@ class Conversation:
         self.alone, self._asking = True, None
 
     def _end_first(self, at_ns: int) -> None:
-        self._waiting.popleft().ended(at_ns, Ending.COMPLETE)
+        self._waiting.popleft().end(at_ns, Ending.COMPLETE)
 
     def _end_all(self, at_ns: int, ending: Ending, fault: TransportFault | None = None, unsent_bytes: int = 0) -> None:
         """Ends all open exchanges. After the client has left, a reset counts as the client's end."""
@@ -235,5 +248,5 @@ class Conversation:
         while self._waiting:
             exchange = self._waiting.popleft()
             exchange.blind = exchange.blind or self.answers_lost
-            exchange.ended(at_ns, ending, fault, gone_ns, unsent_bytes)
+            exchange.end(at_ns, ending, fault, gone_ns, unsent_bytes)
             unsent_bytes = 0

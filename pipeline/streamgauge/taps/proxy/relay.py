@@ -11,6 +11,8 @@ from typing import Any
 
 import msgspec
 
+from streamgauge.recorder.client import CAPACITY_BYTES
+from streamgauge.recorder.loop_client import LoopClient
 from streamgauge.runtime.faults import report_fault, reported_task
 from streamgauge.spool.read_counters import Counters, Incident
 from streamgauge.taps.proxy.acceptor import Acceptor
@@ -23,15 +25,12 @@ from streamgauge.taps.proxy.limits import (
     Limits,
     capacity_of,
 )
-from streamgauge.taps.proxy.outbox import RecorderClient
 from streamgauge.taps.proxy.pump_handle import BUILT, PumpHandle
 from streamgauge.taps.proxy.refusals import Refusals
 from streamgauge.taps.proxy.request import MAX_REQUEST_HEAD, Route, Routes
 from streamgauge.taps.proxy.tls import LOOK_S, OwnCertificate, upstream_context
 from streamgauge.taps.proxy.upstream import WATCH_S, Connector
 
-# Bytes that may wait for a recorder that is unavailable or slow: some 10 s of a busy relay.
-CAPTURE_BUFFER_BYTES = 32 * 1024 * 1024
 # Idle connections that are closed at a time to make room, and how long each has been idle at least (seconds): the first
 # request of a client that has just connected may be on its way.
 SHED_AT_A_TIME = 32
@@ -69,7 +68,7 @@ class RelaySettings(msgspec.Struct, frozen=True):
     max_request_body: int | None = None
     max_connections: int = MAX_CONNECTIONS
     max_connections_per_address: int | None = None
-    capture_buffer_bytes: int = CAPTURE_BUFFER_BYTES
+    capture_buffer_bytes: int = CAPACITY_BYTES
     tls_certificate: str | None = None
     tls_key: str | None = None
     upstream_ca: str | None = None
@@ -119,8 +118,8 @@ class Relay:
         self._counters = Counters(Path(settings.counters_path), settings.role)
         self._counters.settle_relay()
         self.refusals = Refusals(self._counters, say)
-        self.outbox = RecorderClient(Path(settings.recorder_socket), self._counters, settings.capture_buffer_bytes)
-        self.lender = PumpHandle(self.outbox, self._counters) if settings.pump and BUILT else None
+        self.recorder = LoopClient(Path(settings.recorder_socket), self._counters, settings.capture_buffer_bytes)
+        self.pump = PumpHandle(self.recorder, self._counters) if settings.pump and BUILT else None
 
     async def listen(self, listening: socket.socket, others: list[socket.socket]) -> None:
         """Starts to accept clients: on `listening`, and on `others` if clients wait there for too long."""
@@ -212,17 +211,17 @@ class Relay:
         await self._all_gone(CUT_S)
         for connector in self._connectors.values():
             connector.close()
-        if self.lender is not None:
-            self.lender.close()
-        lost = await self.outbox.close(ends - time.monotonic())
+        if self.pump is not None:
+            self.pump.close()
+        lost = await self.recorder.close(ends - time.monotonic())
         if lost:
             self._say(f"{lost} reads are discarded (recorder_gone): the recorder did not accept them in time")
         self._counters.close()
 
     def hurry(self) -> None:
         """From now on, captured reads go to the recorder with the next flush. May be called from any thread."""
-        if self.lender is not None:
-            self.lender.hurry()
+        if self.pump is not None:
+            self.pump.hurry()
 
     def came(self, client: Client) -> None:
         """A client has connected."""
