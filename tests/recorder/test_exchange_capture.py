@@ -1,7 +1,5 @@
 """The capture of one exchange: all that a recorder needs, in order; what finds no room is left out, reported and counted."""
 
-from collections import Counter
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,44 +19,10 @@ from streamgauge.recorder.protocol import (
     ResponseRead,
 )
 from streamgauge.spool.read_counters import DropReason
+from tests.recorder.fake_client import BugError, FakeClient
 
 
-class BugError(Exception):
-    """Something nobody thought of."""
-
-
-class Room:
-    """A client whose room is set by hand. `breaks`: the kinds of message that it fails on."""
-
-    def __init__(self, *breaks: type[Message]) -> None:
-        self.full = self.overfull = False
-        self.messages: list[Message] = []
-        self.seen = self.faults = 0
-        self.dropped: Counter[DropReason] = Counter()
-        self.breaks = breaks
-
-    def new_stream(self) -> int:
-        return 7
-
-    def put(self, message: Message, size: int) -> None:
-        assert size >= 0
-        if isinstance(message, self.breaks):
-            raise BugError
-        self.messages.append(message)
-
-    def put_read(self, stream: int, at_ns: int | None, data: bytes) -> None:
-        self.seen += 1
-        self.put(ResponseRead(stream, at_ns, data), len(data))
-
-    def count_dropped(self, reason: DropReason, *, seen: bool = False) -> None:
-        self.seen += not seen
-        self.dropped[reason] += 1
-
-    def count_fault(self) -> None:
-        self.faults += 1
-
-
-def started(room: Room) -> ExchangeCapture:
+def started(room: FakeClient) -> ExchangeCapture:
     capture = ExchangeCapture(room)
     capture.start(5, 6, "up", "POST", "/v1/messages", [("x-api-key", "k")], tap="httpx", tenant_header="x-team")
     return capture
@@ -70,7 +34,7 @@ START = RequestStarted(
 
 
 def test_a_whole_exchange() -> None:
-    room = Room()
+    room = FakeClient(first=7)
     capture = started(room)
     capture.request_body(b"ab")
     capture.request_body(b"")
@@ -92,7 +56,7 @@ def test_a_whole_exchange() -> None:
 
 
 def test_without_room_reads_are_dropped_in_their_place_and_the_rest_is_reported() -> None:
-    room = Room()
+    room = FakeClient(first=7)
     capture = started(room)
     capture.request_body(b"ab")
     capture.read(1, b"1")
@@ -122,7 +86,7 @@ def test_without_room_reads_are_dropped_in_their_place_and_the_rest_is_reported(
 
 
 def test_an_exchange_that_found_no_room_to_start_is_not_reported_at_all() -> None:
-    room = Room()
+    room = FakeClient(first=7)
     room.overfull = room.full = True
     capture = started(room)
     room.overfull = room.full = False
@@ -137,7 +101,7 @@ def test_an_exchange_that_found_no_room_to_start_is_not_reported_at_all() -> Non
 
 
 def test_what_was_lost_elsewhere_is_reported_in_its_place() -> None:
-    room = Room()
+    room = FakeClient(first=7)
     capture = started(room)
     capture.reads_dropped(0)
     assert capture.steady
@@ -152,7 +116,7 @@ def test_what_was_lost_elsewhere_is_reported_in_its_place() -> None:
 
 @pytest.mark.parametrize(("reported", "body_bytes", "whole"), [(b"abc", 3, True), (b"abc", 5, False), (b"", 0, True)])
 def test_a_body_is_whole_if_all_of_it_was_reported(reported: bytes, body_bytes: int, whole: bool) -> None:
-    room = Room()
+    room = FakeClient(first=7)
     capture = started(room)
     capture.request_body(reported)
     capture.request_sent(5, None, body_bytes)
@@ -163,7 +127,7 @@ def test_a_body_is_whole_if_all_of_it_was_reported(reported: bytes, body_bytes: 
 
 
 def test_a_body_of_which_a_piece_is_not_known_is_not_whole() -> None:
-    room = Room()
+    room = FakeClient(first=7)
     capture = started(room)
     capture.request_body(b"abc")
     capture.lose_request_body()
@@ -173,7 +137,7 @@ def test_a_body_of_which_a_piece_is_not_known_is_not_whole() -> None:
 
 
 def test_a_long_request_body_is_left_out_and_reported_so() -> None:
-    room = Room()
+    room = FakeClient(first=7)
     capture = started(room)
     half = bytes(MAX_REQUEST_BODY // 2)
     for _ in range(3):
@@ -184,7 +148,7 @@ def test_a_long_request_body_is_left_out_and_reported_so() -> None:
 
 
 def test_the_end_is_reported_once_and_nothing_after_it() -> None:
-    room = Room()
+    room = FakeClient(first=7)
     capture = started(room)
     capture.end(1, Ending.COMPLETE)
     before = list(room.messages)
@@ -199,7 +163,7 @@ def test_the_end_is_reported_once_and_nothing_after_it() -> None:
 
 @pytest.mark.parametrize("kind", [RequestBody, RequestSent, ResponseHead, ResponseRead])
 def test_a_bug_ends_the_capture_and_reports_what_is_lost(kind: type[Message]) -> None:
-    room = Room(kind)
+    room = FakeClient(kind, first=7)
     capture = started(room)
     for _ in range(2):
         capture.request_body(b"ab")
@@ -212,7 +176,7 @@ def test_a_bug_ends_the_capture_and_reports_what_is_lost(kind: type[Message]) ->
 
 
 def test_a_bug_at_the_start_reports_nothing() -> None:
-    room = Room(RequestStarted)
+    room = FakeClient(RequestStarted, first=7)
     capture = started(room)
     capture.read(8, b"1")
     capture.end(9, Ending.COMPLETE)
@@ -220,13 +184,13 @@ def test_a_bug_at_the_start_reports_nothing() -> None:
 
 
 def test_even_counts_that_fail_raise_nothing() -> None:
-    class Broken(Room):
+    class Broken(FakeClient):
         def count_dropped(self, reason: DropReason, *, seen: bool = False) -> None:
             raise BugError
 
         count_fault = count_dropped  # type: ignore[assignment]
 
-    room = Broken(ResponseRead)
+    room = Broken(ResponseRead, first=7)
     capture = started(room)
     capture.read(8, b"1")
     capture.lose_read(DropReason.PACKETS_LOST)
@@ -245,7 +209,7 @@ def test_even_counts_that_fail_raise_nothing() -> None:
     ],
 )
 def test_odd_facts_raise_nothing(call: str, facts: tuple[object, ...]) -> None:
-    room = Room()
+    room = FakeClient(first=7)
     capture = started(room) if call != "start" else ExchangeCapture(room)
     getattr(capture, call)(*facts, **({"tap": "asgi"} if call == "start" else {}))
     capture.read(4, b"d")
@@ -265,7 +229,7 @@ STEPS = st.lists(st.tuples(st.sampled_from("rbdpnf"), st.booleans()), max_size=4
 
 @given(steps=STEPS, overfull=st.booleans())
 def test_the_balance_holds_and_the_exchange_is_reported_in_order(steps: list[tuple[str, bool]], overfull: bool) -> None:
-    room = Room()
+    room = FakeClient(first=7)
     room.overfull = overfull
     capture = started(room)
     counted_elsewhere = 0

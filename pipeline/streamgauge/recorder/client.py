@@ -39,7 +39,8 @@ def stream_numbers() -> Iterator[int]:
 
 class RecorderClient:
     """The messages that wait, and the connection. Only one thread uses it. `held`: bytes that wait in closed batches, with
-    the overhead of their messages.
+    the overhead of their messages. `full`: no more reads fit; `overfull`: nor starts of streams: an owner that bounds what
+    waits sets them.
 
     `path`: gives the socket's path. `batch_bytes`: a batch is closed at this size. `timeout_s`: how long a connect or a
     send may wait; 0: not at all.
@@ -48,6 +49,7 @@ class RecorderClient:
     def __init__(self, path: Callable[[], str], counters: Counters, batch_bytes: int, timeout_s: float = 0.0) -> None:
         self.counters = counters
         self.held = 0
+        self.full = self.overfull = False
         self._path = path
         self._batch_bytes, self._timeout_s = batch_bytes, timeout_s
         self._gathering: Batch = []
@@ -82,8 +84,13 @@ class RecorderClient:
         elif not self._flush_is_scheduled:
             self.schedule_flush()
 
-    def put_read(self, stream: int, at_ns: int | None, data: bytes) -> None:
-        """Counts a read as seen and takes it. As `put`, whose lines stand here again because each read pays for a call."""
+    def put_read(self, stream: int, at_ns: int | None, data: bytes) -> bool:
+        """Counts a read as seen and takes it. Returns False without room: then it is not counted.
+
+        The lines of `put` stand here again, because each read pays for a call.
+        """
+        if self.full:
+            return False
         self.counters.seen(1)
         self._gathering.append(ResponseRead(stream, at_ns, data))
         self._gathered = gathered = self._gathered + len(data) + MESSAGE_BYTES
@@ -91,6 +98,7 @@ class RecorderClient:
             self.close_batch()
         elif not self._flush_is_scheduled:
             self.schedule_flush()
+        return True
 
     def put_reads(self, reads: list[Message | Encoded], size: int) -> None:
         """Counts reads of `size` bytes in all as seen, and takes them. The caller limits them to what one batch may hold."""
@@ -213,8 +221,9 @@ class DirectClient:
     def put(self, message: Message, size: int) -> None:
         self._handle(message)
 
-    def put_read(self, stream: int, at_ns: int | None, data: bytes) -> None:
+    def put_read(self, stream: int, at_ns: int | None, data: bytes) -> bool:
         self._handle(ResponseRead(stream, at_ns, data))
+        return True
 
     def count_dropped(self, reason: DropReason, *, seen: bool = False) -> None:
         """Dropped reads are reported, and the record counts them."""

@@ -44,8 +44,8 @@ class CaptureClient(Protocol):
     def put(self, message: Message, size: int) -> None:
         """Takes a message with `size` bytes of content, even without room."""
 
-    def put_read(self, stream: int, at_ns: int | None, data: bytes) -> None:
-        """Counts a read as seen and takes it, even without room."""
+    def put_read(self, stream: int, at_ns: int | None, data: bytes) -> bool:
+        """Counts a read as seen and takes it. Returns False without room: then it is not counted."""
 
     def count_dropped(self, reason: DropReason, *, seen: bool = False) -> None:
         """Counts a read as dropped. `seen`: it is already counted as seen, by `put_read`."""
@@ -143,12 +143,9 @@ class ExchangeCapture:
 
     def read(self, at_ns: int | None, data: bytes) -> None:
         """Counts a read from the upstream, and reports it."""
-        client = self._client
         try:
-            if client.full or not self.steady:
+            if not (self.steady and self._client.put_read(self.stream, at_ns, data)):
                 self._read_unsteady(at_ns, data)
-            else:
-                client.put_read(self.stream, at_ns, data)
         except Exception as error:  # noqa: BLE001 - capture fails open
             self.fail(error, lost=1)
 
@@ -206,13 +203,11 @@ class ExchangeCapture:
         """Drops a read that cannot be reported; otherwise reports the drops before it, and then the read."""
         if self._ended:
             return
-        if self._broken:
-            self._drop(DropReason.CAPTURE_FAULT)
-        elif self._client.full or not self._started:
-            self._drop(DropReason.RECORDER_BEHIND)
-        else:
+        if self._reports and not self._client.full:
             self._report_dropped()
-            self._client.put_read(self.stream, at_ns, data)
+            if self._client.put_read(self.stream, at_ns, data):
+                return
+        self._drop(DropReason.CAPTURE_FAULT if self._broken else DropReason.RECORDER_BEHIND)
 
     def _drop(self, reason: DropReason, *, seen: bool = False) -> None:
         self._dropped, self.steady = self._dropped + 1, False

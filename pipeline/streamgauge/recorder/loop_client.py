@@ -31,15 +31,14 @@ _numbers = stream_numbers()
 
 
 class LoopClient(RecorderClient):
-    """A process's connection to its recorder. `capacity`: bytes that may wait. `full`: no more reads fit; `overfull`: the
-    reserve for messages that begin streams is used up as well. Only the event loop that made it uses it.
+    """A process's connection to its recorder. `capacity`: bytes that may wait; starts of streams have a reserve beyond it.
+    Only the event loop that made it uses it.
 
     `before_flush` is called before each flush, so that the pump's messages can be added.
     """
 
     def __init__(self, path: Path, counters: Counters, capacity: int) -> None:
         super().__init__(lambda: str(path), counters, BATCH_BYTES)
-        self.full = self.overfull = False
         self.before_flush: Callable[[], None] | None = None
         self._capacity = capacity
         self._blocked = self._closed = self._flush_is_scheduled = False

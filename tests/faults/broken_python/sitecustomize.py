@@ -39,10 +39,10 @@ def break_relay(mark: bytes) -> None:
 
     put_read = LoopClient.put_read
 
-    def read_breaks(self: Any, stream: Any, at_ns: Any, data: Any) -> None:
+    def read_breaks(self: Any, stream: Any, at_ns: Any, data: Any) -> bool:
         if mark in data:
             raise Broken
-        put_read(self, stream, at_ns, data)
+        return bool(put_read(self, stream, at_ns, data))
 
     LoopClient.put, LoopClient.put_read = breaks, read_breaks  # type: ignore
 

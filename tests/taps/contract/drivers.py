@@ -106,14 +106,14 @@ def by_scenario(messages: Sequence[Message]) -> dict[tuple[str, int], list[Messa
 class Driver(NamedTuple):
     """`tap`: its name in TAPS. `start`: the tap, running; or `recorded`: what it makes of an exchange in a file.
 
-    `breaks`: the message that reports a response, and the one that reports a start: there a bug of ours is put.
+    `breaks`: what makes the message that reports a response: there a bug of ours is put.
     `without`: scenarios that cannot be put so.
     """
 
     tap: str
     start: Callable[[Path], contextlib.AbstractContextManager[Running]] | None = None
     recorded: Callable[[Path, Scenario], Callable[[str], Written]] | None = None
-    breaks: tuple[str, str] | None = None
+    breaks: str | None = None
     without: frozenset[str] = frozenset()
     marks: Any = ()
 
@@ -282,8 +282,8 @@ def _of_sample(writer: Callable[..., bytes]) -> Callable[[Scenario], bytes]:
     return lambda scenario: writer(sample(scenario))
 
 
-_ON_THE_WIRE = ("streamgauge.recorder.client.ResponseRead", "streamgauge.recorder.exchange_capture.RequestStarted")
-_IN_PROCESS = ("streamgauge.taps.inprocess.capture.ResponseHead", "streamgauge.taps.inprocess.capture.RequestStarted")
+_ON_THE_WIRE = "streamgauge.recorder.client.ResponseRead"
+_IN_PROCESS = "streamgauge.recorder.exchange_capture.ResponseHead"
 # Recorders undo codings and keep the header: a body that is plain in a recording was coded on the wire.
 _DECODED = frozenset({"not-packed"})
 LIBRARIES = {"httpx": httpx, "httpx2": httpx2}

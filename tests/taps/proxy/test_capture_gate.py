@@ -164,12 +164,12 @@ class FaultyClient(LoopClient):
             raise RuntimeError("a bug")
         super().put(message, size)
 
-    def put_read(self, stream: int, at_ns: int | None, data: bytes) -> None:
+    def put_read(self, stream: int, at_ns: int | None, data: bytes) -> bool:
         self._count += 1
         if self._at is ResponseRead and self._count == 3:
             self.counters.seen(1)
             raise RuntimeError("a bug")
-        super().put_read(stream, at_ns, data)
+        return super().put_read(stream, at_ns, data)
 
 
 @pytest.mark.parametrize("at", [RequestStarted, RequestBody, RequestSent, ResponseRead, ExchangeEnded])
