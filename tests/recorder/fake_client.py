@@ -34,12 +34,12 @@ class FakeClient:
     def put_read(self, stream: int, at_ns: int | None, data: bytes) -> bool:
         if self.full:
             return False
-        self.seen += 1
         self.put(ResponseRead(stream, at_ns, bytes(data)), len(data))
+        self.seen += 1
         return True
 
-    def count_dropped(self, reason: DropReason, *, seen: bool = False) -> None:
-        self.seen += not seen
+    def count_dropped(self, reason: DropReason) -> None:
+        self.seen += 1
         self.dropped[reason] += 1
 
     def count_fault(self) -> None:

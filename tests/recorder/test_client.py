@@ -162,15 +162,29 @@ def test_other_counters_take_over_what_waits(tmp_path: Path) -> None:
     assert (balance.seen, balance.waiting, balance.dropped["recorder_gone"]) == (3, 0, 3)
 
 
-def test_a_drop_is_counted_as_seen_once(tmp_path: Path) -> None:
+def test_a_drop_is_counted_as_seen(tmp_path: Path) -> None:
     client = client_at(tmp_path)
     put(client, b"x")
     client.count_dropped(DropReason.RECORDER_BEHIND)
-    client.count_dropped(DropReason.CAPTURE_FAULT, seen=True)
     client.count_fault()
     balance = read_balance(tmp_path / "counters")
-    assert (balance.seen, balance.dropped["recorder_behind"], balance.dropped["capture_fault"]) == (2, 1, 1)
+    assert (balance.seen, balance.dropped["recorder_behind"], balance.waiting) == (2, 1, 1)
     assert read_incidents(tmp_path / "counters")["capture_fault"] == 1
+
+
+def test_a_read_that_cannot_be_taken_is_not_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def raising(*_: object) -> None:
+        raise MemoryError
+
+    client = client_at(tmp_path)
+    client.full = True
+    assert not client.put_read(1, 2, b"x")
+    client.full = False
+    with monkeypatch.context() as broken:
+        broken.setattr("streamgauge.recorder.client.ResponseRead", raising)
+        with pytest.raises(MemoryError):
+            client.put_read(1, 2, b"x")
+    assert (client.empty, read_balance(tmp_path / "counters").seen) == (True, 0)
 
 
 def test_a_direct_client_passes_each_message_on() -> None:

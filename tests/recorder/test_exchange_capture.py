@@ -185,7 +185,7 @@ def test_a_bug_at_the_start_reports_nothing() -> None:
 
 def test_even_counts_that_fail_raise_nothing() -> None:
     class Broken(FakeClient):
-        def count_dropped(self, reason: DropReason, *, seen: bool = False) -> None:
+        def count_dropped(self, reason: DropReason) -> None:
             raise BugError
 
         count_fault = count_dropped  # type: ignore[assignment]

@@ -91,8 +91,8 @@ class RecorderClient:
         """
         if self.full:
             return False
-        self.counters.seen(1)
         self._gathering.append(ResponseRead(stream, at_ns, data))
+        self.counters.seen(1)  # not before: a read that cannot be taken is counted by `count_dropped`
         self._gathered = gathered = self._gathered + len(data) + MESSAGE_BYTES
         if gathered >= self._batch_bytes:
             self.close_batch()
@@ -102,16 +102,15 @@ class RecorderClient:
 
     def put_reads(self, reads: list[Message | Encoded], size: int) -> None:
         """Counts reads of `size` bytes in all as seen, and takes them. The caller limits them to what one batch may hold."""
-        self.counters.seen(len(reads))
         self._gathering += reads
+        self.counters.seen(len(reads))
         self._gathered += size + len(reads) * MESSAGE_BYTES
         if self._gathered >= self._batch_bytes:
             self.close_batch()
 
-    def count_dropped(self, reason: DropReason, *, seen: bool = False) -> None:
-        """Counts a read as dropped. `seen`: it is already counted as seen, by `put_read`."""
-        if not seen:
-            self.counters.seen(1)
+    def count_dropped(self, reason: DropReason) -> None:
+        """Counts a read as seen and dropped."""
+        self.counters.seen(1)
         self.counters.dropped(reason)
 
     def count_fault(self) -> None:
@@ -225,7 +224,7 @@ class DirectClient:
         self._handle(ResponseRead(stream, at_ns, data))
         return True
 
-    def count_dropped(self, reason: DropReason, *, seen: bool = False) -> None:
+    def count_dropped(self, reason: DropReason) -> None:
         """Dropped reads are reported, and the record counts them."""
 
     def count_fault(self) -> None:

@@ -45,10 +45,10 @@ class CaptureClient(Protocol):
         """Takes a message with `size` bytes of content, even without room."""
 
     def put_read(self, stream: int, at_ns: int | None, data: bytes) -> bool:
-        """Counts a read as seen and takes it. Returns False without room: then it is not counted."""
+        """Takes a read and counts it as seen. Returns False without room. Then, and if it raises, nothing is counted."""
 
-    def count_dropped(self, reason: DropReason, *, seen: bool = False) -> None:
-        """Counts a read as dropped. `seen`: it is already counted as seen, by `put_read`."""
+    def count_dropped(self, reason: DropReason) -> None:
+        """Counts a read as seen and dropped."""
 
     def count_fault(self) -> None:
         """Counts an exchange whose capture ended because of a bug."""
@@ -191,7 +191,7 @@ class ExchangeCapture:
             if first:
                 self._client.count_fault()
             if lost:
-                self._drop(DropReason.CAPTURE_FAULT, seen=True)
+                self._drop(DropReason.CAPTURE_FAULT)
         except Exception as failed:  # noqa: BLE001 - counting fails as well: the exchange still goes on
             report_fault("the counters of a tap", failed)
 
@@ -209,9 +209,9 @@ class ExchangeCapture:
                 return
         self._drop(DropReason.CAPTURE_FAULT if self._broken else DropReason.RECORDER_BEHIND)
 
-    def _drop(self, reason: DropReason, *, seen: bool = False) -> None:
+    def _drop(self, reason: DropReason) -> None:
         self._dropped, self.steady = self._dropped + 1, False
-        self._client.count_dropped(reason, seen=seen)
+        self._client.count_dropped(reason)
 
     def _report_dropped(self) -> None:
         if self._dropped:

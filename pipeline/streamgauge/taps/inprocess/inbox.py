@@ -90,7 +90,7 @@ class Inbox:
         self._noted_bytes = noted
         return True
 
-    def count_dropped(self, reason: DropReason, *, seen: bool = False) -> None:
+    def count_dropped(self, reason: DropReason) -> None:
         """Counts a read as seen and dropped, in the sender's next turn."""
         self._dropped[reason].add()
 
