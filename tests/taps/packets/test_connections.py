@@ -106,7 +106,7 @@ def test_a_bug_costs_its_connection_and_no_other(monkeypatch: pytest.MonkeyPatch
     one, other = (Line(client(number)).open().ask(asking()).answer(STREAM) for number in (1, 2))
     rig = Rig({8000: None}).take(one, other)
     with monkeypatch.context() as patched:
-        patched.setattr(Conversation, "answered", fails)
+        patched.setattr(Conversation, "response_bytes", fails)
         for at_ns, data in one.answer(CHUNKS[0]).sent[-1:]:
             rig.connections.take(segment(data, at_ns))
     for at_ns, data in other.answer(*WHOLE[1:]).sent[-len(CHUNKS) - 1 :]:

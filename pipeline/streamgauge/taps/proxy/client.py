@@ -61,9 +61,9 @@ class RelayContext(Protocol):
 
     def connector(self, route: Route) -> Connector: ...
 
-    def came(self, client: "Client") -> None: ...
+    def client_connected(self, client: "Client") -> None: ...
 
-    def gone(self, client: "Client") -> None: ...
+    def client_gone(self, client: "Client") -> None: ...
 
 
 class Client(asyncio.Protocol):
@@ -125,7 +125,7 @@ class Client(asyncio.Protocol):
         self.transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES, low=0)
         self._idle_ns = time.monotonic_ns()
         self.connected = True
-        self._relay.came(self)
+        self._relay.client_connected(self)
         self._tick()
 
     def data_received(self, data: bytes) -> None:
@@ -145,7 +145,7 @@ class Client(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if self._exchange is not None:
             self._left()
-        self._relay.gone(self)
+        self._relay.client_gone(self)
         self.own.close()
         self._reader.close()
         self._charge()

@@ -28,7 +28,7 @@ from streamgauge.taps.proxy.limits import (
 from streamgauge.taps.proxy.pump_handle import BUILT, PumpHandle
 from streamgauge.taps.proxy.refusals import Refusals
 from streamgauge.taps.proxy.request import MAX_REQUEST_HEAD, Route, Routes
-from streamgauge.taps.proxy.tls import LOOK_S, OwnCertificate, upstream_context
+from streamgauge.taps.proxy.tls import CHECK_S, OwnCertificate, upstream_context
 from streamgauge.taps.proxy.upstream import WATCH_S, Connector
 
 # Idle connections that are closed at a time to make room, and how long each has been idle at least (seconds): the first
@@ -99,7 +99,7 @@ class Relay:
         tls = upstream_context(settings.upstream_ca, settings.upstream_certificate, settings.upstream_key)
         self._own = OwnCertificate(settings.tls_certificate, settings.tls_key) if settings.tls_certificate else None
         self._tls: dict[str, Any] = {}
-        self._looking: asyncio.TimerHandle | None = None
+        self._certificate_timer: asyncio.TimerHandle | None = None
         self._acceptor: Acceptor | None = None
         self._serving: set[asyncio.Task[None]] = set()
         self.client_bytes = ByteBudget(MAX_CLIENT_BYTES)
@@ -127,7 +127,7 @@ class Relay:
         if self._own is not None:
             timeouts = {"ssl_handshake_timeout": self.limits.header_timeout_s, "ssl_shutdown_timeout": LINGER_S}
             self._tls = {"ssl": self._own.context, **timeouts}
-            self._looking = loop.call_later(LOOK_S, self._look_for_certificate)
+            self._certificate_timer = loop.call_later(CHECK_S, self._check_certificate)
         self._acceptor = Acceptor(
             listening,
             others,
@@ -168,14 +168,14 @@ class Relay:
         for _, client in sorted(idle, key=lambda one: one[0])[:SHED_AT_A_TIME]:
             self._counters.happened(Incident.CLIENT_SHED)
             client.shed()
-            self.gone(client)
+            self.client_gone(client)
 
     def _released(self, address: str) -> None:
         self._connections.remove(address)
         if self._acceptor is not None:
             self._acceptor.resume()
 
-    def _look_for_certificate(self) -> None:
+    def _check_certificate(self) -> None:
         assert self._own is not None
         try:
             if self._own.renew():
@@ -184,7 +184,7 @@ class Relay:
             self._say(f"{fault}; the previous one stays in use")
         except Exception as error:  # noqa: BLE001 - the certificate in use stays, and the next check may succeed
             report_fault("the renewal of the certificate", error)
-        self._looking = asyncio.get_running_loop().call_later(LOOK_S, self._look_for_certificate)
+        self._certificate_timer = asyncio.get_running_loop().call_later(CHECK_S, self._check_certificate)
 
     def connector(self, route: Route) -> Connector:
         """Returns the connector of an upstream."""
@@ -199,8 +199,8 @@ class Relay:
         self.draining = True
         within_s = self._drain_timeout_s if timeout_s is None else timeout_s
         ends = time.monotonic() + within_s
-        if self._looking is not None:
-            self._looking.cancel()
+        if self._certificate_timer is not None:
+            self._certificate_timer.cancel()
         if self._acceptor is not None:
             self._acceptor.close()
         for client in list(self._clients):
@@ -223,12 +223,12 @@ class Relay:
         if self.pump is not None:
             self.pump.hurry()
 
-    def came(self, client: Client) -> None:
+    def client_connected(self, client: Client) -> None:
         """A client has connected."""
         self._clients.add(client)
         self._empty.clear()
 
-    def gone(self, client: Client) -> None:
+    def client_gone(self, client: Client) -> None:
         """A client's connection has ended, or was closed to make room."""
         if client in self._clients:
             self._clients.remove(client)
