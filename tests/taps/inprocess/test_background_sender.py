@@ -302,14 +302,37 @@ def test_a_large_piece_travels_in_several(tmp_path: Path) -> None:
     assert b"".join(data for _, data in reads) == large + b"x"
     assert balance_of(tmp_path).seen == pieces + 1
     assert next(message for message in messages if isinstance(message, RequestSent)).whole
-    assert sender._open_streams == 1
+    assert sender._open_streams == {capture.stream}
 
 
 def test_an_empty_piece_is_no_read(tmp_path: Path) -> None:
     sender = ByHand(tmp_path, Nobody())
     report_stream(sender, b"a", b"", b"b")
     assert reads_of(sender.turn()) == (2, 0)
-    assert (balance_of(tmp_path).seen, sender._open_streams, sender._noted_bytes) == (2, 0, 0)
+    assert (balance_of(tmp_path).seen, sender._open_streams, sender._noted_bytes) == (2, set(), 0)
+
+
+def test_a_stream_whose_start_was_not_kept_is_not_open(tmp_path: Path) -> None:
+    sender = ByHand(tmp_path, Nobody())
+    capture = report_stream(sender, end=False)
+    sender._notes.clear()  # as where the data directory cannot be used
+    sender._refuse_reads()
+    capture.read(1, b"x")
+    capture.end(2, Ending.COMPLETE)
+    assert reads_of(sender.turn()) == (0, 1)
+    assert not sender._open_streams
+    balance = balance_of(tmp_path)
+    assert (balance.seen, balance.dropped["recorder_behind"], balance.waiting) == (1, 1, 0)
+
+
+def test_what_is_noted_until_the_end_is_counted(tmp_path: Path) -> None:
+    sender = ByHand(tmp_path, Nobody())
+    report_stream(sender)
+    sender._make_client()
+    sender._end()
+    sender._discard()
+    balance = balance_of(tmp_path)
+    assert (balance.seen, balance.dropped["recorder_gone"], balance.waiting) == (len(EVENTS), len(EVENTS), 0)
 
 
 def test_without_room_reads_are_dropped_in_their_place_and_counted(tmp_path: Path) -> None:
@@ -392,4 +415,4 @@ def test_every_read_is_reported_or_counted(
         assert isinstance(mine[0], RequestStarted) and isinstance(mine[-1], ExchangeEnded)
         times = [message.at_ns or 0 for message in mine if isinstance(message, ResponseRead)]
         assert times == sorted(times)
-    assert sender._open_streams == 0
+    assert not sender._open_streams

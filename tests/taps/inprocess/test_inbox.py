@@ -104,6 +104,19 @@ def test_what_the_batches_hold_leaves_less_room() -> None:
     assert (shelf.full, shelf.overfull) == (False, False)
 
 
+def test_the_sum_is_corrected_while_few_notes_are_left() -> None:
+    shelf = Shelf()
+    capture = start_capture(shelf, seen_request())
+    for at in range(1_000):
+        capture.read(at, b"x")
+    shelf._noted_bytes += 12_345  # two threads added at once
+    shelf._taken(len(shelf._take(500)) * (1 + MESSAGE_BYTES), 0)
+    assert shelf._noted_bytes > 12_345 + 400 * MESSAGE_BYTES
+    shelf._take(400)
+    shelf._taken(0, 0)
+    assert shelf._noted_bytes == 101 * (1 + MESSAGE_BYTES)
+
+
 def test_starts_have_a_reserve_and_it_ends_as_well() -> None:
     capacity = 10_000
     shelf = Shelf(capacity)

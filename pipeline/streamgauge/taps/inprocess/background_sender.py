@@ -75,7 +75,7 @@ class BackgroundSender(Inbox):
         self._flushes: deque[threading.Event] = deque()  # set when everything has been sent
         self._slot: CounterSlot | None = None
         self._client: RecorderClient | None = None  # made when the slot is claimed
-        self._open_streams = 0
+        self._open_streams: set[int] = set()
         self._next_attempt_s = 0.0
         self._last_warning = ""
 
@@ -135,11 +135,10 @@ class BackgroundSender(Inbox):
             except Exception as error:  # noqa: BLE001 - capture fails open: an internal error must not end the thread
                 pause = self._after_fault(error)
             self._sleep(self._finish(flushes, pause))
-        if self._client is not None and self._slot is not None:
-            self._collect(self._client)
-            self._client.disconnect()
-            self._client.discard(DropReason.RECORDER_GONE)
-            self._slot.close()
+        try:
+            self._discard()
+        except Exception as error:  # noqa: BLE001 - Python would print its text, which may quote a stream
+            report_fault("the end of the sender's thread", error)
 
     def _turn(self, before: float | None, *, hurry: bool) -> float | None:
         """Does one turn. Returns the pause until the next one (seconds); None: until `wake`."""
@@ -157,6 +156,14 @@ class BackgroundSender(Inbox):
             return IDLE_S
         client.disconnect()  # so that a draining agent need not wait for this process
         return None
+
+    def _discard(self) -> None:
+        """Counts what was not sent as dropped, and releases the counter slot."""
+        if self._client is not None and self._slot is not None:
+            self._collect(self._client)
+            self._client.disconnect()
+            self._client.discard(DropReason.RECORDER_GONE)
+            self._slot.close()
 
     def _make_client(self) -> RecorderClient:
         """Raises OSError if the data directory cannot be used or has no free counter slot."""
@@ -212,7 +219,10 @@ class BackgroundSender(Inbox):
         return note[1] if len(note) == 2 else len(note[2])
 
     def _pass_message(self, client: RecorderClient, message: Message, size: int) -> None:
-        self._open_streams += isinstance(message, RequestStarted) - isinstance(message, ExchangeEnded)
+        if isinstance(message, RequestStarted):
+            self._open_streams.add(message.stream)
+        elif isinstance(message, ExchangeEnded):
+            self._open_streams.discard(message.stream)
         if isinstance(message, RequestBody):
             for piece in _pieces(message.data):
                 client.put(RequestBody(message.stream, piece), len(piece))
