@@ -3,8 +3,9 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from streamgauge.recorder.exchange_capture import ExchangeCapture
 from streamgauge.taps.asgi import Application, Message, Receive, Scope, Send, TapMiddleware
-from streamgauge.taps.inprocess.capture import Asking, NotedStream
+from streamgauge.taps.inprocess.capture import SeenRequest
 
 START: Message = {
     "type": "http.response.start",
@@ -29,11 +30,11 @@ class Pure:
 class Tapped(TapMiddleware):
     """The tap, with a capture that was made before."""
 
-    def __init__(self, app: Application, capture: NotedStream) -> None:
+    def __init__(self, app: Application, capture: ExchangeCapture) -> None:
         super().__init__(app)
         self._capture = capture
 
-    def capture_of(self, asking: Asking) -> NotedStream:
+    def capture_of(self, request: SeenRequest) -> ExchangeCapture:
         return self._capture
 
 

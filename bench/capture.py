@@ -25,10 +25,9 @@ import uvloop
 
 from bench.document import replace_section, table
 from bench.inprocess import ASGI, cost, take_all
+from streamgauge.recorder.exchange_capture import ExchangeCapture
+from streamgauge.recorder.loop_client import FLUSH_S, LoopClient
 from streamgauge.spool.read_counters import Counters
-from streamgauge.taps.proxy.capture import ExchangeCapture, reported_request
-from streamgauge.taps.proxy.outbox import FLUSH_S, RecorderClient
-from streamgauge.taps.proxy.request import Outgoing, Request, route_of
 
 STREAMS = 200
 EVENT_BYTES = 250
@@ -62,15 +61,11 @@ def recorder(path: Path) -> Iterator[None]:
         taker.join()
 
 
-def opened(outbox: RecorderClient) -> list[ExchangeCapture]:
-    """Streams whose beginning was told."""
-    route = route_of("bench", "http://127.0.0.1:1")
-    request = Request(b"POST", b"/v1/chat/completions", 1, [], True, time.monotonic_ns())
-    outgoing = Outgoing(route, b"/v1/chat/completions", b"", "none")
-    captures = [ExchangeCapture(outbox) for _ in range(STREAMS)]
-    told = reported_request(request, outgoing, None)
+def started(client: LoopClient) -> list[ExchangeCapture]:
+    """Streams whose start was reported."""
+    captures = [ExchangeCapture(client) for _ in range(STREAMS)]
     for capture in captures:
-        capture.opened(request.began_ns, None, told)
+        capture.start(time.monotonic_ns(), time.time_ns(), "bench", "POST", "/v1/chat/completions", [], tap="proxy")
     return captures
 
 
@@ -81,8 +76,8 @@ def wrapper(events: int) -> float:
 
 async def spent(directory: Path, events: int, rounds: int) -> list[Spent]:
     """Round by round. Raises SystemExit if a read was left out."""
-    outbox = RecorderClient(directory / "recorder.sock", Counters(directory / "counters", "relay-0"), _CAPACITY)
-    captures, data = opened(outbox), bytes(EVENT_BYTES)
+    client = LoopClient(directory / "recorder.sock", Counters(directory / "counters", "relay-0"), _CAPACITY)
+    captures, data = started(client), bytes(EVENT_BYTES)
     found = []
     for _ in range(rounds):
         handed_over, began = 0.0, time.process_time()
@@ -90,17 +85,17 @@ async def spent(directory: Path, events: int, rounds: int) -> list[Spent]:
             before = time.process_time()
             for _ in range(_AT_ONCE // STREAMS):
                 for capture in captures:
-                    capture.arrived(0, data)
+                    capture.read(0, data)
             handed_over += time.process_time() - before
             await asyncio.sleep(0)
         await asyncio.sleep(2 * FLUSH_S)
-        while outbox.held:  # noqa: ASYNC110 - it tells nobody
+        while client.held:  # noqa: ASYNC110 - it tells nobody
             await asyncio.sleep(FLUSH_S)
         whole = time.process_time() - began
-        if outbox.full:
+        if client.full:
             raise SystemExit("the recorder did not take what was written")
         found.append(Spent(handed_over / events, whole / events, await asyncio.to_thread(wrapper, events)))
-    await outbox.close()
+    await client.close()
     return found
 
 

@@ -29,9 +29,10 @@ import httpx
 from bench import asgi
 from bench.document import replace_section, table
 from streamgauge.core.capture.segments import Ending
+from streamgauge.recorder.exchange_capture import ExchangeCapture
 from streamgauge.taps.httpx_streams import AsyncAnswer, SyncAnswer
 from streamgauge.taps.inprocess.background_sender import BackgroundSender
-from streamgauge.taps.inprocess.capture import Asking, NotedStream
+from streamgauge.taps.inprocess.capture import SeenRequest, start_capture
 
 CHUNK = b'data: {"choices":[{"index":0,"delta":{"content":" token"},"finish_reason":null}]}\n\n' + b":" * 160 + b"\n\n"
 # What is aimed at: CPU time of the reading thread above a pure wrapper, as a multiple of what a pure ASGI wrapper takes for a
@@ -63,7 +64,7 @@ class Way:
 
     title: str
     pure: Callable[[int], object]
-    tapped: Callable[[int, NotedStream], object]
+    tapped: Callable[[int, ExchangeCapture], object]
 
 
 class Chunks(httpx.SyncByteStream, httpx.AsyncByteStream):
@@ -163,11 +164,11 @@ def cost(run: Callable[[], object]) -> Cost:
 
 def tapped(way: Way, chunks: int, sender: BackgroundSender) -> Cost:
     """The reading, and what the sender's thread does of it afterwards."""
-    asking = Asking("httpx", "bench", "POST", "/v1/chat/completions", [], time.monotonic_ns())
-    capture = NotedStream(sender, asking)
+    request = SeenRequest("httpx", "bench", "POST", "/v1/chat/completions", [], time.monotonic_ns())
+    capture = start_capture(sender, request)
     process = time.process_time()
     reading = cost(lambda: way.tapped(chunks, capture))
-    capture.ended(time.monotonic_ns(), Ending.COMPLETE)
+    capture.end(time.monotonic_ns(), Ending.COMPLETE)
     sender.flush(10.0)
     return Cost(reading.caller, time.process_time() - process)
 

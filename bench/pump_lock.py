@@ -23,8 +23,8 @@ from typing import NamedTuple
 from bench.document import replace_section, table
 from bench.measure import cores, started_on
 from streamgauge.core.http1.body_position import Phase
+from streamgauge.recorder.loop_client import BATCH_BYTES
 from streamgauge.taps.proxy.native._pump import Pump
-from streamgauge.taps.proxy.outbox import BATCH_BYTES
 
 # What is held when it is collected (MiB): nothing, what a busy relay holds, and the most that it may.
 HELD_MIB = (0, 1, 4, 16)

@@ -14,8 +14,8 @@ from bench.peers.peer import Origin, Peer
 from bench.peers.tls_upstream import UPSTREAM_ADDRESS
 from streamgauge.core.capture.segments import BUNDLE_NS
 from streamgauge.kafka import topics
+from streamgauge.recorder.loop_client import FLUSH_S
 from streamgauge.spool.read_counters import Balance, read_balance
-from streamgauge.taps.proxy.outbox import FLUSH_S
 
 _PARTITIONS = 8
 # How long the capture may take to be behind nothing: far more than it needs, and a fault if it is not enough (seconds).

@@ -6,30 +6,21 @@ from pathlib import Path
 import pytest
 from bench.inprocess import CHUNK, WAYS, Chunks, Pure, Way, main, read, read_async, read_http
 
-from streamgauge.taps.inprocess.capture import NotedStream
-from tests.taps.inprocess.rig import asking
+from streamgauge.recorder.protocol import ResponseRead
+from streamgauge.taps.inprocess.capture import start_capture
+from tests.recorder.fake_client import FakeClient
+from tests.taps.inprocess.rig import seen_request
 
 MARKED = "before\n<!-- inprocess: begin -->\nold\n<!-- inprocess: end -->\nafter\n"
 
 
-class Shelf:
-    """Keeps what is noted."""
-
-    full = False
-
-    def begin(self, capture: NotedStream) -> int:
-        return 1
-
-    def wake(self) -> None:
-        pass
-
-
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.title)
-def test_the_tap_notes_every_chunk(way: Way) -> None:
-    capture = NotedStream(Shelf(), asking())
+def test_the_tap_reports_every_chunk(way: Way) -> None:
+    client = FakeClient()
+    capture = start_capture(client, seen_request())
     way.pure(7)
     way.tapped(7, capture)
-    assert [note[1] for note in capture.notes if isinstance(note, tuple)] == [CHUNK] * 7
+    assert [one.data for one in client.messages if isinstance(one, ResponseRead)] == [CHUNK] * 7
 
 
 def test_the_pure_wrapper_hands_on_all_and_httpcore_reads_as_much() -> None:

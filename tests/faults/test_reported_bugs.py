@@ -37,7 +37,7 @@ sys.meta_path.insert(0, Finder())
 
 BUGS = {
     "recorder": ("streamgauge.recorder.response", "Response", "read_all", "the recorder"),
-    "relay": ("streamgauge.taps.proxy.outbox", "RecorderClient", "put", "the relay's capture"),
+    "relay": ("streamgauge.recorder.loop_client", "LoopClient", "put", "the capture of an exchange"),
     "assembler": ("streamgauge.core.assembly.assembler", "Assembler", "apply", "the assembler"),
     "upstream": ("streamgauge.taps.proxy.upstream", "Connector", "_connect", "the connection to an upstream"),
 }

@@ -1,47 +1,18 @@
-"""A server, an application and the notes of a capture, by ASGI's own messages."""
+"""A server, and an application, by ASGI's own messages."""
 
 import asyncio
 from collections.abc import Iterator
 from typing import Any
 
-from streamgauge.recorder.protocol import ExchangeEnded, ResponseRead
-from streamgauge.recorder.protocol import Message as Told
+from streamgauge.recorder.protocol import ExchangeEnded
 from streamgauge.taps.asgi import Message, Receive, Scope, Send, TapMiddleware
-from streamgauge.taps.inprocess.capture import Fault, NotedStream
+from tests.recorder.fake_client import FakeClient
 
 SSE = [(b"Content-Type", b"text/event-stream; charset=utf-8")]
 START: Message = {"type": "http.response.start", "status": 200, "headers": SSE}
 END: Message = {"type": "http.response.body"}
 ASKED: Message = {"type": "http.request", "body": b'{"model":"m","stream":true}', "more_body": False}
 GONE: Message = {"type": "http.disconnect"}
-
-
-class Notes:
-    """Takes what captures note, in the sender's place."""
-
-    full = False
-
-    def __init__(self) -> None:
-        self.captures: list[NotedStream] = []
-
-    def clear(self) -> None:
-        self.captures.clear()
-
-    def begin(self, capture: NotedStream) -> int:
-        self.captures.append(capture)
-        return len(self.captures)
-
-    def wake(self) -> None:
-        return
-
-    def told(self) -> list[Told]:
-        """All of the one stream, as messages."""
-        [capture] = self.captures
-        return [message_of(capture.stream, note) for note in capture.notes if not isinstance(note, Fault)]
-
-
-def message_of(stream: int, note: Any) -> Any:
-    return ResponseRead(stream, *note) if isinstance(note, tuple) else note
 
 
 def scope(path: str = "/v1/chat/completions", method: str = "POST", **more: Any) -> Scope:
@@ -87,8 +58,8 @@ def run(application: Any, server: Server, asked: Scope | None = None, **options:
     asyncio.run(TapMiddleware(application, **options)(asked or scope(), server.receive, server.send))
 
 
-def ending(notes: Notes) -> ExchangeEnded:
-    last = notes.told()[-1]
+def ending(client: FakeClient) -> ExchangeEnded:
+    last = client.messages[-1]
     assert isinstance(last, ExchangeEnded)
     return last
 

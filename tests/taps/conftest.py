@@ -8,7 +8,7 @@ import pytest
 
 from streamgauge.taps import asgi
 from streamgauge.taps.inprocess import background_senders
-from tests.taps.asgi_rig import Notes
+from tests.recorder.fake_client import FakeClient
 from tests.taps.asking import WAYS, Kind
 from tests.taps.inprocess.rig import recorder_at
 from tests.taps.proxy.rig import RawRecorder
@@ -27,7 +27,8 @@ def recorder(tmp_path: Path) -> Iterator[RawRecorder]:
 
 
 @pytest.fixture
-def notes(monkeypatch: pytest.MonkeyPatch) -> Notes:
-    notes = Notes()
-    monkeypatch.setattr(asgi, "sender_of", lambda data_dir: notes)
-    return notes
+def client(monkeypatch: pytest.MonkeyPatch) -> FakeClient:
+    """In the place of the ASGI tap's sender."""
+    client = FakeClient()
+    monkeypatch.setattr(asgi, "sender_of", lambda data_dir: client)
+    return client

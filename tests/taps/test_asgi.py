@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from streamgauge.core.capture.segments import Ending
+from streamgauge.recorder.exchange_capture import ExchangeCapture
 from streamgauge.recorder.protocol import (
     ExchangeEnded,
     RequestBody,
@@ -16,8 +17,8 @@ from streamgauge.recorder.protocol import (
 )
 from streamgauge.taps import asgi
 from streamgauge.taps.asgi import Message, Receive, Scope, Send
-from streamgauge.taps.inprocess.capture import Fault, NotedStream
 from tests.integration.provider import BEGIN, REST
+from tests.recorder.fake_client import FakeClient
 from tests.taps.asgi_rig import (
     ASKED,
     END,
@@ -25,7 +26,6 @@ from tests.taps.asgi_rig import (
     SSE,
     START,
     ApplicationFault,
-    Notes,
     Server,
     answers,
     body,
@@ -37,12 +37,12 @@ from tests.taps.asgi_rig import (
 # --- what passes ----------------------------------------------------------------------------------------------------
 
 
-def test_messages_pass_as_they_are_and_are_noted(notes: Notes) -> None:
+def test_messages_pass_as_they_are_and_are_noted(client: FakeClient) -> None:
     sent = [START, body(BEGIN), body(b""), body(REST), END]
     server = Server()
     run(answers(*sent), server)
     assert all(got is given for got, given in zip(server.sent, sent, strict=True))
-    told = notes.told()
+    told = client.messages
     assert [type(one) for one in told] == [
         RequestStarted,
         RequestBody,
@@ -55,10 +55,10 @@ def test_messages_pass_as_they_are_and_are_noted(notes: Notes) -> None:
     assert b"".join(one.data for one in told if isinstance(one, ResponseRead)) == BEGIN + REST
     stamps = [one.at_ns for one in told if not isinstance(one, RequestBody)]  # type: ignore[union-attr]
     assert stamps == sorted(stamps)  # type: ignore[type-var]
-    assert ending(notes).ending is Ending.COMPLETE
+    assert ending(client).ending is Ending.COMPLETE
 
 
-def test_the_application_has_the_scope_and_the_servers_answers_as_they_are(notes: Notes) -> None:
+def test_the_application_has_the_scope_and_the_servers_answers_as_they_are(client: FakeClient) -> None:
     seen: list[Any] = []
     given = scope()
 
@@ -73,7 +73,7 @@ def test_the_application_has_the_scope_and_the_servers_answers_as_they_are(notes
 
 
 @pytest.mark.parametrize("kind", ["websocket", "something new"])
-def test_what_is_not_http_is_not_touched(kind: str, notes: Notes) -> None:
+def test_what_is_not_http_is_not_touched(kind: str, client: FakeClient) -> None:
     server, given = Server(), {"type": kind}
     seen: list[Any] = []
 
@@ -83,7 +83,7 @@ def test_what_is_not_http_is_not_touched(kind: str, notes: Notes) -> None:
     run(application, server, given)
     assert seen[0] is given
     assert seen[1:] == [server.receive, server.send]
-    assert notes.captures == []
+    assert client.messages == []
 
 
 def test_a_lifespan_passes_and_its_end_waits_for_what_was_noted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,30 +113,30 @@ def test_a_fault_at_the_end_of_a_lifespan_is_ours_alone(
 # --- the request ----------------------------------------------------------------------------------------------------
 
 
-def test_a_request_in_pieces(notes: Notes) -> None:
+def test_a_request_in_pieces(client: FakeClient) -> None:
     pieces: list[Message] = [
         {"type": "http.request", "body": b'{"model"', "more_body": True},
         {"type": "http.request", "more_body": True},
         {"type": "http.request", "body": b':"m"}'},
     ]
     run(answers(START, END, reads=3), Server(*pieces))
-    told = notes.told()
+    told = client.messages
     assert [one.data for one in told if isinstance(one, RequestBody)] == [b'{"model"', b':"m"}']
     [sent] = [one for one in told if isinstance(one, RequestSent)]
     assert (sent.body_bytes, sent.whole) == (13, True)
 
 
-def test_a_request_that_the_application_does_not_read(notes: Notes) -> None:
+def test_a_request_that_the_application_does_not_read(client: FakeClient) -> None:
     run(answers(START, END, reads=0), Server())
-    assert not [one for one in notes.told() if isinstance(one, RequestSent)]
-    assert ending(notes).ending is Ending.COMPLETE
+    assert not [one for one in client.messages if isinstance(one, RequestSent)]
+    assert ending(client).ending is Ending.COMPLETE
 
 
-def test_headers_are_kept_by_the_allowlist(notes: Notes) -> None:
+def test_headers_are_kept_by_the_allowlist(client: FakeClient) -> None:
     headers = [(b"authorization", b"Bearer key"), (b"cookie", b"secret"), (b"x-tenant", b"red"), (b"host", b"h")]
     start = {**START, "headers": [*SSE, (b"set-cookie", b"secret"), (b"x-request-id", b"r")]}
     run(answers(start, END), Server(), scope(headers=headers), tenant_header="X-Tenant")
-    opened, answered = notes.told()[0], notes.told()[-2]
+    opened, answered = client.messages[0], client.messages[-2]
     assert isinstance(opened, RequestStarted)
     assert isinstance(answered, ResponseHead)
     assert opened.headers == [("authorization", "Bearer key"), ("x-tenant", "red")]
@@ -152,9 +152,9 @@ def test_headers_are_kept_by_the_allowlist(notes: Notes) -> None:
         ({"path": "/a b/v1/messages", "raw_path": b"/a%20b/v1/messages"}, "/a%20b/v1/messages"),
     ],
 )
-def test_the_target_is_the_requests_own(given: dict[str, Any], target: str, notes: Notes) -> None:
+def test_the_target_is_the_requests_own(given: dict[str, Any], target: str, client: FakeClient) -> None:
     run(answers(START, END), Server(), {"type": "http", "method": "POST", "headers": [], **given})
-    opened = notes.told()[0]
+    opened = client.messages[0]
     assert isinstance(opened, RequestStarted)
     assert (opened.target, opened.tap) == (target, "asgi")
 
@@ -173,14 +173,14 @@ def test_the_upstreams_name(
     environment: dict[str, str],
     options: dict[str, str],
     name: str,
-    notes: Notes,
+    client: FakeClient,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     for key, value in environment.items():
         monkeypatch.setenv(key, value)
     run(answers(START, END), Server(), **options)  # type: ignore[arg-type]
-    opened = notes.told()[0]
+    opened = client.messages[0]
     assert isinstance(opened, RequestStarted)
     assert opened.upstream == name
     assert bool(caplog.records) == ("no name" in environment.values())
@@ -189,10 +189,10 @@ def test_the_upstreams_name(
 # --- what is captured -----------------------------------------------------------------------------------------------
 
 
-def test_what_is_no_llms_path_is_captured_by_its_head(notes: Notes) -> None:
+def test_what_is_no_llms_path_is_captured_by_its_head(client: FakeClient) -> None:
     server = Server(ASKED)
     run(answers(START, body(BEGIN), body(REST, more=False)), server, scope("/elsewhere"))
-    told = notes.told()
+    told = client.messages
     assert [type(one) for one in told] == [
         RequestStarted,
         RequestSent,
@@ -211,43 +211,43 @@ def test_what_is_no_llms_path_is_captured_by_its_head(notes: Notes) -> None:
     assert zero.at_ns <= sent.at_ns
 
 
-def test_what_is_no_llms_and_no_event_stream_is_left_alone(notes: Notes) -> None:
+def test_what_is_no_llms_and_no_event_stream_is_left_alone(client: FakeClient) -> None:
     start = {**START, "headers": [(b"content-type", b"text/html")]}
     run(answers(start, body(b"<html>"), END), Server(ASKED), scope("/elsewhere"))
-    assert notes.captures == []
+    assert client.messages == []
 
 
-def test_other_bytes_than_bytes_are_copied(notes: Notes) -> None:
+def test_other_bytes_than_bytes_are_copied(client: FakeClient) -> None:
     piece = bytearray(b"data: 1\n\n")
     run(answers(START, body(memoryview(piece)), END), Server())  # type: ignore[arg-type]
     piece[:] = b"overwritten"[: len(piece)]
-    assert [one.data for one in notes.told() if isinstance(one, ResponseRead)] == [b"data: 1\n\n"]
+    assert [one.data for one in client.messages if isinstance(one, ResponseRead)] == [b"data: 1\n\n"]
 
 
 # --- how it ends ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("fault", [ApplicationFault(), asyncio.CancelledError()])
-def test_an_exception_of_the_application_passes_and_is_a_break(fault: BaseException, notes: Notes) -> None:
+def test_an_exception_of_the_application_passes_and_is_a_break(fault: BaseException, client: FakeClient) -> None:
     with pytest.raises(type(fault)) as raised:
         run(answers(START, body(BEGIN), raises=fault), Server())
     assert raised.value is fault or isinstance(fault, asyncio.CancelledError)
-    assert ending(notes).ending is Ending.RESET
+    assert ending(client).ending is Ending.RESET
 
 
 @pytest.mark.parametrize("sent", [(), (START,), (START, body(BEGIN))])
-def test_an_answer_that_is_not_completed_is_a_break(sent: tuple[Message, ...], notes: Notes) -> None:
+def test_an_answer_that_is_not_completed_is_a_break(sent: tuple[Message, ...], client: FakeClient) -> None:
     run(answers(*sent), Server())
-    assert ending(notes).ending is Ending.RESET
+    assert ending(client).ending is Ending.RESET
 
 
-def test_an_exception_behind_the_end_changes_nothing(notes: Notes) -> None:
+def test_an_exception_behind_the_end_changes_nothing(client: FakeClient) -> None:
     with pytest.raises(ApplicationFault):
         run(answers(START, body(BEGIN), END, raises=ApplicationFault()), Server())
-    assert ending(notes).ending is Ending.COMPLETE
+    assert ending(client).ending is Ending.COMPLETE
 
 
-def test_a_client_that_is_gone_by_the_servers_word(notes: Notes) -> None:
+def test_a_client_that_is_gone_by_the_servers_word(client: FakeClient) -> None:
     """What the application sends behind it goes to nobody."""
 
     async def application(scope: Scope, receive: Receive, send: Send) -> None:
@@ -260,56 +260,60 @@ def test_a_client_that_is_gone_by_the_servers_word(notes: Notes) -> None:
     server = Server(ASKED, GONE)
     run(application, server)
     assert len(server.sent) == 3
-    end = ending(notes)
+    end = ending(client)
     assert (end.ending, end.client_gone_ns) == (Ending.CLIENT, end.at_ns)
-    assert [one.data for one in notes.told() if isinstance(one, ResponseRead)] == [BEGIN]
+    assert [one.data for one in client.messages if isinstance(one, ResponseRead)] == [BEGIN]
 
 
-def test_a_client_that_is_gone_by_an_error_of_send(notes: Notes) -> None:
+def test_a_client_that_is_gone_by_an_error_of_send(client: FakeClient) -> None:
     gone = OSError("the client is gone")
     with pytest.raises(OSError) as raised:
         run(answers(START, body(BEGIN), body(REST)), Server(refuses=(2, gone)))
     assert raised.value is gone
-    assert ending(notes).ending is Ending.CLIENT
+    assert ending(client).ending is Ending.CLIENT
 
 
-def test_a_disconnect_behind_the_end_is_none(notes: Notes) -> None:
+def test_a_disconnect_behind_the_end_is_none(client: FakeClient) -> None:
     async def application(scope: Scope, receive: Receive, send: Send) -> None:
         for message in (START, body(BEGIN), END):
             await send(message)
         await receive()
 
     run(application, Server(GONE))
-    assert ending(notes).ending is Ending.COMPLETE
-    assert len([one for one in notes.told() if isinstance(one, ExchangeEnded)]) == 1
+    assert ending(client).ending is Ending.COMPLETE
+    assert len([one for one in client.messages if isinstance(one, ExchangeEnded)]) == 1
 
 
 # --- faults of ours -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("what", ["sender_of", "is_llm", "is_event_stream", "NotedStream", "Asking", "quote"])
+@pytest.mark.parametrize("what", ["sender_of", "is_llm", "is_event_stream", "start_capture", "SeenRequest", "quote"])
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/elsewhere"])
-def test_a_fault_of_the_tap_reaches_nobody(what: str, path: str, notes: Notes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_of_the_tap_reaches_nobody(
+    what: str, path: str, client: FakeClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(asgi, what, None)
     server = Server(ASKED)
     run(answers(START, body(BEGIN), END), server, scope(path, raw_path=None))
     assert server.sent == [START, body(BEGIN), END]
 
 
-@pytest.mark.parametrize("method", ["asked", "sent", "answered", "arrived"])
-def test_a_fault_in_the_telling_marks_the_stream(method: str, notes: Notes, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("method", ["request_body", "request_sent", "response_head", "read"])
+def test_a_fault_in_the_reporting_marks_the_stream(
+    method: str, client: FakeClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fails(*_: object) -> None:
         raise ApplicationFault
 
-    monkeypatch.setattr(NotedStream, method, fails)
+    monkeypatch.setattr(ExchangeCapture, method, fails)
     server = Server(ASKED)
     run(answers(START, body(BEGIN), END), server)
     assert server.sent == [START, body(BEGIN), END]
-    assert ending(notes).ending is Ending.CUT
-    assert any(isinstance(note, Fault) for note in notes.captures[0].notes)
+    assert ending(client).ending is Ending.CUT
+    assert client.faults == 1
 
 
-def test_messages_that_make_no_sense_are_the_servers_to_judge(notes: Notes) -> None:
+def test_messages_that_make_no_sense_are_the_servers_to_judge(client: FakeClient) -> None:
     odd: list[Any] = [{}, {"type": "http.response.start"}, {"type": "http.response.body", "body": 7}, {"type": None}]
     for message in odd:
         server = Server(message)

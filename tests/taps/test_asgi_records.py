@@ -10,12 +10,12 @@ import pytest
 
 from streamgauge.taps.asgi import Message, Receive, Scope, Send
 from tests.each import check_each
+from tests.recorder.fake_client import FakeClient
 from tests.taps.asgi_rig import (
     ASKED,
     END,
     GONE,
     ApplicationFault,
-    Notes,
     Server,
     body,
     run,
@@ -27,7 +27,9 @@ from tests.vectors.load import Vector, differences, vectors
 SHOWN = [one for one in vectors() if one.ending in ("complete", "client", "reset")]
 
 
-def through_asgi(vector: Vector, pieces: Iterable[bytes], notes: Notes, coding: str | None = None) -> dict[str, Any]:
+def through_asgi(
+    vector: Vector, pieces: Iterable[bytes], client: FakeClient, coding: str | None = None
+) -> dict[str, Any]:
     """The record of a vector that an application sends in these pieces."""
     asked = b"" if vector.request is None else json.dumps(vector.request).encode()
     start: Message = {
@@ -54,13 +56,13 @@ def through_asgi(vector: Vector, pieces: Iterable[bytes], notes: Notes, coding: 
     given = scope(path, vector.method, query_string=query.encode(), headers=headers)
     with contextlib.suppress(ApplicationFault):
         run(application, Server({**ASKED, "body": asked}, GONE), given, upstream="test")
-    return as_json(record_of(segments_of("full", notes.told())))
+    return as_json(record_of(segments_of("full", client.messages)))
 
 
-def test_a_vector_gives_the_record_that_it_owes(notes: Notes) -> None:
+def test_a_vector_gives_the_record_that_it_owes(client: FakeClient) -> None:
     def gives_its_record(vector: Vector) -> None:
-        notes.clear()
-        record = through_asgi(vector, in_pieces(vector.body, vector.name), notes)
+        client.messages.clear()
+        record = through_asgi(vector, in_pieces(vector.body, vector.name), client)
         assert list(differences(vector.record, record)) == []
         assert record["tap"] == "asgi"
         assert record["counts"]["bytes"] == len(vector.body)
@@ -70,11 +72,11 @@ def test_a_vector_gives_the_record_that_it_owes(notes: Notes) -> None:
 
 
 @pytest.mark.parametrize("coding", ["gzip", "br", "zstd"])
-def test_a_coded_answer_is_read(coding: str, notes: Notes) -> None:
+def test_a_coded_answer_is_read(coding: str, client: FakeClient) -> None:
     """A middleware that compresses may stand between the application and the tap."""
     [vector] = [one for one in SHOWN if (one.dialect, one.name) == ("openai-chat", "happy")]
     coded = encoded(vector.body, coding)
-    record = through_asgi(vector, in_pieces(coded, coding), notes, coding)
+    record = through_asgi(vector, in_pieces(coded, coding), client, coding)
     assert record["content_encoding"] == coding
     assert record["counts"].pop("bytes") == len(coded)
     expected = copy.deepcopy(vector.record)

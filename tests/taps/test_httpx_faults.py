@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 
 from streamgauge.core.capture.segments import Ending
+from streamgauge.recorder.exchange_capture import ExchangeCapture
 from streamgauge.recorder.protocol import ExchangeEnded
 from streamgauge.spool.read_counters import read_balance
 from streamgauge.taps import httpx as httpx_module
 from streamgauge.taps.httpx import AsyncTapTransport, TapTransport
 from streamgauge.taps.inprocess import background_senders
-from streamgauge.taps.inprocess.capture import NotedStream
+from streamgauge.taps.inprocess.background_sender import BackgroundSender
 from tests.recorder.test_process import Recording, records
 from tests.taps.asking import (
     BODY,
@@ -171,12 +172,13 @@ BREAKABLE: list[tuple[Any, str]] = [
     (httpx_module, "is_llm"),
     (httpx_module, "is_event_stream"),
     (httpx_module, "kinds_of"),
-    (httpx_module, "RequestNotes"),
-    (httpx_module, "NotedStream"),
+    (httpx_module, "RequestBodyCapture"),
+    (httpx_module, "start_capture"),
     (httpx_module, "_content_of"),
     (background_senders, "_made"),
-    (NotedStream, "_note"),
-    (NotedStream, "_tell_lost"),
+    (BackgroundSender, "put"),
+    (BackgroundSender, "put_read"),
+    (ExchangeCapture, "_report_dropped"),
 ]
 
 
@@ -200,7 +202,7 @@ def test_without_an_agent_nothing_changes(way: tuple[Any, Kind], tmp_path: Path)
     assert read_balance(tmp_path / "counters").dropped["recorder_gone"] > 0
 
 
-@pytest.mark.parametrize("name", ["RequestNotes", "kinds_of", "_content_of"])
+@pytest.mark.parametrize("name", ["RequestBodyCapture", "kinds_of", "_content_of"])
 def test_a_bug_in_the_tap_leaves_no_stream_open(
     tmp_path: Path, recorder: RawRecorder, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -210,7 +212,7 @@ def test_a_bug_in_the_tap_leaves_no_stream_open(
     messages = recorder.ended()
     assert kinds(messages)[0] == "RequestStarted"
     assert only(messages, ExchangeEnded).ending is (
-        Ending.COMPLETE if name in ("RequestNotes", "_content_of") else Ending.CUT
+        Ending.COMPLETE if name in ("RequestBodyCapture", "_content_of") else Ending.CUT
     )
 
 

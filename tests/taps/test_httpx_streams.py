@@ -17,28 +17,17 @@ import httpx2
 import pytest
 
 from streamgauge.core.capture.segments import Ending
-from streamgauge.recorder.protocol import ExchangeEnded, RequestSent, ResponseHead
-from streamgauge.recorder.protocol import RequestBody as AskedMessage
+from streamgauge.recorder.exchange_capture import ExchangeCapture
+from streamgauge.recorder.protocol import ExchangeEnded, RequestBody, RequestSent, ResponseHead, ResponseRead
 from streamgauge.taps.httpx import TapTransport
-from streamgauge.taps.httpx_streams import AsyncAnswer, RequestNotes, SyncAnswer, ending_of, kinds_of, library_of
+from streamgauge.taps.httpx_streams import AsyncAnswer, RequestBodyCapture, SyncAnswer, ending_of, kinds_of, library_of
 from streamgauge.taps.inprocess import background_senders
-from streamgauge.taps.inprocess.capture import NotedStream
+from streamgauge.taps.inprocess.capture import start_capture
+from tests.recorder.fake_client import FakeClient
 from tests.taps.asking import LIBRARIES
-from tests.taps.inprocess.rig import asking, recorder_at
+from tests.taps.inprocess.rig import recorder_at, seen_request
 from tests.taps.proxy.rig import PATIENCE_S, arrived, only
 from tests.taps.talk import BODY, EVENTS
-
-
-class Shelf:
-    """Keeps what is noted."""
-
-    full = False
-
-    def begin(self, capture: NotedStream) -> int:
-        return 1
-
-    def wake(self) -> None:
-        pass
 
 
 class Below:
@@ -72,13 +61,14 @@ class Below:
         self.story.append("closed")
 
 
-def capture_of() -> NotedStream:
-    return NotedStream(Shelf(), asking())
+def capturing() -> tuple[ExchangeCapture, FakeClient]:
+    client = FakeClient()
+    return start_capture(client, seen_request()), client
 
 
-def told(capture: NotedStream) -> tuple[list[bytes], list[Ending]]:
-    chunks = [note[1] for note in capture.notes if isinstance(note, tuple)]
-    return chunks, [note.ending for note in capture.notes if isinstance(note, ExchangeEnded)]
+def reported(client: FakeClient) -> tuple[list[bytes], list[Ending]]:
+    chunks = [message.data for message in client.messages if isinstance(message, ResponseRead)]
+    return chunks, [message.ending for message in client.messages if isinstance(message, ExchangeEnded)]
 
 
 async def read_async(stream: AsyncAnswer, chunks: int = 9) -> list[bytes]:
@@ -94,21 +84,21 @@ async def read_async(stream: AsyncAnswer, chunks: int = 9) -> list[bytes]:
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
 def test_read_to_the_end(kind: str) -> None:
-    below, capture = Below(), capture_of()
+    below, (capture, client) = Below(), capturing()
     got = list(SyncAnswer(below, capture)) if kind == "sync" else asyncio.run(read_async(AsyncAnswer(below, capture)))
-    assert (got, told(capture), below.story) == ([b"a", b"b"], ([b"a", b"b"], [Ending.COMPLETE]), ["over"])
+    assert (got, reported(client), below.story) == ([b"a", b"b"], ([b"a", b"b"], [Ending.COMPLETE]), ["over"])
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
 def test_whoever_stops_early_stops_what_lies_below(kind: str) -> None:
-    below, capture = Below(), capture_of()
+    below, (capture, client) = Below(), capturing()
     if kind == "sync":
         stream = SyncAnswer(below, capture)
         got = list(itertools.islice(stream, 1))
         gc.collect()
     else:
         got = asyncio.run(read_async(AsyncAnswer(below, capture), 1))
-    assert (got, told(capture), below.story) == ([b"a"], ([b"a"], [Ending.CLIENT]), ["over"])
+    assert (got, reported(client), below.story) == ([b"a"], ([b"a"], [Ending.CLIENT]), ["over"])
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
@@ -126,7 +116,7 @@ def test_whoever_stops_early_stops_what_lies_below(kind: str) -> None:
     ids=lambda value: type(value).__name__,
 )
 def test_an_error_is_the_same_error(kind: str, error: BaseException, ending: Ending) -> None:
-    below, capture = Below(error), capture_of()
+    below, (capture, client) = Below(error), capturing()
     with pytest.raises(type(error)) as raised:
         if kind == "sync":
             list(SyncAnswer(below, capture))
@@ -134,18 +124,18 @@ def test_an_error_is_the_same_error(kind: str, error: BaseException, ending: End
             coroutine = read_async(AsyncAnswer(below, capture))
             coroutine.send(None)  # nothing in it waits: no loop is needed
     assert raised.value is error
-    assert told(capture) == ([b"a", b"b"], [ending])
+    assert reported(client) == ([b"a", b"b"], [ending])
     assert ending_of(error) is ending
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
 def test_a_close_is_passed_on_before_it_is_told(kind: str) -> None:
-    below, capture = Below(), capture_of()
+    below, (capture, client) = Below(), capturing()
     if kind == "sync":
         SyncAnswer(below, capture).close()
     else:
         asyncio.run(AsyncAnswer(below, capture).aclose())
-    assert (told(capture), below.story) == (([], [Ending.CLIENT]), ["closed"])
+    assert (reported(client), below.story) == (([], [Ending.CLIENT]), ["closed"])
 
 
 def test_a_close_that_fails_fails_the_same() -> None:
@@ -153,10 +143,10 @@ def test_a_close_that_fails_fails_the_same() -> None:
         def close(self) -> None:
             raise OSError("broken")
 
-    capture = capture_of()
+    capture, client = capturing()
     with pytest.raises(OSError, match="broken"):
         SyncAnswer(Broken(), capture).close()
-    assert told(capture) == ([], [Ending.CLIENT])
+    assert reported(client) == ([], [Ending.CLIENT])
 
 
 def test_a_chunk_that_is_on_its_way_when_the_response_is_closed_is_noted() -> None:
@@ -167,9 +157,9 @@ def test_a_chunk_that_is_on_its_way_when_the_response_is_closed_is_noted() -> No
         iterator = stream.__aiter__()
         assert await anext(iterator) == b"a"
         await stream.aclose()
-        assert told(capture) == ([b"a"], [Ending.CLIENT])
+        assert reported(client) == ([b"a"], [Ending.CLIENT])
 
-    capture = capture_of()
+    capture, client = capturing()
     asyncio.run(run())
 
 
@@ -184,19 +174,19 @@ def test_streams_are_of_the_library_of_the_request(library: Any) -> None:
     assert kinds is kinds_of(library.Request("GET", "http://u/"))
     assert issubclass(kinds.sync_response, library.SyncByteStream)
     assert issubclass(kinds.async_response, library.AsyncByteStream)
-    assert isinstance(kinds.asked(request.stream, RequestNotes(None, b"x")), library.ByteStream)
+    assert isinstance(kinds.request(request.stream, RequestBodyCapture(None, b"x")), library.ByteStream)
     pieces = library.Request("POST", "http://u/", content=iter([b"x"])).stream
-    assert not isinstance(kinds.asked(pieces, RequestNotes(None, None)), library.ByteStream)
+    assert not isinstance(kinds.request(pieces, RequestBodyCapture(None, None)), library.ByteStream)
 
 
 def test_a_body_that_goes_out_twice_is_told_once() -> None:
-    capture = capture_of()
-    asked = RequestNotes(capture, None)
+    capture, client = capturing()
+    asked = RequestBodyCapture(capture, None)
     request = httpx.Request("POST", "http://u/", content=iter([]))
-    stream = kinds_of(request).asked([b"a", b"b"], asked)
+    stream = kinds_of(request).request([b"a", b"b"], asked)
     assert [b"".join(stream) for _ in range(2)] == [b"ab", b"ab"]
-    assert [note.data for note in capture.notes if isinstance(note, AskedMessage)] == [b"a", b"b"]
-    assert [note.body_bytes for note in capture.notes if isinstance(note, RequestSent)] == [2]
+    assert [one.data for one in client.messages if isinstance(one, RequestBody)] == [b"a", b"b"]
+    assert [one.body_bytes for one in client.messages if isinstance(one, RequestSent)] == [2]
 
 
 class Http2Server:

@@ -136,6 +136,8 @@ class Counts(msgspec.Struct):
 
 
 class Integrity(msgspec.Struct):
+    """What the capture lacks."""
+
     complete: bool
     reasons: list[str]
     missing_segments: int

@@ -1,6 +1,13 @@
 """The recorder: makes segments, bundles and rows of the spool from what taps report.
 
+For taps:
+
 protocol.py   the messages from taps
+exchange_capture.py   reports one exchange; all taps use it
+client.py     buffers messages and sends them; loop_client.py: on an asyncio event loop
+
+The process:
+
 recorder.py   messages -> segments, sans-IO; capture.py: one stream
 request.py    facts of a request; installation_key.py: the key of its digests
 response.py response_head.py events.py   head, body and events of a response, masked

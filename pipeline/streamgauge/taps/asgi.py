@@ -30,9 +30,10 @@ from typing import Any
 from urllib.parse import quote
 
 from streamgauge.core.capture.segments import Ending
+from streamgauge.recorder.exchange_capture import ExchangeCapture
 from streamgauge.runtime.faults import report_fault
 from streamgauge.taps.inprocess.background_senders import finish, sender_of
-from streamgauge.taps.inprocess.capture import Asking, NotedStream, is_event_stream, is_llm
+from streamgauge.taps.inprocess.capture import SeenRequest, is_event_stream, is_llm, start_capture
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -80,40 +81,40 @@ class TapMiddleware:
         finally:
             exchange.over()
 
-    def capture_of(self, asking: Asking) -> NotedStream:
+    def capture_of(self, request: SeenRequest) -> ExchangeCapture:
         """Opens the capture of one stream."""
-        return NotedStream(sender_of(self._data_dir), asking, tenant_header=self._tenant_header)
+        return start_capture(sender_of(self._data_dir), request, self._tenant_header)
 
-    def asking(self, scope: Scope, began_ns: int) -> Asking:
+    def request_of(self, scope: Scope, began_ns: int) -> SeenRequest:
         """The request's method, target and headers."""
         path, query = scope.get("raw_path"), scope.get("query_string")
         target = path.decode("latin-1") if path else quote(scope["path"], safe=_AS_THEY_ARE)
         if query:
             target = f"{target}?{query.decode('latin-1')}"
-        return Asking("asgi", self._upstream, scope["method"], target, scope["headers"], began_ns)
+        return SeenRequest("asgi", self._upstream, scope["method"], target, scope["headers"], began_ns)
 
 
 class _Exchange:
     """One request and its response. Capture starts at an LLM request; otherwise only at the head of an event stream."""
 
-    __slots__ = ("_asked", "_asking", "_capture", "_receive", "_send", "_sent", "_tap", "_undecided")
+    __slots__ = ("_body_bytes", "_capture", "_receive", "_request", "_send", "_sent", "_tap", "_undecided")
 
     def __init__(self, receive: Receive, send: Send) -> None:
         self._receive = receive
         self._send = send
         self._tap: TapMiddleware | None = None
-        self._asking: Asking | None = None
-        self._capture: NotedStream | None = None  # None: not captured, not captured yet, or ended
+        self._request: SeenRequest | None = None
+        self._capture: ExchangeCapture | None = None  # None: not captured, not captured yet, or ended
         self._undecided = False  # the response's head decides whether it is captured
-        self._asked = 0
+        self._body_bytes = 0
         self._sent: int | None = None  # when the request was complete
 
     def begin(self, tap: TapMiddleware, scope: Scope) -> None:
         """Called just before the application."""
         try:
-            self._tap, self._asking = tap, tap.asking(scope, _clock())
-            if is_llm(self._asking.method, self._asking.target):
-                self._capture = tap.capture_of(self._asking)
+            self._tap, self._request = tap, tap.request_of(scope, _clock())
+            if is_llm(self._request.method, self._request.target):
+                self._capture = tap.capture_of(self._request)
             else:
                 self._undecided = True
         except Exception as error:  # noqa: BLE001 - capture fails open
@@ -138,13 +139,13 @@ class _Exchange:
         try:
             if capture is None:
                 if self._undecided:
-                    self._answered(message, at_ns)
+                    self._message_without_content(message, at_ns)
             elif body := message.get("body"):  # only pieces of the response have a body
-                capture.arrived(at_ns, body)
+                capture.read(at_ns, body)
                 if not message.get("more_body"):
                     self._end(Ending.COMPLETE, at_ns)
             else:
-                self._answered(message, at_ns)
+                self._message_without_content(message, at_ns)
         except Exception as error:  # noqa: BLE001 - capture fails open
             self._fault(error)
 
@@ -159,49 +160,49 @@ class _Exchange:
             if message["type"] == "http.disconnect":
                 self._end(Ending.CLIENT, at_ns, gone_ns=at_ns)
             elif message["type"] == "http.request":
-                self._asked_for(message.get("body") or b"", at_ns, more=bool(message.get("more_body")))
+                self._request_piece(message.get("body") or b"", at_ns, more=bool(message.get("more_body")))
         except Exception as error:  # noqa: BLE001 - capture fails open
             self._fault(error)
 
-    def _asked_for(self, body: bytes, at_ns: int, *, more: bool) -> None:
-        self._asked += len(body)
+    def _request_piece(self, body: bytes, at_ns: int, *, more: bool) -> None:
+        self._body_bytes += len(body)
         if self._capture is not None and body:
-            self._capture.asked(body)
+            self._capture.request_body(body)
         if more or self._sent is not None:
             return
         self._sent = at_ns
         if self._capture is not None:
-            self._capture.sent(at_ns, self._asked)
+            self._capture.request_sent(at_ns, None, self._body_bytes)
 
-    def _answered(self, message: Message, at_ns: int) -> None:
+    def _message_without_content(self, message: Message, at_ns: int) -> None:
         """Handles a message without content: the response's head, or its end."""
         if message["type"] == "http.response.body":
             if not message.get("more_body"):
                 self._end(Ending.COMPLETE, at_ns)
         elif message["type"] == "http.response.start":
-            self._begin_answer(message, at_ns)
+            self._response_head(message, at_ns)
 
-    def _begin_answer(self, message: Message, at_ns: int) -> None:
+    def _response_head(self, message: Message, at_ns: int) -> None:
         headers: Iterable[tuple[bytes, bytes]] = message.get("headers") or ()
         if self._undecided:
             self._undecided = False
-            if self._tap is not None and self._asking is not None and is_event_stream(headers):
-                self._capture = self._tap.capture_of(self._asking)
+            if self._tap is not None and self._request is not None and is_event_stream(headers):
+                self._capture = self._tap.capture_of(self._request)
                 if self._sent is not None:
-                    self._capture.sent(self._sent, self._asked)
+                    self._capture.request_sent(self._sent, None, self._body_bytes)
         if self._capture is not None:
-            self._capture.answered(at_ns, message["status"], headers)
+            self._capture.response_head(at_ns, message["status"], headers)
 
     def _end(self, ending: Ending, at_ns: int, gone_ns: int | None = None) -> None:
         capture, self._capture, self._undecided = self._capture, None, False
         if capture is not None:
-            capture.ended(at_ns, ending, gone_ns)
+            capture.end(at_ns, ending, gone_ns=gone_ns)
 
     def _fault(self, error: Exception) -> None:
         """An internal error: the stream's capture ends here and is marked incomplete."""
         report_fault("the middleware", error)
         if self._capture is not None:
-            self._capture.fault()
+            self._capture.fail()
         self._end(Ending.CUT, _clock())
 
 

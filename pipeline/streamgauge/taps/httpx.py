@@ -14,18 +14,19 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from streamgauge.core.capture.segments import Ending
+from streamgauge.recorder.exchange_capture import ExchangeCapture
 from streamgauge.runtime.faults import report_fault
 from streamgauge.taps.httpx_streams import (
-    NotedRequestStream,
-    RequestNotes,
+    CapturedRequestStream,
+    RequestBodyCapture,
     Stream,
     kinds_of,
     library_of,
-    tell_end,
-    tell_failed,
+    report_end,
+    report_failure,
 )
 from streamgauge.taps.inprocess.background_senders import sender_of
-from streamgauge.taps.inprocess.capture import Asking, NotedStream, is_event_stream, is_llm
+from streamgauge.taps.inprocess.capture import SeenRequest, is_event_stream, is_llm, start_capture
 
 _TAP = "httpx"
 # The same variable as for the command line's setting.
@@ -149,9 +150,9 @@ class _Exchange:
 
     def __init__(self, settings: _Settings, request: _Request) -> None:
         self._began_ns = time.monotonic_ns()
-        self._capture: NotedStream | None = None
+        self._capture: ExchangeCapture | None = None
         self._request, self._settings = request, settings
-        self._asked: RequestNotes | None = None
+        self._body: RequestBodyCapture | None = None
         self._stream: Stream = None  # the request's own stream, while ours replaces it
         try:
             self._begin()
@@ -164,19 +165,19 @@ class _Exchange:
         url = request.url
         upstream = settings.upstream or url.netloc.decode("ascii")
         target = url.raw_path.decode("ascii")
-        self._asking = Asking(_TAP, upstream, request.method, target, request.headers.raw, self._began_ns)
+        self._seen = SeenRequest(_TAP, upstream, request.method, target, request.headers.raw, self._began_ns)
         if is_llm(request.method, target):
-            self._capture = self._opened()
-        self._asked = RequestNotes(self._capture, _content_of(request))
+            self._capture = self._started()
+        self._body = RequestBodyCapture(self._capture, _content_of(request))
         self._stream = request.stream
-        request.stream = kinds_of(request).asked(self._stream, self._asked)
+        request.stream = kinds_of(request).request(self._stream, self._body)
 
-    def _opened(self) -> NotedStream:
-        return NotedStream(sender_of(self._settings.data_dir), self._asking, self._settings.tenant_header)
+    def _started(self) -> ExchangeCapture:
+        return start_capture(sender_of(self._settings.data_dir), self._seen, self._settings.tenant_header)
 
     def _restore(self) -> None:
         """Puts the request's own stream back, unless other code has replaced ours."""
-        if self._stream is not None and isinstance(self._request.stream, NotedRequestStream):
+        if self._stream is not None and isinstance(self._request.stream, CapturedRequestStream):
             self._request.stream = self._stream
         self._stream = None
 
@@ -185,7 +186,7 @@ class _Exchange:
         try:
             self._restore()
             if self._capture is not None:
-                tell_failed(self._capture, error)
+                report_failure(self._capture, error)
         except Exception as bug:  # noqa: BLE001 - capture fails open
             report_fault("the transport, after a request that failed", bug)
 
@@ -194,32 +195,32 @@ class _Exchange:
         try:
             at_ns = time.monotonic_ns()
             self._restore()
-            self._take(response, at_ns, kind)
+            self._capture_response(response, at_ns, kind)
         except Exception as error:  # noqa: BLE001 - capture fails open
             report_fault("the transport, on a response", error)
             if self._capture is not None:
-                tell_end(self._capture, Ending.CUT)
+                report_end(self._capture, Ending.CUT)
         return response
 
-    def _take(self, response: _Response, at_ns: int, kind: str) -> None:
+    def _capture_response(self, response: _Response, at_ns: int, kind: str) -> None:
         headers = response.headers.raw
         if self._capture is None and is_event_stream(headers):
-            self._capture = self._opened()
+            self._capture = self._started()
         if self._capture is None:
             return
-        if self._asked is not None:
-            self._asked.answered(self._capture)
-        self._capture.answered(at_ns, response.status_code, headers)
+        if self._body is not None:
+            self._body.answered(self._capture)
+        self._capture.response_head(at_ns, response.status_code, headers)
         if response.is_closed:  # its body is already in memory: its stream will not be read
-            _note_whole(self._capture, response, at_ns)
+            _report_whole(self._capture, response, at_ns)
         else:
             response.stream = getattr(kinds_of(self._request), kind)(response.stream, self._capture)
 
 
-def _note_whole(capture: NotedStream, response: _Response, at_ns: int) -> None:
+def _report_whole(capture: ExchangeCapture, response: _Response, at_ns: int) -> None:
     if isinstance(response.stream, library_of(response).ByteStream):
-        capture.arrived(at_ns, b"".join(response.stream))
-    tell_end(capture, Ending.COMPLETE)
+        capture.read(at_ns, b"".join(response.stream))
+    report_end(capture, Ending.COMPLETE)
 
 
 def _content_of(request: _Request) -> bytes | None:

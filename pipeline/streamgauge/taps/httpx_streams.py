@@ -10,8 +10,8 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from streamgauge.core.capture.segments import Ending, TransportFault
+from streamgauge.recorder.exchange_capture import ExchangeCapture
 from streamgauge.runtime.faults import report_fault
-from streamgauge.taps.inprocess.capture import NotedStream
 
 _LIBRARIES = ("httpx", "httpx2")
 # Base classes of the libraries' timeout errors; one name covers connect, read, write and pool timeouts.
@@ -38,16 +38,16 @@ _CLOSED = re.compile(r"disconnected|closed")
 Stream = Any
 
 
-class RequestNotes:
+class RequestBodyCapture:
     """Captures a request's body while it is sent. Only the first time counts if the library sends it again."""
 
-    def __init__(self, capture: NotedStream | None, content: bytes | None) -> None:
+    def __init__(self, capture: ExchangeCapture | None, content: bytes | None) -> None:
         self._capture, self._content = capture, content
         self._size = 0
-        self._sent: tuple[int | None, int] | None = None
+        self._sent: tuple[int | None, None, int] | None = None
         self._begun = False
         if capture is not None and content:
-            capture.asked(content)
+            capture.request_body(content)
 
     def begins(self) -> bool:
         """Starts a pass over the body. Returns whether it is the first one."""
@@ -58,52 +58,52 @@ class RequestNotes:
         """A piece is sent."""
         self._size += len(data)
         if self._capture is not None and self._content is None:
-            self._capture.asked(data)
+            self._capture.request_body(data)
 
     def ends(self) -> None:
         """The whole body has been sent."""
-        self._tell((time.monotonic_ns(), self._size))
+        self._report_sent((time.monotonic_ns(), None, self._size))
 
-    def answered(self, capture: NotedStream) -> None:
+    def answered(self, capture: ExchangeCapture) -> None:
         """A response arrived. Reports the request to a capture that starts only now, and a body that was sent without
         iteration.
         """
         if self._capture is None:
             self._capture = capture
             if self._sent is not None:
-                capture.sent(*self._sent)
+                capture.request_sent(*self._sent)
         if self._content is not None and not self._begun:
-            self._tell((None, len(self._content)))
+            self._report_sent((None, None, len(self._content)))
 
-    def _tell(self, sent: tuple[int | None, int]) -> None:
+    def _report_sent(self, sent: tuple[int | None, None, int]) -> None:
         self._sent = sent
         if self._capture is not None:
-            self._capture.sent(*sent)
+            self._capture.request_sent(*sent)
 
 
-class NotedRequestStream:
+class CapturedRequestStream:
     """A request's stream that reports its pieces and its end."""
 
-    def __init__(self, stream: Stream, asked: RequestNotes) -> None:
-        self._of, self._asked = stream, asked
+    def __init__(self, stream: Stream, body: RequestBodyCapture) -> None:
+        self._of, self._body = stream, body
 
     def __iter__(self) -> Iterator[bytes]:
-        first = self._asked.begins()
+        first = self._body.begins()
         for piece in self._of:
             if first:
-                _quietly(self._asked.piece, piece)
+                _quietly(self._body.piece, piece)
             yield piece
         if first:
-            _quietly(self._asked.ends)
+            _quietly(self._body.ends)
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        first = self._asked.begins()
+        first = self._body.begins()
         async for piece in self._of:
             if first:
-                _quietly(self._asked.piece, piece)
+                _quietly(self._body.piece, piece)
             yield piece
         if first:
-            _quietly(self._asked.ends)
+            _quietly(self._body.ends)
 
     def close(self) -> None:
         self._of.close()
@@ -112,9 +112,9 @@ class NotedRequestStream:
         await self._of.aclose()
 
 
-def _quietly(tell: Callable[..., None], *facts: object) -> None:
+def _quietly(report: Callable[..., None], *facts: object) -> None:
     try:
-        tell(*facts)
+        report(*facts)
     except Exception as error:  # noqa: BLE001 - capture fails open
         report_fault("the transport, in a request body", error)
 
@@ -126,12 +126,12 @@ class Answer:
     chunk, with the terminal and the usage, would then be noted too late. A note takes about 0.2 us (bench/inprocess.py).
     """
 
-    def __init__(self, stream: Stream, capture: NotedStream) -> None:
+    def __init__(self, stream: Stream, capture: ExchangeCapture) -> None:
         self._of, self._capture = stream, capture
 
     def __del__(self) -> None:
         try:
-            tell_end(self._capture, Ending.CLIENT)
+            report_end(self._capture, Ending.CLIENT)
         except Exception as error:  # noqa: BLE001 - Python prints an error raised in __del__, with its text
             report_fault("the transport, on a response that was never closed", error)
 
@@ -140,39 +140,39 @@ class SyncAnswer(Answer):
     """The body of a synchronous client's response."""
 
     def __iter__(self) -> Iterator[bytes]:
-        note, now, failed = self._capture.arrived, time.monotonic_ns, None
+        read, now, failed = self._capture.read, time.monotonic_ns, None
         try:
             for chunk in self._of:
-                note(now(), chunk)
+                read(now(), chunk)
                 yield chunk
         except BaseException as error:
             failed = error
             raise
         finally:
-            tell_failed(self._capture, failed)
+            report_failure(self._capture, failed)
 
     def close(self) -> None:
         try:
             self._of.close()
         finally:
-            tell_end(self._capture, Ending.CLIENT)
+            report_end(self._capture, Ending.CLIENT)
 
 
 class AsyncAnswer(Answer):
     """The body of an asynchronous client's response."""
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        note, now, failed = self._capture.arrived, time.monotonic_ns, None
+        read, now, failed = self._capture.read, time.monotonic_ns, None
         stream = self._of.__aiter__()
         try:
             async for chunk in stream:
-                note(now(), chunk)
+                read(now(), chunk)
                 yield chunk
         except BaseException as error:
             failed = error
             raise
         finally:
-            tell_failed(self._capture, failed)
+            report_failure(self._capture, failed)
             if isinstance(stream, AsyncGenerator):  # as without the tap
                 await stream.aclose()
 
@@ -180,24 +180,24 @@ class AsyncAnswer(Answer):
         try:
             await self._of.aclose()
         finally:
-            tell_end(self._capture, Ending.CLIENT)
+            report_end(self._capture, Ending.CLIENT)
 
 
-def tell_end(capture: NotedStream, ending: Ending) -> None:
+def report_end(capture: ExchangeCapture, ending: Ending) -> None:
     """Reports that the stream ends now. Only the first report of an end counts."""
     now = time.monotonic_ns()
-    capture.ended(now, ending, now if ending is Ending.CLIENT else None)
+    capture.end(now, ending, gone_ns=now if ending is Ending.CLIENT else None)
 
 
-def tell_failed(capture: NotedStream, error: BaseException | None) -> None:
+def report_failure(capture: ExchangeCapture, error: BaseException | None) -> None:
     """Reports that the stream ends now, with this error; None: it completed."""
     if error is None:
-        tell_end(capture, Ending.COMPLETE)
+        report_end(capture, Ending.COMPLETE)
         return
     ending = ending_of(error)
     now = time.monotonic_ns()
     fault = None if ending is Ending.CLIENT else fault_of(error)
-    capture.ended(now, ending, now if ending is Ending.CLIENT else None, fault)
+    capture.end(now, ending, fault, gone_ns=now if ending is Ending.CLIENT else None)
 
 
 def fault_of(error: BaseException) -> TransportFault | None:
@@ -230,7 +230,7 @@ class Kinds(NamedTuple):
 
     sync_response: type[Answer]
     async_response: type[Answer]
-    asked: Callable[[Stream, RequestNotes], NotedRequestStream]
+    request: Callable[[Stream, RequestBodyCapture], CapturedRequestStream]
 
 
 def library_of(one: object) -> Any:
@@ -246,15 +246,17 @@ def kinds_of(request: Any) -> Kinds:
 
 @cache
 def _kinds(library: Any) -> Kinds:
-    in_memory = type("NotedRequestBytes", (NotedRequestStream, library.ByteStream), {})
-    in_pieces = type("NotedRequestStream", (NotedRequestStream, library.SyncByteStream, library.AsyncByteStream), {})
+    in_memory = type("CapturedRequestBytes", (CapturedRequestStream, library.ByteStream), {})
+    in_pieces = type(
+        "CapturedRequestStream", (CapturedRequestStream, library.SyncByteStream, library.AsyncByteStream), {}
+    )
 
-    def asked(stream: Stream, notes: RequestNotes) -> NotedRequestStream:
-        kind: type[NotedRequestStream] = in_memory if isinstance(stream, library.ByteStream) else in_pieces
-        return kind(stream, notes)
+    def request(stream: Stream, body: RequestBodyCapture) -> CapturedRequestStream:
+        kind: type[CapturedRequestStream] = in_memory if isinstance(stream, library.ByteStream) else in_pieces
+        return kind(stream, body)
 
     return Kinds(
         type("TappedStream", (SyncAnswer, library.SyncByteStream), {}),
         type("TappedStream", (AsyncAnswer, library.AsyncByteStream), {}),
-        asked,
+        request,
     )

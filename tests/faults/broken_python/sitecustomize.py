@@ -28,16 +28,23 @@ def break_recorder(mark: bytes) -> None:
 
 
 def break_relay(mark: bytes) -> None:
-    from streamgauge.taps.proxy.outbox import RecorderClient
+    from streamgauge.recorder.loop_client import LoopClient
 
-    put = RecorderClient.put
+    put = LoopClient.put
 
     def breaks(self: Any, message: Any, size: int) -> None:
         if mark in getattr(message, "data", b"") or mark in getattr(message, "encoded", b""):
             raise Broken
         put(self, message, size)
 
-    RecorderClient.put = breaks  # type: ignore
+    put_read = LoopClient.put_read
+
+    def read_breaks(self: Any, stream: Any, at_ns: Any, data: Any) -> bool:
+        if mark in data:
+            raise Broken
+        return bool(put_read(self, stream, at_ns, data))
+
+    LoopClient.put, LoopClient.put_read = breaks, read_breaks  # type: ignore
 
 
 def break_clock(file: Path) -> None:

@@ -13,12 +13,13 @@ import httpx
 import httpx2
 import pytest
 
+from streamgauge.recorder.client import CAPACITY_BYTES
+from streamgauge.recorder.loop_client import LoopClient
 from streamgauge.recorder.protocol import ExchangeEnded, Message, RequestStarted
 from streamgauge.spool.read_counters import Counters
 from streamgauge.taps.inprocess import background_senders
-from streamgauge.taps.packets.process import CAPTURE_BUFFER_BYTES, LiveTap, PacketSettings, tell_file
+from streamgauge.taps.packets.process import LiveTap, PacketSettings, report_file
 from streamgauge.taps.packets.ring import capture_socket
-from streamgauge.taps.proxy.outbox import RecorderClient
 from streamgauge.taps.replay.contract import Tally
 from streamgauge.taps.replay.files import How, log_of
 from tests.taps.asking import Asker
@@ -105,14 +106,14 @@ def by_scenario(messages: Sequence[Message]) -> dict[tuple[str, int], list[Messa
 class Driver(NamedTuple):
     """`tap`: its name in TAPS. `start`: the tap, running; or `recorded`: what it makes of an exchange in a file.
 
-    `breaks`: where the tap makes its messages, and the one that tells of an answer: there a bug of ours is put.
+    `breaks`: what makes the message that reports a response: there a bug of ours is put.
     `without`: scenarios that cannot be put so.
     """
 
     tap: str
     start: Callable[[Path], contextlib.AbstractContextManager[Running]] | None = None
     recorded: Callable[[Path, Scenario], Callable[[str], Written]] | None = None
-    breaks: tuple[str, str] | None = None
+    breaks: str | None = None
     without: frozenset[str] = frozenset()
     marks: Any = ()
 
@@ -190,12 +191,12 @@ def _live(given: PacketSettings, counters: Counters) -> Iterator[None]:
     ready, stop = threading.Event(), threading.Event()
 
     async def run() -> None:
-        outbox = RecorderClient(Path(given.recorder_socket), counters, CAPTURE_BUFFER_BYTES)
-        tap = LiveTap(given, outbox, counters)
+        client = LoopClient(Path(given.recorder_socket), counters, CAPACITY_BYTES)
+        tap = LiveTap(given, client, counters)
         ready.set()
         await asyncio.to_thread(stop.wait)
         await tap.drain(0)
-        await outbox.close()
+        await client.close()
 
     thread = threading.Thread(target=asyncio.run, args=(run(),))
     thread.start()
@@ -238,9 +239,9 @@ def _pcap(folder: Path, scenario: Scenario) -> Callable[[str], Written]:
     counters = Counters(folder / "counters", "relay-0")
 
     async def tell() -> None:
-        outbox = RecorderClient(path, counters, CAPTURE_BUFFER_BYTES)
-        assert await tell_file(given, outbox) is None
-        await outbox.close()
+        client = LoopClient(path, counters, CAPACITY_BYTES)
+        assert await report_file(given, client) is None
+        await client.close()
 
     with RawRecorder(path) as recorder:
         asyncio.run(tell())
@@ -281,12 +282,13 @@ def _of_sample(writer: Callable[..., bytes]) -> Callable[[Scenario], bytes]:
     return lambda scenario: writer(sample(scenario))
 
 
-_IN_PROCESS = ("streamgauge.taps.inprocess.capture", "ResponseHead")
+_ON_THE_WIRE = "streamgauge.recorder.client.ResponseRead"
+_IN_PROCESS = "streamgauge.recorder.exchange_capture.ResponseHead"
 # Recorders undo codings and keep the header: a body that is plain in a recording was coded on the wire.
 _DECODED = frozenset({"not-packed"})
 LIBRARIES = {"httpx": httpx, "httpx2": httpx2}
 DRIVERS: Mapping[str, Driver] = {
-    "proxy": Driver("proxy", _proxy, breaks=("streamgauge.taps.proxy.capture", "ResponseRead")),
+    "proxy": Driver("proxy", _proxy, breaks=_ON_THE_WIRE),
     **{
         f"{name}-{kind}": Driver("httpx", partial(_httpx, library, kind), breaks=_IN_PROCESS)
         for name, library in LIBRARIES.items()
@@ -296,7 +298,7 @@ DRIVERS: Mapping[str, Driver] = {
     "packets": Driver(
         "packets",
         _packets,
-        breaks=("streamgauge.taps.packets.exchange", "ResponseRead"),
+        breaks=_ON_THE_WIRE,
         marks=pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT or "captures packets"),
     ),
     "pcap": Driver("packets", recorded=_pcap),

@@ -1,4 +1,4 @@
-"""What tests of in-process capture share: a place for a recorder, and a stream's notes."""
+"""What tests of in-process capture share: a place for a recorder, and a stream."""
 
 import time
 from collections.abc import Callable
@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from streamgauge.core.capture.segments import Ending
+from streamgauge.recorder.exchange_capture import CaptureClient, ExchangeCapture
 from streamgauge.recorder.protocol import Message, ReadsDropped, ResponseRead
 from streamgauge.spool.read_counters import Balance, read_balance
-from streamgauge.taps.inprocess.capture import Asking, NotedStream, Taker
+from streamgauge.taps.inprocess.capture import SeenRequest, start_capture
 from tests.taps.proxy.rig import RawRecorder
 from tests.taps.talk import EVENTS
 
@@ -37,26 +38,28 @@ def recorder_at(data_dir: Path) -> RawRecorder:
     return RawRecorder(data_dir / "run" / "recorder.sock")
 
 
-def asking(**changes: Any) -> Asking:
-    given = Asking("httpx", "up", "POST", "/v1/chat/completions", [("Content-Type", "application/json")], 1_000)
+def seen_request(**changes: Any) -> SeenRequest:
+    given = SeenRequest("httpx", "up", "POST", "/v1/chat/completions", [("Content-Type", "application/json")], 1_000)
     return given._replace(**changes)
 
 
-def note_stream(taker: Taker, *chunks: bytes, ending: Ending = Ending.COMPLETE, end: bool = True) -> NotedStream:
-    """Notes a whole stream: its chunks are EVENTS, if none are given."""
-    capture = NotedStream(taker, asking())
-    capture.asked(b'{"model":"m"}')
-    capture.sent(1_500, 13)
-    capture.answered(2_000, 200, SSE_HEAD)
+def report_stream(
+    client: CaptureClient, *chunks: bytes, ending: Ending = Ending.COMPLETE, end: bool = True
+) -> ExchangeCapture:
+    """Reports a whole stream: its chunks are EVENTS, if none are given."""
+    capture = start_capture(client, seen_request())
+    capture.request_body(b'{"model":"m"}')
+    capture.request_sent(1_500, None, 13)
+    capture.response_head(2_000, 200, SSE_HEAD)
     for at, chunk in enumerate(chunks or EVENTS):
-        capture.arrived(3_000 + at, chunk)
+        capture.read(3_000 + at, chunk)
     if end:
-        capture.ended(9_000, ending)
+        capture.end(9_000, ending)
     return capture
 
 
-def reads_told(messages: list[Message]) -> tuple[int, int]:
-    """How many reads arrived, and how many are told to be missing."""
+def reads_of(messages: list[Message]) -> tuple[int, int]:
+    """How many reads arrived, and how many are reported as dropped."""
     arrived = sum(isinstance(message, ResponseRead) for message in messages)
     return arrived, sum(message.reads for message in messages if isinstance(message, ReadsDropped))
 

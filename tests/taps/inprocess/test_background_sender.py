@@ -8,22 +8,33 @@ import time
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from streamgauge.core.capture.segments import Ending
-from streamgauge.spool.read_counters import read_incidents
+from streamgauge.recorder.protocol import (
+    ExchangeEnded,
+    Message,
+    ReadsDropped,
+    RequestBody,
+    RequestSent,
+    RequestStarted,
+    ResponseHead,
+    ResponseRead,
+)
+from streamgauge.spool.read_counters import DropReason, read_incidents
 from streamgauge.taps.inprocess import background_sender as sender_module
-from streamgauge.taps.inprocess import recorder_client
-from streamgauge.taps.inprocess.background_sender import BackgroundSender
-from streamgauge.taps.inprocess.capture import NotedStream
+from streamgauge.taps.inprocess.background_sender import PIECE_BYTES, BackgroundSender
+from streamgauge.taps.inprocess.capture import start_capture
 from tests.taps.asking import WHOLE
 from tests.taps.inprocess.rig import (
     PATIENCE_S,
     Nobody,
-    asking,
     balance_of,
-    note_stream,
-    reads_told,
+    reads_of,
     recorder_at,
+    report_stream,
+    seen_request,
     wait_until,
 )
 from tests.taps.proxy.rig import arrived, kinds
@@ -49,7 +60,7 @@ def test_streams_of_several_threads_arrive(tmp_path: Path) -> None:
     with recorder_at(tmp_path) as recorder:
         sender = BackgroundSender(tmp_path, Nobody())
         assert threads() == []
-        running = [threading.Thread(target=lambda: [note_stream(sender) for _ in range(20)]) for _ in range(5)]
+        running = [threading.Thread(target=lambda: [report_stream(sender) for _ in range(20)]) for _ in range(5)]
         for thread in running:
             thread.start()
         for thread in running:
@@ -69,12 +80,12 @@ def test_streams_of_several_threads_arrive(tmp_path: Path) -> None:
 def test_a_recorder_that_comes_later_gets_everything(tmp_path: Path) -> None:
     agents = Nobody()
     sender = BackgroundSender(tmp_path, agents)
-    open_one = note_stream(sender, end=False)
-    note_stream(sender)
+    open_one = report_stream(sender, end=False)
+    report_stream(sender)
     wait_until(lambda: agents.asked > 0)
     with recorder_at(tmp_path) as recorder:
         recorder.ended(1)
-        open_one.ended(1, Ending.COMPLETE)
+        open_one.end(1, Ending.COMPLETE)
         assert arrived(recorder.ended(2)) == BODY + BODY
         sender.close(PATIENCE_S)
     assert balance_of(tmp_path).dropped["recorder_gone"] == 0
@@ -83,7 +94,7 @@ def test_a_recorder_that_comes_later_gets_everything(tmp_path: Path) -> None:
 def test_a_recorder_that_never_comes_costs_reads_and_nothing_else(tmp_path: Path) -> None:
     sender = BackgroundSender(tmp_path, Nobody(), capacity=50_000)
     for _ in range(30):
-        note_stream(sender, *[bytes(1_000)] * 10)
+        report_stream(sender, *[bytes(1_000)] * 10)
     wait_until(lambda: balance_of(tmp_path).seen == 300)
     assert balance_of(tmp_path).dropped["recorder_behind"] > 200
     wait_until(lambda: sender.full)
@@ -97,7 +108,7 @@ def test_a_recorder_that_never_comes_costs_reads_and_nothing_else(tmp_path: Path
 
 def test_at_the_end_one_that_is_expected_is_waited_for(tmp_path: Path) -> None:
     sender = BackgroundSender(tmp_path, Nobody(hoped=True))
-    note_stream(sender)
+    report_stream(sender)
     recorder = recorder_at(tmp_path)
     later = threading.Timer(0.5, recorder.start)
     later.start()
@@ -110,12 +121,12 @@ def test_at_the_end_one_that_is_expected_is_waited_for(tmp_path: Path) -> None:
 def test_a_recorder_that_goes_is_found_again(tmp_path: Path) -> None:
     sender = BackgroundSender(tmp_path, Nobody())
     with recorder_at(tmp_path) as recorder:
-        note_stream(sender)
+        report_stream(sender)
         recorder.ended()
-    open_one = note_stream(sender, end=False)
+    open_one = report_stream(sender, end=False)
     with recorder_at(tmp_path) as recorder:
-        wait_until(lambda: reads_told(recorder.messages)[0] == len(EVENTS))
-        open_one.ended(5, Ending.COMPLETE)
+        wait_until(lambda: reads_of(recorder.messages)[0] == len(EVENTS))
+        open_one.end(5, Ending.COMPLETE)
         assert arrived(recorder.ended()) == BODY
         sender.close(PATIENCE_S)
 
@@ -124,18 +135,18 @@ def test_the_reads_of_a_slow_recorder_are_bounded_and_told(tmp_path: Path) -> No
     with recorder_at(tmp_path) as recorder:
         sender = BackgroundSender(tmp_path, Nobody(), capacity=300_000)
         recorder.hold()
-        streams = [NotedStream(sender, asking()) for _ in range(10)]
+        streams = [start_capture(sender, seen_request()) for _ in range(10)]
         for number in range(400):
             for stream in streams:
-                stream.arrived(number, bytes(1_000))
+                stream.read(number, bytes(1_000))
             if number % 50 == 0:
                 time.sleep(0.06)
         recorder.release()
         for stream in streams:
-            stream.ended(1_000, Ending.COMPLETE)
+            stream.end(1_000, Ending.COMPLETE)
         messages = recorder.ended(10)
         sender.close(PATIENCE_S)
-    told, missing = reads_told(messages)
+    told, missing = reads_of(messages)
     assert (told + missing, told > 0, missing > 0) == (4_000, True, True)
     balance = balance_of(tmp_path)
     assert (balance.seen, balance.dropped["recorder_behind"], balance.waiting) == (4_000, missing, told)
@@ -145,16 +156,16 @@ def test_idle_it_holds_no_connection_and_takes_no_time(tmp_path: Path, monkeypat
     monkeypatch.setattr(sender_module, "IDLE_S", 0.2)
     with recorder_at(tmp_path) as recorder:
         sender = BackgroundSender(tmp_path, Nobody())
-        note_stream(sender)
+        report_stream(sender)
         recorder.ended()
-        wait_until(lambda: sender._courier is not None and not sender._courier.connected)
+        wait_until(lambda: sender._client is not None and not sender.connected)
         wait_until(lambda: sender._asleep)
-        turns: list[recorder_client.RecorderConnection] = []
-        monkeypatch.setattr(recorder_client.RecorderConnection, "turn", lambda self, *_, **__: turns.append(self))
+        turns: list[BackgroundSender] = []
+        monkeypatch.setattr(BackgroundSender, "_turn", lambda self, *_, **__: turns.append(self))
         time.sleep(0.5)
-        assert sender._courier not in turns
+        assert sender not in turns
         monkeypatch.undo()
-        note_stream(sender)
+        report_stream(sender)
         recorder.ended(2)
         assert recorder.connections == 2
         sender.close(PATIENCE_S)
@@ -165,12 +176,12 @@ def test_a_flush_hands_over_what_was_noted(tmp_path: Path) -> None:
         sender = BackgroundSender(tmp_path, Nobody())
         sender.flush(PATIENCE_S)  # nothing ever began: nothing to wait for
         for number in range(20):
-            open_one = note_stream(sender, end=False)
+            open_one = report_stream(sender, end=False)
             sender.flush(PATIENCE_S)
             balance = balance_of(tmp_path)
             assert balance.seen == (number + 1) * len(EVENTS)
-            wait_until(lambda seen=balance.seen: reads_told(recorder.messages)[0] == seen)  # type: ignore[misc]
-            open_one.ended(1, Ending.COMPLETE)
+            wait_until(lambda seen=balance.seen: reads_of(recorder.messages)[0] == seen)  # type: ignore[misc]
+            open_one.end(1, Ending.COMPLETE)
         sender.close(PATIENCE_S)
 
 
@@ -179,12 +190,11 @@ def test_a_data_directory_that_cannot_be_used(tmp_path: Path, caplog: pytest.Log
     sender = BackgroundSender(tmp_path / "file", Nobody())
     captures = []
     for _ in range(5):
-        captures.append(note_stream(sender, *EVENTS * 100))
+        captures.append(report_stream(sender, *EVENTS * 100))
         sender.flush(PATIENCE_S)
     assert len([record for record in caplog.records if record.levelno == logging.WARNING]) == 1
     assert "not captured" in caplog.text
-    assert not sender._begun
-    assert len(captures[-1].notes) < 10  # what is noted for nobody is not kept
+    assert len(sender._notes) < 10  # what nobody takes is not kept
     sender.close(PATIENCE_S)
 
 
@@ -192,10 +202,10 @@ def test_a_data_directory_that_is_made_anew(tmp_path: Path) -> None:
     data = tmp_path / "data"
     sender = BackgroundSender(data, Nobody())
     with recorder_at(data) as recorder:
-        note_stream(sender)
+        report_stream(sender)
         recorder.ended()
     shutil.rmtree(data)
-    note_stream(sender)
+    report_stream(sender)
     with recorder_at(data) as recorder:
         assert arrived(recorder.ended()) == BODY
         sender.close(PATIENCE_S)
@@ -209,11 +219,11 @@ def test_a_bug_in_a_turn_ends_nothing(tmp_path: Path, monkeypatch: pytest.Monkey
 
     with recorder_at(tmp_path) as recorder:
         sender = BackgroundSender(tmp_path, Nobody())
-        note_stream(sender)
+        report_stream(sender)
         recorder.ended()
         with monkeypatch.context() as broken:
-            broken.setattr(recorder_client.RecorderConnection, "turn", raising)
-            note_stream(sender)
+            broken.setattr(BackgroundSender, "_turn", raising)
+            report_stream(sender)
             wait_until(lambda: read_incidents(tmp_path / "counters")["capture_fault"] > 0)
         recorder.ended(2)
         sender.close(PATIENCE_S)
@@ -222,13 +232,14 @@ def test_a_bug_in_a_turn_ends_nothing(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_after_its_end_streams_go_on_uncaptured(tmp_path: Path) -> None:
     with recorder_at(tmp_path) as recorder:
         sender = BackgroundSender(tmp_path, Nobody())
-        before = note_stream(sender, end=False)
+        before = report_stream(sender, end=False)
         sender.close(PATIENCE_S)
-        after = note_stream(sender)
-        before.arrived(1, b"x")
-        before.ended(2, Ending.COMPLETE)
-        assert len(after.notes) < 10
-        messages = recorder.wait(lambda some: reads_told(some)[0] == len(EVENTS))
+        after = report_stream(sender)
+        before.read(1, b"x")
+        before.end(2, Ending.COMPLETE)
+        assert len(sender._notes) < 10
+        after.read(1, b"x")
+        messages = recorder.wait(lambda some: reads_of(some)[0] == len(EVENTS))
     assert kinds(messages) == ["RequestStarted", "RequestBody", "RequestSent", "ResponseHead", "ResponseRead"]
 
 
@@ -238,7 +249,7 @@ def test_one_thread_however_many_begin_at_once(tmp_path: Path) -> None:
 
         def begin(sender: BackgroundSender = sender, barrier: threading.Barrier = barrier) -> None:
             barrier.wait()
-            note_stream(sender)
+            report_stream(sender)
 
         running = [threading.Thread(target=begin) for _ in range(8)]
         for thread in running:
@@ -252,6 +263,156 @@ def test_one_thread_however_many_begin_at_once(tmp_path: Path) -> None:
 
 def test_numbers_of_processes_are_apart(tmp_path: Path) -> None:
     sender = BackgroundSender(tmp_path, Nobody())
-    numbers = [note_stream(sender).stream for _ in range(3)]
+    numbers = [report_stream(sender).stream for _ in range(3)]
     assert numbers == [(os.getpid() & 0xFFFFFF) << 36 | at for at in range(3)]
     sender.close(PATIENCE_S)
+
+
+# --- the turns, by hand ---------------------------------------------------------------------------------------------
+
+
+class ByHand(BackgroundSender):
+    """A sender without a thread."""
+
+    def _start(self) -> None:
+        pass
+
+    def turn(self) -> list[Message]:
+        """Takes what was reported. Gives what waits for the recorder."""
+        client = self._client or self._make_client()
+        self._collect(client)
+        batches = [*(batch for batch, _ in client._batches), client._gathering]
+        return [message for batch in batches for message in batch]  # type: ignore[misc]
+
+
+def test_a_large_piece_travels_in_several(tmp_path: Path) -> None:
+    sender, large = ByHand(tmp_path, Nobody(), 1 << 30), bytes(range(256)) * (PIECE_BYTES // 100)
+    capture = start_capture(sender, seen_request())
+    capture.request_body(large)
+    capture.request_sent(1, None, len(large))
+    capture.read(5, large)
+    capture.read(6, b"")
+    capture.read(7, b"x")
+    messages = sender.turn()
+    pieces = -(-len(large) // PIECE_BYTES)
+    bodies = [message.data for message in messages if isinstance(message, RequestBody)]
+    reads = [(message.at_ns, message.data) for message in messages if isinstance(message, ResponseRead)]
+    assert (len(bodies), b"".join(bodies)) == (pieces, large)
+    assert [at_ns for at_ns, _ in reads] == [5] * pieces + [7]
+    assert b"".join(data for _, data in reads) == large + b"x"
+    assert balance_of(tmp_path).seen == pieces + 1
+    assert next(message for message in messages if isinstance(message, RequestSent)).whole
+    assert sender._open_streams == {capture.stream}
+
+
+def test_an_empty_piece_is_no_read(tmp_path: Path) -> None:
+    sender = ByHand(tmp_path, Nobody())
+    report_stream(sender, b"a", b"", b"b")
+    assert reads_of(sender.turn()) == (2, 0)
+    assert (balance_of(tmp_path).seen, sender._open_streams, sender._noted_bytes) == (2, set(), 0)
+
+
+def test_a_stream_whose_start_was_not_kept_is_not_open(tmp_path: Path) -> None:
+    sender = ByHand(tmp_path, Nobody())
+    capture = report_stream(sender, end=False)
+    sender._notes.clear()  # as where the data directory cannot be used
+    sender._refuse_reads()
+    capture.read(1, b"x")
+    capture.end(2, Ending.COMPLETE)
+    assert reads_of(sender.turn()) == (0, 1)
+    assert not sender._open_streams
+    balance = balance_of(tmp_path)
+    assert (balance.seen, balance.dropped["recorder_behind"], balance.waiting) == (1, 1, 0)
+
+
+def test_what_is_noted_until_the_end_is_counted(tmp_path: Path) -> None:
+    sender = ByHand(tmp_path, Nobody())
+    report_stream(sender)
+    sender._make_client()
+    sender._end()
+    sender._discard()
+    balance = balance_of(tmp_path)
+    assert (balance.seen, balance.dropped["recorder_gone"], balance.waiting) == (len(EVENTS), len(EVENTS), 0)
+
+
+def test_without_room_reads_are_dropped_in_their_place_and_counted(tmp_path: Path) -> None:
+    sender = ByHand(tmp_path, Nobody(), capacity=20_000)
+    for _ in range(4):
+        report_stream(sender, *[bytes(200)] * 40)
+        messages = sender.turn()
+    reported, dropped = reads_of(messages)
+    balance = balance_of(tmp_path)
+    assert (balance.seen, balance.dropped["recorder_behind"], balance.waiting) == (160, dropped, reported)
+    assert reported and dropped
+    for kind in (RequestStarted, RequestSent, ResponseHead, ExchangeEnded):
+        assert sum(isinstance(message, kind) for message in messages) == 4, kind
+
+
+def test_a_bug_at_a_read_costs_its_stream_its_completeness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = sender_module._pieces
+
+    def raising(data: bytes) -> list[bytes]:
+        if data == b"boom":
+            raise ZeroDivisionError
+        return real(data)
+
+    sender = ByHand(tmp_path, Nobody())
+    monkeypatch.setattr(sender_module, "_pieces", raising)
+    broken = report_stream(sender, b"a", b"\0" * 100_000, b"boom", b"b")
+    whole = report_stream(sender)
+    messages = sender.turn()
+    mine = [message for message in messages if message.stream == broken.stream]
+    assert mine[-3:] == [
+        ReadsDropped(broken.stream, 1),
+        ResponseRead(broken.stream, 3_003, b"b"),
+        ExchangeEnded(broken.stream, 9_000, Ending.COMPLETE),
+    ]
+    assert reads_of([message for message in messages if message.stream == whole.stream]) == (len(EVENTS), 0)
+    assert balance_of(tmp_path).dropped["capture_fault"] == 1
+    assert read_incidents(tmp_path / "counters")["capture_fault"] == 1
+
+
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.sampled_from("rrrRbfle")), max_size=60),
+    st.lists(st.integers(0, 60)),
+    st.sampled_from([3_000, 1 << 30]),
+)
+def test_every_read_is_reported_or_counted(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[int, str]], turns: list[int], capacity: int
+) -> None:
+    folder = tmp_path_factory.mktemp("sender")
+    sender = ByHand(folder, Nobody(), capacity)
+    captures = [start_capture(sender, seen_request()) for _ in range(3)]
+    ended: set[int] = set()
+    seen = 0
+    for place, (stream, step) in enumerate(steps):
+        capture = captures[stream]
+        seen += step in "rRl" and (step == "l" or stream not in ended)
+        match step:
+            case "r" | "R":
+                capture.read(place, b"x" if step == "r" else b"y" * 70_000)
+            case "b":
+                capture.request_body(b"q" * 500)
+            case "f":
+                capture.fail()
+            case "l":
+                capture.lose_read(DropReason.PACKETS_LOST)
+            case "e":
+                capture.end(place, Ending.COMPLETE)
+                ended.add(stream)
+        if place in turns:
+            sender.turn()
+    for capture in captures:
+        capture.end(99, Ending.COMPLETE)
+    messages = sender.turn()
+    reported, missing = reads_of(messages)
+    balance = balance_of(folder)
+    assert (balance.seen, balance.waiting) == (seen, reported)
+    assert missing <= sum(balance.dropped.values()) == seen - reported
+    for capture in captures:
+        mine = [message for message in messages if message.stream == capture.stream]
+        assert isinstance(mine[0], RequestStarted) and isinstance(mine[-1], ExchangeEnded)
+        times = [message.at_ns or 0 for message in mine if isinstance(message, ResponseRead)]
+        assert times == sorted(times)
+    assert not sender._open_streams

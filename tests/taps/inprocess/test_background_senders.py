@@ -12,7 +12,7 @@ import pytest
 from streamgauge.recorder.protocol import ExchangeEnded, Message
 from streamgauge.taps.inprocess import background_senders
 from streamgauge.taps.inprocess.background_senders import finish, sender_of
-from tests.taps.inprocess.rig import PATIENCE_S, balance_of, note_stream, recorder_at
+from tests.taps.inprocess.rig import PATIENCE_S, balance_of, recorder_at, report_stream
 from tests.taps.proxy.rig import arrived
 from tests.taps.talk import BODY, EVENTS
 
@@ -36,7 +36,7 @@ def test_one_a_data_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_finish_hands_over_what_was_noted_and_more_may_follow(tmp_path: Path) -> None:
     with recorder_at(tmp_path) as recorder:
         for number in (1, 2):
-            note_stream(sender_of(tmp_path))
+            report_stream(sender_of(tmp_path))
             finish(PATIENCE_S)
             assert balance_of(tmp_path).seen == number * len(EVENTS)
             assert arrived(recorder.ended(number)) == BODY * number
@@ -46,10 +46,10 @@ SCRIPT = """
 import multiprocessing, os, sys
 from pathlib import Path
 from streamgauge.taps.inprocess.background_senders import sender_of
-from tests.taps.inprocess.rig import note_stream
+from tests.taps.inprocess.rig import report_stream
 here = Path(sys.argv[1])
 def child():
-    note_stream(sender_of(here))
+    report_stream(sender_of(here))
 """
 
 
@@ -71,11 +71,11 @@ def ended_script(data_dir: Path, body: str, streams: int) -> list[Message]:
 @pytest.mark.parametrize(
     ("body", "streams"),
     [
-        pytest.param("note_stream(sender_of(here))", 1, id="exit"),
-        pytest.param("note_stream(sender_of(here)); sys.exit(0)", 1, id="sys.exit"),
+        pytest.param("report_stream(sender_of(here))", 1, id="exit"),
+        pytest.param("report_stream(sender_of(here)); sys.exit(0)", 1, id="sys.exit"),
         pytest.param(
             """
-            note_stream(sender_of(here))
+            report_stream(sender_of(here))
             if os.fork() == 0:
                 child()
                 sys.exit(0)
@@ -88,7 +88,7 @@ def ended_script(data_dir: Path, body: str, streams: int) -> list[Message]:
         pytest.param(
             """
             from streamgauge.taps.inprocess.background_senders import finish
-            note_stream(sender_of(here))
+            report_stream(sender_of(here))
             for _ in range(3):
                 if os.fork() == 0:
                     child()
@@ -103,7 +103,7 @@ def ended_script(data_dir: Path, body: str, streams: int) -> list[Message]:
         pytest.param(
             """
             fork = multiprocessing.get_context("fork")
-            note_stream(sender_of(here))
+            report_stream(sender_of(here))
             for one in [fork.Process(target=child) for _ in range(2)]:
                 one.start()
                 one.join()
@@ -124,15 +124,15 @@ def test_a_process_hands_over_what_it_has_when_it_ends(tmp_path: Path, body: str
 
 def test_a_stream_that_is_open_at_a_fork_is_the_parents(tmp_path: Path) -> None:
     body = """
-    open_one = note_stream(sender_of(here), end=False)
+    open_one = report_stream(sender_of(here), end=False)
     if os.fork() == 0:
-        open_one.arrived(1, b"never told")
-        open_one.ended(1, "client")
+        open_one.read(1, b"never told")
+        open_one.end(1, "client")
         child()
         sys.exit(0)
     os.wait()
-    open_one.arrived(2, b"told")
-    open_one.ended(3, "complete")
+    open_one.read(2, b"told")
+    open_one.end(3, "complete")
     """
     assert arrived(ended_script(tmp_path, body, 2)).count(b"told") == 1
 

@@ -11,7 +11,7 @@ WALL, MONOTONIC = 1_700_000_000_000_000_000, 5_000_000_000
 
 def test_a_stamp_is_the_moment_of_the_other_clock() -> None:
     clock = StampClock(WALL, MONOTONIC)
-    clock.look(WALL + 100, MONOTONIC + 100)
+    clock.update(WALL + 100, MONOTONIC + 100)
     assert clock.monotonic(WALL + 40) == MONOTONIC + 40
     assert clock.monotonic(WALL + 100) == MONOTONIC + 100
 
@@ -19,19 +19,19 @@ def test_a_stamp_is_the_moment_of_the_other_clock() -> None:
 def test_stamps_of_one_run_lie_before_and_behind_a_step() -> None:
     for step in (HOUR, -HOUR):
         clock = StampClock(WALL, MONOTONIC)
-        clock.look(WALL + 10, MONOTONIC + 10)
+        clock.update(WALL + 10, MONOTONIC + 10)
         assert clock.monotonic(WALL + 10) == MONOTONIC + 10
-        clock.look(WALL + step + 100, MONOTONIC + 100)
+        clock.update(WALL + step + 100, MONOTONIC + 100)
         stamps = [WALL + 20, WALL + 30, WALL + step + 40, WALL + step + 90]
         assert [clock.monotonic(stamp) - MONOTONIC for stamp in stamps] == [20, 30, 40, 90]
-        clock.look(WALL + step + 200, MONOTONIC + 200)
+        clock.update(WALL + step + 200, MONOTONIC + 200)
         assert clock.monotonic(WALL + step + 150) == MONOTONIC + 150
         assert clock.offset_ns == WALL + step - MONOTONIC
 
 
 def test_what_cannot_be_is_brought_into_order() -> None:
     clock = StampClock(WALL, MONOTONIC)
-    clock.look(WALL + 100, MONOTONIC + 100)
+    clock.update(WALL + 100, MONOTONIC + 100)
     assert clock.monotonic(WALL + 50) == MONOTONIC + 50
     assert clock.monotonic(WALL + 40) == MONOTONIC + 50
     assert clock.monotonic(WALL + HOUR) == MONOTONIC + 100
@@ -39,7 +39,7 @@ def test_what_cannot_be_is_brought_into_order() -> None:
 
 def test_readings_that_are_not_quite_at_once_are_no_step() -> None:
     clock = StampClock(WALL, MONOTONIC)
-    clock.look(WALL + 1_000_000, MONOTONIC)
+    clock.update(WALL + 1_000_000, MONOTONIC)
     assert clock.offset_ns == WALL - MONOTONIC
 
 
@@ -56,7 +56,7 @@ def test_moments_never_go_back_and_never_lie_ahead(steps: list[tuple[int, int, l
     clock, wall, now, last = StampClock(WALL, MONOTONIC), WALL, MONOTONIC, 0
     for passed, step, ages in steps:
         now, wall = now + passed, wall + passed + step
-        clock.look(wall, now)
+        clock.update(wall, now)
         for age in ages:
             at = clock.monotonic(wall - age)
             assert last <= at <= now

@@ -4,10 +4,11 @@ import pytest
 
 from streamgauge.core.capture.segments import Ending
 from streamgauge.recorder.budget import Budget
+from streamgauge.recorder.client import DirectClient
 from streamgauge.recorder.protocol import ExchangeEnded, Message, ReadsDropped, RequestStarted, ResponseRead
 from streamgauge.taps.packets.connection import HOLE_NS, Connection, begins_request
 from streamgauge.taps.packets.decode import ACK, RST, SYN
-from streamgauge.taps.packets.exchange import Telling
+from streamgauge.taps.packets.exchange import Reporting
 from tests.taps.packets.test_conversation import BODY, CHUNKS, STREAM, WHOLE, arrived, asked, asking, ended, only
 from tests.taps.packets.wire import CLIENT, SERVER, STEP, Line, by_stream, followed, ipv4, segment, tcp
 from tests.taps.talk import EVENTS, SSE, head
@@ -124,7 +125,7 @@ def test_a_wall_clock_that_goes_back_makes_no_time_negative() -> None:
     messages: list[Message] = followed(line)
     back = [(at - (3_600_000_000_000 if number > 4 else 0), data) for number, (at, data) in enumerate(line.sent)]
     told: list[Message] = []
-    connection = Connection("up", Telling(told.append, iter(range(9)), "packets"), Budget(1000))
+    connection = Connection("up", Reporting(DirectClient(told.append), "packets"), Budget(1000))
     for at_ns, data in back:
         one = segment(data, at_ns)
         connection.take(one, from_client=one.target.endswith(SERVER[1].to_bytes(2, "big")))

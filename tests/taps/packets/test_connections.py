@@ -1,18 +1,17 @@
 """All connections of a capture: whose packets are followed, within which limits; any bytes do no harm."""
 
-from itertools import count
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from streamgauge.core.capture.segments import Ending
+from streamgauge.recorder.client import DirectClient
 from streamgauge.recorder.protocol import ExchangeEnded, Message, ReadsDropped, RequestStarted
 from streamgauge.taps.packets import connections as module
 from streamgauge.taps.packets.connections import FORGET_NS, Connections, Following
 from streamgauge.taps.packets.conversation import Conversation
 from streamgauge.taps.packets.decode import Segment, decode_ip
-from streamgauge.taps.packets.exchange import Telling
+from streamgauge.taps.packets.exchange import Reporting
 from tests.taps.packets.test_conversation import CHUNKS, JSON, STREAM, WHOLE, arrived, asking, ended
 from tests.taps.packets.wire import BEGAN, CLIENT, SERVER, Line, by_stream, ipv6, segment
 
@@ -22,7 +21,7 @@ class Rig:
 
     def __init__(self, ports: dict[int, str | None] | None) -> None:
         self.told: list[Message] = []
-        self.connections = Connections(Following(ports), Telling(self.told.append, count(), "packets"))
+        self.connections = Connections(Following(ports), Reporting(DirectClient(self.told.append), "packets"))
 
     def take(self, *lines: Line) -> "Rig":
         for line in lines:
@@ -107,7 +106,7 @@ def test_a_bug_costs_its_connection_and_no_other(monkeypatch: pytest.MonkeyPatch
     one, other = (Line(client(number)).open().ask(asking()).answer(STREAM) for number in (1, 2))
     rig = Rig({8000: None}).take(one, other)
     with monkeypatch.context() as patched:
-        patched.setattr(Conversation, "answered", fails)
+        patched.setattr(Conversation, "response_bytes", fails)
         for at_ns, data in one.answer(CHUNKS[0]).sent[-1:]:
             rig.connections.take(segment(data, at_ns))
     for at_ns, data in other.answer(*WHOLE[1:]).sent[-len(CHUNKS) - 1 :]:
@@ -118,16 +117,23 @@ def test_a_bug_costs_its_connection_and_no_other(monkeypatch: pytest.MonkeyPatch
     assert (arrived(second), ended(second).ending) == (b"".join(WHOLE), Ending.COMPLETE)
 
 
-def test_a_way_out_that_fails_raises_nothing() -> None:
+def test_a_client_that_fails_ends_the_capture_alone() -> None:
+    class Failing(DirectClient):
+        faults = 0
+
+        def count_fault(self) -> None:
+            self.faults += 1
+
     def fails(message: Message) -> None:
         raise OSError
 
-    connections = Connections(Following(None), Telling(fails, count(), "packets"))
+    client = Failing(fails)
+    connections = Connections(Following(None), Reporting(client, "packets"))
     for at_ns, data in Line().open().ask(asking()).answer(*WHOLE).sent:
         connections.take(segment(data, at_ns))
     connections.tick(BEGAN)
     connections.cut(BEGAN)
-    assert connections.faults
+    assert (client.faults, connections.faults) == (1, 0)
 
 
 ENDPOINTS = [bytes([10, 0, 0, host]) + port.to_bytes(2, "big") for host in (1, 2) for port in (5, 8000)]

@@ -6,16 +6,16 @@ import io
 import socket
 import struct
 from collections.abc import Iterable, Sequence
-from itertools import count
 
 from streamgauge.core.assembly.assembler import Assembler
 from streamgauge.core.capture.segments import Bundle
 from streamgauge.core.record import Record
+from streamgauge.recorder.client import DirectClient
 from streamgauge.recorder.protocol import ExchangeEnded, Message, RequestStarted
 from streamgauge.recorder.recorder import Recorder
 from streamgauge.taps.packets.connections import Connections, Following
 from streamgauge.taps.packets.decode import ACK, FIN, PSH, RST, SYN, Segment, decode_ip
-from streamgauge.taps.packets.exchange import Telling
+from streamgauge.taps.packets.exchange import Reporting
 from streamgauge.taps.packets.files import messages_of
 from tests.taps import talk
 
@@ -166,7 +166,7 @@ def read(file: bytes, ports: dict[int, str | None] | None = None) -> list[Messag
 def followed(*lines: Line, idle_ns: int = 900 * 10**9) -> list[Message]:
     """What connections are told as, their packets in the order of their stamps; cut at the end if they are open."""
     told: list[Message] = []
-    connections = Connections(Following({SERVER[1]: "up"}, idle_ns), Telling(told.append, count(), "packets"))
+    connections = Connections(Following({SERVER[1]: "up"}, idle_ns), Reporting(DirectClient(told.append), "packets"))
     packets = sorted((packet for line in lines for packet in line.sent), key=lambda packet: packet[0])
     for at_ns, data in packets:
         connections.tick(at_ns)

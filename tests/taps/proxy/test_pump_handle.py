@@ -20,10 +20,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamgauge.core.http1.body_position import BodyPosition, Phase
+from streamgauge.recorder.loop_client import LoopClient
 from streamgauge.recorder.protocol import Encoded, ExchangeEnded, Message, ReadsDropped, ResponseRead, ResponseReads
 from streamgauge.spool.read_counters import Counters, read_balance
 from streamgauge.taps.proxy import pump_handle
-from streamgauge.taps.proxy.outbox import RecorderClient
 from streamgauge.taps.proxy.response import ResponseFraming
 from tests.running import wait_for
 from tests.taps.proxy.rig import apart, arrived, exchange_rig, receive, receive_head
@@ -594,8 +594,8 @@ def test_with_and_without_it_the_same_is_said_and_told(tmp_path: Path, kind: str
         for number, event in enumerate(events):
             assert receive(client, len(event)) == event
             if number == len(events) // 2:
-                lender = relay.relay.lender
-                assert (lender is not None and len(lender._pumped) == 1) == pump
+                handle = relay.relay.pump
+                assert (handle is not None and len(handle._pumped) == 1) == pump
             arrived_whole.release()
         messages = recorder.ended()
     assert arrived(messages) == whole
@@ -625,13 +625,13 @@ def test_whatever_fails_in_the_capture_a_lent_response_comes_to_its_end(
     def fails(*_: object) -> Any:
         raise MemoryError
 
-    def put(self: RecorderClient, message: Message | Encoded, size: int) -> None:
+    def put(self: LoopClient, message: Message | Encoded, size: int) -> None:
         if isinstance(message, Encoded):
             raise MemoryError
         real(self, message, size)
 
-    real = RecorderClient.put
-    monkeypatch.setattr(RecorderClient, "put", put)
+    real = LoopClient.put
+    monkeypatch.setattr(LoopClient, "put", put)
     if at == "put and decoded":
         monkeypatch.setattr(Encoded, "decoded", fails)
     if at == "put and counters":
@@ -680,10 +680,10 @@ def test_a_flush_without_memory_is_not_the_last_one(tmp_path: Path) -> None:
 
     ended = threading.Event()
     with exchange_rig(tmp_path, handler) as (relay, _, recorder), relay.connect() as client:
-        lender = relay.relay.lender
-        assert lender is not None
-        short = relay.call(lambda: Short(lender.pump))
-        lender.pump = short  # type: ignore[assignment]
+        handle = relay.relay.pump
+        assert handle is not None
+        short = relay.call(lambda: Short(handle.pump))
+        handle.pump = short  # type: ignore[assignment]
         client.sendall(ASKED)
         assert receive(client, len(CHUNKED) + 4 * 6) == CHUNKED + b"".join(b"1\r\n%d\r\n" % n for n in range(4))
         try:

@@ -301,7 +301,7 @@ def test_a_handshake_that_does_not_go_on_ends_and_holds_up_nobody(tmp_path: Path
 
 @pytest.fixture
 def quick_look(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(relay_module, "LOOK_S", 0.05)
+    monkeypatch.setattr(relay_module, "CHECK_S", 0.05)
     yield
 
 

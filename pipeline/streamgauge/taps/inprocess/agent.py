@@ -19,9 +19,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from streamgauge.errors import StreamgaugeError
+from streamgauge.recorder.client import CAPACITY_BYTES
 from streamgauge.runtime.data_directory import make_data_dir
 from streamgauge.runtime.faults import described, report_fault
-from streamgauge.taps.inprocess.outbox import CAPACITY_BYTES
 
 # Pause between attempts (seconds). An agent starts within 2 s, and each attempt costs half a second of one core. A
 # lasting fault must not repeat this cost often, so the pause doubles up to MAX_ATTEMPT_S.
@@ -37,7 +37,7 @@ END_S = 3.0
 _STARTER = "starter.lock"
 _OWNER = "lock"  # every agent holds it (data_directory.py)
 
-# Without an agent, captured reads wait in the process's outbox (outbox.py).
+# Without an agent, captured reads wait in the process's sender (background_sender.py).
 _WAITS = (
     f"streams are not affected, and up to {CAPACITY_BYTES // 1024**2} MiB of captured data wait in this process until an"
     " agent runs; data beyond that, or still waiting when the process ends, is lost"
@@ -53,11 +53,11 @@ class Agent:
         self._data_dir = data_dir
         self._environment = environment
         self._process: subprocess.Popen[bytes] | None = None
-        self._turn: int | None = None  # descriptor of the starter's lock while this process holds it
+        self._start_lock: int | None = None  # descriptor of the starter's lock while this process holds it
         self._started_s = 0.0
         self._next_s = 0.0
         self._pause_s = ATTEMPT_S
-        self._complained = ""
+        self._last_warning = ""
 
     @property
     def starts(self) -> bool:
@@ -69,39 +69,39 @@ class Agent:
         """Called when no agent is reachable. Starts one if the pause is over; may be called at any rate."""
         try:
             if self.starts:
-                self._look(time.monotonic())
+                self._start_if_due(time.monotonic())
             else:
-                self._complain(
+                self._warn(
                     f"no agent runs at {self._data_dir}: {_WAITS}. Start `streamgauge up --agent` or `streamgauge tap"
                     " --agent --kafka HOST:PORT` as this user, or set STREAMGAUGE_KAFKA so that this process starts one"
                 )
         except Exception as error:  # noqa: BLE001 - capture fails open: the application must not see errors of agents
             if not isinstance(error, OSError | StreamgaugeError):
                 report_fault("the start of an agent", error)
-            self._complain(f"no agent can be started ({described(error)}): {_WAITS}")
+            self._warn(f"no agent can be started ({described(error)}): {_WAITS}")
 
     def close(self, within_s: float = END_S) -> None:
         """This process exits: lets its agent ship the rest and exit. Waits at most `within_s` seconds."""
         process, self._process = self._process, None
         with contextlib.suppress(OSError):
             if process is not None:
-                _hang_up(process)
+                _close_stdin(process)
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     process.wait(within_s)
-                _give_away(process)
-            self._end_turn()
+                _detach(process)
+            self._unlock()
 
     def forget(self) -> None:
         """Called in a forked child: the agent belongs to the parent process, and ends with it."""
         process, self._process = self._process, None
         with contextlib.suppress(OSError):
             if process is not None:
-                _hang_up(process)
-                _give_away(process)
-            self._end_turn()
+                _close_stdin(process)
+                _detach(process)
+            self._unlock()
         self._next_s = 0.0
 
-    def _look(self, now: float) -> None:
+    def _start_if_due(self, now: float) -> None:
         if self._process is not None:
             code = self._process.poll()
             if code is None:  # it is starting, or draining
@@ -110,16 +110,18 @@ class Agent:
         if now < self._next_s:
             return
         self._next_s = now + self._pause_s
-        if self._take_turn():
+        if self._lock_start():
             self._pause_s = min(2 * self._pause_s, MAX_ATTEMPT_S)
             self._start(now)
 
-    def _take_turn(self) -> bool:
+    def _lock_start(self) -> bool:
         """Takes the starter's lock. Returns whether this process starts the agent: no other one does, and no agent runs."""
         make_data_dir(self._data_dir)
-        self._turn = os.open(self._data_dir / _STARTER, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        if _taken(self._turn, fcntl.LOCK_EX) or self._runs():
-            self._end_turn()
+        self._start_lock = os.open(
+            self._data_dir / _STARTER, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
+        )
+        if _taken(self._start_lock, fcntl.LOCK_EX) or self._runs():
+            self._unlock()
             return False
         return True
 
@@ -146,7 +148,7 @@ class Agent:
                 start_new_session=True,  # Ctrl-C must end the application only: the agent ends after it
             )
         except BaseException:
-            self._end_turn()
+            self._unlock()
             raise
         self._started_s = now
         _log.info("streamgauge: started an agent for %s (process %d)", self._data_dir, self._process.pid)
@@ -154,22 +156,22 @@ class Agent:
     def _ended(self, code: int, now: float) -> None:
         process, self._process = self._process, None
         if process is not None:
-            _hang_up(process)
-        self._end_turn()
+            _close_stdin(process)
+        self._unlock()
         if now - self._started_s > PROVED_S:
             self._pause_s = ATTEMPT_S
             self._next_s = now
-        self._complain(f"the agent for {self._data_dir} ended (exit code {code}): see its error message above")
+        self._warn(f"the agent for {self._data_dir} ended (exit code {code}): see its error message above")
 
-    def _end_turn(self) -> None:
-        if self._turn is not None:
-            os.close(self._turn)
-            self._turn = None
+    def _unlock(self) -> None:
+        if self._start_lock is not None:
+            os.close(self._start_lock)
+            self._start_lock = None
 
-    def _complain(self, sentence: str) -> None:
+    def _warn(self, sentence: str) -> None:
         """Logs the sentence unless it is the last one that was logged."""
-        if sentence != self._complained:
-            self._complained = sentence
+        if sentence != self._last_warning:
+            self._last_warning = sentence
             _log.warning("streamgauge: %s", sentence)
 
 
@@ -215,12 +217,12 @@ def _taken(descriptor: int, how: int) -> bool:
     return False
 
 
-def _hang_up(process: "subprocess.Popen[bytes]") -> None:
+def _close_stdin(process: "subprocess.Popen[bytes]") -> None:
     if process.stdin is not None:
         process.stdin.close()
 
 
-def _give_away(process: "subprocess.Popen[bytes]") -> None:
+def _detach(process: "subprocess.Popen[bytes]") -> None:
     """Sets a return code, so that Popen does not warn about a process that still runs; it exits by itself."""
     if process.returncode is None:
         process.returncode = 0

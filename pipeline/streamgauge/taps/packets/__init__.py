@@ -3,8 +3,8 @@
 decode.py        one captured packet -> its TCP segment
 reassembly.py    one direction of a connection: segments -> bytes in order, and losses
 connection.py    both directions of one connection; connections.py: all of them
-conversation.py  the HTTP on a connection; exchange.py: one request and its response, as messages for the recorder
+conversation.py  the HTTP on a connection; exchange.py: one request and its response, as the recorder gets it
 files.py         pcap and pcapng files; capture_filter.py ring.py clock.py: the kernel's capture, its filter and its stamps
 privilege.py     drops the capability when the capture is open
-delivery.py process.py   the process of the live capture
+process.py       the process of the live capture
 """

@@ -10,7 +10,7 @@ STEP_NS = 5_000_000
 
 
 class StampClock:
-    """Converts wall stamps to monotonic times. `offset_ns`: wall clock minus monotonic clock, at the last `look`."""
+    """Converts wall stamps to monotonic times. `offset_ns`: wall clock minus monotonic clock, at the last `update`."""
 
     def __init__(self, wall_ns: int, monotonic_ns: int) -> None:
         self.offset_ns = wall_ns - monotonic_ns
@@ -18,7 +18,7 @@ class StampClock:
         self._now_ns = monotonic_ns
         self._last_ns = 0
 
-    def look(self, wall_ns: int, monotonic_ns: int) -> None:
+    def update(self, wall_ns: int, monotonic_ns: int) -> None:
         """Takes the present readings of both clocks. Call it before each run of packets."""
         offset_ns = wall_ns - monotonic_ns
         self._now_ns = monotonic_ns
@@ -26,7 +26,7 @@ class StampClock:
             self._before_ns, self.offset_ns = self.offset_ns, offset_ns
 
     def monotonic(self, stamp_ns: int) -> int:
-        """The monotonic time of a packet: not before the previous packet, and not after the last `look`."""
+        """The monotonic time of a packet: not before the previous packet, and not after the last `update`."""
         at_ns = stamp_ns - self.offset_ns
         if self._before_ns != self.offset_ns and not self._last_ns <= at_ns <= self._now_ns:
             earlier_ns = stamp_ns - self._before_ns

@@ -10,7 +10,7 @@ import re
 from streamgauge.recorder.budget import Budget
 from streamgauge.taps.packets.conversation import Conversation
 from streamgauge.taps.packets.decode import ACK, FIN, RST, SYN, Segment
-from streamgauge.taps.packets.exchange import Telling
+from streamgauge.taps.packets.exchange import Reporting
 from streamgauge.taps.packets.reassembly import MAX_GAP_BYTES, Direction, OutOfRangeError, Piece
 
 # How long a hole may stay open (ns). TCP retransmits within some seconds, and a hole that the other side has
@@ -35,13 +35,13 @@ class Connection:
                  "_server_over", "closed", "first", "last_ns")  # fmt: skip
 
     def __init__(
-        self, upstream: str | None, telling: Telling, budget: Budget, facts: tuple[bytes | int, ...] = ()
+        self, upstream: str | None, reporting: Reporting, budget: Budget, facts: tuple[bytes | int, ...] = ()
     ) -> None:
         """`facts`: what identifies the connection in a file."""
         self.closed = False
         self.last_ns = 0
         self.first: int | None = None  # the sequence number of the client's SYN
-        self._conversation = Conversation(upstream, telling, facts)
+        self._conversation = Conversation(upstream, reporting, facts)
         self._budget = budget
         self._client: Direction | None = None
         self._server: Direction | None = None
@@ -61,8 +61,8 @@ class Connection:
         if flags & RST:
             self._reset(segment, at_ns, from_client=from_client)
             return
-        if self._conversation.alone:
-            self._watch_for_end(flags, from_client=from_client)
+        if self._conversation.ignored:
+            self._note_end(flags, from_client=from_client)
             return
         if flags & SYN:
             self._begin(segment, from_client=from_client)
@@ -73,9 +73,9 @@ class Connection:
 
     def tick(self, now_ns: int, idle_ns: int) -> None:
         """Skips holes that are older than HOLE_NS, and ends exchanges that were idle longer than `idle_ns`."""
-        for side, told in ((self._client, self._asked), (self._server, self._answered)):
+        for side, report in ((self._client, self._request_pieces), (self._server, self._response_pieces)):
             if side is not None and side.hole_ns is not None and now_ns - side.hole_ns > HOLE_NS:
-                told(self.last_ns, side.give_up())
+                report(self.last_ns, side.skip_holes())
         self._conversation.tick(now_ns, idle_ns)
         self._drop_lost()
 
@@ -110,14 +110,14 @@ class Connection:
             if from_client:
                 self._acknowledged = acknowledged
                 if self._server is not None and (pieces := self._server.acknowledge(acknowledged)):
-                    self._answered(at_ns, pieces)
+                    self._response_pieces(at_ns, pieces)
             elif self._client is not None and (pieces := self._client.acknowledge(acknowledged)):
-                self._asked(at_ns, pieces)
+                self._request_pieces(at_ns, pieces)
         if payload:
             if from_client:
                 self._from_client(sequence, acknowledged if flags & ACK else None, payload, at_ns)
             elif self._server is not None:
-                self._answered(at_ns, self._server.add(sequence, payload, at_ns))
+                self._response_pieces(at_ns, self._server.add(sequence, payload, at_ns))
         if flags & FIN:
             self._finish(sequence + len(payload), from_client=from_client)
         if self._ending:
@@ -127,35 +127,35 @@ class Connection:
         if self._client is None:
             if acknowledged is None or not begins_request(payload):
                 return
-            self._conversation.begin_anew(at_ns)
+            self._conversation.restart(at_ns)
             self._client, self._server = Direction(sequence, self._budget), self._at(acknowledged)
         conversation = self._conversation
-        if self._server is None and not conversation.answers_lost and acknowledged is not None:
+        if self._server is None and not conversation.responses_lost and acknowledged is not None:
             self._server = Direction(acknowledged, self._budget)
-        self._asked(at_ns, self._client.add(sequence, payload, at_ns))
-        if conversation.answers_anew and acknowledged is not None:
-            self._server, conversation.answers_anew = self._at(acknowledged), False
+        self._request_pieces(at_ns, self._client.add(sequence, payload, at_ns))
+        if conversation.responses_restart and acknowledged is not None:
+            self._server, conversation.responses_restart = self._at(acknowledged), False
 
     def _at(self, sequence: int) -> Direction:
         """A new server side that begins at this sequence number."""
         if self._server is not None:
-            self._server.let_go()
+            self._server.discard()
         return Direction(sequence, self._budget)
 
-    def _asked(self, at_ns: int, pieces: list[Piece]) -> None:
+    def _request_pieces(self, at_ns: int, pieces: list[Piece]) -> None:
         for piece in pieces:
             if isinstance(piece, bytes):
-                self._conversation.asked(at_ns, piece)
+                self._conversation.request_bytes(at_ns, piece)
             else:
-                self._conversation.asked_lost(at_ns, piece)
+                self._conversation.request_bytes_lost(at_ns, piece)
         self._drop_lost()
 
-    def _answered(self, at_ns: int, pieces: list[Piece]) -> None:
+    def _response_pieces(self, at_ns: int, pieces: list[Piece]) -> None:
         for piece in pieces:
             if isinstance(piece, bytes):
-                self._conversation.answered(at_ns, piece)
+                self._conversation.response_bytes(at_ns, piece)
             else:
-                self._conversation.answered_lost(at_ns, piece)
+                self._conversation.response_bytes_lost(at_ns, piece)
         self._drop_lost()
 
     def _finish(self, sequence: int, *, from_client: bool) -> None:
@@ -165,15 +165,15 @@ class Connection:
         if side is not None:
             side.finish(sequence)
         else:
-            self._tell_end(self.last_ns, from_client=from_client)
+            self._report_end(self.last_ns, from_client=from_client)
 
     def _notice_ends(self, at_ns: int) -> None:
         if self._client is not None and self._client.over:
-            self._tell_end(at_ns, from_client=True)
+            self._report_end(at_ns, from_client=True)
         if self._server is not None and self._server.over:
-            self._tell_end(at_ns, from_client=False)
+            self._report_end(at_ns, from_client=False)
 
-    def _tell_end(self, at_ns: int, *, from_client: bool) -> None:
+    def _report_end(self, at_ns: int, *, from_client: bool) -> None:
         if from_client and not self._client_over:
             self._client_over = True
             self._conversation.client_ended(at_ns)
@@ -183,10 +183,10 @@ class Connection:
         if self._client_over and self._server_over:
             self._close()
 
-    def _watch_for_end(self, flags: int, *, from_client: bool) -> None:
+    def _note_end(self, flags: int, *, from_client: bool) -> None:
         """A connection that is ignored is only watched for its end."""
         if flags & FIN:
-            self._tell_end(self.last_ns, from_client=from_client)
+            self._report_end(self.last_ns, from_client=from_client)
 
     def _reset(self, segment: Segment, at_ns: int, *, from_client: bool) -> None:
         """An RST. One whose sequence number cannot be this connection's is stale and is ignored (RFC 9293, 3.10.7.4)."""
@@ -203,9 +203,9 @@ class Connection:
     def _flush(self, at_ns: int) -> None:
         """Stops waiting for holes on both sides."""
         if self._client is not None:
-            self._asked(at_ns, self._client.give_up())
+            self._request_pieces(at_ns, self._client.skip_holes())
         if self._server is not None:
-            self._answered(at_ns, self._server.give_up())
+            self._response_pieces(at_ns, self._server.skip_holes())
 
     def _lose(self, at_ns: int) -> None:
         """The sequence numbers do not fit: both sides are lost."""
@@ -216,19 +216,19 @@ class Connection:
     def _drop_lost(self) -> None:
         """Stops the reassembly of a side that the conversation cannot follow."""
         conversation = self._conversation
-        if not (conversation.requests_lost or conversation.answers_lost or conversation.alone):
+        if not (conversation.requests_lost or conversation.responses_lost or conversation.ignored):
             return
-        if self._client is not None and (conversation.requests_lost or conversation.alone):
-            self._client.let_go()
+        if self._client is not None and (conversation.requests_lost or conversation.ignored):
+            self._client.discard()
             self._client = None
-        if self._server is not None and (conversation.answers_lost or conversation.alone):
-            self._server.let_go()
+        if self._server is not None and (conversation.responses_lost or conversation.ignored):
+            self._server.discard()
             self._server = None
 
     def _close(self) -> None:
         for side in (self._client, self._server):
             if side is not None:
-                side.let_go()
+                side.discard()
         self._client = self._server = None
         self._conversation.forget()
         self.closed = True

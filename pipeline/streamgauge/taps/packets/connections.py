@@ -9,13 +9,13 @@ from streamgauge.recorder.budget import Budget
 from streamgauge.runtime.faults import report_fault
 from streamgauge.taps.packets.connection import Connection, begins_request
 from streamgauge.taps.packets.decode import ACK, SYN, Segment, address_of, port_of
-from streamgauge.taps.packets.exchange import Telling
+from streamgauge.taps.packets.exchange import Reporting
 
 # Limit of followed connections: at about 3 KiB each they take 50 MiB. Servers rarely have more open. Beyond it, the
 # connections that were quiet longest and have no captured exchange are dropped.
 MAX_CONNECTIONS = 16_384
 # How many connections are checked to find one without a captured exchange.
-_LOOK_AT = 64
+_CHECKED = 64
 # Limit of bytes that wait behind holes, over all connections: eight connections that lost a packet in the largest
 # window.
 MAX_WAITING_BYTES = 64 * 1024 * 1024
@@ -38,9 +38,9 @@ class Following(msgspec.Struct, frozen=True):
 class Connections:
     """All followed connections. `faults`: connections that an internal error ended; the caller resets it."""
 
-    def __init__(self, following: Following, telling: Telling) -> None:
+    def __init__(self, following: Following, reporting: Reporting) -> None:
         self.faults = 0
-        self._following, self._telling = following, telling
+        self._following, self._reporting = following, reporting
         self._budget = Budget(MAX_WAITING_BYTES)
         self._table: OrderedDict[tuple[bytes, bytes], Connection] = OrderedDict()  # (client, server), by last use
 
@@ -68,7 +68,7 @@ class Connections:
         try:
             connection.take(segment, from_client=from_client)
         except Exception as error:  # noqa: BLE001 - capture fails open: an internal error ends this connection only
-            self._give_up(connection, segment.at_ns, error)
+            self._fail(connection, segment.at_ns, error)
         if connection.closed:
             del self._table[key]
 
@@ -78,7 +78,7 @@ class Connections:
             try:
                 connection.tick(now_ns, self._following.idle_ns)
             except Exception as error:  # noqa: BLE001 - as above
-                self._give_up(connection, now_ns, error)
+                self._fail(connection, now_ns, error)
             if connection.closed or (now_ns - connection.last_ns > FORGET_NS and not connection.open):
                 self._forget(key, now_ns)
 
@@ -106,12 +106,12 @@ class Connections:
             self._make_room(segment.at_ns)
         name = ports.get(server) if ports is not None else None
         facts = (segment.source, segment.target, segment.sequence)
-        connection = Connection(name or address_of(segment.target), self._telling, self._budget, facts)
+        connection = Connection(name or address_of(segment.target), self._reporting, self._budget, facts)
         self._table[key] = connection
         return connection
 
     def _make_room(self, now_ns: int) -> None:
-        for _ in range(_LOOK_AT):
+        for _ in range(_CHECKED):
             key, connection = next(iter(self._table.items()))
             if not connection.open:
                 break
@@ -123,9 +123,9 @@ class Connections:
         try:
             connection.cut(now_ns)
         except Exception as error:  # noqa: BLE001 - as above
-            self._give_up(connection, now_ns, error)
+            self._fail(connection, now_ns, error)
 
-    def _give_up(self, connection: Connection, now_ns: int, error: Exception) -> None:
+    def _fail(self, connection: Connection, now_ns: int, error: Exception) -> None:
         """An internal error: reports it and ends the connection's streams as incomplete."""
         report_fault("the packet tap", error)
         self.faults += 1

@@ -15,35 +15,34 @@ The first of these that holds decides how an exchange ends (RFC 9112, 6.3 and 8)
 from collections import deque
 
 from streamgauge.core.capture.segments import Ending, TransportFault
-from streamgauge.taps.packets.exchange import PacketExchange, Telling
+from streamgauge.taps.packets.exchange import FILLER, PacketExchange, Reporting
 from streamgauge.taps.proxy.reader import WHOLE, RequestReader
 from streamgauge.taps.proxy.request import RefusedError, Request, check, framing_of
 from streamgauge.taps.proxy.response import ResponseFault
 
 # Limit of requests without a complete response on one connection: clients that pipeline send a handful.
 MAX_WAITING = 64
-# As in exchange.py: replaces lost bytes where only their number matters.
-_FILLER = bytes(64 * 1024)
 
 
 class Conversation:
-    """The requests and responses of one connection. `requests_lost`, `answers_lost`: that side must be resumed; `alone`:
+    """The requests and responses of one connection. `requests_lost`, `responses_lost`: that side must be resumed; `ignored`:
     the connection is ignored for good.
 
-    `answers_anew`: the next response begins at the client's last acknowledgement; the connection then clears it. `facts`:
-    what identifies the connection in a file.
+    `responses_restart`: the next response begins at the client's last acknowledgement; the connection then clears it.
+    `facts`: what identifies the connection in a file.
     """
 
-    __slots__ = ("_asking", "_ever_lost", "_facts", "_filling", "_gone_ns", "_quiet_ns", "_reader", "_requests", "_telling",
-                 "_upstream", "_waiting", "alone", "answers_anew", "answers_lost", "requests_lost")  # fmt: skip
+    __slots__ = ("_ever_lost", "_facts", "_filling", "_gone_ns", "_quiet_ns", "_reader", "_reporting", "_requesting",
+                 "_requests", "_upstream", "_waiting", "ignored", "requests_lost", "responses_lost",
+                 "responses_restart")  # fmt: skip
 
-    def __init__(self, upstream: str | None, telling: Telling, facts: tuple[bytes | int, ...] = ()) -> None:
-        self.requests_lost = self.answers_lost = self.answers_anew = self.alone = False
-        self._upstream, self._telling, self._facts = upstream, telling, facts
+    def __init__(self, upstream: str | None, reporting: Reporting, facts: tuple[bytes | int, ...] = ()) -> None:
+        self.requests_lost = self.responses_lost = self.responses_restart = self.ignored = False
+        self._upstream, self._reporting, self._facts = upstream, reporting, facts
         self._requests = 0  # so far, on this connection
         self._reader = RequestReader()
         self._waiting: deque[PacketExchange] = deque()  # exchanges whose responses have not ended, in order
-        self._asking: PacketExchange | None = None  # the exchange whose request is not complete
+        self._requesting: PacketExchange | None = None  # the exchange whose request is not complete
         self._gone_ns: int | None = None
         self._quiet_ns = 0
         self._filling = self._ever_lost = False
@@ -55,31 +54,31 @@ class Conversation:
 
     # The client's side.
 
-    def asked(self, at_ns: int, data: bytes) -> None:
+    def request_bytes(self, at_ns: int, data: bytes) -> None:
         """Bytes from the client, in order."""
         self._quiet_ns = at_ns
         self._reader.feed(at_ns, data)
-        self._take(at_ns)
+        self._handle_events(at_ns)
 
-    def asked_lost(self, at_ns: int, size: int) -> None:
+    def request_bytes_lost(self, at_ns: int, size: int) -> None:
         """Bytes from the client that were not captured. If all of them are of one body, only that body is unknown."""
         self._ever_lost = self._filling = True
-        if self._asking is None or self._reader.in_head:
+        if self._requesting is None or self._reader.in_head:
             self._lose_requests()
-        while size and not self.requests_lost and not self.alone:
-            self._reader.feed(at_ns, _FILLER[:size])
-            size -= min(size, len(_FILLER))
-            self._take(at_ns)
-            if size and self._asking is None:
+        while size and not self.requests_lost and not self.ignored:
+            self._reader.feed(at_ns, FILLER[:size])
+            size -= min(size, len(FILLER))
+            self._handle_events(at_ns)
+            if size and self._requesting is None:
                 self._lose_requests()
         self._filling = False
 
-    def begin_anew(self, at_ns: int) -> None:
+    def restart(self, at_ns: int) -> None:
         """A request clearly begins after requests were lost: cuts the open exchanges and starts a new reader."""
         self._end_all(at_ns, Ending.CUT)
         self._reader.close()
-        self._reader, self._asking = RequestReader(), None
-        self.requests_lost = self.answers_lost = False
+        self._reader, self._requesting = RequestReader(), None
+        self.requests_lost = self.responses_lost = False
         self._ever_lost, self._gone_ns = True, None
 
     def client_ended(self, at_ns: int) -> None:
@@ -88,30 +87,30 @@ class Conversation:
 
     # The server's side.
 
-    def answered(self, at_ns: int, data: bytes) -> None:
+    def response_bytes(self, at_ns: int, data: bytes) -> None:
         """Bytes from the server, in order. Bytes without a request before them are ignored."""
         self._quiet_ns = at_ns
-        while data and self._waiting and not self.answers_lost:
+        while data and self._waiting and not self.responses_lost:
             exchange = self._waiting[0]
             framing = exchange.framing
-            size = exchange.arrived(at_ns, data)
+            size = exchange.read(at_ns, data)
             if framing.complete:
                 self._end_first(at_ns)
             elif framing.fault is not None and framing.fault is not ResponseFault.BAD_CHUNKS:
-                self._no_answer(at_ns, exchange)
+                self._not_http(at_ns, exchange)
                 return
             if size == len(data):
                 return
             data = data[size:]
 
-    def answered_lost(self, at_ns: int, size: int) -> None:
+    def response_bytes_lost(self, at_ns: int, size: int) -> None:
         """Bytes from the server that were not captured."""
         self._ever_lost = True
-        while size and self._waiting and not self.answers_lost:
+        while size and self._waiting and not self.responses_lost:
             exchange = self._waiting[0]
-            size -= exchange.lost(size)
+            size -= exchange.lose(size)
             if exchange.blind:
-                self.answers_lost = True
+                self.responses_lost = True
             elif exchange.framing.complete:
                 self._end_first(at_ns)
 
@@ -139,7 +138,7 @@ class Conversation:
 
     def lose(self) -> None:
         """Both sides are lost: bytes that follow cannot be matched to earlier ones."""
-        self._ever_lost = self.answers_lost = True
+        self._ever_lost = self.responses_lost = True
         self._lose_requests()
 
     def cut(self, at_ns: int) -> None:
@@ -148,12 +147,12 @@ class Conversation:
 
     def fail(self, at_ns: int) -> None:
         """An internal error: ends the open exchanges as if all further bytes were lost."""
-        self.answers_lost = True
+        self.responses_lost = True
         while self._waiting:
             exchange = self._waiting.popleft()
-            exchange.dropped()
+            exchange.lose_read()
             exchange.blind = True
-            exchange.ended(at_ns, Ending.CUT)
+            exchange.end(at_ns, Ending.CUT)
 
     def forget(self) -> None:
         """The connection has ended: closes the reader."""
@@ -161,42 +160,42 @@ class Conversation:
 
     # Inside.
 
-    def _take(self, at_ns: int) -> None:
+    def _handle_events(self, at_ns: int) -> None:
         events = self._reader.events
-        while events and not self.requests_lost and not self.alone:
+        while events and not self.requests_lost and not self.ignored:
             event = events.popleft()
             if event is WHOLE and WHOLE not in events:
                 self._reader.go_on()
             if isinstance(event, Request):
-                self._ask(at_ns, event)
+                self._begin(at_ns, event)
             elif isinstance(event, RefusedError):
                 self._refused(at_ns)
-            elif self._asking is None:
+            elif self._requesting is None:
                 continue  # the request is not followed
             elif isinstance(event, bytes):
-                self._asking.asked(event, lost=self._filling)
+                self._requesting.request_body(event, lost=self._filling)
             else:
-                self._asking.sent(at_ns)
-                self._asking = None
+                self._requesting.request_sent(at_ns)
+                self._requesting = None
 
-    def _ask(self, at_ns: int, request: Request) -> None:
+    def _begin(self, at_ns: int, request: Request) -> None:
         try:
             check(request)
             framing_of(request)
         except RefusedError:
             self._refused(at_ns)
             return
-        if self.answers_lost or (self._waiting and self._waiting[0].framing.fault is not None):
+        if self.responses_lost or (self._waiting and self._waiting[0].framing.fault is not None):
             # The client sends a new request, so it saw the end of the response that we lost: the next response begins
             # at what the client has acknowledged.
             self._end_all(at_ns, Ending.RESET)
-            self.answers_lost, self.answers_anew = False, True
+            self.responses_lost, self.responses_restart = False, True
         if len(self._waiting) >= MAX_WAITING:
-            self._leave_alone(at_ns, Ending.CUT)
+            self._ignore(at_ns, Ending.CUT)
             return
-        self._asking = PacketExchange(request, self._upstream, self._telling, (*self._facts, self._requests))
+        self._requesting = PacketExchange(request, self._upstream, self._reporting, (*self._facts, self._requests))
         self._requests += 1
-        self._waiting.append(self._asking)
+        self._waiting.append(self._requesting)
 
     def _refused(self, at_ns: int) -> None:
         """The reader refused the request. If it was fed filler outside a body, the requests are lost; else the connection
@@ -205,27 +204,27 @@ class Conversation:
         if self._filling:
             self._lose_requests()
         else:
-            self._leave_alone(at_ns, Ending.CUT)
+            self._ignore(at_ns, Ending.CUT)
 
     def _lose_requests(self) -> None:
-        self.requests_lost, self._asking = True, None
+        self.requests_lost, self._requesting = True, None
 
-    def _no_answer(self, at_ns: int, exchange: PacketExchange) -> None:
+    def _not_http(self, at_ns: int, exchange: PacketExchange) -> None:
         """The response is not HTTP/1, or changes to another protocol. After a loss it may be the middle of an older
         response.
         """
         if self._ever_lost and exchange.framing.fault is ResponseFault.NOT_HTTP:
-            exchange.blind = self.answers_lost = True
+            exchange.blind = self.responses_lost = True
         else:
-            self._leave_alone(at_ns, Ending.RESET, TransportFault.NOT_HTTP)
+            self._ignore(at_ns, Ending.RESET, TransportFault.NOT_HTTP)
 
-    def _leave_alone(self, at_ns: int, ending: Ending, fault: TransportFault | None = None) -> None:
+    def _ignore(self, at_ns: int, ending: Ending, fault: TransportFault | None = None) -> None:
         self._end_all(at_ns, ending, fault)
         self._reader.close()
-        self.alone, self._asking = True, None
+        self.ignored, self._requesting = True, None
 
     def _end_first(self, at_ns: int) -> None:
-        self._waiting.popleft().ended(at_ns, Ending.COMPLETE)
+        self._waiting.popleft().end(at_ns, Ending.COMPLETE)
 
     def _end_all(self, at_ns: int, ending: Ending, fault: TransportFault | None = None, unsent_bytes: int = 0) -> None:
         """Ends all open exchanges. After the client has left, a reset counts as the client's end."""
@@ -234,6 +233,6 @@ class Conversation:
         gone_ns = self._gone_ns if ending is Ending.CLIENT else None
         while self._waiting:
             exchange = self._waiting.popleft()
-            exchange.blind = exchange.blind or self.answers_lost
-            exchange.ended(at_ns, ending, fault, gone_ns, unsent_bytes)
+            exchange.blind = exchange.blind or self.responses_lost
+            exchange.end(at_ns, ending, fault, gone_ns, unsent_bytes)
             unsent_bytes = 0

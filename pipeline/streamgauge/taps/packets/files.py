@@ -6,13 +6,13 @@ pipe works, too.
 import struct
 from collections import deque
 from collections.abc import Iterator, Mapping
-from itertools import count
 from typing import NamedTuple, Protocol
 
+from streamgauge.recorder.client import DirectClient
 from streamgauge.recorder.protocol import Message
 from streamgauge.taps.packets.connections import Connections, Following
 from streamgauge.taps.packets.decode import decode
-from streamgauge.taps.packets.exchange import Telling
+from streamgauge.taps.packets.exchange import Reporting
 
 # Limit of a packet or block of a file (bytes): four of the largest packets that any kernel makes (BIG TCP).
 MAX_BLOCK_BYTES = 4 * 512 * 1024
@@ -78,31 +78,34 @@ def messages_of(
     its upstream's name; None: every HTTP/1 server. `tenant_header`: the request header that names the tenant. Raises
     PcapFault at damage, after the messages of everything before it.
     """
-    told: deque[Message] = deque()
-    tenant = tenant_header.lower().encode() if tenant_header else None
-    connections = Connections(Following(ports), Telling(told.append, count(), tap, tenant, derives_ids=True))
+    messages: deque[Message] = deque()
+    reporting = Reporting(DirectClient(messages.append), tap, tenant_header, derives_ids=True)
+    try:
+        for _ in follow(source, Connections(Following(ports), reporting)):
+            while messages:
+                yield messages.popleft()
+    except PcapFault:
+        yield from messages
+        raise
+    yield from messages
+
+
+def follow(source: Source, connections: Connections) -> Iterator[None]:
+    """Passes the packets of a file to `connections`, one each step, and cuts what is open at its end. Raises PcapFault at
+    damage, after everything before it.
+    """
     ticked_ns = last_ns = 0
-    fault: PcapFault | None = None
-    packets = packets_of(source)
-    while True:
-        try:
-            packet = next(packets, None)
-        except PcapFault as found:
-            packet, fault = None, found
-        if packet is None:
-            break
-        last_ns = packet.at_ns
-        if abs(last_ns - ticked_ns) >= _SECOND_NS:
-            connections.tick(last_ns)
-            ticked_ns = last_ns
-        if (segment := decode(packet.link_type, packet.data, last_ns)) is not None:
-            connections.take(segment)
-        while told:
-            yield told.popleft()
-    connections.cut(last_ns)
-    yield from told
-    if fault is not None:
-        raise fault
+    try:
+        for packet in packets_of(source):
+            last_ns = packet.at_ns
+            if abs(last_ns - ticked_ns) >= _SECOND_NS:
+                connections.tick(last_ns)
+                ticked_ns = last_ns
+            if (segment := decode(packet.link_type, packet.data, last_ns)) is not None:
+                connections.take(segment)
+            yield
+    finally:
+        connections.cut(last_ns)
 
 
 def packets_of(source: Source) -> Iterator[Packet]:

@@ -14,33 +14,30 @@ import signal
 import socket
 import sys
 import time
-from itertools import count
 from pathlib import Path
 
 import msgspec
 
 from streamgauge.errors import BUG
+from streamgauge.recorder.client import CAPACITY_BYTES
+from streamgauge.recorder.loop_client import LoopClient
 from streamgauge.runtime.child import leave_terminal_to_parent
 from streamgauge.runtime.faults import report_fault, report_loop_faults
 from streamgauge.spool.read_counters import Counters, Incident
 from streamgauge.taps.packets.clock import StampClock
 from streamgauge.taps.packets.connections import Connections, Following
 from streamgauge.taps.packets.decode import decode_ip
-from streamgauge.taps.packets.delivery import Delivery
-from streamgauge.taps.packets.exchange import Telling
-from streamgauge.taps.packets.files import PcapFault, messages_of
+from streamgauge.taps.packets.exchange import Reporting
+from streamgauge.taps.packets.files import PcapFault, follow
 from streamgauge.taps.packets.ring import ANY, Ring
-from streamgauge.taps.proxy.outbox import RecorderClient
 
-# Limit of what waits for a recorder that is away or slow (bytes), as in a relay.
-CAPTURE_BUFFER_BYTES = 32 * 1024 * 1024
 # Interval at which overdue connections are ended and the kernel's counts are read (seconds).
 TICK_S = 1.0
 # A file is read ahead of the recorder until 1/_AHEAD of the buffer is full; then reading pauses for _WAIT_S (seconds)
 # at a time.
 _AHEAD = 2
 _WAIT_S = 0.005
-# Messages of a file between two turns of the event loop.
+# Packets of a file between two turns of the event loop.
 _TURN = 256
 # Interval at which a drain checks for open streams (seconds).
 _DRAIN_STEP_S = 0.05
@@ -66,25 +63,21 @@ class PacketSettings(msgspec.Struct, frozen=True):
     tenant_header: str | None = None
     upstream_idle_timeout_s: float = 900.0
     drain_timeout_s: float = 30.0
-    capture_buffer_bytes: int = CAPTURE_BUFFER_BYTES
+    capture_buffer_bytes: int = CAPACITY_BYTES
 
 
 class LiveTap:
     """A running capture, on the event loop that created it. Raises OSError if the capture is unavailable."""
 
-    def __init__(self, settings: PacketSettings, outbox: RecorderClient, counters: Counters) -> None:
+    def __init__(self, settings: PacketSettings, client: LoopClient, counters: Counters) -> None:
         self.lost = False  # the interface is gone
         ports = dict(settings.ports)
         self._interface = settings.interface
         self._counters = counters
         self._clock = StampClock(*_both_clocks())
-        tenant = settings.tenant_header
-        numbers = count((os.getpid() & 0xFFFFFF) << 36)  # different from those of an earlier process, as a relay's are
-        self._telling = Telling(
-            Delivery(outbox).put, numbers, TAP, tenant.lower().encode() if tenant else None, self._clock.offset_ns
-        )
+        self._reporting = Reporting(client, TAP, settings.tenant_header, self._clock.offset_ns)
         following = Following(ports, round(settings.upstream_idle_timeout_s * 1e9))
-        self._connections = Connections(following, self._telling)
+        self._connections = Connections(following, self._reporting)
         self._ring = Ring(socket.socket(fileno=settings.socket_fd), settings.interface, list(ports))
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self._ring.socket, self._readable)
@@ -92,7 +85,7 @@ class LiveTap:
 
     async def drain(self, timeout_s: float) -> None:
         """Waits until open streams end, up to the deadline, then cuts them."""
-        self._telling.draining = True
+        self._reporting.draining = True
         deadline = time.monotonic() + timeout_s
         while self._connections.open and time.monotonic() < deadline and not self.lost:  # noqa: ASYNC110 - a slow poll is enough
             await asyncio.sleep(_DRAIN_STEP_S)
@@ -105,22 +98,22 @@ class LiveTap:
         self._ring.close()
 
     def _readable(self) -> None:
-        """Reads one block in each turn of the event loop, so that the outbox can send in between."""
+        """Reads one block in each turn of the event loop, so that the client can send in between."""
         if self._ring.ready:
             self._take_block()
         elif self._ring.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
-            self._look_for_interface()
+            self._check_interface()
 
     def _take_block(self) -> None:
         clock, take = self._clock, self._connections.take
-        clock.look(*_both_clocks())
-        self._telling.wall_offset_ns = clock.offset_ns
+        clock.update(*_both_clocks())
+        self._reporting.wall_offset_ns = clock.offset_ns
         for captured in self._ring.take():
             segment = decode_ip(captured.data, clock.monotonic(captured.at_ns))
             if segment is not None:
                 take(segment)
 
-    def _look_for_interface(self) -> None:
+    def _check_interface(self) -> None:
         """Checks whether the interface still exists. One that is down may come up again; one that was removed does not."""
         try:
             if self._interface != ANY:
@@ -142,17 +135,16 @@ class LiveTap:
             self._connections.faults = 0
 
 
-async def tell_file(settings: PacketSettings, outbox: RecorderClient) -> str | None:
+async def report_file(settings: PacketSettings, client: LoopClient) -> str | None:
     """Reads a capture file to its end, no faster than the recorder accepts it. Returns the file's damage, or None."""
-    put = Delivery(outbox).put
+    reporting = Reporting(client, TAP, settings.tenant_header, derives_ids=True)
+    connections = Connections(Following(dict(settings.ports) or None), reporting)
     with Path(settings.pcap or "").open("rb") as file:  # noqa: ASYNC230 - this process has nothing else to do
-        messages = messages_of(file, dict(settings.ports) or None, TAP, settings.tenant_header)
         try:
-            for number, message in enumerate(messages):
-                put(message)
+            for number, _ in enumerate(follow(file, connections)):
                 if number % _TURN == 0:
                     await asyncio.sleep(0)
-                while outbox.held > settings.capture_buffer_bytes // _AHEAD:  # noqa: ASYNC110 - as in a pause
+                while client.held > settings.capture_buffer_bytes // _AHEAD:  # noqa: ASYNC110 - as in a pause
                     await asyncio.sleep(_WAIT_S)
         except PcapFault as fault:
             return str(fault)
@@ -173,9 +165,9 @@ async def _run(settings: PacketSettings) -> int:
     _leave_with_parent(loop)
     counters = Counters(Path(settings.counters_path), settings.role)
     counters.settle_relay()
-    outbox = RecorderClient(Path(settings.recorder_socket), counters, settings.capture_buffer_bytes)
-    code = await (_file(settings, outbox, stop) if settings.pcap else _live(settings, outbox, counters, stop))
-    lost = await outbox.close(settings.drain_timeout_s)
+    client = LoopClient(Path(settings.recorder_socket), counters, settings.capture_buffer_bytes)
+    code = await (_file(settings, client, stop) if settings.pcap else _live(settings, client, counters, stop))
+    lost = await client.close(settings.drain_timeout_s)
     if lost:
         sys.stderr.write(
             f"the packet tap: {lost} reads are discarded (recorder_gone): the recorder did not accept them\n"
@@ -184,8 +176,8 @@ async def _run(settings: PacketSettings) -> int:
     return code
 
 
-async def _live(settings: PacketSettings, outbox: RecorderClient, counters: Counters, stop: asyncio.Event) -> int:
-    live = LiveTap(settings, outbox, counters)
+async def _live(settings: PacketSettings, client: LoopClient, counters: Counters, stop: asyncio.Event) -> int:
+    live = LiveTap(settings, client, counters)
     _say_ready()
     while not live.lost and not stop.is_set():
         await _first(stop, TICK_S)
@@ -195,9 +187,9 @@ async def _live(settings: PacketSettings, outbox: RecorderClient, counters: Coun
     return _UNAVAILABLE if live.lost else _DONE
 
 
-async def _file(settings: PacketSettings, outbox: RecorderClient, stop: asyncio.Event) -> int:
+async def _file(settings: PacketSettings, client: LoopClient, stop: asyncio.Event) -> int:
     _say_ready()
-    reading = asyncio.create_task(tell_file(settings, outbox))
+    reading = asyncio.create_task(report_file(settings, client))
     stopping = asyncio.create_task(stop.wait())
     await asyncio.wait({reading, stopping}, return_when=asyncio.FIRST_COMPLETED)
     if reading.done():

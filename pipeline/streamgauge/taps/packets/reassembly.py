@@ -97,11 +97,11 @@ class Direction:
         if self._fin is None and 0 <= place - self.position <= MAX_GAP_BYTES:
             self._fin = place
 
-    def give_up(self) -> list[Piece]:
+    def skip_holes(self) -> list[Piece]:
         """Stops waiting for holes. Returns what waits, with the losses between."""
         return self._skip_to(self._ahead[-1][0] + len(self._ahead[-1][1])) if self._ahead else []
 
-    def let_go(self) -> None:
+    def discard(self) -> None:
         """Drops what waits."""
         self._budget.give(self.waiting)
         self._ahead, self.waiting, self.hole_ns = [], 0, None

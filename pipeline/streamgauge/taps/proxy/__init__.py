@@ -8,5 +8,5 @@ upstream.py   connections to upstreams; each belongs to one client's connection
 tls.py        certificates, on both sides
 pump_handle.py   the pump (native/), which moves the middle of responses
 error_responses.py   the relay's own responses; refusals.py: counts them
-capture_gate.py capture.py outbox.py   report an exchange to the recorder, without blocking
+capture_gate.py   decides when the capture of an exchange starts (recorder/exchange_capture.py)
 """

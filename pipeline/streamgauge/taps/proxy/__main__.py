@@ -21,9 +21,9 @@ import msgspec
 import uvloop
 
 from streamgauge.errors import BUG
+from streamgauge.recorder.loop_client import FLUSH_S
 from streamgauge.runtime.child import leave_terminal_to_parent
 from streamgauge.runtime.faults import report_fault, report_loop_faults
-from streamgauge.taps.proxy.outbox import FLUSH_S
 from streamgauge.taps.proxy.relay import RelaySettings, serve
 
 _DONE, _USAGE, _UNAVAILABLE = 0, 2, 3

@@ -1,72 +1,85 @@
-"""Decides when the capture of an exchange starts: at the request for LLM endpoints; otherwise only if the response is an
-event stream.
+"""Decides when the capture of an exchange on the wire starts: at the request for LLM endpoints; otherwise only if the
+response is an event stream. The relay and the packet tap use it.
 """
 
+import time
+from typing import NamedTuple
+
 from streamgauge.core.capture.segments import Ending, TransportFault
+from streamgauge.core.dialects import endpoint_of
 from streamgauge.core.http1.content_type import says_event_stream
-from streamgauge.taps.proxy.capture import ExchangeCapture, reported_request
-from streamgauge.taps.proxy.outbox import RecorderClient
-from streamgauge.taps.proxy.request import Outgoing, ReportedRequest, Request
+from streamgauge.recorder.exchange_capture import CaptureClient, ExchangeCapture
+from streamgauge.recorder.protocol import REQUEST_HEADERS
+from streamgauge.spool.read_counters import DropReason
+from streamgauge.taps.proxy.request import Outgoing, Request
 from streamgauge.taps.proxy.response import MAX_RESPONSE_HEAD, ResponseFraming
+
+_WANTED = frozenset(name.encode() for name in REQUEST_HEADERS)
+
+
+class CapturedRequest(NamedTuple):
+    """A request as its capture reports it. `target`: without the upstream's prefix; `tenant_header`: in lower case;
+    `wall_ns`: UTC when it began; `stream_id`: derived from a file that holds the exchange.
+    """
+
+    request: Request
+    target: bytes
+    upstream: str | None
+    tenant_header: bytes | None
+    wall_ns: int
+    tap: str
+    stream_id: bytes | None = None
 
 
 class CaptureGate:
     """Reports one exchange, once its capture has started. `capture`: set from then on; `waits`: the response will decide."""
 
-    __slots__ = (
-        "_early",
-        "_early_bytes",
-        "_outbox",
-        "_outgoing",
-        "_request",
-        "_sent",
-        "_tenant_header",
-        "_untold",
-        "capture",
-        "waits",
-    )
+    __slots__ = ("_body", "_client", "_early", "_early_bytes", "_request", "_sent", "capture", "waits")
 
-    def __init__(self, outbox: RecorderClient, request: Request, outgoing: Outgoing, tenant_header: str | None) -> None:
+    def __init__(self, client: CaptureClient, request: CapturedRequest) -> None:
         self.capture: ExchangeCapture | None = None
         self.waits = False
-        self._outbox = outbox
+        self._client = client
         self._request = request
-        self._outgoing = outgoing
-        self._tenant_header = tenant_header
-        self._untold: list[bytes] | None = []  # unreported pieces of the request's body; None after `begin`
+        self._body: list[bytes] | None = []  # unreported pieces of the request's body; None after `begin`
         self._early: list[tuple[int, bytes]] = []
         self._early_bytes = 0
         self._sent: tuple[int, int | None, int] | None = None
 
-    def asked(self, data: bytes) -> None:
+    def request_body(self, data: bytes) -> None:
         """Takes a piece of the request's body, which may be empty."""
-        if self._untold is not None:
-            self._untold += [data] if data else []
+        if self._body is not None:
+            self._body += [data] if data else []
         elif self.capture is not None:
-            self.capture.asked(data)
+            self.capture.request_body(data)
+
+    def lose_request_body(self) -> None:
+        """A piece of the request's body is not known."""
+        if self.capture is not None:
+            self.capture.lose_request_body()
 
     def begin(self) -> None:
         """Reports the request as far as it has come, once. On a path that is no LLM endpoint, the capture `waits` instead."""
-        if self._untold is None:
+        if self._body is None:
             return
-        untold, self._untold = self._untold, None
-        told = reported_request(self._request, self._outgoing, self._tenant_header)
-        if not told.captured:
+        body, self._body = self._body, None
+        method, target = self._method_and_target()
+        if endpoint_of(method, target) is None:
             self.waits = True
             return
-        capture = self._open(told)
-        for piece in untold:
-            capture.asked(piece)
+        capture = self._start(method, target)
+        for piece in body:
+            capture.request_body(piece)
         if self._sent is not None:
-            capture.sent(*self._sent)
+            capture.request_sent(*self._sent)
 
-    def sent(self, at_ns: int, connected_ns: int | None, body_bytes: int) -> None:
+    def request_sent(self, at_ns: int, connected_ns: int | None, body_bytes: int) -> None:
         """The request's last byte was written to the upstream's connection."""
         self._sent = (at_ns, connected_ns, body_bytes)
         if self.capture is not None:
-            self.capture.sent(*self._sent)
+            self.capture.request_sent(*self._sent)
 
-    def arrived_early(self, at_ns: int, data: bytes, framing: ResponseFraming) -> None:
+    def read_early(self, at_ns: int, data: bytes, framing: ResponseFraming) -> None:
         """Keeps a read while `waits`, until the response's head is complete or invalid. If the response is an event stream,
         the capture starts with the kept reads.
         """
@@ -76,11 +89,17 @@ class CaptureGate:
             return
         early, self._early, self.waits = self._early, [], False
         if says_event_stream((framing.content_type,)):
-            capture = self._open(reported_request(self._request, self._outgoing, self._tenant_header))
+            capture = self._start(*self._method_and_target())
             if self._sent is not None:
-                capture.sent(*self._sent)
+                capture.request_sent(*self._sent)
             for read in early:
-                capture.arrived(*read)
+                capture.read(*read)
+
+    def lose_read(self, reason: DropReason) -> None:
+        """A read was not captured. Without it the response's head is not known: while `waits`, the exchange is left alone."""
+        self.waits, self._early = False, []
+        if self.capture is not None:
+            self.capture.lose_read(reason)
 
     @property
     def stream(self) -> int | None:
@@ -90,27 +109,56 @@ class CaptureGate:
     @property
     def may_be_pumped(self) -> bool:
         """Whether the pump may report the reads from here on; also true if the exchange is not captured."""
-        return not self.waits if self.capture is None else self.capture.smooth
+        return not self.waits if self.capture is None else self.capture.steady
 
-    def lost(self, reads: int) -> None:
-        """Notes reads that the pump lost: they are counted as dropped already, and not reported yet."""
+    def reads_dropped(self, reads: int) -> None:
+        """The pump dropped reads, and counted them: they are not reported yet."""
         if self.capture is not None:
-            self.capture.lost(reads)
+            self.capture.reads_dropped(reads)
 
-    def ended(
+    def end(
         self,
         at_ns: int,
         ending: Ending,
         fault: TransportFault | None,
         gone_ns: int | None,
-        blocked_ns: int,
+        blocked_ns: int | None,
         unsent_bytes: int,
     ) -> None:
         """Reports the end of the exchange, if it is captured."""
         if self.capture is not None:
-            self.capture.ended(at_ns, ending, fault, gone_ns, blocked_ns, unsent_bytes)
+            self.capture.end(at_ns, ending, fault, gone_ns=gone_ns, blocked_ns=blocked_ns, unsent_bytes=unsent_bytes)
 
-    def _open(self, told: ReportedRequest) -> ExchangeCapture:
-        self.capture = ExchangeCapture(self._outbox)
-        self.capture.opened(self._request.began_ns, self._outgoing.route.recorded_name, told)
+    def _method_and_target(self) -> tuple[str, str]:
+        return self._request.request.method.decode("latin-1"), self._request.target.decode("latin-1")
+
+    def _start(self, method: str, target: str) -> ExchangeCapture:
+        of = self._request
+        self.capture = ExchangeCapture(self._client)
+        self.capture.start(
+            of.request.began_ns,
+            of.wall_ns,
+            of.upstream,
+            method,
+            target,
+            _reported_headers(of.request, of.tenant_header),
+            tap=of.tap,
+            stream_id=of.stream_id,
+        )
         return self.capture
+
+
+def relayed_request(request: Request, outgoing: Outgoing, tenant_header: str | None) -> CapturedRequest:
+    """A request that began a moment ago, and that the relay passes on."""
+    tenant = None if tenant_header is None else tenant_header.lower().encode()
+    wall_ns = time.time_ns() - (time.monotonic_ns() - request.began_ns)
+    return CapturedRequest(request, outgoing.target, outgoing.route.recorded_name, tenant, wall_ns, "proxy")
+
+
+def _reported_headers(request: Request, tenant_header: bytes | None) -> list[tuple[str, str]]:
+    """The headers that a recorder needs: others never leave the tap's process."""
+    return [
+        (name.decode(), value.decode("latin-1"))
+        for name, (_, value) in zip(request.names, request.headers, strict=True)
+        if name in _WANTED or name == tenant_header
+    ]

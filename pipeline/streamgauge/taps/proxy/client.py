@@ -14,12 +14,12 @@ import termios
 import time
 from typing import Protocol, cast
 
+from streamgauge.recorder.loop_client import LoopClient
 from streamgauge.spool.read_counters import Refusal
 from streamgauge.taps.proxy.client_interface import ConnectionFate
 from streamgauge.taps.proxy.error_responses import write_answer
 from streamgauge.taps.proxy.exchange import Exchange
 from streamgauge.taps.proxy.limits import ByteBudget, Limits
-from streamgauge.taps.proxy.outbox import RecorderClient
 from streamgauge.taps.proxy.pump_handle import PumpHandle
 from streamgauge.taps.proxy.reader import WHOLE, RequestReader
 from streamgauge.taps.proxy.refusals import Refusals
@@ -53,17 +53,17 @@ class RelayContext(Protocol):
     routes: Routes
     limits: Limits
     client_bytes: ByteBudget
-    outbox: RecorderClient
-    lender: PumpHandle | None
+    recorder: LoopClient
+    pump: PumpHandle | None
     refusals: Refusals
     tenant_header: str | None
     draining: bool
 
     def connector(self, route: Route) -> Connector: ...
 
-    def came(self, client: "Client") -> None: ...
+    def client_connected(self, client: "Client") -> None: ...
 
-    def gone(self, client: "Client") -> None: ...
+    def client_gone(self, client: "Client") -> None: ...
 
 
 class Client(asyncio.Protocol):
@@ -125,7 +125,7 @@ class Client(asyncio.Protocol):
         self.transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES, low=0)
         self._idle_ns = time.monotonic_ns()
         self.connected = True
-        self._relay.came(self)
+        self._relay.client_connected(self)
         self._tick()
 
     def data_received(self, data: bytes) -> None:
@@ -145,7 +145,7 @@ class Client(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if self._exchange is not None:
             self._left()
-        self._relay.gone(self)
+        self._relay.client_gone(self)
         self.own.close()
         self._reader.close()
         self._charge()
@@ -266,8 +266,8 @@ class Client(asyncio.Protocol):
             self.answer(refused)
             return
         connector = self._relay.connector(outgoing.route)
-        self._exchange = Exchange(self, request, outgoing, connector, self._relay.lender)
-        self._exchange.begin(self._relay.outbox, self._relay.tenant_header)
+        self._exchange = Exchange(self, request, outgoing, connector, self._relay.pump)
+        self._exchange.begin(self._relay.recorder, self._relay.tenant_header)
 
     def _refuse(self, refused: RefusedError) -> None:
         """Refuses what the client sent. A running exchange ends as if the client had left."""

@@ -9,11 +9,11 @@ import time
 
 from streamgauge.core.capture.segments import Ending, TransportFault
 from streamgauge.core.http1.body_position import BodyPosition
+from streamgauge.recorder.exchange_capture import CaptureClient
 from streamgauge.runtime.faults import reported_task
 from streamgauge.taps.proxy import error_responses
-from streamgauge.taps.proxy.capture_gate import CaptureGate
+from streamgauge.taps.proxy.capture_gate import CaptureGate, relayed_request
 from streamgauge.taps.proxy.client_interface import ClientSide, ConnectionFate
-from streamgauge.taps.proxy.outbox import RecorderClient
 from streamgauge.taps.proxy.pump_handle import PumpedResponse, PumpHandle
 from streamgauge.taps.proxy.request import Outgoing, RefusedError, Request
 from streamgauge.taps.proxy.response import ResponseFault, ResponseFraming
@@ -58,7 +58,7 @@ class Exchange:
     )
 
     def __init__(
-        self, client: ClientSide, request: Request, outgoing: Outgoing, connector: Connector, lender: PumpHandle | None
+        self, client: ClientSide, request: Request, outgoing: Outgoing, connector: Connector, pump: PumpHandle | None
     ) -> None:
         self.over = self.request_whole = False
         self.quiet_ns = time.monotonic_ns()
@@ -73,21 +73,21 @@ class Exchange:
         self._pending: list[bytes] = [outgoing.head]
         self._pending_bytes = self._body_bytes = 0
         self._sent_due = False
-        self._framing = ResponseFraming(request.method, in_c=lender is not None)
+        self._framing = ResponseFraming(request.method, in_c=pump is not None)
         self._any_byte = False  # of any response, also of an interim one, has come
         self._head = b""  # the beginning of an incomplete head, held back
         self._passed = False  # a byte of any response, also of an interim one, went to the client
         self._flows = False  # the final head went to the client: nothing is held back any more
         self._reusable = True  # the upstream sent its response after the whole request, and no byte after it
-        self._pump = lender  # while the response may be handed to the pump
+        self._pump = pump  # while the response may be handed to the pump
         self._pumped: PumpedResponse | None = None
         self._last: tuple[Ending, TransportFault | None, int, ConnectionFate] | None = None
         self._blocked_ns = self._unsent_bytes = 0
         self._gone_ns: int | None = None
 
-    def begin(self, outbox: RecorderClient, tenant_header: str | None) -> None:
+    def begin(self, recorder: CaptureClient, tenant_header: str | None) -> None:
         """Takes an idle connection of this client, or starts to connect. The next `flush` writes the pending bytes."""
-        self._gate = CaptureGate(outbox, self._request, self._outgoing, tenant_header)
+        self._gate = CaptureGate(recorder, relayed_request(self._request, self._outgoing, tenant_header))
         one = self._client.own.take(self._connector)
         self._reused = one is not None
         if one is None:
@@ -121,7 +121,7 @@ class Exchange:
         self._body_bytes += len(data)
         self._pending.append(b"%x\r\n%b\r\n" % (len(data), data) if self._outgoing.framing == "chunked" else data)
         self._pending_bytes += len(data)
-        self._gate.asked(data)
+        self._gate.request_body(data)
 
     def ask_no_more(self) -> None:
         """The client's request is complete."""
@@ -139,7 +139,7 @@ class Exchange:
                 data = self._pending[0] if len(self._pending) == 1 else b"".join(self._pending)
                 self._pending, self._pending_bytes = [], 0
                 self._upstream.wire.write(data)
-            self._tell_sent()
+            self._report_sent()
         self._gate.begin()
 
     def client_left(self, unsent_bytes: int) -> None:
@@ -179,7 +179,7 @@ class Exchange:
         if self.over:
             return
         if self._framing.untouched:
-            self._give_up(error_responses.silent(self._outgoing.route.label, seconds), TransportFault.IDLE_TIMEOUT, now)
+            self._answer(error_responses.silent(self._outgoing.route.label, seconds), TransportFault.IDLE_TIMEOUT, now)
         else:
             self._finish(Ending.TIMEOUT, now, self._break(), TransportFault.IDLE_TIMEOUT)
 
@@ -197,7 +197,7 @@ class Exchange:
 
     def arrived(self, at_ns: int, data: bytes, sent: int = 0) -> None:
         """Takes a read from the upstream. `sent`: how many of its bytes the pump has already sent to the client."""
-        framing, teller = self._framing, self._gate
+        framing, gate = self._framing, self._gate
         awaits_head = not self._flows and framing.untouched
         size = framing.feed(data)
         if awaits_head and not framing.untouched:
@@ -212,10 +212,10 @@ class Exchange:
             self._pass_on(data)
         self.quiet_ns = at_ns
         self._any_byte = True
-        if teller.capture is not None:
-            teller.capture.arrived(at_ns, data)
-        elif teller.waits:
-            teller.arrived_early(at_ns, data, framing)
+        if gate.capture is not None:
+            gate.capture.read(at_ns, data)
+        elif gate.waits:
+            gate.read_early(at_ns, data, framing)
         if framing.complete:
             self._whole(at_ns)
         elif self._pump is not None and self._flows:
@@ -243,7 +243,7 @@ class Exchange:
             self._connect()
         elif self._framing.untouched:
             refused = error_responses.unreachable(self._outgoing.route.label, "it closed the connection")
-            self._give_up(refused, fault or TransportFault.CLOSED, at_ns)
+            self._answer(refused, fault or TransportFault.CLOSED, at_ns)
         else:
             after = self._break() if fault is None else ConnectionFate.RESET
             self._finish(Ending.RESET, at_ns, after, fault or TransportFault.CLOSED)
@@ -252,16 +252,16 @@ class Exchange:
         """The upstream takes no more of the request, or takes it again."""
         if not blocked:
             self.quiet_ns = time.monotonic_ns()
-            self._tell_sent()
+            self._report_sent()
         self._client.settle_reading()
 
     # The middle of the response, which may be handed to the pump.
 
-    def _offer(self, lender: PumpHandle) -> None:
+    def _offer(self, pump: PumpHandle) -> None:
         """Counts a read that the relay moved: after some reads the pump takes over, if it can follow this body's framing."""
         if self._pumped is None:
-            self._pumped = PumpedResponse(lender, self)
-        if not self._pumped.came(self._framing):
+            self._pumped = PumpedResponse(pump, self)
+        if not self._pumped.count_read(self._framing):
             self._pump = self._pumped = None
 
     def sockets(self) -> tuple[int, int, int | None] | None:
@@ -278,7 +278,7 @@ class Exchange:
     def returned(self, at_ns: int, place: BodyPosition, data: bytes | None, sent: int, reset: bool, lost: int) -> None:
         """See `pump_handle.PumpOwner`."""
         self._pumped, one = None, self._upstream
-        self._gate.lost(lost)
+        self._gate.reads_dropped(lost)
         self.quiet_ns = max(self.quiet_ns, at_ns)
         self._framing.continue_at(place)
         assert one is not None
@@ -320,7 +320,7 @@ class Exchange:
             self._connecting = None
             if not self.over:
                 refused = error_responses.unreachable(self._outgoing.route.label, str(fault), fault.fault)
-                self._give_up(refused, fault.fault, time.monotonic_ns())
+                self._answer(refused, fault.fault, time.monotonic_ns())
             return
         self._connecting = None
         self._connected_ns = time.monotonic_ns()
@@ -340,11 +340,11 @@ class Exchange:
         if self._client.blocked_ns is not None:
             one.hold(True)
 
-    def _tell_sent(self) -> None:
+    def _report_sent(self) -> None:
         """Reports the request as sent, once its last byte was written and the upstream's connection takes more."""
         if self._sent_due and self._upstream is not None and not self._upstream.blocked:
             self._sent_due = False
-            self._gate.sent(time.monotonic_ns(), self._connected_ns, self._body_bytes)
+            self._gate.request_sent(time.monotonic_ns(), self._connected_ns, self._body_bytes)
 
     def _repeats(self) -> bool:
         """Whether the request may be sent again, on a new connection."""
@@ -355,14 +355,14 @@ class Exchange:
         """Ends the exchange if the faulty response cannot be passed on as it is. Returns whether it has ended."""
         if not self._passed and fault is not ResponseFault.BAD_CHUNKS:
             refused = error_responses.invalid(self._outgoing.route.label, fault.value)
-            self._give_up(refused, TransportFault.NOT_HTTP, at_ns)
+            self._answer(refused, TransportFault.NOT_HTTP, at_ns)
             return True
         if fault is ResponseFault.UPGRADED:
             self._finish(Ending.RESET, at_ns, ConnectionFate.RESET, TransportFault.NOT_HTTP)
             return True
         return False
 
-    def _give_up(self, refused: RefusedError, fault: TransportFault | None, at_ns: int) -> None:
+    def _answer(self, refused: RefusedError, fault: TransportFault | None, at_ns: int) -> None:
         self._client.answer(refused)
         self._finish(fault.ending if fault else Ending.RESET, at_ns, ConnectionFate.ANSWERED, fault)
 
@@ -391,7 +391,7 @@ class Exchange:
     def _conclude(self) -> None:
         assert self._last is not None
         (ending, fault, at_ns, after), self._last = self._last, None
-        self._gate.ended(at_ns, ending, fault, self._gone_ns, self._blocked_ns, self._unsent_bytes)
+        self._gate.end(at_ns, ending, fault, self._gone_ns, self._blocked_ns, self._unsent_bytes)
         self._client.exchange_over(after)
 
     def _client_moves(self, now: int) -> None:

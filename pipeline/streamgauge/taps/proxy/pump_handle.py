@@ -10,10 +10,10 @@ from collections import Counter
 from typing import Protocol
 
 from streamgauge.core.http1.body_position import BodyPosition
+from streamgauge.recorder.loop_client import BATCH_BYTES, LoopClient
 from streamgauge.recorder.protocol import Encoded, ReadsDropped, ResponseReads
 from streamgauge.runtime.faults import report_fault
 from streamgauge.spool.read_counters import Counters, DropReason, Incident
-from streamgauge.taps.proxy.outbox import BATCH_BYTES, RecorderClient
 from streamgauge.taps.proxy.response import ResponseFraming
 
 try:
@@ -58,14 +58,14 @@ class PumpedResponse:
 
     __slots__ = ("_framing", "_owner", "_pump", "_reads", "_token")
 
-    def __init__(self, lender: "PumpHandle", borrower: PumpOwner) -> None:
-        self._pump = lender
-        self._owner = borrower
+    def __init__(self, pump: "PumpHandle", owner: PumpOwner) -> None:
+        self._pump = pump
+        self._owner = owner
         self._framing: ResponseFraming | None = None
         self._reads = 0
         self._token: int | None = None
 
-    def came(self, framing: ResponseFraming) -> bool:
+    def count_read(self, framing: ResponseFraming) -> bool:
         """Counts a read that the relay moved by itself. Returns False if the pump cannot follow the rest of the body."""
         self._framing = framing
         self._reads += 1
@@ -90,7 +90,7 @@ class PumpedResponse:
         place = None if framing is None else framing.position
         sockets = None if place is None else self._owner.sockets()
         if place is not None and sockets is not None:
-            self._token = self._pump.lend(self, place, *sockets)
+            self._token = self._pump.hand_over(self, place, *sockets)
 
     def returned(self, at_ns: int, place: BodyPosition, data: bytes | None, sent: int, reset: bool, lost: int) -> None:
         self._token = None
@@ -100,9 +100,9 @@ class PumpedResponse:
 class PumpHandle:
     """A relay's pump, and the responses that the pump has."""
 
-    def __init__(self, outbox: RecorderClient, counters: Counters) -> None:
+    def __init__(self, client: LoopClient, counters: Counters) -> None:
         self.loop = asyncio.get_running_loop()
-        self._outbox = outbox
+        self._client = client
         self._counters = counters
         self._pumped: dict[int, tuple[PumpedResponse, int | None]] = {}  # with the stream's number, by token
         # Reads of each stream that a bug in the capture lost. Kept until the pump returns the stream's response.
@@ -110,10 +110,10 @@ class PumpHandle:
         self._seen = counters.seen_apart()
         self.pump = Pump(self._room, BATCH_BYTES, round(HOLD_S * 1e9), self._seen)
         self.loop.add_reader(self.pump.fileno(), self.collect)
-        outbox.before_flush = self._gather
+        client.before_flush = self._collect_due
 
-    def lend(
-        self, loan: PumpedResponse, place: BodyPosition, upstream: int, client: int, stream: int | None
+    def hand_over(
+        self, response: PumpedResponse, place: BodyPosition, upstream: int, client: int, stream: int | None
     ) -> int | None:
         """Hands two sockets to the pump, and returns their token. If the pump does not take them, returns the response to its
         exchange, and then None.
@@ -121,14 +121,15 @@ class PumpHandle:
         try:
             token = self.pump.lend(upstream, client, stream is not None, stream or 0, *place)
         except (OSError, MemoryError, ValueError):
-            loan.returned(0, place, None, 0, False, 0)
+            response.returned(0, place, None, 0, False, 0)
             return None
-        self._pumped[token] = loan, stream
-        self._outbox.expect()
+        self._pumped[token] = response, stream
+        self._client.schedule_flush()
         return token
 
     def collect(self, *, due: bool = False, all_of_it: bool = False) -> None:
-        """Puts what the pump captured into the outbox, then returns responses to their exchanges, which report later reads.
+        """Passes what the pump captured to the recorder's client, then returns responses to their exchanges, which report
+        later reads.
 
         `due`: includes reads that were held for HOLD_S. `all_of_it`: collects all in this turn; otherwise about _TURN_BYTES,
         and the rest in the next turns. Raises MemoryError; the next call then collects the same.
@@ -138,32 +139,32 @@ class PumpHandle:
             if lost:
                 self._counters.dropped(DropReason.RECORDER_BEHIND, lost)
             for batch in batches:
-                self._hand_over(Encoded(*batch))
+                self._put_batch(Encoded(*batch))
         finally:  # capture fails open: the responses go on in any case
             for returned in returns:
-                self._give_back(*returned)
+                self._return(*returned)
 
-    def _give_back(
+    def _return(
         self, token: int, at_ns: int, phase: int, left: int, data: bytes | None, sent: int, reset: bool, dropped: int
     ) -> None:
         try:
-            loan, stream = self._pumped.pop(token)
+            response, stream = self._pumped.pop(token)
             missing = dropped if stream is None else dropped + self._missing.pop(stream, 0)
-            loan.returned(at_ns, BodyPosition(phase, left), data, sent, reset, missing)
+            response.returned(at_ns, BodyPosition(phase, left), data, sent, reset, missing)
         except Exception as error:  # noqa: BLE001 - the other responses are returned as well
             self._counters.happened(Incident.CAPTURE_FAULT)
             report_fault("the return of a response from the pump", error)
 
-    def _hand_over(self, batch: Encoded) -> None:
+    def _put_batch(self, batch: Encoded) -> None:
         try:
-            self._outbox.put(batch, len(batch.encoded))
+            self._client.put(batch, len(batch.encoded))
         except Exception as error:  # noqa: BLE001 - capture fails open: streams go on, and their records say that reads are missing
-            report_fault("the pump's outbox", error)
+            report_fault("the reads of the pump", error)
             self._counters.happened(Incident.CAPTURE_FAULT)
             self._counters.dropped(DropReason.CAPTURE_FAULT, batch.reads)
-            self._note_missing(batch)
+            self._count_missing(batch)
 
-    def _note_missing(self, batch: Encoded) -> None:
+    def _count_missing(self, batch: Encoded) -> None:
         """Counts the missing reads of each stream, so that its record says that they are missing."""
         try:
             messages = batch.decoded()
@@ -186,18 +187,18 @@ class PumpHandle:
         try:
             self.collect(all_of_it=True)
         finally:
-            self._outbox.before_flush = None
+            self._client.before_flush = None
             self.loop.remove_reader(self.pump.fileno())
             self.pump.close()
             self._seen.release()
 
     @property
     def _room(self) -> int:
-        return min(self._outbox.room // 2, _HELD_BYTES)  # half: messages of the relay itself need room too
+        return min(self._client.room // 2, _HELD_BYTES)  # half: messages of the relay itself need room too
 
-    def _gather(self) -> None:
+    def _collect_due(self) -> None:
         try:
             self.collect(due=True)
         finally:  # what was left because memory was short is collected with the next flush
             if self._pumped:
-                self._outbox.expect()
+                self._client.schedule_flush()

@@ -11,6 +11,8 @@ from typing import Any
 
 import msgspec
 
+from streamgauge.recorder.client import CAPACITY_BYTES
+from streamgauge.recorder.loop_client import LoopClient
 from streamgauge.runtime.faults import report_fault, reported_task
 from streamgauge.spool.read_counters import Counters, Incident
 from streamgauge.taps.proxy.acceptor import Acceptor
@@ -23,15 +25,12 @@ from streamgauge.taps.proxy.limits import (
     Limits,
     capacity_of,
 )
-from streamgauge.taps.proxy.outbox import RecorderClient
 from streamgauge.taps.proxy.pump_handle import BUILT, PumpHandle
 from streamgauge.taps.proxy.refusals import Refusals
 from streamgauge.taps.proxy.request import MAX_REQUEST_HEAD, Route, Routes
-from streamgauge.taps.proxy.tls import LOOK_S, OwnCertificate, upstream_context
+from streamgauge.taps.proxy.tls import CHECK_S, OwnCertificate, upstream_context
 from streamgauge.taps.proxy.upstream import WATCH_S, Connector
 
-# Bytes that may wait for a recorder that is unavailable or slow: some 10 s of a busy relay.
-CAPTURE_BUFFER_BYTES = 32 * 1024 * 1024
 # Idle connections that are closed at a time to make room, and how long each has been idle at least (seconds): the first
 # request of a client that has just connected may be on its way.
 SHED_AT_A_TIME = 32
@@ -69,7 +68,7 @@ class RelaySettings(msgspec.Struct, frozen=True):
     max_request_body: int | None = None
     max_connections: int = MAX_CONNECTIONS
     max_connections_per_address: int | None = None
-    capture_buffer_bytes: int = CAPTURE_BUFFER_BYTES
+    capture_buffer_bytes: int = CAPACITY_BYTES
     tls_certificate: str | None = None
     tls_key: str | None = None
     upstream_ca: str | None = None
@@ -100,7 +99,7 @@ class Relay:
         tls = upstream_context(settings.upstream_ca, settings.upstream_certificate, settings.upstream_key)
         self._own = OwnCertificate(settings.tls_certificate, settings.tls_key) if settings.tls_certificate else None
         self._tls: dict[str, Any] = {}
-        self._looking: asyncio.TimerHandle | None = None
+        self._certificate_timer: asyncio.TimerHandle | None = None
         self._acceptor: Acceptor | None = None
         self._serving: set[asyncio.Task[None]] = set()
         self.client_bytes = ByteBudget(MAX_CLIENT_BYTES)
@@ -119,8 +118,8 @@ class Relay:
         self._counters = Counters(Path(settings.counters_path), settings.role)
         self._counters.settle_relay()
         self.refusals = Refusals(self._counters, say)
-        self.outbox = RecorderClient(Path(settings.recorder_socket), self._counters, settings.capture_buffer_bytes)
-        self.lender = PumpHandle(self.outbox, self._counters) if settings.pump and BUILT else None
+        self.recorder = LoopClient(Path(settings.recorder_socket), self._counters, settings.capture_buffer_bytes)
+        self.pump = PumpHandle(self.recorder, self._counters) if settings.pump and BUILT else None
 
     async def listen(self, listening: socket.socket, others: list[socket.socket]) -> None:
         """Starts to accept clients: on `listening`, and on `others` if clients wait there for too long."""
@@ -128,7 +127,7 @@ class Relay:
         if self._own is not None:
             timeouts = {"ssl_handshake_timeout": self.limits.header_timeout_s, "ssl_shutdown_timeout": LINGER_S}
             self._tls = {"ssl": self._own.context, **timeouts}
-            self._looking = loop.call_later(LOOK_S, self._look_for_certificate)
+            self._certificate_timer = loop.call_later(CHECK_S, self._check_certificate)
         self._acceptor = Acceptor(
             listening,
             others,
@@ -169,14 +168,14 @@ class Relay:
         for _, client in sorted(idle, key=lambda one: one[0])[:SHED_AT_A_TIME]:
             self._counters.happened(Incident.CLIENT_SHED)
             client.shed()
-            self.gone(client)
+            self.client_gone(client)
 
     def _released(self, address: str) -> None:
         self._connections.remove(address)
         if self._acceptor is not None:
             self._acceptor.resume()
 
-    def _look_for_certificate(self) -> None:
+    def _check_certificate(self) -> None:
         assert self._own is not None
         try:
             if self._own.renew():
@@ -185,7 +184,7 @@ class Relay:
             self._say(f"{fault}; the previous one stays in use")
         except Exception as error:  # noqa: BLE001 - the certificate in use stays, and the next check may succeed
             report_fault("the renewal of the certificate", error)
-        self._looking = asyncio.get_running_loop().call_later(LOOK_S, self._look_for_certificate)
+        self._certificate_timer = asyncio.get_running_loop().call_later(CHECK_S, self._check_certificate)
 
     def connector(self, route: Route) -> Connector:
         """Returns the connector of an upstream."""
@@ -200,8 +199,8 @@ class Relay:
         self.draining = True
         within_s = self._drain_timeout_s if timeout_s is None else timeout_s
         ends = time.monotonic() + within_s
-        if self._looking is not None:
-            self._looking.cancel()
+        if self._certificate_timer is not None:
+            self._certificate_timer.cancel()
         if self._acceptor is not None:
             self._acceptor.close()
         for client in list(self._clients):
@@ -212,24 +211,24 @@ class Relay:
         await self._all_gone(CUT_S)
         for connector in self._connectors.values():
             connector.close()
-        if self.lender is not None:
-            self.lender.close()
-        lost = await self.outbox.close(ends - time.monotonic())
+        if self.pump is not None:
+            self.pump.close()
+        lost = await self.recorder.close(ends - time.monotonic())
         if lost:
             self._say(f"{lost} reads are discarded (recorder_gone): the recorder did not accept them in time")
         self._counters.close()
 
     def hurry(self) -> None:
         """From now on, captured reads go to the recorder with the next flush. May be called from any thread."""
-        if self.lender is not None:
-            self.lender.hurry()
+        if self.pump is not None:
+            self.pump.hurry()
 
-    def came(self, client: Client) -> None:
+    def client_connected(self, client: Client) -> None:
         """A client has connected."""
         self._clients.add(client)
         self._empty.clear()
 
-    def gone(self, client: Client) -> None:
+    def client_gone(self, client: Client) -> None:
         """A client's connection has ended, or was closed to make room."""
         if client in self._clients:
             self._clients.remove(client)

@@ -116,16 +116,6 @@ class Outgoing(msgspec.Struct, frozen=True):
     framing: Framing
 
 
-class ReportedRequest(msgspec.Struct, frozen=True):
-    """What is reported of a request's head. `captured`: it is an LLM endpoint; `size`: of target and headers (characters)."""
-
-    captured: bool
-    method: str
-    target: str
-    headers: list[tuple[str, str]]
-    size: int
-
-
 def route_of(name: str, url: str) -> Route:
     """The route of a configured upstream. Raises ValueError for a URL that is not http or https, has no host, or has a user,
     query or fragment.

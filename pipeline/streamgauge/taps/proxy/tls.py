@@ -10,7 +10,7 @@ from streamgauge.runtime.certificates import State, load_certificate, reading_au
 
 # Interval at which the certificate's files are checked for changes (seconds). Certificates are renewed days before they
 # expire, so this need not be shorter.
-LOOK_S = 10.0
+CHECK_S = 10.0
 
 _HTTP_1 = ["http/1.1"]
 
@@ -34,14 +34,14 @@ class OwnCertificate:
 
     def __init__(self, certificate: str, key: str | None) -> None:
         self._certificate, self._key = certificate, key
-        self._seen = self._look()
+        self._seen = self._states()
         self.context = self._new()
 
     def renew(self) -> bool:
         """Loads the files again if they have changed, and returns whether they had. Raises ValueError if they cannot be used:
         then the former certificate stays, and the files are tried again when they change again.
         """
-        seen = self._look()
+        seen = self._states()
         if seen == self._seen:
             return False
         self._seen = seen
@@ -55,5 +55,5 @@ class OwnCertificate:
         load_certificate(context, self._certificate, self._key)
         return context
 
-    def _look(self) -> list[State | None]:
+    def _states(self) -> list[State | None]:
         return [state_of(Path(name)) for name in (self._certificate, self._key) if name is not None]

@@ -7,19 +7,9 @@ from streamgauge.core.dialects import endpoint_of
 from streamgauge.core.http1.body import BodyDecoder
 from streamgauge.core.http1.content_type import says_event_stream
 from streamgauge.core.safe_values import safe_id
-from streamgauge.recorder.protocol import (
-    MAX_REQUEST_BODY,
-    REQUEST_HEADERS,
-    RESPONSE_HEADERS,
-    ExchangeEnded,
-    Message,
-    ReadsDropped,
-    RequestBody,
-    RequestSent,
-    RequestStarted,
-    ResponseHead,
-    ResponseRead,
-)
+from streamgauge.recorder.client import DirectClient
+from streamgauge.recorder.exchange_capture import ExchangeCapture
+from streamgauge.recorder.protocol import REQUEST_HEADERS
 from streamgauge.recorder.recorder import Recorder
 from streamgauge.recorder.request import CaptureSettings
 from streamgauge.taps.replay.body import rechunked
@@ -41,18 +31,21 @@ def segments_of(
 ) -> Iterator[Segment]:
     """The segments of those exchanges that a live tap would capture, each stream whole; `tally` counts the others."""
     recorder = Recorder(settings)
+    client = DirectClient(recorder.handle)
     wanted = REQUEST_HEADERS | {(settings.tenant_header or "").lower()}
     tally.exchanges = 0
-    for number, exchange in enumerate(exchanges):
-        tally.exchanges = number + 1
+    for exchange in exchanges:
+        tally.exchanges += 1
         if not is_captured(exchange):
             tally.left_alone += 1
             continue
         tally.without_body += exchange.body is None and exchange.status is not None
-        for message in _messages(exchange, number, wanted, dialect):
-            recorder.handle(message)
-            if isinstance(message, ResponseRead | ExchangeEnded):
-                yield from recorder.segments()
+        capture = ExchangeCapture(client)
+        _report_request(exchange, capture, wanted, dialect)
+        for _ in _report_response(exchange, capture):
+            yield from recorder.segments()
+        capture.end(exchange.times.end_ns, exchange.ending, exchange.fault)
+        yield from recorder.segments()
 
 
 def is_captured(exchange: RecordedExchange) -> bool:
@@ -61,44 +54,39 @@ def is_captured(exchange: RecordedExchange) -> bool:
     return endpoint_of(exchange.method, exchange.target) is not None or says_event_stream(content_types)
 
 
-def _messages(
-    exchange: RecordedExchange, stream: int, wanted: frozenset[str], dialect: str | None
-) -> Iterator[Message]:
-    times = exchange.times
-    asked = [header for header in settled(exchange.request_headers, exchange.request_body) if header[0] in wanted]
-    host = safe_id(exchange.host)
-    yield RequestStarted(stream, 0, times.started_ns, host, exchange.method, exchange.target, asked, TAP, dialect)
-    yield from _request(exchange, stream)
-    if exchange.status is not None:
-        told = [header for header in settled(exchange.headers, exchange.body) if header[0] in RESPONSE_HEADERS]
-        yield ResponseHead(stream, times.head_ns, exchange.status, told)
-        yield from _response(exchange, stream)
-    yield ExchangeEnded(stream, times.end_ns, exchange.ending, fault=exchange.fault)
-
-
-def _request(exchange: RecordedExchange, stream: int) -> Iterator[Message]:
+def _report_request(
+    exchange: RecordedExchange, capture: ExchangeCapture, wanted: frozenset[str], dialect: str | None
+) -> None:
     body, size, times = exchange.request_body, exchange.request_bytes, exchange.times
-    if body is not None:
+    headers = [header for header in settled(exchange.request_headers, body) if header[0] in wanted]
+    host = safe_id(exchange.host)
+    capture.start(0, times.started_ns, host, exchange.method, exchange.target, headers, tap=TAP, dialect=dialect)
+    if body is None:
+        capture.lose_request_body()
+    else:
         size = len(body)
-    if size is None:
+        capture.request_body(body)
+    if size is not None:
+        capture.request_sent(times.sent_ns, times.connected_ns, size)
+
+
+def _report_response(exchange: RecordedExchange, capture: ExchangeCapture) -> Iterator[None]:
+    """One read each step."""
+    if exchange.status is None:
         return
-    whole = body is not None and size <= MAX_REQUEST_BODY
-    if body and whole:
-        yield RequestBody(stream, body)
-    yield RequestSent(stream, times.sent_ns, times.connected_ns, size, whole)
-
-
-def _response(exchange: RecordedExchange, stream: int) -> Iterator[Message]:
+    capture.response_head(exchange.times.head_ns, exchange.status, settled(exchange.headers, exchange.body))
     if exchange.body is None:
-        yield ReadsDropped(stream, 1)
+        capture.reads_dropped(1)
     elif exchange.stamps:
         at = 0
         for size, stamp in exchange.stamps:
-            yield ResponseRead(stream, stamp, exchange.body[at : at + size])
+            capture.read(stamp, exchange.body[at : at + size])
             at += size
+            yield
     else:
         for piece in rechunked((exchange.body,)):
-            yield ResponseRead(stream, None, piece)
+            capture.read(None, piece)
+            yield
 
 
 def settled(headers: list[Header], body: bytes | None) -> list[Header]:

@@ -1,7 +1,6 @@
 """What the recorder is told: all of it, in order, and never at the cost of a stream."""
 
 import socket
-import threading
 import time
 from pathlib import Path
 
@@ -9,7 +8,9 @@ import pytest
 
 from streamgauge.core.capture.segments import Ending
 from streamgauge.recorder import protocol as wire
+from streamgauge.recorder.loop_client import FLUSH_S, LoopClient
 from streamgauge.recorder.protocol import (
+    Encoded,
     ExchangeEnded,
     Message,
     ReadsDropped,
@@ -19,9 +20,6 @@ from streamgauge.recorder.protocol import (
     ResponseRead,
 )
 from streamgauge.spool.read_counters import Counters, Incident, read_balance, read_incidents
-from streamgauge.taps.proxy.capture import ExchangeCapture, reported_request
-from streamgauge.taps.proxy.outbox import FLUSH_S, RecorderClient
-from streamgauge.taps.proxy.request import Request, Routes
 from tests.taps.proxy.rig import (
     PATIENCE_S,
     RawRecorder,
@@ -140,7 +138,7 @@ def test_the_reads_before_a_late_head_keep_their_stamps(tmp_path: Path) -> None:
 
 
 def test_a_body_beyond_the_limit_is_not_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streamgauge.taps.proxy.capture.MAX_REQUEST_BODY", 100_000)
+    monkeypatch.setattr("streamgauge.recorder.exchange_capture.MAX_REQUEST_BODY", 100_000)
     for size, whole in ((100_000, True), (100_001, False)):
         folder = tmp_path / str(size)
         folder.mkdir()
@@ -154,26 +152,30 @@ def test_a_body_beyond_the_limit_is_not_whole(tmp_path: Path, monkeypatch: pytes
         assert asked == bytes(size) if whole else len(asked) <= 100_000
 
 
-class FaultyOutbox(RecorderClient):
+class FaultyClient(LoopClient):
     """Raises at the n-th read of every stream, and wherever else it is told to."""
 
     def __init__(self, *given: object, at: type[Message]) -> None:
         super().__init__(*given)  # type: ignore[arg-type]
         self._at, self._count = at, 0
 
-    def put(self, message: Message, size: int) -> None:  # type: ignore[override]
-        if isinstance(message, self._at):
-            self._count += 1
-            if self._count == 3 or self._at is not ResponseRead:
-                raise RuntimeError("a bug")
+    def put(self, message: Message | Encoded, size: int) -> None:
+        if type(message) is self._at:
+            raise RuntimeError("a bug")
         super().put(message, size)
+
+    def put_read(self, stream: int, at_ns: int | None, data: bytes) -> bool:
+        self._count += 1
+        if self._at is ResponseRead and self._count == 3:
+            raise RuntimeError("a bug")
+        return super().put_read(stream, at_ns, data)
 
 
 @pytest.mark.parametrize("at", [RequestStarted, RequestBody, RequestSent, ResponseRead, ExchangeEnded])
 def test_a_bug_in_the_capture_ends_the_capture_and_not_the_stream(
     tmp_path: Path, at: type[Message], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("streamgauge.taps.proxy.relay.RecorderClient", lambda *given: FaultyOutbox(*given, at=at))
+    monkeypatch.setattr("streamgauge.taps.proxy.relay.LoopClient", lambda *given: FaultyClient(*given, at=at))
 
     def handler(one: socket.socket) -> None:
         receive_head(one)
@@ -220,7 +222,7 @@ def test_a_message_that_cannot_be_written_costs_its_batch(tmp_path: Path, monkey
             raise TypeError("a bug")
         return wire.encode_batch(messages)  # type: ignore[return-value]
 
-    monkeypatch.setattr("streamgauge.taps.proxy.outbox.encode_batch", encode)
+    monkeypatch.setattr("streamgauge.recorder.client.encode_batch", encode)
     with exchange_rig(tmp_path, answering(SSE, SSE)) as (relay, _, recorder), relay.connect() as client:
         client.sendall(post(b"/v1/messages", b"{}"))
         assert receive(client, len(SSE)) == SSE
@@ -258,71 +260,3 @@ def test_nothing_is_told_of_what_reached_no_upstream(tmp_path: Path) -> None:
             assert receive_all(client).startswith(b"HTTP/1.1 404 ")
         time.sleep(3 * FLUSH_S)
         assert recorder.messages == []
-
-
-def test_without_room_reads_are_dropped_in_their_place_and_the_rest_is_told() -> None:
-    request = Request(b"POST", b"/v1/messages", 1, [(b"Host", b"c")], True, 5)
-    outgoing = Routes([("", "http://a")], True).outgoing(request)
-    box = FakeRoom()
-    capture = ExchangeCapture(box)  # type: ignore[arg-type]
-    capture.opened(request.began_ns, None, reported_request(request, outgoing, None))
-    capture.asked(b"ab")
-    capture.arrived(1, b"1")
-    box.full = True
-    capture.arrived(2, b"2")
-    capture.arrived(3, b"3")
-    box.full = False
-    capture.arrived(4, b"4")
-    box.full = True
-    capture.arrived(5, b"5")
-    capture.sent(6, None, 2)
-    capture.ended(7, Ending.COMPLETE, None, None, 0, 0)
-    assert [type(message) for message in box.put_messages] == [
-        RequestStarted,
-        RequestBody,
-        ResponseRead,
-        ReadsDropped,
-        ResponseRead,
-        RequestSent,
-        ReadsDropped,
-        ExchangeEnded,
-    ]
-    assert [message.reads for message in box.put_messages if isinstance(message, ReadsDropped)] == [2, 1]
-    assert box.counted == {"seen": 5, "recorder_behind": 3}
-
-
-def test_a_stream_that_found_no_room_to_begin_is_not_told_at_all() -> None:
-    request = Request(b"POST", b"/v1/messages", 1, [(b"Host", b"c")], True, 5)
-    outgoing = Routes([("", "http://a")], True).outgoing(request)
-    box = FakeRoom()
-    box.overfull = box.full = True
-    capture = ExchangeCapture(box)  # type: ignore[arg-type]
-    capture.opened(request.began_ns, None, reported_request(request, outgoing, None))
-    box.overfull = box.full = False
-    capture.asked(b"ab")
-    capture.sent(6, None, 2)
-    capture.arrived(1, b"1")
-    capture.ended(7, Ending.COMPLETE, None, None, 0, 0)
-    assert box.put_messages == []
-    assert box.counted == {"seen": 1, "recorder_behind": 1}
-
-
-class FakeRoom:
-    """An outbox whose room is set by hand; it counts by itself."""
-
-    def __init__(self) -> None:
-        self.full = self.overfull = False
-        self.put_messages: list[Message] = []
-        self.counted: dict[str, int] = {}
-        self.counters = self
-        self.lock = threading.Lock()
-
-    def put(self, message: Message, size: int) -> None:
-        assert size >= 0
-        self.put_messages.append(message)
-
-    def seen(self, reads: int) -> None:
-        self.counted["seen"] = self.counted.get("seen", 0) + reads
-
-    def dropped(self, reason: str, reads: int = 1) -> None:
-        self.counted[str(reason)] = self.counted.get(str(reason), 0) + reads

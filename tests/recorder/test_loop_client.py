@@ -3,9 +3,9 @@
 import time
 from pathlib import Path
 
+from streamgauge.recorder.loop_client import BATCH_BYTES, QUIET_S, RESERVE
 from streamgauge.recorder.protocol import ExchangeEnded, ReadsDropped, RequestStarted, ResponseRead
 from streamgauge.spool.read_counters import read_balance
-from streamgauge.taps.proxy.outbox import BATCH_BYTES, QUIET_S, RESERVE
 from tests.taps.proxy.rig import (
     RawRecorder,
     RawUpstream,
@@ -62,7 +62,7 @@ def test_a_recorder_that_never_comes_costs_reads_and_nothing_else(tmp_path: Path
         settings = settings_for(tmp_path, upstream.url, capture_buffer_bytes=2_000_000)
         with RunningRelay(settings) as relay:
             ask(relay, BIG, 5)
-            held = relay.call(lambda: relay.relay.outbox.held)
+            held = relay.call(lambda: relay.relay.recorder.held)
             assert 1_500_000 < held < 2_600_000
             balance = read_balance(tmp_path / "counters")
             assert balance.dropped["recorder_behind"] > 0
@@ -76,7 +76,7 @@ def test_the_reserve_ends_as_well(tmp_path: Path) -> None:
         settings = settings_for(tmp_path, upstream.url, capture_buffer_bytes=capacity)
         with RunningRelay(settings) as relay:
             ask(relay, SSE, 400)
-            held = relay.call(lambda: relay.relay.outbox.held)
+            held = relay.call(lambda: relay.relay.recorder.held)
             # what gathers for a batch is not held yet; an end always finds room
             assert capacity < held < capacity + capacity // RESERVE + 2 * BATCH_BYTES
             balance = read_balance(tmp_path / "counters")

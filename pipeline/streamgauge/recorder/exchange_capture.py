@@ -1,0 +1,229 @@
+"""Reports one exchange to the recorder; all taps use it. Nothing here raises, waits or changes a byte: after a fault in the
+capture the exchange goes on, and its record says that the capture is incomplete.
+
+A tap calls `start`, then in the order of the traffic `request_body`, `request_sent`, `response_head` (only a tap that does
+not read the wire) and `read`, then `end`. A client (client.py) takes the messages.
+"""
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from streamgauge.core.capture.segments import Ending, TransportFault
+from streamgauge.recorder.protocol import (
+    MAX_REQUEST_BODY,
+    RESPONSE_HEADERS,
+    ExchangeEnded,
+    Message,
+    ReadsDropped,
+    RequestBody,
+    RequestSent,
+    RequestStarted,
+    ResponseHead,
+)
+from streamgauge.runtime.faults import report_fault
+from streamgauge.spool.read_counters import DropReason
+
+# Header fields as a tap has them, as text or bytes (Latin-1).
+Headers = Iterable[tuple[str | bytes, str | bytes]]
+
+
+class CaptureClient(Protocol):
+    """Takes messages and counts reads. No method waits; each may raise."""
+
+    @property
+    def full(self) -> bool:
+        """There is no room for reads and request bodies."""
+
+    @property
+    def overfull(self) -> bool:
+        """There is no room for the start of another exchange either."""
+
+    def new_stream(self) -> int:
+        """A number for the next stream: unique among the streams that a recorder may know."""
+
+    def put(self, message: Message, size: int) -> None:
+        """Takes a message with `size` bytes of content, even without room."""
+
+    def put_read(self, stream: int, at_ns: int | None, data: bytes) -> bool:
+        """Takes a read and counts it as seen. Returns False without room. Then, and if it raises, nothing is counted."""
+
+    def count_dropped(self, reason: DropReason) -> None:
+        """Counts a read as seen and dropped."""
+
+    def count_fault(self) -> None:
+        """Counts an exchange whose capture ended because of a bug."""
+
+
+class ExchangeCapture:
+    """The capture of one exchange. `stream`: its number; `steady`: reads are reported as they come: the exchange has
+    started and not ended, nothing failed, and all drops are reported.
+    """
+
+    __slots__ = ("_body_bytes", "_body_is_whole", "_broken", "_client", "_dropped", "_ended", "_sent", "_started",
+                 "steady", "stream")  # fmt: skip
+
+    def __init__(self, client: CaptureClient) -> None:
+        self._client = client
+        self.stream = 0
+        self.steady = False
+        self._started = self._ended = self._sent = False
+        self._broken = False  # after a bug: reads are dropped, and only the end is reported
+        self._dropped = 0  # dropped reads that are not reported yet
+        self._body_bytes = 0
+        self._body_is_whole = True
+
+    def start(
+        self,
+        at_ns: int | None,
+        wall_ns: int | None,
+        upstream: str | None,
+        method: str,
+        target: str,
+        headers: list[tuple[str, str]],
+        *,
+        tap: str,
+        dialect: str | None = None,
+        stream_id: bytes | None = None,
+        tenant_header: str | None = None,
+    ) -> None:
+        """Reports the start of the exchange: see RequestStarted. If the client is overfull, nothing of the exchange is
+        reported, and its reads are dropped.
+        """
+        client = self._client
+        try:
+            self.stream = client.new_stream()
+            if client.overfull:
+                return
+            size = len(target) + sum([len(name) + len(value) for name, value in headers])
+            started = RequestStarted(
+                self.stream, at_ns, wall_ns, upstream, method, target, headers, tap, dialect, stream_id, tenant_header
+            )
+            client.put(started, size)
+            self._started = self.steady = True
+        except Exception as error:  # noqa: BLE001 - capture fails open
+            self.fail(error)
+
+    def request_body(self, data: bytes) -> None:
+        """Reports a piece of the request's body. Above MAX_REQUEST_BODY, or without room, the piece is left out, and
+        `request_sent` reports the body as not whole.
+        """
+        client = self._client
+        try:
+            self._body_bytes += len(data)
+            if self._body_bytes > MAX_REQUEST_BODY or client.full or not self._reports:
+                self._body_is_whole = False
+            elif self._body_is_whole and data:
+                client.put(RequestBody(self.stream, bytes(data)), len(data))
+        except Exception as error:  # noqa: BLE001 - capture fails open
+            self.fail(error)
+
+    def lose_request_body(self) -> None:
+        """A piece of the request's body is not known."""
+        self._body_is_whole = False
+
+    def request_sent(self, at_ns: int | None, connected_ns: int | None, body_bytes: int) -> None:
+        """Reports that the request was sent. Only the first call has an effect: a repeated request is reported once."""
+        try:
+            if self._reports and not self._sent:
+                self._sent = True
+                whole = self._body_is_whole and self._body_bytes == body_bytes
+                self._client.put(RequestSent(self.stream, at_ns, connected_ns, body_bytes, whole), 0)
+        except Exception as error:  # noqa: BLE001 - capture fails open
+            self.fail(error)
+
+    def response_head(self, at_ns: int | None, status: int | None, headers: Headers) -> None:
+        """Reports the response's head, with the header fields that a recorder needs."""
+        try:
+            if self._reports:
+                kept = kept_headers(headers, RESPONSE_HEADERS)
+                size = sum([len(name) + len(value) for name, value in kept])
+                self._client.put(ResponseHead(self.stream, at_ns, status, kept), size)
+        except Exception as error:  # noqa: BLE001 - capture fails open
+            self.fail(error)
+
+    def read(self, at_ns: int | None, data: bytes) -> None:
+        """Counts a read from the upstream, and reports it."""
+        try:
+            if not (self.steady and self._client.put_read(self.stream, at_ns, data)):
+                self._read_unsteady(at_ns, data)
+        except Exception as error:  # noqa: BLE001 - capture fails open
+            self.fail(error, lost=1)
+
+    def lose_read(self, reason: DropReason) -> None:
+        """Counts a read that the tap could not capture, and reports it in its place."""
+        try:
+            self._drop(reason)
+        except Exception as error:  # noqa: BLE001 - capture fails open
+            self.fail(error)
+
+    def reads_dropped(self, reads: int) -> None:
+        """Reads were dropped that are counted already: they are reported in their place."""
+        if reads:
+            self._dropped, self.steady = self._dropped + reads, False
+
+    def end(
+        self,
+        at_ns: int | None,
+        ending: Ending,
+        fault: TransportFault | None = None,
+        *,
+        gone_ns: int | None = None,
+        blocked_ns: int | None = None,
+        unsent_bytes: int = 0,
+    ) -> None:
+        """Reports the end, even without room: see ExchangeEnded. Only the first call has an effect."""
+        try:
+            if self._started and not self._ended:
+                self._report_dropped()
+                self._client.put(ExchangeEnded(self.stream, at_ns, ending, gone_ns, blocked_ns, unsent_bytes, fault), 0)
+            self._ended, self.steady = True, False
+        except Exception as error:  # noqa: BLE001 - capture fails open
+            self.fail(error)
+
+    def fail(self, error: Exception | None = None, lost: int = 0) -> None:
+        """A bug: from here on the exchange's reads are dropped. `error`: None if the tap has reported it; `lost`: a read
+        was lost with it.
+        """
+        if error is not None:
+            report_fault("the capture of an exchange", error)
+        first, self._broken, self.steady = not self._broken, True, False
+        try:
+            if first:
+                self._client.count_fault()
+            if lost:
+                self._drop(DropReason.CAPTURE_FAULT)
+        except Exception as failed:  # noqa: BLE001 - counting fails as well: the exchange still goes on
+            report_fault("the counters of a tap", failed)
+
+    @property
+    def _reports(self) -> bool:
+        return self._started and not self._broken and not self._ended
+
+    def _read_unsteady(self, at_ns: int | None, data: bytes) -> None:
+        """Drops a read that cannot be reported; otherwise reports the drops before it, and then the read."""
+        if self._ended:
+            return
+        if self._reports and not self._client.full:
+            self._report_dropped()
+            if self._client.put_read(self.stream, at_ns, data):
+                return
+        self._drop(DropReason.CAPTURE_FAULT if self._broken else DropReason.RECORDER_BEHIND)
+
+    def _drop(self, reason: DropReason) -> None:
+        self._dropped, self.steady = self._dropped + 1, False
+        self._client.count_dropped(reason)
+
+    def _report_dropped(self) -> None:
+        if self._dropped:
+            self._client.put(ReadsDropped(self.stream, self._dropped), 0)
+            self._dropped, self.steady = 0, self._reports
+
+
+def kept_headers(headers: Headers, wanted: frozenset[str]) -> list[tuple[str, str]]:
+    """The wanted header fields, as text, with names in lower case. Others never leave the tap's process."""
+    pairs = ((_text(name).lower(), value) for name, value in headers)
+    return [(name, _text(value)) for name, value in pairs if name in wanted]
+
+
+def _text(raw: str | bytes) -> str:
+    return raw.decode("latin-1") if isinstance(raw, bytes) else raw

@@ -1,0 +1,167 @@
+"""The client of the recorder on an asyncio event loop: bounded, and never blocking.
+
+Messages gather for a moment, become a batch, and go out, one batch per turn of the loop. While the recorder is unavailable
+or slow, they wait, up to a bound; then `full` is set, and captures drop reads.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+
+from streamgauge.recorder.client import RETRY_S, RecorderClient, stream_numbers
+from streamgauge.spool.read_counters import Counters, DropReason
+
+# Messages wait this long for others (seconds). Each flush wakes up both processes, and a recorder that processes many
+# messages at a time has warm caches. A little longer than BUNDLE_NS: the recorder flushes when a batch comes, unless it
+# has flushed within BUNDLE_NS; so both processes wake up as often as bundles are made.
+FLUSH_S = 0.26
+# A batch is closed at this size (bytes): encoding it blocks the loop for some 80 us.
+BATCH_BYTES = 256 * 1024
+# While reads are dropped, messages that begin streams may exceed the bound by this fraction of it: one eighth.
+RESERVE = 8
+# QUIET_S: how long `close` waits for a recorder that takes nothing (seconds). A recorder on a machine with a load of 20
+# was seen to pause for more than 5 s. CLOSE_S: the least time for `close` in all, if streams used up the drain's time.
+QUIET_S = 15.0
+CLOSE_S = 2.0
+# Interval at which `close` checks whether the recorder took something (seconds).
+_CHECK_S = 0.1
+
+_numbers = stream_numbers()
+
+
+class LoopClient(RecorderClient):
+    """A process's connection to its recorder. `capacity`: bytes that may wait; starts of streams have a reserve beyond it.
+    Only the event loop that made it uses it.
+
+    `before_flush` is called before each flush, so that the pump's messages can be added.
+    """
+
+    def __init__(self, path: Path, counters: Counters, capacity: int) -> None:
+        super().__init__(lambda: str(path), counters, BATCH_BYTES)
+        self.before_flush: Callable[[], None] | None = None
+        self._capacity = capacity
+        self._blocked = self._closed = self._flush_is_scheduled = False
+        self._emptied = asyncio.Event()  # set while closing, once nothing more will go out
+        self._timer: asyncio.TimerHandle | None = None
+        self._loop = asyncio.get_running_loop()
+        self._try_to_connect()
+
+    def new_stream(self) -> int:
+        """A number for the next stream."""
+        return next(_numbers)
+
+    def schedule_flush(self) -> None:
+        """Flushes after FLUSH_S. Called for the first message, and for messages that `before_flush` will add."""
+        if not self._flush_is_scheduled:
+            self._flush_is_scheduled = True
+            self._loop.call_later(FLUSH_S, self._flush)
+
+    @property
+    def room(self) -> int:
+        """How much more may be put before `full` is set (bytes)."""
+        return max(self._capacity - BATCH_BYTES - self.held - self._gathered, 0)
+
+    async def close(self, within_s: float = CLOSE_S) -> int:
+        """Sends what waits, for at most the longer of `within_s` and CLOSE_S; stops earlier if the recorder takes nothing
+        for QUIET_S (all in seconds).
+
+        Counts what is left as dropped (recorder_gone), and returns how many reads that is.
+        """
+        self.close_batch()
+        self._closed = True
+        if self.connected:
+            await self._send_all(max(within_s, CLOSE_S))
+        self.disconnect()
+        if self._timer is not None:
+            self._timer.cancel()
+        return self.discard(DropReason.RECORDER_GONE)
+
+    def close_batch(self) -> None:
+        """Makes a batch of the messages that gathered, and sends it if it is the first."""
+        idle = not self._batches
+        super().close_batch()
+        if idle and self._batches and not self._blocked:
+            self._loop.call_soon(self._send)
+
+    def disconnect(self) -> None:
+        """Closes the connection."""
+        if self._socket is not None:
+            self._wait_until_writable(False)
+            self._loop.remove_reader(self._socket)
+        super().disconnect()
+
+    async def _send_all(self, within_s: float) -> None:
+        ends = self._loop.time() + within_s
+        quiet_since, before = self._loop.time(), (len(self._batches), self._sent)
+        while self._batches and not self._emptied.is_set() and self._loop.time() < min(ends, quiet_since + QUIET_S):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_CHECK_S):
+                    await self._emptied.wait()
+            now = (len(self._batches), self._sent)
+            if now != before:
+                quiet_since, before = self._loop.time(), now
+
+    def _hold(self, size: int) -> None:
+        super()._hold(size)
+        # `held` does not count gathering messages. With a batch of these and one more read, the reserve is still
+        # unused.
+        self.full = self.held > self._capacity - BATCH_BYTES
+        self.overfull = self.held > self._capacity + self._capacity // RESERVE
+
+    def _flush(self) -> None:
+        self._flush_is_scheduled = False
+        if self.before_flush is not None:
+            self.before_flush()
+        self.close_batch()
+
+    def _send(self) -> None:
+        """Sends the first batch, or what is left of it. The next batch follows in a turn of its own."""
+        if not (self.connected and self._batches):
+            return
+        try:
+            done = self.send_batch()
+        except OSError:
+            self._connection_lost()
+            return
+        self._wait_until_writable(not done)
+        if done and self._batches:
+            self._loop.call_soon(self._send)
+        elif done and self._closed:
+            self._emptied.set()
+
+    def _wait_until_writable(self, blocked: bool) -> None:
+        if blocked != self._blocked and self._socket is not None:
+            self._blocked = blocked
+            if blocked:
+                self._loop.add_writer(self._socket, self._send)
+            else:
+                self._loop.remove_writer(self._socket)
+
+    def _try_to_connect(self) -> None:
+        self._timer = None
+        if not self.connect():
+            self._timer = self._loop.call_later(RETRY_S, self._try_to_connect)
+            return
+        assert self._socket is not None
+        self._loop.add_reader(self._socket, self._readable)
+        self._loop.call_soon(self._send)
+
+    def _readable(self) -> None:
+        """The recorder sends nothing: its socket becomes readable when the connection ends."""
+        try:
+            data = self._socket.recv(4096) if self._socket is not None else b" "
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._connection_lost()
+
+    def _connection_lost(self) -> None:
+        """The connection to the recorder has ended: the current batch is sent from its start on the next connection."""
+        self.disconnect()
+        if self._closed:
+            self._emptied.set()
+        else:
+            self._timer = self._loop.call_later(RETRY_S, self._try_to_connect)

@@ -1,0 +1,46 @@
+"""A client of the recorder that keeps what captures report."""
+
+from collections import Counter
+from itertools import count
+
+from streamgauge.recorder.protocol import Message, ResponseRead
+from streamgauge.spool.read_counters import DropReason
+
+
+class BugError(Exception):
+    """Something nobody thought of."""
+
+
+class FakeClient:
+    """A client whose room is set by hand. `breaks`: the kinds of message that it fails on."""
+
+    def __init__(self, *breaks: type[Message], first: int = 1) -> None:
+        self.full = self.overfull = False
+        self.messages: list[Message] = []
+        self.seen = self.faults = 0
+        self.dropped: Counter[DropReason] = Counter()
+        self.breaks = breaks
+        self._numbers = count(first)
+
+    def new_stream(self) -> int:
+        return next(self._numbers)
+
+    def put(self, message: Message, size: int) -> None:
+        assert size >= 0
+        if isinstance(message, self.breaks):
+            raise BugError
+        self.messages.append(message)
+
+    def put_read(self, stream: int, at_ns: int | None, data: bytes) -> bool:
+        if self.full:
+            return False
+        self.put(ResponseRead(stream, at_ns, bytes(data)), len(data))
+        self.seen += 1
+        return True
+
+    def count_dropped(self, reason: DropReason) -> None:
+        self.seen += 1
+        self.dropped[reason] += 1
+
+    def count_fault(self) -> None:
+        self.faults += 1

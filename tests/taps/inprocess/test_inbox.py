@@ -1,0 +1,212 @@
+"""What applications' threads report waits within bounds, in order, until the sender's thread takes it."""
+
+import sys
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from streamgauge.core.capture.segments import Ending
+from streamgauge.recorder.client import CAPACITY_BYTES, MESSAGE_BYTES
+from streamgauge.recorder.protocol import ExchangeEnded, ReadsDropped, RequestStarted
+from streamgauge.spool.read_counters import DropReason
+from streamgauge.taps.inprocess.capture import start_capture
+from streamgauge.taps.inprocess.inbox import RESERVE, WAKE_BYTES, Inbox, Note, SharedCount
+from tests.taps.inprocess.rig import report_stream, seen_request
+
+
+class Shelf(Inbox):
+    """An inbox without a thread. `woken`: how often the thread was to be woken."""
+
+    def __init__(self, capacity: int = CAPACITY_BYTES) -> None:
+        super().__init__(capacity)
+        self.woken = 0
+
+    def wake(self) -> None:
+        self.woken += 1
+
+    def take(self, held: int = 0) -> list[Note]:
+        """What the thread does."""
+        notes = self._take(len(self._notes))
+        self._taken(self._noted_bytes, held)
+        return notes
+
+    @property
+    def waiting(self) -> int:
+        return len(self._notes)
+
+
+@pytest.fixture
+def often() -> Iterator[None]:
+    """Threads take turns as often as they can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+def test_reads_are_bytes_of_their_own() -> None:
+    shelf, buffer = Shelf(), bytearray(b"abc")
+    capture = start_capture(shelf, seen_request())
+    capture.read(1, buffer)  # type: ignore[arg-type]
+    buffer[:] = b"xyz"
+    capture.read(3, memoryview(b"def"))  # type: ignore[arg-type]
+    assert shelf.take()[1:] == [(capture.stream, 1, b"abc"), (capture.stream, 3, b"def")]
+
+
+@pytest.mark.parametrize("chunk", ["text", None, object()])
+def test_a_chunk_that_is_none_breaks_the_capture_and_nothing_else(chunk: object) -> None:
+    shelf = Shelf()
+    capture = start_capture(shelf, seen_request())
+    capture.read(1, b"a")
+    for _ in range(3):
+        capture.read(2, chunk)  # type: ignore[arg-type]
+    capture.read(4, b"d")
+    capture.end(5, Ending.COMPLETE)
+    stream = capture.stream
+    assert shelf.take()[1:] == [
+        (stream, 1, b"a"),
+        (ReadsDropped(stream, 4), 0),
+        (ExchangeEnded(stream, 5, Ending.COMPLETE), 0),
+    ]
+    assert (shelf._faults.take(), shelf._dropped[DropReason.CAPTURE_FAULT].take()) == (1, 4)
+
+
+def test_much_that_waits_wakes_the_thread_and_is_bounded() -> None:
+    shelf = Shelf()
+    capture = start_capture(shelf, seen_request())
+    piece, count = bytes(64 * 1024), 2 * CAPACITY_BYTES // (64 * 1024)
+    for at in range(count):
+        capture.read(at, piece)
+        assert (shelf.woken > 0) == ((at + 1) * (len(piece) + MESSAGE_BYTES) > WAKE_BYTES - 1_000)
+    assert shelf.full
+    assert shelf.woken < 3 * CAPACITY_BYTES // WAKE_BYTES
+    taken = len(shelf.take()) - 1
+    assert CAPACITY_BYTES < taken * (len(piece) + MESSAGE_BYTES) < CAPACITY_BYTES + 2 * len(piece)
+    assert not shelf.full
+    capture.read(count, b"again")
+    stream = capture.stream
+    assert shelf.take() == [(ReadsDropped(stream, count - taken), 0), (stream, count, b"again")]
+    assert shelf._dropped[DropReason.RECORDER_BEHIND].take() == count - taken
+
+
+def test_what_the_batches_hold_leaves_less_room() -> None:
+    shelf = Shelf(capacity=10_000)
+    shelf.take(held=9_000)
+    capture = start_capture(shelf, seen_request())
+    capture.read(1, b"x")
+    capture.read(2, bytes(1_000))
+    assert shelf.full
+    shelf.take(held=10_000 + 10_000 // RESERVE + 1)
+    assert shelf.overfull
+    report_stream(shelf)
+    assert shelf.take(held=0) == []  # nothing of a stream without a start
+    assert (shelf.full, shelf.overfull) == (False, False)
+
+
+def test_the_sum_is_corrected_while_few_notes_are_left() -> None:
+    shelf = Shelf()
+    capture = start_capture(shelf, seen_request())
+    for at in range(1_000):
+        capture.read(at, b"x")
+    shelf._noted_bytes += 12_345  # two threads added at once
+    shelf._taken(len(shelf._take(500)) * (1 + MESSAGE_BYTES), 0)
+    assert shelf._noted_bytes > 12_345 + 400 * MESSAGE_BYTES
+    shelf._take(400)
+    shelf._taken(0, 0)
+    assert shelf._noted_bytes == 101 * (1 + MESSAGE_BYTES)
+
+
+def test_starts_have_a_reserve_and_it_ends_as_well() -> None:
+    capacity = 10_000
+    shelf = Shelf(capacity)
+    for _ in range(200):
+        report_stream(shelf, bytes(100))
+    notes = [note[0] for note in shelf.take() if len(note) == 2]
+    started = sum(isinstance(message, RequestStarted) for message in notes)
+    assert 0 < started == sum(isinstance(message, ExchangeEnded) for message in notes) < 30
+
+
+def test_a_whole_answer_in_one_piece_fits() -> None:
+    shelf = Shelf()
+    capture = start_capture(shelf, seen_request())
+    capture.read(1, bytes(64 * 1024 * 1024))
+    capture.read(2, b"more")
+    assert shelf.waiting == 2
+    assert shelf._dropped[DropReason.RECORDER_BEHIND].take() == 1
+
+
+def test_after_the_end_nothing_is_kept() -> None:
+    shelf = Shelf()
+    shelf._end()
+    report_stream(shelf)
+    shelf._check_room()
+    assert (shelf.waiting, shelf.full, shelf.overfull) == (0, True, True)
+
+
+def test_a_thread_that_sleeps_is_woken_by_a_message() -> None:
+    shelf = Shelf()
+    capture = start_capture(shelf, seen_request())
+    assert shelf.woken == 0
+    shelf._asleep = True
+    capture.end(1, Ending.COMPLETE)
+    assert shelf.woken == 1
+
+
+@pytest.mark.usefixtures("often")
+def test_shared_counts_lose_nothing() -> None:
+    count, threads, each = SharedCount(), 4, 20_000
+    taken, running = 0, True
+
+    def take() -> None:
+        nonlocal taken
+        while running:
+            taken += count.take()
+
+    def add() -> None:
+        for _ in range(each):
+            count.add()
+
+    adding = [threading.Thread(target=add) for _ in range(threads)]
+    taking = threading.Thread(target=take)
+    for thread in (taking, *adding):
+        thread.start()
+    for thread in adding:
+        thread.join()
+    running = False
+    taking.join()
+    assert taken + count.take() == threads * each
+    assert count.take() == 0
+
+
+@pytest.mark.usefixtures("often")
+def test_notes_of_several_threads_are_taken_once_and_in_their_order() -> None:
+    shelf, threads, each = Shelf(), 4, 5_000
+    taken: list[Note] = []
+    running = True
+
+    def take() -> None:
+        while running or shelf.waiting:
+            taken.extend(shelf._take(100))
+            shelf._taken(0, 0)
+
+    def report() -> None:
+        capture = start_capture(shelf, seen_request())
+        for at in range(each):
+            capture.read(at, b"x")
+        capture.end(each, Ending.COMPLETE)
+
+    reporting = [threading.Thread(target=report) for _ in range(threads)]
+    taking = threading.Thread(target=take)
+    for thread in (taking, *reporting):
+        thread.start()
+    for thread in reporting:
+        thread.join()
+    running = False
+    taking.join()
+    by_stream: dict[int, list[int | None]] = {}
+    for note in taken:
+        if len(note) == 3:
+            by_stream.setdefault(note[0], []).append(note[1])
+    assert list(by_stream.values()) == [list(range(each))] * threads
+    assert (shelf.waiting, shelf._noted_bytes) == (0, 0)
