@@ -21,7 +21,7 @@ test: check  ## everything: format, lint, types, and all tests, with a real Kafk
 		status=0; ./scripts/run_tests || status=$$?; wait $$others || status=$$?; cat build/interpreters.log; exit $$status
 
 test-fast: $(INSTALLED)  ## the tests that start no process and no broker (about a minute)
-	$(BIN)/pytest --fast -q -n 3 --dist loadscope
+	STREAMGAUGE_FEW_EXAMPLES=1 $(BIN)/pytest --fast -q -n 3 --dist loadscope
 
 coverage: $(INSTALLED)  ## how many branches of the core its fast tests reach; fails below 95 %
 	STREAMGAUGE_FEW_EXAMPLES=1 $(BIN)/pytest --fast -q -n 2 --dist loadscope tests/core -k 'not however_it_comes' --cov
