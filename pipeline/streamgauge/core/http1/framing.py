@@ -145,19 +145,11 @@ class Chunked:
     until_eof = False
 
     def __init__(self) -> None:
-        self.ambiguous = False
+        self.complete = self.broken = self.ambiguous = False
         self._at = _SIZE
         self._left = 0  # bytes of the chunk's data that have not come yet
         self._line = b""  # the beginning of a line whose end has not come yet
         self._trailers = 0
-
-    @property
-    def complete(self) -> bool:
-        return self._at is _DONE
-
-    @property
-    def broken(self) -> bool:
-        return self._at is _BROKEN
 
     @property
     def position(self) -> BodyPosition | None:
@@ -187,6 +179,8 @@ class Chunked:
     def feed(self, data: bytes) -> tuple[bytes, bytes]:
         if self._line:
             data, self._line = self._line + data, b""
+        elif self._at is _SIZE and (one := _one_chunk(data)) is not None:
+            return one, b""
         parts: list[bytes] = []
         at, end = 0, len(data)
         while at < end and self._at < _DONE:
@@ -206,9 +200,8 @@ class Chunked:
     def usual(self, data: bytes) -> bytes | None:
         if self._at is not _SIZE or self._line:
             return None
-        start, size = _usual_chunk(data[:_BEGIN_BYTES])
-        if size == len(data) and data.endswith(b"\r\n"):  # one chunk, as most reads are
-            return data[start:-2]
+        if (one := _one_chunk(data)) is not None:
+            return one
         parts: list[bytes] = []
         if not data or _whole_chunks(data, 0, parts) != len(data):
             return None
@@ -230,6 +223,7 @@ class Chunked:
         else:
             self._at = self._after(line.removesuffix(b"\r"))
             self.ambiguous = self.ambiguous or not (line.endswith(b"\r") or self._at is _BROKEN)
+        self.complete, self.broken = self._at is _DONE, self._at is _BROKEN
         return len(data) if end < 0 else end + 1
 
     def _after(self, line: bytes) -> _At:
@@ -257,6 +251,12 @@ def _usual_chunk(beginning: bytes) -> tuple[int, int]:
     size = _USUAL_SIZE.match(beginning)
     data_bytes = int(size[1], 16) if size else 0
     return (size.end(), size.end() + data_bytes + 2) if size and data_bytes else (0, 0)
+
+
+def _one_chunk(data: bytes) -> bytes | None:
+    """The data of a read that is exactly one usual chunk, as most reads are; None for any other read."""
+    start, size = _usual_chunk(data[:_BEGIN_BYTES])
+    return data[start:-2] if size == len(data) and size and data.endswith(b"\r\n") else None
 
 
 def _whole_chunks(data: bytes, at: int, parts: list[bytes]) -> int:
