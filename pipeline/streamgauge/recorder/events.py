@@ -1,7 +1,7 @@
 """Masks the content of an event stream: decoded bytes in, the completed events out, masked, as canonical SSE."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import islice, takewhile
 
 from streamgauge.core.formats.sse import (
@@ -47,9 +47,13 @@ def _is_whole(decoded: bytes) -> bool:
 
 
 def _blocks(decoded: bytes) -> list[bytes]:
-    """Whole blocks, each without its blank line. Empty if a CR alone ends a line, or if there are more blank lines."""
+    """Whole blocks, each without its blank line.
+
+    None if a CR alone ends a line, if there are more blank lines, or if an event may be over its size limit.
+    """
     lines = decoded.replace(b"\r\n", b"\n")
-    return [] if b"\n\n\n" in lines or lines.startswith(b"\n") else split_blocks(lines)
+    unusual = b"\n\n\n" in lines or lines.startswith(b"\n") or len(lines) > MAX_EVENT_BYTES
+    return [] if unusual else split_blocks(lines)
 
 
 class MaskedEvents:
@@ -92,17 +96,22 @@ class MaskedEvents:
         written: list[bytes] = []
         while len(written) < len(pieces):
             rest = pieces[len(written) :]
-            together = self._whole_each(list(takewhile(_is_whole, rest))) if self._decoder.idle else []
-            written += together or [self.feed(rest[0])]
+            if {piece[-2:] for piece in rest} != {b"\n\n"}:
+                rest = list(takewhile(_is_whole, rest)) or rest[:1]
+            whole = self._whole_each(rest) if self._decoder.idle and _is_whole(rest[0]) else []
+            written += whole or [self.feed(rest[0])]
         return written
 
     def _whole_each(self, pieces: Sequence[bytes]) -> list[bytes]:
         """The result for each piece, if all consist of whole blocks; else none."""
-        blocks = _blocks(b"".join(pieces))
-        masked = self._masked(blocks)
-        if len(blocks) in (0, len(pieces)):
-            return list(masked)
-        return [b"".join(islice(masked, len(_blocks(piece)))) for piece in pieces]
+        joined = b"".join(pieces)
+        masked = self._masked(_blocks(joined))
+        if len(masked) in (0, len(pieces)):
+            return masked
+        every = iter(masked)
+        if b"\r" in joined:
+            return [b"".join(islice(every, len(_blocks(piece)))) for piece in pieces]
+        return [b"".join(islice(every, piece.count(b"\n\n"))) for piece in pieces]
 
     def _passes(self, pieces: Sequence[bytes]) -> bool:
         """Whether the pieces are already what would be written: with full capture, canonical events."""
@@ -122,13 +131,15 @@ class MaskedEvents:
             yield_cpu()
         return written
 
-    def _masked(self, blocks: Sequence[bytes]) -> Iterator[bytes]:
-        """The events of whole blocks, one by one. No event must be pending."""
+    def _masked(self, blocks: Sequence[bytes]) -> list[bytes]:
+        """The events of whole blocks. No event must be pending."""
         self._hold(b"", begun_anew=True)
         self.work += len(blocks)
+        written: list[bytes] = []
         for at in range(0, len(blocks), _TOGETHER):
-            yield from self._masker.blocks(blocks[at : at + _TOGETHER], self._decode)
+            written += self._masker.blocks(blocks[at : at + _TOGETHER], self._decode)
             yield_cpu()
+        return written
 
     def _decode(self, decoded: bytes) -> list[Event]:
         self.work += sum([decoded.count(sign) for sign in _SIGNS_OF_WORK])

@@ -161,10 +161,43 @@ def templated(draw: st.DrawFn) -> list[bytes]:
 @settings(max_examples=1500, deadline=None)
 @given(templated(), st.sampled_from([None, "/chat/completions", "/responses"]))
 def test_any_value_in_any_place(blocks: list[bytes], path: str | None) -> None:
-    assert b"".join(written(blocks, path, frames=True)) == b"".join(written(blocks, path, frames=False))
+    expected = written(blocks, path, frames=False)
+    assert written(blocks, path, frames=True) == expected
+    with pytest.MonkeyPatch.context() as patched:  # and with a frame of earlier events
+        patched.setattr(masker, "MIN_EVENTS", 3)
+        events = MaskedEvents(Masker(path, full=False), Budget(NO_LIMIT))
+        parted = [*events.feed_each(blocks[:6]), *map(events.feed, blocks[6:]), events.finish()]
+    assert parted == expected
 
 
 CHUNK = b'data: {"id":"c","choices":[{"index":0,"delta":{"content":"%b"}}],"secret":"%b","n":%d}\n\n'
+
+
+def test_events_that_are_padded_are_of_one_frame(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[object] = []
+    usual = Masker.mask
+    events = wire("anthropic-messages", 200).events
+    padded = [event[:-3] + b" " * (place % 9) + event[-3:] for place, event in enumerate(events)]
+    expected = written(events, "/messages", frames=False)
+    monkeypatch.setattr(Masker, "mask", lambda self, events: looked.extend(events) or usual(self, events))
+    assert written(padded, "/messages", frames=True) == expected
+    assert len(looked) < 30
+
+
+def test_a_frame_holds_for_later_reads_of_its_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One event at a time, after a few that came together; until another dialect shows."""
+    looked: list[object] = []
+    usual = Masker.mask
+    monkeypatch.setattr(Masker, "mask", lambda self, events: looked.extend(events) or usual(self, events))
+    chat, other = wire("openai-chat", 100), wire("anthropic-messages", 3)
+    masked = MaskedEvents(Masker(chat.path, full=False), Budget(NO_LIMIT))
+    together = masked.feed_each(chat.events[:20])
+    looked.clear()
+    together += [masked.feed(event) for event in chat.events[20:90]]
+    assert not looked
+    together += [masked.feed(event) for event in [*other.events, *chat.events[40:50]]]
+    everything = [*chat.events[:90], *other.events, *chat.events[40:50]]
+    assert [*together, b""] == written(everything, chat.path, frames=False)
 
 
 def test_values_are_masked_by_their_place() -> None:

@@ -1,21 +1,20 @@
-"""Masks events of one read or flush that differ in texts and numbers alone: only some of them are decoded.
+"""Masks events that differ in texts and whole numbers alone, without decoding them.
 
 Nearly all events of a stream are deltas that differ in one text, and in a number or two. A frame is what such events share,
-before and after masking. It is made for one call from some of the events, and holds for that call alone. How the places are
-masked in which the events differ is not known here: an event with marked values in these places is masked in the ordinary
-way, and shows it. Three facts about masking make this exact:
+before and after masking. It is made from some of them: an event with marked values where they differ is masked in the
+ordinary way, and shows what becomes of these places. Three facts make this exact:
 
-- Masking keeps the order of members, and what a mask depends on survives it: what is kept, types, and which values are empty
-  or 0. So other values in the same places are masked in the same way, apart from what is kept of them.
-- A value that can stand between two quotes, or between two delimiters of numbers, is all of what stands there.
-- A text becomes one `x` a code point. Of other strings nothing is kept, or there is no frame.
+- Masking keeps the order of members. What it depends on survives it: what is kept, types, and which values are empty or 0. So
+  other values in the same places are masked in the same way, apart from what is kept of them.
+- A text that may stand between two quotes is all that stands there; so is a whole number between two delimiters.
+- Of a text one `x` a code point is kept, or nothing. If letters of it are kept (a name, a type), there is no frame.
 
 An event that is not of the frame to the letter is left to the ordinary way.
 """
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from itertools import repeat
+from itertools import compress, repeat
 
 import msgspec
 
@@ -25,9 +24,12 @@ MIN_EVENTS = 8
 _MAX_BYTES = 16 * 1024
 # Digits of a number that is kept wherever numbers are kept: below 2**53.
 _MAX_DIGITS = 15
-# Deltas differ in at most six places. Letters of a mark: fewer than a word of a protocol may have, more than any text of a
-# delta has that is the same in all.
-_MAX_PLACES, _MARK_LETTERS = 16, 64
+# Deltas differ in at most six places.
+_MAX_PLACES = 16
+# Letters of a mark, up to twice as many: fewer than a type may have, which is kept.
+_LETTERS = 64
+# A number of a mark, and ten times as much.
+_NUMBER = 10 ** (_MAX_DIGITS - 2) + 70
 # Events of one kind begin alike for so many bytes: with their name, or with the first member.
 _BEGIN_BYTES = 24
 
@@ -35,8 +37,7 @@ _Kept = bytes | int | None
 # Ordinary masking: whole blocks to canonical events.
 Mask = Callable[[Sequence[bytes]], list[bytes]]
 
-_DATA = re.compile(rb"[^\\\n]*")  # data in one line, without escapes
-_ID_LINE = re.compile(rb"((?:[^\n]*\n)*?id: )([0-9]+)(\n(?:[^\n]*\n)*)")
+_ID_LINE = re.compile(rb"((?:[^\n]*\n)*?id: )[0-9]+(\n(?:[^\n]*\n)*)")
 _DIGITS = re.compile(rb"([0-9]+)")
 _IS_KEY = re.compile(rb'"[ \t\n]*:')
 # What stands before and after a whole number.
@@ -64,8 +65,8 @@ class Frame:
             ]
         first, *between, last = self._literals
         start, end = len(first), -len(last) or None
-        found = [at for at, block in enumerate(blocks) if block.startswith(first) and block.endswith(last)]
-        rests = [blocks[at][start:end] for at in found]
+        found = [block.startswith(first) and block.endswith(last) for block in blocks]
+        rests = [block[start:end] for block in compress(blocks, found)]
         columns: list[list[bytes]] = []
         for literal in between:
             parted = [rest.partition(literal) for rest in rests]
@@ -76,14 +77,13 @@ class Frame:
         kept: list[Sequence[_Kept]] = [
             _lengths(column) if text else _numbers(column) for column, text in zip(columns, self._texts, strict=True)
         ]
-        masked: list[bytes | None] = [None] * len(blocks)
         if any(None in column for column in kept):
             fit = [None not in values for values in zip(*kept, strict=True)]
-            found = [at for at, fits in zip(found, fit, strict=True) if fits]
-            kept = [[value for value, fits in zip(column, fit, strict=True) if fits] for column in kept]
-        for at, event in zip(found, self._written(kept, len(found)), strict=True):
-            masked[at] = event
-        return masked
+            kept = [list(compress(column, fit)) for column in kept]
+            fits = iter(fit)
+            found = [one and next(fits) for one in found]
+        masked = self._written(kept, len(kept[0]))
+        return [next(masked) if one else None for one in found]
 
     def _written(self, kept: Sequence[Sequence[_Kept]], events: int) -> Iterator[bytes]:
         pieces = [repeat(part, events) if isinstance(part, bytes) else map(_shown, kept[part]) for part in self._parts]
@@ -99,7 +99,10 @@ def _lengths(column: Sequence[bytes]) -> Sequence[int | None]:
     joined = b"".join(column)
     if joined.isascii() and len(joined.translate(None, _NOT_PLAIN)) == len(joined):
         return [len(text) or None for text in column]
-    return [_length(text) for text in column]
+    return [
+        len(text) if text.isascii() and text and text.translate(None, _NOT_PLAIN) == text else _length(text)
+        for text in column
+    ]
 
 
 def _length(text: bytes) -> int | None:
@@ -114,137 +117,148 @@ def _shown(kept: _Kept) -> bytes:
 
 
 def frame_of(blocks: Sequence[bytes], mask: Mask) -> Frame | None:
-    """The frame of three of several blocks; None if they have none, or if few blocks are like them.
+    """The frame of most of the blocks; None if they have none.
 
     `mask` masks blocks in the ordinary way. It changes nothing, and raises NotRecognisedError for an event that the stream's
     dialect does not recognise: what that is may depend on any value.
     """
-    plain = [block for block in blocks if b"\\" not in block and len(block) <= _MAX_BYTES]
-    if not plain:
+    samples = _samples(blocks)
+    places = None if samples is None else _places(samples)
+    if samples is None or places is None or len(places.texts) > _MAX_PLACES:
         return None
-    # The first and the last block may be another kind of event than those between them.
-    usual = plain[len(plain) // 2]
-    begin, quotes = usual.partition(b"\n")[0][:_BEGIN_BYTES], usual.count(b'"')
-    alike = [block for block in plain if block.startswith(begin) and block.count(b'"') == quotes]
-    if 2 * len(alike) < len(blocks):
-        return None
-    first, *others = alike[0], usual, alike[-1]
-    differences = _differences(first, others)
-    if differences is None:
-        return None
-    literals, values, texts = differences
-    marks = [_mark(value, place, is_text=text) for place, (value, text) in enumerate(zip(values, texts, strict=True))]
-    marked = b"".join([part for pair in zip(literals, [*marks, b""], strict=True) for part in pair])
+    marks = [_marks(places.texts, longer=longer) for longer in (False, True)]
     try:
-        masked, wanted = mask([marked, first])
+        *masked, wanted = mask([*map(places.filled, marks), samples[0]])
     except NotRecognisedError:
         return None
-    parts = _parts(masked, texts, marks)
-    frame = None if parts is None else Frame(literals, texts, parts)
-    return frame if frame is not None and frame.mask([first]) == [wanted] else None
+    # What depends on a value's length otherwise than by as many letters has other parts the second time.
+    parts, again = (_parts(event, places.texts, values) for event, values in zip(masked, marks, strict=True))
+    if parts is None or parts != again:
+        return None
+    frame = Frame(places.literals, places.texts, parts)
+    return frame if frame.mask(samples[:1]) == [wanted] else None
 
 
 class NotRecognisedError(Exception):
     """An event is not recognised by the dialect that its stream has shown."""
 
 
-def _mark(value: bytes, place: int, *, is_text: bool) -> bytes:
-    """As many letters, or a number, as stand in no other place.
-
-    It is longer or shorter than the first block's value, so that whatever depends on the length differs.
-    """
-    if is_text:
-        length = _MARK_LETTERS + 2 * place
-        return b"q" * (length + (length == len(value)))
-    digits = _MAX_DIGITS - (len(value) == _MAX_DIGITS)
-    return b"%d" % (10 ** (digits - 1) + 7 + place)
-
-
-def _differences(first: bytes, others: Sequence[bytes]) -> tuple[list[bytes], list[bytes], list[bool]] | None:
-    """The literals that blocks share, the values of the first in the places between them, and which of these are strings.
-
-    None if the blocks differ in anything else.
-    """
-    heads, datas = zip(*[block.rpartition(b"data:")[::2] for block in (first, *others)], strict=True)
-    pieces = [data.split(b'"') for data in datas]
-    count = len(pieces[0])
-    if not _DATA.fullmatch(datas[0]) or any(len(some) != count for some in pieces):
+def _samples(blocks: Sequence[bytes]) -> list[bytes] | None:
+    """Some blocks of the kind that most are of, without escapes; None if there is no such kind."""
+    plain = [block for block in blocks if b"\\" not in block and len(block) <= _MAX_BYTES]
+    if not plain:
         return None
-    literals, values, texts = [b""], list[bytes](), list[bool]()
-    if not _add_head(heads, literals, values, texts):
+    # The first and the last block may be of another kind than those between them.
+    usual = plain[len(plain) // 2]
+    begin, quotes = usual.partition(b"\n")[0][:_BEGIN_BYTES], usual.count(b'"')
+    alike = [block for block in plain if block.startswith(begin) and block.count(b'"') == quotes]
+    # Neighbours differ also in values that come again after some events.
+    return [alike[0], alike[1], usual, alike[-1]] if 2 <= len(alike) >= len(blocks) / 2 else None
+
+
+class _Places:
+    """The literals that samples share, and for each place between two of them whether it is a string, else a number."""
+
+    def __init__(self) -> None:
+        self.literals, self.texts = [b""], list[bool]()
+
+    def literal(self, shared: bytes) -> None:
+        self.literals[-1] += shared
+
+    def place(self, *, is_text: bool) -> None:
+        self.texts.append(is_text)
+        self.literals.append(b"")
+
+    def filled(self, values: Sequence[bytes]) -> bytes:
+        """The block with these values."""
+        return b"".join([part for pair in zip(self.literals, [*values, b""], strict=True) for part in pair])
+
+    def are_whole(self) -> bool:
+        """Whether the places are whole values: strings that are no keys, and numbers without sign, fraction and exponent."""
+        return all(
+            not _IS_KEY.match(after) if text else before[-1] in _BEFORE_NUMBER and after[:1] in _AFTER_NUMBER
+            for before, after, text in zip(self.literals, self.literals[1:], self.texts, strict=False)
+        )
+
+
+def _places(samples: Sequence[bytes]) -> _Places | None:
+    """Where samples differ; None if they differ in more than texts and numbers, or if their last line is no data."""
+    parted = [sample.rpartition(b"data:") for sample in samples]
+    pieces = [data.split(b'"') for _, _, data in parted]
+    last = len(pieces[0]) - 1
+    places = _Places()
+    if b"\n" in parted[0][2] or any(len(some) != last + 1 for some in pieces):
         return None
+    if not _add_head([head for head, _, _ in parted], places):
+        return None
+    places.literal(b"data:")
     # Between two quotes lies a string, since there is no backslash: every second piece.
-    at = 0
-    literals[-1] += b"data:"
-    for place in [place for place, each in enumerate(zip(*pieces, strict=True)) if each[1:] != each[:1] * len(others)]:
-        literals[-1] += b'"'.join([*pieces[0][at:place], b""])
-        if place % 2:
-            values.append(pieces[0][place])
-            texts.append(True)
-            literals.append(b"")
-        elif not _add_numbers([some[place] for some in pieces], literals, values, texts):
+    for at, each in enumerate(zip(*pieces, strict=True)):
+        if each.count(each[0]) == len(each):
+            places.literal(each[0])
+        elif at % 2:
+            places.place(is_text=True)
+        elif not _add_numbers(each, places):
             return None
-        literals[-1] += b'"' if place + 1 < count else b""
-        at = place + 1
-    literals[-1] += b'"'.join(pieces[0][at:])
-    return (literals, values, texts) if len(texts) <= _MAX_PLACES and _are_values(literals, texts) else None
+        places.literal(b'"' if at < last else b"")
+    return places if places.are_whole() else None
 
 
-def _add_head(heads: Sequence[bytes], literals: list[bytes], values: list[bytes], texts: list[bool]) -> bool:
-    """Adds what stands before the data. Whether that is the same in all, apart from a number as the whole id."""
+def _add_head(heads: Sequence[bytes], places: _Places) -> bool:
+    """Adds the lines before the data. Whether these are the same in all, apart from a number as the whole id."""
     if heads.count(heads[0]) == len(heads):
-        literals[-1] += heads[0]
+        places.literal(heads[0])
         return heads[0] == b"" or heads[0].endswith(b"\n")
-    with_id = [_ID_LINE.fullmatch(head) for head in heads]
-    around = {(found[1], found[3]) for found in with_id if found}
-    if None in with_id or len(around) != 1:
+    around = {found and found.groups() for found in map(_ID_LINE.fullmatch, heads)}
+    found = around.pop()
+    if found is None or around:
         return False
-    before, after = around.pop()
-    literals[-1] += before
-    literals.append(after)
-    values += [found[2] for found in with_id[:1] if found]
-    texts.append(False)
+    places.literal(found[0])
+    places.place(is_text=False)
+    places.literal(found[1])
     return True
 
 
-def _add_numbers(pieces: Sequence[bytes], literals: list[bytes], values: list[bytes], texts: list[bool]) -> bool:
+def _add_numbers(pieces: Sequence[bytes], places: _Places) -> bool:
     """Adds what stands between two strings. Whether that is the same in all, apart from numbers."""
     parted = [_DIGITS.split(piece) for piece in pieces]
     if any(len(some) != len(parted[0]) for some in parted):
         return False
     for at, each in enumerate(zip(*parted, strict=True)):
         if each.count(each[0]) == len(each):
-            literals[-1] += each[0]
+            places.literal(each[0])
         elif at % 2:
-            literals.append(b"")
-            values.append(each[0])
-            texts.append(False)
+            places.place(is_text=False)
         else:
             return False
     return True
 
 
-def _are_values(literals: Sequence[bytes], texts: Sequence[bool]) -> bool:
-    """Whether the places are whole values: strings that are no keys, and numbers without sign, fraction and exponent."""
-    return all(
-        not _IS_KEY.match(after) if text else before[-1] in _BEFORE_NUMBER and after[:1] in _AFTER_NUMBER
-        for before, after, text in zip(literals, literals[1:], texts, strict=False)
-    )
+def _marks(texts: Sequence[bool], *, longer: bool) -> list[bytes]:
+    """A value for each place: as many letters, or a number, as stand in no other place.
+
+    The longer ones differ from each other by other lengths than the shorter ones.
+    """
+    if longer:
+        return [
+            b"q" * (2 * _LETTERS - 3 * at) if text else b"%d" % (_NUMBER * 10 + at) for at, text in enumerate(texts)
+        ]
+    return [b"q" * (_LETTERS + 2 * at) if text else b"%d" % (_NUMBER + at) for at, text in enumerate(texts)]
 
 
 def _parts(masked: bytes, texts: Sequence[bool], marks: Sequence[bytes]) -> list[bytes | int] | None:
-    """The parts of a masked event that has marks in its places; None if letters of a mark were kept."""
+    """The parts of a masked event with marks in its places; None if they cannot be told apart, or if letters are kept."""
     found: list[tuple[int, int, int]] = []
     for place, (mark, text) in enumerate(zip(marks, texts, strict=True)):
         kept = b'"%b"' % (b"x" * len(mark)) if text else mark
-        begin = masked.find(kept)
-        if masked.count(kept) > 1:
+        if masked.count(kept) > 1 or b"q" * _LETTERS in masked:
             return None
-        if begin >= 0:
-            found.append((begin + text, begin + len(kept) - text, place))
+        if kept in masked:
+            begin = masked.index(kept) + text
+            found.append((begin, begin + len(mark), place))
     parts: list[bytes | int] = []
     at = 0
     for begin, end, place in sorted(found):
         parts += [masked[at:begin], place]
         at = end
-    return None if b"qq" in masked else [*parts, masked[at:]]
+    return [*parts, masked[at:]]

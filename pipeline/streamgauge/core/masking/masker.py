@@ -7,6 +7,7 @@ record shows of them pass through the same filters (`safe_values.py`).
 
 import copy
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import msgspec
 
@@ -25,7 +26,7 @@ from streamgauge.core.dialects import (
 from streamgauge.core.dialects.contract import KEEP_ERRORS
 from streamgauge.core.formats.json_text import UNPARSED, parse, parse_each
 from streamgauge.core.formats.sse import HALF_EVENT, Event, comment_lines, write_event, write_tail
-from streamgauge.core.masking.frames import MIN_EVENTS, NotRecognisedError, frame_of
+from streamgauge.core.masking.frames import MIN_EVENTS, Frame, NotRecognisedError, frame_of
 from streamgauge.core.safe_values import safe_code, safe_id
 
 # What is kept of an event that no dialect recognises: only what shows an error, or that the event is not from an LLM.
@@ -54,6 +55,7 @@ class Masker:
         self._shown: Dialect | None = None
         self._unrecognised = 0  # events that no dialect recognised
         self._changes = 0  # of the dialect that the events have shown
+        self._frame: Frame | None = None  # the one made last, for this dialect
 
     def blocks(self, blocks: Sequence[bytes], decode: Callable[[bytes], list[Event]]) -> list[bytes]:
         """Whole blocks as canonical SSE in the form that may be stored. A block has no blank line, and no CR.
@@ -61,8 +63,22 @@ class Masker:
         `decode`: the events of whole blocks. The result is that of `mask` for each event, and takes less time.
         """
 
-        def read(some: Sequence[bytes]) -> list[Event]:
-            return decode(b"".join([block + _BLANK for block in some]))
+        read = partial(_read, decode)
+        first = self.mask(read(blocks[:1])) if self._shown is None else []  # may show the dialect
+        rest = blocks[len(first) :]
+        framed = self._framed(rest, read)
+        others = read([block for block, event in zip(rest, framed, strict=True) if event is None])
+        shown, changes = self._shown, self._changes
+        masked = iter(self.mask(others) if others else ())
+        if self._changes != changes:
+            # Events of another dialect lie between the others, and after them the frame may not hold.
+            self._shown, again = shown, iter(others)
+            events = [read([block])[0] if event else next(again) for block, event in zip(rest, framed, strict=True)]
+            return list(map(write_event, [*first, *self.mask(events)]))
+        return [*map(write_event, first), *(event or write_event(next(masked)) for event in framed)]
+
+    def _framed(self, blocks: Sequence[bytes], read: Callable[[Sequence[bytes]], list[Event]]) -> list[bytes | None]:
+        """The masked events that are of a frame; None for others. Changes nothing but the frame."""
 
         def try_out(some: Sequence[bytes]) -> list[bytes]:
             masker = copy.copy(self)
@@ -71,27 +87,18 @@ class Masker:
                 raise NotRecognisedError
             return list(map(write_event, masked))
 
-        first = self.mask(read(blocks[:1])) if self._shown is None else []  # may show the dialect
-        written, rest = list(map(write_event, first)), blocks[len(first) :]
-        may_have_frame = len(rest) >= MIN_EVENTS and self._shown is not None and not self.full
-        frame = frame_of(rest, try_out) if may_have_frame else None
+        # Anthropic pads its events, so that their size does not show that of the text: {"type":...,"delta":{...}     }
+        blocks = [block[:-1].rstrip(b" ") + b"}" if block.endswith(b" }") else block for block in blocks]
+        framed: list[bytes | None] = [None] * len(blocks)
+        if self._frame is not None:
+            framed = self._frame.mask(blocks)
+        left = [block for block, event in zip(blocks, framed, strict=True) if event is None]
+        may_have_frame = len(left) >= MIN_EVENTS and self._shown is not None and not self.full
+        frame = frame_of(left, try_out) if may_have_frame else None
         if frame is None:
-            return [*written, *map(write_event, self.mask(read(rest)))]
-        framed = frame.mask(rest)
-        others = read([block for block, event in zip(rest, framed, strict=True) if event is None])
-        shown, changes = self._shown, self._changes
-        masked = self.mask(others)
-        if (
-            self._changes != changes
-        ):  # events of another dialect lie between them: then the frame may not hold after those
-            self._shown = shown
-            again = iter(others)
-            every = [
-                next(again) if event is None else read([block])[0] for block, event in zip(rest, framed, strict=True)
-            ]
-            return [*written, *map(write_event, self.mask(every))]
-        by_itself = map(write_event, masked)
-        return [*written, *(next(by_itself) if event is None else event for event in framed)]
+            return framed
+        self._frame, more = frame, iter(frame.mask(left))
+        return [event or next(more) for event in framed]
 
     def mask(self, events: Sequence[Event]) -> list[Event]:
         """The events in the form that may be stored. Many take less time than each by itself."""
@@ -179,8 +186,13 @@ class Masker:
         return [keep(one) for one in value] if isinstance(value, list) else keep(value)
 
     def _is(self, dialect: Dialect) -> None:
-        self._changes += dialect is not self._shown
-        self._shown = dialect
+        if dialect is not self._shown:
+            self._changes += 1
+            self._shown, self._frame = dialect, None
+
+
+def _read(decode: Callable[[bytes], list[Event]], blocks: Sequence[bytes]) -> list[Event]:
+    return decode(b"".join([block + _BLANK for block in blocks])) if blocks else []
 
 
 def _is_json(event: Event) -> bool:
