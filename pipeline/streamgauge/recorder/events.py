@@ -49,11 +49,12 @@ def _is_whole(decoded: bytes) -> bool:
 def _blocks(decoded: bytes) -> list[bytes]:
     """Whole blocks, each without its blank line.
 
-    None if a CR alone ends a line, if there are more blank lines, or if an event may be over its size limit.
+    Empty if a CR alone ends a line, if there are more blank lines, or if an event may be over its size limit.
     """
-    lines = decoded.replace(b"\r\n", b"\n")
-    unusual = b"\n\n\n" in lines or lines.startswith(b"\n") or len(lines) > MAX_EVENT_BYTES
-    return [] if unusual else split_blocks(lines)
+    if len(decoded) > MAX_EVENT_BYTES:
+        return []
+    blocks = split_blocks(decoded.replace(b"\r\n", b"\n") if b"\r" in decoded else decoded)
+    return blocks if all(blocks) and b"\n" not in {block[:1] for block in blocks} else []
 
 
 class MaskedEvents:

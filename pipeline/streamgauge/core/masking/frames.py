@@ -12,6 +12,7 @@ ordinary way, and shows what becomes of these places. Three facts make this exac
 An event that is not of the frame to the letter is left to the ordinary way.
 """
 
+import contextlib
 import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import compress, repeat
@@ -43,7 +44,7 @@ _IS_KEY = re.compile(rb'"[ \t\n]*:')
 # What stands before and after a whole number.
 _BEFORE_NUMBER, _AFTER_NUMBER = b":,[ \t", (b",", b"}", b"]", b" ", b"\t", b"\n", b"")
 _ZERO = 0x30
-_STRING = msgspec.json.Decoder(str)
+_STRING, _STRINGS = msgspec.json.Decoder(str), msgspec.json.Decoder(list[str])
 # No string with one of these stands for itself: the quote, the backslash, control characters.
 _NOT_PLAIN = bytes((*range(0x20), 0x22, 0x5C))
 
@@ -96,9 +97,13 @@ def _numbers(column: Sequence[bytes]) -> Sequence[bytes | None]:
 
 def _lengths(column: Sequence[bytes]) -> Sequence[int | None]:
     """In code points; None for what is empty, or cannot stand between quotes."""
-    joined = b"".join(column)
-    if joined.isascii() and len(joined.translate(None, _NOT_PLAIN)) == len(joined):
-        return [len(text) or None for text in column]
+    if b'"' not in b"".join(
+        column
+    ):  # then no text brings a quote, and one with a backslash before its own brings one less
+        with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
+            texts = _STRINGS.decode(b'["%b"]' % b'","'.join(column))
+            if len(texts) == len(column):
+                return [len(text) or None for text in texts]
     return [
         len(text) if text.isascii() and text and text.translate(None, _NOT_PLAIN) == text else _length(text)
         for text in column
