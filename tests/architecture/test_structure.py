@@ -202,7 +202,7 @@ CORE_ROOMS: dict[str, set[str]] = {
     "formats": set(),
     "http1": {"formats"},
     "dialects": {"formats"},
-    "masking": {"assembly", "dialects", "formats"},
+    "masking": {"dialects", "formats"},
     "assembly": {"capture", "dialects", "formats"},
 }
 

@@ -130,8 +130,8 @@ def test_the_usual_reads_are_not_looked_at_one_by_one(
     capture: str, events_a_read: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked = []
-    usual = response.Response._read_events
-    monkeypatch.setattr(response.Response, "_read_events", lambda self, *read: looked.append(1) or usual(self, *read))  # type: ignore[func-returns-value]
+    usual = response.Response.read
+    monkeypatch.setattr(response.Response, "read", lambda self, *read: looked.append(1) or usual(self, *read))  # type: ignore[func-returns-value]
     one = wire("openai-chat", 400)
     chunks = list(map(chunk, one.events))
     reads = [b"".join(chunks[at : at + events_a_read]) for at in range(0, len(chunks), events_a_read)]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from streamgauge.core.capture.bundles import encode_bundle
 from streamgauge.core.capture.segments import BUNDLE_BYTES, Bundle, Ending, Loss, Segment
-from streamgauge.recorder import capture, request, response
+from streamgauge.recorder import capture, events, request, response
 from streamgauge.recorder.capture import LOOKS_A_SEGMENT
 from streamgauge.recorder.protocol import (
     ExchangeEnded,
@@ -221,7 +221,7 @@ def raising(*_: object, **__: object) -> None:
         (request.RequestReader, "add", 1, 2),
         (request.RequestReader, "sent", 2, 2),
         (response.Response, "read", 3, 2),
-        (response.Response, "_read_events", 4, 1),
+        (events.MaskedEvents, "feed", 4, 1),
         (response.Response, "finish", 5, 0),
     ],
 )

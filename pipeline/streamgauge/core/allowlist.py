@@ -1,18 +1,18 @@
-"""The specs in which a dialect names the parts of its events that may be kept, and the filter that applies them.
+"""The specs in which a dialect names the parts of its events that may be kept, and the filters that apply them.
 
 A spec is a Kind for a scalar, a dict for an object, a one-element list for a list. Of a tuple of specs the first that fits
 the value applies. What no spec names is masked: strings become `masked`, numbers 0, objects and lists empty, and a key
 becomes `masked_N`, where N is the member's position from 0. Null, true and false always stay.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import Union
 
 import msgspec
 
 from streamgauge.core.outcome import reason_label
-from streamgauge.core.safe_values import MASKED, MAX_SAFE_INTEGER, safe_code, safe_id
+from streamgauge.core.safe_values import CODE, ID, MASKED, MAX_SAFE_INTEGER
 
 
 class Kind(Enum):
@@ -37,35 +37,71 @@ OUT_OF_RANGE = 2**53 + 1
 # Masked members of an object are kept up to this position, and dropped after it. The largest object that a provider
 # sends has 31 members.
 MAX_MEMBERS = 512
+_MASKED_KEYS = [f"{MASKED}_{position}" for position in range(MAX_MEMBERS)]
+
+
+# A filter takes a JSON value as `json_text.parse` returns it, and returns what may be kept of it.
+Filter = Callable[[object], object]
+
+
+def allowlist_filter(spec: Spec | None) -> Filter:
+    """The filter that masks everything which `spec` does not name. Named parts keep their shape.
+
+    Make it once for each allowlist: to interpret the spec at each event takes four times as long.
+    """
+    if spec is None:
+        return _unnamed
+    if isinstance(spec, Kind):
+        return _SCALARS[spec]
+    if isinstance(spec, tuple):
+        return _first_that_fits(spec)
+    return _object(spec) if isinstance(spec, Mapping) else _list(spec[0])
 
 
 def apply_allowlist(spec: Spec | None, value: object) -> object:
-    """The value, with everything masked that `spec` does not name. Named parts keep their shape."""
-    if value is None or value is True or value is False:
-        return value
-    if isinstance(spec, tuple):
-        spec = next((one for one in spec if fits(one, value)), spec)
-    if isinstance(spec, Kind):
-        return _scalar(spec, value)
-    if isinstance(value, dict):
-        return _object(spec, value) if isinstance(spec, Mapping) else _empty_like(spec, value)
-    if isinstance(value, list):
-        return (
-            [apply_allowlist(spec[0], item) for item in value] if isinstance(spec, list) else _empty_like(spec, value)
-        )
-    if spec is None:
-        return MASKED if isinstance(value, str) else 0
-    return (MASKED if value else "") if isinstance(value, str) else int(bool(value))
+    """The value, filtered once: see `allowlist_filter`."""
+    return allowlist_filter(spec)(value)
 
 
-def _empty_like(spec: Spec | None, value: dict[str, object] | list[object]) -> object:
-    """A container of a type that its spec does not allow, without its content.
+def _object(spec: Mapping[str, Spec]) -> Filter:
+    filters = {key: allowlist_filter(member) for key, member in spec.items()}
 
-    Where there is a spec it stays empty or non-empty, since readers take the first non-empty of several values.
-    """
-    if spec is None or not value:
-        return {} if isinstance(value, dict) else []
-    return {MASKED: 0} if isinstance(value, dict) else [0]
+    def filtered(value: object) -> object:
+        if type(value) is not dict:
+            return _misfit(value)
+        kept: dict[str, object] = {}
+        for key, member in value.items():
+            keep = filters.get(key)
+            if keep is not None:
+                kept[key] = member if member is None else keep(member)
+            elif (position := len(kept)) < MAX_MEMBERS:  # nothing was dropped so far: all earlier members are in `kept`
+                kept[_MASKED_KEYS[position]] = member if member is None else _unnamed(member)
+        return kept
+
+    return filtered
+
+
+def _list(spec: Spec) -> Filter:
+    keep = allowlist_filter(spec)
+
+    def filtered(value: object) -> object:
+        return [keep(item) for item in value] if type(value) is list else _misfit(value)
+
+    return filtered
+
+
+def _first_that_fits(specs: tuple[Spec, ...]) -> Filter:
+    """Which spec applies depends on the type of the value alone."""
+    examples: tuple[object, ...] = ({}, [], "", 0, 0.0)
+    by_type = {
+        type(one): next((allowlist_filter(spec) for spec in specs if fits(spec, one)), _misfit) for one in examples
+    }
+
+    def filtered(value: object) -> object:
+        keep = by_type.get(type(value))
+        return value if keep is None else keep(value)  # null, true and false stay
+
+    return filtered
 
 
 def fits(spec: Spec, value: object) -> bool:
@@ -77,54 +113,90 @@ def fits(spec: Spec, value: object) -> bool:
     return isinstance(value, dict) if isinstance(spec, Mapping) else isinstance(value, list)
 
 
-def _object(spec: Mapping[str, Spec], value: dict[str, object]) -> dict[str, object]:
-    kept: dict[str, object] = {}
-    for position, (key, member) in enumerate(value.items()):
-        if key in spec:
-            kept[key] = apply_allowlist(spec[key], member)
-        elif position < MAX_MEMBERS:
-            kept[f"{MASKED}_{position}"] = apply_allowlist(None, member)
-    return kept
+def _unnamed(value: object) -> object:
+    """What is kept of a value that no spec names: its type."""
+    kind = type(value)
+    if kind is str:
+        return MASKED
+    if kind is dict:
+        return {}
+    if kind is list:
+        return []
+    return value if value is None or kind is bool else 0
 
 
-def _scalar(kind: Kind, value: object) -> object:
-    if kind is Kind.ARGUMENTS:
-        return "x" * argument_chars(value) if value else value  # {} announces that arguments follow, and stays
-    # A container instead of a scalar stays empty or non-empty: readers take the first non-empty of several values.
+def _misfit(value: object) -> object:
+    """What is kept of a value whose type its spec does not allow.
+
+    It stays empty or not empty (0 or not), since readers take the first of several values that is not empty.
+    """
     if isinstance(value, dict):
         return {MASKED: 0} if value else {}
     if isinstance(value, list):
         return [0] if value else []
     if isinstance(value, str):
-        return _text(kind, value)
-    if kind is Kind.TEXT:
-        return 1 if value else 0  # a number is no text, and masking must not make it one
-    return value if not value or _may_stay(kind, value) else OUT_OF_RANGE
+        return MASKED if value else ""
+    return value if value is None or isinstance(value, bool) else int(bool(value))
 
 
-def _text(kind: Kind, value: str) -> str:
-    if kind is Kind.TEXT:
-        return "x" * len(value)
-    if value == "":
-        return value
-    if kind is Kind.CODE:
-        return safe_code(value) or ""
-    if kind is Kind.REASON:
+def _text(value: object) -> object:
+    # A number is no text, and masking must not make it one.
+    return "x" * len(value) if type(value) is str else _misfit(value)
+
+
+def _arguments(value: object) -> object:
+    # {} announces that arguments follow, and stays.
+    return "x" * argument_chars(value) if value and value is not True else value
+
+
+def _count(value: object) -> object:
+    if type(value) is int:
+        return value if -(2**63) <= value < 2**63 else OUT_OF_RANGE
+    if type(value) is float:
+        return value if not value or -1e300 < value < 1e300 else OUT_OF_RANGE
+    return _misfit(value)
+
+
+def _id(value: object) -> object:
+    if type(value) is str:
+        return value if not value or ID.fullmatch(value) else MASKED
+    return _flag(value)
+
+
+def _code(value: object) -> object:
+    if type(value) is str:
+        return value if not value or CODE.fullmatch(value) else MASKED
+    return _code_number(value)
+
+
+def _reason(value: object) -> object:
+    if type(value) is str:
         return reason_label(value) or ""
-    return (safe_id(value) or "") if kind is Kind.ID else MASKED
+    return _code_number(value)
 
 
-def _may_stay(kind: Kind, value: object) -> bool:
-    """Whether its kind allows a number: an error's code may be a number, a name or a flag may not."""
-    if kind in (Kind.CODE, Kind.REASON):
-        return isinstance(value, int) and abs(value) <= MAX_SAFE_INTEGER
-    return kind in (Kind.COUNT, Kind.NUMBER) and _is_finite(value)
+def _flag(value: object) -> object:
+    """A number may be anything, a card's number for instance, and is no flag."""
+    if type(value) is int or type(value) is float:
+        return OUT_OF_RANGE if value else value
+    return _misfit(value)
 
 
-def _is_finite(value: object) -> bool:
-    if isinstance(value, int):
-        return -(2**63) <= value < 2**63
-    return isinstance(value, float) and -1e300 < value < 1e300
+def _code_number(value: object) -> object:
+    """An error's code may be a number, but not any."""
+    return value if type(value) is int and abs(value) <= MAX_SAFE_INTEGER else _flag(value)
+
+
+_SCALARS: Mapping[Kind, Filter] = {
+    Kind.CODE: _code,
+    Kind.REASON: _reason,
+    Kind.ID: _id,
+    Kind.COUNT: _count,
+    Kind.NUMBER: _count,
+    Kind.FLAG: _flag,
+    Kind.TEXT: _text,
+    Kind.ARGUMENTS: _arguments,
+}
 
 
 def argument_chars(value: object) -> int:
@@ -140,5 +212,13 @@ def argument_chars(value: object) -> int:
 
 
 def encoded(value: object) -> bytes:
-    """Filtered JSON as bytes. What `apply_allowlist` returns can always be encoded."""
+    """Filtered JSON as bytes. What a filter returns can always be encoded."""
     return msgspec.json.encode(value)
+
+
+def encoded_each(values: Sequence[object]) -> list[bytes]:
+    """Many filtered values, each as `encoded` gives it."""
+    return _ENCODER.encode_lines(values).split(b"\n")[:-1]  # no line end lies within a value: strings escape it
+
+
+_ENCODER = msgspec.json.Encoder()

@@ -9,9 +9,9 @@ import re
 MASKED = "masked"
 
 # A word of a protocol's own vocabulary; 128 characters is four times the longest seen in recorded streams.
-_CODE = re.compile(r"[A-Za-z0-9_.:/@+-]{1,128}")
+CODE = re.compile(r"[A-Za-z0-9_.:/@+-]{1,128}")
 # Printable ASCII; the longest id seen is an encrypted response id of 190 characters.
-_ID = re.compile(r"[ -~]{1,256}")
+ID = re.compile(r"[ -~]{1,256}")
 
 
 def safe_code(value: object) -> str | None:
@@ -21,12 +21,12 @@ def safe_code(value: object) -> str | None:
     """
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) <= MAX_SAFE_INTEGER:
         return str(value)
-    return _label(value, _CODE)
+    return _label(value, CODE)
 
 
 def safe_id(value: object) -> str | None:
     """An id, model or tool name: unchanged if printable ASCII up to 256 characters, else `masked`; None for null, empty."""
-    return _label(value, _ID)
+    return _label(value, ID)
 
 
 def _label(value: object, pattern: re.Pattern[str]) -> str | None:

@@ -2,8 +2,17 @@
 
 import re
 from collections.abc import Sequence
+from itertools import islice, takewhile
 
-from streamgauge.core.formats.sse import MAX_EVENT_BYTES, SseDecoder, comment_lines, split_blocks, write_event
+from streamgauge.core.formats.sse import (
+    MAX_EVENT_BYTES,
+    Event,
+    SseDecoder,
+    canonical_events_of,
+    comment_lines,
+    split_blocks,
+    write_event,
+)
 from streamgauge.core.masking.masker import Masker
 from streamgauge.recorder.budget import Budget
 from streamgauge.recorder.cpu_yield import yield_cpu
@@ -11,109 +20,138 @@ from streamgauge.recorder.cpu_yield import yield_cpu
 # An unfinished event is charged to the budget of all streams from this size on (bytes). Nearly all events are smaller,
 # and the bound on open streams bounds their total.
 FREE_EVENT_BYTES = 16 * 1024
+# Events that are masked together, between two offers of the core. Deltas of a second, or of one large read, take 100 us.
+_TOGETHER = 64
 
 _BLANK_LINE = re.compile(rb"\n\n|\r\n\r\n|\r\r")
-# After decoded bytes with one of these ends no event is pending.
-_ENDS = (b"\n\n", b"\r\n\r\n")
 # Bytes that stand for processing time: line ends, and the beginnings of objects and lists.
 _SIGNS_OF_WORK = (b"\n", b"\r", b"{", b"[")
 # The last bytes of a piece that are kept, to find a blank line that is split over two pieces.
 _SPLIT_BLANK_LINE = 3
 
 
-def _end_of(decoded: bytes, events: int) -> int:
-    """Where the first `events` events end, if all line ends are of one kind (LF or CRLF); else where the bytes end."""
-    blank = b"\n\n" if b"\r" not in decoded else b"\r\n\r\n"
-    end = 0
-    for _ in range(events):
-        found = decoded.find(blank, end)
-        if found < 0:
-            return len(decoded)
-        end = found + len(blank)
-    return end
+def _end_of_first(decoded: bytes) -> int:
+    """Where the pending block may end: after the first blank line, or at the end of the bytes."""
+    found = _BLANK_LINE.search(decoded)
+    return found.end() if found else len(decoded)
+
+
+def _end_of_blocks(decoded: bytes) -> int:
+    """Where the last whole block ends; 0 if none does. Finds LF and CRLF line ends."""
+    end = max(decoded.rfind(b"\n\n") + 2, decoded.rfind(b"\r\n\r\n") + 4)
+    return end if end >= 2 else 0
+
+
+def _is_whole(decoded: bytes) -> bool:
+    return 0 < _end_of_blocks(decoded) == len(decoded)
 
 
 def _blocks(decoded: bytes) -> list[bytes]:
-    """The whole blocks of bytes that begin with a block. Finds LF and CRLF line ends; CR alone is not recognized."""
-    lines = decoded.replace(b"\r\n", b"\n")
-    return split_blocks(lines[: lines.rfind(b"\n\n") + 2])
+    """Whole blocks, each without its blank line.
+
+    Empty if a CR alone ends a line, if there are more blank lines, or if an event may be over its size limit.
+    """
+    if len(decoded) > MAX_EVENT_BYTES:
+        return []
+    blocks = split_blocks(decoded.replace(b"\r\n", b"\n") if b"\r" in decoded else decoded)
+    return blocks if all(blocks) and b"\n" not in {block[:1] for block in blocks} else []
 
 
 class MaskedEvents:
     """Masks one event stream.
 
     `oversized`: events discarded since the caller last set it to 0: over their size limit, or for lack of budget.
+
+    `work`: the work that its events needed so far. An event that is masked without decoding it counts 1. In others each line,
+    object and list counts 1: these take the time, here and where the masked events are read.
     """
 
     def __init__(self, masker: Masker, budget: Budget) -> None:
         self.oversized = 0
-        self._looked_at = 0
+        self.work = 0
         self._masker, self._budget = masker, budget
         self._decoder = SseDecoder()
         self._behind_hole: bytes | None = None  # after dropped reads: the last bytes searched for a blank line
         self._held = 0
         self._charged = 0
-        self._idle = False  # no event is pending: the next bytes begin a block
-
-    @property
-    def work(self) -> int:
-        """The work that its events needed so far.
-
-        An event that is masked by a known pattern counts 1. In events that are parsed one by one, each line, object and
-        list counts 1: these take the time, here and where the masked events are read.
-        """
-        return self._masker.quick_events + self._looked_at
-
-    def usual(self, decoded: bytes) -> bytes | None:
-        """What `feed` would give for the usual piece, one event of plain text; None for any other, which is not consumed."""
-        return self._masker.usual(decoded) if self._idle else None
-
-    def usual_each(self, pieces: Sequence[bytes]) -> list[bytes]:
-        """As `usual`, for many pieces: the results of the first ones, up to a piece that is not usual."""
-        return self._masker.usual_each(pieces) if self._idle else []
 
     def feed(self, decoded: bytes) -> bytes:
         """The events that these bytes complete, masked, as canonical SSE."""
         if self._behind_hole is not None:
-            return self._masked(self._seek(self._behind_hole + decoded))
-        written: list[bytes] = []
-        step = 1
-        while decoded:
-            if self._idle:
-                known, decoded = self._masker.known(decoded)
-                written.append(known)
-                step = 1 if known else 2 * step
-            if decoded:
-                # No known pattern fits: the next few events are parsed, and may become patterns for later ones.
-                end = _end_of(decoded, step)
-                written.append(self._masked(decoded[:end]))
-                decoded = decoded[end:]
-                yield_cpu()
+            decoded = self._seek(self._behind_hole + decoded)
+        if self._passes([decoded]):
+            return decoded
+        begin = 0 if self._decoder.idle else _end_of_first(decoded)
+        written = self._fed(decoded[:begin])
+        end = _end_of_blocks(decoded)
+        if self._decoder.idle and (blocks := _blocks(decoded[begin:end])):
+            written += self._masked(blocks)
+            begin = end
+        written += self._fed(decoded[begin:])
         return b"".join(written)
 
-    def _masked(self, decoded: bytes) -> bytes:
-        began_idle, self._idle = self._idle, decoded.endswith(_ENDS)
-        self._looked_at += sum([decoded.count(sign) for sign in _SIGNS_OF_WORK])
-        events = self._decoder.feed(decoded)
-        if events and not self._charged and decoded.endswith(b"\n\n"):
-            self._held = 0  # the usual read: nothing is pending
-        else:
-            self._hold(decoded, begun_anew=bool(events))
+    def feed_each(self, pieces: Sequence[bytes]) -> list[bytes]:
+        """The result of `feed` for each of several pieces. Takes less time where pieces consist of whole events."""
+        if self._passes(pieces):
+            return list(pieces)
         written: list[bytes] = []
-        blocks = _blocks(decoded) if began_idle else []
-        for place, event in enumerate(events):
-            self.oversized += event.oversized
-            became = self._masker.event(event)
-            written.append(write_event(became))
-            if len(blocks) == len(events):
-                self._masker.learn(blocks[place], event, became)
-        return b"".join(written)
+        while len(written) < len(pieces):
+            rest = pieces[len(written) :]
+            if {piece[-2:] for piece in rest} != {b"\n\n"}:
+                rest = list(takewhile(_is_whole, rest)) or rest[:1]
+            whole = self._whole_each(rest) if self._decoder.idle and _is_whole(rest[0]) else []
+            written += whole or [self.feed(rest[0])]
+        return written
+
+    def _whole_each(self, pieces: Sequence[bytes]) -> list[bytes]:
+        """The result for each piece, if all consist of whole blocks; else none."""
+        joined = b"".join(pieces)
+        masked = self._masked(_blocks(joined))
+        if len(masked) in (0, len(pieces)):
+            return masked
+        every = iter(masked)
+        if b"\r" in joined:
+            return [b"".join(islice(every, len(_blocks(piece)))) for piece in pieces]
+        return [b"".join(islice(every, piece.count(b"\n\n"))) for piece in pieces]
+
+    def _passes(self, pieces: Sequence[bytes]) -> bool:
+        """Whether the pieces are already what would be written: with full capture, canonical events."""
+        events = canonical_events_of(pieces) if self._masker.full and self._decoder.idle else 0
+        self.work += events
+        return events > 0
+
+    def _fed(self, decoded: bytes) -> list[bytes]:
+        """The events that any bytes complete."""
+        if not decoded:
+            return []
+        events = self._decode(decoded)
+        self._hold(decoded, begun_anew=bool(events))
+        written: list[bytes] = []
+        for at in range(0, len(events), _TOGETHER):
+            written += map(write_event, self._masker.mask(events[at : at + _TOGETHER]))
+            yield_cpu()
+        return written
+
+    def _masked(self, blocks: Sequence[bytes]) -> list[bytes]:
+        """The events of whole blocks. No event must be pending."""
+        self._hold(b"", begun_anew=True)
+        self.work += len(blocks)
+        written: list[bytes] = []
+        for at in range(0, len(blocks), _TOGETHER):
+            written += self._masker.blocks(blocks[at : at + _TOGETHER], self._decode)
+            yield_cpu()
+        return written
+
+    def _decode(self, decoded: bytes) -> list[Event]:
+        self.work += sum([decoded.count(sign) for sign in _SIGNS_OF_WORK])
+        events = self._decoder.feed(decoded)
+        self.oversized += sum([event.oversized for event in events])
+        return events
 
     def resume(self) -> None:
         """Bytes are missing here: skip to the byte after the next blank line."""
         self._decoder = SseDecoder()
         self._behind_hole = b""
-        self._idle = False
         self.let_go()
 
     def finish(self) -> bytes:
@@ -143,9 +181,9 @@ class MaskedEvents:
 
     def _hold(self, decoded: bytes, *, begun_anew: bool) -> None:
         """Count the size of the unfinished event, and discard the event when the budget has no space for it."""
+        ended = _end_of_blocks(decoded)
         if begun_anew:
-            ended = max(decoded.rfind(b"\n\n") + 2, decoded.rfind(b"\r\n\r\n") + 4)
-            self._held = len(decoded) - ended if ended >= 2 else 0
+            self._held = len(decoded) - ended if ended else 0
         else:
             self._held += len(decoded)
         charge = max(min(self._held, MAX_EVENT_BYTES) - FREE_EVENT_BYTES, 0)

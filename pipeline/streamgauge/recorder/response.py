@@ -6,7 +6,7 @@ plain event stream continues after the next blank line; any other response is lo
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import repeat
+from itertools import islice, repeat
 
 import msgspec
 
@@ -25,7 +25,7 @@ from streamgauge.recorder.response_head import Expected, expected_of, head_facts
 # A response that is no event stream is read up to this size (bytes, decoded): the largest responses, images in base64
 # included, are smaller. A request body has the same limit.
 MAX_RESPONSE_BODY = 16 * 1024 * 1024
-# At most so many reads are processed together, and at most so many bytes, by the size of the first read.
+# At most so many reads are processed together, and at most so many bytes.
 AT_ONCE, BYTES_AT_ONCE = 64, 16 * 1024
 # Coded bytes of one read that are decoded in one step: a read has up to 256 KiB, which decode to up to 80 MiB.
 CODED_STEP_BYTES = 4 * 1024
@@ -118,14 +118,14 @@ class Response:
             worked = 0 if events is None else events.work
             self._looked = self._decoding = 0
             one = arrived[at]
-            together = min(AT_ONCE, BYTES_AT_ONCE // (len(one.data) or 1), len(arrived) - at)
+            together = _together(arrived, at)
             if self._part is not None:
                 read = self._go_on(self._part)
             elif events is None or decoder is None or self._lost:
                 read = self.read(_since(one, zero_ns), one.data)
                 yield_cpu()
             elif alone or together < 2:
-                read = self._read_events(_since(one, zero_ns), one.data, decoder, events)
+                read = self.read(_since(one, zero_ns), one.data)
                 alone = max(alone - 1, 0)
             else:
                 some = arrived[at : at + together]
@@ -206,10 +206,10 @@ class Response:
         """Process the reads up to the first that is not usual, all together. Gives how many."""
         wire = [one.data for one in arrived]
         bodies = decoder.usual_each(wire)
-        contents = events.usual_each(bodies) if bodies else bodies
+        contents = events.feed_each(bodies) if bodies else bodies
         sizes = map(len, wire) if self.on_wire else repeat(0)
         reads += map(Read, _since_each(arrived, zero_ns), sizes, map(len, bodies), contents)
-        self.body_bytes += sum(map(len, bodies[: len(contents)]))
+        self.body_bytes += sum(map(len, bodies))
         return len(contents)
 
     def read(self, stamp_ns: int | None, data: bytes) -> Read:
@@ -220,19 +220,6 @@ class Response:
         if self._decoder is None or self._lost:
             return Read(stamp_ns, size, 0)
         return Read(stamp_ns, size, *self._begin(data))
-
-    def _read_events(self, stamp_ns: int | None, data: bytes, decoder: BodyDecoder, events: MaskedEvents) -> Read:
-        """As `read`, once the content is known to be an event stream: nearly every read."""
-        size = len(data) if self.on_wire else 0
-        if decoder.is_coded:
-            return Read(stamp_ns, size, *self._begin(data))
-        piece = decoder.feed(data)
-        usual = events.usual(piece.decoded) if len(piece.decoded) <= self._step else None
-        if usual is None:
-            usual = self._content(self._first_step(piece.decoded)) if piece.decoded else b""
-        self.body_bytes += piece.body_bytes
-        self._note(decoder.fault)
-        return Read(stamp_ns, size, piece.body_bytes, usual)
 
     def dropped(self, reads: int) -> None:
         """Note that `reads` reads are missing here."""
@@ -367,6 +354,16 @@ class Response:
         if fault is not None and self.fault is None:
             self.fault = fault
             self.loss = msgspec.structs.replace(self.loss, decode_error=fault.value)
+
+
+def _together(arrived: Sequence[ResponseRead | StampedRead], at: int) -> int:
+    """How many reads from the one at `at` are processed together."""
+    size = 0
+    for count, one in enumerate(islice(arrived, at, at + AT_ONCE)):
+        size += len(one.data)
+        if size > BYTES_AT_ONCE:
+            return count
+    return min(len(arrived) - at, AT_ONCE)
 
 
 def _step_end(decoded: bytes, begin: int, size: int) -> int:

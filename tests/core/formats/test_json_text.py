@@ -3,8 +3,10 @@
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from streamgauge.core.formats.json_text import MAX_DEPTH, UNPARSED, parse
+from streamgauge.core.formats.json_text import MAX_DEPTH, UNPARSED, parse, parse_each
 
 MANY = "[{" * MAX_DEPTH
 # Strings whose end is not where the first quote stands.
@@ -28,3 +30,34 @@ def test_a_value_is_read_up_to_so_many_levels(text: str, levels: int, is_read: b
 @pytest.mark.parametrize("end", ["", "\\", '\\"', '"'])
 def test_a_text_that_ends_early_is_no_json(end: str) -> None:
     assert parse(f'["{MANY}{end}'.encode()) is UNPARSED
+
+
+_PIECES = st.sampled_from(
+    (
+        *(
+            b"{}",
+            b"[1",
+            b"2]",
+            b'{"a":[1',
+            b"2]}",
+            b"{},{}",
+            b"1 2",
+            b'"a',
+            b'b"',
+            b",",
+            b"",
+            b" ",
+            b"null",
+            b"NaN",
+            b"]",
+        ),
+        *(b"9007199254740999", b",9007199254740999,", b"[9007199254740999", b"9007199254740999.0", b"[" * 600, b"\n"),
+        b'{"a":1,"a":2}',
+    )
+)
+
+
+@given(st.lists(_PIECES | st.binary(max_size=4), max_size=8))
+def test_texts_that_are_parsed_together_are_parsed_as_one_by_one(texts: list[bytes]) -> None:
+    """None continues in the next one, whatever they are, and none brings a value more."""
+    assert repr(parse_each(texts)) == repr([parse(text) for text in texts])

@@ -1,18 +1,20 @@
 """Masking keeps structure, code points and token events, and nothing that was not named."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamgauge.core.allowlist import OUT_OF_RANGE, Kind, apply_allowlist
-from streamgauge.core.dialects import DIALECTS
+from streamgauge.core.allowlist import MAX_MEMBERS, OUT_OF_RANGE, Kind, Spec, allowlist_filter, apply_allowlist
+from streamgauge.core.dialects import BY_NAME, DIALECTS
 from streamgauge.core.formats.json_text import UNPARSED, parse
 from streamgauge.core.formats.sse import HALF_EVENT, Event
 from streamgauge.core.masking.masker import Masker
+from tests.core.masking.interpreted import interpreted
 
 CANARY = "CANARY-7f3a"
 JSON = st.recursive(
@@ -168,3 +170,56 @@ def test_hostile_json_neither_raises_nor_stalls(raw: bytes) -> None:
     event = Masker(None, full=False).event(Event(data=raw))
     assert event.data is not None
     assert len(event.data) < 200
+
+
+_KEYS = st.sampled_from(sorted({key for dialect in DIALECTS for key in dialect.keep})) | st.text(max_size=3)
+_NUMBERS = st.sampled_from(
+    [0, 0.0, -0.0, 2**53, 2**53 + 1, 2**63 - 1, 2**63, -(2**63), -(2**63) - 1, 1e300, 1e301, float("nan"), float("inf")]
+)
+_WORDS = st.sampled_from(["", "stop", "a b", "x" * 129, "x" * 257, "function_call_filter: MALFORMED_FUNCTION_CALL"])
+_SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | _NUMBERS | st.text() | _WORDS
+
+
+def shaped(spec: Spec) -> st.SearchStrategy[object]:
+    """Values that are nearly of the shape that a spec names."""
+    if isinstance(spec, Kind):
+        return _SCALARS
+    if isinstance(spec, tuple):
+        return st.one_of(*map(shaped, spec)) | JSON
+    if isinstance(spec, Mapping):
+        named = st.fixed_dictionaries({}, optional={key: shaped(one) for key, one in spec.items()})
+        return (
+            st.builds(lambda one, other: {**one, **other}, named, st.dictionaries(_KEYS, _SCALARS, max_size=2)) | JSON
+        )
+    return st.lists(shaped(spec[0]), max_size=2) | _SCALARS
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+@pytest.mark.parametrize("name", [dialect.name for dialect in DIALECTS])
+def test_a_filter_does_what_its_spec_says(name: str, data: st.DataObject) -> None:
+    for spec in (BY_NAME[name].keep, BY_NAME[name].keep_body):
+        value = data.draw(shaped(spec))
+        assert repr(allowlist_filter(spec)(value)) == repr(interpreted(spec, value))
+
+
+def test_members_beyond_the_limit_are_dropped_unless_they_are_named() -> None:
+    value = {str(number): number for number in range(MAX_MEMBERS + 20)} | {"id": "a"}
+    kept = apply_allowlist({"id": Kind.ID}, value)
+    assert kept == interpreted({"id": Kind.ID}, value)
+    assert isinstance(kept, dict)
+    assert len(kept) == MAX_MEMBERS + 1
+
+
+def test_events_that_are_masked_together_are_masked_as_one_by_one() -> None:
+    events = [
+        Event(data=b'{"choices":[{"delta":{"content":"a"}}]}', comments=2),
+        Event("output", b"text, unless another dialect was shown"),
+        Event(data=b"[DONE]"), Event(data=b""), Event(data=b" \n "), Event(retry=5), Event(error=b'{"type":"a b"}'),
+        Event(data=b'{"choices":[1'), Event(data=b"2]}"), Event(data=b'{},{"id":"a"}'), Event(bare=b'{"detail":"x"}'),
+        Event(data=b'[{"error":{"type":"b"}}]'), Event("message_stop", b'{"type":"message_stop","x":"y"}', id="\u00fc"),
+        Event(data=b'{"choices":[{"delta":{"content":"\\ud800"}}],"a":NaN}'),
+    ]  # fmt: skip
+    for order in (events, events[::-1]):
+        together, alone = Masker(None, full=False), Masker(None, full=False)
+        assert together.mask(order) == [alone.event(event) for event in order]

@@ -5,8 +5,10 @@ probabilities), the stdlib decides, as it does in the providers' own Python clie
 the length of integers.
 """
 
+import contextlib
 import json
 import re
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -33,6 +35,11 @@ class _Unparsed:
 UNPARSED: Final = _Unparsed()
 
 _DECODER = msgspec.json.Decoder()
+_LIST = msgspec.json.Decoder(list[object])
+# Stands between the texts that `parse_each` decodes in one call. An integer has one spelling in JSON. This one is above
+# 2**53 and odd, so no float equals it.
+_BETWEEN = 2**53 + 7
+_DIGITS = b"%d" % _BETWEEN
 
 
 def parse(text: bytes) -> object:
@@ -47,6 +54,24 @@ def parse(text: bytes) -> object:
         return _parse_leniently(text)
     except (RecursionError, ValueError, OverflowError):
         return UNPARSED
+
+
+def parse_each(texts: Sequence[bytes]) -> list[object]:
+    """The values of many JSON texts, as `parse` gives them. One call of the decoder takes less time than one for each.
+
+    The texts become one list, with a number between each two that none of them holds. If the list has this number at all
+    odd places, and nowhere else, then each even place holds the value of one text: no text continues in the next one.
+    """
+    if len(texts) > 1 and not any(len(text) > 2 * MAX_DEPTH and _is_too_deep(text) for text in texts):
+        joined = b"[" + (b",%b," % _DIGITS).join(texts) + b"]"
+        if joined.count(_DIGITS) == len(texts) - 1:
+            with contextlib.suppress(
+                msgspec.DecodeError, UnicodeDecodeError, ValueError, RecursionError, OverflowError
+            ):
+                values: list[object] = _LIST.decode(joined)
+                if len(values) == 2 * len(texts) - 1 and values[1::2] == [_BETWEEN] * (len(texts) - 1):
+                    return values[::2]
+    return [parse(text) for text in texts]
 
 
 def _parse_leniently(text: bytes) -> object:

@@ -73,6 +73,11 @@ class SseDecoder:
         """How many comment lines the pending block has, which no blank line has ended yet."""
         return self._block.comments if self._block else 0
 
+    @property
+    def idle(self) -> bool:
+        """Whether no event is pending: the next bytes begin a block."""
+        return self._start is None and not (self._after_cr or self._line or self._block)
+
     def feed(self, data: bytes) -> list[Event]:
         """The blocks that `data` completes, in order, also those that dispatch nothing. A lone blank line is no block."""
         if self._start is not None:

@@ -5,13 +5,16 @@ equals one from a full capture in all but `arguments_valid`. With full capture e
 record shows of them pass through the same filters (`safe_values.py`).
 """
 
-from collections.abc import Mapping, Sequence
+import copy
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import msgspec
 
-from streamgauge.core.allowlist import Spec, apply_allowlist, encoded
+from streamgauge.core.allowlist import allowlist_filter, encoded, encoded_each
 from streamgauge.core.dialects import (
     BY_NAME,
+    DIALECTS,
     DONE,
     Dialect,
     dialect_of_endpoint,
@@ -21,24 +24,23 @@ from streamgauge.core.dialects import (
     recognised_body,
 )
 from streamgauge.core.dialects.contract import KEEP_ERRORS
-from streamgauge.core.formats.json_text import UNPARSED, parse
-from streamgauge.core.formats.sse import (
-    HALF_EVENT,
-    Event,
-    canonical_events,
-    canonical_events_of,
-    comment_lines,
-    write_tail,
-)
-from streamgauge.core.masking.known_masks import KnownMasks
-from streamgauge.core.masking.mask_learning import Masked
+from streamgauge.core.formats.json_text import UNPARSED, parse, parse_each
+from streamgauge.core.formats.sse import HALF_EVENT, Event, comment_lines, write_event, write_tail
+from streamgauge.core.masking.frames import MIN_EVENTS, Frame, NotRecognisedError, frame_of
 from streamgauge.core.safe_values import safe_code, safe_id
 
 # What is kept of an event that no dialect recognises: only what shows an error, or that the event is not from an LLM.
-_KEEP_UNKNOWN: Mapping[str, Spec] = KEEP_ERRORS
+_KEEP_ERRORS = allowlist_filter(KEEP_ERRORS)
+_KEEP = {dialect.name: allowlist_filter(dialect.keep) for dialect in DIALECTS}
+_KEEP_BODY = {dialect.name: allowlist_filter({**KEEP_ERRORS, **dialect.keep_body}) for dialect in DIALECTS}
 
+_BLANK = b"\n\n"
+# Names of events whose data may be text, not JSON.
+_TEXT_EVENTS = frozenset(name for dialect in DIALECTS for name in dialect.text_events)
 # Replaces data that is not JSON. The replacement does not parse either.
 _UNPARSABLE = b"masked"
+# What `_kept` returns for an event whose data stays as it is.
+_AS_IT_IS = msgspec.Raw(b"")
 
 
 class Masker:
@@ -48,65 +50,78 @@ class Masker:
     """
 
     def __init__(self, path: str | None, full: bool, dialect: str | None = None) -> None:
-        self._full = full
-        self._dialect = BY_NAME.get(dialect or "") or dialect_of_endpoint(path)
+        self.full = full
+        self._hint = BY_NAME.get(dialect or "") or dialect_of_endpoint(path)
         self._shown: Dialect | None = None
-        self._known = KnownMasks()
-        self._spec: Mapping[str, Spec] | None = None  # the allowlist for the last event's data; None if that was text
-        self._has_spec = False  # whether `_spec` decided how the last event was masked
-        self._passed = 0  # events that `known`, `usual` and `usual_each` passed, with full capture
+        self._unrecognised = 0  # events that no dialect recognised
+        self._changes = 0  # of the dialect that the events have shown
+        self._frame: Frame | None = None  # the one made last, for this dialect
 
-    @property
-    def quick_events(self) -> int:
-        """How many events `known`, `usual` and `usual_each` have masked so far, without decoding each event."""
-        return self._passed + self._known.events
+    def blocks(self, blocks: Sequence[bytes], decode: Callable[[bytes], list[Event]]) -> list[bytes]:
+        """Whole blocks as canonical SSE in the form that may be stored. A block has no blank line, and no CR.
 
-    def known(self, content: bytes) -> tuple[bytes, bytes]:
-        """The masked events at the beginning of decoded bytes, as far as learnt forms cover them; and the rest of the bytes.
-
-        The bytes must begin with a block: no part of an event may be pending.
+        `decode`: the events of whole blocks. The result is that of `mask` for each event, and takes less time.
         """
-        if not self._full:
-            return self._known.mask(content)
-        end = content.rfind(b"\n\n") + 2
-        events = canonical_events(content[:end])
-        self._passed += events
-        return (content[:end], content[end:]) if events else (b"", content)
+        read = partial(_read, decode)
+        first = self.mask(read(blocks[:1])) if self._shown is None else []  # may show the dialect
+        rest = blocks[len(first) :]
+        framed = self._framed(rest, read)
+        others = read([block for block, event in zip(rest, framed, strict=True) if event is None])
+        shown, changes = self._shown, self._changes
+        masked = iter(self.mask(others) if others else ())
+        if self._changes != changes:
+            # Events of another dialect lie between the others, and after them the frame may not hold.
+            self._shown, again = shown, iter(others)
+            events = [read([block])[0] if event else next(again) for block, event in zip(rest, framed, strict=True)]
+            return list(map(write_event, [*first, *self.mask(events)]))
+        return [*map(write_event, first), *(event or write_event(next(masked)) for event in framed)]
 
-    def usual(self, content: bytes) -> bytes | None:
-        """What `known` would return for the usual content, one event of plain text; None for any other content."""
-        if self._full:
-            events = canonical_events(content)
-            self._passed += events
-            return content if events else None
-        return self._known.plain(content)
+    def _framed(self, blocks: Sequence[bytes], read: Callable[[Sequence[bytes]], list[Event]]) -> list[bytes | None]:
+        """The masked events that are of a frame; None for others. Changes nothing but the frame."""
 
-    def usual_each(self, contents: Sequence[bytes]) -> list[bytes]:
-        """The masked forms of the first contents, as `usual` makes them, up to one that has to be masked by itself."""
-        if not self._full:
-            return self._known.each(contents)
-        events = canonical_events_of(contents)
-        self._passed += events
-        return list(contents) if events else []
+        def try_out(some: Sequence[bytes]) -> list[bytes]:
+            masker = copy.copy(self)
+            masked = masker.mask(read(some))
+            if (masker._unrecognised, masker._changes) != (self._unrecognised, self._changes):
+                raise NotRecognisedError
+            return list(map(write_event, masked))
 
-    def learn(self, block: bytes, event: Event, became: Event) -> None:
-        """Learns from the last event, as it came and as it was masked. `block`: its bytes without the blank line."""
-        if self._has_spec and not self._full:
-            self._known.see(Masked(block, event, became, self._spec))
+        # Anthropic pads its events, so that their size does not show that of the text: {"type":...,"delta":{...}     }
+        blocks = [block[:-1].rstrip(b" ") + b"}" if block.endswith(b" }") else block for block in blocks]
+        framed: list[bytes | None] = [None] * len(blocks)
+        if self._frame is not None:
+            framed = self._frame.mask(blocks)
+        left = [block for block, event in zip(blocks, framed, strict=True) if event is None]
+        may_have_frame = len(left) >= MIN_EVENTS and self._shown is not None and not self.full
+        frame = frame_of(left, try_out) if may_have_frame else None
+        if frame is None:
+            return framed
+        self._frame, more = frame, iter(frame.mask(left))
+        return [event or next(more) for event in framed]
+
+    def mask(self, events: Sequence[Event]) -> list[Event]:
+        """The events in the form that may be stored. Many take less time than each by itself."""
+        if self.full:
+            return list(events)
+        values = parse_each([event.data or b"null" if _is_json(event) else b"null" for event in events])
+        kept = list(map(self._kept, events, values))
+        return [
+            Event(
+                name=safe_code(event.name) or "" if event.name else "",
+                data=data or event.data,
+                id=None if event.id is None else safe_id(event.id) or "",
+                retry=event.retry,
+                comments=event.comments,
+                error=None if event.error is None else _masked_json(event.error),
+                oversized=event.oversized,
+                bare=None if event.bare is None else _masked_json(event.bare),
+            )
+            for event, data in zip(events, encoded_each(kept), strict=True)
+        ]
 
     def event(self, event: Event) -> Event:
         """The event in the form that may be stored."""
-        if self._full:
-            return event
-        self._has_spec = False
-        return msgspec.structs.replace(
-            event,
-            name=safe_code(event.name) or "",
-            id=None if event.id is None else safe_id(event.id) or "",
-            data=None if event.data is None else self._data(event.name, event.data),
-            error=None if event.error is None else _masked_json(KEEP_ERRORS, event.error),
-            bare=None if event.bare is None else _masked_json(KEEP_ERRORS, event.bare),
-        )
+        return self.mask([event])[0]
 
     def tail(self, event: Event) -> bytes:
         """The masked form of the event that was pending at the end, as canonical SSE without its blank line.
@@ -124,7 +139,7 @@ class Masker:
         value = parse(raw)
         if value is UNPARSED:
             return None
-        if self._full:
+        if self.full:
             return raw
         return encoded([self._answer(one) for one in value] if isinstance(value, list) else self._answer(value))
 
@@ -133,47 +148,60 @@ class Masker:
         whole = recognised_body(value)
         shown = whole or recognised("", value)
         if shown is not None and whole is None:
-            return apply_allowlist(shown.keep, value)
+            return _KEEP[shown.name](value)
         dialect = shown or self._dialect
-        return apply_allowlist(KEEP_ERRORS if dialect is None else {**KEEP_ERRORS, **dialect.keep_body}, value)
+        return (_KEEP_ERRORS if dialect is None else _KEEP_BODY[dialect.name])(value)
 
-    def _data(self, name: str, data: bytes) -> bytes:
-        speaker = dialect_of_text_event(name, self._shown)
-        if speaker is not None:
-            self._shown = speaker
-            self._is(speaker)
-            self._spec, self._has_spec = None, True
-            return b"x" * len(data.decode("utf-8", "replace"))
-        if data.startswith(DONE):
-            return DONE
-        if not data.strip():
-            return data
-        value = parse(data)
+    @property
+    def _dialect(self) -> Dialect | None:
+        return self._shown or self._hint
+
+    def _kept(self, event: Event, value: object) -> object:
+        """What is kept of an event's data, as a value to be encoded. `value`: its data parsed, if `_is_json`."""
+        shown, name = self._shown, event.name
+        if shown is not None and value and type(value) is dict and shown.recognises(name, value):
+            return _KEEP[shown.name](value)
+        if event.data is None:
+            return _AS_IT_IS
+        if not _is_json(event):
+            speaker = dialect_of_text_event(name, shown)
+            if speaker is not None:
+                self._is(speaker)
+                return msgspec.Raw(b"x" * len(event.data.decode("utf-8", "replace")))
+            if event.data.startswith(DONE):
+                return msgspec.Raw(DONE)
+            if not event.data.strip():
+                return _AS_IT_IS
+            value = parse(event.data)
+        dialect = recognised(name, value, shown)
+        if dialect is None:
+            self._unrecognised += 1
+        else:
+            self._is(dialect)
         if value is UNPARSED:
-            return _UNPARSABLE
-        self._shown = recognised(name, value, self._shown) or self._shown
-        self._is(self._shown or self._dialect)
-        self._spec, self._has_spec = _keep(self._dialect), True
-        return _masked(self._spec, value)
+            return msgspec.Raw(_UNPARSABLE)
+        keep = _KEEP_ERRORS if self._dialect is None else _KEEP[self._dialect.name]
+        # Gemini sends its errors as a list of events.
+        return [keep(one) for one in value] if isinstance(value, list) else keep(value)
 
-    def _is(self, dialect: Dialect | None) -> None:
-        if dialect is not self._dialect:
-            self._known.forget()
-        self._dialect = dialect
-        self._known.rules = self._shown.name if self._shown is not None else None
+    def _is(self, dialect: Dialect) -> None:
+        if dialect is not self._shown:
+            self._changes += 1
+            self._shown, self._frame = dialect, None
 
 
-def _keep(dialect: Dialect | None) -> Mapping[str, Spec]:
-    return _KEEP_UNKNOWN if dialect is None else dialect.keep
+def _read(decode: Callable[[bytes], list[Event]], blocks: Sequence[bytes]) -> list[Event]:
+    return decode(b"".join([block + _BLANK for block in blocks])) if blocks else []
 
 
-def _masked_json(spec: Mapping[str, Spec], raw: bytes) -> bytes:
+def _is_json(event: Event) -> bool:
+    """Whether the data of an event can only be JSON, if it is anything."""
+    data = event.data
+    return not (not data or data.startswith(DONE) or event.name in _TEXT_EVENTS or data.isspace())
+
+
+def _masked_json(raw: bytes) -> bytes:
     value = parse(raw)
-    return _UNPARSABLE if value is UNPARSED else _masked(spec, value)
-
-
-def _masked(spec: Mapping[str, Spec], value: object) -> bytes:
-    """Masks an event, or a list of events (Gemini's errors)."""
-    return encoded(
-        [apply_allowlist(spec, one) for one in value] if isinstance(value, list) else apply_allowlist(spec, value)
-    )
+    if value is UNPARSED:
+        return _UNPARSABLE
+    return encoded([_KEEP_ERRORS(one) for one in value] if isinstance(value, list) else _KEEP_ERRORS(value))

@@ -1,0 +1,237 @@
+"""Events that are masked together become what they become one by one, whatever they hold and however they come."""
+
+import random
+import re
+from collections.abc import Iterator, Sequence
+
+import pytest
+from bench.wires import wire
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streamgauge.core.dialects import DIALECTS, endpoint_of
+from streamgauge.core.formats.sse import write_event
+from streamgauge.core.masking import masker
+from streamgauge.core.masking.frames import Frame
+from streamgauge.core.masking.masker import Masker
+from streamgauge.recorder.budget import Budget
+from streamgauge.recorder.events import MaskedEvents
+from tests.core.assembly.altered import alter, damage
+from tests.vectors.load import vectors
+
+NAMES = [dialect.name for dialect in DIALECTS]
+NO_LIMIT = 1 << 40
+
+
+def written(pieces: Sequence[bytes], path: str | None, *, frames: bool) -> list[bytes]:
+    """What is written of each piece, and at the end; with frames for as few as three events, or without frames."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(masker, "MIN_EVENTS", 3 if frames else NO_LIMIT)
+        events = MaskedEvents(Masker(path, full=False), Budget(NO_LIMIT))
+        done = events.feed_each(pieces) if frames else [events.feed(piece) for piece in pieces]
+        return [*done, events.finish()]
+
+
+def in_pieces(blocks: Sequence[bytes], chance: random.Random) -> Iterator[list[bytes]]:
+    """Pieces that come together: of several events, one, or a part of one."""
+    at = 0
+    while at < len(blocks):
+        together: list[bytes] = []
+        whole = chance.random() < 0.7
+        for _ in range(chance.choice((1, 8, 30))):
+            size = chance.choice((1, 1, 1, 1, 2, 5, 16))
+            piece = b"".join(blocks[at : at + size])
+            cut = 0 if whole else chance.randrange(len(piece) + 1)
+            together += [piece[:cut], piece[cut:]] if cut else [piece]
+            at += size
+        yield [piece for piece in together if piece]
+
+
+def same(blocks: Sequence[bytes], path: str | None, seed: int) -> None:
+    """Fed in runs of pieces, with frames, and byte for byte the same without frames, in one piece."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(masker, "MIN_EVENTS", 3)
+        events = MaskedEvents(Masker(path, full=False), Budget(NO_LIMIT))
+        together = [one for run in in_pieces(blocks, random.Random(seed)) for one in events.feed_each(run)]
+        together.append(events.finish())
+    assert b"".join(together) == b"".join(written(blocks, path, frames=False))
+
+
+@pytest.mark.parametrize("ends", [b"\n", b"\r\n", b"\r"], ids=["LF", "CRLF", "CR"])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_stream_of_each_dialect(name: str, ends: bytes) -> None:
+    one = wire(name, 120)
+    for seed in range(8):
+        same([event.replace(b"\n", ends) for event in one.events], one.path or None, seed)
+
+
+def test_every_vector() -> None:
+    for vector in vectors():
+        if vector.is_stream:
+            blocks = [block + b"\n\n" for block in vector.body.replace(b"\r\n", b"\n").split(b"\n\n")]
+            same(blocks, endpoint_of(vector.method, vector.target), len(vector.body))
+
+
+FRAMED = (
+    "openai-chat",
+    "openai-completions",
+    "openai-responses",
+    "anthropic-messages",
+    "gemini",
+    "gemini-interactions",
+)
+
+
+@pytest.mark.parametrize("ends", [b"\n", b"\r\n"], ids=["LF", "CRLF"])
+@pytest.mark.parametrize("name", [*FRAMED, "anthropic-completions", "cohere-v2"])
+def test_nearly_all_deltas_are_masked_without_decoding(name: str, ends: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In whole reads, and in reads of a full socket buffer, which begin and end within an event."""
+    looked: list[object] = []
+    usual = Masker.mask
+    monkeypatch.setattr(Masker, "mask", lambda self, events: looked.extend(events) or usual(self, events))  # type: ignore[func-returns-value]
+    one = wire(name, 400)
+    pieces = [event.replace(b"\n", ends) for event in one.events]
+    whole = b"".join(pieces)
+    for run in (pieces, [whole[at : at + 7_001] for at in range(0, len(whole), 7_001)]):
+        looked.clear()
+        events = MaskedEvents(Masker(one.path or None, full=False), Budget(NO_LIMIT))
+        masked = b"".join(events.feed_each(run))
+        assert len(looked) < 100
+        assert masked == b"".join(written([whole], one.path or None, frames=False))
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.data(), st.sampled_from(NAMES), st.integers(0, 2**32))
+def test_a_damaged_stream_is_masked_the_same(data: st.DataObject, name: str, seed: int) -> None:
+    one = wire(name, 40)
+    same(damage(data.draw, one.events), one.path or None, seed)  # type: ignore[arg-type]
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.data(), st.sampled_from(NAMES), st.integers(0, 2**32))
+def test_what_says_otherwise_in_between_is_masked_the_same(data: st.DataObject, name: str, seed: int) -> None:
+    one = wire(name, 40)
+    same([write_event(event) for event in alter(data.draw, one)], one.path or None, seed)  # type: ignore[arg-type]
+
+
+def test_another_dialect_in_between() -> None:
+    """A chat path that brings Anthropic's events, and the other way round, in one stream."""
+    chat, messages = wire("openai-chat", 30).events, wire("anthropic-messages", 30).events
+    for seed in range(20):
+        same([*chat[:-1], *messages, *chat], "/chat/completions", seed)
+        mixed = [event for pair in zip(chat, messages, strict=False) for event in pair]
+        same(mixed, None, seed)
+
+
+VALUES = (
+    rb'"a"', rb'""', rb'"a b"', rb'"\n"', rb'"\""', rb'"\\"', rb'"\u00e9"', rb'"\ud83d\ude00"', rb'"\ud800"', '"é"'.encode(),
+    '"\U0001f600"'.encode(), b'"\xc3"', b'"\x01"', b'"\x7f"', b'"x","y":"z"', b'"x"}', b'{"a":1}', b"[1,2]", b"null", b"true",
+    b"0", b"7", b"12", b"-3", b"1.50", b"1e5", b"00", b"9007199254740993", b"123456789012345678901", b'"' + b"q" * 300 + b'"',
+    b'"masked"', b'"chat.completion.chunk"', b'"text_completion"', b'"completed"', b"NaN", b'"' + b"x" * 64 + b'"', b" 1 ",
+)  # fmt: skip
+
+
+_PLACES = re.compile(rb'"(?:[^"\\]|\\.)*"|[0-9]+')
+
+
+@st.composite
+def templated(draw: st.DrawFn) -> list[bytes]:
+    """Events of one stream in which the values of up to three members of one delta change."""
+    one = wire(draw(st.sampled_from(NAMES)), 3)
+    delta = draw(st.sampled_from([event for event in one.events if _PLACES.search(event)]))
+    extra = draw(
+        st.sampled_from((b"", b',"obfuscation":"a","n":1', b',"event_type":"b","reason":"c","object":"d","type":"e"'))
+    )
+    delta = delta[:-3] + extra + b"}\n\n" if delta.endswith(b"}\n\n") else delta
+    places = [found.span() for found in _PLACES.finditer(delta)]
+    chosen = sorted(draw(st.sets(st.sampled_from(places), min_size=1, max_size=3)))
+    few = draw(st.lists(st.sampled_from(VALUES), min_size=1, max_size=4))
+    events = []
+    for _ in range(draw(st.integers(4, 14))):
+        event, at = b"", 0
+        for begin, end in chosen:
+            event += delta[at:begin] + draw(
+                st.sampled_from(few) if draw(st.integers(0, 3)) else st.sampled_from(VALUES)
+            )
+            at = end
+        events.append(event + delta[at:])
+    return [*one.events[:2], *events, *one.events[2:]]
+
+
+@settings(max_examples=1500, deadline=None)
+@given(templated(), st.sampled_from([None, "/chat/completions", "/responses"]))
+def test_any_value_in_any_place(blocks: list[bytes], path: str | None) -> None:
+    expected = written(blocks, path, frames=False)
+    assert written(blocks, path, frames=True) == expected
+    with pytest.MonkeyPatch.context() as patched:  # and with a frame of earlier events
+        patched.setattr(masker, "MIN_EVENTS", 3)
+        events = MaskedEvents(Masker(path, full=False), Budget(NO_LIMIT))
+        parted = [*events.feed_each(blocks[:6]), *map(events.feed, blocks[6:]), events.finish()]
+    assert parted == expected
+
+
+CHUNK = b'data: {"id":"c","choices":[{"index":0,"delta":{"content":"%b"}}],"secret":"%b","n":%d}\n\n'
+
+
+def test_events_that_are_padded_are_of_one_frame(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[object] = []
+    usual = Masker.mask
+    events = wire("anthropic-messages", 200).events
+    padded = [event[:-3] + b" " * (place % 9) + event[-3:] for place, event in enumerate(events)]
+    expected = written(events, "/messages", frames=False)
+    monkeypatch.setattr(Masker, "mask", lambda self, events: looked.extend(events) or usual(self, events))  # type: ignore[func-returns-value]
+    assert written(padded, "/messages", frames=True) == expected
+    assert len(looked) < 30
+
+
+def test_a_frame_holds_for_later_reads_of_its_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One event at a time, after a few that came together; until another dialect shows."""
+    looked: list[object] = []
+    usual = Masker.mask
+    monkeypatch.setattr(Masker, "mask", lambda self, events: looked.extend(events) or usual(self, events))  # type: ignore[func-returns-value]
+    chat, other = wire("openai-chat", 100), wire("anthropic-messages", 3)
+    masked = MaskedEvents(Masker(chat.path, full=False), Budget(NO_LIMIT))
+    together = masked.feed_each(chat.events[:20])
+    looked.clear()
+    together += [masked.feed(event) for event in chat.events[20:90]]
+    assert not looked
+    together += [masked.feed(event) for event in [*other.events, *chat.events[40:50]]]
+    everything = [*chat.events[:90], *other.events, *chat.events[40:50]]
+    assert [*together, b""] == written(everything, chat.path, frames=False)
+
+
+def test_values_are_masked_by_their_place() -> None:
+    """What no path names stays masked, whatever it is; text becomes as many code points."""
+    blocks = [CHUNK % (b"ab" * n, b"key-%d" % n, n) for n in range(1, 20)]
+    blocks.append(CHUNK % (rb"\u00e9\n" + "\u00fc".encode(), rb"\"quoted\"", 7))
+    masked = b"".join(written(blocks, "/chat/completions", frames=True))
+    assert b"key" not in masked
+    assert b"quoted" not in masked
+    assert masked.count(b'"masked_2":"masked"') == len(blocks)
+    assert masked.endswith(b'"content":"xxx"}}],"masked_2":"masked","masked_3":0}\n\n')
+
+
+def test_a_wrong_escape_in_what_is_masked_makes_the_event_no_json() -> None:
+    blocks = [CHUNK % (b"ab" * n, b"key-%d" % n, n) for n in range(1, 12)]
+    for wrong in (rb"\3", rb"\u12", rb"a\ "):
+        same([*blocks, CHUNK % (b"c", wrong, 5), *blocks], "/chat/completions", 0)
+
+
+def test_a_member_by_which_another_dialect_is_recognised_is_no_place_to_fill() -> None:
+    """It is unknown to the stream's own dialect, which masks it; but one of its values shows another dialect."""
+    begin = wire("openai-chat", 3).events[:2]
+    kinds = (b"a", b"b", b"c", b"step.delta", b"d", b"e")
+    blocks = [b'data: {"event_type":"%b","text":"s"}\n\n' % kind for kind in kinds]
+    same([*begin, *blocks, *blocks], "/chat/completions", 0)
+    assert written([*begin, *blocks], None, frames=True) == written([*begin, *blocks], None, frames=False)
+
+
+def test_a_frame_says_what_it_does_not_fit() -> None:
+    frame = Frame([b'data: {"a":"', b'","n":', b"}"], [True, False], [b'data: {"a":"', 0, b'","n":', 1, b"}\n\n"])
+    fits = {b"te": b"xx", "é".encode(): b"x", rb"\"": b"x"}
+    for text, letters in fits.items():
+        assert frame.mask([b'data: {"a":"%b","n":12}' % text]) == [b'data: {"a":"%b","n":12}\n\n' % letters]
+    wrong = [(b"", b"1"), (b'"', b"1"), (b"\x01", b"1"), (b"\xc3", b"1"), (rb"\ud800", b"1"), (rb"\x", b"1")]
+    wrong += [(b"a", number) for number in (b"", b"0", b"01", b"-1", b"1.0", b"1e1", b"1" * 16, b"x", b"1 ")]
+    blocks = [b'data: {"a":"%b","n":%b}' % values for values in wrong]
+    assert frame.mask([*blocks, b'data: {"a":"', b'data: {"a":"b","m":1}', b""]) == [None] * (len(wrong) + 3)
