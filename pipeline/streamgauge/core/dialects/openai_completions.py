@@ -2,12 +2,14 @@
 
 from streamgauge.core.dialects.contract import Data
 from streamgauge.core.dialects.openai_chat import OpenAIChat, choices_of
+from streamgauge.core.dialects.openai_chat_deltas import COMPLETIONS_DELTAS
 
 
 class OpenAICompletions(OpenAIChat):
     name = "openai-completions"
     endpoint = "/completions"
     paths = ("/completions",)
+    deltas = COMPLETIONS_DELTAS
 
     def recognises(self, event: str, data: Data) -> bool:
         if data.get("object") == "text_completion":

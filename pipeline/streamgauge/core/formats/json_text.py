@@ -39,7 +39,7 @@ def parse(text: bytes) -> object:
     """The value of a JSON text; UNPARSED if the text is not JSON. Of duplicate keys the last wins."""
     if not text or text[0] not in _BEGINNINGS:
         return UNPARSED
-    if len(text) > 2 * MAX_DEPTH and _is_too_deep(text):
+    if len(text) > 2 * MAX_DEPTH and is_too_deep(text):
         return UNPARSED
     try:
         return _DECODER.decode(text)
@@ -56,7 +56,8 @@ def _parse_leniently(text: bytes) -> object:
         return UNPARSED
 
 
-def _is_too_deep(text: bytes) -> bool:
+def is_too_deep(text: bytes) -> bool:
+    """Whether values are nested deeper than MAX_DEPTH in a text that is otherwise JSON."""
     if text.count(b"[") + text.count(b"{") <= MAX_DEPTH:
         return False
     depth = 0
