@@ -165,8 +165,6 @@ class Dialect(Protocol):
     @property
     def text_events(self) -> frozenset[str]: ...
     @property
-    def volatile(self) -> frozenset[str]: ...
-    @property
     def deltas(self) -> Deltas: ...
 
     def recognises(self, event: str, data: Data) -> bool:
@@ -196,7 +194,6 @@ class Usual:
     one_finish_is_enough: bool = False
     done_is_terminal: bool = False
     text_events: frozenset[str] = frozenset()
-    volatile: frozenset[str] = frozenset()
     deltas: Deltas = Deltas()
 
     def usage_after_done(self, data: Data) -> object:

@@ -47,7 +47,6 @@ class LlamaCppNative(Usual):
     keep = KEEP
     keep_body = KEEP
     finish_is_terminal = True
-    volatile = frozenset(("tokens",))  # the ids of the event's tokens
     deltas = Deltas(
         kinds=(Delta(Output.TEXT, "content", when={"stop": (False,)}),),
         choice="index",

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from streamgauge.core.dialects.contract import Data, Sink, Usual, error_in, is_no_call
-from streamgauge.core.dialects.openai_chat_deltas import CHAT_DELTAS
+from streamgauge.core.dialects.openai_chat_delta_tables import CHAT_DELTAS
 from streamgauge.core.dialects.openai_chat_tables import (
     CHOICE_ERROR,
     CHOICE_USAGE,
@@ -46,7 +46,6 @@ class OpenAIChat(Usual):
     usage = USAGE
     finish_is_terminal = True
     done_is_terminal = True
-    volatile = frozenset(("sla_metrics.ts_us",))  # the clock of Hugging Face's router
     deltas = CHAT_DELTAS
 
     def recognises(self, event: str, data: Data) -> bool:

@@ -2,7 +2,7 @@
 
 from streamgauge.core.dialects.contract import Data
 from streamgauge.core.dialects.openai_chat import OpenAIChat, choices_of
-from streamgauge.core.dialects.openai_chat_deltas import COMPLETIONS_DELTAS
+from streamgauge.core.dialects.openai_chat_delta_tables import COMPLETIONS_DELTAS
 
 
 class OpenAICompletions(OpenAIChat):

@@ -33,7 +33,6 @@ class TGINative(Usual):
     paths = ("/generate_stream",)
     keep = KEEP
     keep_body = KEEP_BODY
-    volatile = frozenset(("index", "token.id", "token.logprob"))  # they identify the token
     deltas = Deltas(kinds=(Delta(Output.TEXT, "token.text", when={"token.special": (False,)}),))
     usage = UsageRules(spec=_KEEP_USAGE, input=("input_length", "prompt_tokens"), output=("generated_tokens",))
 
