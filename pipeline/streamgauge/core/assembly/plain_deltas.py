@@ -61,9 +61,14 @@ class PlainDeltas:
             return 0
         stamps = [read.stamp_ns for read in reads]
         name, event_id = head.groups()
-        payloads, ids = _payloads(joined, head[0], name, event_id)
+        is_text = _name_of(name).decode("utf-8", "replace") in dialect.text_events
+        if is_text or event_id is not None:
+            payloads, ids = _payloads(joined, head[0], name, event_id)
+            payloads = payloads if is_text else _insides(payloads)
+        else:
+            payloads, ids = _objects(joined, head[0]), []
         is_stamped = stamps.count(None) < len(stamps)
-        run = self._run(dialect, _name_of(name), payloads, is_stamped=is_stamped)
+        run = self._run(dialect, _name_of(name), payloads, is_text=is_text, is_stamped=is_stamped)
         if run is None:
             return 0
         counts = None
@@ -93,7 +98,9 @@ class PlainDeltas:
             if event.data is None or event.name != name or not _is_bare(event):
                 break
             payloads.append(event.data)
-        run = self._run(dialect, name.encode(), payloads, is_stamped=stamp is not None) if payloads else None
+        is_text = name in dialect.text_events
+        payloads = payloads if is_text else _insides(payloads)
+        run = self._run(dialect, name.encode(), payloads, is_text=is_text, is_stamped=stamp is not None)
         if run is None:
             return 0
         for _ in range(run.count):
@@ -109,17 +116,18 @@ class PlainDeltas:
 
     # --- which events are plain deltas ------------------------------------------------------------------------------
 
-    def _run(self, dialect: Dialect, name: bytes, payloads: Sequence[bytes], *, is_stamped: bool) -> "_Run | None":
-        if name == _ERROR:
+    def _run(
+        self, dialect: Dialect, name: bytes, payloads: Sequence[bytes], *, is_text: bool, is_stamped: bool
+    ) -> "_Run | None":
+        """The first events that are plain deltas. `payloads`: their texts (`is_text`), else their data without braces."""
+        if name == _ERROR or not payloads:
             return None
-        if name.decode("utf-8", "replace") in dialect.text_events:
+        if is_text:
             run = _plain_texts(payloads) if self._has_first_times(TEXT, is_stamped) else None
             return run if run is not None and self._knows_choices(run, is_stamped) else None
-        insides: list[bytes] | None = None
         for kind in types_of(dialect):
             if kind.clue in payloads[0] and self._has_first_times(_KINDS[kind.delta.output], is_stamped):
-                insides = _insides(payloads) if insides is None else insides
-                events = kind.decode(insides)
+                events = kind.decode(payloads)
                 while events:
                     run = _Run(_KINDS[kind.delta.output], kind.texts(events), kind, events)
                     if self._is_known(run, kind, is_stamped):
@@ -273,9 +281,20 @@ def _payloads(
     return payloads, [event_id, *parts[2::3]]
 
 
+def _objects(joined: bytes, head: bytes) -> list[bytes]:
+    """As `_payloads`, of events without ids: their data without the braces. Empty if the first has no brace."""
+    start, end = head + b"{", b"}" + _BLANK
+    if not joined.startswith(start):
+        return []
+    # Without a brace at its end the last one keeps its blank line, and so is no data either.
+    return joined[len(start) :].removesuffix(end).split(end + start)
+
+
 def _insides(payloads: Sequence[bytes]) -> list[bytes]:
     """What stands between the first and the last byte of data, up to data that has no brace there."""
     insides = [payload[1:-1] for payload in payloads]
+    if not insides:
+        return []
     if (
         set(map(len, payloads)) & {0, 1}
         or set(map(_first, payloads)) != {0x7B}
