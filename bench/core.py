@@ -7,7 +7,7 @@ times, counts, usage and choices. Both see the same reads, in turns, in one proc
 ratios, and means nothing about the machine.
 
 Then, of a stream that is open after half of its events: the bytes of its state as it is persisted, and the bytes that it
-takes in a process with what was learnt of it (tracemalloc, over many open streams).
+takes in a process (tracemalloc, over many open streams).
 
     python -m bench.core [--streams N] [--deltas N] [--rounds N] [--open N] [--document FILE] [DIALECT...]
 """
@@ -178,7 +178,7 @@ def state_bytes(one: Wire) -> int:
 
 
 def memory_bytes(one: Wire, streams: int) -> int:
-    """What each of so many open streams takes in process, what was learnt of it included."""
+    """What each of so many open streams takes in process."""
     messages = halves(one, streams)
     assembler = Assembler()
     assembler.apply(0, 0, next(messages))  # what is made once, and lasts, is no stream's

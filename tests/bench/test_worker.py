@@ -67,19 +67,6 @@ def test_each_load_is_what_it_is_called() -> None:
     assert alone <= 1
 
 
-@pytest.mark.parametrize("load", LOADS, ids=lambda load: load.name)
-def test_envelopes_are_learnt_where_they_can_be(load: Load) -> None:
-    """Halfway through its streams: has the assembler learnt what their deltas share?"""
-    log = made(replace(load, deltas=200), seed=4)
-    _, assemblers = assembled(log._replace(messages=log.messages[: len(log.messages) // 2]))
-    for assembler in assemblers.values():
-        for key in assembler.changed():
-            assembler.dump(key)
-    readers = [reader for assembler in assemblers.values() for reader in assembler._streams.values()]
-    assert readers
-    assert {reader._steady.is_ready for reader in readers} == {load.learnable}
-
-
 def test_open_streams_go_on_and_end() -> None:
     opened = OpenStreams(20, seed=5)
     messages = [message for _ in range(3) for message in opened.next().messages]

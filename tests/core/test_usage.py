@@ -2,8 +2,7 @@
 
 import pytest
 
-from streamgauge.core.assembly.learning import _number
-from streamgauge.core.dialects import BY_NAME, Dialect
+from streamgauge.core.dialects import BY_NAME
 from streamgauge.core.record import Usage
 from streamgauge.core.usage import UsageState, normalised, take
 
@@ -79,15 +78,6 @@ def test_one_count_of_input_may_fall_to_zero_beside_others() -> None:
     take(state, ANTHROPIC, later, final=True)
     usage = normalised(state, ANTHROPIC)
     assert (usage.input_tokens, usage.input_cached_tokens, usage.bad_values) == (181, 0, 0)
-
-
-@pytest.mark.parametrize("dialect", BY_NAME.values(), ids=lambda dialect: dialect.name)
-def test_no_count_of_input_is_learnt(dialect: Dialect) -> None:
-    """What a 0 there means depends on the counts before it."""
-    rules = dialect.usage
-    for path in rules.input_side:
-        keys = ("usage", *path.split("."))
-        assert _number(keys, ("usage",), rules, frozenset()) is None
 
 
 @pytest.mark.parametrize("bad", ["all", 7, [], True])

@@ -13,7 +13,6 @@ import brotli
 import msgspec
 import zstandard
 
-from streamgauge.core.assembly import known_envelopes
 from streamgauge.core.assembly.assembler import Assembler
 from streamgauge.core.capture.segments import Bundle, Ending, Segment
 from streamgauge.core.record import Record, encode_record
@@ -160,11 +159,6 @@ def record_of(segments: Iterable[Segment]) -> Record:
 def live(vector: Vector, how: Live, pieces: Iterable[bytes]) -> dict[str, Any]:
     """The record of a stream that came in these pieces, without stamps, as a reader of its JSON sees it."""
     return as_json(record_of(segments_of(how.capture, messages(vector, ((None, piece) for piece in pieces)))))
-
-
-def forget() -> None:
-    """What streams of this process taught each other is gone, as in a new one."""
-    known_envelopes._known.clear()
 
 
 def one_by_one(capture: Capture, told: Iterable[Iterable[Message]]) -> list[dict[str, Any]]:

@@ -16,7 +16,6 @@ from tests.vectors.drive import (
     Live,
     by_turns,
     byte_by_byte,
-    forget,
     in_pieces,
     live,
     messages,
@@ -35,7 +34,6 @@ captures = pytest.mark.parametrize("capture", CAPTURES)
 
 def alone(vector: Vector, how: Live) -> dict[str, Any]:
     """The record of the stream in a process that has read no other."""
-    forget()
     return live(vector, how, [wire(vector, how)])
 
 
@@ -72,7 +70,6 @@ def test_each_says_what_the_documents_say_and_what_it_says_alone(several: Series
             messages(vector, [(None, piece) for piece in pieces[way]], stream=number)
             for number, (vector, pieces) in enumerate(zip(several.vectors, ways, strict=True))
         ]
-        forget()
         for record, wanted in zip(order(capture, told), expected, strict=True):
             same(alike(record), alike(wanted), (way, order.__name__))
 
@@ -94,7 +91,6 @@ def test_any_split_of_each_in_any_order_under_any_framing_and_coding(several: Se
             sent = wire(vector, Live(capture, data.draw(st.sampled_from(framings)), coding))
             pieces = cut_at(sent, data.draw(anywhere(sent)))
             told.append(messages(vector, [(None, piece) for piece in pieces], stream=place))
-        forget()
         for place, record in zip(order, one_by_one(capture, told), strict=True):
             same(alike(record, *SIZES, "content_encoding"), expected[place], place)
 
@@ -120,7 +116,6 @@ def test_any_split_gives_each_event_the_time_of_the_read_that_completes_it(sever
             reads = list(zip(stamps, cut_at(sent, places), strict=True))
             told.append(messages(vector, reads, stamps[-1] + MS, stream=len(told)))
             times.append(times_of(vector, head, places, stamps))
-        forget()
         records = one_by_one(capture, told)
         for vector, record, wanted, came in zip(several.vectors, records, expected, times, strict=True):
             same(without_times(record), wanted)

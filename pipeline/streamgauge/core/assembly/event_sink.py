@@ -38,12 +38,6 @@ class StreamEventSink:
         self._used = False  # the event reported usage
         self._generated: set[int] = set()
         self._repetition = Repetition(state)
-        # What the event reported, for `steady.py`. `steady`: all but its output and usage was known before. `told`: the
-        # pieces of output, with None for one that is no text or belongs to no tool call. `given`: the usage.
-        self.steady = True
-        self.has_bad_values = False
-        self.told: list[tuple[int, int, int | None, str | None]] = []
-        self.given: object = None
 
     def begin(self, dialect: Dialect | None, stamp: int | None, *, repeated: bool = False, timed: bool = True) -> None:
         """Begin an event that came at `stamp` (ns).
@@ -55,10 +49,6 @@ class StreamEventSink:
         self._kinds, self._used = 0, False
         self._repetition.begin()
         self._generated.clear()
-        self.steady = True
-        self.has_bad_values = False
-        self.told.clear()
-        self.given = None
 
     def end(self) -> None:
         """End the event. If it carried generated output, it is a token event."""
@@ -88,13 +78,13 @@ class StreamEventSink:
     ) -> None:
         identity = self._state.identity
         if response_id is not None and identity.response_id is None:
-            identity.response_id, self.steady = safe_id(response_id), False
+            identity.response_id = safe_id(response_id)
         if model is not None and identity.response_model is None:
-            identity.response_model, self.steady = safe_id(model), False
+            identity.response_model = safe_id(model)
         if tier is not None and tier != identity.service_tier:
-            identity.service_tier, self.steady = safe_code(tier) or identity.service_tier, False
+            identity.service_tier = safe_code(tier) or identity.service_tier
         if routed_model is not None and routed_model != identity.routed_model:
-            identity.routed_model, self.steady = safe_id(routed_model) or identity.routed_model, False
+            identity.routed_model = safe_id(routed_model) or identity.routed_model
 
     def choice(self, index: int) -> None:
         self._choice(index)
@@ -138,10 +128,10 @@ class StreamEventSink:
             return
         says = name is not None or tool.name is None  # a fragment without a name changes nothing here
         if says and (tool.client, tool.empty) != (client, tool.empty or empty):
-            tool.client, tool.empty, self.steady = client, tool.empty or empty, False
+            tool.client, tool.empty = client, tool.empty or empty
         is_piece = in_pieces and not call_id and not tool.argument_chars and tool.name not in (None, named)
         if named is not None and (tool.name is None or is_piece):
-            tool.name, self.steady = safe_id((tool.name or "") + named), False
+            tool.name = safe_id((tool.name or "") + named)
             self._generate(choice, name, TOOL)
 
     def arguments(
@@ -155,10 +145,8 @@ class StreamEventSink:
         self._kinds |= TOOL
         self._generated.add(choice)
         if tool is None:
-            self._tell(TOOL, choice, key, None)
             return
         tool.argument_chars += argument_chars(value)
-        self._tell(TOOL, choice, key if key is None else tool.key, value if self._is_latest(tool, choice) else None)
         if tool.check is not None:
             feed(tool.check, value if isinstance(value, str) else _compact(value))
 
@@ -198,7 +186,6 @@ class StreamEventSink:
         state = self._choice(choice)
         if reason is None or state is None:
             return
-        self.steady = False
         meaning = normal or normal_reason(reason)
         if meaning == "error":
             self.error(ErrorFacts(type=reason))
@@ -212,18 +199,12 @@ class StreamEventSink:
     def usage(self, given: object, *, placeholder: bool = False) -> None:
         if self._dialect is None or given is None:
             return
-        self.steady = self.steady and self.given is None and not placeholder
-        self.given = given
         state = self._state
         final = state.terminal or any(choice.finish_raw is not None for choice in state.choices)
-        bad = state.usage.bad_values
         self._used |= take(state.usage, self._dialect.usage, given, final=final, placeholder=placeholder)
-        self.has_bad_values = self.has_bad_values or state.usage.bad_values != bad
-        self.steady = self.steady and not self.has_bad_values
 
     def error(self, facts: ErrorFacts) -> None:
         """Keep the first error. A later error, also one from a finish reason, fills only its empty fields."""
-        self.steady = False
         known = self._state.error or ErrorFacts()
         self._state.error = ErrorFacts(
             known.type or facts.type,
@@ -233,7 +214,6 @@ class StreamEventSink:
         )
 
     def terminal(self) -> None:
-        self.steady = False
         self._state.terminal = True
         if self._used:  # the terminal event itself reported usage
             self._state.usage.final = True
@@ -242,13 +222,10 @@ class StreamEventSink:
         self, *, queue_s: object = None, routing_s: object = None, first_token_s: object = None, total_s: object = None
     ) -> None:
         identity = self._state.identity
-        known = identity.queue_s, identity.routing_s, identity.first_token_s, identity.total_s
         identity.queue_s = _later(queue_s, identity.queue_s)
         identity.routing_s = _later(routing_s, identity.routing_s)
         identity.first_token_s = _later(first_token_s, identity.first_token_s)
         identity.total_s = _later(total_s, identity.total_s)
-        if known != (identity.queue_s, identity.routing_s, identity.first_token_s, identity.total_s):
-            self.steady = False
 
     def calls_client_tools(self, choice: int) -> bool:
         return any(tool.client for known in self._state.choices if known.index == choice for tool in known.tools)
@@ -262,14 +239,7 @@ class StreamEventSink:
         self._kinds |= kind
         self._generated.add(choice)
         self._choice(choice)
-        self._tell(kind, choice, None, value)
         return len(value)
-
-    def _tell(self, kind: int, choice: int, key: int | None, value: object) -> None:
-        # The output of a closing event depends on earlier events, so `steady.py` must not learn from it.
-        text = value if isinstance(value, str) and not self._repetition.closes else None
-        self.told.append((kind, choice, key, text))
-        self.steady = self.steady and text is not None and not self._repetition.grew
 
     def _choice(self, index: int) -> ChoiceState | None:
         choices = self._state.choices
@@ -277,9 +247,8 @@ class StreamEventSink:
             if choice.index == index:
                 return choice
         if len(choices) >= MAX_CHOICES:
-            self._state.loss.state_limit, self.steady = True, False
+            self._state.loss.state_limit = True
             return None
-        self.steady = False
         choices.append(ChoiceState(index))
         return choices[-1]
 
@@ -289,11 +258,6 @@ class StreamEventSink:
     def _latest_tool(self, choice_index: int) -> ToolState | None:
         choice = self._choice(choice_index)
         return choice.tools[-1] if choice is not None and choice.tools else None
-
-    def _is_latest(self, tool: ToolState, choice_index: int) -> bool:
-        """Whether a call is the last of its choice with its key; `steady.py` identifies calls by the key alone."""
-        choice = self._choice(choice_index)
-        return choice is not None and next(one for one in reversed(choice.tools) if one.key == tool.key) is tool
 
     def _open_tool(
         self,
@@ -320,9 +284,8 @@ class StreamEventSink:
         if known is not None:
             return known
         if len(choice.tools) >= MAX_TOOLS or self._calls() >= MAX_TOOLS_OF_ALL:
-            self._state.loss.state_limit, self.steady = True, False
+            self._state.loss.state_limit = True
             return None
-        self.steady = False
         check = None if self._masked or not json else JsonState()
         choice.tools.append(ToolState(len(choice.tools) if key is None else key, call_digest=digest, check=check))
         return choice.tools[-1]

@@ -40,7 +40,7 @@ _SEVERAL_IN_AN_ITEM = (Source.TEXT_DONE, Source.PART_DONE)
 class Repetition:
     """What one event of a stream repeats. Call `begin`, then `part` or `whole` if the dialect reports it, then `is_new`.
 
-    `closes`: the event is a closing one. `grew`: the event was the first to bring a kind of output of an item.
+    `closes`: the event is a closing one.
     """
 
     def __init__(self, state: StreamState) -> None:
@@ -52,7 +52,7 @@ class Repetition:
         self._item: int | None = None
         self._source = Source.DELTA
         self._repeated = 0
-        self.closes = self.grew = False
+        self.closes = False
 
     @property
     def sees_all(self) -> bool:
@@ -107,13 +107,17 @@ class Repetition:
         known = items.get(item, 0)
         if _source_of(known, kind):
             return True
-        self.grew = True
         if item not in items and not _has_room(items, self.closes):
             self._state.loss.state_limit |= self.closes
             return not self.closes
         is_over = _IS_OVER if self._source is Source.ITEM_DONE else 0
         items[item] = known | self._source << _shift(kind) | is_over
         return True
+
+
+def is_tracked(items: dict[int, int], item: int | None, kind: int) -> bool:
+    """Whether a source of this kind of output of an item is known (None: of events that name none)."""
+    return bool(_source_of(items.get(_UNPLACED if item is None else item, 0), kind))
 
 
 def _repeated(items: dict[int, int], item: int, source: Source) -> int:

@@ -5,10 +5,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from streamgauge.core.assembly.envelope import EVENT_ID
 from streamgauge.core.assembly.event_sink import StreamEventSink
+from streamgauge.core.assembly.plain_deltas import PlainDeltas
 from streamgauge.core.assembly.state import StreamState
-from streamgauge.core.assembly.steady import Steady
 from streamgauge.core.capture.segments import FROM_START, End, Loss, Opening, Read, Segment
 from streamgauge.core.dialects import (
     BY_NAME,
@@ -24,8 +23,9 @@ from streamgauge.core.dialects import (
     recognised,
     recognised_body,
 )
+from streamgauge.core.dialects.typed_deltas import EVENT_ID
 from streamgauge.core.formats.json_text import UNPARSED, parse
-from streamgauge.core.formats.sse import Event, SseDecoder, read_events, split_blocks
+from streamgauge.core.formats.sse import Event, SseDecoder, read_events
 from streamgauge.core.outcome import FIRST_ERROR_STATUS
 from streamgauge.core.safe_values import safe_id, whole_number
 
@@ -68,7 +68,7 @@ class Stream:
         self._waiting: list[Read] = []
         self._stall_ns = stall_ns
         self._reading: StreamEventSink | None = None
-        self._steady = Steady(state, stall_ns)
+        self._deltas = PlainDeltas(state, stall_ns)
 
     def apply(self, segment: Segment) -> None:
         """Apply the next segment of this stream. Never raises, whatever the segment holds."""
@@ -138,15 +138,16 @@ class Stream:
         known.oversized_events += loss.oversized_events
         known.decode_error = known.decode_error or loss.decode_error
 
-    def _reads(self, reads: Sequence[Read], steady: int) -> None:
+    def _reads(self, reads: Sequence[Read], batched: int) -> None:
+        """Process reads. Those before `batched` may be processed many at a time."""
         at = 0
         while at < len(reads):
-            taken = self._steady.take(reads, at, steady) if self._is_steady() else 0
+            taken = self._deltas.take_reads(reads[at:batched]) if at < batched and self._may_batch() else 0
             if not taken:
                 self._read(reads[at])
             at += taken or 1
 
-    def _is_steady(self) -> bool:
+    def _may_batch(self) -> bool:
         """Whether events may be processed as a batch: no terminal was seen, and the stream repeats no events."""
         return not self.state.terminal and not self._begins_later
 
@@ -161,19 +162,13 @@ class Stream:
 
     def _content(self, content: bytes, stamp: int | None) -> None:
         events = read_events(content)
-        blocks = split_blocks(content) if len(events) > 1 else []
         at = 0
         while at < len(events):
-            # A batch needs exactly one block per event; forged content may have more or fewer.
-            few = blocks[at : at + WINDOW] if len(blocks) == len(events) and self._may_skip(events, at) else []
-            taken = self._steady.take_blocks(few, stamp) if few else 0
+            several = len(events) - at > 1 and self._may_batch()
+            taken = self._deltas.take_events(events[at : at + WINDOW], stamp) if several else 0
             if not taken:
                 self._event(events[at], stamp)
             at += taken or 1
-
-    def _may_skip(self, events: Sequence[Event], at: int) -> bool:
-        """Whether a batch is worth a try: several events are left, and something was learnt of the stream's deltas."""
-        return len(events) - at > 1 and self._steady.is_ready and self._is_steady()
 
     def _end(self, end: End) -> None:
         state = self.state
@@ -220,7 +215,7 @@ class Stream:
             state.timing.first_event = stamp
         speaker = dialect_of_text_event(name, BY_NAME.get(state.dialect or ""))
         if speaker is not None:
-            self._text(speaker, event, data, stamp)
+            self._text(speaker, data, stamp)
             return
         if data.startswith(DONE):
             self._done()
@@ -236,12 +231,12 @@ class Stream:
             if state.terminal:
                 self._tell_late(value)
             else:
-                self._tell(event, value, stamp)
+                self._tell(name, value, stamp)
 
-    def _text(self, dialect: Dialect, event: Event, data: bytes, stamp: int | None) -> None:
+    def _text(self, dialect: Dialect, data: bytes, stamp: int | None) -> None:
         """Apply an event whose data is generated text itself, not JSON."""
         state = self.state
-        before, state.dialect = state.dialect, dialect.name
+        state.dialect = dialect.name
         if state.terminal:
             state.counts.after_terminal_events += 1
             return
@@ -250,7 +245,6 @@ class Stream:
         reading = self._read_as(dialect, stamp, repeated=repeated)
         reading.text(0, data.decode("utf-8", "replace"))
         reading.end()
-        self._steady.see(event, None, dialect, reading, before)
 
     def _speaks_text(self) -> bool:
         """Whether the content showed a dialect whose data need not be JSON."""
@@ -265,9 +259,9 @@ class Stream:
         if isinstance(event_id, str):
             self.state.identity.last_event_id = safe_id(event_id)
 
-    def _tell(self, event: Event, value: dict[str, object], stamp: int | None) -> None:
-        state, name, before = self.state, event.name, self.state.dialect
-        shown = recognised(name, value, BY_NAME.get(before or ""))
+    def _tell(self, name: str, value: dict[str, object], stamp: int | None) -> None:
+        state = self.state
+        shown = recognised(name, value, BY_NAME.get(state.dialect or ""))
         if shown is not None:
             state.dialect = shown.name
         elif state.dialect is None and is_foreign(value):
@@ -280,7 +274,6 @@ class Stream:
         reading = self._read_as(dialect, stamp, repeated=repeated)
         dialect.read(name, value, reading)
         reading.end()
-        self._steady.see(event, value, dialect, reading, before)
 
     def _tell_late(self, value: dict[str, object]) -> None:
         """Apply an event after the terminal: usage after [DONE] counts, unless it names another response."""

@@ -9,6 +9,7 @@ completions), https://docs.anthropic.com/claude/reference/versions.
 
 from streamgauge.core.allowlist import Kind, Spec
 from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, Sink, Usual
+from streamgauge.core.dialects.deltas import Delta, Deltas, Output
 from streamgauge.core.usage import UsageRules
 
 KEEP: dict[str, Spec] = {
@@ -30,6 +31,12 @@ class AnthropicCompletions(Usual):
     endpoint = "/complete"
     keep = KEEP
     keep_body = KEEP
+    deltas = Deltas(
+        kinds=(Delta(Output.TEXT, "completion"),),
+        when={"type": (_EVENT,), "stop_reason": (None,)},
+        response_id=("id", "log_id"),
+        model=("model",),
+    )
     usage = UsageRules(spec={}, input=(), output=())
 
     def recognises(self, event: str, data: Data) -> bool:

@@ -6,6 +6,7 @@ placeholder. The input count excludes tokens that were written to the cache or r
 
 from streamgauge.core.allowlist import Kind, Spec
 from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, Sink, Usual, is_no_call
+from streamgauge.core.dialects.deltas import Delta, Deltas, Output
 from streamgauge.core.safe_values import whole_number
 from streamgauge.core.usage import UsageRules
 
@@ -73,6 +74,25 @@ _EVENTS = {
 # Blocks that call a tool, and whether the client has to execute the call.
 _TOOL_BLOCKS = {"tool_use": True, "server_tool_use": False, "mcp_tool_use": False}
 
+_DELTAS = Deltas(
+    kinds=tuple(
+        Delta(
+            output,
+            f"delta.{name}",
+            when={"delta.type": (kind,)},
+            unread=frozenset(f"delta.{other}" for other in others),
+        )
+        for output, name, kind, others in (
+            (Output.TEXT, "text", "text_delta", ("thinking", "partial_json")),
+            (Output.REASONING, "thinking", "thinking_delta", ("text", "partial_json")),
+            (Output.ARGUMENTS, "partial_json", "input_json_delta", ("text", "thinking")),
+        )
+    ),
+    when={"type": ("content_block_delta",)},
+    unread=frozenset(("message", "content_block", "usage", "delta.stop_reason")),  # of other events
+    key="index",
+)
+
 
 class AnthropicMessages(Usual):
     """Anthropic's Messages API."""
@@ -82,6 +102,7 @@ class AnthropicMessages(Usual):
     paths = ("/messages",)
     keep = KEEP
     keep_body = KEEP_BODY
+    deltas = _DELTAS
     usage = UsageRules(
         spec=_KEEP_USAGE,
         input=("input_tokens",),

@@ -10,6 +10,7 @@ from typing import Protocol
 import msgspec
 
 from streamgauge.core.allowlist import Kind, Spec
+from streamgauge.core.dialects.deltas import Deltas
 from streamgauge.core.formats.json_text import parse
 from streamgauge.core.formats.sse import Event
 from streamgauge.core.safe_values import safe_code, safe_id, whole_number
@@ -139,8 +140,8 @@ class Dialect(Protocol):
     `paths`: endpoint templates that hint at it. `endpoint`: the template in records of requests to any other path.
     `Sink.terminal` always ends a stream. `finish_is_terminal`: a finish reason on every choice ends it as well
     (`one_finish_is_enough`: on any choice). `done_is_terminal`: a [DONE] ends it as well.
-    `text_events`: names of events whose data is generated text, not JSON. `volatile`: members, as dotted paths, that change
-    from event to event and that `read` ignores, so that events which differ only in them can share a learnt form.
+    `text_events`: names of events whose data is generated text, not JSON. `deltas`: the events that `typed_deltas.py` reads
+    in place of `read`.
     """
 
     @property
@@ -164,7 +165,7 @@ class Dialect(Protocol):
     @property
     def text_events(self) -> frozenset[str]: ...
     @property
-    def volatile(self) -> frozenset[str]: ...
+    def deltas(self) -> Deltas: ...
 
     def recognises(self, event: str, data: Data) -> bool:
         """Whether only this dialect sends such an event. False if `data` has no members, whatever the event's name."""
@@ -193,7 +194,7 @@ class Usual:
     one_finish_is_enough: bool = False
     done_is_terminal: bool = False
     text_events: frozenset[str] = frozenset()
-    volatile: frozenset[str] = frozenset()
+    deltas: Deltas = Deltas()
 
     def usage_after_done(self, data: Data) -> object:
         return None

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 from streamgauge.core.allowlist import Kind, Spec
 from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, Sink, Usual, is_no_call
+from streamgauge.core.dialects.deltas import ABSENT, Delta, Deltas, Output
 from streamgauge.core.outcome import reason_label
 from streamgauge.core.safe_values import MASKED, safe_id, whole_number
 from streamgauge.core.usage import UsageRules
@@ -67,11 +68,25 @@ KEEP: dict[str, Spec] = {**KEEP_ERRORS, **_KEEP_ANSWER, "response": _KEEP_ANSWER
 
 # Members of usageMetadata that say how a request was served, not what it used. Vertex sends `trafficType` alone on all
 # events but the last.
-_SERVED = {"trafficType", "serviceTier"}
+_SERVED = ("trafficType", "serviceTier")
 
 # The key of calls whose every fragment repeats the name and the id, as some proxies send them: the id tells calls
 # apart. The key is negative, so that it equals no index.
 _BY_ID = -1
+
+_PART = "candidates.content.parts"
+_DELTAS = Deltas(
+    kinds=(
+        Delta(Output.TEXT, f"{_PART}.text", when={f"{_PART}.thought": (None, ABSENT)}),
+        Delta(Output.REASONING, f"{_PART}.text", when={f"{_PART}.thought": (True,)}),
+    ),
+    choice="candidates.index",
+    response_id=("responseId",),
+    model=("modelVersion",),
+    tier=tuple(f"usageMetadata.{name}" for name in _SERVED),
+    usage="usageMetadata",
+    absent=frozenset(("choices",)),
+)
 
 
 class Gemini(Usual):
@@ -82,6 +97,7 @@ class Gemini(Usual):
     paths = (":streamGenerateContent", ":generateContent")
     keep = KEEP
     keep_body = KEEP
+    deltas = _DELTAS
     finish_is_terminal = True
     one_finish_is_enough = True
     usage = UsageRules(
@@ -117,7 +133,7 @@ class Gemini(Usual):
         if isinstance(feedback, dict):
             # Any block reason means content_filter. (OTHER is a finish reason as well, with another meaning.)
             sink.finish(0, feedback.get("blockReason"), "content_filter")
-        if not isinstance(usage, dict) or usage.keys() - _SERVED:
+        if not isinstance(usage, dict) or usage.keys() - set(_SERVED):
             sink.usage(usage)
 
     def read_body(self, data: Data, sink: Sink) -> None:

@@ -22,6 +22,7 @@ from streamgauge.core.dialects.contract import (
     error_in,
     is_no_call,
 )
+from streamgauge.core.dialects.deltas import ABSENT, Delta, Deltas, Output
 from streamgauge.core.safe_values import safe_code, whole_number
 from streamgauge.core.usage import UsageRules
 
@@ -104,6 +105,29 @@ _ARGUMENTS = "arguments_delta"
 _CLIENT_CALL = "function_call"
 _JSON_CALLS = {_CLIENT_CALL, "mcp_server_tool_call"}
 
+_DELTAS = Deltas(
+    kinds=(
+        Delta(Output.TEXT, "delta.text", when={"delta.type": ("text", "model_output", ABSENT)}),
+        Delta(
+            Output.REASONING,
+            "delta.text",
+            when={"delta.type": tuple(sorted(_REASONING))},
+            unread=frozenset(("delta.data",)),
+        ),
+        Delta(
+            Output.ARGUMENTS,
+            "delta.arguments",
+            when={"delta.type": (_ARGUMENTS,)},
+            unread=frozenset(f"delta.{name}" for name in ("text", "data", "content", "summary", "error")),
+        ),
+    ),
+    when={"event_type": ("step.delta", "content.delta")},
+    # Members of other events, and of calls.
+    unread=frozenset(("interaction_id", "step", "content", "delta.id", "delta.name")),
+    key="index",
+    named=True,
+)
+
 
 class GeminiInteractions(Usual):
     """Gemini's Interactions API."""
@@ -113,6 +137,7 @@ class GeminiInteractions(Usual):
     paths = ("/interactions",)
     keep = KEEP
     keep_body = KEEP_BODY
+    deltas = _DELTAS
     usage = UsageRules(
         spec=_KEEP_USAGE,
         input=("total_input_tokens",),

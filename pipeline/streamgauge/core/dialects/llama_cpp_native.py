@@ -10,6 +10,7 @@ the stopped_* flags come from builds before December 2024 (pull request 10643).
 
 from streamgauge.core.allowlist import Kind, Spec
 from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, Sink, Usual
+from streamgauge.core.dialects.deltas import Delta, Deltas, Output
 from streamgauge.core.safe_values import finite_number, whole_number
 from streamgauge.core.usage import UsageRules
 
@@ -48,7 +49,14 @@ class LlamaCppNative(Usual):
     keep = KEEP
     keep_body = KEEP
     finish_is_terminal = True
-    volatile = frozenset(("tokens",))  # the ids of the event's tokens
+    deltas = Deltas(
+        kinds=(Delta(Output.TEXT, "content", when={"stop": (False,)}),),
+        choice="index",
+        model=("model",),
+        usage="",
+        # The flags are read at the stop. The length of the context alone is no usage.
+        unread=frozenset((*_STOPPED, "tokens_cached")),
+    )
     usage = UsageRules(
         spec=_KEEP_USAGE,
         input=("tokens_evaluated",),

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from streamgauge.core.dialects.contract import Data, Sink, Usual, error_in, is_no_call
+from streamgauge.core.dialects.openai_chat_delta_tables import CHAT_DELTAS
 from streamgauge.core.dialects.openai_chat_tables import (
     CHOICE_ERROR,
     CHOICE_USAGE,
@@ -47,7 +48,7 @@ class OpenAIChat(Usual):
     usage = USAGE
     finish_is_terminal = True
     done_is_terminal = True
-    volatile = frozenset(("sla_metrics.ts_us",))  # the clock of Hugging Face's router
+    deltas = CHAT_DELTAS
 
     def recognises(self, event: str, data: Data) -> bool:
         kind = data.get("object")

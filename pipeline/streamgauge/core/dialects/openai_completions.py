@@ -2,6 +2,7 @@
 
 from streamgauge.core.dialects.contract import Data
 from streamgauge.core.dialects.openai_chat import OpenAIChat, choices_of
+from streamgauge.core.dialects.openai_chat_delta_tables import COMPLETIONS_DELTAS
 
 
 class OpenAICompletions(OpenAIChat):
@@ -10,6 +11,7 @@ class OpenAICompletions(OpenAIChat):
     name = "openai-completions"
     endpoint = "/completions"
     paths = ("/completions",)
+    deltas = COMPLETIONS_DELTAS
 
     def recognises(self, event: str, data: Data) -> bool:
         if data.get("object") == "text_completion":

@@ -7,6 +7,7 @@ closing event of a part or of an item carries counts there (repeated_output.py);
 
 from streamgauge.core.allowlist import Kind, Spec
 from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, Sink, Source, Usual, error_in, is_no_call
+from streamgauge.core.dialects.deltas import Delta, Deltas, Output
 from streamgauge.core.safe_values import safe_code, whole_number
 from streamgauge.core.usage import UsageRules
 
@@ -145,6 +146,31 @@ _SERVERS_TOOLS = {
 }
 
 
+# Texts that are output of their own in a delta, by the beginning of the event's type.
+_TEXT_DELTAS = {
+    "response.output_text": Output.TEXT,
+    "response.refusal": Output.REFUSAL,
+    "response.reasoning_text": Output.REASONING,
+    "response.reasoning_summary_text": Output.REASONING,
+}
+_DELTAS = Deltas(
+    kinds=(
+        *(Delta(output, "delta", when={"type": (f"{kind}.delta",)}) for kind, output in _TEXT_DELTAS.items()),
+        *(
+            Delta(Output.ARGUMENTS, "delta", when={"type": (kind,)}, client=item in _CLIENT_CALLS)
+            for kind, item in _ARGUMENTS.items()
+        ),
+    ),
+    # Members of other events.
+    unread=frozenset(
+        ("content_index", "summary_index", "item_id", "item", "part", "text", "refusal", "arguments", "input", "diff")
+    ),
+    key="output_index",
+    item="output_index",
+    numbered=True,
+)
+
+
 class OpenAIResponses(Usual):
     """OpenAI's Responses API."""
 
@@ -153,6 +179,7 @@ class OpenAIResponses(Usual):
     paths = ("/responses", "/responses/{id}")
     keep = KEEP
     keep_body = _KEEP_RESPONSE
+    deltas = _DELTAS
     usage = UsageRules(
         spec=_KEEP_USAGE,
         input=("input_tokens",),

@@ -46,7 +46,7 @@ def parse(text: bytes) -> object:
     """The value of a JSON text; UNPARSED if the text is not JSON. Of duplicate keys the last wins."""
     if not text or text[0] not in _BEGINNINGS:
         return UNPARSED
-    if len(text) > 2 * MAX_DEPTH and _is_too_deep(text):
+    if len(text) > 2 * MAX_DEPTH and is_too_deep(text):
         return UNPARSED
     try:
         return _DECODER.decode(text)
@@ -62,7 +62,7 @@ def parse_each(texts: Sequence[bytes]) -> list[object]:
     The texts become one list, with a number between each two that none of them holds. If the list has this number at all
     odd places, and nowhere else, then each even place holds the value of one text: no text continues in the next one.
     """
-    if len(texts) > 1 and not any(len(text) > 2 * MAX_DEPTH and _is_too_deep(text) for text in texts):
+    if len(texts) > 1 and not any(len(text) > 2 * MAX_DEPTH and is_too_deep(text) for text in texts):
         joined = b"[" + (b",%b," % _DIGITS).join(texts) + b"]"
         if joined.count(_DIGITS) == len(texts) - 1:
             with contextlib.suppress(
@@ -81,7 +81,8 @@ def _parse_leniently(text: bytes) -> object:
         return UNPARSED
 
 
-def _is_too_deep(text: bytes) -> bool:
+def is_too_deep(text: bytes) -> bool:
+    """Whether values are nested deeper than MAX_DEPTH in a text that is otherwise JSON."""
     if text.count(b"[") + text.count(b"{") <= MAX_DEPTH:
         return False
     depth = 0

@@ -1,4 +1,4 @@
-"""Learned envelopes change how fast a stream is read, and nothing else: with and without them its state is the same."""
+"""Plain deltas are applied many at a time, which changes only how fast a stream is read: its state is the same."""
 
 import random
 import re
@@ -10,7 +10,6 @@ from bench.wires import wire
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamgauge.core.assembly import steady
 from streamgauge.core.assembly.state import StreamState
 from streamgauge.core.assembly.stream import Stream
 from streamgauge.core.capture.segments import End, Ending, Head, Opening, Read, Segment
@@ -18,7 +17,6 @@ from streamgauge.core.dialects import BY_NAME, DIALECTS
 from streamgauge.core.formats.sse import MAX_EVENT_BYTES, SseDecoder, write_event
 from streamgauge.core.masking.masker import Masker
 from tests.core.assembly.altered import alter, damage
-from tests.vectors.drive import forget
 from tests.vectors.load import series, vectors
 
 STALL_NS = 5_000_000_000
@@ -59,10 +57,11 @@ def segments(reads: list[bytes], chance: random.Random, *, masked: bool, path: s
     yield Segment(bytes(16), number, end=End(Ending.COMPLETE, stamp_ns=clock))
 
 
-def states(made: list[Segment], credit: int, *, settled: bool = True) -> list[object]:
-    """The stream's state behind each segment, with so much credit to learn; behind the last alone if not `settled`."""
-    before, steady.FIRST_CREDIT = steady.FIRST_CREDIT, credit
-    try:
+def states(made: list[Segment], *, batched: bool, settled: bool = True) -> list[object]:
+    """The stream's state after each segment; after the last alone if not `settled`. `batched`: as usual, else one by one."""
+    with pytest.MonkeyPatch.context() as patch:
+        if not batched:
+            patch.setattr(Stream, "_may_batch", lambda stream: False)
         stream = Stream(StreamState(bytes(16), bytes(16), 0, items={}), STALL_NS)
         found = []
         for segment in made:
@@ -72,16 +71,14 @@ def states(made: list[Segment], credit: int, *, settled: bool = True) -> list[ob
                 found.append(msgspec.to_builtins(stream.state, builtin_types=(bytes,)))
         stream.apply_pending_reads()
         return [*found, msgspec.to_builtins(stream.state, builtin_types=(bytes,))]
-    finally:
-        steady.FIRST_CREDIT = before
 
 
 def same(events: list[bytes], seed: int, *, masked: bool, path: str | None = None) -> None:
     chance = random.Random(seed)
     made = list(segments(in_reads(events, chance), chance, masked=masked, path=path))
-    plain = states(made, 0)
-    assert states(made, 10**6) == plain
-    assert states(made, 10**6, settled=False) == plain[-1:]
+    plain = states(made, batched=False)
+    assert states(made, batched=True) == plain
+    assert states(made, batched=True, settled=False) == plain[-1:]
 
 
 @pytest.mark.parametrize("masked", [True, False], ids=["masked", "full"])
@@ -91,6 +88,32 @@ def test_a_stream_of_each_dialect(name: str, masked: bool) -> None:
     events = canonical(b"".join(one.events), one.path or None, masked=masked)
     for seed in range(12):
         same(events, seed, masked=masked, path=one.path or None)
+
+
+def test_an_event_without_the_name_of_the_others() -> None:
+    events = canonical(b"".join(wire("watsonx", 40).events), None, masked=False)
+    for at in (20, 36):
+        events[at] = events[at].removeprefix(b"event: message\n")
+    for seed in range(12):
+        same(events, seed, masked=False)
+
+
+@pytest.mark.parametrize("masked", [True, False], ids=["masked", "full"])
+@pytest.mark.parametrize("before", ["a", "é", r"\n", "日本"])
+def test_f0_an_empty_text_is_no_token_event_for_any_split(before: str, masked: bool) -> None:
+    texts = [before, before, "", "a", "", before]
+    body = "".join(
+        f'data: {{"id":"c","object":"chat.completion.chunk","choices":[{{"index":0,"delta":{{"content":"{text}"}}}}]}}\n\n'
+        for text in texts
+    )
+    events = canonical(body.encode(), "/chat/completions", masked=masked)
+    for seed in range(12):
+        chance = random.Random(seed)
+        stream = Stream(StreamState(bytes(16), bytes(16), 0, items={}), STALL_NS)
+        for segment in segments(in_reads(events, chance), chance, masked=masked, path="/chat/completions"):
+            stream.apply(segment)
+        stream.apply_pending_reads()
+        assert stream.state.counts.token_events == sum(map(bool, texts))
 
 
 def test_plain_text_of_several_lines_and_events() -> None:
@@ -111,19 +134,18 @@ def test_every_vector(masked: bool) -> None:
 def test_every_series(masked: bool) -> None:
     for several in series():
         for seed in range(4):
-            forget()
             for vector in several.vectors:
                 same(canonical(vector.body, None, masked=masked), seed, masked=masked)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_nearly_all_deltas_are_taken_without_a_look(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nearly_all_deltas_are_applied_in_batches(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     one = wire(name, 200)
     events = canonical(b"".join(one.events), one.path or None, masked=True)
     looked = []  # type: ignore[var-annotated]
     monkeypatch.setattr(Stream, "_event", _counted(Stream._event, looked))
     made = list(segments(events, random.Random(1), masked=True, path=one.path or None))
-    states(made, steady.FIRST_CREDIT)
+    states(made, batched=True)
     assert len(looked) < 25
 
 
@@ -147,7 +169,6 @@ def damaged(draw: st.DrawFn) -> tuple[list[bytes], str]:
 @settings(max_examples=400, deadline=None)
 @given(damaged(), st.integers(0, 2**32))
 def test_a_damaged_stream_says_the_same(stream: tuple[list[bytes], str], seed: int) -> None:
-    forget()
     events, path = stream
     same(events, seed, masked=False, path=path or None)
 
@@ -162,7 +183,6 @@ def altered(draw: st.DrawFn) -> tuple[list[bytes], str]:
 @settings(max_examples=400, deadline=None)
 @given(altered(), st.integers(0, 2**32))
 def test_what_an_event_tells_in_between_is_told_back(stream: tuple[list[bytes], str], seed: int) -> None:
-    forget()
     events, path = stream
     same(events, seed, masked=False, path=path or None)
 
@@ -216,7 +236,7 @@ def of_other_words(draw: st.DrawFn) -> tuple[list[bytes], list[bytes], bool]:
     others = b"".join(events).replace(word, instead)
     if draw(st.booleans()):
         others = draw(st.sampled_from(FIRST)) + others
-    if draw(st.booleans()):  # of both, so that what is learnt has a name
+    if draw(st.booleans()):  # of both, so that the events have a name
         name = draw(st.sampled_from([b'event: a"b\n', b"event: x\n"]))
         others, events = name + others.replace(b"\n\n", b"\n\n" + name), [name + event for event in events]
     read = b"".join(write_event(event) for event in SseDecoder().feed(others))
@@ -225,10 +245,7 @@ def of_other_words(draw: st.DrawFn) -> tuple[list[bytes], list[bytes], bool]:
 
 @settings(max_examples=400, deadline=None)
 @given(of_other_words(), st.integers(0, 2**32))
-def test_what_one_stream_taught_changes_nothing_in_the_next(
-    streams: tuple[list[bytes], list[bytes], bool], seed: int
-) -> None:
-    forget()
+def test_an_event_with_another_word(streams: tuple[list[bytes], list[bytes], bool], seed: int) -> None:
     first, second, masked = streams
     for events in (first, second, first):
         same(events, seed, masked=masked)
@@ -241,7 +258,7 @@ def test_first_times_are_those_of_the_first_stamps() -> None:
         reads = [Read(at if at > unstamped else None, len(one), len(one), one) for at, one in enumerate(events, 1)]
         opening = Opening("t", "0", "full", upstream="u")
         made = [Segment(bytes(16), 0, opening=opening, head=Head(200, 0, event_stream=True), reads=reads)]
-        assert states(made, 10**6) == states(made, 0)
+        assert states(made, batched=True) == states(made, batched=False)
 
 
 def test_an_event_over_the_cap_is_none() -> None:
@@ -253,7 +270,7 @@ def test_an_event_over_the_cap_is_none() -> None:
 
 
 def _between(name: str, member: bytes, instead: bytes) -> None:
-    """Events of one kind, with one among them that says something else, and is of no envelope."""
+    """Events of one kind, with one among them that reports something else."""
     one = wire(name, 60)
     for at in (20, 21, 40):
         events = one.events[: at + 8]  # not to the end, which says all of it once more
@@ -300,8 +317,44 @@ def test_reads_that_are_no_whole_events(name: str) -> None:
             broken = event[:cut] + chance.choice(_BROKEN) + event[cut:]
             reads += chance.choices(([event], [event[:cut], event[cut:]], [broken]), (7, 1, 1))[0]
         made = list(segments(reads, chance, masked=False, path=one.path or None))
-        assert states(made, 10**6) == states(made, 0)
+        assert states(made, batched=True) == states(made, batched=False)
 
 
 def test_streams_without_a_reader_are_none() -> None:
     assert set(NAMES) == set(BY_NAME)
+
+
+# Data that together, with another line end or comma between them, could be read as other events than each by itself.
+_DELTA = b'{"choices":[{"index":0,"delta":{"content":"a"}}]}'
+_FORGED = (
+    b'{"choices":[{"index":0,"delta":{"content":"a',
+    b'b"}}]}',
+    b'{"choices":[{"index":0,"delta":{"content":"a"}}]',
+    b"}",
+    b'{"x":[{}',
+    b"{}]}",
+    b"{}",
+    b"",
+    _DELTA + _DELTA,
+    _DELTA + b"," + _DELTA,
+    _DELTA + b" ",
+    b" " + _DELTA,
+    b'{"x":' + b"[" * 300 + b"]" * 300 + b"," + _DELTA[1:],
+    b'{"x":' + b"9" * 5_000 + b"," + _DELTA[1:],
+    b'{"x":"\\ud800",' + _DELTA[1:],
+    b'{"x":"\xff",' + _DELTA[1:],
+    b'{"choices":[],' + _DELTA[1:],
+    b'{"choices":1,' + _DELTA[1:],
+    _DELTA.replace(b'"index":0', b'"index":0.0'),
+    _DELTA.replace(b'"index":0', b'"index":18446744073709551616'),
+    _DELTA.replace(b'"index":0', b'"index":null'),
+    _DELTA.replace(b'"a"', b'"a","content":null'),
+    _DELTA.replace(b'"a"', b'""'),
+    _DELTA.replace(b'"a"', b'"\\u00e9\\ud83d\\ude00"'),
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(st.one_of(st.just(_DELTA), st.sampled_from(_FORGED)), max_size=12), st.integers(0, 2**32))
+def test_no_event_continues_in_the_next_one(data: list[bytes], seed: int) -> None:
+    same([b"data: " + one + b"\n\n" for one in (_DELTA, _DELTA, *data, _DELTA)], seed, masked=False)

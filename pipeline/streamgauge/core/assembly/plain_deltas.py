@@ -1,0 +1,352 @@
+"""Applies plain deltas to a stream's state, many at a time: events that bring output, and otherwise repeat what is known.
+
+The result is that of applying the events one by one, as `stream.Stream` does. Which events are plain deltas is decided by
+their types (`dialects/typed_deltas.py`), and by the state: an event that reports something new, as a first time, a choice, a
+call or a response id, is none.
+"""
+
+import bisect
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+from operator import itemgetter, methodcaller
+from typing import Any
+
+import msgspec
+
+from streamgauge.core.assembly.repeated_output import REASONING, REFUSAL, TEXT, TOOL, is_tracked
+from streamgauge.core.assembly.state import ChoiceState, StreamState, ToolState
+from streamgauge.core.capture.segments import Read
+from streamgauge.core.dialects import BY_NAME, Dialect
+from streamgauge.core.dialects.deltas import Output
+from streamgauge.core.dialects.typed_deltas import DeltaType, types_of
+from streamgauge.core.formats.json_validator import feed
+from streamgauge.core.formats.sse import MAX_EVENT_BYTES, Event
+from streamgauge.core.safe_values import safe_id
+from streamgauge.core.usage import take
+
+_KINDS = {Output.TEXT: TEXT, Output.REASONING: REASONING, Output.REFUSAL: REFUSAL, Output.ARGUMENTS: TOOL}
+
+_BLANK = b"\n\n"
+# The lines before the value of an event's data, as `write_event` writes them.
+_HEAD = re.compile(rb"(event: [^\n\r]*\n)?(?:id: ([^\n\r\0]*)\n)?data: ")
+_NEXT_HEAD = re.compile(rb"\n\n(event: [^\n\r]*\n)?id: ([^\n\r\0]*)\ndata: ")
+_first, _last_byte = itemgetter(0), itemgetter(-1)
+_ends = methodcaller("endswith", _BLANK)
+_ERROR = b"error"  # an event of this name is an error, whatever it holds
+
+
+class PlainDeltas:
+    """Applies plain deltas to the state of one stream."""
+
+    def __init__(self, state: StreamState, stall_ns: int) -> None:
+        self._state = state
+        self._stall_ns = stall_ns
+
+    def take_reads(self, reads: Sequence[Read]) -> int:
+        """Apply the first of these reads that hold plain deltas and nothing else; return how many."""
+        dialect = self._dialect()
+        head = None if dialect is None else _HEAD.match(reads[0].content)
+        if dialect is None or head is None:
+            return 0
+        sizes = [read.body_bytes for read in reads]
+        contents = [read.content for read in reads]
+        whole = list(map(_ends, contents))
+        if 0 in sizes or False in whole:  # a read without a time of its own, or with a part of an event
+            end = min([values.index(0) for values in (sizes, whole) if 0 in values])
+            reads, contents, sizes = reads[:end], contents[:end], sizes[:end]
+        joined = b"".join(contents)
+        if not contents or len(joined) > MAX_EVENT_BYTES:
+            return 0
+        stamps = [read.stamp_ns for read in reads]
+        name, event_id = head.groups()
+        is_text = _name_of(name).decode("utf-8", "replace") in dialect.text_events
+        if is_text or event_id is not None:
+            payloads, ids = _payloads(joined, head[0], name, event_id)
+            found = len(payloads)
+            payloads = payloads if is_text else _insides(payloads)
+        else:
+            payloads, ids = _objects(joined, head[0]), []
+            found = len(payloads)
+        is_stamped = stamps.count(None) < len(stamps)
+        run = self._run(dialect, _name_of(name), payloads, is_text=is_text, is_stamped=is_stamped)
+        if run is None:
+            return 0
+        counts = None
+        taken = len(contents)
+        if found != len(contents) or run.count < found:
+            counts = [content.count(_BLANK) for content in contents]
+            ends = list(accumulate(counts))
+            taken = bisect.bisect_right(ends, run.count)
+            if not taken:
+                return 0
+            run.shorten(ends[taken - 1])
+            counts = None if ends[taken - 1] == taken else counts[:taken]
+            stamps, sizes = stamps[:taken], sizes[:taken]
+        self._state.counts.reads += taken
+        self._state.counts.bytes += sum(sizes)
+        self._state.timing.tokens(stamps, counts, self._stall_ns)
+        self._apply(run, ids[run.count - 1] if ids else None)
+        return taken
+
+    def take_events(self, events: Sequence[Event], stamp: int | None) -> int:
+        """Apply the first of these events of one read that are plain deltas; return how many."""
+        dialect, name = self._dialect(), events[0].name
+        if dialect is None:
+            return 0
+        payloads: list[bytes] = []
+        for event in events:
+            if event.data is None or event.name != name or not _is_bare(event):
+                break
+            payloads.append(event.data)
+        is_text = name in dialect.text_events
+        payloads = payloads if is_text else _insides(payloads)
+        run = self._run(dialect, name.encode(), payloads, is_text=is_text, is_stamped=stamp is not None)
+        if run is None:
+            return 0
+        for _ in range(run.count):
+            self._state.timing.token(stamp, self._stall_ns)
+        ids = [event.id.encode() for event in events[: run.count] if event.id is not None]
+        self._apply(run, ids[-1] if ids else None)
+        return run.count
+
+    def _dialect(self) -> Dialect | None:
+        """The dialect that the stream has shown, if it has token events: before them nothing is known."""
+        state = self._state
+        return BY_NAME.get(state.dialect or "") if state.timing.token_events else None
+
+    # --- which events are plain deltas ------------------------------------------------------------------------------
+
+    def _run(
+        self, dialect: Dialect, name: bytes, payloads: Sequence[bytes], *, is_text: bool, is_stamped: bool
+    ) -> "_Run | None":
+        """The first events that are plain deltas. `payloads`: their texts (`is_text`), else their data without braces."""
+        if name == _ERROR or not payloads:
+            return None
+        if is_text:
+            run = _plain_texts(payloads) if self._has_first_times(TEXT, is_stamped) else None
+            return run if run is not None and self._knows_choices(run, is_stamped) else None
+        for kind in types_of(dialect):
+            if kind.clue in payloads[0] and self._has_first_times(_KINDS[kind.delta.output], is_stamped):
+                events = kind.decode(payloads)
+                while events:
+                    run = _Run(_KINDS[kind.delta.output], kind.texts(events), kind, events)
+                    if self._is_known(run, kind, is_stamped):
+                        return run
+                    events = events[: len(events) // 2]
+        return None
+
+    def _has_first_times(self, kind: int, is_stamped: bool) -> bool:
+        timing = self._state.timing
+        first = timing.first_content if kind in (TEXT, REFUSAL) else timing.first_token
+        if kind in (REASONING, TOOL):
+            first = timing.first_reasoning if kind == REASONING else timing.first_tool
+        return not is_stamped or (first is not None and timing.first_event is not None)
+
+    def _knows_choices(self, run: "_Run", is_stamped: bool) -> bool:
+        choices = [self._choice(index) for index in run.choices]
+        return all(choice is not None and (choice.first_token is not None or not is_stamped) for choice in choices)
+
+    def _is_known(self, run: "_Run", kind: DeltaType, is_stamped: bool) -> bool:
+        """Whether the state has all that these events report, apart from their output and their usage."""
+        identity, items, events = self._state.identity, self._state.items, run.events
+        if not self._knows_choices(run, is_stamped):
+            return False
+        if identity.response_id is None and any(any(column(events)) for column in kind.ids):
+            return False
+        if identity.response_model is None and any(any(column(events)) for column in kind.models):
+            return False
+        tiers = {tier for column in kind.tiers for tier in column(events)} - {
+            None,
+            msgspec.UNSET,
+            identity.service_tier,
+        }
+        if tiers:
+            return False
+        if run.kind == TOOL:
+            return self._call_of(run, kind) is not None
+        if kind.items is None or items is None:
+            return True
+        return all(
+            is_tracked(items, item or 0 if isinstance(item, int) else None, run.kind)
+            for item in set(kind.items(events))
+        )
+
+    def _call_of(self, run: "_Run", kind: DeltaType) -> ToolState | None:
+        """The call that all these fragments belong to; None if it is not known, or there are several."""
+        keys = set(kind.keys(run.events)) if kind.keys else set()
+        choice = self._choice(next(iter(run.choices))) if len(run.choices) == 1 else None
+        if choice is None or len(keys) != 1:
+            return None
+        key = next(iter(keys))
+        if not isinstance(key, int):
+            return None
+        tool = next((one for one in reversed(choice.tools) if one.key == key), None)
+        known = kind.delta.client is None or (tool is not None and tool.client == kind.delta.client)
+        return tool if known else None
+
+    def _choice(self, index: int) -> ChoiceState | None:
+        return next((choice for choice in self._state.choices if choice.index == index), None)
+
+    # --- what they change -------------------------------------------------------------------------------------------
+
+    def _apply(self, run: "_Run", event_id: bytes | None) -> None:
+        """Apply what these events report, apart from their reads and times."""
+        state, counts, kind = self._state, self._state.counts, run.type
+        counts.events += run.count
+        counts.token_events += run.count
+        for index, events in run.choices.items():
+            choice = self._choice(index)
+            if choice is not None:
+                choice.token_events += events
+        chars = sum(map(len, run.texts))
+        if run.kind == TEXT:
+            counts.text_chars += chars
+        elif run.kind == REASONING:
+            counts.reasoning_chars += chars
+        elif run.kind == REFUSAL:
+            counts.refusal_chars += chars
+        tool = self._call_of(run, kind) if kind is not None and run.kind == TOOL else None
+        if tool is not None:
+            tool.argument_chars += chars
+            if tool.check is not None:
+                feed(tool.check, "".join(run.texts))
+        if event_id is not None:
+            state.identity.last_event_id = safe_id(event_id.decode("utf-8", "replace"))
+        if kind is not None:
+            self._note(run, kind)
+
+    def _note(self, run: "_Run", kind: DeltaType) -> None:
+        """Apply the last position and the last usage."""
+        state, dialect = self._state, BY_NAME[self._state.dialect or ""]
+        sequence = _last(kind.sequences(run.events), int) if kind.sequences else None
+        event_id = _last(kind.event_ids(run.events), str) if kind.event_ids else None
+        if sequence is not None:
+            state.identity.last_sequence_number = sequence
+        if event_id is not None:
+            state.identity.last_event_id = safe_id(event_id)
+        if kind.usages is not None:
+            given = list(filter(None, kind.usages(run.events)))
+            usage = _merged(given, dialect.usage.spec) if given else {}
+            usage = {name: value for name, value in usage.items() if name not in dialect.usage.zero_is_absent}
+            if usage.keys() - {path.rpartition(".")[2] for path in dialect.deltas.tier}:
+                final = any(choice.finish_raw is not None for choice in state.choices)
+                take(state.usage, dialect.usage, usage, final=final)
+
+
+class _Run:
+    """Plain deltas of one kind. `choices`: how many events each choice has."""
+
+    def __init__(
+        self, kind: int, texts: list[str], of: DeltaType | None = None, events: list[Any] | None = None
+    ) -> None:
+        self.kind, self.type = kind, of
+        self.texts = texts
+        self.events: list[Any] = events or []
+        self.choices = self._choices()
+
+    @property
+    def count(self) -> int:
+        return len(self.texts)
+
+    def _choices(self) -> Mapping[int, int]:
+        if self.type is None or self.type.choices is None:
+            return {0: len(self.texts)}
+        indices = self.type.choices(self.events)
+        if indices.count(indices[0]) == len(indices):
+            return {indices[0] or 0: len(indices)}
+        return Counter([index or 0 for index in indices])
+
+    def shorten(self, count: int) -> None:
+        """Keep the first events."""
+        if count < self.count:
+            self.texts, self.events = self.texts[:count], self.events[:count]
+            self.choices = self._choices()
+
+
+def _payloads(
+    joined: bytes, head: bytes, name: bytes | None, event_id: bytes | None
+) -> tuple[list[bytes], list[bytes]]:
+    """The data of events whose other lines are as in the first one, and their ids if they have any.
+
+    Where an event differs, its bytes are a part of the data before it, which then holds an end of line.
+    """
+    inside = joined[len(head) : -len(_BLANK)]
+    if event_id is None:
+        return inside.split(_BLANK + head), []
+    parts = _NEXT_HEAD.split(inside)
+    names, payloads = parts[1::3], parts[::3]
+    alike = next((at for at, other in enumerate(names) if other != name), len(names))
+    if alike < len(names):
+        payloads = [*payloads[: alike + 1], b"\n"]  # which is no data
+    return payloads, [event_id, *parts[2::3]]
+
+
+def _objects(joined: bytes, head: bytes) -> list[bytes]:
+    """As `_payloads`, of events without ids: their data without the braces. Empty if the first has no brace."""
+    start, end = head + b"{", b"}" + _BLANK
+    if not joined.startswith(start):
+        return []
+    # Without a brace at its end the last one keeps its blank line, and so is no data either.
+    return joined[len(start) :].removesuffix(end).split(end + start)
+
+
+def _insides(payloads: Sequence[bytes]) -> list[bytes]:
+    """What stands between the first and the last byte of data, up to data that has no brace there."""
+    insides = [payload[1:-1] for payload in payloads]
+    if not insides:
+        return []
+    if (
+        set(map(len, payloads)) & {0, 1}
+        or set(map(_first, payloads)) != {0x7B}
+        or set(map(_last_byte, payloads)) != {0x7D}
+    ):
+        bad = (at for at, one in enumerate(payloads) if len(one) < 2 or one[:1] != b"{" or one[-1:] != b"}")
+        return insides[: next(bad)]
+    return insides
+
+
+def _name_of(line: bytes | None) -> bytes:
+    return b"" if line is None else line.removeprefix(b"event: ")[:-1]
+
+
+def _is_bare(event: Event) -> bool:
+    """Whether an event has nothing but a name, an id and data."""
+    return (
+        not (event.comments or event.oversized) and event.retry is None and event.error is None and event.bare is None
+    )
+
+
+def _plain_texts(payloads: Sequence[bytes]) -> _Run | None:
+    """The events up to one that is no line of text, if their data is text itself."""
+    joined = b"".join(payloads)
+    if b"" in payloads or b"\n" in joined or b"\r" in joined:
+        broken = (at for at, one in enumerate(payloads) if not one or b"\n" in one or b"\r" in one)
+        payloads = payloads[: next(broken)]
+    try:
+        return _Run(TEXT, [payload.decode() for payload in payloads]) if payloads else None
+    except UnicodeDecodeError:
+        return None
+
+
+def _last(values: Sequence[Any], wanted: type) -> Any:
+    """The last of these values that is there."""
+    if isinstance(values[-1], wanted):
+        return values[-1]
+    return next((value for value in reversed(values) if isinstance(value, wanted)), None)
+
+
+def _merged(usages: Sequence[msgspec.Struct], spec: Mapping[str, Any]) -> dict[str, Any]:
+    """What several usage objects report one after the other: of each number the last."""
+    merged: dict[str, Any] = {}
+    names = usages[0].__struct_fields__
+    for name, column in zip(names, zip(*map(msgspec.structs.astuple, usages), strict=True), strict=True):
+        if name not in spec or column.count(msgspec.UNSET) == len(column):
+            continue
+        given = [value for value in column if value is not msgspec.UNSET and value is not None]
+        if given and isinstance(spec[name], Mapping):
+            merged[name] = _merged(given, spec[name])
+        elif given:
+            merged[name] = msgspec.to_builtins(given[-1])
+    return merged

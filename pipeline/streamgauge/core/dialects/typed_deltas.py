@@ -1,0 +1,269 @@
+"""Plain deltas as types: an event that decodes into one is a plain delta of that kind, any other event is read as usual.
+
+A type is made from the dialect's allowlist and its declaration (`deltas.py`). Each member that the allowlist names has an
+exact type: what the declaration allows, else null or absent. So an error, a finish reason or a second piece of output
+makes an event no plain delta. Members that the allowlist does not name mean nothing to a dialect and are skipped.
+
+Many events are decoded in one call, a line each. If a line is not one object, from its first byte to its last, the whole
+call fails: so the events are those that reading one by one finds.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter, itemgetter
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from streamgauge.core.allowlist import Kind, Spec
+from streamgauge.core.dialects.contract import Dialect
+from streamgauge.core.dialects.deltas import ABSENT, Delta
+from streamgauge.core.formats.json_text import MAX_DEPTH, is_too_deep
+from streamgauge.core.safe_values import MAX_SAFE_INTEGER
+
+# Lists the values of one member, one for each event.
+Column = Callable[[Sequence[Any]], list[Any]]
+
+_TEXT = Annotated[str, msgspec.Meta(min_length=1)]
+_COUNT = Annotated[int, msgspec.Meta(ge=0, le=MAX_SAFE_INTEGER)]
+_POSITIVE = Annotated[int, msgspec.Meta(ge=1, le=MAX_SAFE_INTEGER)]
+_MEASURE = (
+    Annotated[int, msgspec.Meta(ge=0, lt=MAX_SAFE_INTEGER)] | Annotated[float, msgspec.Meta(ge=0, lt=MAX_SAFE_INTEGER)]
+)
+_EMPTY = Annotated[list[None], msgspec.Meta(max_length=0)]
+_NOTHING = Literal[""] | None
+_SCALARS: dict[Spec, Any] = {Kind.COUNT: _COUNT, Kind.CODE: str, Kind.ID: str}
+
+# The members that show the position of an event, in any dialect.
+SEQUENCE, EVENT_ID = "sequence_number", "event_id"
+
+# Events that are decoded in one call. If one is no plain delta, those before it are decoded again.
+_AT_ONCE = 64
+
+# What a decoder raises for bytes that do not fit.
+_MISFITS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError, OverflowError)
+# Where msgspec names the element that does not fit.
+_PLACE = re.compile(r"\$\[([0-9]{1,9})\]")
+
+# Members that describe an error, and mean nothing without `error` or `errors`.
+_OF_ERRORS = frozenset(("jsonrpc", "detail", "error_type", "trace", "code", "status", "status_code", "request_id"))
+
+
+class DeltaType:
+    """The type of one kind of plain delta, and functions that list what each of some events holds.
+
+    `texts`: their texts, never empty. `choices`, `keys`, `items`: indices; None or UNSET where the event names none. `ids`,
+    `models`, `tiers`: a function for each member. `usages`: usage objects as structs, with the members of the usage. A
+    function is None where no event of this type has the member.
+    """
+
+    def __init__(self, dialect: Dialect, delta: Delta) -> None:
+        plan = _Plan(dialect, delta)
+        self.delta = delta
+        # What all such events hold; it only saves attempts to decode others.
+        self.clue = b'"%b":' % delta.text.rpartition(".")[2].encode()
+        self._decode = msgspec.json.Decoder(plan.struct(dialect.keep, "")).decode_lines
+        self._flags = [(plan.column(path), value) for path, value in plan.flags.items()]
+        known = dialect.deltas
+        self.texts = plan.column(delta.text)
+        self.choices, self.keys, self.items, self.usages, self.sequences, self.event_ids = [
+            plan.column(path) if path is not None and path in plan.paths else None
+            for path in (
+                *(known.choice, known.key, known.item, known.usage),
+                SEQUENCE if known.numbered else None,
+                EVENT_ID if known.named else None,
+            )
+        ]
+        self.ids, self.models, self.tiers = [
+            [plan.column(path) for path in paths if path in plan.paths]
+            for paths in (known.response_id, known.model, known.tier)
+        ]
+
+    def decode(self, insides: Sequence[bytes]) -> list[Any]:
+        """The first of some events that are plain deltas of this type, as structs: up to one that is none.
+
+        `insides`: their data, each without its first and last byte, which are its braces. If an event that is no plain delta
+        cannot be located, fewer are decoded.
+        """
+        events: list[Any] = []
+        for at in range(0, len(insides), _AT_ONCE):
+            some = insides[at : at + _AT_ONCE]
+            events += self._first_of(some)
+            if len(events) < at + len(some):
+                break
+        return events
+
+    def _first_of(self, insides: Sequence[bytes]) -> list[Any]:
+        count = len(insides)
+        while count:
+            events, fewer = self._attempt(insides[:count] if count < len(insides) else insides)
+            if events:
+                return events
+            count = fewer if 0 <= fewer < count else count // 2
+        return []
+
+    def _attempt(self, insides: Sequence[bytes]) -> tuple[list[Any], int]:
+        """The events, if all are plain deltas; else none, and how many of them may be worth another attempt."""
+        half, joined = len(insides) // 2, b"".join(insides)
+        if b"\n" in joined or b"\r" in joined:
+            return [], next(at for at, inside in enumerate(insides) if b"\n" in inside or b"\r" in inside)
+        # Each line begins with a brace and ends with one, and no comma is between two: so each begins and ends outside of all
+        # brackets and strings. Then as many values as lines are one value a line.
+        if max(map(len, insides)) > 2 * MAX_DEPTH - 2 and any(is_too_deep(b"{%b}" % inside) for inside in insides):
+            return [], half
+        try:
+            events = self._decode(b"{%b}" % b"}\n{".join(insides))
+        except _MISFITS as error:
+            place = _PLACE.search(str(error))
+            return [], half if place is None else int(place[1])
+        if len(events) != len(insides):
+            return [], half
+        for column, value in self._flags:
+            flags = column(events)
+            if (not value) in flags:
+                return [], flags.index(not value)
+        return events, 0
+
+
+def types_of(dialect: Dialect) -> tuple[DeltaType, ...]:
+    """The types of a dialect's plain deltas."""
+    types = _types.get(dialect.name)
+    if types is None:
+        types = _types[dialect.name] = tuple([DeltaType(dialect, delta) for delta in dialect.deltas.kinds])
+    return types
+
+
+_types: dict[str, tuple[DeltaType, ...]] = {}  # made once for each dialect
+
+
+class _Plan:
+    """Decides the type of each member of a plain delta."""
+
+    def __init__(self, dialect: Dialect, delta: Delta) -> None:
+        known = dialect.deltas
+        self._usage, self._delta, self._usage_at = dialect.usage, delta, known.usage
+        when = {**known.when, **delta.when}
+        # Literal types have no true and false, so these are compared.
+        self.flags = {path: value for path, (value, *_) in when.items() if isinstance(value, bool)}
+        self._when = {path: values for path, values in when.items() if path not in self.flags}
+        self._unread = known.unread | delta.unread | _OF_ERRORS
+        self._absent = known.absent
+        self._indices = {known.choice, known.key, known.item}
+        self._words = {*known.response_id, *known.model, *known.tier}
+        self._numbered, self._named = known.numbered, known.named
+        self._lists: set[str] = set()
+        self.paths = {""}
+
+    def struct(self, spec: Mapping[str, Spec], path: str) -> type[msgspec.Struct]:
+        """The type of an object on the way to the text."""
+        fields: list[Any] = []
+        for name, inner in spec.items():
+            where = f"{path}.{name}".lstrip(".")
+            if where in self._unread:
+                continue
+            self.paths.add(where)
+            is_inline = path == self._usage_at and name in self._usage.spec
+            given = self._usage_type(self._usage.spec[name], name) if is_inline else self._type(where, inner)
+            needed = self._is_needed(where)
+            fields.append((name, given) if needed else (name, given | msgspec.UnsetType, msgspec.UNSET))
+        absent = [where.rpartition(".") for where in self._absent]
+        fields += [(name, msgspec.UnsetType, msgspec.UNSET) for within, _, name in absent if within == path]
+        fields.sort(key=len)  # those without a default come first
+        return msgspec.defstruct("Delta", fields, gc=False)
+
+    def _is_needed(self, where: str) -> bool:
+        is_way = self._delta.text == where or self._delta.text.startswith(f"{where}.")
+        return is_way or where in self.flags or ABSENT not in self._when.get(where, (ABSENT,))
+
+    def _type(self, where: str, spec: Spec) -> Any:
+        if where == self._delta.text:
+            return _TEXT
+        if self._delta.text.startswith(f"{where}."):
+            return self._nested(where, spec)
+        if where in self.flags:
+            return bool
+        if where in self._when:
+            return Literal[tuple([value for value in self._when[where] if value is not ABSENT])]
+        if where in self._indices or (where == SEQUENCE and self._numbered):
+            return _COUNT | None
+        if where in self._words or (where == EVENT_ID and self._named):
+            return str | None
+        if where == self._usage_at:
+            return self._usage_struct(self._usage.spec, "") | None
+        alternatives = spec if isinstance(spec, tuple) else (spec,)
+        if Kind.TEXT in alternatives or Kind.ARGUMENTS in alternatives or Kind.REASON in alternatives:
+            return _NOTHING
+        return _EMPTY | None if any(isinstance(one, list) for one in alternatives) else None
+
+    def _nested(self, where: str, spec: Spec) -> Any:
+        alternatives = spec if isinstance(spec, tuple) else (spec,)
+        inner = next(one for one in alternatives if not isinstance(one, Kind))
+        if isinstance(inner, Mapping):
+            return self.struct(inner, where)
+        self._lists.add(where)
+        element: Any = self.struct(inner[0], where)
+        return tuple[element]
+
+    def _usage_struct(self, spec: Mapping[str, Spec], path: str) -> type[msgspec.Struct]:
+        """The type of a usage object, or of an object in it. It has no members outside of the allowlist."""
+        fields = [
+            (name, self._usage_type(inner, f"{path}.{name}".lstrip(".")) | msgspec.UnsetType, msgspec.UNSET)
+            for name, inner in spec.items()
+        ]
+        return msgspec.defstruct("Usage", fields, forbid_unknown_fields=True, gc=False)
+
+    def _usage_type(self, spec: Spec, path: str) -> Any:
+        """The type of a number of a usage whose meaning no other event changes: it is no bad one, and no placeholder."""
+        at = f"{self._usage_at}.{path}".lstrip(".")
+        if at in self._words:
+            self.paths.add(at)
+            return str
+        if path in self._usage.zero_is_absent:
+            return Literal[0]
+        if at in self._unread:
+            return None
+        if spec is Kind.COUNT:
+            return _POSITIVE if path in self._usage.input_side else _COUNT
+        if spec is Kind.NUMBER:
+            return _MEASURE
+        if isinstance(spec, Mapping):
+            return self._usage_struct(spec, path)
+        if isinstance(spec, list) and isinstance(spec[0], Mapping):
+            part: Any = self._part(spec[0])
+            return list[part]
+        return None
+
+    def _part(self, spec: Mapping[str, Spec]) -> type[msgspec.Struct]:
+        fields = [
+            (name, _SCALARS[kind] | msgspec.UnsetType, msgspec.UNSET) for name, kind in spec.items() if kind in _SCALARS
+        ]
+        return msgspec.defstruct("Part", fields, forbid_unknown_fields=True, gc=False)
+
+    def column(self, path: str) -> Column:
+        """A function that lists the values at a path of some events."""
+        within = f"{self._usage_at}."
+        if path.startswith(within):  # not each event has a usage
+            usages, leaf = self.column(within[:-1]), attrgetter(path.removeprefix(within))
+            return lambda events: list(map(leaf, filter(None, usages(events))))
+        getters: list[Callable[[Any], Any]] = []
+        names: list[str] = []
+        at = ""
+        for name in path.split(".") if path else ():
+            names.append(name)
+            at = f"{at}.{name}".lstrip(".")
+            if at in self._lists:
+                getters += [attrgetter(".".join(names)), itemgetter(0)]
+                names = []
+        if names:
+            getters.append(attrgetter(".".join(names)))
+        return _chained(getters)
+
+
+def _chained(getters: Sequence[Callable[[Any], Any]]) -> Column:
+    def column(events: Sequence[Any]) -> list[Any]:
+        values: Any = events
+        for getter in getters:
+            values = map(getter, values)
+        return list(values)
+
+    return column
