@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from streamgauge.cli.ledger_parser import EPILOG
+from streamgauge.cli.commands import LEDGER_EPILOG
 from streamgauge.cli.main import main
 from streamgauge.ledger import KEYS, SqliteLedger
 from tests.ledger.rows import make_row, stream_id
@@ -168,7 +168,7 @@ def test_tokens_of_a_month_by_team(two_months: Path) -> None:
 
 
 def test_the_help_names_every_key() -> None:
-    listed = EPILOG.partition("Keys for --by and --where: ")[2].partition(".")[0]
+    listed = LEDGER_EPILOG.partition("Keys for --by and --where: ")[2].partition(".")[0]
     assert listed.replace("\n", " ").split(", ") == list(KEYS)
 
 

@@ -1,6 +1,5 @@
 """`streamgauge deadletter list|show|retry`: messages that workers could not process, why, and how to send them back."""
 
-import argparse
 import asyncio
 import json
 import logging
@@ -10,14 +9,16 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
+from streamgauge.cli.commands import Arguments
 from streamgauge.cli.deadletter_format import as_json, as_text, moment, why_left
 from streamgauge.cli.kafka_options import brokers_of
 from streamgauge.cli.tables import print_table
-from streamgauge.config import MAX_SECONDS, Settings
+from streamgauge.config import Settings
 from streamgauge.errors import DONE, FOUND, Unavailable, UsageFault
 from streamgauge.kafka.dead_letters import DeadLetter, Sender, Stage, message_of, read
 from streamgauge.kafka.security import Brokers
 from streamgauge.kafka.topics import Topics, TopicsError
+from streamgauge.setting_types import MAX_SECONDS
 
 # Rows of one table: columns are as wide as their widest cell, so rows are held in memory until they are printed.
 _PAGE = 500
@@ -27,7 +28,7 @@ _NAMED = 5
 _COLUMNS = ("letter", "at", "stage", "error", "topic", "partition", "offset", "bytes", "version")
 
 
-def run(settings: Settings, args: argparse.Namespace) -> int:
+def run(settings: Settings, args: Arguments) -> int:
     """Lists, shows or sends back dead letters. Returns 1 if a dead letter that was selected was not sent back."""
     brokers = brokers_of(settings)
     # aiokafka's log lines about an unreachable broker would repeat our own error message.
@@ -65,7 +66,7 @@ class Wanted:
         )
 
 
-def _wanted(args: argparse.Namespace) -> Wanted:
+def _wanted(args: Arguments) -> Wanted:
     """The selection that the flags describe. Raises UsageFault."""
     if args.stage is not None and args.stage not in list(Stage):
         raise UsageFault(f"--stage {args.stage} is not a stage: use one of {', '.join(Stage)}")
@@ -78,7 +79,7 @@ def _wanted(args: argparse.Namespace) -> Wanted:
     return Wanted(numbers, args.stage, args.error_class, args.partition, since_ms)
 
 
-def _numbers(args: argparse.Namespace) -> frozenset[int] | None:
+def _numbers(args: Arguments) -> frozenset[int] | None:
     if bool(args.letters) == args.all:
         raise UsageFault("no dead letters are selected: give their numbers, or --all for all that match the filters")
     filters = (args.stage, args.error_class, args.partition, args.since)

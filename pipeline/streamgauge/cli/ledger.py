@@ -1,10 +1,10 @@
 """`streamgauge ledger query`: the records, or totals of streams and tokens."""
 
-import argparse
 import json
 import sys
 from collections.abc import Iterable, Sequence
 
+from streamgauge.cli.commands import Arguments
 from streamgauge.cli.ledger_filter import filter_of
 from streamgauge.cli.ledgers import ledger_to_read
 from streamgauge.cli.tables import print_csv, print_records, print_table
@@ -24,7 +24,7 @@ _SUMS = (
 )
 
 
-def run(settings: Settings, args: argparse.Namespace) -> int:
+def run(settings: Settings, args: Arguments) -> int:
     """Prints records or totals of the ledger. A missing ledger is not created."""
     if args.limit is not None and args.limit < 0:
         raise UsageFault(f"--limit {args.limit} is negative: give 0 or more")

@@ -1,10 +1,10 @@
 """`streamgauge topics create|describe`."""
 
-import argparse
 import asyncio
 import logging
 import sys
 
+from streamgauge.cli.commands import Arguments
 from streamgauge.cli.kafka_options import brokers_of
 from streamgauge.cli.tables import print_table
 from streamgauge.config import Settings
@@ -13,7 +13,7 @@ from streamgauge.kafka.security import Brokers
 from streamgauge.kafka.topics import TopicsError, create, describe
 
 
-def run(settings: Settings, args: argparse.Namespace) -> int:
+def run(settings: Settings, args: Arguments) -> int:
     """Creates or describes the topics. `create` does not change existing topics: 0 if they match, 1 if they differ."""
     brokers = brokers_of(settings)
     # aiokafka's log lines about an unreachable broker would repeat our own error message.
