@@ -43,7 +43,6 @@ EDGES: dict[str, set[str]] = {
     "cli/kafka_options.py": set(),
     "cli/deadletter.py": set(),
     "cli/demo.py": set(),
-    "cli/ledger.py": set(),
     "cli/packets.py": set(),
     "cli/pump_fallback.py": set(),
     "cli/replay.py": set(),

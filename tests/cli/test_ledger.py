@@ -48,6 +48,17 @@ def test_every_record_as_it_is_oldest_first(data_dir: Path) -> None:
         assert output.encode() == b"".join(line + b"\n" for line in ledger.query())
 
 
+def test_json_is_one_document_of_records_or_of_totals(data_dir: Path) -> None:
+    records = json.loads(queried(data_dir, "--output", "json", "--newest"))
+    assert [record["stream_id"] for record in records] == [stream_id(number) for number in (4, 3, 2, 1)]
+    totals = json.loads(queried(data_dir, "--output", "json", "--by", "outcome"))
+    assert [(total["outcome"], total["streams"], total["input_tokens"]) for total in totals] == [
+        ("completed", 3, 30),
+        ("truncated", 1, None),
+    ]
+    assert json.loads(queried(data_dir, "--output", "json", "--limit", "0")) == []
+
+
 @pytest.mark.parametrize(("limit", "count"), [(0, 0), (2, 2), (100, 4)])
 def test_limit_cuts(data_dir: Path, limit: int, count: int) -> None:
     output = queried(data_dir, "--output", "jsonl", "--limit", str(limit))

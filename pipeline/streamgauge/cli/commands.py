@@ -297,7 +297,7 @@ COMMANDS = {
             "demo",
             "send simulated traffic through a real tap and check the records",
             _DEMO_EPILOG,
-            (Option("--serve", "repeat the scenarios until Ctrl-C", kind=bool),),
+            (Option("--serve", "repeat the scenarios until Ctrl-C", kind=bool), output(TABLE, JSON)),
         ),
         Command("ledger query", "ledger", "print records, or totals of streams and tokens", LEDGER_EPILOG, _QUERY),
         Command(

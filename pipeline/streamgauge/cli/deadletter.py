@@ -9,10 +9,10 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
-from streamgauge.cli.commands import Arguments
+from streamgauge.cli.commands import JSON, TABLE, TEXT, Arguments
 from streamgauge.cli.deadletter_format import as_json, as_text, moment, why_left
 from streamgauge.cli.kafka_options import brokers_of
-from streamgauge.cli.tables import print_table
+from streamgauge.cli.tables import JsonPrinter, print_table
 from streamgauge.config import Settings
 from streamgauge.errors import DONE, FOUND, Unavailable, UsageFault
 from streamgauge.kafka.dead_letters import DeadLetter, Sender, Stage, message_of, read
@@ -40,7 +40,7 @@ def run(settings: Settings, args: Arguments) -> int:
         wanted = _wanted(args)
         if args.action == "list":
             return asyncio.run(desk.list(wanted, args.output, args.limit))
-        return asyncio.run(desk.retry(wanted, dry=args.dry_run))
+        return asyncio.run(desk.retry(wanted, args.output, dry=args.dry_run))
     except TopicsError as error:
         raise Unavailable(str(error)) from None
 
@@ -121,12 +121,12 @@ class _Desk:
 
     async def list(self, wanted: Wanted, output: str, limit: int | None) -> int:
         """Prints dead letters, oldest first."""
-        count, rows = 0, []
+        count, rows, printed = 0, [], JsonPrinter(output)
         if limit != 0:
             async for one in self._letters(wanted):
                 count += 1
-                if output == "jsonl":
-                    sys.stdout.write(json.dumps(as_json(one)) + "\n")
+                if output != TABLE:
+                    printed.add(json.dumps(as_json(one)))
                 else:
                     rows.append(_row(one))
                     if len(rows) == _PAGE:
@@ -134,6 +134,7 @@ class _Desk:
                         rows = []
                 if count == limit:
                     break
+        printed.end()
         if rows:
             print_table(_COLUMNS, rows, max_width=None)
         if not count:
@@ -143,16 +144,16 @@ class _Desk:
     async def show(self, number: int, output: str) -> int:
         """Prints one dead letter."""
         async for one in self._letters(Wanted(frozenset([number]))):
-            if output == "jsonl":
-                sys.stdout.write(json.dumps(as_json(one, whole=True)) + "\n")
-            else:
+            if output == TEXT:
                 sys.stdout.writelines(f"{line}\n" for line in as_text(self._topics, one))
+            else:
+                sys.stdout.write(json.dumps(as_json(one, whole=True)) + "\n")
             return DONE
         raise UsageFault(
             f"there is no dead letter {number} in {self._topics.deadletter}: run `streamgauge deadletter list` to see all"
         )
 
-    async def retry(self, wanted: Wanted, *, dry: bool) -> int:
+    async def retry(self, wanted: Wanted, output: str, *, dry: bool) -> int:
         """Sends dead letters back in their order and prints a summary. Those that this version cannot read either are not
         sent.
         """
@@ -165,7 +166,7 @@ class _Desk:
                     await self._send(wanted, tally, sender)
             whole = True
         finally:
-            self._say(tally, wanted, dry=dry, whole=whole)
+            self._say(tally, wanted, output, dry=dry, whole=whole)
         missing = (wanted.numbers or frozenset()) - tally.seen
         return FOUND if tally.left or missing else DONE
 
@@ -182,19 +183,32 @@ class _Desk:
                 await sender.send(message)
             tally.sent[message.topic, -1 if message.partition is None else message.partition] += 1
 
-    def _say(self, tally: _Tally, wanted: Wanted, *, dry: bool, whole: bool) -> None:
+    def _say(self, tally: _Tally, wanted: Wanted, output: str, *, dry: bool, whole: bool) -> None:
         """`whole`: all dead letters were checked; if not, the summary covers what was done before an error."""
+        missing = sorted((wanted.numbers or frozenset()) - tally.seen) if whole else []
+        if output == JSON:
+            sent = [
+                {"topic": topic, "partition": None if partition < 0 else partition, "messages": count}
+                for (topic, partition), count in sorted(tally.sent.items())
+            ]
+            left = [{"reason": reason, "messages": count} for reason, count in tally.left.items()]
+            done = {"dry_run": dry, "complete": whole, "sent": sent, "not_sent": left, "missing": missing}
+            sys.stdout.write(json.dumps(done) + "\n")
+        else:
+            self._say_sent(tally, dry=dry, whole=whole)
+        for reason, count in tally.left.items():
+            named = ", ".join(map(str, tally.first_left[reason])) + (", ..." if count > _NAMED else "")
+            sys.stderr.write(f"streamgauge deadletter: {_messages(count)} not sent (dead letter {named}): {reason}\n")
+        for number in missing:
+            sys.stderr.write(f"streamgauge deadletter: there is no dead letter {number} in {self._topics.deadletter}\n")
+
+    def _say_sent(self, tally: _Tally, *, dry: bool, whole: bool) -> None:
         did = "would send" if dry else "sent"
         for (topic, partition), count in sorted(tally.sent.items()):
             where = topic if partition < 0 else f"{topic}, partition {partition}"
             sys.stdout.write(f"{did} {_messages(count)} back to {where}\n")
         if whole and not tally.sent:
             sys.stdout.write(f"{did} nothing back\n")
-        for reason, count in tally.left.items():
-            named = ", ".join(map(str, tally.first_left[reason])) + (", ..." if count > _NAMED else "")
-            sys.stderr.write(f"streamgauge deadletter: {_messages(count)} not sent (dead letter {named}): {reason}\n")
-        for number in sorted((wanted.numbers or frozenset()) - tally.seen) if whole else ():
-            sys.stderr.write(f"streamgauge deadletter: there is no dead letter {number} in {self._topics.deadletter}\n")
 
 
 def _row(one: DeadLetter) -> list[object]:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from streamgauge.cli.commands import Arguments
+from streamgauge.cli.commands import JSON, Arguments
 from streamgauge.cli.tap_process import say
 from streamgauge.cli.up import running_up
 from streamgauge.config import Settings
@@ -57,7 +57,7 @@ def run(settings: Settings, args: Arguments) -> int:
                 say(f"demo: metrics at http://{tap.admin_address}/metrics, data in {data_dir}")
                 yield DemoTap(f"http://{tap.address}", seen)
 
-        playing = asyncio.ensure_future(run_demo(start_up, serve=args.serve, stop=stop))
+        playing = asyncio.ensure_future(run_demo(start_up, serve=args.serve, stop=stop, as_json=args.output == JSON))
         stopping = asyncio.ensure_future(stop.wait())
         await asyncio.wait({playing, stopping}, return_when=asyncio.FIRST_COMPLETED)
         if not playing.done() and not args.serve:

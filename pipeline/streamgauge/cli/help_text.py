@@ -9,6 +9,7 @@ from typing import Any
 
 from streamgauge.cli.commands import COMMANDS, CONFIG, EPILOG, GROUPS, Command, Option, first_words, second_words
 from streamgauge.config import SECTIONS
+from streamgauge.errors import DONE
 from streamgauge.setting_types import Setting
 
 ABOUT = "Measures streaming LLM responses: latency, outcome and token usage of each one."
@@ -98,7 +99,11 @@ def _print(usage_line: str, about: str, sections: Iterable[tuple[str, list[Row]]
         console.print(f"{usage_line}\n\n{about}", markup=False, soft_wrap=True)
         _draw(console, sections, width)
         console.print(f"\n{epilog.rstrip()}", markup=False, soft_wrap=True)
-    sys.stdout.writelines(f"{line.rstrip()}\n" for line in drawn.get().splitlines())
+    try:
+        sys.stdout.writelines(f"{line.rstrip()}\n" for line in drawn.get().splitlines())
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader has read enough; typer would end with 1
+        raise SystemExit(DONE) from None
 
 
 def _draw(console: Any, sections: Iterable[tuple[str, list[Row]]], width: int) -> None:

@@ -1,6 +1,5 @@
 """`streamgauge replay`: recordings -> records, with the recorder and the assembler of live traffic."""
 
-import json
 import secrets
 import sys
 from collections.abc import Iterable, Iterator
@@ -9,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from streamgauge import __version__
-from streamgauge.cli.commands import Arguments
+from streamgauge.cli.commands import TABLE, Arguments
 from streamgauge.cli.replay_notes import Found, notes_on
 from streamgauge.cli.replay_topic import records_of_topic
 from streamgauge.cli.tables import print_records
@@ -40,11 +39,12 @@ def run(settings: Settings, args: Arguments) -> int:
     files = [file for path in args.paths for file in _files(path)]
     replaying = Replaying(settings, None if args.dialect == "auto" else args.dialect)
     records = replaying.records(files, of_topic=wants_topic)
-    if args.output == "jsonl":
-        for record in records:
-            sys.stdout.write(encode_record(record).decode() + "\n")
-    elif rows := [json.loads(encode_record(record)) for record in records]:  # no table head without a row
-        print_records(rows, args.output)
+    if args.output == TABLE:
+        whole = [encode_record(record) for record in records]
+        if whole:  # no table head without a row
+            print_records(whole, args.output)
+    else:
+        print_records((encode_record(record) for record in records), args.output)
     return replaying.exit_code
 
 
