@@ -236,7 +236,6 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "core/assembly/stream.py": ("core/test_vectors.py", "core/assembly/test_assembler.py"),
     "core/assembly/record_builder.py": ("core/test_vectors.py",),
     "runtime/certificates.py": ("taps/proxy/test_tls.py", "kafka/test_security.py"),
-    "cli/parser.py": ("cli/test_main.py",),
     "cli/tap_announcements.py": ("cli/test_tap_process.py", "runtime/test_stopping.py"),
     "core/allowlist.py": ("core/masking/test_masker.py",),
     "demo/": ("demo/test_scenarios.py", "integration/test_clients.py"),  # data, judged by the official clients

@@ -127,7 +127,7 @@ def _no_value(one: Option | Setting) -> str:
 
 def _app(path: str | None) -> typer.Typer:
     """The parser of one command, or (for None: a shell asks for completions) of all with their options."""
-    app = _group("", path == "")
+    app = _group("", path in (None, ""))
     if path == "":
         for word in first_words():
             app.command(word, cls=_with_help(TyperCommand, word), add_help_option=False)(_nothing)
