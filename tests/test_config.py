@@ -1,27 +1,31 @@
 """Settings: flag, environment, file and default, for each of them; and what cannot be is one sentence."""
 
-import argparse
+import contextlib
+import functools
+import io
 import json
-from collections.abc import Iterator
+from dataclasses import FrozenInstanceError
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from streamgauge.cli.main import build_parser
-from streamgauge.cli.settings_sources import _FLAGS, load
+from streamgauge.cli.commands import COMMANDS
+from streamgauge.cli.parser import parse
+from streamgauge.cli.settings_sources import load
 from streamgauge.cli.worker import beside_a_tap
 from streamgauge.config import (
-    ENV_PREFIX,
+    SETTINGS,
     ServerPort,
-    Settings,
     Upstream,
     default_data_dir,
-    parse_address,
 )
+from streamgauge.core.assembly.assembler import Limits
 from streamgauge.errors import UsageFault
 from streamgauge.kafka import topics
 from streamgauge.runtime.listeners import Address
+from streamgauge.setting_types import ENV_PREFIX, parse_address
+from streamgauge.taps.proxy.relay import RelaySettings
 
 
 def local(port: int) -> Address:
@@ -127,29 +131,23 @@ def toml_of(value: object) -> str:
     return f'"{value}"' if isinstance(value, str) else str(value)
 
 
-def options() -> Iterator[tuple[str, argparse.Action]]:
-    """Every option of every command, with the command's name."""
-
-    def walk(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.Action]]:
-        for action in parser._actions:
-            if isinstance(action, argparse._SubParsersAction):
-                for sub in action.choices.values():
-                    yield from walk(sub)
-            else:
-                yield parser.prog, action
-
-    return walk(build_parser())
+@functools.cache
+def helped(path: str) -> str:
+    """The help of a command, without line breaks inside a sentence."""
+    with contextlib.redirect_stdout(io.StringIO()) as shown, pytest.raises(SystemExit):
+        parse([*path.split(), "--help"])
+    return shown.getvalue()
 
 
 @pytest.fixture(autouse=True)
 def no_settings_around(monkeypatch: pytest.MonkeyPatch) -> None:
     """The environment of whoever runs the tests says nothing."""
-    for name in Settings.model_fields:
+    for name in SETTINGS:
         monkeypatch.delenv(f"{ENV_PREFIX}{name.upper()}", raising=False)
 
 
 def test_the_table_has_every_setting() -> None:
-    assert list(TABLE) == list(Settings.model_fields)
+    assert list(TABLE) == list(SETTINGS)
 
 
 @pytest.mark.parametrize("name", TABLE)
@@ -169,27 +167,49 @@ def test_flag_before_environment_before_file_before_default(
 
 
 @pytest.mark.parametrize("name", TABLE)
-def test_each_setting_has_a_flag_that_explains_it_and_a_description(name: str) -> None:
-    flags = [action for _, action in options() if f"--{name.replace('_', '-')}" in action.option_strings]
-    assert flags
-    assert all(action.dest == name and action.default is None and action.help for action in flags)
-    assert Settings.model_fields[name].description
+def test_each_setting_has_an_option_in_its_commands_and_in_no_other(name: str) -> None:
+    setting = SETTINGS[name]
+    value = str(TABLE[name][2][0])
+    assert setting.about
+    assert set(setting.commands) <= set(COMMANDS)
+    for path in setting.commands:
+        needed = ["1"] if path == "deadletter show" else []
+        for flag in (f"--{name.replace('_', '-')}", setting.flag):
+            given = parse([*path.split(), *needed, flag, value]).settings
+            assert given == {name: [value] if setting.type.is_list else value}
+        assert f"\n  {setting.flag} " in helped(path)
+    for path in COMMANDS.keys() - set(setting.commands):
+        with pytest.raises(SystemExit):
+            parse([*path.split(), *(["1"] if path == "deadletter show" else []), setting.flag, value])
+
+
+def test_a_setting_that_is_not_given_is_not_in_the_arguments() -> None:
+    assert all(
+        parse([*path.split(), *(["1"] if path == "deadletter show" else [])]).settings == {} for path in COMMANDS
+    )
 
 
 def test_a_default_that_the_help_names_is_the_default() -> None:
     named = 0
     defaults = load({})
-    for command, action in options():
-        about = action.help or ""
-        if action.dest not in TABLE or "(default: " not in about or command.endswith(" demo"):
-            continue
-        said = about.rpartition("(default: ")[2].rstrip(")")
-        value = getattr(beside_a_tap(defaults) if command.endswith(" worker") else defaults, action.dest)
-        if said.replace(".", "").replace(":", "").isdigit() or action.dest == "capture":
-            named += 1
-            assert said == (f"{value:g}" if isinstance(value, float) else str(value)) or value is None, command
+    for name, setting in SETTINGS.items():
+        for path in setting.commands:
+            said = setting.shown_default(path)
+            assert not said or f"(default: {said})" in " ".join(helped(path).split())
+            value = getattr(beside_a_tap(defaults) if path == "worker" else defaults, name)
+            if path != "demo" and value is not None and not setting.default_text and value not in ((), ""):
+                named += 1
+                assert said.partition(", ")[0] == (f"{value:g}" if isinstance(value, float) else str(value))
     assert named > 15
-    assert topics.DEFAULT_PARTITIONS == 8  # what `topics create --partitions` says
+    assert SETTINGS["partitions"].shown_default() == str(topics.DEFAULT_PARTITIONS)
+
+
+def test_a_default_is_that_of_the_part_that_takes_the_setting() -> None:
+    """Where a part can be made without settings: its own default is the same."""
+    defaults = load({})
+    limits, relay = Limits(), RelaySettings([], "", "")
+    assert (defaults.abandon_after, defaults.stall_seconds) == (limits.abandon_after_s, limits.stall_s)
+    assert (defaults.max_connections, defaults.max_request_head) == (relay.max_connections, relay.max_request_head)
 
 
 def test_an_empty_variable_counts_as_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -310,8 +330,8 @@ def test_the_ledger_is_in_the_data_directory_unless_named(tmp_path: Path) -> Non
 
 
 def test_settings_do_not_change() -> None:
-    with pytest.raises(ValueError, match="frozen"):
-        load({}).workers = 2
+    with pytest.raises(FrozenInstanceError):
+        load({}).workers = 2  # type: ignore[misc]
 
 
 def test_limits_of_requests() -> None:
@@ -405,5 +425,5 @@ def test_a_setting_for_a_url_an_address_or_a_path_takes_no_url_with_a_password(n
     for value in WITH_PASSWORD[:4]:
         if name in ("data_dir", "tls_key", "pcap") and not value.startswith("http"):
             continue  # a path
-        with pytest.raises(UsageFault, match=f"^--{_FLAGS.get(name, name.replace('_', '-'))} "):
+        with pytest.raises(UsageFault, match=f"^--{SETTINGS[name].flag[2:]} "):
             load({name: value})

@@ -5,9 +5,10 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-from streamgauge.cli.main import build_parser
-from streamgauge.config import ENV_PREFIX, Settings
+from streamgauge.cli.parser import parse
+from streamgauge.config import SETTINGS
 from streamgauge.errors import BUG, DONE, FOUND, INTERRUPTED, STUCK, UNAVAILABLE, USAGE
+from streamgauge.setting_types import ENV_PREFIX
 from tests.each import each
 
 ROOT = Path(__file__).parent.parent
@@ -75,7 +76,7 @@ def exists(name: str) -> bool:
 def parses(command: str) -> bool:
     words = ["up" if word == "COMMAND" else word for word in shlex.split(command)[1:]]
     try:
-        build_parser().parse_args(words)
+        parse(words)
     except SystemExit as left:
         return left.code == 0  # --help, --version
     return True
@@ -142,7 +143,7 @@ def test_every_target_of_make_is_there(path: Path) -> None:
 @of_each_document
 def test_every_variable_is_a_setting(path: Path) -> None:
     document = path.read_text()
-    ours = {f"{ENV_PREFIX}{name.upper()}" for name in Settings.model_fields} | OTHER_VARIABLES
+    ours = {setting.variable for setting in SETTINGS.values()} | OTHER_VARIABLES
     assert set(re.findall(rf"\b{ENV_PREFIX}[A-Z_]*[A-Z]", document)) <= ours
 
 

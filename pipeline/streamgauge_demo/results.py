@@ -70,6 +70,29 @@ class Results:
     def as_expected(self) -> bool:
         return not self.unknown and not any(self.differences(scenario) for scenario in self.scenarios)
 
+    def summary(self, told: Mapping[str, Told]) -> dict[str, object]:
+        """The results as JSON: the totals, and each scenario's expected and recorded endings. `told` is by request id."""
+        scenarios = [
+            {
+                "provider": scenario.upstream,
+                "format": scenario.dialect,
+                "scenario": scenario.name,
+                "title": scenario.title,
+                "expected": ending_of(scenario.expected.outcome, scenario.expected.finish),
+                "seen": dict(sorted(self.endings[scenario.model].items())),
+                "differences": self.differences(scenario),
+            }
+            for scenario in self.scenarios
+        ]
+        return {
+            "requests": self.requests.total(),
+            "records": self.records.total(),
+            "as_expected": self.as_expected,
+            "unknown_models": list(self.unknown),
+            "first_token_errors_s": self.first_token_errors(told),
+            "scenarios": scenarios,
+        }
+
     def first_token_errors(self, told: Mapping[str, Told]) -> list[float]:
         """For each stream: time to first token by the record, minus that by the simulator's clock (seconds), sorted.
 

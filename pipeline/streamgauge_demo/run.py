@@ -1,6 +1,8 @@
 """The whole demo: simulator, tap, clients and view. The caller provides the tap: the one that `up` starts."""
 
 import asyncio
+import json
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
@@ -56,18 +58,24 @@ async def run_demo(
     scenarios: Sequence[Scenario] = SCENARIOS,
     time_scale: float = 1.0,
     console: Console | None = None,
+    as_json: bool = False,
 ) -> int:
-    """Plays every scenario once and prints a summary; with `serve`, repeats until `stop` is set.
+    """Plays every scenario once and prints a summary; with `serve`, repeats until `stop` is set. `as_json`: the summary is
+    one JSON document on stdout, and all else goes to stderr.
 
     Returns the exit code: 0 if all results were as expected, else 1; with `serve` 0.
     """
     results = Results(scenarios)
     async with simulator_process(time_scale) as simulator:
         async with start_up(dict.fromkeys(UPSTREAMS, simulator.url)) as tap:
-            with View(results, console) as view:
+            with View(results, Console(stderr=True) if as_json else console) as view:
                 view.say(f"simulated providers at {simulator.url}, tap at {tap.url}: {', '.join(UPSTREAMS)}")
                 await _play(tap, view, results, stop if serve else None)
-        view.summary(await simulator.told())
+        told = await simulator.told()
+        if as_json:
+            sys.stdout.write(json.dumps(results.summary(told)) + "\n")
+        else:
+            view.summary(told)
     return 0 if serve or results.as_expected else 1
 
 

@@ -87,6 +87,20 @@ def test_list_prints_all_or_what_the_filters_leave(kafka: str, some: Topics) -> 
     assert left.stderr == f"streamgauge deadletter: no dead letter in {some.deadletter} matches\n"
 
 
+def test_each_action_prints_one_json_document(kafka: str, some: Topics) -> None:
+    listed = json.loads(deadletter(kafka, some.prefix, "list", "--output", "json", "--error-class", "version").stdout)
+    assert [one["letter"] for one in listed] == [1, 2, 3]
+    assert json.loads(deadletter(kafka, some.prefix, "list", "--output", "json", "--since", "0").stdout) == []
+    shown = json.loads(deadletter(kafka, some.prefix, "show", "0", "--output", "json").stdout)
+    assert base64.b64decode(shown["value_base64"]) == b"junk \x1b[2J"
+    tried = deadletter(kafka, some.prefix, "retry", "1", "3", "9", "--dry-run", "--output", "json")
+    assert tried.returncode == 1
+    done = json.loads(tried.stdout)
+    assert (done["dry_run"], done["complete"], done["missing"]) == (True, True, [9])
+    assert done["sent"] == [{"topic": some.segments, "partition": 2, "messages": 1}]
+    assert [one["messages"] for one in done["not_sent"]] == [1]
+
+
 def test_show_says_why_and_what_is_in_it(kafka: str, some: Topics) -> None:
     junk = deadletter(kafka, some.prefix, "show", "0")
     assert (junk.returncode, junk.stderr) == (0, "")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from streamgauge.cli.ledger_parser import EPILOG
+from streamgauge.cli.commands import LEDGER_EPILOG
 from streamgauge.cli.main import main
 from streamgauge.ledger import KEYS, SqliteLedger
 from tests.ledger.rows import make_row, stream_id
@@ -46,6 +46,17 @@ def test_every_record_as_it_is_oldest_first(data_dir: Path) -> None:
     assert ids(output) == [stream_id(number) for number in (1, 2, 3, 4)]
     with SqliteLedger(data_dir / "ledger.sqlite") as ledger:
         assert output.encode() == b"".join(line + b"\n" for line in ledger.query())
+
+
+def test_json_is_one_document_of_records_or_of_totals(data_dir: Path) -> None:
+    records = json.loads(queried(data_dir, "--output", "json", "--newest"))
+    assert [record["stream_id"] for record in records] == [stream_id(number) for number in (4, 3, 2, 1)]
+    totals = json.loads(queried(data_dir, "--output", "json", "--by", "outcome"))
+    assert [(total["outcome"], total["streams"], total["input_tokens"]) for total in totals] == [
+        ("completed", 3, 30),
+        ("truncated", 1, None),
+    ]
+    assert json.loads(queried(data_dir, "--output", "json", "--limit", "0")) == []
 
 
 @pytest.mark.parametrize(("limit", "count"), [(0, 0), (2, 2), (100, 4)])
@@ -168,7 +179,7 @@ def test_tokens_of_a_month_by_team(two_months: Path) -> None:
 
 
 def test_the_help_names_every_key() -> None:
-    listed = EPILOG.partition("Keys for --by and --where: ")[2].partition(".")[0]
+    listed = LEDGER_EPILOG.partition("Keys for --by and --where: ")[2].partition(".")[0]
     assert listed.replace("\n", " ").split(", ") == list(KEYS)
 
 

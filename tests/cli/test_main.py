@@ -1,6 +1,5 @@
 """The command line as a user has it: help, versions, slips, and parts that are not to be had. Each is one sentence."""
 
-import argparse
 import contextlib
 import os
 import socket
@@ -12,7 +11,10 @@ from pathlib import Path
 import pytest
 
 from streamgauge import __version__
-from streamgauge.cli.main import build_parser, main
+from streamgauge.cli.commands import COMMANDS, EPILOG, GROUPS
+from streamgauge.cli.help_text import usage
+from streamgauge.cli.main import main
+from streamgauge.cli.parser import parse
 from streamgauge.errors import DONE, UNAVAILABLE, USAGE
 from tests.running import command, start, start_up, wait_for
 
@@ -22,18 +24,8 @@ ANYWHERE = ("--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0")
 UP = ("up", "--upstream", f"http://{NOBODY}")
 
 
-def parsers() -> Iterator[tuple[str, argparse.ArgumentParser]]:
-    def walk(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.ArgumentParser]]:
-        yield parser.prog.removeprefix("streamgauge").strip(), parser
-        for action in parser._actions:
-            if isinstance(action, argparse._SubParsersAction):
-                for sub in action.choices.values():
-                    yield from walk(sub)
-
-    return walk(build_parser())
-
-
-COMMANDS = dict(parsers())
+# Everything that has a help of its own: the program, groups and commands; with its examples.
+HELPED = {"": EPILOG, **{path: one.epilog for path, one in (GROUPS | COMMANDS).items()}}
 
 
 Ask = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -91,7 +83,7 @@ def junk(tmp_path: Path) -> Path:
 # --- help -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", HELPED)
 def test_every_command_has_help_with_examples(name: str, here: Ask) -> None:
     asked = here(*name.split(), "--help")
     assert asked.returncode == DONE
@@ -100,14 +92,14 @@ def test_every_command_has_help_with_examples(name: str, here: Ask) -> None:
     assert asked.stderr == ""
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", HELPED)
 def test_examples_in_help_parse(name: str) -> None:
-    lines = (line.strip() for line in (COMMANDS[name].epilog or "").splitlines())
+    lines = (line.strip() for line in HELPED[name].splitlines())
     examples = [line for line in lines if line.startswith("streamgauge ")]
     assert examples
     for example in examples:
         words = example.partition(" | ")[0].partition(" > ")[0].partition("   ")[0].split()
-        assert build_parser().parse_args(words[1:]).module
+        assert parse(words[1:]).module
 
 
 def test_version_and_help_as_processes() -> None:
@@ -138,20 +130,18 @@ def test_a_slip_is_answered_with_the_usage(arguments: tuple[str, ...], says: str
     assert told.startswith("usage: streamgauge")
 
 
-# Commands that do something; the others only name their subcommands.
-LEAVES = [name for name, parser in COMMANDS.items() if parser.get_default("module")]
 NEEDED = {"deadletter show": ["1"]}
 
 
 @pytest.mark.parametrize("unknown", ["--no-such-option", "--no-such-option=x"])
-@pytest.mark.parametrize("name", LEAVES)
+@pytest.mark.parametrize("name", COMMANDS)
 def test_an_unknown_option_is_answered_with_the_usage_of_its_command(
     name: str, unknown: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([*name.split(), *NEEDED.get(name, []), unknown]) == USAGE
     option = unknown.replace("=x", "=...")
     says = f"streamgauge {name}: error: unrecognized arguments: {option}\n"
-    assert capsys.readouterr().err == COMMANDS[name].format_usage() + says
+    assert capsys.readouterr().err == f"{usage(name)}\n{says}"
 
 
 @pytest.mark.parametrize(

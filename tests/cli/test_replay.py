@@ -47,6 +47,14 @@ def test_one_record_for_each_file_in_the_order_of_the_arguments(folder: Path) ->
     assert len({record["stream_id"] for record in records}) == len(records)
 
 
+def test_json_is_one_document_of_the_same_records(folder: Path) -> None:
+    named = str(folder / "named.txt")
+    done = command("replay", named, named, "--output", "json")
+    assert (done.returncode, done.stderr) == (0, "")
+    [line] = replayed(named)
+    assert [{**one, **dict.fromkeys(OWN)} for one in json.loads(done.stdout)] == [{**line, **dict.fromkeys(OWN)}] * 2
+
+
 def test_the_same_recording_gives_the_same_record(folder: Path) -> None:
     first, second = replayed(*[str(folder / "named.txt")] * 2)
     assert {**first, **dict.fromkeys(OWN)} == {**second, **dict.fromkeys(OWN)}

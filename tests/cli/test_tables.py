@@ -4,12 +4,13 @@ import contextlib
 import csv
 import io
 import json
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamgauge.cli.tables import MAX_WIDTH, print_csv, print_records, print_table
+from streamgauge.cli.tables import MAX_WIDTH, JsonPrinter, print_csv, print_json, print_records, print_table
 from streamgauge.core.record import encode_record
 from tests.metrics.records import make_record, make_timing, make_usage
 
@@ -29,12 +30,12 @@ def test_a_cell_is_cut_and_cannot_move_the_cursor(capsys: pytest.CaptureFixture[
 def test_records_show_what_they_know_and_nothing_for_what_they_do_not(capsys: pytest.CaptureFixture[str]) -> None:
     known = make_record(timing=make_timing(first_token_s=0.25), usage=make_usage(11, 7))
     unknown = make_record(timing=make_timing(first_token_s=None), usage=make_usage(None, None), response_model=None)
-    records = [json.loads(encode_record(record)) for record in (known, unknown)]
+    records = [encode_record(record) for record in (known, unknown)]
     print_records(records, "csv")
     rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
     assert [row["ttft_s"] for row in rows] == ["0.25", ""]
     assert [row["input"] for row in rows] == ["11", ""]
-    assert rows[1]["model"] == (records[1]["request_model"] or "")
+    assert rows[1]["model"] == (json.loads(records[1])["request_model"] or "")
     print_records(records, "table")
     head, first, second = capsys.readouterr().out.splitlines()
     place = head.index("ttft_s")
@@ -125,3 +126,25 @@ def test_a_long_cell_takes_no_longer_than_its_length(capsys: pytest.CaptureFixtu
     """Time that grew with the square of the length would be hours here."""
     print_csv(["name"], [["\t" * 500_000], ["x\t" * 50_000]])
     assert len(capsys.readouterr().out) > 500_000
+
+
+@pytest.mark.parametrize(("output", "printed"), [("json", '[{"a":1},\n{"a":2}]\n'), ("jsonl", '{"a":1}\n{"a":2}\n')])
+def test_json_is_a_list_or_a_document_a_line(output: str, printed: str, capsys: pytest.CaptureFixture[str]) -> None:
+    print_json(['{"a":1}', '{"a":2}'], output)
+    assert capsys.readouterr().out == printed
+
+
+@pytest.mark.parametrize(("output", "printed"), [("json", "[]\n"), ("jsonl", ""), ("table", "")])
+def test_json_of_nothing(output: str, printed: str, capsys: pytest.CaptureFixture[str]) -> None:
+    JsonPrinter(output).end()
+    assert capsys.readouterr().out == printed
+
+
+def test_a_list_that_an_error_cuts_is_no_document(capsys: pytest.CaptureFixture[str]) -> None:
+    def broken() -> Iterator[str]:
+        yield "1"
+        raise OSError
+
+    with pytest.raises(OSError):
+        print_json(broken(), "json")
+    assert capsys.readouterr().out == "[1"

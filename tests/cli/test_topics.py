@@ -1,5 +1,6 @@
 """`streamgauge topics` against a real broker: what it prints and how it ends."""
 
+import json
 import uuid
 
 import pytest
@@ -12,6 +13,8 @@ pytestmark = pytest.mark.kafka
 def test_created_then_agreeing_then_differing(kafka: str) -> None:
     prefix = f"command-{uuid.uuid4().hex[:8]}"
     place = ("--kafka", kafka, "--topic-prefix", prefix)
+    none = command("topics", "describe", *place, "--output", "json")
+    assert (none.returncode, json.loads(none.stdout)) == (1, [])
     before = command("topics", "describe", *place)
     assert (before.returncode, before.stdout) == (1, "")
     assert before.stderr == f"there are no topics with the prefix {prefix}: run `streamgauge topics create`\n"
@@ -34,6 +37,19 @@ def test_created_then_agreeing_then_differing(kafka: str) -> None:
         (("segments", "4"), ("records", "4"), ("state", "4"), ("deadletter", "1"))
     ]  # fmt: skip
     assert "message.timestamp.type=LogAppendTime" in shown.stdout
+    described = json.loads(command("topics", "describe", *place, "--output", "json").stdout)
+    assert [(one["topic"], one["partitions"], one["replicas"]) for one in described] == [
+        (f"{prefix}.{name}", count, 1) for name, count in
+        (("segments", 4), ("records", 4), ("state", 4), ("deadletter", 1))
+    ]  # fmt: skip
+    assert described[0]["settings"]["message.timestamp.type"] == "LogAppendTime"
+    lines = command("topics", "describe", *place, "--output", "jsonl").stdout.splitlines()
+    assert [json.loads(line) for line in lines] == described
+    agreeing = command("topics", "create", *place, "--output", "json")
+    assert (agreeing.returncode, json.loads(agreeing.stdout)) == (0, {"created": [], "differences": []})
+    differing = command("topics", "create", *place, "--partitions", "8", "--output", "json")
+    assert differing.returncode == 1
+    assert f"{prefix}.segments has 4 partitions, not 8" in json.loads(differing.stdout)["differences"]
 
 
 def test_replicas_are_as_many_as_are_asked_for(kafka: str) -> None:

@@ -82,6 +82,18 @@ def test_what_is_not_as_expected_fails_the_demo_and_is_told(tmp_path: Path) -> N
     assert "3 of 4 scenarios as expected." in said
 
 
+def test_the_summary_as_one_json_document(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wrong = replace(A_FEW[0], expected=replace(A_FEW[0].expected, finish="stop"))
+    playing = run_demo(up(tmp_path), scenarios=[wrong, *A_FEW[1:]], time_scale=QUICK, as_json=True)
+    assert asyncio.run(playing) == 1
+    printed = capsys.readouterr()
+    summary = json.loads(printed.out)
+    assert (summary["requests"], summary["records"], summary["as_expected"]) == (4, 4, False)
+    assert [bool(one["differences"]) for one in summary["scenarios"]] == [True, False, False, False]
+    assert summary["scenarios"][0]["seen"] == {"completed, tool_calls": 1}
+    assert "simulated providers at http://" in printed.err
+
+
 def test_serving_goes_on_until_it_is_stopped(tmp_path: Path) -> None:
     out = StringIO()
 

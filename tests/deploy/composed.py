@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from streamgauge.cli.main import NOT_SETTINGS, build_parser
+from streamgauge.cli.parser import parse
 from streamgauge.cli.settings_sources import load
 from streamgauge.config import Settings
 
@@ -26,9 +26,8 @@ class Parsed:
 
 def parsed(name: str) -> Parsed:
     """The command of one of our services, by our own parser and settings. Exits, or raises UsageFault, if it is wrong."""
-    args = build_parser().parse_args(OURS[name]["command"])
-    flags = {key: value for key, value in vars(args).items() if key not in NOT_SETTINGS}
-    return Parsed(args.command, load(flags))
+    args = parse(OURS[name]["command"])
+    return Parsed(args.command, load(args.settings))
 
 
 def volumes(name: str) -> dict[str, str]:

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from streamgauge.config import ENV_PREFIX
 from streamgauge.kafka.topics import DEFAULT_PREFIX, Topics
 from streamgauge.metrics.http_server import host_name
+from streamgauge.setting_types import ENV_PREFIX
 from tests.deploy.composed import COMPOSE, OURS, ROOT, SERVICES, parsed, volumes
 
 WORKERS = sorted(name for name in OURS if name.startswith("worker"))

@@ -1,7 +1,8 @@
 """The command line. Each command is a module whose `run(settings, args)` returns the exit code; it connects the parts.
 
-main.py       the parsers of all commands; parser.py: the parser class
-*_parser.py   the parsers of commands with subcommands; options that several commands share
-settings_sources.py   settings from flags, the environment and a file
+main.py       one run of a command: signals, exit codes, errors
+commands.py   the table of commands and of the options that are not settings (those are in `streamgauge.config`)
+parser.py     words -> arguments, by typer, from both tables; help_text.py: the help, likewise
+settings_sources.py   settings from options, the environment and a file
 tap_process.py tap_announcements.py   code shared by the commands that run a tap
 """

@@ -1,6 +1,5 @@
 """`streamgauge deadletter list|show|retry`: messages that workers could not process, why, and how to send them back."""
 
-import argparse
 import asyncio
 import json
 import logging
@@ -10,14 +9,16 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
+from streamgauge.cli.commands import JSON, TABLE, TEXT, Arguments
 from streamgauge.cli.deadletter_format import as_json, as_text, moment, why_left
 from streamgauge.cli.kafka_options import brokers_of
-from streamgauge.cli.tables import print_table
-from streamgauge.config import MAX_SECONDS, Settings
+from streamgauge.cli.tables import JsonPrinter, print_table
+from streamgauge.config import Settings
 from streamgauge.errors import DONE, FOUND, Unavailable, UsageFault
 from streamgauge.kafka.dead_letters import DeadLetter, Sender, Stage, message_of, read
 from streamgauge.kafka.security import Brokers
 from streamgauge.kafka.topics import Topics, TopicsError
+from streamgauge.setting_types import MAX_SECONDS
 
 # Rows of one table: columns are as wide as their widest cell, so rows are held in memory until they are printed.
 _PAGE = 500
@@ -27,7 +28,7 @@ _NAMED = 5
 _COLUMNS = ("letter", "at", "stage", "error", "topic", "partition", "offset", "bytes", "version")
 
 
-def run(settings: Settings, args: argparse.Namespace) -> int:
+def run(settings: Settings, args: Arguments) -> int:
     """Lists, shows or sends back dead letters. Returns 1 if a dead letter that was selected was not sent back."""
     brokers = brokers_of(settings)
     # aiokafka's log lines about an unreachable broker would repeat our own error message.
@@ -39,7 +40,7 @@ def run(settings: Settings, args: argparse.Namespace) -> int:
         wanted = _wanted(args)
         if args.action == "list":
             return asyncio.run(desk.list(wanted, args.output, args.limit))
-        return asyncio.run(desk.retry(wanted, dry=args.dry_run))
+        return asyncio.run(desk.retry(wanted, args.output, dry=args.dry_run))
     except TopicsError as error:
         raise Unavailable(str(error)) from None
 
@@ -65,7 +66,7 @@ class Wanted:
         )
 
 
-def _wanted(args: argparse.Namespace) -> Wanted:
+def _wanted(args: Arguments) -> Wanted:
     """The selection that the flags describe. Raises UsageFault."""
     if args.stage is not None and args.stage not in list(Stage):
         raise UsageFault(f"--stage {args.stage} is not a stage: use one of {', '.join(Stage)}")
@@ -78,7 +79,7 @@ def _wanted(args: argparse.Namespace) -> Wanted:
     return Wanted(numbers, args.stage, args.error_class, args.partition, since_ms)
 
 
-def _numbers(args: argparse.Namespace) -> frozenset[int] | None:
+def _numbers(args: Arguments) -> frozenset[int] | None:
     if bool(args.letters) == args.all:
         raise UsageFault("no dead letters are selected: give their numbers, or --all for all that match the filters")
     filters = (args.stage, args.error_class, args.partition, args.since)
@@ -120,12 +121,12 @@ class _Desk:
 
     async def list(self, wanted: Wanted, output: str, limit: int | None) -> int:
         """Prints dead letters, oldest first."""
-        count, rows = 0, []
+        count, rows, printed = 0, [], JsonPrinter(output)
         if limit != 0:
             async for one in self._letters(wanted):
                 count += 1
-                if output == "jsonl":
-                    sys.stdout.write(json.dumps(as_json(one)) + "\n")
+                if output != TABLE:
+                    printed.add(json.dumps(as_json(one)))
                 else:
                     rows.append(_row(one))
                     if len(rows) == _PAGE:
@@ -133,6 +134,7 @@ class _Desk:
                         rows = []
                 if count == limit:
                     break
+        printed.end()
         if rows:
             print_table(_COLUMNS, rows, max_width=None)
         if not count:
@@ -142,16 +144,16 @@ class _Desk:
     async def show(self, number: int, output: str) -> int:
         """Prints one dead letter."""
         async for one in self._letters(Wanted(frozenset([number]))):
-            if output == "jsonl":
-                sys.stdout.write(json.dumps(as_json(one, whole=True)) + "\n")
-            else:
+            if output == TEXT:
                 sys.stdout.writelines(f"{line}\n" for line in as_text(self._topics, one))
+            else:
+                sys.stdout.write(json.dumps(as_json(one, whole=True)) + "\n")
             return DONE
         raise UsageFault(
             f"there is no dead letter {number} in {self._topics.deadletter}: run `streamgauge deadletter list` to see all"
         )
 
-    async def retry(self, wanted: Wanted, *, dry: bool) -> int:
+    async def retry(self, wanted: Wanted, output: str, *, dry: bool) -> int:
         """Sends dead letters back in their order and prints a summary. Those that this version cannot read either are not
         sent.
         """
@@ -164,7 +166,7 @@ class _Desk:
                     await self._send(wanted, tally, sender)
             whole = True
         finally:
-            self._say(tally, wanted, dry=dry, whole=whole)
+            self._say(tally, wanted, output, dry=dry, whole=whole)
         missing = (wanted.numbers or frozenset()) - tally.seen
         return FOUND if tally.left or missing else DONE
 
@@ -181,19 +183,32 @@ class _Desk:
                 await sender.send(message)
             tally.sent[message.topic, -1 if message.partition is None else message.partition] += 1
 
-    def _say(self, tally: _Tally, wanted: Wanted, *, dry: bool, whole: bool) -> None:
+    def _say(self, tally: _Tally, wanted: Wanted, output: str, *, dry: bool, whole: bool) -> None:
         """`whole`: all dead letters were checked; if not, the summary covers what was done before an error."""
+        missing = sorted((wanted.numbers or frozenset()) - tally.seen) if whole else []
+        if output == JSON:
+            sent = [
+                {"topic": topic, "partition": None if partition < 0 else partition, "messages": count}
+                for (topic, partition), count in sorted(tally.sent.items())
+            ]
+            left = [{"reason": reason, "messages": count} for reason, count in tally.left.items()]
+            done = {"dry_run": dry, "complete": whole, "sent": sent, "not_sent": left, "missing": missing}
+            sys.stdout.write(json.dumps(done) + "\n")
+        else:
+            self._say_sent(tally, dry=dry, whole=whole)
+        for reason, count in tally.left.items():
+            named = ", ".join(map(str, tally.first_left[reason])) + (", ..." if count > _NAMED else "")
+            sys.stderr.write(f"streamgauge deadletter: {_messages(count)} not sent (dead letter {named}): {reason}\n")
+        for number in missing:
+            sys.stderr.write(f"streamgauge deadletter: there is no dead letter {number} in {self._topics.deadletter}\n")
+
+    def _say_sent(self, tally: _Tally, *, dry: bool, whole: bool) -> None:
         did = "would send" if dry else "sent"
         for (topic, partition), count in sorted(tally.sent.items()):
             where = topic if partition < 0 else f"{topic}, partition {partition}"
             sys.stdout.write(f"{did} {_messages(count)} back to {where}\n")
         if whole and not tally.sent:
             sys.stdout.write(f"{did} nothing back\n")
-        for reason, count in tally.left.items():
-            named = ", ".join(map(str, tally.first_left[reason])) + (", ..." if count > _NAMED else "")
-            sys.stderr.write(f"streamgauge deadletter: {_messages(count)} not sent (dead letter {named}): {reason}\n")
-        for number in sorted((wanted.numbers or frozenset()) - tally.seen) if whole else ():
-            sys.stderr.write(f"streamgauge deadletter: there is no dead letter {number} in {self._topics.deadletter}\n")
 
 
 def _row(one: DeadLetter) -> list[object]:

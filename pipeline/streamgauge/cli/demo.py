@@ -1,6 +1,5 @@
 """`streamgauge demo`: `up` in front of simulated providers, driven by the official clients."""
 
-import argparse
 import asyncio
 import contextlib
 import json
@@ -8,16 +7,19 @@ import shutil
 import tempfile
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from streamgauge.cli.commands import JSON, Arguments
 from streamgauge.cli.tap_process import say
 from streamgauge.cli.up import running_up
-from streamgauge.config import Settings, Upstream
+from streamgauge.config import Settings
 from streamgauge.core.record import Record, encode_record
 from streamgauge.errors import Unavailable
 from streamgauge.runtime.listeners import Address
 from streamgauge.runtime.stopping import StopSignal
+from streamgauge.setting_types import Upstream
 
 if TYPE_CHECKING:
     from streamgauge_demo.verdict import Json
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 _ANY_PORT = Address(host="127.0.0.1", port=0)
 
 
-def run(settings: Settings, args: argparse.Namespace) -> int:
+def run(settings: Settings, args: Arguments) -> int:
     """Runs the demo. Returns 0 if all results were as expected, else 1; with --serve 0."""
     try:
         from streamgauge_demo.run import UPSTREAM_IDLE_TIMEOUT_S, run_demo
@@ -41,22 +43,21 @@ def run(settings: Settings, args: argparse.Namespace) -> int:
 
         @contextlib.asynccontextmanager
         async def start_up(upstreams: Mapping[str, str]) -> AsyncIterator[DemoTap]:
-            told = settings.model_copy(
-                update={
-                    "upstream": tuple(Upstream(name=name, url=url) for name, url in upstreams.items()),
-                    "upstream_idle_timeout": UPSTREAM_IDLE_TIMEOUT_S,
-                    "drain_timeout": min(settings.drain_timeout, UPSTREAM_IDLE_TIMEOUT_S),
-                    "data_dir": data_dir,
-                    "listen": settings.listen if "listen" in settings.model_fields_set else _ANY_PORT,
-                    "admin": settings.admin if "admin" in settings.model_fields_set else _ANY_PORT,
-                }
+            changed = replace(
+                settings,
+                upstream=tuple(Upstream(name=name, url=url) for name, url in upstreams.items()),
+                upstream_idle_timeout=UPSTREAM_IDLE_TIMEOUT_S,
+                drain_timeout=min(settings.drain_timeout, UPSTREAM_IDLE_TIMEOUT_S),
+                data_dir=data_dir,
+                listen=settings.listen if "listen" in settings.given else _ANY_PORT,
+                admin=settings.admin if "admin" in settings.given else _ANY_PORT,
             )
             seen: deque[Record] = deque()
-            async with running_up(told, seen.extend) as tap:
+            async with running_up(changed, seen.extend) as tap:
                 say(f"demo: metrics at http://{tap.admin_address}/metrics, data in {data_dir}")
                 yield DemoTap(f"http://{tap.address}", seen)
 
-        playing = asyncio.ensure_future(run_demo(start_up, serve=args.serve, stop=stop))
+        playing = asyncio.ensure_future(run_demo(start_up, serve=args.serve, stop=stop, as_json=args.output == JSON))
         stopping = asyncio.ensure_future(stop.wait())
         await asyncio.wait({playing, stopping}, return_when=asyncio.FIRST_COMPLETED)
         if not playing.done() and not args.serve:
@@ -66,7 +67,7 @@ def run(settings: Settings, args: argparse.Namespace) -> int:
             return await playing
         return 0
 
-    if "data_dir" in settings.model_fields_set:
+    if "data_dir" in settings.given:
         return asyncio.run(demo(settings.data_dir))
     with tempfile.TemporaryDirectory(prefix="streamgauge-demo-") as folder:
         return asyncio.run(demo(Path(folder), lambda: shutil.rmtree(folder, ignore_errors=True)))

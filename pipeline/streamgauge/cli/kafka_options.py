@@ -7,9 +7,10 @@ can read command lines.
 import os
 from pathlib import Path
 
-from streamgauge.config import ENV_PREFIX, Settings
+from streamgauge.config import Settings
 from streamgauge.errors import UsageFault
 from streamgauge.kafka.security import Brokers, Login, Mechanism, Password, Protocol, TlsFiles
+from streamgauge.setting_types import ENV_PREFIX
 
 PASSWORD_VARIABLE = f"{ENV_PREFIX}KAFKA_PASSWORD"
 

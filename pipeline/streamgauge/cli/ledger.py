@@ -1,16 +1,12 @@
 """`streamgauge ledger query`: the records, or totals of streams and tokens."""
 
-import argparse
-import json
-import sys
-from collections.abc import Iterable, Sequence
-
+from streamgauge.cli.commands import Arguments
 from streamgauge.cli.ledger_filter import filter_of
 from streamgauge.cli.ledgers import ledger_to_read
-from streamgauge.cli.tables import print_csv, print_records, print_table
+from streamgauge.cli.tables import MAX_WIDTH, print_records, print_rows
 from streamgauge.config import Settings
 from streamgauge.errors import DONE, UsageFault
-from streamgauge.ledger import KEYS, Total
+from streamgauge.ledger import KEYS
 
 # The columns of totals after the keys: fields of Total.
 _SUMS = (
@@ -24,7 +20,7 @@ _SUMS = (
 )
 
 
-def run(settings: Settings, args: argparse.Namespace) -> int:
+def run(settings: Settings, args: Arguments) -> int:
     """Prints records or totals of the ledger. A missing ledger is not created."""
     if args.limit is not None and args.limit < 0:
         raise UsageFault(f"--limit {args.limit} is negative: give 0 or more")
@@ -33,9 +29,10 @@ def run(settings: Settings, args: argparse.Namespace) -> int:
     with ledger_to_read(settings) as ledger:
         if by:
             totals = ledger.totals(by, chosen, newest_first=args.newest)
-            _print_totals(by, totals[: args.limit], args.output)
+            rows = [[*total.keys, *(getattr(total, name) for name in _SUMS)] for total in totals[: args.limit]]
+            print_rows([*by, *_SUMS], rows, args.output, MAX_WIDTH)
         else:
-            _print_records(ledger.query(args.limit, chosen, newest_first=args.newest), args.output)
+            print_records(ledger.query(args.limit, chosen, newest_first=args.newest), args.output)
     return DONE
 
 
@@ -49,23 +46,3 @@ def _keys(given: str | None) -> list[str]:
     if len(set(keys)) != len(keys):
         raise UsageFault(f"--by {given} contains a key twice: name each key once")
     return keys
-
-
-def _print_records(lines: Iterable[bytes], output: str) -> None:
-    if output == "jsonl":
-        for line in lines:
-            sys.stdout.write(line.decode() + "\n")
-    else:
-        print_records((json.loads(line) for line in lines), output)
-
-
-def _print_totals(by: Sequence[str], totals: Iterable[Total], output: str) -> None:
-    names = [*by, *_SUMS]
-    rows = [[*total.keys, *(getattr(total, name) for name in _SUMS)] for total in totals]
-    if output == "jsonl":
-        for row in rows:
-            sys.stdout.write(json.dumps(dict(zip(names, row, strict=True))) + "\n")
-    elif output == "csv":
-        print_csv(names, rows)
-    else:
-        print_table(names, rows)

@@ -3,7 +3,6 @@
 This process opens the packet socket, then drops the capability that it needed, for itself and all processes that it starts.
 """
 
-import argparse
 import asyncio
 import contextlib
 import logging
@@ -12,9 +11,11 @@ import socket
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 import msgspec
 
+from streamgauge.cli.commands import Arguments
 from streamgauge.cli.kafka_options import brokers_of
 from streamgauge.cli.tap import broker_samples
 from streamgauge.cli.tap_announcements import say_stopping, say_undelivered
@@ -40,13 +41,13 @@ _NEEDS_NET_RAW = (
 )
 
 
-def run(settings: Settings, args: argparse.Namespace) -> int:
+def run(settings: Settings, args: Arguments) -> int:
     """Runs until SIGTERM or Ctrl-C, or until a file is delivered. Returns 1 if the file is damaged; what came before the
     damage is recorded.
     """
     ships = args.command.startswith("tap")
     _check(settings, ships)
-    settings = settings.model_copy(update={"upstream": ()})
+    settings = replace(settings, upstream=())
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="streamgauge: %(message)s")
     with contextlib.ExitStack() as stack:
         source = stack.enter_context(_file(settings) if settings.pcap else _interface(settings))

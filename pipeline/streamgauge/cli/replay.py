@@ -1,7 +1,5 @@
 """`streamgauge replay`: recordings -> records, with the recorder and the assembler of live traffic."""
 
-import argparse
-import json
 import secrets
 import sys
 from collections.abc import Iterable, Iterator
@@ -10,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from streamgauge import __version__
+from streamgauge.cli.commands import TABLE, Arguments
 from streamgauge.cli.replay_notes import Found, notes_on
 from streamgauge.cli.replay_topic import records_of_topic
 from streamgauge.cli.tables import print_records
@@ -27,24 +26,25 @@ from streamgauge.taps.replay.formats import SUFFIXES
 _KEY_BYTES = 32
 
 
-def run(settings: Settings, args: argparse.Namespace) -> int:
+def run(settings: Settings, args: Arguments) -> int:
     """Prints the records of each file, in the order of the arguments (files of a directory by path), then those of the
     topic.
 
     Returns 1 if a file is damaged, 2 if one may not be read, 3 if its disk fails; all other files are still replayed.
     """
     # If files are named, a broker from the environment or the settings file is ignored: only --kafka counts.
-    wants_topic = args.kafka is not None or (not args.paths and settings.kafka is not None)
+    wants_topic = "kafka" in args.settings or (not args.paths and settings.kafka is not None)
     if not args.paths and not wants_topic:
         raise UsageFault("nothing to replay: name files or directories, or a broker with --kafka")
     files = [file for path in args.paths for file in _files(path)]
     replaying = Replaying(settings, None if args.dialect == "auto" else args.dialect)
     records = replaying.records(files, of_topic=wants_topic)
-    if args.output == "jsonl":
-        for record in records:
-            sys.stdout.write(encode_record(record).decode() + "\n")
-    elif rows := [json.loads(encode_record(record)) for record in records]:  # no table head without a row
-        print_records(rows, args.output)
+    if args.output == TABLE:
+        whole = [encode_record(record) for record in records]
+        if whole:  # no table head without a row
+            print_records(whole, args.output)
+    else:
+        print_records((encode_record(record) for record in records), args.output)
     return replaying.exit_code
 
 

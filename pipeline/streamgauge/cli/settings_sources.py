@@ -1,37 +1,50 @@
-"""Settings from flags, the environment and a settings file, in this order. An error is one sentence that names its source."""
+"""Settings from options, the environment and a settings file, in this order. An error is a sentence that names the source."""
 
 import os
 import tomllib
 from collections.abc import Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
-from streamgauge.config import ENV_PREFIX, SCHEME, Settings
+from streamgauge.config import SETTINGS, Settings
 from streamgauge.errors import UsageFault
 from streamgauge.runtime.redaction import redacted_text, redacted_value
-
-# Flags whose name differs from their setting's. A setting `port` is impossible: Kubernetes sets STREAMGAUGE_PORT, a
-# URL, in every container next to a service that is named streamgauge.
-_FLAGS = {"server_ports": "port"}
+from streamgauge.setting_types import SCHEME
 
 
-def load(flags: Mapping[str, object], settings_file: Path | None = None) -> Settings:
-    """The settings for these flags (None means not given). Raises UsageFault."""
-    given: dict[str, Any] = {name: value for name, value in flags.items() if value is not None}
-    file = ""
-    if settings_file is not None:
-        file = f"the settings file {_shown(settings_file)}"
-        if not settings_file.exists():
-            raise UsageFault(f"{file} does not exist")
-        if not settings_file.is_file():
-            raise UsageFault(f"{file} is not a regular file")
-        given["settings_file"] = settings_file
+def load(options: Mapping[str, object], settings_file: Path | None = None) -> Settings:
+    """The settings for these options (None means not given). Raises UsageFault, with a sentence for each fault."""
+    file = "" if settings_file is None else f"the settings file {_shown(settings_file)}"
+    in_file = {} if settings_file is None else _read(settings_file, file)
+    variables = {name.upper(): value for name, value in os.environ.items()}
+    faults = [f"{redacted_value(key)} in {file}: {_unknown(key)}" for key in in_file if key not in SETTINGS]
+    faults += [f"{redacted_value(name)}: there is no such setting" for name in options if name not in SETTINGS]
+    values: dict[str, Any] = {}
+    for name, setting in SETTINGS.items():
+        if (value := options.get(name)) is not None or (value := variables.get(setting.variable)):
+            source = f"{setting.flag} ({setting.variable})"
+        elif name in in_file:
+            value, source = in_file[name], f"{name} in {file}"
+        else:
+            continue
+        try:
+            values[name] = setting.type.read(value)
+        except ValueError as error:
+            faults.append(f"{source}: {error}")
+    if faults:
+        raise UsageFault("\n".join(faults))
+    return Settings(**values, given=frozenset(values))
+
+
+def _read(path: Path, file: str) -> dict[str, Any]:
+    """The content of the settings file. Raises UsageFault."""
+    if not path.exists():
+        raise UsageFault(f"{file} does not exist")
+    if not path.is_file():
+        raise UsageFault(f"{file} is not a regular file")
     try:
-        return Settings(**given)
-    except ValidationError as error:
-        raise UsageFault("\n".join(_sentence(dict(one), given, file) for one in error.errors())) from None
+        return tomllib.loads(path.read_bytes().decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageFault(redacted_text(f"{file} is not valid TOML: {error}")) from None
     except OSError as error:
@@ -43,17 +56,6 @@ def _shown(file: Path) -> str:
     return redacted_value(name) if SCHEME.match(name) else redacted_text(name)
 
 
-def _sentence(error: Mapping[str, Any], flags: Mapping[str, object], file: str) -> str:
-    """The error as a sentence. `file`: a phrase for the settings file, empty if there is none."""
-    key = str(error["loc"][0]) if error["loc"] else "settings"
-    what = str(error["msg"]).removeprefix("Value error, ")
-    is_from_file = file and key not in flags and f"{ENV_PREFIX}{key}".upper() not in map(str.upper, os.environ)
-    if error["type"] == "extra_forbidden":
-        what = "there is no such setting"
-        alike = key.lower().replace("-", "_")
-        if alike in Settings.model_fields:
-            what = f"{what}; did you mean {alike}?"
-        return f"{redacted_value(key)} in {file}: {what}" if file else f"{redacted_value(key)}: {what}"
-    if is_from_file:
-        return f"{key} in {file}: {what}"
-    return f"--{_FLAGS.get(key, key.replace('_', '-'))} ({ENV_PREFIX}{key.upper()}): {what}"
+def _unknown(key: str) -> str:
+    alike = get_close_matches(key.lower().replace("-", "_"), SETTINGS, 1, 0.8)
+    return "there is no such setting" + (f"; did you mean {alike[0]}?" if alike else "")

@@ -1,4 +1,4 @@
-"""Prints records and rows as an aligned table or as CSV. An unknown value is an empty cell.
+"""Prints records and rows as an aligned table, JSON, JSON lines or CSV. An unknown value is an empty cell, in JSON null.
 
 Names of models and tenants come from clients and upstreams, and a spreadsheet reads a cell that begins with `=`, `+`, `-` or
 `@` as a formula. In CSV such text gets an apostrophe before it, which makes it text; numbers, tables and JSON are unchanged.
@@ -6,6 +6,7 @@ Names of models and tenants come from clients and upstreams, and a spreadsheet r
 
 import csv
 import io
+import json
 import re
 import sys
 from collections.abc import Iterable, Sequence
@@ -43,13 +44,51 @@ _COLUMNS = (
 )
 
 
-def print_records(records: Iterable[dict[str, Any]], output: str) -> None:
-    """Records as an aligned table, or as CSV (`output` "csv")."""
-    rows = [_row(record) for record in records]
-    if output == "csv":
-        print_csv(_COLUMNS, rows)
+class JsonPrinter:
+    """Prints JSON objects, each already encoded in one line: for "jsonl" one a line, for "json" as one list.
+
+    `output`: the value of --output; for any other value nothing is printed.
+    """
+
+    def __init__(self, output: str) -> None:
+        self._output = output
+        self._before = "["
+
+    def add(self, text: str) -> None:
+        """Prints one object."""
+        sys.stdout.write(f"{self._before}{text}" if self._output == "json" else f"{text}\n")
+        self._before = ",\n"
+
+    def end(self) -> None:
+        """Closes the list. After an error it stays open, so that a part is not read as the whole."""
+        if self._output == "json":
+            sys.stdout.write("[]\n" if self._before == "[" else "]\n")
+
+
+def print_json(objects: Iterable[str], output: str) -> None:
+    """JSON objects as they come."""
+    printed = JsonPrinter(output)
+    for text in objects:
+        printed.add(text)
+    printed.end()
+
+
+def print_rows(names: Sequence[str], rows: Sequence[Sequence[object]], output: str, max_width: int | None) -> None:
+    """Rows in the form that --output names; `max_width`: as for `print_table`."""
+    if output in ("json", "jsonl"):
+        print_json((json.dumps(dict(zip(names, row, strict=True))) for row in rows), output)
+    elif output == "csv":
+        print_csv(names, rows)
     else:
-        print_table(_COLUMNS, rows)
+        print_table(names, rows, max_width)
+
+
+def print_records(records: Iterable[bytes], output: str) -> None:
+    """Records, each as its JSON, in the form that --output names: whole in JSON, some of their fields in a table or CSV."""
+    if output in ("json", "jsonl"):
+        print_json((record.decode() for record in records), output)
+    else:
+        print_rows(_COLUMNS, [_row(json.loads(record)) for record in records], output, MAX_WIDTH)
 
 
 def _row(record: dict[str, Any]) -> list[object]:

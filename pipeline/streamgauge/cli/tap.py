@@ -4,13 +4,13 @@ With --agent it is an agent, which ships what taps in applications capture. With
 started: it ends when its stdin ends.
 """
 
-import argparse
 import asyncio
 import logging
 import sys
 import time
 from collections.abc import Iterable
 
+from streamgauge.cli.commands import Arguments
 from streamgauge.cli.kafka_options import brokers_of
 from streamgauge.cli.tap_announcements import announce, say_stopping, say_undelivered
 from streamgauge.cli.tap_process import as_told, running_tap, stop_signal
@@ -27,7 +27,7 @@ from streamgauge.runtime.process_group import END_S
 _FINISH_S = 1.0
 
 
-def run(settings: Settings, args: argparse.Namespace) -> int:
+def run(settings: Settings, args: Arguments) -> int:
     """Runs until SIGTERM or Ctrl-C. It starts, and continues to run, while the broker is unavailable."""
     if not settings.kafka:
         raise UsageFault("--kafka HOST:PORT is missing: give a broker, or run `streamgauge up` without Kafka")

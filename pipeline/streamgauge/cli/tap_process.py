@@ -4,20 +4,20 @@ With --agent there is no relay and no port for clients: the tap is an *agent*, w
 applications capture. They find it at DATA_DIR/run/recorder.sock.
 """
 
-import argparse
 import asyncio
 import contextlib
 import os
 import sys
 import tomllib
 from collections.abc import AsyncIterator, Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
 
+from streamgauge.cli.commands import Arguments
 from streamgauge.cli.pump_fallback import PumpFallback
-from streamgauge.config import Settings, Upstream
+from streamgauge.config import Settings
 from streamgauge.errors import Unavailable, UsageFault
 from streamgauge.metrics import table
 from streamgauge.metrics.http_server import AdminAddressError, AdminServer
@@ -32,6 +32,7 @@ from streamgauge.runtime.process_group import Child, Group, streams_drain_s
 from streamgauge.runtime.redaction import redacted_text
 from streamgauge.runtime.socket_directory import RuntimeDir
 from streamgauge.runtime.stopping import StopSignal
+from streamgauge.setting_types import Upstream
 from streamgauge.spool import Spool, close_balance_after_crash
 from streamgauge.spool.read_counters import Counters, close_app_balances, read_balance
 from streamgauge.taps.proxy.pump_handle import BUILT
@@ -59,17 +60,17 @@ class Tap:
     admin_address: str | None  # None: another process has the port, and opening it is retried
 
 
-def as_told(settings: Settings, args: argparse.Namespace, *, agent: bool) -> Settings:
+def as_told(settings: Settings, args: Arguments, *, agent: bool) -> Settings:
     """The settings of a tap that relays, or of an agent, which has no upstreams.
 
     Raises UsageFault if neither is asked for, or both.
     """
     if agent:
-        if args.upstream is not None:
+        if "upstream" in args.settings:
             raise UsageFault("--agent and --upstream exclude each other: give one of them")
         if settings.upstream:
             say("an agent relays nothing: the upstreams from the environment or the settings file are ignored")
-        return settings.model_copy(update={"upstream": ()})
+        return replace(settings, upstream=())
     if not settings.upstream:
         raise UsageFault(
             "--upstream NAME=URL is missing: name a provider endpoint, as in --upstream openai=https://api.openai.com"

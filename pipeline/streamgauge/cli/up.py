@@ -1,6 +1,5 @@
 """`streamgauge up`: tap, assembler, metrics and ledger in one process group, without Kafka."""
 
-import argparse
 import asyncio
 import contextlib
 import sqlite3
@@ -10,6 +9,7 @@ from collections.abc import AsyncIterator, Callable
 
 import msgspec
 
+from streamgauge.cli.commands import Arguments
 from streamgauge.cli.ledgers import opened_ledger
 from streamgauge.cli.tap_announcements import announce, say_stopping
 from streamgauge.cli.tap_process import Capturing, Tap, as_told, running_tap, say, stop_signal
@@ -30,7 +30,7 @@ from streamgauge.spool import Failure, failure_of
 _FINISH_S = 1.0
 
 
-def run(settings: Settings, args: argparse.Namespace) -> int:
+def run(settings: Settings, args: Arguments) -> int:
     """Runs until SIGTERM or Ctrl-C."""
     return asyncio.run(_run(as_told(settings, args, agent=args.agent)))
 

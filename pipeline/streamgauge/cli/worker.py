@@ -1,20 +1,20 @@
 """`streamgauge worker`: bundles from Kafka -> records, for the records topic, the ledger and metrics."""
 
-import argparse
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 
+from streamgauge.cli.commands import Arguments
 from streamgauge.cli.kafka_options import brokers_of
 from streamgauge.cli.ledgers import opened_ledger
 from streamgauge.cli.tap_process import started_admin
-from streamgauge.config import WORKER_ADMIN_PORT, Settings
+from streamgauge.config import WORKER_ADMIN, Settings
 from streamgauge.ledger import Inserted, Ledger, LedgerRow, UnreadableRecordError
 from streamgauge.metrics.declarations import MetricSource
 from streamgauge.metrics.http_server import AdminServer
 from streamgauge.metrics.prometheus import Metrics
 from streamgauge.runtime.data_directory import make_data_dir, warning_about
-from streamgauge.runtime.listeners import Address
 from streamgauge.worker.log_lines import log_lines_to_stderr
 from streamgauge.worker.process import Worker, run_worker
 from streamgauge.worker.settings import Stored, WorkerSettings
@@ -22,7 +22,7 @@ from streamgauge.worker.settings import Stored, WorkerSettings
 _LOG = logging.getLogger("streamgauge.worker")
 
 
-def run(settings: Settings, args: argparse.Namespace) -> int:
+def run(settings: Settings, args: Arguments) -> int:
     """Runs until SIGTERM or Ctrl-C, or until the worker must end; it then logs the reason."""
     log_lines_to_stderr()
     settings = beside_a_tap(settings)
@@ -57,9 +57,9 @@ def run(settings: Settings, args: argparse.Namespace) -> int:
 
 def beside_a_tap(settings: Settings) -> Settings:
     """The settings with an admin port that differs from a tap's, if none is set."""
-    if "admin" in settings.model_fields_set:
+    if "admin" in settings.given:
         return settings
-    return settings.model_copy(update={"admin": Address(host="127.0.0.1", port=WORKER_ADMIN_PORT)})
+    return replace(settings, admin=WORKER_ADMIN)
 
 
 class LedgerStore:

@@ -1,0 +1,342 @@
+"""The types of settings: how a value is read from text or TOML, what is allowed, and how help and errors name it.
+
+`SettingType.read` takes text (an option, the environment) or a TOML value. It raises ValueError with the end of a sentence
+that says what to write. No sentence quotes what may be a password.
+"""
+
+import ipaddress
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from streamgauge.runtime.listeners import Address
+from streamgauge.runtime.redaction import redacted_item, redacted_value
+
+# The beginning of the variables of the environment.
+ENV_PREFIX = "STREAMGAUGE_"
+
+# A longer time is a typing error, and an infinite one is valid neither in a timer nor in JSON (seconds: a year).
+MAX_SECONDS = 366 * 24 * 3600.0
+_MAX_PORT = 65_535
+
+# The name of an upstream is a path segment and a metric's label.
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+# A header's name in HTTP (RFC 9110, section 5.6.2).
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}")
+# A host name (RFC 1123, section 2.1; with the underscore that container networks use), or an IPv4 address.
+_HOST = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63})*\.?")
+_MAX_HOST = 253
+# A valid beginning of a Kafka topic name that leaves room for our suffixes (kafka/topics.py).
+_TOPIC_PREFIX = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
+# The beginning of a URL, with one slash or more, such as "http:/user:password@host".
+SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[/\\]")
+# Characters that a request line may contain unchanged.
+_URL = re.compile("[!-~]+")
+# The length comes first: Python refuses to convert a very long number.
+_WHOLE = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
+_DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Upstream:
+    """A named provider endpoint. With the empty name it is the only one, and requests carry no prefix."""
+
+    name: str
+    url: str
+
+
+@dataclass(frozen=True)
+class ServerPort:
+    """A port of a server that a packet capture follows; its name is the upstream's, empty for none."""
+
+    name: str
+    port: int
+
+
+# Larger units, in which a default is shown as well.
+_LARGE_UNITS = {
+    "bytes": {"GiB": 1024**3, "MiB": 1024**2, "KiB": 1024},
+    "seconds": {"days": 24 * 3600},
+}
+
+
+@dataclass(frozen=True)
+class SettingType:
+    """How a setting is read, and how it is named. `metavar`: the value in help texts; `says`: what the reference says."""
+
+    metavar: str
+    read: Callable[[object], Any]
+    says: str
+    # Every allowed word; empty if there are too many. Help, completion and errors list them.
+    choices: tuple[str, ...] = ()
+    # The option may be repeated, and a file may hold a list.
+    is_list: bool = False
+    unit: str = ""
+
+    def shown(self, value: object) -> str:
+        """A value as help and reference show it, as in "65536, 64 KiB"."""
+        number = f"{value:g}" if isinstance(value, float) else str(value)
+        for name, size in _LARGE_UNITS.get(self.unit, {}).items():
+            if isinstance(value, int | float) and value >= size and value % size == 0:
+                return f"{number}, {value // size:g} {name}"
+        return number
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The declaration of one setting.
+
+    `about`: a phrase for help and reference, without its default; `commands`: the commands with its option; `section`: of
+    help and reference; `default`: None for a default of its part, which `default_text` describes; `elsewhere`: the default
+    in some commands, as text; `option`: its option, if that is not the name; `aliases`: further options.
+    """
+
+    name: str
+    type: SettingType
+    default: Any
+    about: str
+    commands: tuple[str, ...]
+    section: str
+    default_text: str = ""
+    elsewhere: Mapping[str, str] = field(default_factory=dict)
+    option: str = ""
+    aliases: tuple[str, ...] = ()
+
+    @property
+    def flag(self) -> str:
+        """The option."""
+        return self.option or f"--{self.name.replace('_', '-')}"
+
+    @property
+    def variable(self) -> str:
+        """The environment's variable."""
+        return f"{ENV_PREFIX}{self.name.upper()}"
+
+    def shown_default(self, command: str = "") -> str:
+        """The default as help and reference show it; empty if there is none."""
+        if command in self.elsewhere:
+            return self.elsewhere[command]
+        if self.default_text:
+            return self.default_text
+        return "" if self.default is None or self.default in ((), "") else self.type.shown(self.default)
+
+
+def whole(low: int, high: int, *, unit: str = "") -> SettingType:
+    """A whole number from `low` to `high`; `unit` as in "bytes", empty for a count."""
+    allowed = f"a whole number{f' of {unit}' if unit else ''} from {low} to {high}"
+
+    def read(value: object) -> int:
+        if isinstance(value, str) and _WHOLE.fullmatch(value.strip()):
+            value = int(value)
+        if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+            raise ValueError(f"give {allowed}")
+        return value
+
+    return SettingType(unit.upper() or "N", read, allowed, unit=unit)
+
+
+def seconds(*, may_be_zero: bool = False) -> SettingType:
+    """A duration in seconds, at most a year. The `read` gives a float."""
+    allowed = f"seconds, {'0 or more' if may_be_zero else 'more than 0'}, at most {MAX_SECONDS:.0f} (366 days)"
+
+    def read(value: object) -> float:
+        if isinstance(value, str) and _DECIMAL.fullmatch(value.strip()):
+            value = float(value)
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            raise ValueError(f"give a number of {allowed}, without a unit")
+        if not (0 <= value <= MAX_SECONDS) or (value == 0 and not may_be_zero):
+            raise ValueError(f"give a number of {allowed}")
+        return float(value)
+
+    return SettingType("SECONDS", read, allowed, unit="seconds")
+
+
+def choice(*names: str, metavar: str = "") -> SettingType:
+    """One of some words. If all of them are in upper case, the case of the value does not matter."""
+    upper = all(name == name.upper() for name in names)
+
+    def read(value: object) -> str:
+        text = value.strip().upper() if upper and isinstance(value, str) else value
+        if not isinstance(text, str) or text not in names:
+            raise ValueError(f"give {listed(names)}")
+        return text
+
+    return SettingType(metavar or "|".join(names), read, listed(names), choices=names)
+
+
+def text(metavar: str) -> SettingType:
+    """Any text."""
+    return SettingType(metavar, _text, "text")
+
+
+def listed(names: tuple[str, ...]) -> str:
+    """The words as "a, b or c"."""
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"
+
+
+def parse_server_port(text: str, shown: str | None = None) -> ServerPort:
+    """NAME=PORT, or PORT. Raises ValueError, which quotes `shown` (default: `text` without a possible password)."""
+    name, equals, port = text.rpartition("=")
+    if (equals and not _NAME.fullmatch(name)) or not re.fullmatch("[0-9]{1,5}", port) or not 0 < int(port) <= _MAX_PORT:
+        shown = shown or redacted_value(text)
+        raise ValueError(f"{shown!r} is not a server port: write PORT or NAME=PORT, as in 8000 or vllm=8000")
+    return ServerPort(name=name, port=int(port))
+
+
+def parse_address(text: str, shown: str | None = None) -> Address:
+    """HOST:PORT, or [IPV6]:PORT. Raises ValueError, which quotes `shown` as above."""
+    shown = shown or redacted_value(text)
+    if "@" in text:
+        raise ValueError(f"{shown!r} is not an address: give a host and a port, without user and password")
+    host, colon, port = text.rpartition(":")
+    if not colon or not re.fullmatch("[0-9]{1,5}", port) or int(port) > _MAX_PORT:
+        raise ValueError(f"{shown!r} is not an address: write HOST:PORT, as in 127.0.0.1:8080")
+    if host.startswith("[") and host.endswith("]"):
+        address, percent, zone = host[1:-1].partition("%")
+        if not _is_ipv6(address) or (percent and not _HOST.fullmatch(zone)):
+            raise ValueError(f"{shown!r} is not an address: write an IPv6 address in the brackets, as in [::1]:8080")
+        return Address(host=host[1:-1], port=int(port))
+    if ":" in host:
+        raise ValueError(f"{shown!r} is not an address: write an IPv6 host in brackets, as in [::1]:8080")
+    if host and (len(host) > _MAX_HOST or not _HOST.fullmatch(host)):
+        raise ValueError(f"{shown!r} is not an address: its host is not a valid name")
+    return Address(host=host or "127.0.0.1", port=int(port))
+
+
+def _is_ipv6(host: str) -> bool:
+    try:
+        ipaddress.IPv6Address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def parse_upstream(text: str, shown: str | None = None) -> Upstream:
+    """NAME=URL, or URL alone for a single upstream. Raises ValueError, which quotes `shown` as above."""
+    name, equals, url = text.partition("=")
+    if not equals or "://" in name:
+        name, url = "", text
+    shown = shown or redacted_value(text)
+    if name and not _NAME.fullmatch(name):
+        raise ValueError(f"{shown!r}: the name of an upstream may contain only letters, digits, '.', '_' and '-'")
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        raise ValueError(f"{shown!r} is not a URL: check its host and port") from None
+    if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
+        raise ValueError(f"{shown!r} is not an upstream: write NAME=URL, as in openai=https://api.openai.com")
+    if parts.username is not None or parts.query or parts.fragment or not _URL.fullmatch(url):
+        raise ValueError(f"the upstream {shown!r} may contain only a scheme, host, port and path")
+    if ":" not in parts.hostname and not _HOST.fullmatch(parts.hostname):
+        raise ValueError(f"the upstream {shown!r} has no valid host name")
+    return Upstream(name=name, url=url.rstrip("/"))
+
+
+def _items(value: object) -> list[Any]:
+    """The items of a list: of the file, of a repeated option, or of text with commas."""
+    if isinstance(value, str):
+        return [item.strip() for item in value.split(",") if item.strip()]
+    return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError("give text")
+    return value
+
+
+def _upstreams(value: object) -> tuple[Upstream, ...]:
+    items = _items(value)
+    if not all(isinstance(item, str) for item in items):
+        raise ValueError("write NAME=URL, or a list of these, as in ['openai=https://api.openai.com']")
+    upstreams = tuple(parse_upstream(item, redacted_item(item, value)) for item in items)
+    names = [upstream.name for upstream in upstreams]
+    if len(set(names)) != len(names):
+        raise ValueError("two upstreams have the same name: name them apart, as in --upstream a=URL --upstream b=URL")
+    if len(names) > 1 and "" in names:
+        raise ValueError("each of several upstreams requires a name, as in --upstream openai=https://api.openai.com")
+    return upstreams
+
+
+def _server_ports(value: object) -> tuple[ServerPort, ...]:
+    items = [value] if isinstance(value, str) else _items(value)
+    given = [(part, one) for one in items for part in (_items(one) if isinstance(one, str) else [one])]
+    ports = tuple(parse_server_port(str(part), redacted_item(str(part), whole)) for part, whole in given)
+    if len({one.port for one in ports}) != len(ports):
+        raise ValueError("a port is given twice: give each port once")
+    return ports
+
+
+def _hosts(value: object) -> tuple[str, ...]:
+    items = _items(value)
+    if not all(isinstance(item, str) for item in items):
+        raise ValueError("give a host name, or a list of host names")
+    return tuple(items)
+
+
+def _address(value: object) -> Address:
+    return parse_address(str(value))
+
+
+def _brokers(value: object) -> str:
+    given = _text(value)
+    brokers = [broker.strip() for broker in given.split(",")]
+    for broker in brokers:
+        shown = redacted_item(broker, given)
+        if broker.startswith(":") or parse_address(broker, shown).port == 0:
+            raise ValueError(f"{shown!r} is not a broker: write HOST:PORT[,HOST:PORT...]")
+    return ",".join(brokers)
+
+
+def _topic_prefix(value: object) -> str:
+    if not isinstance(value, str) or not _TOPIC_PREFIX.fullmatch(value):
+        shown = redacted_value(str(value))
+        raise ValueError(f"{shown!r} is not a topic prefix: use at most 100 letters, digits, '.', '_' and '-'")
+    return value
+
+
+def _header(value: object) -> str:
+    if not isinstance(value, str) or not _HEADER.fullmatch(value):
+        raise ValueError(f"{redacted_value(str(value))!r} is not a header name")
+    return value
+
+
+def _path(value: object) -> Path:
+    if not isinstance(value, str | Path):
+        raise ValueError("give a path")
+    if not str(value) or "\0" in str(value):
+        raise ValueError("the path is empty" if not str(value) else "the path contains a NUL character")
+    if SCHEME.match(str(value)):
+        raise ValueError("give a path, not a URL")
+    if "-----BEGIN" in str(value):
+        raise ValueError("give the path of a file, not its content")
+    try:
+        return Path(value).expanduser().absolute()
+    except RuntimeError:
+        raise ValueError(f"{redacted_value(str(value))!r}: there is no home directory of that user") from None
+
+
+_COUNT = whole(1, 64)
+
+
+def _partitions(value: object) -> int:
+    count: int = _COUNT.read(value)
+    if count & (count - 1):
+        raise ValueError(f"{count} is not allowed: the partition count must be a power of two, at most 64")
+    return count
+
+
+UPSTREAMS = SettingType("NAME=URL", _upstreams, "list of NAME=URL, or one URL", is_list=True)
+SERVER_PORTS = SettingType("[NAME=]PORT[,...]", _server_ports, "list of PORT or NAME=PORT", is_list=True)
+HOSTS = SettingType("NAME", _hosts, "list of host names", is_list=True)
+ADDRESS = SettingType("HOST:PORT", _address, "HOST:PORT or [IPV6]:PORT")
+BROKERS = SettingType("HOST:PORT[,...]", _brokers, "HOST:PORT, several with commas")
+TOPIC_PREFIX = SettingType("NAME", _topic_prefix, "text, at most 100 letters, digits, '.', '_' and '-'")
+HEADER = SettingType("NAME", _header, "name of an HTTP header")
+PARTITIONS = SettingType("N", _partitions, "power of two, at most 64")
+DIRECTORY = SettingType("DIR", _path, "path of a directory")
+FILE = SettingType("FILE", _path, "path of a file")

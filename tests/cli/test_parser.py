@@ -1,0 +1,96 @@
+"""What a shell completes, by bash's own function, and what --version and --help import."""
+
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.running import PATIENCE_S
+
+# The library's completion script calls the program by its name, so a folder with a program of that name is put first.
+_COMPLETE = """
+source "$1/completion.sh"
+shift
+COMP_WORDS=("$@")
+COMP_CWORD=$(($# - 1))
+_streamgauge_completion streamgauge
+printf '%s\\n' "${COMPREPLY[@]}"
+"""
+
+HEAVY = {"aiohttp", "aiokafka", "asyncio", "faust", "msgspec", "sqlite3", "uvloop"}
+
+
+@pytest.fixture(scope="module")
+def shell(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the program and the script that bash sources."""
+    folder = tmp_path_factory.mktemp("shell")
+    program = folder / "streamgauge"
+    program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m streamgauge "$@"\n')
+    program.chmod(0o755)
+    script = subprocess.run(
+        ["env", "_STREAMGAUGE_COMPLETE=source_bash", program], capture_output=True, text=True, check=True
+    )
+    (folder / "completion.sh").write_text(script.stdout)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("words", "completed"),
+    [
+        (("t",), ["tap", "topics"]),
+        (("ledger", ""), ["query"]),
+        (("up", "pac"), ["packets"]),
+        (("up", "--spool-"), ["--spool-bytes", "--spool-policy", "--spool-age"]),
+        (("up", "packets", "--inter"), ["--interface"]),
+        (("up", "--capture", ""), ["masked", "full"]),
+        (("ledger", "query", "--output", "j"), ["json", "jsonl"]),
+        (("replay", "--dialect", "openai-r"), ["openai-responses"]),
+    ],
+)
+def test_bash_completes(words: tuple[str, ...], completed: list[str], shell: Path) -> None:
+    done = subprocess.run(
+        ["bash", "--norc", "-c", f'PATH="{shell}:$PATH"\n{_COMPLETE}', "bash", shell, "streamgauge", *words],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=True,
+    )
+    assert done.stdout.split() == completed
+
+
+def imported_by(*words: str) -> set[str]:
+    program = (
+        "import sys\nfrom streamgauge.cli.main import main\n"
+        f"main({list(words)!r})\nprint('IMPORTED', *{{name.partition('.')[0] for name in sys.modules}})"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE_S, check=True
+    )
+    return set(done.stdout.rpartition("IMPORTED ")[2].split())
+
+
+def test_the_version_needs_no_parser() -> None:
+    assert imported_by("--version") & (HEAVY | {"pydantic", "rich", "typer"}) == set()
+
+
+@pytest.mark.parametrize(
+    "words", [("--help",), ("up", "--help"), ("worker", "--help"), ("deadletter", "list", "--help")]
+)
+def test_help_imports_nothing_that_a_command_runs_with(words: tuple[str, ...]) -> None:
+    assert imported_by(*words) & HEAVY == set()
+
+
+def test_help_into_a_pipe_is_plain_and_fits_80_columns() -> None:
+    for words in (["worker"], ["up"], ["ledger", "query"]):
+        done = subprocess.run(
+            ["env", "COLUMNS=80", sys.executable, "-m", "streamgauge", *words, "--help"],
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            check=True,
+        )
+        drawn = done.stdout.partition("\nexample")[0]
+        assert "\x1b" not in drawn
+        assert max(map(len, drawn.splitlines())) <= 80
