@@ -16,15 +16,13 @@ from streamgauge.cli.settings_sources import load
 from streamgauge.cli.worker import beside_a_tap
 from streamgauge.config import (
     SETTINGS,
-    ServerPort,
-    Upstream,
     default_data_dir,
 )
 from streamgauge.core.assembly.assembler import Limits
 from streamgauge.errors import UsageFault
 from streamgauge.kafka import topics
 from streamgauge.runtime.listeners import Address
-from streamgauge.setting_types import ENV_PREFIX, parse_address
+from streamgauge.setting_types import ENV_PREFIX, ServerPort, Upstream, parse_address
 from streamgauge.taps.proxy.relay import RelaySettings
 
 
