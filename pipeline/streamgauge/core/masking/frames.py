@@ -9,7 +9,8 @@ ordinary way, and shows what becomes of these places. Three facts make this exac
 - A text that may stand between two quotes is all that stands there; so is a whole number between two delimiters.
 - Of a text one `x` a code point is kept, or nothing. If letters of it are kept (a name, a type), there is no frame.
 
-An event that is not of the frame to the letter is left to the ordinary way.
+An event that is not of the frame to the letter is left to the ordinary way. A masker keeps the frame made last, until
+its stream shows another dialect.
 """
 
 import contextlib
