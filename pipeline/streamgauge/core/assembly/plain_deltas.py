@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
-from operator import itemgetter, methodcaller
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -33,7 +33,6 @@ _BLANK = b"\n\n"
 _HEAD = re.compile(rb"(event: [^\n\r]*\n)?(?:id: ([^\n\r\0]*)\n)?data: ")
 _NEXT_HEAD = re.compile(rb"\n\n(event: [^\n\r]*\n)?id: ([^\n\r\0]*)\ndata: ")
 _first, _last_byte = itemgetter(0), itemgetter(-1)
-_ends = methodcaller("endswith", _BLANK)
 _ERROR = b"error"  # an event of this name is an error, whatever it holds
 
 
@@ -52,9 +51,9 @@ class PlainDeltas:
             return 0
         sizes = [read.body_bytes for read in reads]
         contents = [read.content for read in reads]
-        whole = list(map(_ends, contents))
-        if 0 in sizes or False in whole:  # a read without a time of its own, or with a part of an event
-            end = min([values.index(0) for values in (sizes, whole) if 0 in values])
+        ends = [content[-2:] for content in contents]
+        if 0 in sizes or ends.count(_BLANK) < len(ends):  # a read without a time of its own, or with a part of an event
+            end = next(at for at, size in enumerate(sizes) if not size or ends[at] != _BLANK)
             reads, contents, sizes = reads[:end], contents[:end], sizes[:end]
         joined = b"".join(contents)
         if not contents or len(joined) > MAX_EVENT_BYTES:
@@ -77,12 +76,12 @@ class PlainDeltas:
         taken = len(contents)
         if found != len(contents) or run.count < found:
             counts = [content.count(_BLANK) for content in contents]
-            ends = list(accumulate(counts))
-            taken = bisect.bisect_right(ends, run.count)
+            totals = list(accumulate(counts))
+            taken = bisect.bisect_right(totals, run.count)
             if not taken:
                 return 0
-            run.shorten(ends[taken - 1])
-            counts = None if ends[taken - 1] == taken else counts[:taken]
+            run.shorten(totals[taken - 1])
+            counts = None if totals[taken - 1] == taken else counts[:taken]
             stamps, sizes = stamps[:taken], sizes[:taken]
         self._state.counts.reads += taken
         self._state.counts.bytes += sum(sizes)
