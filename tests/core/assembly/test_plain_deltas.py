@@ -284,6 +284,10 @@ def test_a_tier_that_changes_is_told_back() -> None:
     _between("openai-chat", b'"service_tier":"default"', b'"service_tier":"priority"')
 
 
+def test_an_empty_text_that_ends_a_stream_is_no_delta() -> None:
+    _between("tgi-native", b'"generated_text":null', b'"generated_text":""')
+
+
 def test_a_part_of_a_usage_that_changes_is_told_back() -> None:
     _between("gemini", b'"tokenCount":9', b'"tokenCount":8')
     _between("gemini", b'"promptTokenCount":9', b'"promptTokenCount":8')
