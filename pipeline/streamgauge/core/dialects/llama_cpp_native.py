@@ -10,7 +10,7 @@ the stopped_* flags come from builds before December 2024 (pull request 10643).
 
 from streamgauge.core.allowlist import Kind, Spec
 from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, Sink, Usual
-from streamgauge.core.dialects.deltas import Delta, Deltas, Output
+from streamgauge.core.dialects.deltas import ABSENT, Delta, Deltas, Output
 from streamgauge.core.safe_values import finite_number, whole_number
 from streamgauge.core.usage import UsageRules
 
@@ -54,8 +54,10 @@ class LlamaCppNative(Usual):
         choice="index",
         model=("model",),
         usage="",
-        # The flags are read at the stop. The length of the context alone is no usage.
-        unread=frozenset((*_STOPPED, "tokens_cached")),
+        # The length of the context alone is no usage; beside other counts it is a part of it.
+        when={"tokens_cached": (None, ABSENT)},
+        # The flags are read at the stop.
+        unread=frozenset(_STOPPED),
     )
     usage = UsageRules(
         spec=_KEEP_USAGE,

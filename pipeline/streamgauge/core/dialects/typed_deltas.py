@@ -162,7 +162,7 @@ class _Plan:
             if where in self._unread:
                 continue
             self.paths.add(where)
-            is_inline = path == self._usage_at and name in self._usage.spec
+            is_inline = path == self._usage_at and name in self._usage.spec and where not in self._when
             given = self._usage_type(self._usage.spec[name], name) if is_inline else self._type(where, inner)
             needed = self._is_needed(where)
             fields.append((name, given) if needed else (name, given | msgspec.UnsetType, msgspec.UNSET))
