@@ -64,7 +64,7 @@ def run(directory: Path, scenarios: list[Scenario]) -> tuple[int, str]:
 def test_every_scenario_ends_as_expected(tmp_path: Path) -> None:
     code, said = run(tmp_path, list(SCENARIOS))
     count = len(SCENARIOS)
-    assert f"{count} requests, {count} records; {count} of {count} scenarios as expected." in said
+    assert f"{count} requests, {count} records; {count} of {count} scenarios as expected." in said, said
     assert code == 0
     assert "✗" not in said
     assert f"tap at http://127.0.0.1:{said.split('tap at http://127.0.0.1:')[1].split(':')[0]}" in said
