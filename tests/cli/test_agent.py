@@ -53,7 +53,9 @@ class Application:
     def __init__(self, data_dir: Path) -> None:
         self.connection = socket.socket(socket.AF_UNIX)
         self.connection.settimeout(PATIENCE_S)
-        self.connection.connect(str((data_dir / "run").readlink() / "recorder.sock"))
+        path = str((data_dir / "run").readlink() / "recorder.sock")
+        # The file exists a moment before the recorder listens on it.
+        wait_for(lambda: self.connection.connect_ex(path) == 0, "a recorder that listens")
 
     def tell(self, *messages: Message) -> None:
         self.connection.sendall(encode_batch(list(messages)))
