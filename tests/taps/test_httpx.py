@@ -33,10 +33,11 @@ from tests.taps.asking import (
     WAYS,
     WHOLE,
     Asker,
+    Came,
     Kind,
     ask_chat,
     both_ways,
-    pausing,
+    outcomes,
 )
 from tests.taps.inprocess.rig import PATIENCE_S
 from tests.taps.proxy.rig import (
@@ -48,6 +49,7 @@ from tests.taps.proxy.rig import (
     kinds,
     only,
     receive_all,
+    receive_request,
 )
 from tests.taps.talk import BODY as ANSWER
 from tests.taps.talk import EVENTS, gzip_flushed
@@ -79,7 +81,25 @@ def test_a_stream_as_it_comes(way: tuple[Any, Kind], tmp_path: Path, recorder: R
 
 
 def test_chunks_are_the_callers(way: tuple[Any, Kind], tmp_path: Path, recorder: RawRecorder) -> None:
-    came = both_ways(way, tmp_path, ask_chat, pausing(STREAM[:-200], STREAM[-200:]))
+    has_read = threading.Semaphore(0)
+
+    def handler(one: socket.socket) -> None:
+        receive_request(one)
+        one.sendall(STREAM[:-200])
+        assert has_read.acquire(timeout=20), "the caller reads the first part before the second is sent"
+        one.sendall(STREAM[-200:])
+        receive_all(one)
+
+    def ask(asker: Asker) -> Came:
+        asker.on_chunk = has_read.release
+        came = ask_chat(asker)
+        while has_read.acquire(blocking=False):
+            pass
+        return came
+
+    plain, came = outcomes(way, tmp_path, ask, handler)
+    assert came == plain
+    assert len(came.chunks) > 1
     reads = [message.data for message in recorder.ended() if isinstance(message, ResponseRead)]
     assert reads == came.chunks
 

@@ -25,9 +25,12 @@ from tests.taps.asking import (
     CHAT,
     HEAD,
     LIBRARIES,
+    SHORT_TIMEOUT_S,
     STREAM,
+    TIMEOUT_S,
     WHOLE,
     Asker,
+    Came,
     Kind,
     ask_chat,
     both_ways,
@@ -71,7 +74,11 @@ def test_a_caller_that_leaves(way: tuple[Any, Kind], tmp_path: Path, recorder: R
 def test_an_upstream_that_breaks_off(
     way: tuple[Any, Kind], tmp_path: Path, recorder: RawRecorder, end: Any, ending: Ending, error: str, sent: bytes
 ) -> None:
-    came = both_ways(way, tmp_path, ask_chat, pausing(sent, end=end))
+    def ask(asker: Asker) -> Came:
+        asker.timeout_s = SHORT_TIMEOUT_S if end is receive_all else TIMEOUT_S
+        return ask_chat(asker)
+
+    came = both_ways(way, tmp_path, ask, pausing(sent, end=end))
     assert came.error is not None
     assert came.error[0] == error
     messages = recorder.ended()
