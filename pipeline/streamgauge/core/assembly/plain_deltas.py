@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 
 import msgspec
@@ -32,8 +32,8 @@ _BLANK = b"\n\n"
 # The lines before the value of an event's data, as `write_event` writes them.
 _HEAD = re.compile(rb"(event: [^\n\r]*\n)?(?:id: ([^\n\r\0]*)\n)?data: ")
 _NEXT_HEAD = re.compile(rb"\n\n(event: [^\n\r]*\n)?id: ([^\n\r\0]*)\ndata: ")
-_first, _last_byte = itemgetter(0), itemgetter(-1)
-_ERROR = b"error"  # an event of this name is an error, whatever it holds
+_first, _last_byte, _last_two = itemgetter(0), itemgetter(-1), itemgetter(slice(-2, None))
+_ERROR = "error"  # an event of this name is an error, whatever it holds
 
 
 class PlainDeltas:
@@ -49,9 +49,18 @@ class PlainDeltas:
         head = None if dialect is None else _HEAD.match(reads[0].content)
         if dialect is None or head is None:
             return 0
+        name, event_id = head.groups()
+        event_name = _name_of(name)
+        if event_name == _ERROR:
+            return 0
+        is_text = event_name in dialect.text_events
+        is_stamped = any(read.stamp_ns is not None for read in reads)
+        types = () if is_text else self._types(dialect, reads[0].content, is_stamped)
+        if not types and not (is_text and self._has_first_times(TEXT, is_stamped)):
+            return 0
         sizes = [read.body_bytes for read in reads]
         contents = [read.content for read in reads]
-        ends = [content[-2:] for content in contents]
+        ends = list(map(_last_two, contents))
         if 0 in sizes or ends.count(_BLANK) < len(ends):  # a read without a time of its own, or with a part of an event
             end = next(at for at, size in enumerate(sizes) if not size or ends[at] != _BLANK)
             reads, contents, sizes = reads[:end], contents[:end], sizes[:end]
@@ -59,17 +68,20 @@ class PlainDeltas:
         if not contents or len(joined) > MAX_EVENT_BYTES:
             return 0
         stamps = [read.stamp_ns for read in reads]
-        name, event_id = head.groups()
-        is_text = _name_of(name).decode("utf-8", "replace") in dialect.text_events
-        if is_text or event_id is not None:
-            payloads, ids = _payloads(joined, head[0], name, event_id)
+        ids: list[bytes] = []
+        run, found = None, 0
+        if types and event_id is None:
+            is_one_each = contents[0].count(_BLANK) == 1
+            events = contents if is_one_each else [event + _BLANK for event in joined.split(_BLANK)[:-1]]
+            run, found = self._repeats(types, events, head[0], is_stamped), len(events)
+        if run is None:
+            if is_text or event_id is not None:
+                payloads, ids = _payloads(joined, head[0], name, event_id)
+                insides = payloads if is_text else _insides(payloads)
+            else:
+                payloads = insides = _objects(joined, head[0])
             found = len(payloads)
-            payloads = payloads if is_text else _insides(payloads)
-        else:
-            payloads, ids = _objects(joined, head[0]), []
-            found = len(payloads)
-        is_stamped = stamps.count(None) < len(stamps)
-        run = self._run(dialect, _name_of(name), payloads, is_text=is_text, is_stamped=is_stamped)
+            run = self._texts(insides, is_stamped) if is_text else self._run(types, insides, is_stamped)
         if run is None:
             return 0
         counts = None
@@ -91,17 +103,19 @@ class PlainDeltas:
 
     def take_events(self, events: Sequence[Event], stamp: int | None) -> int:
         """Apply the first of these events of one read that are plain deltas; return how many."""
-        dialect, name = self._dialect(), events[0].name
-        if dialect is None:
+        dialect, name, first = self._dialect(), events[0].name, events[0].data
+        if dialect is None or first is None or name == _ERROR:
+            return 0
+        is_text, is_stamped = name in dialect.text_events, stamp is not None
+        types = () if is_text else self._types(dialect, first, is_stamped)
+        if not types and not is_text:
             return 0
         payloads: list[bytes] = []
         for event in events:
             if event.data is None or event.name != name or not _is_bare(event):
                 break
             payloads.append(event.data)
-        is_text = name in dialect.text_events
-        payloads = payloads if is_text else _insides(payloads)
-        run = self._run(dialect, name.encode(), payloads, is_text=is_text, is_stamped=stamp is not None)
+        run = self._texts(payloads, is_stamped) if is_text else self._run(types, _insides(payloads), is_stamped)
         if run is None:
             return 0
         for _ in range(run.count):
@@ -117,24 +131,41 @@ class PlainDeltas:
 
     # --- which events are plain deltas ------------------------------------------------------------------------------
 
-    def _run(
-        self, dialect: Dialect, name: bytes, payloads: Sequence[bytes], *, is_text: bool, is_stamped: bool
+    def _types(self, dialect: Dialect, data: bytes, is_stamped: bool) -> Sequence[DeltaType]:
+        """The types that an event with this data may have, if the stream has shown the first times of such output."""
+        return [
+            kind
+            for kind in types_of(dialect)
+            if kind.clue in data and self._has_first_times(_KINDS[kind.delta.output], is_stamped)
+        ]
+
+    def _repeats(
+        self, types: Sequence[DeltaType], events: Sequence[bytes], head: bytes, is_stamped: bool
     ) -> "_Run | None":
-        """The first events that are plain deltas. `payloads`: their texts (`is_text`), else their data without braces."""
-        if name == _ERROR or not payloads:
-            return None
-        if is_text:
-            run = _plain_texts(payloads) if self._has_first_times(TEXT, is_stamped) else None
-            return run if run is not None and self._knows_choices(run, is_stamped) else None
-        for kind in types_of(dialect):
-            if kind.clue in payloads[0] and self._has_first_times(_KINDS[kind.delta.output], is_stamped):
-                events = kind.decode(payloads)
-                while events:
-                    run = _Run(_KINDS[kind.delta.output], kind.texts(events), kind, events)
-                    if self._is_known(run, kind, is_stamped):
-                        return run
-                    events = events[: len(events) // 2]
+        """The first events that differ in their text alone, if most events are such."""
+        for kind in types:
+            found = kind.repeats(events, head)
+            if found is not None:
+                event, texts = found
+                run = _Run(_KINDS[kind.delta.output], texts, kind, [event])
+                return run if 2 * run.count > len(events) and self._is_known(run, kind, is_stamped) else None
         return None
+
+    def _run(self, types: Sequence[DeltaType], insides: Sequence[bytes], is_stamped: bool) -> "_Run | None":
+        """The first events that are plain deltas. `insides`: their data without the braces."""
+        for kind in types if insides else ():
+            events = kind.decode(insides)
+            while events:
+                run = _Run(_KINDS[kind.delta.output], kind.texts(events), kind, events)
+                if self._is_known(run, kind, is_stamped):
+                    return run
+                events = events[: len(events) // 2]
+        return None
+
+    def _texts(self, payloads: Sequence[bytes], is_stamped: bool) -> "_Run | None":
+        """The first events that are plain deltas, where data is text itself."""
+        run = _plain_texts(payloads) if self._has_first_times(TEXT, is_stamped) else None
+        return run if run is not None and self._knows_choices(run, is_stamped) else None
 
     def _has_first_times(self, kind: int, is_stamped: bool) -> bool:
         timing = self._state.timing
@@ -235,7 +266,10 @@ class PlainDeltas:
 
 
 class _Run:
-    """Plain deltas of one kind. `choices`: how many events each choice has."""
+    """Plain deltas of one kind. `choices`: how many events each choice has.
+
+    `events`: as structs, one for each text; a single one if they differ in their text alone.
+    """
 
     def __init__(
         self, kind: int, texts: list[str], of: DeltaType | None = None, events: list[Any] | None = None
@@ -254,7 +288,7 @@ class _Run:
             return {0: len(self.texts)}
         indices = self.type.choices(self.events)
         if indices.count(indices[0]) == len(indices):
-            return {indices[0] or 0: len(indices)}
+            return {indices[0] or 0: len(self.texts)}
         return Counter([index or 0 for index in indices])
 
     def shorten(self, count: int) -> None:
@@ -306,8 +340,8 @@ def _insides(payloads: Sequence[bytes]) -> list[bytes]:
     return insides
 
 
-def _name_of(line: bytes | None) -> bytes:
-    return b"" if line is None else line.removeprefix(b"event: ")[:-1]
+def _name_of(line: bytes | None) -> str:
+    return "" if line is None else line.removeprefix(b"event: ")[:-1].decode("utf-8", "replace")
 
 
 def _is_bare(event: Event) -> bool:
@@ -339,13 +373,13 @@ def _last(values: Sequence[Any], wanted: type) -> Any:
 def _merged(usages: Sequence[msgspec.Struct], spec: Mapping[str, Any]) -> dict[str, Any]:
     """What several usage objects report one after the other: of each number the last."""
     merged: dict[str, Any] = {}
-    names = usages[0].__struct_fields__
-    for name, column in zip(names, zip(*map(msgspec.structs.astuple, usages), strict=True), strict=True):
-        if name not in spec or column.count(msgspec.UNSET) == len(column):
+    for name in usages[0].__struct_fields__:
+        if name not in spec:
             continue
-        given = [value for value in column if value is not msgspec.UNSET and value is not None]
-        if given and isinstance(spec[name], Mapping):
-            merged[name] = _merged(given, spec[name])
-        elif given:
-            merged[name] = msgspec.to_builtins(given[-1])
+        column = list(map(attrgetter(name), usages))
+        last = next((value for value in reversed(column) if value is not msgspec.UNSET and value is not None), None)
+        if last is not None and isinstance(spec[name], Mapping):
+            merged[name] = _merged([one for one in column if isinstance(one, msgspec.Struct)], spec[name])
+        elif last is not None:
+            merged[name] = msgspec.to_builtins(last)
     return merged

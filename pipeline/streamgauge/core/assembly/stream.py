@@ -140,9 +140,13 @@ class Stream:
 
     def _reads(self, reads: Sequence[Read], batched: int) -> None:
         """Process reads. Those before `batched` may be processed many at a time."""
-        at = 0
+        at = try_at = refused = 0
         while at < len(reads):
-            taken = self._deltas.take_reads(reads[at:batched]) if at < batched and self._may_batch() else 0
+            taken = 0
+            if try_at <= at < batched and self._may_batch():
+                taken = self._deltas.take_reads(reads[at:batched])
+                refused = 0 if taken else refused + 1
+                try_at = at + (taken or _until_next_try(refused))
             if not taken:
                 self._read(reads[at])
             at += taken or 1
@@ -162,10 +166,13 @@ class Stream:
 
     def _content(self, content: bytes, stamp: int | None) -> None:
         events = read_events(content)
-        at = 0
+        at = try_at = refused = 0
         while at < len(events):
-            several = len(events) - at > 1 and self._may_batch()
-            taken = self._deltas.take_events(events[at : at + WINDOW], stamp) if several else 0
+            taken = 0
+            if try_at <= at < len(events) - 1 and self._may_batch():
+                taken = self._deltas.take_events(events[at : at + WINDOW], stamp)
+                refused = 0 if taken else refused + 1
+                try_at = at + (taken or _until_next_try(refused))
             if not taken:
                 self._event(events[at], stamp)
             at += taken or 1
@@ -370,6 +377,11 @@ class Stream:
             dialect.read("", value, reading)  # one of a list of events
         else:
             dialect.read_body(value, reading)
+
+
+def _until_next_try(refused: int) -> int:
+    """After how many events a batch is tried again, if so many tries were refused in a row."""
+    return 1 + refused // 2
 
 
 def _position(event_id: str) -> tuple[int, ...]:

@@ -5,7 +5,8 @@ exact type: what the declaration allows, else null or absent. So an error, a fin
 makes an event no plain delta. Members that the allowlist does not name mean nothing to a dialect and are skipped.
 
 Many events are decoded in one call, a line each. If a line is not one object, from its first byte to its last, the whole
-call fails: so the events are those that reading one by one finds.
+call fails: so the events are those that reading one by one finds. Where events differ in their text alone, one of them is
+decoded, and the texts of all.
 """
 
 import re
@@ -40,6 +41,12 @@ SEQUENCE, EVENT_ID = "sequence_number", "event_id"
 # Events that are decoded in one call. If one is no plain delta, those before it are decoded again.
 _AT_ONCE = 64
 
+_BLANK = b"\n\n"
+# A JSON string up to its closing quote.
+_QUOTED = rb'"([^"\\]*(?:\\.[^"\\]*)*)"'
+
+_decode_texts = msgspec.json.Decoder(_TEXT).decode_lines
+
 # What a decoder raises for bytes that do not fit.
 _MISFITS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError, OverflowError)
 # Where msgspec names the element that does not fit.
@@ -62,8 +69,11 @@ class DeltaType:
         self.delta = delta
         # What all such events hold; it only saves attempts to decode others.
         self.clue = b'"%b":' % delta.text.rpartition(".")[2].encode()
+        self._text = re.compile(self.clue + b" ?" + _QUOTED, re.DOTALL)
         self._decode = msgspec.json.Decoder(plan.struct(dialect.keep, "")).decode_lines
         self._flags = [(plan.column(path), value) for path, value in plan.flags.items()]
+        # The opening brackets that each event has: those around its text.
+        self._brackets = 1 + delta.text.count(".") + plan.lists_around_text
         known = dialect.deltas
         self.texts = plan.column(delta.text)
         self.choices, self.keys, self.items, self.usages, self.sequences, self.event_ids = [
@@ -93,6 +103,36 @@ class DeltaType:
                 break
         return events
 
+    def repeats(self, events: Sequence[bytes], head: bytes) -> tuple[Any, list[str]] | None:
+        """The first event as a struct, and the texts of it and of those after it that differ from it in their text alone.
+
+        `events`: each with its blank line. `head`: what stands before the data of the first one. None if the second event
+        differs in more than the text, or if the first is no plain delta of this type.
+        """
+        first = events[0]
+        data = first[len(head) : -len(_BLANK)]
+        text = self._text.search(data)
+        if text is None or len(events) == 1 or data[:1] != b"{" or data[-1:] != b"}":
+            return None
+        before, after = first[: len(head) + text.start(1)], first[len(head) + text.end(1) :]
+        start, end, shortest = len(before), -len(after), len(before) + len(after)
+        alike = (len(one) >= shortest and one.startswith(before) and one.endswith(after) for one in events)
+        if not (next(alike) and next(alike)):
+            return None
+        # If the event with another text there has that text, what stands there is the text.
+        found = self.decode([b"%b-%b" % (data[1 : text.start(1)], data[text.end(1) : -1])])
+        if not found or self.texts(found) != ["-"]:
+            return None
+        quoted = [one[start:end] for one in events]
+        if before + (after + before).join(quoted) + after != b"".join(events):
+            quoted = quoted[: 2 + next(at for at, is_alike in enumerate(alike) if not is_alike)]
+        # No string holds a raw line end: so each line has at least one, and exactly one if there are as many as lines.
+        try:
+            texts = _decode_texts(b'"%b"' % b'"\n"'.join(quoted))
+        except _MISFITS:
+            return None
+        return (found[0], texts) if len(texts) == len(quoted) else None
+
     def _first_of(self, insides: Sequence[bytes]) -> list[Any]:
         count = len(insides)
         while count:
@@ -107,22 +147,32 @@ class DeltaType:
         half, joined = len(insides) // 2, b"".join(insides)
         if b"\n" in joined or b"\r" in joined:
             return [], next(at for at, inside in enumerate(insides) if b"\n" in inside or b"\r" in inside)
+        lines = b"{%b}" % b"}\n{".join(insides)
         # Each line begins with a brace and ends with one, and no comma is between two: so each begins and ends outside of all
         # brackets and strings. Then as many values as lines are one value a line.
-        if max(map(len, insides)) > 2 * MAX_DEPTH - 2 and any(is_too_deep(b"{%b}" % inside) for inside in insides):
-            return [], half
         try:
-            events = self._decode(b"{%b}" % b"}\n{".join(insides))
+            events = self._decode(lines)
         except _MISFITS as error:
             place = _PLACE.search(str(error))
             return [], half if place is None else int(place[1])
         if len(events) != len(insides):
+            return [], half
+        # After the decoding, since most events that are no plain delta fail there, at a hundredth of the time.
+        if self._may_be_too_deep(insides, lines) and any(is_too_deep(b"{%b}" % inside) for inside in insides):
             return [], half
         for column, value in self._flags:
             flags = column(events)
             if (not value) in flags:
                 return [], flags.index(not value)
         return events, 0
+
+    def _may_be_too_deep(self, insides: Sequence[bytes], lines: bytes) -> bool:
+        """Whether one of these events may be nested too deeply: if it is long, and if it alone has all the brackets that
+        are more than those around each text."""
+        if max(map(len, insides)) <= 2 * MAX_DEPTH - 2:
+            return False
+        brackets = 2 * len(lines) - len(lines.replace(b"{", b"")) - len(lines.replace(b"[", b""))  # count() is slower
+        return brackets - (len(insides) - 1) * self._brackets > MAX_DEPTH
 
 
 def types_of(dialect: Dialect) -> tuple[DeltaType, ...]:
@@ -238,6 +288,11 @@ class _Plan:
             (name, _SCALARS[kind] | msgspec.UnsetType, msgspec.UNSET) for name, kind in spec.items() if kind in _SCALARS
         ]
         return msgspec.defstruct("Part", fields, forbid_unknown_fields=True, gc=False)
+
+    @property
+    def lists_around_text(self) -> int:
+        """How many lists are on the way to the text."""
+        return len(self._lists)
 
     def column(self, path: str) -> Column:
         """A function that lists the values at a path of some events."""
