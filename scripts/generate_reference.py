@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from streamgauge import records
+from streamgauge.config import DEFAULT_PARTITIONS, DEFAULT_REPLICAS
 from streamgauge.core.assembly.assembler import Assembler
 from streamgauge.core.capture.segments import (
     SLOTS,
@@ -31,7 +32,7 @@ from streamgauge.core.dialects import DIALECTS
 from streamgauge.core.record import encode_record
 from streamgauge.kafka.administrator import Operation
 from streamgauge.kafka.topic_settings import CONTENTS, Setting, settings_of
-from streamgauge.kafka.topics import DEFAULT_PARTITIONS, REPLICAS, RIGHTS
+from streamgauge.kafka.topics import RIGHTS
 
 Field = Mapping[str, Any]
 
@@ -322,9 +323,9 @@ def _topics_page() -> Iterator[str]:
     yield from _prose(
         "`streamgauge topics create` makes these topics, or compares them if they exist. `streamgauge topics describe` shows"
         f" them. `--topic-prefix` sets another prefix. N is `--partitions`: {DEFAULT_PARTITIONS} by default, a power of two"
-        f" up to {SLOTS}. Each partition has {REPLICAS} replicas, or as many as there are brokers; `--replicas` sets another"
-        " number. The commands set no `min.insync.replicas`: the brokers' default applies. Producers are idempotent and wait"
-        " for all in-sync replicas."
+        f" up to {SLOTS}. Each partition has {DEFAULT_REPLICAS} replicas, or as many as there are brokers; `--replicas` sets"
+        " another number. The commands set no `min.insync.replicas`: the brokers' default applies. Producers are idempotent"
+        " and wait for all in-sync replicas."
     )
     yield "| topic | key | value | partitions | kept |"
     yield "|---|---|---|---|---|"

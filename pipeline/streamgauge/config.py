@@ -1,14 +1,16 @@
 """All settings. Each is declared once here; its option, its variable, its key in the file and its reference are made from it.
 
 A value comes from an option, else the environment (STREAMGAUGE_<NAME>), else the settings file (TOML), else the default:
-`cli/settings_sources.py`. A part of the program that takes a setting takes it under the same name. Durations are in
-seconds, sizes in bytes. This module is imported by `--help`, so it imports nothing that is slow.
+`cli/settings_sources.py`. A part of the program takes a setting under the same name, in a dataclass that `Settings.select`
+fills; settings that only one part uses are a group, which the part's dataclass inherits. Durations are in seconds, sizes in
+bytes. This module is imported by `--help`, so it imports nothing that is slow.
 """
 
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar, cast
 
+from streamgauge.core.limits import Limits
 from streamgauge.runtime.listeners import Address
 from streamgauge.setting_types import (
     ADDRESS,
@@ -31,8 +33,14 @@ from streamgauge.setting_types import (
     whole,
 )
 
+# What the topics have where neither a setting nor an existing topic says otherwise.
+DEFAULT_PARTITIONS = 8
+DEFAULT_REPLICAS = 3
 # A worker's default admin address. It differs from that of a tap, which may run on the same host.
 WORKER_ADMIN = Address(host="127.0.0.1", port=9465)
+
+Part = TypeVar("Part")
+SpoolPolicy = Literal["drop-newest", "drop-oldest"]
 
 # The commands that take a setting, by their words.
 _RELAYS = ("up", "tap")
@@ -65,8 +73,93 @@ def default_data_dir() -> Path:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
-    """The value of every setting. `given`: the names of those that are not defaults."""
+class ProxySettings:
+    """The settings that only the relays of the proxy use. Each relay gets all of them."""
+
+    connect_timeout: float = _set(seconds(), 10.0, "time limit to connect to an upstream", _RELAYS, _UPSTREAMS)
+    upstream_ca: Path | None = _set(
+        FILE, None, "additional CAs to trust for https upstreams (PEM)", _RELAYS, _UPSTREAMS
+    )
+    upstream_certificate: Path | None = _set(
+        FILE, None, "client certificate for https upstreams (PEM)", _RELAYS, _UPSTREAMS
+    )
+    upstream_key: Path | None = _set(
+        FILE, None, "private key of --upstream-certificate", _RELAYS, _UPSTREAMS, default_text="in that file"
+    )
+    tls_certificate: Path | None = _set(
+        FILE, None, "serve clients over TLS with this certificate (PEM; reloaded on change)", _RELAYS, _CLIENTS
+    )
+    tls_key: Path | None = _set(
+        FILE, None, "private key of --tls-certificate", _RELAYS, _CLIENTS, default_text="in that file"
+    )
+    # A request's head is held in memory, so its limit is bounded, too; a limit below 4 KiB would refuse usual clients.
+    # The default is more than nginx allows (32 KiB): long cookies and trace headers fit, a flood does not.
+    max_request_head: int = _set(
+        whole(4 * 1024, 1024**2, unit="bytes"),
+        64 * 1024,
+        "answer larger request headers with 431",
+        _RELAYS,
+        _CLIENTS,
+    )
+    # A body is passed on as it arrives and takes no memory (1 TiB is far more than a prompt).
+    max_request_body: int | None = _set(
+        whole(1, 1024**4, unit="bytes"),
+        None,
+        "answer larger request bodies with 413",
+        _RELAYS,
+        _CLIENTS,
+        default_text="no limit",
+    )
+    # A million is the most that the memory and descriptors of one host can serve. The default takes 40 MiB when its
+    # connections are idle, and some GiB at the very worst (docs/security.md: what one connection may hold). It fits into
+    # 20,000 descriptors.
+    max_connections: int = _set(whole(1, 1_000_000), 6_000, "limit of client connections; more wait", _RELAYS, _CLIENTS)
+    max_connections_per_address: int | None = _set(
+        whole(1, 1_000_000),
+        None,
+        "limit of client connections from one address; more are closed",
+        _RELAYS,
+        _CLIENTS,
+        default_text="3/4 of all",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpoolSettings:
+    """The settings of the spool. The recorder gets all of them."""
+
+    # 1 GiB holds about an hour of 1,000 busy streams, masked and compressed, while a broker is away. The largest value is
+    # far more than a disk holds, and within SQLite's limits (1 PiB).
+    spool_bytes: int = _set(
+        whole(1024**2, 1024**5, unit="bytes"),
+        1024**3,
+        "size limit of the spool on disk",
+        _TAPS,
+        _STORAGE,
+    )
+    spool_policy: SpoolPolicy = _set(
+        choice("drop-newest", "drop-oldest"),
+        "drop-newest",
+        "the reads to discard when the spool is full",
+        _TAPS,
+        _STORAGE,
+    )
+    # Three days, the retention of the segments topic: an outage over a weekend is delivered whole.
+    spool_age: float = _set(
+        seconds(),
+        3 * 24 * 3600.0,
+        "discard reads that are not delivered after this time",
+        _TAPS,
+        _STORAGE,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(ProxySettings, SpoolSettings):
+    """The value of every setting. `given`: the names of those that are not defaults.
+
+    `Settings.x` is the default of x, except for `data_dir`. A part of the program that has a default of its own names it so.
+    """
 
     upstream: tuple[Upstream, ...] = _set(
         UPSTREAMS,
@@ -150,7 +243,7 @@ class Settings:
         "partition count: a power of two, at most 64",
         ("topics create",),
         _KAFKA_SECTION,
-        default_text="8",
+        default_text=str(DEFAULT_PARTITIONS),
     )
     replicas: int | None = _set(
         whole(1, 1000),
@@ -158,7 +251,7 @@ class Settings:
         "replicas of each new topic",
         ("topics create",),
         _KAFKA_SECTION,
-        default_text="3, or one on each broker if there are fewer",
+        default_text=f"{DEFAULT_REPLICAS}, or one on each broker if there are fewer",
     )
     workers: int = _set(whole(1, 32), 1, "relay processes", ("tap",), _PROCESS)
     pump: Literal["auto", "off"] = _set(
@@ -172,30 +265,6 @@ class Settings:
         _STORAGE,
         default_text="DATA_DIR/ledger.sqlite",
     )
-    # 1 GiB holds about an hour of 1,000 busy streams, masked and compressed, while a broker is away. The largest value is
-    # far more than a disk holds, and within SQLite's limits (1 PiB).
-    spool_bytes: int = _set(
-        whole(1024**2, 1024**5, unit="bytes"),
-        1024**3,
-        "size limit of the spool on disk",
-        _TAPS,
-        _STORAGE,
-    )
-    spool_policy: Literal["drop-newest", "drop-oldest"] = _set(
-        choice("drop-newest", "drop-oldest"),
-        "drop-newest",
-        "the reads to discard when the spool is full",
-        _TAPS,
-        _STORAGE,
-    )
-    # Three days, the retention of the segments topic: an outage over a weekend is delivered whole.
-    spool_age: float = _set(
-        seconds(),
-        3 * 24 * 3600.0,
-        "discard reads that are not delivered after this time",
-        _TAPS,
-        _STORAGE,
-    )
     tenant_header: str | None = _set(HEADER, None, "request header that names the tenant", _TAPS, _CAPTURE)
     tenants: Path | None = _set(
         FILE,
@@ -206,52 +275,6 @@ class Settings:
     )
     upstream_idle_timeout: float = _set(
         seconds(), 900.0, "end a stream after this time without a byte", _TAPS, _UPSTREAMS
-    )
-    connect_timeout: float = _set(seconds(), 10.0, "time limit to connect to an upstream", _RELAYS, _UPSTREAMS)
-    tls_certificate: Path | None = _set(
-        FILE, None, "serve clients over TLS with this certificate (PEM; reloaded on change)", _RELAYS, _CLIENTS
-    )
-    tls_key: Path | None = _set(
-        FILE, None, "private key of --tls-certificate", _RELAYS, _CLIENTS, default_text="in that file"
-    )
-    upstream_ca: Path | None = _set(
-        FILE, None, "additional CAs to trust for https upstreams (PEM)", _RELAYS, _UPSTREAMS
-    )
-    upstream_certificate: Path | None = _set(
-        FILE, None, "client certificate for https upstreams (PEM)", _RELAYS, _UPSTREAMS
-    )
-    upstream_key: Path | None = _set(
-        FILE, None, "private key of --upstream-certificate", _RELAYS, _UPSTREAMS, default_text="in that file"
-    )
-    # A request's head is held in memory, so its limit is bounded, too; a limit below 4 KiB would refuse usual clients.
-    # The default is more than nginx allows (32 KiB): long cookies and trace headers fit, a flood does not.
-    max_request_head: int = _set(
-        whole(4 * 1024, 1024**2, unit="bytes"),
-        64 * 1024,
-        "answer larger request headers with 431",
-        _RELAYS,
-        _CLIENTS,
-    )
-    # A body is passed on as it arrives and takes no memory (1 TiB is far more than a prompt).
-    max_request_body: int | None = _set(
-        whole(1, 1024**4, unit="bytes"),
-        None,
-        "answer larger request bodies with 413",
-        _RELAYS,
-        _CLIENTS,
-        default_text="no limit",
-    )
-    # A million is the most that the memory and descriptors of one host can serve. The default takes 40 MiB when its
-    # connections are idle, and some GiB at the very worst (docs/security.md: what one connection may hold). It fits into
-    # 20,000 descriptors.
-    max_connections: int = _set(whole(1, 1_000_000), 6_000, "limit of client connections; more wait", _RELAYS, _CLIENTS)
-    max_connections_per_address: int | None = _set(
-        whole(1, 1_000_000),
-        None,
-        "limit of client connections from one address; more are closed",
-        _RELAYS,
-        _CLIENTS,
-        default_text="3/4 of all",
     )
     interface: str | None = _set(
         text("NAME"), None, "network interface, such as lo or eth0; any: all interfaces", _PACKETS, _PACKET_CAPTURE
@@ -290,15 +313,24 @@ class Settings:
     )
     abandon_after: float = _set(
         seconds(),
-        3600.0,
+        Limits.abandon_after,
         "close a tap's open streams after this many seconds without a message from it",
         _ASSEMBLES,
         _RECORDS,
     )
     stall_seconds: float = _set(
-        seconds(), 5.0, "count longer gaps between token events as stalls", _ASSEMBLES, _RECORDS
+        seconds(), Limits.stall_seconds, "count longer gaps between token events as stalls", _ASSEMBLES, _RECORDS
     )
     given: frozenset[str] = frozenset()
+
+    def select(self, part: type[Part], **others: Any) -> Part:
+        """The settings of a part of the program: an object of the dataclass `part`.
+
+        Its fields that have the name of a setting get the value from here. `others`: the values of its other fields, and of
+        settings that differ for this part.
+        """
+        names = SETTINGS.keys() & {one.name for one in fields(cast("Any", part))}
+        return part(**({name: getattr(self, name) for name in names} | others))
 
     @property
     def ledger_url(self) -> str:
@@ -307,11 +339,14 @@ class Settings:
 
 
 def _declarations() -> dict[str, Setting]:
+    """In the order of help and reference: those of several parts first, then each group."""
     declared: dict[str, Setting] = {}
-    for one in fields(Settings):
-        if "declared" in one.metadata:
-            *positional, more = one.metadata["declared"]
-            declared[one.name] = Setting(one.name, *positional, **more)
+    by_name = {one.name: one for one in fields(Settings)}
+    for group in (Settings, ProxySettings, SpoolSettings):
+        for name in group.__annotations__:
+            if "declared" in by_name[name].metadata:
+                *positional, more = by_name[name].metadata["declared"]
+                declared[name] = Setting(name, *positional, **more)
     return declared
 
 
