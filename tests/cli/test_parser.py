@@ -1,5 +1,6 @@
 """What a shell completes, by bash's own function, and what --version and --help import."""
 
+import re
 import shlex
 import subprocess
 import sys
@@ -7,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from streamgauge.cli.commands import COMMANDS, CONFIG
+from streamgauge.cli.parser import parse
+from streamgauge.errors import USAGE
 from tests.running import PATIENCE_S
 
 # The library's completion script calls the program by its name, so a folder with a program of that name is put first.
@@ -58,6 +62,51 @@ def test_bash_completes(words: tuple[str, ...], completed: list[str], shell: Pat
         check=True,
     )
     assert done.stdout.split() == completed
+
+
+NEEDED = {"deadletter show": ["1"]}
+TAKING_VALUES = [
+    (path, flag)
+    for path, command in COMMANDS.items()
+    for flag in [
+        *(one.name for one in (*command.options, CONFIG) if not one.is_argument and one.kind is not bool),
+        *(flag for one in command.settings for flag in (one.flag, *one.aliases)),
+    ]
+]
+
+
+@pytest.mark.parametrize(("path", "flag"), TAKING_VALUES, ids=lambda one: one.replace(" ", "-"))
+def test_an_option_that_took_the_next_one_as_its_value_says_what_to_write(
+    path: str, flag: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for following in (["--config", "x"], ["--config=x"], ["--help"], ["-h"]):
+        with pytest.raises(SystemExit) as left:
+            parse([*path.split(), *NEEDED.get(path, []), flag, *following])
+        assert left.value.code == USAGE
+        _, sentence = capsys.readouterr().err.splitlines()
+        named = re.match(
+            rf"streamgauge {path}: error: argument (--\S+): a value is missing: write (--\S+) \S+ before ", sentence
+        )
+        assert named
+        assert named[1] == named[2]
+        assert sentence.endswith(f" before {following[0].partition('=')[0]}")
+
+
+def test_a_flag_that_was_read_as_a_value_does_not_hide_what_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parse(["up", "--data-dir", "--listen", "127.0.0.1:80"])
+    assert capsys.readouterr().err.splitlines() == [
+        "usage: streamgauge up [OPTIONS]",
+        "streamgauge up: error: argument --data-dir: a value is missing: write --data-dir DIR before --listen",
+    ]
+    with pytest.raises(SystemExit):
+        parse(["worker", "--kafka-username", "--CANARY"])
+    assert "CANARY" not in capsys.readouterr().err
+
+
+def test_a_value_with_dashes_is_written_after_an_equals_sign() -> None:
+    assert parse(["up", "--data-dir=--odd", "--upstream", "http://x"]).settings["data_dir"] == "--odd"
+    assert parse(["replay", "--", "--odd"]).paths == [Path("--odd")]
 
 
 def imported_by(*words: str) -> set[str]:
