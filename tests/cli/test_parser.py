@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from streamgauge.cli.commands import COMMANDS, CONFIG
+from streamgauge.cli.commands import COMMANDS, CONFIG, GROUPS, first_words
 from streamgauge.cli.parser import parse
 from streamgauge.errors import USAGE
 from tests.running import PATIENCE_S
@@ -131,7 +131,7 @@ def test_help_imports_nothing_that_a_command_runs_with(words: tuple[str, ...]) -
     assert imported_by(*words) & HEAVY == set()
 
 
-def test_help_into_a_pipe_is_plain_and_fits_80_columns() -> None:
+def test_help_into_a_pipe_is_plain() -> None:
     for words in (["worker"], ["up"], ["ledger", "query"]):
         done = subprocess.run(
             ["env", "COLUMNS=80", sys.executable, "-m", "streamgauge", *words, "--help"],
@@ -140,6 +140,40 @@ def test_help_into_a_pipe_is_plain_and_fits_80_columns() -> None:
             timeout=PATIENCE_S,
             check=True,
         )
-        drawn = done.stdout.partition("\nexample")[0]
-        assert "\x1b" not in drawn
-        assert max(map(len, drawn.splitlines())) <= 80
+        assert "\x1b" not in done.stdout
+        assert max(map(len, done.stdout.splitlines())) <= 80
+
+
+# Everything that has a help of its own: the program, groups and commands.
+HELPED = ["", *GROUPS, *COMMANDS]
+
+
+@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize("path", HELPED)
+def test_help_fits_its_terminal_and_shows_each_option_on_a_line_of_its_own(
+    path: str, width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    with pytest.raises(SystemExit):
+        parse([*path.split(), "--help"])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith(f"usage: streamgauge {path}".rstrip())
+    assert lines[2].endswith(".")
+    assert max(map(len, lines)) <= width
+    assert [line for line in lines if line.startswith((" -", "-"))] == []
+    titles = [line for line in lines if line.endswith(":") and not line.startswith(" ")]
+    assert len(titles) == len(set(titles))
+    assert titles[-1] in ("examples:", "example:")
+    if path in COMMANDS:
+        needed = [one.flag for one in COMMANDS[path].settings if one.required.get(path) == ""]
+        shown = " ".join(" ".join(lines).split())
+        assert shown.count("(required)") == len(needed)
+
+
+def test_the_first_help_shows_each_command_once_and_which_need_kafka(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parse(["--help"])
+    before, kafka = capsys.readouterr().out.partition("\nOptions:")[0].split("Commands for Kafka:")
+    words = [re.findall(r"^  (\w+) ", part, re.MULTILINE) for part in (before, kafka)]
+    assert sorted(words[0] + words[1]) == sorted(first_words())
+    assert words[1] == ["tap", "worker", "topics", "deadletter"]
