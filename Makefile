@@ -37,7 +37,7 @@ format: $(INSTALLED)  ## put the code into form
 
 generated: $(INSTALLED)  ## write again what is generated: the record's JSON Schema, docs/reference, METRICS.md, the dashboard
 	$(BIN)/python -m streamgauge.records > schemas/record.v1.json
-	$(BIN)/python scripts/generate_reference.py
+	$(BIN)/python -m scripts.generate_reference
 	$(BIN)/python -m streamgauge.metrics.generate_docs
 
 SECONDS ?= 60

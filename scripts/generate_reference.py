@@ -1,6 +1,6 @@
-"""Writes docs/reference/record.md and docs/reference/topics.md from the code.
+"""Writes the pages of docs/reference (the record, the settings, the topics) from the code.
 
-`python scripts/generate_reference.py [FOLDER]` writes them, by default into docs/reference/.
+`python -m scripts.generate_reference [FOLDER]` writes them, by default into docs/reference/.
 """
 
 import json
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from scripts.settings_page import settings_page
 
 from streamgauge import records
 from streamgauge.config import DEFAULT_PARTITIONS, DEFAULT_REPLICAS
@@ -44,7 +45,9 @@ _STREAM = bytes.fromhex("019ac0fa44b57a918c5d6e7f80912233")
 
 def files() -> Mapping[str, str]:
     """The generated files: name below docs/reference/ -> text."""
-    return {"record.md": "\n".join(_record_page()), "topics.md": "\n".join(_topics_page())}
+    settings = (*_head("Settings", "config.py"), *settings_page())
+    pages = {"record.md": _record_page(), "settings.md": settings, "topics.md": _topics_page()}
+    return {name: "\n".join(page) for name, page in pages.items()}
 
 
 def write(folder: Path) -> None:
