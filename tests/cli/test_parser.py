@@ -157,6 +157,7 @@ def test_help_fits_its_terminal_and_shows_each_option_on_a_line_of_its_own(
     with pytest.raises(SystemExit):
         parse([*path.split(), "--help"])
     lines = capsys.readouterr().out.splitlines()
+    assert lines[-1]
     assert lines[0].startswith(f"usage: streamgauge {path}".rstrip())
     assert lines[2].endswith(".")
     assert max(map(len, lines)) <= width

@@ -188,6 +188,7 @@ def _with_help(base: Any, path: str) -> Any:
 
     def format_help(self: object, context: object, formatter: object) -> None:
         print_help(path)
+        raise typer.Exit  # the library would print an empty line
 
     return type(base.__name__, (base,), {"format_help": format_help})
 
