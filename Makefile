@@ -1,6 +1,6 @@
 # What a newcomer needs. Everything installs into .venv in this checkout; but for the proxies and Prometheus that tests and
 # benchmarks meet, which come from Debian's packages where make runs as root.
-.PHONY: help demo test test-fast coverage check format lock generated fuzz bench-capture bench-core bench-first-token bench-inprocess bench-packets bench-pump bench-tap bench-worker soak chaos clean
+.PHONY: help demo test test-fast coverage check format lock generated fuzz bench-capture bench-core bench-first-token bench-inprocess bench-packets bench-pump bench-startup bench-tap bench-worker soak chaos clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -37,7 +37,7 @@ format: $(INSTALLED)  ## put the code into form
 
 generated: $(INSTALLED)  ## write again what is generated: the record's JSON Schema, docs/reference, METRICS.md, the dashboard
 	$(BIN)/python -m streamgauge.records > schemas/record.v1.json
-	$(BIN)/python scripts/generate_reference.py
+	$(BIN)/python -m scripts.generate_reference
 	$(BIN)/python -m streamgauge.metrics.generate_docs
 
 SECONDS ?= 60
@@ -62,6 +62,9 @@ bench-packets: $(INSTALLED)  ## how fast packets become messages, written into d
 
 bench-pump: $(INSTALLED)  ## how long a byte waits in the relay's pump while captured reads are collected, written into docs/performance.md
 	$(BIN)/python -m bench.pump_lock --document docs/performance.md
+
+bench-startup: $(INSTALLED)  ## check that streamgauge --version takes at most 1.5 times as long as an import of typer
+	$(BIN)/python -m bench.startup
 
 bench-tap: $(INSTALLED)  ## what a tap costs beside nginx, haproxy and others, written into docs/performance.md (a quarter of an hour)
 	./scripts/install_bench_peers || echo 'who is missing is left out, and the table says so'

@@ -1,6 +1,6 @@
-"""Writes docs/reference/record.md and docs/reference/topics.md from the code.
+"""Writes the pages of docs/reference (the record, the settings, the topics) from the code.
 
-`python scripts/generate_reference.py [FOLDER]` writes them, by default into docs/reference/.
+`python -m scripts.generate_reference [FOLDER]` writes them, by default into docs/reference/.
 """
 
 import json
@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from scripts.settings_page import settings_page
 
 from streamgauge import records
+from streamgauge.config import DEFAULT_PARTITIONS, DEFAULT_REPLICAS
 from streamgauge.core.assembly.assembler import Assembler
 from streamgauge.core.capture.segments import (
     SLOTS,
@@ -31,7 +33,7 @@ from streamgauge.core.dialects import DIALECTS
 from streamgauge.core.record import encode_record
 from streamgauge.kafka.administrator import Operation
 from streamgauge.kafka.topic_settings import CONTENTS, Setting, settings_of
-from streamgauge.kafka.topics import DEFAULT_PARTITIONS, REPLICAS, RIGHTS
+from streamgauge.kafka.topics import RIGHTS
 
 Field = Mapping[str, Any]
 
@@ -43,7 +45,9 @@ _STREAM = bytes.fromhex("019ac0fa44b57a918c5d6e7f80912233")
 
 def files() -> Mapping[str, str]:
     """The generated files: name below docs/reference/ -> text."""
-    return {"record.md": "\n".join(_record_page()), "topics.md": "\n".join(_topics_page())}
+    settings = (*_head("Settings", "config.py"), *settings_page())
+    pages = {"record.md": _record_page(), "settings.md": settings, "topics.md": _topics_page()}
+    return {name: "\n".join(page) for name, page in pages.items()}
 
 
 def write(folder: Path) -> None:
@@ -322,9 +326,9 @@ def _topics_page() -> Iterator[str]:
     yield from _prose(
         "`streamgauge topics create` makes these topics, or compares them if they exist. `streamgauge topics describe` shows"
         f" them. `--topic-prefix` sets another prefix. N is `--partitions`: {DEFAULT_PARTITIONS} by default, a power of two"
-        f" up to {SLOTS}. Each partition has {REPLICAS} replicas, or as many as there are brokers; `--replicas` sets another"
-        " number. The commands set no `min.insync.replicas`: the brokers' default applies. Producers are idempotent and wait"
-        " for all in-sync replicas."
+        f" up to {SLOTS}. Each partition has {DEFAULT_REPLICAS} replicas, or as many as there are brokers; `--replicas` sets"
+        " another number. The commands set no `min.insync.replicas`: the brokers' default applies. Producers are idempotent"
+        " and wait for all in-sync replicas."
     )
     yield "| topic | key | value | partitions | kept |"
     yield "|---|---|---|---|---|"

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from streamgauge.core.assembly.assembler import Limits
 from streamgauge.core.capture.bundles import encode_bundle
 from streamgauge.core.capture.segments import Bundle
+from streamgauge.core.limits import Limits
 from streamgauge.core.record import Record
 from streamgauge.ledger import SqliteLedger, row_of
 from streamgauge.local_delivery import DeliveryFailed, LocalLoop, StateFile

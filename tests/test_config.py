@@ -1,12 +1,14 @@
 """Settings: flag, environment, file and default, for each of them; and what cannot be is one sentence."""
 
+import ast
 import contextlib
 import functools
 import io
 import json
-from dataclasses import FrozenInstanceError
+from collections.abc import Iterator
+from dataclasses import MISSING, FrozenInstanceError, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 
@@ -14,16 +16,18 @@ from streamgauge.cli.commands import COMMANDS
 from streamgauge.cli.parser import parse
 from streamgauge.cli.settings_sources import load
 from streamgauge.cli.worker import beside_a_tap
-from streamgauge.config import (
-    SETTINGS,
-    default_data_dir,
-)
-from streamgauge.core.assembly.assembler import Limits
+from streamgauge.config import SETTINGS, Settings, default_data_dir
+from streamgauge.core.limits import Limits
 from streamgauge.errors import UsageFault
 from streamgauge.kafka import topics
+from streamgauge.recorder.process import RecorderSettings
 from streamgauge.runtime.listeners import Address
 from streamgauge.setting_types import ENV_PREFIX, ServerPort, Upstream, parse_address
+from streamgauge.taps.packets.process import PacketSettings
 from streamgauge.taps.proxy.relay import RelaySettings
+from streamgauge.worker.settings import WorkerSettings
+
+PACKAGE = Path(__file__).parent.parent / "pipeline" / "streamgauge"
 
 
 def local(port: int) -> Address:
@@ -76,37 +80,9 @@ TABLE: dict[str, Ways] = {
     "workers": (1, (2, 2), ("3", 3), ("32", 32)),
     "pump": ("auto", ("off", "off"), ("auto", "auto"), ("off", "off")),
     "ledger": (None, ("sqlite:///f", "sqlite:///f"), ("sqlite:///e", "sqlite:///e"), ("sqlite:///a", "sqlite:///a")),
-    "spool_bytes": (1024**3, (2**21, 2**21), ("3000000", 3_000_000), ("4000000", 4_000_000)),
-    "spool_policy": (
-        "drop-newest",
-        ("drop-oldest", "drop-oldest"),
-        ("drop-newest", "drop-newest"),
-        ("drop-oldest", "drop-oldest"),
-    ),
-    "spool_age": (259_200.0, (1, 1.0), ("2.5", 2.5), ("3", 3.0)),
     "tenant_header": (None, ("x-f", "x-f"), ("x-e", "x-e"), ("X-Tenant", "X-Tenant")),
     "tenants": (None, ("/f.toml", Path("/f.toml")), ("/e.toml", Path("/e.toml")), ("/a.toml", Path("/a.toml"))),
     "upstream_idle_timeout": (900.0, (1, 1.0), ("2.5", 2.5), ("3", 3.0)),
-    "connect_timeout": (10.0, (1, 1.0), ("2.5", 2.5), ("3", 3.0)),
-    "tls_certificate": (
-        None,
-        ("/f.pem", Path("/f.pem")),
-        ("/e.pem", Path("/e.pem")),
-        ("~/a.pem", Path.home() / "a.pem"),
-    ),
-    "tls_key": (None, ("/f.pem", Path("/f.pem")), ("/e.pem", Path("/e.pem")), ("~/a.pem", Path.home() / "a.pem")),
-    "upstream_ca": (None, ("/f.pem", Path("/f.pem")), ("/e.pem", Path("/e.pem")), ("~/a.pem", Path.home() / "a.pem")),
-    "upstream_certificate": (
-        None,
-        ("/f.pem", Path("/f.pem")),
-        ("/e.pem", Path("/e.pem")),
-        ("~/a.pem", Path.home() / "a.pem"),
-    ),
-    "upstream_key": (None, ("/f.pem", Path("/f.pem")), ("/e.pem", Path("/e.pem")), ("~/a.pem", Path.home() / "a.pem")),
-    "max_request_head": (65_536, (4096, 4096), ("5000", 5000), ("1048576", 1_048_576)),
-    "max_request_body": (None, (1, 1), ("2", 2), ("100000000", 100_000_000)),
-    "max_connections": (6000, (100, 100), ("1", 1), ("1000000", 1_000_000)),
-    "max_connections_per_address": (None, (100, 100), ("1", 1), ("1000000", 1_000_000)),
     "interface": (None, ("lo", "lo"), ("any", "any"), ("eth0", "eth0")),
     "server_ports": (
         (),
@@ -120,6 +96,34 @@ TABLE: dict[str, Ways] = {
     "segments_id": ("", ("f", "f"), ("e", "e"), ("a", "a")),
     "abandon_after": (3600.0, (1, 1.0), ("2.5", 2.5), ("3", 3.0)),
     "stall_seconds": (5.0, (1, 1.0), ("2.5", 2.5), ("3", 3.0)),
+    "connect_timeout": (10.0, (1, 1.0), ("2.5", 2.5), ("3", 3.0)),
+    "upstream_ca": (None, ("/f.pem", Path("/f.pem")), ("/e.pem", Path("/e.pem")), ("~/a.pem", Path.home() / "a.pem")),
+    "upstream_certificate": (
+        None,
+        ("/f.pem", Path("/f.pem")),
+        ("/e.pem", Path("/e.pem")),
+        ("~/a.pem", Path.home() / "a.pem"),
+    ),
+    "upstream_key": (None, ("/f.pem", Path("/f.pem")), ("/e.pem", Path("/e.pem")), ("~/a.pem", Path.home() / "a.pem")),
+    "tls_certificate": (
+        None,
+        ("/f.pem", Path("/f.pem")),
+        ("/e.pem", Path("/e.pem")),
+        ("~/a.pem", Path.home() / "a.pem"),
+    ),
+    "tls_key": (None, ("/f.pem", Path("/f.pem")), ("/e.pem", Path("/e.pem")), ("~/a.pem", Path.home() / "a.pem")),
+    "max_request_head": (65_536, (4096, 4096), ("5000", 5000), ("1048576", 1_048_576)),
+    "max_request_body": (None, (1, 1), ("2", 2), ("100000000", 100_000_000)),
+    "max_connections": (6000, (100, 100), ("1", 1), ("1000000", 1_000_000)),
+    "max_connections_per_address": (None, (100, 100), ("1", 1), ("1000000", 1_000_000)),
+    "spool_bytes": (1024**3, (2**21, 2**21), ("3000000", 3_000_000), ("4000000", 4_000_000)),
+    "spool_policy": (
+        "drop-newest",
+        ("drop-oldest", "drop-oldest"),
+        ("drop-newest", "drop-newest"),
+        ("drop-oldest", "drop-oldest"),
+    ),
+    "spool_age": (259_200.0, (1, 1.0), ("2.5", 2.5), ("3", 3.0)),
 }
 
 
@@ -199,15 +203,89 @@ def test_a_default_that_the_help_names_is_the_default() -> None:
                 named += 1
                 assert said.partition(", ")[0] == (f"{value:g}" if isinstance(value, float) else str(value))
     assert named > 15
-    assert SETTINGS["partitions"].shown_default() == str(topics.DEFAULT_PARTITIONS)
 
 
-def test_a_default_is_that_of_the_part_that_takes_the_setting() -> None:
-    """Where a part can be made without settings: its own default is the same."""
-    defaults = load({})
-    limits, relay = Limits(), RelaySettings([], "", "")
-    assert (defaults.abandon_after, defaults.stall_seconds) == (limits.abandon_after_s, limits.stall_s)
-    assert (defaults.max_connections, defaults.max_request_head) == (relay.max_connections, relay.max_request_head)
+# The dataclasses that `Settings.select` fills for the parts of the program.
+PARTS: tuple[Any, ...] = (Limits, PacketSettings, RecorderSettings, RelaySettings, WorkerSettings)
+# A field of a setting's name that holds something else: the content of the setting's file; on or off.
+OTHER_TYPES = {(RecorderSettings, "tenants"), (RelaySettings, "pump")}
+
+
+@pytest.mark.parametrize("part", PARTS, ids=lambda part: part.__name__)
+def test_a_part_takes_settings_with_their_types_and_defaults(part: Any) -> None:
+    defaults, types, all_types = load({}), get_type_hints(part), get_type_hints(Settings)
+    taken = [one for one in fields(part) if one.name in SETTINGS and (part, one.name) not in OTHER_TYPES]
+    assert taken
+    for one in taken:
+        assert types[one.name] == all_types[one.name], one.name
+        assert one.default in (getattr(defaults, one.name), MISSING), one.name
+
+
+def test_selected_settings_have_their_values_and_the_others() -> None:
+    settings = load({"spool_age": "7", "capture": "full"})
+    recorder = settings.select(RecorderSettings, socket="s", drain_timeout=1.0)
+    assert (recorder.spool_age, recorder.capture, recorder.data_dir) == (7.0, "full", settings.data_dir)
+    assert (recorder.socket, recorder.drain_timeout, settings.drain_timeout) == ("s", 1.0, 30.0)
+    assert settings.select(Limits, stall_seconds=1.0) == Limits(stall_seconds=1.0)
+    with pytest.raises(TypeError):
+        settings.select(RecorderSettings)  # without its socket
+
+
+# Modules that declare defaults of settings: the core imports no settings, so these take the defaults from there.
+DECLARING = ("config.py", "core/limits.py")
+
+
+def defaults_in(source: str) -> Iterator[tuple[str, ast.expr]]:
+    """The parameters and annotated fields of a module that have the name of a setting (without `_s`), with their defaults."""
+    for node in ast.walk(ast.parse(source)):
+        found: list[tuple[str, ast.expr | None]] = []
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            found = [(node.target.id, node.value)]
+        elif isinstance(node, ast.arguments):
+            positional = [*node.posonlyargs, *node.args]
+            last = positional[len(positional) - len(node.defaults) :]
+            found = [(one.arg, default) for one, default in zip(last, node.defaults, strict=True)]
+            found += [(one.arg, default) for one, default in zip(node.kwonlyargs, node.kw_defaults, strict=True)]
+        yield from ((name.removesuffix("_s"), default) for name, default in found if default is not None)
+
+
+def is_second_default(name: str, default: ast.expr) -> bool:
+    """Whether a default is neither None, nor that of the settings (`Settings.name`), nor of another type."""
+    if name not in SETTINGS.keys() - {other for _, other in OTHER_TYPES}:
+        return False
+    if isinstance(default, ast.Attribute) and default.attr == name:
+        return False
+    if not isinstance(default, ast.Constant):
+        return True
+    return default.value is not None and type(default.value) is type(SETTINGS[name].default)
+
+
+def test_no_default_is_declared_twice() -> None:
+    sources = {path.relative_to(PACKAGE).as_posix(): path.read_text() for path in PACKAGE.rglob("*.py")}
+    second = [
+        (place, name)
+        for place, source in sources.items()
+        if place not in DECLARING
+        for name, default in defaults_in(source)
+        if is_second_default(name, default)
+    ]
+    assert second == []
+    limits = load({}).select(Limits)
+    assert limits == Limits()
+
+
+@pytest.mark.parametrize(
+    ("source", "is_second"),
+    [
+        ("def take(connect_timeout_s: float = 10.0): ...", True),
+        ("def take(*, max_connections: int = MAX_CONNECTIONS): ...", True),
+        ("class Part:\n    drain_timeout: float = 3 * 10.0", True),
+        ("class Part:\n    drain_timeout: float = Settings.drain_timeout", False),
+        ("def take(drain_timeout, *, pump: bool = True, ledger: str | None = None): ...", False),
+    ],
+)
+def test_a_second_default_is_found(source: str, is_second: bool) -> None:
+    assert any(is_second_default(*one) for one in defaults_in(source)) == is_second
 
 
 def test_an_empty_variable_counts_as_not_set(monkeypatch: pytest.MonkeyPatch) -> None:

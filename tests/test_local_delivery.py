@@ -11,9 +11,9 @@ import msgspec
 import pytest
 
 from streamgauge import local_delivery
-from streamgauge.core.assembly.assembler import Limits
 from streamgauge.core.capture.bundles import encode_bundle
 from streamgauge.core.capture.segments import Bundle
+from streamgauge.core.limits import Limits
 from streamgauge.core.record import Record
 from streamgauge.local_delivery import DeliveryFailed, SpoolFailed, StateFile
 from streamgauge.spool import Row
@@ -287,7 +287,7 @@ def test_trouble_is_said_once_and_its_end_once(life: Life, data_dir: Path) -> No
 
 
 def test_the_log_ages_by_the_taps_clock_and_gives_up_who_is_silent(data_dir: Path) -> None:
-    one = Life(data_dir, limits=Limits(abandon_after_s=10))
+    one = Life(data_dir, limits=Limits(abandon_after=10))
     opening, *_ = bundles_of(chat_segments(1), per_bundle=1)
     other = bytes(reversed(INSTANCE))
     put(data_dir, opening, Bundle(other, 0, 0, 9_000 * MS, []))

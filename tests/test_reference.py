@@ -1,10 +1,12 @@
 """The pages of docs/reference are what the code generates."""
 
+import re
 from pathlib import Path
 
 import pytest
 from scripts import generate_reference
 
+from streamgauge.cli.commands import COMMANDS
 from streamgauge.kafka.topic_settings import CONTENTS
 from streamgauge.records import Record
 
@@ -20,6 +22,27 @@ def test_every_field_and_topic_is_on_its_page() -> None:
     pages = generate_reference.files()
     assert [name for name in Record.model_fields if f"\n| `{name}` |" not in pages["record.md"]] == []
     assert [name for name in CONTENTS if f"\n## `streamgauge.{name}`" not in pages["topics.md"]] == []
+
+
+def test_every_setting_and_option_of_every_command_is_on_its_page() -> None:
+    sections = generate_reference.files()["settings.md"].split("\n## ")[1:]
+    of_command = {
+        path: section for section in sections for path in re.findall(r"`([a-z ]+)`", section.split("\n", 1)[0])
+    }
+    assert of_command.keys() == COMMANDS.keys()
+    for path, section in of_command.items():
+        command = COMMANDS[path]
+        rows = {
+            row[0]: row
+            for row in re.findall(r"\n\| `(--[a-z-]+)` \| `(\w+)` \| `(\w+)` \| [^|]+ \| ([^|]*) \| ", section)
+        }
+        assert {setting.flag for setting in command.settings} == rows.keys()
+        for setting in command.settings:
+            note = setting.note(path).removeprefix("default: ")
+            assert rows[setting.flag][1:] == (setting.variable, setting.name, note)
+        named = [one.metavar if one.is_argument else one.name for one in command.options if not one.hidden]
+        shown = section.replace("\\|", "|")
+        assert [name for name in named if f"| `{name}" not in shown and f"| `[{name}]" not in shown] == []
 
 
 def test_pages_are_written(tmp_path: Path) -> None:

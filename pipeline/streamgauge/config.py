@@ -1,14 +1,16 @@
 """All settings. Each is declared once here; its option, its variable, its key in the file and its reference are made from it.
 
 A value comes from an option, else the environment (STREAMGAUGE_<NAME>), else the settings file (TOML), else the default:
-`cli/settings_sources.py`. A part of the program that takes a setting takes it under the same name. Durations are in
-seconds, sizes in bytes. This module is imported by `--help`, so it imports nothing that is slow.
+`cli/settings_sources.py`. A part of the program takes a setting under the same name, in a dataclass that `Settings.select`
+fills; settings that only one part uses are a group, which the part's dataclass inherits. Durations are in seconds, sizes in
+bytes. This module is imported by `--help`, so it imports nothing that is slow.
 """
 
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar, cast
 
+from streamgauge.core.limits import Limits
 from streamgauge.runtime.listeners import Address
 from streamgauge.setting_types import (
     ADDRESS,
@@ -31,8 +33,14 @@ from streamgauge.setting_types import (
     whole,
 )
 
+# What the topics have where neither a setting nor an existing topic says otherwise.
+DEFAULT_PARTITIONS = 8
+DEFAULT_REPLICAS = 3
 # A worker's default admin address. It differs from that of a tap, which may run on the same host.
 WORKER_ADMIN = Address(host="127.0.0.1", port=9465)
+
+Part = TypeVar("Part")
+SpoolPolicy = Literal["drop-newest", "drop-oldest"]
 
 # The commands that take a setting, by their words.
 _RELAYS = ("up", "tap")
@@ -57,6 +65,11 @@ def _set(kind: SettingType, default: Any, about: str, commands: tuple[str, ...],
     return field(default=default, metadata=declared)
 
 
+def _pem(content: str, commands: tuple[str, ...], section: str, **more: Any) -> Any:
+    """A field for the path of a PEM file with this content."""
+    return _set(FILE, None, f"PEM file of {content}", commands, section, **more)
+
+
 def default_data_dir() -> Path:
     """The platform's state directory for users."""
     import platformdirs  # it is not needed for --help
@@ -65,21 +78,95 @@ def default_data_dir() -> Path:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
-    """The value of every setting. `given`: the names of those that are not defaults."""
+class ProxySettings:
+    """The settings that only the relays of the proxy use. Each relay gets all of them."""
+
+    connect_timeout: float = _set(seconds(), 10.0, "time limit for connecting to an upstream", _RELAYS, _UPSTREAMS)
+    upstream_ca: Path | None = _pem("CAs to trust for https upstreams, besides the system's", _RELAYS, _UPSTREAMS)
+    upstream_certificate: Path | None = _pem("a client certificate for https upstreams", _RELAYS, _UPSTREAMS)
+    upstream_key: Path | None = _pem(
+        "the private key of --upstream-certificate", _RELAYS, _UPSTREAMS, default_text="that file"
+    )
+    tls_certificate: Path | None = _pem(
+        "the certificate with which clients are served over TLS; reloaded when it changes", _RELAYS, _CLIENTS
+    )
+    tls_key: Path | None = _pem("the private key of --tls-certificate", _RELAYS, _CLIENTS, default_text="that file")
+    # A request's head is held in memory, so its limit is bounded, too; a limit below 4 KiB would refuse usual clients.
+    # The default is more than nginx allows (32 KiB): long cookies and trace headers fit, a flood does not.
+    max_request_head: int = _set(
+        whole(4 * 1024, 1024**2, unit="bytes"),
+        64 * 1024,
+        "largest headers of a request; larger ones are answered with 431",
+        _RELAYS,
+        _CLIENTS,
+    )
+    # A body is passed on as it arrives and takes no memory (1 TiB is far more than a prompt).
+    max_request_body: int | None = _set(
+        whole(1, 1024**4, unit="bytes"),
+        None,
+        "largest body of a request; larger ones are answered with 413",
+        _RELAYS,
+        _CLIENTS,
+        default_text="no limit",
+    )
+    # A million is the most that the memory and descriptors of one host can serve. The default takes 40 MiB when its
+    # connections are idle, and some GiB at the very worst (docs/security.md: what one connection may hold). It fits into
+    # 20,000 descriptors.
+    max_connections: int = _set(
+        whole(1, 1_000_000), 6_000, "most client connections at a time; further ones wait", _RELAYS, _CLIENTS
+    )
+    max_connections_per_address: int | None = _set(
+        whole(1, 1_000_000),
+        None,
+        "most client connections from one address; further ones are closed",
+        _RELAYS,
+        _CLIENTS,
+        default_text="3/4 of --max-connections",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpoolSettings:
+    """The settings of the spool. The recorder gets all of them."""
+
+    # 1 GiB holds about an hour of 1,000 busy streams, masked and compressed, while a broker is away. The largest value is
+    # far more than a disk holds, and within SQLite's limits (1 PiB).
+    spool_bytes: int = _set(
+        whole(1024**2, 1024**5, unit="bytes"), 1024**3, "largest size of the spool on disk", _TAPS, _STORAGE
+    )
+    spool_policy: SpoolPolicy = _set(
+        choice("drop-newest", "drop-oldest", metavar="POLICY"),
+        "drop-newest",
+        "what a full spool discards: drop-newest, data that comes, or drop-oldest, data that has waited longest",
+        _TAPS,
+        _STORAGE,
+    )
+    # Three days, the retention of the segments topic: an outage over a weekend is delivered whole.
+    spool_age: float = _set(
+        seconds(), 3 * 24 * 3600.0, "discard data that could not be delivered for this long", _TAPS, _STORAGE
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(ProxySettings, SpoolSettings):
+    """The value of every setting. `given`: the names of those that are not defaults.
+
+    `Settings.x` is the default of x, except for `data_dir`. A part of the program that has a default of its own names it so.
+    """
 
     upstream: tuple[Upstream, ...] = _set(
         UPSTREAMS,
         (),
-        "provider endpoint, served at /NAME/...; repeatable; a single URL without NAME is served without a prefix and named "
-        "by its host",
+        "provider endpoint, which clients reach at /NAME/...; repeatable; a single URL without NAME is reached without a "
+        "prefix, and named by its host",
         _RELAYS,
         _UPSTREAMS,
+        required=dict.fromkeys(_RELAYS, "unless --agent is given"),
     )
     listen: Address = _set(
         ADDRESS,
         Address(host="127.0.0.1", port=8080),
-        "address for clients",
+        "address at which clients are served",
         (*_RELAYS, "demo"),
         _CLIENTS,
         elsewhere={"demo": "any free port"},
@@ -87,7 +174,7 @@ class Settings:
     admin: Address = _set(
         ADDRESS,
         Address(host="127.0.0.1", port=9464),
-        "address of metrics and health",
+        "address of /metrics and /health",
         (*_TAPS, "worker", "demo"),
         _PROCESS,
         elsewhere={"worker": str(WORKER_ADMIN), "demo": "any free port"},
@@ -95,37 +182,46 @@ class Settings:
     admin_host: tuple[str, ...] = _set(
         HOSTS,
         (),
-        "additional Host header that the admin port accepts; needed if Prometheus scrapes by name; repeatable",
+        "host name by which Prometheus may call --admin, besides addresses and localhost; repeatable",
         (*_TAPS, "worker", "demo"),
         _PROCESS,
     )
     data_dir: Path = _set(
         DIRECTORY,
         default_data_dir,
-        "directory for spool, ledger and keys",
+        "directory for the ledger, for keys, and for the spool: captured data that is not delivered yet",
         (*_TAPS, "worker", "demo", "ledger query"),
         _STORAGE,
         default_text="the user's state directory",
         elsewhere={"demo": "temporary"},
     )
     capture: Literal["masked", "full"] = _set(
-        choice("masked", "full"), "masked", "redact or keep generated text", (*_TAPS, "replay"), _CAPTURE
+        choice("masked", "full"),
+        "masked",
+        "masked: remove generated text before anything is stored; full: keep it",
+        (*_TAPS, "replay"),
+        _CAPTURE,
     )
-    kafka: str | None = _set(BROKERS, None, "bootstrap brokers", _KAFKA, _KAFKA_SECTION)
+    kafka: str | None = _set(
+        BROKERS,
+        None,
+        "Kafka brokers; one suffices if it is available, since it names the others",
+        _KAFKA,
+        _KAFKA_SECTION,
+        required={command: "" for command in _KAFKA if command != "replay"},
+    )
     kafka_security: str | None = _set(
         choice("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL", metavar="PROTOCOL"),
         None,
-        "PLAINTEXT, SSL, SASL_SSL or SASL_PLAINTEXT",
+        "PLAINTEXT, SSL (TLS), SASL_SSL (TLS and log-in) or SASL_PLAINTEXT (log-in without TLS)",
         _KAFKA,
         _KAFKA_SECTION,
         default_text="PLAINTEXT",
     )
-    kafka_ca: Path | None = _set(
-        FILE, None, "CAs to trust for brokers (PEM)", _KAFKA, _KAFKA_SECTION, default_text="the system's"
-    )
-    kafka_certificate: Path | None = _set(FILE, None, "client certificate for brokers (PEM)", _KAFKA, _KAFKA_SECTION)
-    kafka_key: Path | None = _set(
-        FILE, None, "private key of --kafka-certificate", _KAFKA, _KAFKA_SECTION, default_text="in that file"
+    kafka_ca: Path | None = _pem("CAs to trust for brokers", _KAFKA, _KAFKA_SECTION, default_text="the system's")
+    kafka_certificate: Path | None = _pem("a client certificate for brokers", _KAFKA, _KAFKA_SECTION)
+    kafka_key: Path | None = _pem(
+        "the private key of --kafka-certificate", _KAFKA, _KAFKA_SECTION, default_text="that file"
     )
     kafka_mechanism: str | None = _set(
         choice("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", metavar="NAME"),
@@ -139,166 +235,134 @@ class Settings:
     kafka_password_file: Path | None = _set(
         FILE,
         None,
-        "file with the SASL password, read at each connection; or set STREAMGAUGE_KAFKA_PASSWORD in the environment",
+        "file that contains the SASL password, read for each connection; or set the variable STREAMGAUGE_KAFKA_PASSWORD",
         _KAFKA,
         _KAFKA_SECTION,
     )
-    topic_prefix: str = _set(TOPIC_PREFIX, "streamgauge", "prefix of all topic names", _KAFKA, _KAFKA_SECTION)
+    topic_prefix: str = _set(
+        TOPIC_PREFIX,
+        "streamgauge",
+        "beginning of all topic names; also the name of the workers' consumer group",
+        _KAFKA,
+        _KAFKA_SECTION,
+    )
     partitions: int | None = _set(
         PARTITIONS,
         None,
         "partition count: a power of two, at most 64",
         ("topics create",),
         _KAFKA_SECTION,
-        default_text="8",
+        default_text=str(DEFAULT_PARTITIONS),
     )
     replicas: int | None = _set(
         whole(1, 1000),
         None,
-        "replicas of each new topic",
+        "replicas of each new partition",
         ("topics create",),
         _KAFKA_SECTION,
-        default_text="3, or one on each broker if there are fewer",
+        default_text=f"{DEFAULT_REPLICAS}, or one on each broker if there are fewer",
     )
-    workers: int = _set(whole(1, 32), 1, "relay processes", ("tap",), _PROCESS)
+    workers: int = _set(
+        whole(1, 32), 1, "processes that forward traffic: about one for each core that it needs", ("tap",), _PROCESS
+    )
     pump: Literal["auto", "off"] = _set(
-        choice("auto", "off"), "auto", "forward responses in native C code if it was built", _RELAYS, _PROCESS
+        choice("auto", "off"),
+        "auto",
+        "auto: forward responses in C code, if it was built; off: in Python",
+        _RELAYS,
+        _PROCESS,
     )
     ledger: str | None = _set(
         text("URL"),
         None,
-        "sqlite:///FILE",
+        "database of the records, as sqlite:///FILE",
         (*_TO_LEDGER, "ledger query"),
         _STORAGE,
         default_text="DATA_DIR/ledger.sqlite",
     )
-    # 1 GiB holds about an hour of 1,000 busy streams, masked and compressed, while a broker is away. The largest value is
-    # far more than a disk holds, and within SQLite's limits (1 PiB).
-    spool_bytes: int = _set(
-        whole(1024**2, 1024**5, unit="bytes"),
-        1024**3,
-        "size limit of the spool on disk",
-        _TAPS,
-        _STORAGE,
+    tenant_header: str | None = _set(
+        HEADER, None, "request header that names the tenant: a team or a customer", _TAPS, _CAPTURE
     )
-    spool_policy: Literal["drop-newest", "drop-oldest"] = _set(
-        choice("drop-newest", "drop-oldest"),
-        "drop-newest",
-        "the reads to discard when the spool is full",
-        _TAPS,
-        _STORAGE,
-    )
-    # Three days, the retention of the segments topic: an outage over a weekend is delivered whole.
-    spool_age: float = _set(
-        seconds(),
-        3 * 24 * 3600.0,
-        "discard reads that are not delivered after this time",
-        _TAPS,
-        _STORAGE,
-    )
-    tenant_header: str | None = _set(HEADER, None, "request header that names the tenant", _TAPS, _CAPTURE)
     tenants: Path | None = _set(
         FILE,
         None,
-        "TOML file of lines credential_id = tenant; `ledger query --by credential_id` lists the ids",
+        'TOML file that names the tenant of an API key, by lines credential_id = "tenant"; '
+        "`ledger query --by credential_id` lists the ids",
         _TAPS,
         _CAPTURE,
     )
     upstream_idle_timeout: float = _set(
-        seconds(), 900.0, "end a stream after this time without a byte", _TAPS, _UPSTREAMS
-    )
-    connect_timeout: float = _set(seconds(), 10.0, "time limit to connect to an upstream", _RELAYS, _UPSTREAMS)
-    tls_certificate: Path | None = _set(
-        FILE, None, "serve clients over TLS with this certificate (PEM; reloaded on change)", _RELAYS, _CLIENTS
-    )
-    tls_key: Path | None = _set(
-        FILE, None, "private key of --tls-certificate", _RELAYS, _CLIENTS, default_text="in that file"
-    )
-    upstream_ca: Path | None = _set(
-        FILE, None, "additional CAs to trust for https upstreams (PEM)", _RELAYS, _UPSTREAMS
-    )
-    upstream_certificate: Path | None = _set(
-        FILE, None, "client certificate for https upstreams (PEM)", _RELAYS, _UPSTREAMS
-    )
-    upstream_key: Path | None = _set(
-        FILE, None, "private key of --upstream-certificate", _RELAYS, _UPSTREAMS, default_text="in that file"
-    )
-    # A request's head is held in memory, so its limit is bounded, too; a limit below 4 KiB would refuse usual clients.
-    # The default is more than nginx allows (32 KiB): long cookies and trace headers fit, a flood does not.
-    max_request_head: int = _set(
-        whole(4 * 1024, 1024**2, unit="bytes"),
-        64 * 1024,
-        "answer larger request headers with 431",
-        _RELAYS,
-        _CLIENTS,
-    )
-    # A body is passed on as it arrives and takes no memory (1 TiB is far more than a prompt).
-    max_request_body: int | None = _set(
-        whole(1, 1024**4, unit="bytes"),
-        None,
-        "answer larger request bodies with 413",
-        _RELAYS,
-        _CLIENTS,
-        default_text="no limit",
-    )
-    # A million is the most that the memory and descriptors of one host can serve. The default takes 40 MiB when its
-    # connections are idle, and some GiB at the very worst (docs/security.md: what one connection may hold). It fits into
-    # 20,000 descriptors.
-    max_connections: int = _set(whole(1, 1_000_000), 6_000, "limit of client connections; more wait", _RELAYS, _CLIENTS)
-    max_connections_per_address: int | None = _set(
-        whole(1, 1_000_000),
-        None,
-        "limit of client connections from one address; more are closed",
-        _RELAYS,
-        _CLIENTS,
-        default_text="3/4 of all",
+        seconds(), 900.0, "end a response after this time without a byte from the upstream", _TAPS, _UPSTREAMS
     )
     interface: str | None = _set(
-        text("NAME"), None, "network interface, such as lo or eth0; any: all interfaces", _PACKETS, _PACKET_CAPTURE
+        text("NAME"),
+        None,
+        "network interface, such as lo or eth0; any: all interfaces",
+        _PACKETS,
+        _PACKET_CAPTURE,
+        required=dict.fromkeys(_PACKETS, "unless --pcap is given"),
     )
     # A setting `port` is impossible: Kubernetes sets STREAMGAUGE_PORT, a URL, in every container next to a service that
     # is named streamgauge.
     server_ports: tuple[ServerPort, ...] = _set(
         SERVER_PORTS,
         (),
-        "ports of the model servers; NAME is the name of the upstream",
+        "ports of the model servers, with the NAME of the upstream in records, else ADDRESS:PORT; repeatable; without it a "
+        "file is read for all ports",
         _PACKETS,
         _PACKET_CAPTURE,
-        default_text="ADDRESS:PORT as the name",
+        required=dict.fromkeys(_PACKETS, "with --interface"),
         option="--port",
         aliases=("--server-ports",),
     )
     pcap: Path | None = _set(
-        FILE, None, "read a pcap or pcapng file instead of an interface", _PACKETS, _PACKET_CAPTURE
+        FILE, None, "pcap or pcapng file to read, instead of --interface", _PACKETS, _PACKET_CAPTURE
     )
     drain_timeout: float = _set(
-        seconds(may_be_zero=True), 30.0, "time limit to finish open streams after SIGTERM", (*_TAPS, "worker"), _PROCESS
+        seconds(may_be_zero=True),
+        30.0,
+        "time limit for open streams after SIGTERM or Ctrl-C",
+        (*_TAPS, "worker"),
+        _PROCESS,
     )
     on_stop: Literal["leave", "stay"] = _set(
         choice("leave", "stay"),
         "leave",
-        "on shutdown, leave the consumer group at once, or stay a member for 10 s so that a restart keeps its partitions",
+        "on shutdown, leave the consumer group at once, or stay a member for 10 s, so that a restart keeps its partitions",
         ("worker",),
         _KAFKA_SECTION,
     )
     segments_id: str = _set(
         text("ID"),
         "",
-        "continue although the offsets of the consumer group have expired; the worker's error message shows the ID",
+        "continue although the offsets of the consumer group have expired; the worker's error message gives the ID",
         ("worker",),
         _KAFKA_SECTION,
     )
     abandon_after: float = _set(
         seconds(),
-        3600.0,
-        "close a tap's open streams after this many seconds without a message from it",
+        Limits.abandon_after,
+        "close the open streams of a tap that has sent nothing for this long",
         _ASSEMBLES,
         _RECORDS,
     )
     stall_seconds: float = _set(
-        seconds(), 5.0, "count longer gaps between token events as stalls", _ASSEMBLES, _RECORDS
+        seconds(),
+        Limits.stall_seconds,
+        "count a pause in the output of a stream as a stall if it is longer than this",
+        _ASSEMBLES,
+        _RECORDS,
     )
     given: frozenset[str] = frozenset()
+
+    def select(self, part: type[Part], **others: Any) -> Part:
+        """The settings of a part of the program: an object of the dataclass `part`.
+
+        Its fields that have the name of a setting get the value from here. `others`: the values of its other fields, and of
+        settings that differ for this part.
+        """
+        names = SETTINGS.keys() & {one.name for one in fields(cast("Any", part))}
+        return part(**({name: getattr(self, name) for name in names} | others))
 
     @property
     def ledger_url(self) -> str:
@@ -307,11 +371,14 @@ class Settings:
 
 
 def _declarations() -> dict[str, Setting]:
+    """In the order of help and reference: those of several parts first, then each group."""
     declared: dict[str, Setting] = {}
-    for one in fields(Settings):
-        if "declared" in one.metadata:
-            *positional, more = one.metadata["declared"]
-            declared[one.name] = Setting(one.name, *positional, **more)
+    by_name = {one.name: one for one in fields(Settings)}
+    for group in (Settings, ProxySettings, SpoolSettings):
+        for name in group.__annotations__:
+            if "declared" in by_name[name].metadata:
+                *positional, more = by_name[name].metadata["declared"]
+                declared[name] = Setting(name, *positional, **more)
     return declared
 
 

@@ -13,8 +13,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
-from streamgauge.core.assembly.assembler import Assembler, Limits
+from streamgauge.core.assembly.assembler import Assembler
 from streamgauge.core.capture.bundles import UnreadableBundle, decode_bundle
+from streamgauge.core.limits import Limits
 from streamgauge.core.record import Record
 from streamgauge.metrics.table import DEAD_LETTERS
 from streamgauge.runtime.faults import report_fault

@@ -91,7 +91,8 @@ class Setting:
 
     `about`: a phrase for help and reference, without its default; `commands`: the commands with its option; `section`: of
     help and reference; `default`: None for a default of its part, which `default_text` describes; `elsewhere`: the default
-    in some commands, as text; `option`: its option, if that is not the name; `aliases`: further options.
+    in some commands, as text; `required`: the commands that require it, with the condition (empty: always);
+    `option`: its option, if that is not the name; `aliases`: further options.
     """
 
     name: str
@@ -102,6 +103,7 @@ class Setting:
     section: str
     default_text: str = ""
     elsewhere: Mapping[str, str] = field(default_factory=dict)
+    required: Mapping[str, str] = field(default_factory=dict)
     option: str = ""
     aliases: tuple[str, ...] = ()
 
@@ -122,6 +124,13 @@ class Setting:
         if self.default_text:
             return self.default_text
         return "" if self.default is None or self.default in ((), "") else self.type.shown(self.default)
+
+    def note(self, command: str) -> str:
+        """What help and reference say about a command without this setting: "required", or "default: ..."; may be empty."""
+        if command in self.required:
+            return f"required {self.required[command]}".rstrip()
+        default = self.shown_default(command)
+        return f"default: {default}" if default else ""
 
 
 def whole(low: int, high: int, *, unit: str = "") -> SettingType:

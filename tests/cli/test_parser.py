@@ -1,5 +1,6 @@
 """What a shell completes, by bash's own function, and what --version and --help import."""
 
+import re
 import shlex
 import subprocess
 import sys
@@ -7,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from streamgauge.cli.commands import COMMANDS, CONFIG, GROUPS, first_words
+from streamgauge.cli.parser import parse
+from streamgauge.errors import USAGE
 from tests.running import PATIENCE_S
 
 # The library's completion script calls the program by its name, so a folder with a program of that name is put first.
@@ -60,6 +64,51 @@ def test_bash_completes(words: tuple[str, ...], completed: list[str], shell: Pat
     assert done.stdout.split() == completed
 
 
+NEEDED = {"deadletter show": ["1"]}
+TAKING_VALUES = [
+    (path, flag)
+    for path, command in COMMANDS.items()
+    for flag in [
+        *(one.name for one in (*command.options, CONFIG) if not one.is_argument and one.kind is not bool),
+        *(flag for one in command.settings for flag in (one.flag, *one.aliases)),
+    ]
+]
+
+
+@pytest.mark.parametrize(("path", "flag"), TAKING_VALUES, ids=lambda one: one.replace(" ", "-"))
+def test_an_option_that_took_the_next_one_as_its_value_says_what_to_write(
+    path: str, flag: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for following in (["--config", "x"], ["--config=x"], ["--help"], ["-h"]):
+        with pytest.raises(SystemExit) as left:
+            parse([*path.split(), *NEEDED.get(path, []), flag, *following])
+        assert left.value.code == USAGE
+        _, sentence = capsys.readouterr().err.splitlines()
+        named = re.match(
+            rf"streamgauge {path}: error: argument (--\S+): a value is missing: write (--\S+) \S+ before ", sentence
+        )
+        assert named
+        assert named[1] == named[2]
+        assert sentence.endswith(f" before {following[0].partition('=')[0]}")
+
+
+def test_a_flag_that_was_read_as_a_value_does_not_hide_what_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parse(["up", "--data-dir", "--listen", "127.0.0.1:80"])
+    assert capsys.readouterr().err.splitlines() == [
+        "usage: streamgauge up [OPTIONS]",
+        "streamgauge up: error: argument --data-dir: a value is missing: write --data-dir DIR before --listen",
+    ]
+    with pytest.raises(SystemExit):
+        parse(["worker", "--kafka-username", "--CANARY"])
+    assert "CANARY" not in capsys.readouterr().err
+
+
+def test_a_value_with_dashes_is_written_after_an_equals_sign() -> None:
+    assert parse(["up", "--data-dir=--odd", "--upstream", "http://x"]).settings["data_dir"] == "--odd"
+    assert parse(["replay", "--", "--odd"]).paths == [Path("--odd")]
+
+
 def imported_by(*words: str) -> set[str]:
     program = (
         "import sys\nfrom streamgauge.cli.main import main\n"
@@ -82,7 +131,7 @@ def test_help_imports_nothing_that_a_command_runs_with(words: tuple[str, ...]) -
     assert imported_by(*words) & HEAVY == set()
 
 
-def test_help_into_a_pipe_is_plain_and_fits_80_columns() -> None:
+def test_help_into_a_pipe_is_plain() -> None:
     for words in (["worker"], ["up"], ["ledger", "query"]):
         done = subprocess.run(
             ["env", "COLUMNS=80", sys.executable, "-m", "streamgauge", *words, "--help"],
@@ -91,6 +140,41 @@ def test_help_into_a_pipe_is_plain_and_fits_80_columns() -> None:
             timeout=PATIENCE_S,
             check=True,
         )
-        drawn = done.stdout.partition("\nexample")[0]
-        assert "\x1b" not in drawn
-        assert max(map(len, drawn.splitlines())) <= 80
+        assert "\x1b" not in done.stdout
+        assert max(map(len, done.stdout.splitlines())) <= 80
+
+
+# Everything that has a help of its own: the program, groups and commands.
+HELPED = ["", *GROUPS, *COMMANDS]
+
+
+@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize("path", HELPED)
+def test_help_fits_its_terminal_and_shows_each_option_on_a_line_of_its_own(
+    path: str, width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    with pytest.raises(SystemExit):
+        parse([*path.split(), "--help"])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-1]
+    assert lines[0].startswith(f"usage: streamgauge {path}".rstrip())
+    assert lines[2].endswith(".")
+    assert max(map(len, lines)) <= width
+    assert [line for line in lines if line.startswith((" -", "-"))] == []
+    titles = [line for line in lines if line.endswith(":") and not line.startswith(" ")]
+    assert len(titles) == len(set(titles))
+    assert titles[-1] in ("examples:", "example:")
+    if path in COMMANDS:
+        needed = [one.flag for one in COMMANDS[path].settings if one.required.get(path) == ""]
+        shown = " ".join(" ".join(lines).split())
+        assert shown.count("(required)") == len(needed)
+
+
+def test_the_first_help_shows_each_command_once_and_which_need_kafka(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parse(["--help"])
+    before, kafka = capsys.readouterr().out.partition("\nOptions:")[0].split("Commands for Kafka:")
+    words = [re.findall(r"^  (\w+) ", part, re.MULTILINE) for part in (before, kafka)]
+    assert sorted(words[0] + words[1]) == sorted(first_words())
+    assert words[1] == ["tap", "worker", "topics", "deadletter"]

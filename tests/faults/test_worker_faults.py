@@ -267,7 +267,7 @@ def test_i7_stopped_worker_leaves_the_group_and_killed_worker_stays_a_member(
 
 
 def test_i7_a_worker_that_comes_back_at_once_may_stay_in_the_group(kafka: str, prefix: str, tmp_path: Path) -> None:
-    settings = {"bootstrap": kafka, "prefix": prefix, "session_timeout_s": 30.0, "leave_group": False}
+    settings = {"bootstrap": kafka, "prefix": prefix, "session_timeout_s": 30.0, "on_stop": "stay"}
     with worker(tmp_path, **settings) as first:
         first.wait_ready()
         before = asyncio.run(members(kafka, prefix))
@@ -357,7 +357,7 @@ def test_w4_worker_stops_in_time_while_its_broker_is_unreachable(
     broker = own_broker()
     prefix = make_topics(broker.bootstrap)
     bundles = list(SyntheticTap(28).bundles(50, segments=10))
-    settings = {"bootstrap": broker.bootstrap, "prefix": prefix, "checkpoint_s": 5.0, "drain_timeout_s": 4.0}
+    settings = {"bootstrap": broker.bootstrap, "prefix": prefix, "checkpoint_s": 5.0, "drain_timeout": 4.0}
     with worker(tmp_path, **settings) as stops:
         stops.wait_ready()
         write(broker.bootstrap, prefix, bundles[: len(bundles) // 2])

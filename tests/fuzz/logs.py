@@ -10,9 +10,10 @@ from collections.abc import Iterator, Sequence
 import msgspec
 import zstandard
 
-from streamgauge.core.assembly.assembler import PRODUCERS, TICK_INSTANCE, Assembler, Limits
+from streamgauge.core.assembly.assembler import PRODUCERS, TICK_INSTANCE, Assembler
 from streamgauge.core.capture.bundles import UnreadableBundle, decode_bundle
 from streamgauge.core.capture.segments import Bundle, Segment
+from streamgauge.core.limits import Limits
 from streamgauge.core.record import Record
 from streamgauge.records import Record as RecordRead
 from tests.fuzz.drawn import Drawn
@@ -27,7 +28,7 @@ SLOTS = (0, 5)
 LOG_STEPS_MS = (0, 1, 1_000, 60_000, 3_700_000)
 TAP_STEPS_NS = (0, 1, 1_000_000_000, 31_000_000_000)
 # One pause of the log counts for two minutes at most (`producers.MAX_PAUSE_MS`): here a long one is enough to be given up.
-LIMITS = Limits(abandon_after_s=100.0)
+LIMITS = Limits(abandon_after=100.0)
 # Far behind every deadline (ms).
 THE_END_MS = 10**12
 MAX_STREAMS = 8

@@ -6,10 +6,11 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from streamgauge.core.assembly.assembler import PRODUCERS, Assembler, Limits, bucket_of
+from streamgauge.core.assembly.assembler import PRODUCERS, Assembler, bucket_of
 from streamgauge.core.capture.bundles import decode_bundle, encode_bundle
 from streamgauge.core.capture.segments import Bundle, Segment
 from streamgauge.core.dialects import BY_NAME, dialect_of_endpoint, endpoint_of
+from streamgauge.core.limits import Limits
 from streamgauge.core.record import Record
 from streamgauge.recorder.protocol import Message
 from streamgauge.recorder.recorder import Recorder

@@ -6,9 +6,10 @@ import uuid
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from streamgauge.core.assembly.assembler import Assembler, Limits
+from streamgauge.core.assembly.assembler import Assembler
 from streamgauge.core.capture.bundles import UnreadableBundle, decode_bundle, encode_bundle
 from streamgauge.core.capture.segments import Bundle, End, Ending, Head, Opening, Read, RequestFacts, Segment
+from streamgauge.core.limits import Limits
 from streamgauge.core.record import encode_record
 from tests.kafka_broker.fixtures import PARTITIONS
 

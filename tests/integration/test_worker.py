@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from streamgauge.core.assembly.assembler import Limits
+from streamgauge.core.limits import Limits
 from streamgauge.kafka import dead_letters, topics
 from streamgauge.worker.activity_clock import Activity
 from streamgauge.worker.faust.store import key_of
@@ -334,11 +334,11 @@ async def write_keyed(bootstrap: str, topic: str, messages: list[tuple[int, byte
 def test_ticks_end_streams_whose_tap_is_gone(kafka: str, prefix: str, tmp_path: Path) -> None:
     tap = SyntheticTap(9)
     write(kafka, prefix, list(tap.begin(12)))
-    settings = {"bootstrap": kafka, "prefix": prefix, "tick_s": 1.0, "abandon_after_s": 2.0}
+    settings = {"bootstrap": kafka, "prefix": prefix, "tick_s": 1.0, "abandon_after": 2.0}
     with worker(tmp_path, **settings) as process:
         found = records_of(kafka, prefix, 12)
         assert process.stop() == 0
-    assert same(found, assembled(log_of(kafka, f"{prefix}.segments"), Limits(abandon_after_s=2.0)))
+    assert same(found, assembled(log_of(kafka, f"{prefix}.segments"), Limits(abandon_after=2.0)))
     assert len(found) == 12
     assert all(b'"outcome":"abandoned"' in record for records in found.values() for record in records)
 

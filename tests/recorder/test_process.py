@@ -25,6 +25,7 @@ from streamgauge.recorder.batches import MAX_BATCH_BYTES
 from streamgauge.recorder.process import RecorderProcess, RecorderSettings
 from streamgauge.recorder.protocol import Message, RequestBody, ResponseRead, encode_batch
 from streamgauge.recorder.spool_writer import SpoolWriter, unfinished_instances
+from streamgauge.runtime.child_settings import encode_settings
 from streamgauge.spool import Spool, close_balance_after_crash
 from streamgauge.spool.read_counters import Balance, Counters, read_balance, read_incidents
 from tests.taps.talk import EVENTS, SSE, answer, arrivals, ended, head, opened
@@ -39,7 +40,7 @@ def recording(folder: Path) -> Iterator[tuple[RecorderProcess, Spool]]:
     """A recorder in this process, which nobody looks after: its spool has what goes out by itself."""
     with Counters(folder / "counters", "recorder") as counters:
         spool = Spool(folder / "spool.sqlite", 256 * MIB, counters)
-        yield RecorderProcess(RecorderSettings("", str(folder), capture="full"), bytes(32), spool, counters), spool
+        yield RecorderProcess(RecorderSettings("", folder, capture="full"), bytes(32), spool, counters), spool
         spool.close()
 
 
@@ -94,7 +95,7 @@ class Recording:
         self.folder = folder
         self.data = folder / "data"
         self.socket = folder / "recorder.sock"
-        told = RecorderSettings(str(self.socket), str(self.data), **settings)  # type: ignore[arg-type]
+        told = RecorderSettings(str(self.socket), self.data, **settings)  # type: ignore[arg-type]
         self.process = subprocess.Popen(
             [sys.executable, "-m", "streamgauge.recorder.process"],
             stdin=subprocess.PIPE,
@@ -103,7 +104,7 @@ class Recording:
         )
         assert self.process.stdin is not None
         assert self.process.stdout is not None
-        self.process.stdin.write(msgspec.json.encode(told) + b"\n")
+        self.process.stdin.write(encode_settings(told) + b"\n")
         self.process.stdin.flush()
         assert self.process.stdout.readline() == b"ready\n", self.process.communicate()[1].decode()
 
@@ -284,7 +285,7 @@ def test_sigterm_waits_for_the_relays(started: list[Recording], tmp_path: Path) 
 
 
 def test_a_relay_that_does_not_go_is_cut_at_the_deadline(started: list[Recording], tmp_path: Path) -> None:
-    recording = start(started, tmp_path, drain_timeout_s=0.3)
+    recording = start(started, tmp_path, drain_timeout=0.3)
     with recording.relay() as relay:
         recording.tell(relay, *HALF)
         recording.until(lambda bundles: reads_in(bundles) == 3)
@@ -422,7 +423,7 @@ def str_id(stream: bytes) -> str:
 
 
 def test_a_full_spool_keeps_heads_and_ends_and_the_balance(started: list[Recording], tmp_path: Path) -> None:
-    recording = start(started, tmp_path, capture="full", spool_max_bytes=1 * MIB)
+    recording = start(started, tmp_path, capture="full", spool_bytes=1 * MIB)
     streams = 150
     with recording.relay() as relay:
         for number in range(streams):
@@ -475,12 +476,12 @@ def test_wrong_settings_are_said(tmp_path: Path) -> None:
 
 def test_a_data_directory_or_a_socket_that_is_not_to_be_had_is_said(started: list[Recording], tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
-    done = run(msgspec.json.encode(RecorderSettings(str(tmp_path / "s"), str(tmp_path / "file" / "data"))))
+    done = run(encode_settings(RecorderSettings(str(tmp_path / "s"), tmp_path / "file" / "data")))
     assert (done.returncode, done.stderr.count("\n")) == (3, 1)
-    done = run(msgspec.json.encode(RecorderSettings(str(tmp_path / "missing" / "s"), str(tmp_path / "other"))))
+    done = run(encode_settings(RecorderSettings(str(tmp_path / "missing" / "s"), tmp_path / "other")))
     assert (done.returncode, done.stderr.count("\n")) == (3, 1)
     recording = start(started, tmp_path)
-    done = run(msgspec.json.encode(RecorderSettings(str(tmp_path / "s"), str(recording.data))))
+    done = run(encode_settings(RecorderSettings(str(tmp_path / "s"), recording.data)))
     assert done.returncode == 3
     assert "another recorder uses the data directory" in done.stderr
     assert recording.stop() == 0
@@ -489,7 +490,7 @@ def test_a_data_directory_or_a_socket_that_is_not_to_be_had_is_said(started: lis
 def test_reads_that_wait_too_long_are_given_up_and_the_stream_keeps_its_record(
     started: list[Recording], tmp_path: Path
 ) -> None:
-    recording = start(started, tmp_path, spool_max_age_s=1.0)
+    recording = start(started, tmp_path, spool_age=1.0)
     with recording.relay() as relay:
         recording.tell(relay, *WHOLE)
         deadline = time.monotonic() + PATIENCE_S

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from streamgauge.config import SpoolPolicy, SpoolSettings
 from streamgauge.core.capture.bundles import decode_bundle, encode_bundle
 from streamgauge.core.capture.segments import Bundle, End, Ending, Opening, Read, Segment
 from streamgauge.recorder import spool_writer
@@ -132,10 +133,10 @@ def test_a_full_spool_costs_reads_and_never_heads_or_ends(place: Path, counters:
 
 @pytest.mark.parametrize("policy", ["drop-newest", "drop-oldest"])
 def test_a_full_spool_never_costs_heartbeats_or_farewells(
-    place: Path, counters: Counters, tmp_path: Path, policy: spool_writer.Policy
+    place: Path, counters: Counters, tmp_path: Path, policy: SpoolPolicy
 ) -> None:
     spool = Spool(place / "spool.sqlite", 4 * MIB, counters)
-    out = SpoolWriter(INSTANCE, spool, counters, policy)
+    out = SpoolWriter(INSTANCE, spool, counters, SpoolSettings(spool_policy=policy))
     for number in range(0, 300, 2):
         out.send([bundle(number, size=20_000)], [1])
         out.send([bundle(number + 1, reads=0)], [1])
@@ -223,7 +224,7 @@ def in_file(spool: Spool) -> list[Bundle]:
 
 def test_by_policy_the_oldest_bundles_lose_their_reads(place: Path, counters: Counters, tmp_path: Path) -> None:
     spool = Spool(place / "spool.sqlite", 4 * MIB, counters)
-    out = SpoolWriter(INSTANCE, spool, counters, "drop-oldest")
+    out = SpoolWriter(INSTANCE, spool, counters, SpoolSettings(spool_policy="drop-oldest"))
     sent = [bundle(number, size=20_000) for number in range(150)]
     for one in sent:
         out.send([one], [1])
@@ -241,7 +242,7 @@ def test_by_policy_the_oldest_bundles_lose_their_reads(place: Path, counters: Co
 
 def test_what_is_under_way_is_not_touched_by_the_policy(place: Path, counters: Counters, tmp_path: Path) -> None:
     spool = Spool(place / "spool.sqlite", 4 * MIB, counters)
-    out = SpoolWriter(INSTANCE, spool, counters, "drop-oldest")
+    out = SpoolWriter(INSTANCE, spool, counters, SpoolSettings(spool_policy="drop-oldest"))
     out.send([bundle(number, size=20_000) for number in range(20)], [1])
     taken = spool.take(0, 200_000)
     for number in range(20, 150):
@@ -255,11 +256,11 @@ def test_what_is_under_way_is_not_touched_by_the_policy(place: Path, counters: C
 
 @pytest.mark.parametrize("policy", ["drop-newest", "drop-oldest"])
 def test_heads_and_ends_find_room_when_even_the_reserve_is_used(
-    place: Path, counters: Counters, tmp_path: Path, policy: spool_writer.Policy
+    place: Path, counters: Counters, tmp_path: Path, policy: SpoolPolicy
 ) -> None:
     """Twenty spools' worth of reads: their heads and ends alone are more than the reserve."""
     spool = Spool(place / "spool.sqlite", 1 * MIB, counters)
-    out = SpoolWriter(INSTANCE, spool, counters, policy)
+    out = SpoolWriter(INSTANCE, spool, counters, SpoolSettings(spool_policy=policy))
     for start in range(0, 1200, 10):
         out.send([bundle(number, size=10_000) for number in range(start, start + 10)], [1])
         assert out.is_empty
@@ -289,7 +290,7 @@ def test_a_bundle_too_large_for_the_spool_loses_its_reads_and_holds_nothing_up(
 def test_what_has_waited_too_long_loses_its_reads(place: Path, counters: Counters, tmp_path: Path) -> None:
     now = [Moment("boot", 0, 0)]
     spool = Spool(place / "spool.sqlite", counters=counters, now=lambda: now[0])
-    out = SpoolWriter(INSTANCE, spool, counters, max_age_s=100)
+    out = SpoolWriter(INSTANCE, spool, counters, SpoolSettings(spool_age=100))
     out.send([bundle(0)], [1])
     now[0] = Moment("boot", 60, 60)
     out.send([bundle(1)], [1])
@@ -303,7 +304,7 @@ def test_what_has_waited_too_long_loses_its_reads(place: Path, counters: Counter
 def test_a_row_that_is_no_bundle_is_left_alone(place: Path, counters: Counters, tmp_path: Path) -> None:
     spool = Spool(place / "spool.sqlite", 1 * MIB, counters)
     spool.put([NewRow(0, 3, b"another version's" * 100)])
-    out = SpoolWriter(INSTANCE, spool, counters, "drop-oldest")
+    out = SpoolWriter(INSTANCE, spool, counters, SpoolSettings(spool_policy="drop-oldest"))
     for number in range(100):
         out.send([bundle(number, size=10_000)], [1])
     assert spool.take(0, 1)[0].value == b"another version's" * 100

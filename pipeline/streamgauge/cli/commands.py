@@ -94,7 +94,7 @@ CONFIG = Option("--config", "settings file (TOML); or set STREAMGAUGE_CONFIG in 
 
 def output(*choices: str) -> Option:
     """The option that selects the form of the output; its first choice is the default."""
-    return Option("--output", "form of the output", default=choices[0], choices=choices)
+    return Option("--output", "form of the output", "FORM", default=choices[0], choices=choices)
 
 
 def _dialects() -> tuple[str, ...]:
@@ -105,15 +105,20 @@ def _dialects() -> tuple[str, ...]:
 
 EPILOG = """\
 examples:
-  streamgauge up --upstream openai=https://api.openai.com --upstream anthropic=https://api.anthropic.com
-      then point clients at http://127.0.0.1:8080/openai/v1 and http://127.0.0.1:8080/anthropic
-  streamgauge up packets --interface lo --port 8000
-  streamgauge ledger query --output jsonl --limit 10
-  streamgauge replay recording.sse
   streamgauge demo
+      shows what is measured, without an API key
+  streamgauge up --upstream openai=https://api.openai.com
+      then set the base URL of clients to http://127.0.0.1:8080/openai/v1
+  streamgauge ledger query --newest --limit 10
+      the latest records that `up` or a worker stored
+  streamgauge replay recording.sse
 
-Each setting can be an option, STREAMGAUGE_<NAME> in the environment, or a key of the settings file (--config, TOML).
-Options only: --agent, --dialect, --output, --serve, and the filters of `ledger query` and `deadletter`.
+`streamgauge COMMAND --help` shows the options of a command.
+
+Each setting is an option, a variable STREAMGAUGE_<NAME> of the environment, and a key of the settings file
+(--config FILE, TOML): --spool-age is STREAMGAUGE_SPOOL_AGE and spool_age. An option comes before a variable, a variable
+before the file. The sections Arguments and Options of a command's help list what works on the command line only.
+
 Exit codes: 0 success, 1 finished and found a problem, 2 wrong usage or settings, 3 a required service is unavailable,
 70 internal error, 75 a worker was stuck, 130 ended by Ctrl-C.
 """
@@ -125,32 +130,41 @@ examples:
   streamgauge up --upstream http://127.0.0.1:8000 --listen 0.0.0.0:8080
       a single upstream without a name: clients use the upstream's own paths
   streamgauge up --agent
-      relays nothing: an agent for taps in applications (httpx, ASGI), which must use the same data directory
-metrics: http://127.0.0.1:9464/metrics    records: streamgauge ledger query --output jsonl
+      no proxy: receives what the httpx and ASGI integrations capture in applications with the same --data-dir
+
+Metrics are at http://127.0.0.1:9464/metrics. `streamgauge ledger query` prints the records.
 """
 
 _TAP_EPILOG = """\
 examples:
   streamgauge topics create --kafka broker:9092
-  streamgauge tap --upstream openai=https://api.openai.com --kafka broker:9092 --workers 2
+      once, before the first tap and worker
+  streamgauge tap --upstream openai=https://api.openai.com --kafka broker:9092
+      clients use http://127.0.0.1:8080/openai/v1
   streamgauge tap --agent --kafka broker:9092
-      relays nothing: an agent for taps in applications (httpx, ASGI), which must use the same data directory
+      no proxy: receives what the httpx and ASGI integrations capture in applications with the same --data-dir
+
+A tap forwards traffic also while no broker is available. `streamgauge worker` makes the records.
 """
 
 _PACKETS_EPILOG = """\
 examples:
   streamgauge up packets --interface lo --port 8000
-      records the responses of a server on this host, without Kafka; requires the capability CAP_NET_RAW
-  streamgauge tap packets --interface eth0 --port vllm=8000,embed=8001 --kafka broker:9092
+      records the responses of a server on this host, without Kafka
+  streamgauge tap packets --interface eth0 --port vllm=8000 --kafka broker:9092
   streamgauge tap packets --pcap capture.pcap --kafka broker:9092
-      (without a broker: streamgauge replay capture.pcap prints the records)
-The capture reads only plain HTTP/1.1: run it where TLS is already terminated, on the host of the model server.
+      `streamgauge replay capture.pcap` prints the records of a file without a broker
+
+An interface requires Linux and the capability CAP_NET_RAW. Only plain HTTP/1.1 can be read: run it on the host of the model
+server, or where TLS has ended.
 """
 
 _WORKER_EPILOG = """\
 example:
   streamgauge worker --kafka broker:9092 --data-dir /var/lib/streamgauge
-Workers share the partitions: start up to one for each partition, each with its own --data-dir.
+
+Metrics are at http://127.0.0.1:9465/metrics. `streamgauge ledger query` with the same --data-dir prints the records. Workers
+share the partitions of the topics: start at most one for each partition.
 """
 
 _REPLAY_EPILOG = """\
@@ -159,56 +173,71 @@ examples:
   streamgauge replay recordings/ --output jsonl > records.jsonl
   streamgauge replay session.har tests/cassettes/ dump.flow capture.pcap
   streamgauge replay ~/.local/state/streamgauge/spool.sqlite
+      what a tap captured and has not delivered
   streamgauge replay --kafka broker:9092
+      what taps sent to Kafka and the topic still holds
+
 Prints one record for each response body and each LLM exchange, in the order of the arguments (files of a directory by path),
-then the records of the segments topic, from its beginning to its current end.
+then the records of what taps sent to Kafka.
+
 Exit code 1: a file is damaged; all other files are replayed.
 """
 
 _DEMO_EPILOG = """\
 examples:
-  streamgauge demo            plays every scenario once, prints a summary, exits 0 if all results are as expected
-  streamgauge demo --serve    repeats the scenarios until Ctrl-C
+  streamgauge demo
+      plays every scenario once, prints a summary, and exits with 0 if all results are as expected
+  streamgauge demo --serve
+      repeats the scenarios until Ctrl-C, so that you can look at the metrics
 """
 
 LEDGER_EPILOG = """\
 examples:
   streamgauge ledger query --newest --limit 20
-  streamgauge ledger query --by tenant,model --since 2026-11-01 --until 2026-12-01
-      tokens of November by tenant and model
-  streamgauge ledger query --newest --where outcome=truncated --where outcome=upstream_reset
+      the latest records, as a table
+  streamgauge ledger query --by tenant,model --since 2026-11-01
+      totals of tokens since November by tenant and model
+  streamgauge ledger query --where outcome=truncated --where tenant=river
   streamgauge ledger query --output jsonl | jq .outcome
+
 Keys for --by and --where: day, model, request_model, response_model, tap, upstream, dialect, endpoint, outcome,
 finish_reason, tenant, credential_id, service_tier, usage_source, request_digest, attempt, response_id, resumed_from.
+
 Totals: with_usage counts the streams that reported usage; a stream without usage adds nothing to the token sums.
 input_tokens includes input_cached_tokens, output_tokens includes reasoning_tokens. A sum is null (an empty cell) if no
 stream reported that number. Tokens of a resumed stream count once, in the group of the stream's first record.
+
 If two taps capture one request, it has two records: select one tap with --where tap=NAME.
 """
 
 _TOPICS_EPILOG = """\
 examples:
   streamgauge topics create --kafka broker:9092 --partitions 8
+      creating again changes nothing; exit code 1: an existing topic differs
   streamgauge topics describe --kafka broker:9092
 """
 
 _DEADLETTER_EPILOG = """\
 examples:
   streamgauge deadletter list --kafka broker:9092 --since 3600
-  streamgauge deadletter list --kafka broker:9092 --output jsonl | jq .error_class
+      the last hour
   streamgauge deadletter show 12 --kafka broker:9092
   streamgauge deadletter retry 12 13 --kafka broker:9092
-  streamgauge deadletter retry --all --error-class version --dry-run --kafka broker:9092
-The number of a dead letter is its offset in the dead letter topic. A dead letter that is sent back also stays in that topic
-until retention deletes it.
+  streamgauge deadletter retry --all --dry-run --kafka broker:9092
+      prints what would be sent back
+
+A dead letter is a message that a worker could not decode or process. Its number is its offset in the dead letter topic. A
+dead letter that is sent back also stays in that topic until retention deletes it.
 """
 
-_AGENT = Option("--agent", "relay nothing: record what taps in applications capture (httpx, ASGI)", kind=bool)
+_AGENT = Option(
+    "--agent", "run no proxy: receive what the httpx and ASGI integrations capture in applications", kind=bool
+)
 # For taps in applications: the agent ends when its stdin ends.
 _CHILD = Option("--child", "end when stdin ends", kind=bool, hidden=True)
 _RECORDINGS = Option(
     "paths",
-    "response bodies, HAR files, vcrpy cassettes, mitmproxy flows, packet captures or a tap's spool; auto-detected",
+    "response bodies, HAR files, vcrpy cassettes, mitmproxy flows, packet captures or a tap's spool; the content shows which",
     "FILE|DIR",
     repeatable=True,
 )
@@ -217,11 +246,11 @@ _QUERY = (
     Option("--limit", "print at most the first N lines", "N", int),
     Option(
         "--newest",
-        "print the newest first: records by started_at, totals by their latest record (default: oldest record first, totals "
-        "sorted by key)",
+        "print the newest first: records by started_at, totals by their latest record; else records come oldest first, "
+        "totals sorted by key",
         kind=bool,
     ),
-    Option("--by", "print totals for each day, model, tenant, ... (see below)", "KEY[,KEY...]"),
+    Option("--by", "print totals for each day, model, tenant, ...; the keys are listed below", "KEY[,KEY...]"),
     Option(
         "--since",
         "only records that started at TIME or later: a UTC date (2026-11-01) or RFC 3339 (2026-11-01T09:30:00Z)",
@@ -255,6 +284,7 @@ _SHOW = (
     Option(
         "--output",
         "form of the output; json and jsonl print all bytes, in base64",
+        "FORM",
         default=TEXT,
         choices=(TEXT, JSON, JSONL),
     ),
@@ -269,33 +299,45 @@ _RETRY = (
 
 
 def _packets(command: str) -> Command:
-    about = f"like `{command}`, but relay nothing: capture packets on a network interface or from a file"
+    about = f"like `{command}`, with packets of an interface or a file instead of the proxy"
     return Command(f"{command} packets", "packets", about, _PACKETS_EPILOG)
 
 
 COMMANDS = {
     command.path: command
     for command in (
-        Command("up", "up", "capture, assemble and store streams on one host, without Kafka", _UP_EPILOG, (_AGENT,)),
+        Command(
+            "up",
+            "up",
+            "run everything on one host, without Kafka: proxy, metrics, records",
+            _UP_EPILOG,
+            (_AGENT,),
+        ),
         _packets("up"),
-        Command("tap", "tap", "relay LLM traffic and send what is captured to Kafka", _TAP_EPILOG, (_AGENT, _CHILD)),
+        Command("tap", "tap", "run the proxy, and send what it captures to Kafka", _TAP_EPILOG, (_AGENT, _CHILD)),
         _packets("tap"),
-        Command("worker", "worker", "assemble records from what taps sent to Kafka", _WORKER_EPILOG),
+        Command("worker", "worker", "make records and metrics of what taps sent to Kafka", _WORKER_EPILOG),
         Command(
             "replay",
             "replay",
-            "assemble records from recorded streams",
+            "make records of recorded streams: SSE, HAR, cassettes, packet captures",
             _REPLAY_EPILOG,
             (
                 _RECORDINGS,
-                Option("--dialect", "API format; auto: detected", "NAME", default="auto", choices=_dialects),
+                Option(
+                    "--dialect",
+                    "API format of the files; auto: each content shows it",
+                    "NAME",
+                    default="auto",
+                    choices=_dialects,
+                ),
                 output(TABLE, JSON, JSONL),
             ),
         ),
         Command(
             "demo",
             "demo",
-            "send simulated traffic through a real tap and check the records",
+            "send simulated traffic through a real proxy, and check the records",
             _DEMO_EPILOG,
             (Option("--serve", "repeat the scenarios until Ctrl-C", kind=bool), output(TABLE, JSON)),
         ),
@@ -328,9 +370,13 @@ COMMANDS = {
 GROUPS = {
     group.path: group
     for group in (
-        Group("ledger", "query stored records", LEDGER_EPILOG),
-        Group("topics", "create or describe the Kafka topics", _TOPICS_EPILOG),
-        Group("deadletter", "list, show or send back dead letters", _DEADLETTER_EPILOG),
+        Group("ledger", "print stored records, or totals of tokens by team, model, day, ...", LEDGER_EPILOG),
+        Group("topics", "create or describe the topics in Kafka", _TOPICS_EPILOG),
+        Group(
+            "deadletter",
+            "list, show or send back dead letters: messages that could not be processed",
+            _DEADLETTER_EPILOG,
+        ),
     )
 }
 

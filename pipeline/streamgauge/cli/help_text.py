@@ -1,14 +1,15 @@
 """The help of a command, made from the tables of commands and settings; rich draws it (width, colours, NO_COLOR).
 
-Examples keep their line breaks. Where stdout is no terminal the help is plain text.
+Examples keep their line breaks, other text is wrapped. Where stdout is no terminal the help is plain text.
 """
 
 import sys
-from collections.abc import Iterable
+import textwrap
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from streamgauge.cli.commands import COMMANDS, CONFIG, EPILOG, GROUPS, Command, Option, first_words, second_words
-from streamgauge.config import SECTIONS
+from streamgauge.config import SECTIONS, SETTINGS
 from streamgauge.errors import DONE
 from streamgauge.setting_types import Setting
 
@@ -22,6 +23,9 @@ _LEFT = 32
 # Rows of the help: the option or command, its value, and what it does.
 Row = tuple[str, str, str]
 
+# What precedes the explanation of an example.
+_INDENT = " " * 6
+
 _HELP: Row = ("-h, --help", "", "show this help")
 _ROOT: tuple[Row, ...] = (
     ("--version", "", "show the version"),
@@ -34,7 +38,7 @@ _ROOT: tuple[Row, ...] = (
 def usage(path: str) -> str:
     """The line that shows how a command is written. `path`: its words, empty for the program."""
     if path in COMMANDS:
-        arguments = " ".join(_argument(one) for one in COMMANDS[path].options if one.is_argument)
+        arguments = " ".join(value_of(one) for one in COMMANDS[path].options if one.is_argument)
         return f"usage: streamgauge {path} [OPTIONS] {arguments}".rstrip()
     return f"usage: streamgauge {path} ACTION [OPTIONS]" if path else "usage: streamgauge [OPTIONS] COMMAND"
 
@@ -51,7 +55,7 @@ def print_help(path: str) -> None:
 def _sections(path: str) -> list[tuple[str, list[Row]]]:
     sections: list[tuple[str, list[Row]]] = []
     if not path:
-        sections += [("Commands", [(word, "", about) for word, about in first_words().items()])]
+        sections += _commands()
     elif words := second_words(path):
         sections += [("Commands", [(f"{path} {word}", "", COMMANDS[f"{path} {word}"].about) for word in words])]
     if path in COMMANDS:
@@ -59,10 +63,19 @@ def _sections(path: str) -> list[tuple[str, list[Row]]]:
     return [*sections, ("Options", list(_ROOT) if not path else [_HELP])]
 
 
+def _commands() -> list[tuple[str, list[Row]]]:
+    """The first words of commands, apart by whether they require Kafka."""
+    kafka = {path.partition(" ")[0] for path in SETTINGS["kafka"].required if " packets" not in path}
+    rows: dict[bool, list[Row]] = {False: [], True: []}
+    for word, about in first_words().items():
+        rows[word in kafka].append((word, "", about))
+    return [("Commands", rows[False]), ("Commands for Kafka", rows[True])]
+
+
 def _options(command: Command) -> list[tuple[str, list[Row]]]:
     own = [one for one in command.options if not one.hidden]
     sections = [
-        ("Arguments", [(_argument(one), "", one.about) for one in own if one.is_argument]),
+        ("Arguments", [(value_of(one), "", one.about) for one in own if one.is_argument]),
         ("Options", [*(_option(one) for one in own if not one.is_argument), _option(CONFIG), _HELP]),
     ]
     by_section: dict[str, list[Row]] = {section: [] for section in SECTIONS}
@@ -71,23 +84,48 @@ def _options(command: Command) -> list[tuple[str, list[Row]]]:
     return [(name, rows) for name, rows in (*sections, *by_section.items()) if rows]
 
 
-def _argument(option: Option) -> str:
+def value_of(option: Option) -> str:
+    """The value of an option, or an argument, as it is written; empty for a switch."""
+    if not option.is_argument:
+        return "" if option.kind is bool else option.metavar or option.name.lstrip("-").upper()
     if option.required:
         return option.metavar
     return f"[{option.metavar}]{'...' if option.repeatable else ''}"
 
 
-def _option(option: Option) -> Row:
+def sentence_of(option: Option) -> str:
+    """What an option does, with the words that it allows."""
     words = option.words()
-    about = f"{option.about}: {', '.join(words)}" if len(words) > 1 else option.about
-    default = f" (default: {option.default})" if option.default is not None else ""
-    value = "" if option.kind is bool else option.metavar or option.name.lstrip("-").upper()
-    return option.name, value, about + default
+    return f"{option.about}; one of {', '.join(words)}" if words else option.about
+
+
+def note_of(option: Option) -> str:
+    """The default of an option, as "default: ..."; empty if there is none."""
+    return "" if option.default is None else f"default: {option.default}"
+
+
+def _option(option: Option) -> Row:
+    return option.name, value_of(option), sentence_of(option) + _in_brackets(note_of(option))
 
 
 def _setting(setting: Setting, command: str) -> Row:
-    default = setting.shown_default(command)
-    return setting.flag, setting.type.metavar, setting.about + (f" (default: {default})" if default else "")
+    return setting.flag, setting.type.metavar, setting.about + _in_brackets(setting.note(command))
+
+
+def _in_brackets(note: str) -> str:
+    return f" ({note})" if note else ""
+
+
+def _wrapped(epilog: str, width: int) -> Iterator[str]:
+    """The examples as they are, with their explanations wrapped, and the wrapped paragraphs after them."""
+    examples, *paragraphs = epilog.strip().split("\n\n")
+    for line in examples.splitlines():
+        is_example = not line.startswith(_INDENT)
+        yield from (
+            [line] if is_example else textwrap.wrap(line, width, subsequent_indent=_INDENT, break_on_hyphens=False)
+        )
+    for paragraph in paragraphs:
+        yield from ("", *textwrap.wrap(" ".join(paragraph.split()), width, break_on_hyphens=False))
 
 
 def _print(usage_line: str, about: str, sections: Iterable[tuple[str, list[Row]]], epilog: str) -> None:
@@ -98,7 +136,7 @@ def _print(usage_line: str, about: str, sections: Iterable[tuple[str, list[Row]]
     with console.capture() as drawn:
         console.print(f"{usage_line}\n\n{about}", markup=False, soft_wrap=True)
         _draw(console, sections, width)
-        console.print(f"\n{epilog.rstrip()}", markup=False, soft_wrap=True)
+        console.print("\n" + "\n".join(_wrapped(epilog, width)), markup=False, soft_wrap=True)
     try:
         sys.stdout.writelines(f"{line.rstrip()}\n" for line in drawn.get().splitlines())
         sys.stdout.flush()

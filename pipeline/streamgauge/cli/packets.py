@@ -13,8 +13,6 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 
-import msgspec
-
 from streamgauge.cli.commands import Arguments
 from streamgauge.cli.kafka_options import brokers_of
 from streamgauge.cli.tap import broker_samples
@@ -26,6 +24,7 @@ from streamgauge.errors import DONE, FOUND, Unavailable, UsageFault
 from streamgauge.kafka.shipper import Shipper, ShipperSettings
 from streamgauge.metrics.declarations import MetricSource
 from streamgauge.metrics.prometheus import Metrics
+from streamgauge.runtime.child_settings import encode_settings
 from streamgauge.runtime.process_group import END_S, Child, streams_drain_s
 from streamgauge.taps.packets.capture_filter import MAX_PORTS
 from streamgauge.taps.packets.privilege import give_up_net_raw
@@ -66,7 +65,7 @@ class _Source:
 
     def capturing(self, recorder_socket: str, lock_fd: int) -> list[Child]:
         """The capturing process, as a child of the group."""
-        told = msgspec.json.encode(msgspec.structs.replace(self._told, recorder_socket=recorder_socket))
+        told = encode_settings(replace(self._told, recorder_socket=recorder_socket))
         return [Child("packet tap", "streamgauge.taps.packets.process", lambda: told, [self._inherited, lock_fd])]
 
     def watch(self, stop: asyncio.Event) -> None:
@@ -98,14 +97,12 @@ def _check(settings: Settings, ships: bool) -> None:
 
 
 def _told(settings: Settings) -> PacketSettings:
-    return PacketSettings(
+    return settings.select(
+        PacketSettings,
         ports=[(one.port, one.name or None) for one in settings.server_ports],
         recorder_socket="",
         counters_path=str(settings.data_dir / "counters"),
-        interface=settings.interface or "",
-        tenant_header=settings.tenant_header,
-        upstream_idle_timeout_s=settings.upstream_idle_timeout,
-        drain_timeout_s=streams_drain_s(settings.drain_timeout),
+        drain_timeout=streams_drain_s(settings.drain_timeout),
     )
 
 
@@ -128,7 +125,7 @@ def _interface(settings: Settings) -> Iterator[_Source]:
         except OSError:
             known = ", ".join(sorted(one for _, one in socket.if_nameindex()))
             raise Unavailable(f"there is no interface {name!r}: use one of {known}, or any for all of them") from None
-        yield _Source(msgspec.structs.replace(_told(settings), socket_fd=captures.fileno()), captures.fileno())
+        yield _Source(replace(_told(settings), socket_fd=captures.fileno()), captures.fileno())
 
 
 @contextlib.contextmanager
@@ -140,7 +137,7 @@ def _file(settings: Settings) -> Iterator[_Source]:
         raise UsageFault(f"there is no file {path}")
     ended, done = os.pipe()
     try:
-        yield _Source(msgspec.structs.replace(_told(settings), pcap=str(path), done_fd=done), done, ended)
+        yield _Source(replace(_told(settings), done_fd=done), done, ended)
     finally:
         os.close(ended)
         os.close(done)

@@ -44,7 +44,7 @@ def parse(words: Sequence[str]) -> Arguments:
     path = None if completing else _path_of(words)
     app = _app(path)
     try:
-        done = get_command(app).main(list(words), PROGRAM, COMPLETE_VARIABLE, standalone_mode=False)
+        done = get_command(app).main(list(words), PROGRAM, COMPLETE_VARIABLE, standalone_mode=False, obj=words)
     except typer.TyperException as error:
         _fail(path or "", _sentence(error, path or "", words))
     if not isinstance(done, Arguments):
@@ -188,6 +188,7 @@ def _with_help(base: Any, path: str) -> Any:
 
     def format_help(self: object, context: object, formatter: object) -> None:
         print_help(path)
+        raise typer.Exit  # the library would print an empty line
 
     return type(base.__name__, (base,), {"format_help": format_help})
 
@@ -196,6 +197,7 @@ def _callback(command: Command) -> Callable[..., Arguments]:
     """The function that typer calls with the values; its signature is made from the tables."""
 
     def arguments(context: typer.Context, **values: Any) -> Arguments:
+        _check_values(command, values, context.obj)
         if context.args:
             _fail(command.path, f"unrecognized arguments: {' '.join(_shown(context.args))}")
         return _arguments(command, values)
@@ -232,14 +234,28 @@ def _words(one: Option | Setting) -> tuple[str, ...]:
 # --- values ---------------------------------------------------------------------------------------------------------
 
 
+def _check_values(command: Command, values: dict[str, Any], words: Sequence[str]) -> None:
+    """Rejects an option whose value was left out, so that the next option was read as its value.
+
+    A value that begins with dashes is possible after "=", as in --data-dir=--odd.
+    """
+    options = [one for one in _options_of(command.path) if isinstance(one, Setting) or not one.is_argument]
+    known = {flag for one in options for flag in _flags(one)} | {"-h", "--help"}
+    for one in options:
+        value = values[one.name if isinstance(one, Setting) else one.key]
+        for text in value if isinstance(value, list) else [value]:
+            is_option = isinstance(text, str) and (text.startswith("--") or text == "-h")
+            if is_option and not any(f"{flag}={text}" in words for flag in _flags(one)):
+                name = text.partition("=")[0]
+                following = name if name in known else "the next option"  # what we do not know may be a password
+                _fail(command.path, f"argument {_flags(one)[0]}: {_no_value(one)} before {following}")
+
+
 def _arguments(command: Command, values: dict[str, Any]) -> Arguments:
     settings: dict[str, Any] = {}
     others: dict[str, Any] = {}
     for one in _options_of(command.path):
         value = values[one.name if isinstance(one, Setting) else one.key]
-        for text in value if isinstance(value, list) else [value]:
-            if isinstance(text, str) and text.startswith("--") and not (isinstance(one, Option) and one.is_argument):
-                _fail(command.path, f"argument {_flags(one)[0]}: {_no_value(one)}")
         if isinstance(one, Setting):
             if value is not None:
                 settings[one.name] = value

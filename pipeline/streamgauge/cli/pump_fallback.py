@@ -9,10 +9,10 @@ import signal
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
-import msgspec
-
+from streamgauge.runtime.child_settings import encode_settings
 from streamgauge.spool.read_counters import Counters, Incident
 from streamgauge.taps.proxy.relay import RelaySettings
 
@@ -42,7 +42,7 @@ class PumpFallback:
 
     def encoded(self, relay: RelaySettings) -> bytes:
         """A relay's settings for its next start."""
-        return msgspec.json.encode(msgspec.structs.replace(relay, pump=self.pump))
+        return encode_settings(replace(relay, pump=self.pump))
 
     def relay_ended(self, code: int) -> None:
         """Notes that a relay exited by itself: its exit code, or the negative number of the signal that killed it."""

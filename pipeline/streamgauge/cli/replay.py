@@ -13,7 +13,8 @@ from streamgauge.cli.replay_notes import Found, notes_on
 from streamgauge.cli.replay_topic import records_of_topic
 from streamgauge.cli.tables import print_records
 from streamgauge.config import Settings
-from streamgauge.core.assembly.assembler import Assembler, Limits
+from streamgauge.core.assembly.assembler import Assembler
+from streamgauge.core.limits import Limits
 from streamgauge.core.record import Record, encode_record
 from streamgauge.errors import DONE, FOUND, UNAVAILABLE, USAGE, UsageFault
 from streamgauge.recorder.installation_key import UnusableKeyError, installation_key
@@ -66,7 +67,7 @@ class Replaying:
     def __init__(self, settings: Settings, dialect: str | None) -> None:
         self.exit_code = DONE
         self._settings = settings
-        self._limits = Limits(abandon_after_s=settings.abandon_after, stall_s=settings.stall_seconds)
+        self._limits = settings.select(Limits)
         key = self._key(settings.data_dir)
         capture = CaptureSettings(settings.capture, __version__, key, settings.tenant_header)
         self._how = How(capture, secrets.token_bytes(16), dialect)

@@ -25,6 +25,7 @@ from streamgauge.metrics.prometheus import Metrics, Sample
 from streamgauge.metrics.tap import tap_reads
 from streamgauge.recorder.installation_key import UnusableKeyError, installation_key
 from streamgauge.recorder.process import RecorderSettings
+from streamgauge.runtime.child_settings import encode_settings
 from streamgauge.runtime.data_directory import DataDirLock, unusable, warning_about
 from streamgauge.runtime.faults import report_fault, reported_task
 from streamgauge.runtime.listeners import Listeners, not_available, open_listeners
@@ -133,13 +134,12 @@ def _check_certificates(settings: Settings) -> None:
     """Checks the certificates here, too: errors of the relays would be printed above a second message. Raises UsageFault."""
     try:
         if settings.tls_certificate is not None:
-            OwnCertificate(str(settings.tls_certificate), _named(settings.tls_key))
+            OwnCertificate(settings.tls_certificate, settings.tls_key)
     except ValueError as error:
         raise UsageFault(f"--tls-certificate: {error}") from None
     try:
         if settings.upstream_ca is not None or settings.upstream_certificate is not None:
-            ours = settings.upstream_certificate, settings.upstream_key
-            upstream_context(_named(settings.upstream_ca), *map(_named, ours))
+            upstream_context(settings.upstream_ca, settings.upstream_certificate, settings.upstream_key)
     except ValueError as error:
         raise UsageFault(f"--upstream-ca, --upstream-certificate: {error}") from None
 
@@ -240,22 +240,17 @@ def _group(
     lock_fd: int,
     capturing: Capturing | None,
 ) -> Group:
-    recorder = RecorderSettings(
+    recorder = settings.select(
+        RecorderSettings,
         socket=str(runtime.socket),
-        data_dir=str(settings.data_dir),
-        capture=settings.capture,
-        tenant_header=settings.tenant_header,
         tenants=tenants,
-        drain_timeout_s=streams_drain_s(settings.drain_timeout),
-        spool_max_bytes=settings.spool_bytes,
-        spool_policy=settings.spool_policy,
-        spool_max_age_s=settings.spool_age,
+        drain_timeout=streams_drain_s(settings.drain_timeout),
     )
 
     def told_to_recorder() -> bytes:
         """The settings at each start. Restores the socket's directory, since something may have removed it."""
         runtime.restore()
-        return msgspec.json.encode(recorder)
+        return encode_settings(recorder)
 
     recording = Child("recorder", "streamgauge.recorder.process", told_to_recorder, [lock_fd])
     if clients is None:
@@ -274,27 +269,19 @@ def _relays(settings: Settings, recorder: str, clients: Listeners, lock_fd: int,
     per_address = settings.max_connections_per_address
 
     def relay(index: int) -> Child:
-        told = RelaySettings(
+        told = settings.select(
+            RelaySettings,
             upstreams=[(upstream.name, upstream.url) for upstream in settings.upstream],
             single=_is_single(settings.upstream),
             listen_fd=clients.fd_of(index),
-            other_fds=[fd for fd in clients.fds if fd != clients.fd_of(index)],
+            other_fds=tuple(fd for fd in clients.fds if fd != clients.fd_of(index)),
             recorder_socket=recorder,
             counters_path=str(settings.data_dir / "counters"),
             role=f"relay-{index}",
-            upstream_idle_timeout_s=settings.upstream_idle_timeout,
-            connect_timeout_s=settings.connect_timeout,
-            drain_timeout_s=streams_drain_s(settings.drain_timeout),
-            tenant_header=settings.tenant_header,
-            max_request_head=settings.max_request_head,
-            max_request_body=settings.max_request_body,
+            pump=fallback.pump,
+            drain_timeout=streams_drain_s(settings.drain_timeout),
             max_connections=_share(settings.max_connections, settings.workers),
             max_connections_per_address=None if per_address is None else _share(per_address, settings.workers),
-            tls_certificate=_named(settings.tls_certificate),
-            tls_key=_named(settings.tls_key),
-            upstream_ca=_named(settings.upstream_ca),
-            upstream_certificate=_named(settings.upstream_certificate),
-            upstream_key=_named(settings.upstream_key),
         )
         return Child("relay", "streamgauge.taps.proxy", lambda: fallback.encoded(told), [*clients.fds, lock_fd])
 
@@ -314,11 +301,6 @@ def _check_keys(settings: Settings) -> None:
         raise UsageFault("--tls-key requires --tls-certificate")
     if settings.upstream_key is not None and settings.upstream_certificate is None:
         raise UsageFault("--upstream-key requires --upstream-certificate")
-
-
-def _named(file: Path | None) -> str | None:
-    """The path as a string for a relay's settings."""
-    return None if file is None else str(file)
 
 
 def _is_single(upstreams: Iterable[Upstream]) -> bool:

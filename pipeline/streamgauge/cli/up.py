@@ -14,7 +14,7 @@ from streamgauge.cli.ledgers import opened_ledger
 from streamgauge.cli.tap_announcements import announce, say_stopping
 from streamgauge.cli.tap_process import Capturing, Tap, as_told, running_tap, say, stop_signal
 from streamgauge.config import Settings
-from streamgauge.core.assembly.assembler import Limits
+from streamgauge.core.limits import Limits
 from streamgauge.core.record import Record
 from streamgauge.errors import Unavailable
 from streamgauge.ledger import Ledger, LedgerUnavailableError, row_of
@@ -77,7 +77,7 @@ async def running_up(
 
 
 def _loop(settings: Settings, tap: Tap, state: StateFile, delivery: "Delivery") -> LocalLoop:
-    limits = Limits(abandon_after_s=settings.abandon_after, stall_s=settings.stall_seconds)
+    limits = settings.select(Limits)
     try:
         loop = LocalLoop(tap.spool, state, delivery, tap.metrics, limits, say)
     except (sqlite3.Error, msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -26,16 +26,7 @@ def run(settings: Settings, args: Arguments) -> int:
     """Runs until SIGTERM or Ctrl-C, or until the worker must end; it then logs the reason."""
     log_lines_to_stderr()
     settings = beside_a_tap(settings)
-    told = WorkerSettings(
-        bootstrap=brokers_of(settings),
-        data_dir=settings.data_dir,
-        prefix=settings.topic_prefix,
-        abandon_after_s=settings.abandon_after,
-        stall_s=settings.stall_seconds,
-        drain_timeout_s=settings.drain_timeout,
-        leave_group=settings.on_stop == "leave",
-        segments_id=settings.segments_id,
-    )
+    told = settings.select(WorkerSettings, bootstrap=brokers_of(settings), prefix=settings.topic_prefix)
     make_data_dir(settings.data_dir)
     if warning := warning_about(settings.data_dir):
         _LOG.warning("%s", warning)

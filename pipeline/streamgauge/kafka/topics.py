@@ -10,6 +10,7 @@ from typing import Any
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic  # type: ignore[import-untyped]
 from aiokafka.errors import for_code  # type: ignore[import-untyped]
 
+from streamgauge.config import DEFAULT_PARTITIONS, DEFAULT_REPLICAS, Settings
 from streamgauge.core.capture.segments import SLOTS
 from streamgauge.kafka.administrator import (
     ExistingTopic,
@@ -62,15 +63,11 @@ __all__ = [
     "segments_partitions",
 ]
 
-DEFAULT_PREFIX = "streamgauge"
-DEFAULT_PARTITIONS = 8
+DEFAULT_PREFIX = Settings.topic_prefix
 
 # Brokers list a new topic some milliseconds after its creation: the most polls for it, and the pause (seconds).
 _LIST_POLLS = 100
 _LIST_POLL_S = 0.1
-
-# Replicas of a partition, if the cluster has as many brokers.
-REPLICAS = 3
 
 _PREFIX_FORM = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
 # Error codes of the protocol.
@@ -205,8 +202,8 @@ async def create(
 ) -> Created:
     """Create the missing topics and compare the existing ones; changes no existing topic.
 
-    `partitions` None: as the segments topic if it exists, else DEFAULT_PARTITIONS. `replicas` None: REPLICAS, or the number
-    of brokers if that is lower. Raises TopicsError.
+    `partitions` None: as the segments topic if it exists, else DEFAULT_PARTITIONS. `replicas` None: DEFAULT_REPLICAS, or the
+    number of brokers if that is lower. Raises TopicsError.
     """
     topics, brokers = Topics(prefix), brokers_at(brokers)
     async with administrator(brokers) as admin:
@@ -325,7 +322,7 @@ def _differences(wanted: Topic, found: Topic) -> list[str]:
 async def _create_missing(
     admin: AIOKafkaAdminClient, brokers: Brokers, missing: list[Topic], replicas: int | None
 ) -> list[str]:
-    count = replicas or min(REPLICAS, len((await admin.describe_cluster())["brokers"]))
+    count = replicas or min(DEFAULT_REPLICAS, len((await admin.describe_cluster())["brokers"]))
     new = [NewTopic(topic.name, topic.partitions, count, topic_configs=dict(topic.config)) for topic in missing]
     answer: Any = await admin.create_topics(new)
     for name, code, *_ in answer.topic_errors:

@@ -23,12 +23,14 @@ import sys
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
 from streamgauge import __version__
+from streamgauge.config import Settings, SpoolSettings
 from streamgauge.core.capture.segments import BUNDLE_BYTES, BUNDLE_NS, Segment
 from streamgauge.errors import BUG, DONE, UNAVAILABLE, USAGE
 from streamgauge.recorder.batches import Batches
@@ -39,12 +41,13 @@ from streamgauge.recorder.installation_key import UnusableKeyError, installation
 from streamgauge.recorder.protocol import ResponseRead, ResponseReads, decode_batch
 from streamgauge.recorder.recorder import Recorder
 from streamgauge.recorder.request import CaptureSettings
-from streamgauge.recorder.spool_writer import Lost, Policy, SpoolWriter, unfinished_instances
+from streamgauge.recorder.spool_writer import Lost, SpoolWriter, unfinished_instances
 from streamgauge.recorder.tenant_headers import TenantHeaderCheck
 from streamgauge.recorder.write_refusals import WriteRefusals
 from streamgauge.runtime.child import leave_terminal_to_parent, say
+from streamgauge.runtime.child_settings import decode_settings
 from streamgauge.runtime.faults import report_fault, report_loop_faults
-from streamgauge.spool import MAX_AGE_S, MAX_BYTES, Reserve, Spool, close_balance_at_restart
+from streamgauge.spool import Reserve, Spool, close_balance_at_restart
 from streamgauge.spool.read_counters import Counters, Incident
 
 # When so much waits, all of it is flushed, due or not: this bounds memory under load (bytes). A second of 20,000 reads.
@@ -77,19 +80,20 @@ _READY = 16
 _BUNDLES = 1
 
 
-class RecorderSettings(msgspec.Struct, frozen=True):
-    """What the parent sends. `socket`: the path to listen on; `data_dir`: the directory of spool, counters and key."""
+@dataclass(frozen=True)
+class RecorderSettings(SpoolSettings):
+    """What the parent sends. `socket`: the path to listen on; `data_dir`: the directory of spool, counters and key.
+
+    `tenants`: names of tenants by credential id.
+    """
 
     socket: str
-    data_dir: str
-    capture: Literal["masked", "full"] = "masked"
-    tenant_header: str | None = None
-    tenants: dict[str, str] = {}
+    data_dir: Path
+    capture: Literal["masked", "full"] = Settings.capture
+    tenant_header: str | None = Settings.tenant_header
+    tenants: dict[str, str] = field(default_factory=dict)
     heartbeat_s: float = HEARTBEAT_NS / 1e9
-    drain_timeout_s: float = 30.0
-    spool_max_bytes: int = MAX_BYTES
-    spool_policy: Policy = "drop-newest"
-    spool_max_age_s: float = MAX_AGE_S
+    drain_timeout: float = Settings.drain_timeout
 
 
 class RecorderProcess:
@@ -107,15 +111,14 @@ class RecorderProcess:
         instance, now = uuid.uuid4().bytes, time.monotonic_ns()
         dead = unfinished_instances(spool)
         self._bundler = Bundler(instance, now, dead, round(settings.heartbeat_s * 1e9), bundle_bytes)
-        self._reserve = Reserve(Path(settings.data_dir) / "spool.reserve", settings.spool_max_bytes)
+        self._reserve = Reserve(settings.data_dir / "spool.reserve", settings.spool_bytes)
         self._reserve.keep()
         self._outbox = SpoolWriter(
             instance,
             spool,
             counters,
-            settings.spool_policy,
-            settings.spool_max_age_s,
-            WriteRefusals(settings.data_dir, counters, say, time.monotonic),
+            settings,
+            WriteRefusals(str(settings.data_dir), counters, say, time.monotonic),
             self._reserve,
         )
         self._flushed_ns = self._looked_ns = now
@@ -275,7 +278,7 @@ async def serve(
     try:
         await _first(draining.wait(), orphaned.wait(), ticking, keeping)
         drained = asyncio.ensure_future(_all_ended(process))
-        await _first(idle.wait(), drained, orphaned.wait(), ticking, asyncio.sleep(settings.drain_timeout_s))
+        await _first(idle.wait(), drained, orphaned.wait(), ticking, asyncio.sleep(settings.drain_timeout))
         drained.cancel()
     finally:
         ticking.cancel()
@@ -336,7 +339,7 @@ def _watch_parent(loop: asyncio.AbstractEventLoop, orphaned: asyncio.Event) -> N
 
 def _run(settings: RecorderSettings) -> int:
     """Record, and give the exit code. Raises OSError and UnusableKeyError if a file or the socket is unavailable."""
-    data_dir = Path(settings.data_dir)
+    data_dir = settings.data_dir
     data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     lock = os.open(data_dir / "recorder.lock", os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
     try:
@@ -345,7 +348,7 @@ def _run(settings: RecorderSettings) -> int:
         sys.stderr.write(f"another recorder uses the data directory {data_dir}: give each tap its own --data-dir\n")
         return UNAVAILABLE
     counters = Counters(data_dir / "counters", "recorder")
-    spool = Spool(data_dir / "spool.sqlite", settings.spool_max_bytes, counters)
+    spool = Spool(data_dir / "spool.sqlite", settings.spool_bytes, counters)
     close_balance_at_restart(spool, data_dir / "counters")
     process = RecorderProcess(settings, installation_key(data_dir), spool, counters)
     listening = _listen(Path(settings.socket))
@@ -354,7 +357,7 @@ def _run(settings: RecorderSettings) -> int:
     counters.close()
     if lost is None:
         return DONE
-    say(lost.sentence(settings.data_dir))
+    say(lost.sentence(str(data_dir)))
     return UNAVAILABLE
 
 
@@ -379,7 +382,7 @@ def main() -> int:
     leave_terminal_to_parent()
     os.umask(0o077)
     try:
-        settings = msgspec.json.decode(sys.stdin.buffer.readline(), type=RecorderSettings)
+        settings = decode_settings(sys.stdin.buffer.readline(), RecorderSettings)
     except msgspec.DecodeError as error:
         sys.stderr.write(f"the recorder's settings cannot be read: {error}\n")
         return USAGE

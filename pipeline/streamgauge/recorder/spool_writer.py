@@ -11,15 +11,15 @@ The spool also stores which instances ran on this data directory and did not sen
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from typing import Literal
 
 import msgspec
 
+from streamgauge.config import SpoolSettings
 from streamgauge.core.capture.bundles import UnreadableBundle, decode_bundle, encode_bundle
 from streamgauge.core.capture.segments import Bundle
 from streamgauge.recorder.bundler import reads_of, without_reads
 from streamgauge.recorder.write_refusals import WriteRefusals
-from streamgauge.spool import MAX_AGE_S, NewRow, Reserve, Room, Spool, cost_of
+from streamgauge.spool import NewRow, Reserve, Room, Spool, cost_of
 from streamgauge.spool.read_counters import Counters, DropReason, Incident
 
 # Bundles that wait while the disk refuses everything (bytes): half of it for any bundles, the rest only for those
@@ -32,8 +32,6 @@ _ROOM_BYTES = 256 * 1024
 # If the reserved space does not hold all of the last rows, they are put in smaller transactions, down to this size
 # (bytes): each transaction needs some pages besides its rows.
 _LEAST_AT_ONCE_BYTES = 16 * 1024
-
-Policy = Literal["drop-newest", "drop-oldest"]
 
 _INSTANCES = "instances"
 _DECODER = msgspec.msgpack.Decoder(dict[bytes, list[int]])
@@ -79,7 +77,7 @@ class Lost(msgspec.Struct, frozen=True):
 class SpoolWriter:
     """Writes one instance's bundles into the spool. Raises nothing if the disk fails.
 
-    `refusals` gets the result of each write. `reserve`: disk space for the last rows.
+    `settings` None: the defaults. `refusals` gets the result of each write. `reserve`: disk space for the last rows.
     """
 
     def __init__(
@@ -87,14 +85,12 @@ class SpoolWriter:
         instance: bytes,
         spool: Spool,
         counters: Counters,
-        policy: Policy = "drop-newest",
-        max_age_s: float = MAX_AGE_S,
+        settings: SpoolSettings | None = None,
         refusals: WriteRefusals | None = None,
         reserve: Reserve | None = None,
     ) -> None:
         self._instance = instance
-        self._policy: Policy = policy
-        self._max_age_s = max_age_s
+        self._settings = settings or SpoolSettings()
         self._spool, self._counters = spool, counters
         self._refusals, self._reserve = refusals, reserve
         self._at_once = min(_AT_ONCE_BYTES, spool.most_at_once)
@@ -151,7 +147,7 @@ class SpoolWriter:
 
     def drop_old_reads(self) -> bool:
         """Drop the reads of a few bundles that have waited in the spool for too long. Whether there may be more."""
-        return self._spool.drop_old_reads(self._max_age_s, _light) > 0
+        return self._spool.drop_old_reads(self._settings.spool_age, _light) > 0
 
     def _append(self, item: _Item) -> None:
         if item.row.reads and self._waiting_bytes + item.cost > MAX_WAITING_BYTES // 2:
@@ -206,11 +202,12 @@ class SpoolWriter:
 
     def _with_room(self, room: Room, item: _Item, used: int) -> Room:
         """The free space, after reads in the spool were dropped for this item, if it needs that and the policy allows it."""
-        if item.row.reads and self._policy == "drop-newest":
+        if item.row.reads and self._settings.spool_policy == "drop-newest":
             return room
         while self._spool.failure is None:
             short = used + item.cost - (room.reads if item.row.reads else room.vital)
-            newest = self._policy == "drop-newest"  # then only what is needed: new reads would take the rest
+            newest = self._settings.spool_policy == "drop-newest"
+            # With drop-newest only what is needed: new reads would take the rest.
             want = short if newest else max(short, _ROOM_BYTES)
             if short <= 0 or not self._spool.drop_reads_for_space(want, _light, newest=newest):
                 break

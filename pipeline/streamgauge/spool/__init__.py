@@ -12,8 +12,6 @@
 
 from streamgauge.spool.reserve import Reserve
 from streamgauge.spool.spool import (
-    MAX_AGE_S,
-    MAX_BYTES,
     RESERVE,
     NewRow,
     Put,
@@ -27,8 +25,6 @@ from streamgauge.spool.spool import (
 from streamgauge.spool.sql import Failure, Lighter, cost_of, failure_of
 
 __all__ = [
-    "MAX_AGE_S",
-    "MAX_BYTES",
     "RESERVE",
     "Failure",
     "Lighter",

@@ -17,6 +17,7 @@ from typing import Final
 
 import msgspec
 
+from streamgauge.config import SpoolSettings
 from streamgauge.spool.connection import SpoolFile, Work
 from streamgauge.spool.file import COLUMNS, is_intact, with_checksum, without_checksum
 from streamgauge.spool.read_counters import (
@@ -44,12 +45,8 @@ from streamgauge.spool.sql import (
     used_bytes,
 )
 
-# The default size (bytes): enough for a broker outage of half an hour at 500 KB/s of compressed bundles, a busy tap.
-MAX_BYTES = 1024**3
 # The part of the spool that only vital rows may use: they are a few per cent of what a stream sends.
 RESERVE = 0.05
-# How long reads may wait (seconds): three days, as long as the segments topic keeps them; an outage over a weekend.
-MAX_AGE_S = 3 * 24 * 3600.0
 # The part of the spool's size that SQLite's log beside the file may use (bytes). The log is emptied at a quarter of
 # that; a transaction in flight, or a reader that defers the emptying for a moment, needs the rest.
 LOG_BYTES = 16 * 1024**2
@@ -116,7 +113,7 @@ class Spool:
     def __init__(
         self,
         path: Path,
-        max_bytes: int = MAX_BYTES,
+        max_bytes: int = SpoolSettings.spool_bytes,
         counters: Counters | None = None,
         now: Callable[[], Moment] = moment,
     ) -> None:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from streamgauge.core.assembly.assembler import PRODUCERS, Assembler, Limits, offset_of
+from streamgauge.core.assembly.assembler import PRODUCERS, Assembler, offset_of
 from streamgauge.kafka.dead_letters import Stage
 from streamgauge.kafka.producer import Message, Producer
 from streamgauge.metrics import table
@@ -158,7 +158,7 @@ class Assignment:
         return await self._identity_check.check(found, applied, resume)
 
     def _recover(self, number: int, committed: int, begins: int, ends: int) -> Partition:
-        assembler = Assembler(Limits(abandon_after_s=self._settings.abandon_after_s, stall_s=self._settings.stall_s))
+        assembler = Assembler(self._settings)
         store = self._state.newest
         if number in store.newer:
             raise NewerStateFoundError(f"{self._settings.topics.state}/{number}: {store.newer[number]}")

@@ -130,8 +130,8 @@ class Worker:
         return self._fault.exit_code if self._fault else 0
 
     def _stop_requested(self) -> None:
-        self._deadline = time.monotonic() + self._settings.drain_timeout_s
-        self.watchdog.ending(self._settings.drain_timeout_s + _END_S)
+        self._deadline = time.monotonic() + self._settings.drain_timeout
+        self.watchdog.ending(self._settings.drain_timeout + _END_S)
 
     def _step_s(self, steps: int) -> float:
         """How long one stop step may take (seconds), if `steps` steps, including it, are still to come."""
@@ -302,7 +302,7 @@ class Worker:
         if self._fault is not None:
             return
         try:
-            timeout_s = self._settings.drain_timeout_s
+            timeout_s = self._settings.drain_timeout
             async with asyncio.timeout(max(timeout_s - _RESERVE_S, timeout_s / 2)):
                 await asyncio.gather(assignment.drain(), ledger_sink.drain() if ledger_sink else asyncio.sleep(0))
         except TimeoutError:
@@ -312,7 +312,7 @@ class Worker:
         if self._assignment is not None:
             discarding = asyncio.ensure_future(self._assignment.discard())
             await asyncio.wait({discarding}, timeout=self._step_s(3))
-            if self._settings.leave_group if self._fault is None else self._fault.leaves:
+            if self._settings.on_stop == "leave" if self._fault is None else self._fault.leaves:
                 self._assignment.consumer.leave_on_stop()
         self.hung = not await running.stop(self._step_s(2))
 

@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
-from streamgauge.core.assembly.assembler import ABANDON_AFTER_S
-from streamgauge.core.assembly.timing import STALL_SECONDS
+from streamgauge.config import Settings
+from streamgauge.core.limits import Limits
 from streamgauge.core.record import Record
 from streamgauge.kafka.security import Brokers, brokers_at
 from streamgauge.kafka.topics import DEFAULT_PREFIX, Topics
@@ -14,8 +14,8 @@ from streamgauge.worker.watchdog.rules import BLOCKED_S, STUCK_S
 
 
 @dataclass(frozen=True)
-class WorkerSettings:
-    """One worker. Durations are seconds."""
+class WorkerSettings(Limits):
+    """One worker, with the limits of its assemblers. Durations are seconds."""
 
     # The bootstrap brokers and how to connect to them; an address alone means plain text.
     bootstrap: Brokers | str
@@ -25,12 +25,8 @@ class WorkerSettings:
     prefix: str = DEFAULT_PREFIX
     # The shortest time between two checkpoints of a partition; the longest is ten times that.
     checkpoint_s: float = 1.0
-    # After this time without a message from a tap, by the log's time, its open streams are abandoned.
-    abandon_after_s: float = ABANDON_AFTER_S
-    # A gap between token events above this is a stall.
-    stall_s: float = STALL_SECONDS
     # How long a worker may take to stop and to make its state durable.
-    drain_timeout_s: float = 30.0
+    drain_timeout: float = Settings.drain_timeout
     # Whether to wait for a broker that is unreachable at the start; if not, exit with code 3.
     wait_for_broker: bool = True
     # How often a partition sends a tick while streams are open and no message arrives.
@@ -39,9 +35,9 @@ class WorkerSettings:
     # that restart every few seconds.
     session_timeout_s: float = 10.0
     # On shutdown, leave the group, so that others take over at once; or stay a member for the session, for a restart.
-    leave_group: bool = True
+    on_stop: Literal["leave", "stay"] = Settings.on_stop
     # If the group's offsets have expired: the id of the segments topic that the state belongs to, as the operator states.
-    segments_id: str = ""
+    segments_id: str = Settings.segments_id
     # How long a committed offset may stay although messages wait, and how long an event loop may be blocked, before the
     # worker ends itself.
     stuck_s: float = STUCK_S

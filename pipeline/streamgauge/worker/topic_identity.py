@@ -64,7 +64,7 @@ class Committing(Protocol):
 class TopicIdentityCheck:
     """Checks at an assignment whether the state of the partitions belongs to the present segments topic."""
 
-    def __init__(self, log: Log, topics: Topics, consumer: Committing, segments_id: str = "") -> None:
+    def __init__(self, log: Log, topics: Topics, consumer: Committing, segments_id: str) -> None:
         self._log = log
         self._topics = topics
         self._consumer = consumer

@@ -13,11 +13,11 @@ from streamgauge.core.assembly.assembler import (
     WAIT_NS,
     WAIT_SEGMENTS,
     Assembler,
-    Limits,
     offset_of,
 )
 from streamgauge.core.assembly.reorder_buffer import MAX_WAITING_BYTES
 from streamgauge.core.capture.segments import Bundle, Read, Segment
+from streamgauge.core.limits import Limits
 from streamgauge.core.record import Record, encode_record
 from tests.streams import INSTANCE, MS, bundles_of, chat_segments, interleaved, opening, quiet_hours, stream_id
 

@@ -3,8 +3,9 @@
 import pytest
 
 from streamgauge.core.assembly import tap_instances
-from streamgauge.core.assembly.assembler import PRODUCERS, TICK_INSTANCE, Assembler, Limits
+from streamgauge.core.assembly.assembler import PRODUCERS, TICK_INSTANCE, Assembler
 from streamgauge.core.capture.segments import Bundle, End, Ending, Segment
+from streamgauge.core.limits import Limits
 from tests.streams import INSTANCE, bundles_of, chat_segments, opening, quiet_hours, stream_id
 
 ABANDON_MS = 3_600_000
@@ -26,7 +27,7 @@ def test_a_bundle_that_comes_again_after_days_of_silence_is_still_known() -> Non
 
 def test_instances_are_bounded_and_whoever_is_forgotten_leaves_no_open_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tap_instances, "MAX_INSTANCES", 5)
-    assembler = Assembler(Limits(abandon_after_s=1e9))
+    assembler = Assembler(Limits(abandon_after=1e9))
     finished, sizes = [], []
     for number in range(20):
         segment = Segment(stream_id(number), 0, opening=opening())

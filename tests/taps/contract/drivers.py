@@ -235,7 +235,7 @@ def _pcap(folder: Path, scenario: Scenario) -> Callable[[str], Written]:
     place, path = folder / f"{scenario.name}.pcap", folder / "recorder.sock"
     place.write_bytes(packets_of(scenario))
     ports: list[tuple[int, str | None]] = [(wire.SERVER[1], UPSTREAM)]
-    given = PacketSettings(ports, str(path), "", pcap=str(place), tenant_header=TENANT_HEADER)
+    given = PacketSettings(ports, str(path), "", pcap=place, tenant_header=TENANT_HEADER)
     counters = Counters(folder / "counters", "relay-0")
 
     async def tell() -> None:

@@ -21,7 +21,7 @@ class Pki:
     client: Path
 
     def settings(self, folder: Path, upstream: RawUpstream, **more: object) -> RelaySettings:
-        return settings_for(folder, f"https://127.0.0.1:{upstream.port}", **{"upstream_ca": str(self.ca), **more})
+        return settings_for(folder, f"https://127.0.0.1:{upstream.port}", **{"upstream_ca": self.ca, **more})
 
 
 def write(folder: Path, name: str, signed: trustme.LeafCert) -> Path:

@@ -11,12 +11,12 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
 import pytest
 import trustme
 from hypothesis import given
 from hypothesis import strategies as st
 
+from streamgauge.runtime.child_settings import encode_settings
 from streamgauge.runtime.listeners import SPREADS, Address, Listeners, open_listeners
 from streamgauge.spool.read_counters import Incident
 from streamgauge.taps.proxy.limits import RESERVED_DESCRIPTORS, address_of, capacity_of
@@ -53,7 +53,7 @@ def start(folder: Path, upstream: RawUpstream, clients: Listeners, relay: int) -
         pass_fds=clients.fds,
     )
     assert process.stdin is not None and process.stdout is not None
-    process.stdin.write(msgspec.json.encode(settings) + b"\n")
+    process.stdin.write(encode_settings(settings) + b"\n")
     process.stdin.flush()
     assert process.stdout.readline() == b"ready\n"
     return process
@@ -119,7 +119,7 @@ def test_another_relay_serves_as_the_relay_itself_does(tmp_path: Path, secure: b
     more: dict[str, object] = {}
     if secure:
         authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(tmp_path / "own.pem")
-        more["tls_certificate"] = str(tmp_path / "own.pem")
+        more["tls_certificate"] = tmp_path / "own.pem"
     left = socket.create_server(("127.0.0.1", 0))
     with (
         RawUpstream(answering(OK, OK)) as upstream,
@@ -251,8 +251,8 @@ def test_a_tls_handshake_that_never_comes_counts_as_a_connection(tmp_path: Path)
             upstream.url,
             max_connections=4,
             header_timeout_s=1.0,
-            tls_certificate=str(certificate),
-            tls_key=str(key),
+            tls_certificate=certificate,
+            tls_key=key,
         )
         with RunningRelay(settings) as relay, contextlib.ExitStack() as stack:
             silent = [stack.enter_context(relay.connect()) for _ in range(3)]
@@ -288,7 +288,7 @@ def test_descriptors_limit_connections_and_keep_some_for_upstreams(tmp_path: Pat
             pass_fds=clients.fds,
         )
         assert process.stdin is not None and process.stdout is not None and process.stderr is not None
-        process.stdin.write(msgspec.json.encode(settings) + b"\n")
+        process.stdin.write(encode_settings(settings) + b"\n")
         process.stdin.flush()
         assert process.stdout.readline() == b"ready\n"
         assert b"the limit of 200 file descriptors allows only" in process.stderr.readline()

@@ -381,7 +381,7 @@ def test_a_large_answer_with_a_slow_reader_throttles_the_upstream(tmp_path: Path
             sent = start
         receive_all(one)
 
-    with exchange_rig(tmp_path, handler, uv=uv, upstream_idle_timeout_s=0.6) as (relay, _, recorder):
+    with exchange_rig(tmp_path, handler, uv=uv, upstream_idle_timeout=0.6) as (relay, _, recorder):
         with relay.connect(receive_buffer=4096) as client:
             client.sendall(get(b"/x"))
             receive_head(client)
@@ -454,7 +454,7 @@ def test_a_body_that_stops_is_the_clients_fault(tmp_path: Path) -> None:
     def handler(one: socket.socket) -> None:
         receive_until_reset(one)
 
-    with exchange_rig(tmp_path, handler, upstream_idle_timeout_s=0.3) as (relay, _, recorder):
+    with exchange_rig(tmp_path, handler, upstream_idle_timeout=0.3) as (relay, _, recorder):
         with relay.connect() as client:
             client.sendall(b"POST /v1/messages HTTP/1.1\r\nHost: c\r\nContent-Length: 9\r\n\r\nabc")
             got = receive_all(client)

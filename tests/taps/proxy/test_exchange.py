@@ -341,7 +341,7 @@ def test_silence_before_a_head_is_a_504(tmp_path: Path) -> None:
     def handler(one: socket.socket) -> None:
         receive_until_reset(one)
 
-    with exchange_rig(tmp_path, handler, upstream_idle_timeout_s=0.3) as (relay, _, recorder):
+    with exchange_rig(tmp_path, handler, upstream_idle_timeout=0.3) as (relay, _, recorder):
         with relay.connect() as client:
             client.sendall(STREAM)
             got = receive_all(client)
@@ -353,7 +353,7 @@ def test_silence_before_a_head_is_a_504(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("framed", "was_reset"), [(True, False), (False, True)])
 def test_silence_amid_a_body_never_looks_like_its_end(tmp_path: Path, framed: bool, was_reset: bool) -> None:
     body = CHUNKED[:-20] if framed else SSE_HEAD + b"\r\n" + EVENTS[0]
-    with exchange_rig(tmp_path, answering(body), upstream_idle_timeout_s=0.3) as (relay, _, recorder):
+    with exchange_rig(tmp_path, answering(body), upstream_idle_timeout=0.3) as (relay, _, recorder):
         with relay.connect() as client:
             client.sendall(STREAM)
             assert receive_until_reset(client) == (body, was_reset)
@@ -371,7 +371,7 @@ def test_an_upstream_that_goes_on_is_not_silent(tmp_path: Path) -> None:
             one.sendall(event)
         one.close()
 
-    with exchange_rig(tmp_path, handler, upstream_idle_timeout_s=1.0) as (relay, _, _), relay.connect() as client:
+    with exchange_rig(tmp_path, handler, upstream_idle_timeout=1.0) as (relay, _, _), relay.connect() as client:
         client.sendall(STREAM)
         assert receive_all(client) == SSE_HEAD + b"\r\n" + b"".join(EVENTS[:8])
 

@@ -10,13 +10,14 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from streamgauge.core.capture.segments import Ending
 from streamgauge.recorder.protocol import ExchangeEnded, ResponseRead
+from streamgauge.runtime.child_settings import encode_settings
 from streamgauge.spool.read_counters import read_balance
 from streamgauge.taps.proxy import pump_handle
 from streamgauge.taps.proxy.relay import RelaySettings
@@ -56,8 +57,8 @@ class RelayProcess:
                 pass_fds=[listening.fileno()],
                 env=os.environ | (environment or {}),
             )
-            settings = msgspec.structs.replace(settings, listen_fd=listening.fileno())
-            self.say(msgspec.json.encode(settings) + b"\n")
+            settings = replace(settings, listen_fd=listening.fileno())
+            self.say(encode_settings(settings) + b"\n")
             assert self.process.stdout is not None
             assert self.process.stdout.readline() == b"ready\n"
 
@@ -124,7 +125,7 @@ def test_the_drain_has_an_end(tmp_path: Path) -> None:
     with (
         RawUpstream(answering(HEAD)) as upstream,
         RawRecorder(tmp_path / "recorder.sock") as recorder,
-        running(settings_for(tmp_path, upstream.url, drain_timeout_s=0.3)) as relay,
+        running(settings_for(tmp_path, upstream.url, drain_timeout=0.3)) as relay,
         relay.connect() as client,
     ):
         client.sendall(POST)
@@ -190,7 +191,7 @@ def test_several_share_one_socket(tmp_path: Path) -> None:
                 pass_fds=[listening.fileno()],
             )
             assert process.stdin is not None and process.stdout is not None
-            process.stdin.write(msgspec.json.encode(settings) + b"\n")
+            process.stdin.write(encode_settings(settings) + b"\n")
             process.stdin.flush()
             assert process.stdout.readline() == b"ready\n"
             relays.append(process)

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from streamgauge.config import ProxySettings
 from streamgauge.taps.proxy.limits import MAX_FIELDS, MAX_PIPELINED_BYTES, OBJECT_BYTES
 from streamgauge.taps.proxy.reader import MIN_PIECE, WHOLE, Event, RequestReader
-from streamgauge.taps.proxy.request import MAX_REQUEST_HEAD, RefusedError, Request
+from streamgauge.taps.proxy.request import RefusedError, Request
 
 POST = b"POST /a?b HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhello"
 CHUNKS = (
@@ -133,7 +134,7 @@ def test_bad_chunks_refuse_amid_the_body(body: bytes) -> None:
 @pytest.mark.parametrize(
     "pieces",
     [
-        [b"GET /" + b"a" * MAX_REQUEST_HEAD + b" HTTP/1.1\r\nHost: a\r\n\r\n"],
+        [b"GET /" + b"a" * ProxySettings.max_request_head + b" HTTP/1.1\r\nHost: a\r\n\r\n"],
         [b"GET / HTTP/1.1\r\nHost: a\r\n" + b"A: b\r\n" * 20_000 + b"\r\n"],
         [b"GET / HTTP/1.1\r\nA: ", *[b"a" * 8192] * 9],
         [b"G", *[b"E" * 8192] * 9],

@@ -37,7 +37,7 @@ def test_f12_each_is_counted_by_its_code_and_said_once(tmp_path: Path, refusal: 
             mute.url,
             max_request_body=1000,
             header_timeout_s=0.5,
-            upstream_idle_timeout_s=0.5,
+            upstream_idle_timeout=0.5,
         )
         with RunningRelay(settings, say=said.append) as relay:
             for _ in range(3):

@@ -111,7 +111,7 @@ def test_a_certificate_of_ours_is_shown_to_who_asks(tmp_path: Path, pki: Pki) ->
         answering(OK)(secure)
 
     upstream = tls_upstream(pki.server, talk, clients=pki.ca)
-    settings = pki.settings(tmp_path, upstream, upstream_certificate=str(pki.client))
+    settings = pki.settings(tmp_path, upstream, upstream_certificate=pki.client)
     with upstream, RunningRelay(settings) as relay, relay.connect() as client:
         client.sendall(POST)
         assert receive(client, len(OK)) == OK
@@ -163,7 +163,7 @@ def test_an_end_without_close_notify_is_no_end(
 
 
 def own(pki: Pki, **more: object) -> dict[str, object]:
-    return {"tls_certificate": str(pki.server), **more}
+    return {"tls_certificate": pki.server, **more}
 
 
 def test_clients_see_the_relays_certificate_and_keep_their_connection(tmp_path: Path, pki: Pki) -> None:
@@ -313,7 +313,7 @@ def test_a_renewed_certificate_is_taken_and_a_broken_one_is_not(
     said: list[str] = []
     with (
         RawUpstream(answering(OK)) as upstream,
-        RunningRelay(settings_for(tmp_path, upstream.url, tls_certificate=str(place)), say=said.append) as relay,
+        RunningRelay(settings_for(tmp_path, upstream.url, tls_certificate=place), say=said.append) as relay,
     ):
         first = serial(relay, pki)
         (tmp_path / "half.pem").write_bytes(b"half of it")
@@ -347,7 +347,7 @@ def test_a_key_of_another_certificate_is_refused_and_the_one_in_use_stays_whole(
     signed, another = pki.authority.issue_cert("127.0.0.1"), pki.authority.issue_cert("127.0.0.1")
     signed.cert_chain_pems[0].write_to_path(certificate)
     signed.private_key_pem.write_to_path(key)
-    own_certificate = OwnCertificate(str(certificate), str(key))
+    own_certificate = OwnCertificate(certificate, key)
     assert not own_certificate.renew()
     another.private_key_pem.write_to_path(key)
     with pytest.raises(ValueError, match="key values mismatch"):
@@ -370,9 +370,9 @@ def test_files_that_cannot_be_are_a_sentence(tmp_path: Path, pki: Pki, content: 
     elif isinstance(content, bytes):
         path.write_bytes(content)
     with pytest.raises(ValueError, match=r"cannot be used|is encrypted"):
-        OwnCertificate(str(path), None)
+        OwnCertificate(path, None)
     with pytest.raises(ValueError, match=r"cannot be used|is encrypted"):
-        upstream_context(None, str(path), None)
+        upstream_context(None, path, None)
     if content != "locked":
         with pytest.raises(ValueError, match="cannot be used"):
-            upstream_context(str(path), None, None)
+            upstream_context(path, None, None)

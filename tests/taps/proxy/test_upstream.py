@@ -320,7 +320,7 @@ def test_a_handshake_that_does_not_end_is_a_504(tmp_path: Path) -> None:
     with (
         RawUpstream(mute) as upstream,
         RawRecorder(tmp_path / "recorder.sock") as recorder,
-        RunningRelay(settings_for(tmp_path, f"https://127.0.0.1:{upstream.port}", connect_timeout_s=0.3)) as relay,
+        RunningRelay(settings_for(tmp_path, f"https://127.0.0.1:{upstream.port}", connect_timeout=0.3)) as relay,
         relay.connect() as client,
     ):
         client.sendall(POST)
@@ -382,7 +382,7 @@ def test_an_address_that_does_not_answer_is_not_waited_for(tmp_path: Path, monke
         found = addresses("127.0.0.2", "127.0.0.1", port=upstream.port)
         monkeypatch.setattr(Resolving, "known", found)
         monkeypatch.setattr(uvloop, "new_event_loop", Resolving)
-        settings = settings_for(tmp_path, f"http://several.example:{upstream.port}", connect_timeout_s=1000.0)
+        settings = settings_for(tmp_path, f"http://several.example:{upstream.port}", connect_timeout=1000.0)
         with RunningRelay(settings) as relay, relay.connect() as client:
             client.sendall(POST)
             assert receive(client, len(OK)) == OK
@@ -409,7 +409,7 @@ def test_addresses_that_all_stay_silent_are_a_504(tmp_path: Path, monkeypatch: p
     listening, fillers = unanswered(port)
     monkeypatch.setattr(Resolving, "known", addresses("127.0.0.2", "127.0.0.2", port=port))
     monkeypatch.setattr(uvloop, "new_event_loop", Resolving)
-    settings = settings_for(tmp_path, f"http://several.example:{port}", connect_timeout_s=0.6)
+    settings = settings_for(tmp_path, f"http://several.example:{port}", connect_timeout=0.6)
     with RunningRelay(settings) as relay, relay.connect() as client:
         client.sendall(POST)
         assert receive_all(client).startswith(b"HTTP/1.1 504 ")

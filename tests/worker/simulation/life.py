@@ -113,7 +113,7 @@ class Life:
         burying = cast(Any, SimulatedProducer(broker, self.process))
         self._dead_letters = DeadLetters(burying, settings.topics, self.metrics)
         self._group = group
-        self._drain_s = settings.drain_timeout_s
+        self._drain_s = settings.drain_timeout
         self.process.start(self._run())
 
     @property

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable
 
-from streamgauge.core.assembly.assembler import BUCKETS, PRODUCERS, Assembler, Limits, offset_of
+from streamgauge.core.assembly.assembler import BUCKETS, PRODUCERS, Assembler, offset_of
 from streamgauge.core.capture.bundles import UnreadableBundle, decode_bundle
+from streamgauge.core.limits import Limits
 from streamgauge.core.record import encode_record
 from tests.worker.simulation.broker import Entry
 

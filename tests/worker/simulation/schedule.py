@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from streamgauge.core.assembly.assembler import Limits
+from streamgauge.core.limits import Limits
 from streamgauge.kafka.producer import Message
 from streamgauge.metrics import table
 from streamgauge.worker import WorkerSettings
@@ -21,7 +21,7 @@ from tests.worker.simulation.oracle import Durable, Oracle
 from tests.worker.simulation.taps import Sent, Stream, Tap
 from tests.worker.simulation.world import World
 
-SETTINGS = WorkerSettings("127.0.0.1:1", Path("unused"), "sim", abandon_after_s=12.0, tick_s=3.0)
+SETTINGS = WorkerSettings("127.0.0.1:1", Path("unused"), "sim", abandon_after=12.0, tick_s=3.0)
 # How long everything may take to be done when taps have stopped (seconds).
 PATIENCE_S = 400.0
 # The cleaner's lag of slow schedules (ms): above the 30 s within which an owner writes every entry again, a session, and
@@ -53,7 +53,7 @@ class Schedule:
         self.broker.on_append = self._on_append
         self.group = Group(self.broker, SETTINGS.session_timeout_s, self._on_commit)
         self.shelf: AnyShelf = shelf or Shelf(self.world, self.faults.refusing)
-        limits = Limits(abandon_after_s=self.settings.abandon_after_s)
+        limits = Limits(abandon_after=self.settings.abandon_after)
         self.history: list[list[Entry]] = [[] for _ in range(self.faults.partitions)]
         self.oracles = [Oracle(number, limits, log) for number, log in enumerate(self.history)]
         self.durable = Durable()

@@ -6,15 +6,16 @@ from functools import cache
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamgauge.core.assembly.assembler import PRODUCERS, Assembler, Limits
+from streamgauge.core.assembly.assembler import PRODUCERS, Assembler
 from streamgauge.core.capture.bundles import UnreadableBundle, decode_bundle
 from streamgauge.core.capture.segments import Bundle
+from streamgauge.core.limits import Limits
 from streamgauge.core.record import encode_record
 from tests.worker.simulation.faults import Faults
 from tests.worker.simulation.schedule import SETTINGS, Schedule
 from tests.worker.simulation.taps import Network
 
-LIMITS = Limits(abandon_after_s=SETTINGS.abandon_after_s)
+LIMITS = Limits(abandon_after=SETTINGS.abandon_after)
 _FAULTS = Faults(
     Network(doubled=0.3, reordered=0.3, lost=0.05, late=0.1, again_late=0.3), poison=2, outages=1, tap_deaths=2, kills=2
 )

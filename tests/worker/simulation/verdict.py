@@ -194,7 +194,7 @@ def _is_undisturbed(schedule: Schedule, stream: Stream, others: list[Sent]) -> b
     firsts = sorted(sent.arrivals[0] for sent in stream.bundles)
     begin, end = firsts[0][0], firsts[-1][0]
     lives = sorted(arrival for sent in others for arrival in sent.arrivals)
-    limit_ms = schedule.settings.abandon_after_s * 1000
+    limit_ms = schedule.settings.abandon_after * 1000
     # Who was given up once may send what comes in order, and no more: a segment above 0 opens nothing then.
     in_order = [sent.arrivals[0] for sent in stream.bundles] == sorted(sent.arrivals[0] for sent in stream.bundles)
     meanwhile = [at_ms for offset, at_ms in lives if offset <= end and (offset >= begin or not in_order)]

@@ -23,8 +23,8 @@ from streamgauge.core.assembly.state_codec import decode_entry, encode_entry
 from streamgauge.core.assembly.state_size import MAX_BUCKET_BYTES, evict_largest, max_growth_of, max_growth_of_in_order
 from streamgauge.core.assembly.stream import Stream, shared
 from streamgauge.core.assembly.tap_instances import TapInstances
-from streamgauge.core.assembly.timing import STALL_SECONDS
 from streamgauge.core.capture.segments import Bundle, Segment
+from streamgauge.core.limits import Limits
 from streamgauge.core.record import Record
 
 BUCKETS = 64
@@ -35,13 +35,6 @@ _ALL = frozenset(range(BUCKETS))
 # shipper keeps order, so the missing segment is being resent, which takes seconds, or its bundle is lost.
 WAIT_SEGMENTS = 16
 WAIT_NS = 30 * 1_000_000_000
-
-# After this much silence by the log's time the streams of an instance are abandoned (seconds; --abandon-after).
-ABANDON_AFTER_S = 3_600.0
-
-# The most open streams of one partition (a 64th of it in each bucket): 100 MiB at 1 KiB each. The oldest stream of a
-# full bucket is closed to make room; its record has the integrity reason `state_limit`.
-MAX_OPEN_STREAMS = 100_000
 
 # The latest streams of each bucket that were closed with segments missing or without an end. Their segments may still
 # come, and must not open the stream again. A late bundle comes within `tap_instances.WINDOW` or not at all.
@@ -54,12 +47,6 @@ MAX_HELD_BUNDLES = 64
 
 # The instance id of a tick, a message that only lets the log's time pass.
 TICK_INSTANCE = bytes(16)
-
-
-class Limits(msgspec.Struct, frozen=True):  # noqa: D101 - each limit is explained where its constant stands
-    abandon_after_s: float = ABANDON_AFTER_S
-    stall_s: float = STALL_SECONDS
-    max_open_streams: int = MAX_OPEN_STREAMS
 
 
 class Bucket(msgspec.Struct, array_like=True):
@@ -84,8 +71,8 @@ class Assembler:
 
     def __init__(self, limits: Limits | None = None) -> None:
         self._limits = limits or Limits()
-        self._stall_ns = round(self._limits.stall_s * 1e9)
-        self._abandon_after_ms = round(self._limits.abandon_after_s * 1000)
+        self._stall_ns = round(self._limits.stall_seconds * 1e9)
+        self._abandon_after_ms = round(self._limits.abandon_after * 1000)
         self._buckets = [Bucket(size=0) for _ in range(BUCKETS)]
         self._producers = TapInstances()
         self._changed: set[int] = set()

@@ -28,9 +28,6 @@ EXACT_GAPS = 64
 # The percentiles that a record shows.
 SHARES = (0.50, 0.95, 0.99)
 
-# A gap longer than this is a stall (seconds; --stall-seconds).
-STALL_SECONDS = 5.0
-
 # Fewer token events do not distinguish a burst from a short answer. A buffering proxy makes 90 % come in two reads.
 BURST_MIN_EVENTS = 5
 BURST_SHARE = 0.9

@@ -14,14 +14,17 @@ import signal
 import socket
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
+from streamgauge.config import Settings
 from streamgauge.errors import BUG
 from streamgauge.recorder.client import CAPACITY_BYTES
 from streamgauge.recorder.loop_client import LoopClient
 from streamgauge.runtime.child import leave_terminal_to_parent
+from streamgauge.runtime.child_settings import decode_settings
 from streamgauge.runtime.faults import report_fault, report_loop_faults
 from streamgauge.spool.read_counters import Counters, Incident
 from streamgauge.taps.packets.clock import StampClock
@@ -45,7 +48,8 @@ _DONE, _USAGE, _UNAVAILABLE = 0, 2, 3
 TAP = "packets"
 
 
-class PacketSettings(msgspec.Struct, frozen=True):
+@dataclass(frozen=True)
+class PacketSettings:
     """The parent's settings. `ports`: the servers' ports, each with its upstream's name.
 
     For a live capture: `socket_fd`, an inherited packet socket, and `interface`. For a file: `pcap`; at its end one line is
@@ -56,13 +60,13 @@ class PacketSettings(msgspec.Struct, frozen=True):
     recorder_socket: str
     counters_path: str
     socket_fd: int = -1
-    interface: str = ""
-    pcap: str | None = None
+    interface: str | None = Settings.interface
+    pcap: Path | None = Settings.pcap
     done_fd: int = -1
     role: str = "relay-0"
-    tenant_header: str | None = None
-    upstream_idle_timeout_s: float = 900.0
-    drain_timeout_s: float = 30.0
+    tenant_header: str | None = Settings.tenant_header
+    upstream_idle_timeout: float = Settings.upstream_idle_timeout
+    drain_timeout: float = Settings.drain_timeout
     capture_buffer_bytes: int = CAPACITY_BYTES
 
 
@@ -72,13 +76,13 @@ class LiveTap:
     def __init__(self, settings: PacketSettings, client: LoopClient, counters: Counters) -> None:
         self.lost = False  # the interface is gone
         ports = dict(settings.ports)
-        self._interface = settings.interface
+        self._interface = settings.interface or ANY
         self._counters = counters
         self._clock = StampClock(*_both_clocks())
         self._reporting = Reporting(client, TAP, settings.tenant_header, self._clock.offset_ns)
-        following = Following(ports, round(settings.upstream_idle_timeout_s * 1e9))
+        following = Following(ports, round(settings.upstream_idle_timeout * 1e9))
         self._connections = Connections(following, self._reporting)
-        self._ring = Ring(socket.socket(fileno=settings.socket_fd), settings.interface, list(ports))
+        self._ring = Ring(socket.socket(fileno=settings.socket_fd), self._interface, list(ports))
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self._ring.socket, self._readable)
         self._timer = self._loop.call_later(TICK_S, self._tick)
@@ -137,9 +141,10 @@ class LiveTap:
 
 async def report_file(settings: PacketSettings, client: LoopClient) -> str | None:
     """Reads a capture file to its end, no faster than the recorder accepts it. Returns the file's damage, or None."""
+    assert settings.pcap is not None
     reporting = Reporting(client, TAP, settings.tenant_header, derives_ids=True)
     connections = Connections(Following(dict(settings.ports) or None), reporting)
-    with Path(settings.pcap or "").open("rb") as file:  # noqa: ASYNC230 - this process has nothing else to do
+    with settings.pcap.open("rb") as file:
         try:
             for number, _ in enumerate(follow(file, connections)):
                 if number % _TURN == 0:
@@ -167,7 +172,7 @@ async def _run(settings: PacketSettings) -> int:
     counters.settle_relay()
     client = LoopClient(Path(settings.recorder_socket), counters, settings.capture_buffer_bytes)
     code = await (_file(settings, client, stop) if settings.pcap else _live(settings, client, counters, stop))
-    lost = await client.close(settings.drain_timeout_s)
+    lost = await client.close(settings.drain_timeout)
     if lost:
         sys.stderr.write(
             f"the packet tap: {lost} reads are discarded (recorder_gone): the recorder did not accept them\n"
@@ -181,7 +186,7 @@ async def _live(settings: PacketSettings, client: LoopClient, counters: Counters
     _say_ready()
     while not live.lost and not stop.is_set():
         await _first(stop, TICK_S)
-    await live.drain(settings.drain_timeout_s)
+    await live.drain(settings.drain_timeout)
     if live.lost:
         sys.stderr.write(f"the packet tap: the interface {settings.interface} does not exist any more\n")
     return _UNAVAILABLE if live.lost else _DONE
@@ -228,7 +233,7 @@ def main() -> int:
     """Runs the process. Returns its exit code."""
     leave_terminal_to_parent()
     try:
-        settings = msgspec.json.decode(sys.stdin.buffer.readline(), type=PacketSettings)
+        settings = decode_settings(sys.stdin.buffer.readline(), PacketSettings)
     except msgspec.DecodeError as fault:
         sys.stderr.write(f"the packet tap's settings cannot be read: {fault}\n")
         return _USAGE

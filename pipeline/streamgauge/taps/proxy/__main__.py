@@ -23,6 +23,7 @@ import uvloop
 from streamgauge.errors import BUG
 from streamgauge.recorder.loop_client import FLUSH_S
 from streamgauge.runtime.child import leave_terminal_to_parent
+from streamgauge.runtime.child_settings import decode_settings
 from streamgauge.runtime.faults import report_fault, report_loop_faults
 from streamgauge.taps.proxy.relay import RelaySettings, serve
 
@@ -63,7 +64,7 @@ def _read_settings(fd: int) -> RelaySettings:
     line = bytearray()
     while not line.endswith(b"\n") and len(line) < _MAX_SETTINGS and (byte := os.read(fd, 1)):
         line += byte
-    return msgspec.json.decode(line, type=RelaySettings)
+    return decode_settings(bytes(line), RelaySettings)
 
 
 def _leave_with_parent(fd: int) -> None:

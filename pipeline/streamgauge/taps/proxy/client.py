@@ -12,20 +12,23 @@ import socket
 import struct
 import termios
 import time
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from streamgauge.recorder.loop_client import LoopClient
 from streamgauge.spool.read_counters import Refusal
 from streamgauge.taps.proxy.client_interface import ConnectionFate
 from streamgauge.taps.proxy.error_responses import write_answer
 from streamgauge.taps.proxy.exchange import Exchange
-from streamgauge.taps.proxy.limits import ByteBudget, Limits
+from streamgauge.taps.proxy.limits import ByteBudget
 from streamgauge.taps.proxy.pump_handle import PumpHandle
 from streamgauge.taps.proxy.reader import WHOLE, RequestReader
 from streamgauge.taps.proxy.refusals import Refusals
 from streamgauge.taps.proxy.request import RefusedError, Request, Route, Routes
 from streamgauge.taps.proxy.upstream import WRITE_BUFFER_BYTES, Connector, OwnConnections
 from streamgauge.taps.proxy.wire import Wire
+
+if TYPE_CHECKING:
+    from streamgauge.taps.proxy.relay import RelaySettings
 
 # Longest interval between two checks of a client's deadlines (seconds): a deadline may be noticed this late.
 TICK_S = 1.0
@@ -51,12 +54,11 @@ class RelayContext(Protocol):
     """The part of the relay that a client's connection uses."""
 
     routes: Routes
-    limits: Limits
+    settings: "RelaySettings"
     client_bytes: ByteBudget
     recorder: LoopClient
     pump: PumpHandle | None
     refusals: Refusals
-    tenant_header: str | None
     draining: bool
 
     def connector(self, route: Route) -> Connector: ...
@@ -102,7 +104,7 @@ class Client(asyncio.Protocol):
         self.wire: Wire
         self.blocked_ns: int | None = None
         self._relay = relay
-        self._reader = RequestReader(relay.limits.max_request_head, relay.limits.max_request_body)
+        self._reader = RequestReader(relay.settings.max_request_head, relay.settings.max_request_body)
         self._exchange: Exchange | None = None
         self._request: Request | None = None
         self._idle_ns = 0
@@ -267,7 +269,7 @@ class Client(asyncio.Protocol):
             return
         connector = self._relay.connector(outgoing.route)
         self._exchange = Exchange(self, request, outgoing, connector, self._relay.pump)
-        self._exchange.begin(self._relay.recorder, self._relay.tenant_header)
+        self._exchange.begin(self._relay.recorder, self._relay.settings.tenant_header)
 
     def _refuse(self, refused: RefusedError) -> None:
         """Refuses what the client sent. A running exchange ends as if the client had left."""
@@ -358,17 +360,17 @@ class Client(asyncio.Protocol):
         self._timer = self._loop.call_later(wait, self._tick)
 
     def _due_ns(self) -> int | None:
-        limits = self._relay.limits
+        settings = self._relay.settings
         if self._closing:
             return self._linger_due_ns
         if self._exchange is not None:
             if self.blocked_ns is not None:
                 return self._taken_ns + int(BLOCKED_S * _NS)
             silent = not self._exchange.over
-            return self._exchange.quiet_ns + int(limits.upstream_idle_timeout_s * _NS) if silent else None
+            return self._exchange.quiet_ns + int(settings.upstream_idle_timeout * _NS) if silent else None
         if self._reader.in_head:
-            return self._reader.began_ns + int(limits.header_timeout_s * _NS)
-        return self._idle_ns + int(limits.keep_alive_s * _NS)
+            return self._reader.began_ns + int(settings.header_timeout_s * _NS)
+        return self._idle_ns + int(settings.keep_alive_s * _NS)
 
     def _overdue(self) -> None:
         if self._closing:
@@ -378,7 +380,7 @@ class Client(asyncio.Protocol):
         elif self._exchange is not None and self._exchange.waits_for_client:
             self._refuse(RefusedError(Refusal.BODY_TIMEOUT, "The request body did not arrive in time."))
         elif self._exchange is not None:
-            self._exchange.timed_out(self._relay.limits.upstream_idle_timeout_s)
+            self._exchange.timed_out(self._relay.settings.upstream_idle_timeout)
         elif self._reader.in_head:
             self._request = None
             self.answer(RefusedError(Refusal.HEADER_TIMEOUT, "The request headers did not arrive in time."))

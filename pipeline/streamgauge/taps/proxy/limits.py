@@ -3,11 +3,6 @@
 import ipaddress
 from collections import Counter
 
-import msgspec
-
-# The default of `--max-connections`. This many connections take 40 MiB when they are idle, and some GiB at the very
-# worst (docs/security.md: what one connection may hold). They fit into 20,000 descriptors.
-MAX_CONNECTIONS = 6_000
 # Idle upstream connections that one client's connection keeps, each to a different upstream: a client may alternate
 # between two providers on one connection. Each costs a descriptor.
 KEPT_MOST = 2
@@ -25,16 +20,6 @@ MAX_PIPELINED_BYTES = 256 * 1024
 MAX_FIELDS = 512
 # Memory that a parsed field or a buffered piece takes besides its content (bytes): objects and references.
 OBJECT_BYTES = 128
-
-
-class Limits(msgspec.Struct, frozen=True):
-    """Times in seconds; sizes of a request's head and body in bytes (None: no limit)."""
-
-    header_timeout_s: float
-    keep_alive_s: float
-    upstream_idle_timeout_s: float
-    max_request_head: int
-    max_request_body: int | None
 
 
 class ByteBudget:

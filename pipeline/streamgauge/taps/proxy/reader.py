@@ -9,9 +9,10 @@ from collections import deque
 
 import httptools
 
+from streamgauge.config import ProxySettings
 from streamgauge.spool.read_counters import Refusal
 from streamgauge.taps.proxy.limits import MAX_FIELDS, MAX_PIPELINED_BYTES, OBJECT_BYTES
-from streamgauge.taps.proxy.request import MAX_REQUEST_HEAD, RefusedError, Request
+from streamgauge.taps.proxy.request import RefusedError, Request
 
 # Bytes that a chunked body may have between two pieces of content: chunk extensions and trailers. The relay discards
 # them.
@@ -45,7 +46,7 @@ class RequestReader:
     after transfer framing (bytes; None: no limit).
     """
 
-    def __init__(self, max_head: int = MAX_REQUEST_HEAD, max_body: int | None = None) -> None:
+    def __init__(self, max_head: int = ProxySettings.max_request_head, max_body: int | None = None) -> None:
         self.events: deque[Event] = deque()
         self.in_head = False
         self.began_ns = 0

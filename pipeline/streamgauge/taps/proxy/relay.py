@@ -6,11 +6,11 @@ import resource
 import socket
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
+from streamgauge.config import ProxySettings, Settings
 from streamgauge.recorder.client import CAPACITY_BYTES
 from streamgauge.recorder.loop_client import LoopClient
 from streamgauge.runtime.faults import report_fault, reported_task
@@ -19,15 +19,13 @@ from streamgauge.taps.proxy.acceptor import Acceptor
 from streamgauge.taps.proxy.client import LINGER_S, Client
 from streamgauge.taps.proxy.limits import (
     MAX_CLIENT_BYTES,
-    MAX_CONNECTIONS,
     ByteBudget,
     Connections,
-    Limits,
     capacity_of,
 )
 from streamgauge.taps.proxy.pump_handle import BUILT, PumpHandle
 from streamgauge.taps.proxy.refusals import Refusals
-from streamgauge.taps.proxy.request import MAX_REQUEST_HEAD, Route, Routes
+from streamgauge.taps.proxy.request import Route, Routes
 from streamgauge.taps.proxy.tls import CHECK_S, OwnCertificate, upstream_context
 from streamgauge.taps.proxy.upstream import WATCH_S, Connector
 
@@ -39,41 +37,29 @@ SHED_IDLE_S = 1.0
 CUT_S = 1.0
 
 
-class RelaySettings(msgspec.Struct, frozen=True):
+@dataclass(frozen=True)
+class RelaySettings(ProxySettings):
     """Settings of one relay process, from its parent. Times in seconds, sizes in bytes.
 
     `upstreams`: name and URL of each; `single`: there is one, and requests carry no prefix. `listen_fd`: an inherited
     listening socket; `other_fds`: those of the other relays, if each has its own. `role`: selects this process's counters.
-    `max_connections`: of clients; `max_connections_per_address` None: three quarters of that.
-    `tls_*`: the certificate that clients see, if any; `upstream_*`: additional authorities for https upstreams, and a
-    certificate to show them. All are names of PEM files; without a name, the key is in its certificate's file. `pump`: use
-    the native pump if it was built. `watch_s`: how long a connection is watched before connections to its upstream are
-    reused; 0: no watch.
+    `pump`: use the native pump if it was built. `watch_s`: how long a connection is watched before connections to its
+    upstream are reused; 0: no watch.
     """
 
     upstreams: list[tuple[str, str]]
     recorder_socket: str
     counters_path: str
     listen_fd: int = -1
-    other_fds: list[int] = []
+    other_fds: tuple[int, ...] = ()
     single: bool = False
     role: str = "relay-0"
-    upstream_idle_timeout_s: float = 900.0
-    connect_timeout_s: float = 10.0
+    upstream_idle_timeout: float = Settings.upstream_idle_timeout
     header_timeout_s: float = 60.0
     keep_alive_s: float = 75.0
-    drain_timeout_s: float = 30.0
-    tenant_header: str | None = None
-    max_request_head: int = MAX_REQUEST_HEAD
-    max_request_body: int | None = None
-    max_connections: int = MAX_CONNECTIONS
-    max_connections_per_address: int | None = None
+    drain_timeout: float = Settings.drain_timeout
+    tenant_header: str | None = Settings.tenant_header
     capture_buffer_bytes: int = CAPACITY_BYTES
-    tls_certificate: str | None = None
-    tls_key: str | None = None
-    upstream_ca: str | None = None
-    upstream_certificate: str | None = None
-    upstream_key: str | None = None
     pump: bool = True
     watch_s: float = WATCH_S
 
@@ -84,14 +70,7 @@ class Relay:
     def __init__(self, settings: RelaySettings, say: Callable[[str], None]) -> None:
         self._say = say
         self.routes = Routes(settings.upstreams, settings.single)
-        self.limits = Limits(
-            settings.header_timeout_s,
-            settings.keep_alive_s,
-            settings.upstream_idle_timeout_s,
-            settings.max_request_head,
-            settings.max_request_body,
-        )
-        self.tenant_header = settings.tenant_header
+        self.settings = settings
         self.draining = False
         self._clients: set[Client] = set()
         self._empty = asyncio.Event()
@@ -112,9 +91,8 @@ class Relay:
             )
         self._connections = Connections(capacity, settings.max_connections_per_address)
         self._connectors = {
-            route: Connector(route, tls, settings.connect_timeout_s, settings.watch_s) for route in self.routes.all
+            route: Connector(route, tls, settings.connect_timeout, settings.watch_s) for route in self.routes.all
         }
-        self._drain_timeout_s = settings.drain_timeout_s
         self._counters = Counters(Path(settings.counters_path), settings.role)
         self._counters.settle_relay()
         self.refusals = Refusals(self._counters, say)
@@ -125,7 +103,7 @@ class Relay:
         """Starts to accept clients: on `listening`, and on `others` if clients wait there for too long."""
         loop = asyncio.get_running_loop()
         if self._own is not None:
-            timeouts = {"ssl_handshake_timeout": self.limits.header_timeout_s, "ssl_shutdown_timeout": LINGER_S}
+            timeouts = {"ssl_handshake_timeout": self.settings.header_timeout_s, "ssl_shutdown_timeout": LINGER_S}
             self._tls = {"ssl": self._own.context, **timeouts}
             self._certificate_timer = loop.call_later(CHECK_S, self._check_certificate)
         self._acceptor = Acceptor(
@@ -194,10 +172,10 @@ class Relay:
         """Stops accepting, and lets running exchanges end. At the deadline, cuts those that have not ended. Then sends the
         rest of the capture to the recorder.
 
-        `timeout_s`: until the deadline; None: the settings' `drain_timeout_s`.
+        `timeout_s`: until the deadline; None: the settings' `drain_timeout`.
         """
         self.draining = True
-        within_s = self._drain_timeout_s if timeout_s is None else timeout_s
+        within_s = self.settings.drain_timeout if timeout_s is None else timeout_s
         ends = time.monotonic() + within_s
         if self._certificate_timer is not None:
             self._certificate_timer.cancel()

@@ -13,10 +13,6 @@ import msgspec
 
 from streamgauge.spool.read_counters import Refusal
 
-# Largest head of a request (bytes): more than nginx allows (32 KiB); long cookies and trace headers fit, a flood does
-# not.
-MAX_REQUEST_HEAD = 64 * 1024
-
 # Never passed on. Proxy-Authorization is a credential for the first proxy. Trailer announces trailers, which the relay
 # does not send. HTTP2-Settings belongs to an upgrade, which the relay does not make.
 HOP_BY_HOP = frozenset(

@@ -15,7 +15,7 @@ CHECK_S = 10.0
 _HTTP_1 = ["http/1.1"]
 
 
-def upstream_context(authorities: str | None, certificate: str | None, key: str | None) -> ssl.SSLContext:
+def upstream_context(authorities: Path | None, certificate: Path | None, key: Path | None) -> ssl.SSLContext:
     """Returns the context for https upstreams. It trusts the system's authorities (or those of SSL_CERT_FILE) and those of
     the file `authorities`, and shows `certificate` to upstreams that request one. Raises ValueError for unusable files.
     """
@@ -32,7 +32,7 @@ def upstream_context(authorities: str | None, certificate: str | None, key: str 
 class OwnCertificate:
     """The certificate that clients see. `key` None: the key is in the certificate's file. Raises ValueError."""
 
-    def __init__(self, certificate: str, key: str | None) -> None:
+    def __init__(self, certificate: Path, key: Path | None) -> None:
         self._certificate, self._key = certificate, key
         self._seen = self._states()
         self.context = self._new()
@@ -56,4 +56,4 @@ class OwnCertificate:
         return context
 
     def _states(self) -> list[State | None]:
-        return [state_of(Path(name)) for name in (self._certificate, self._key) if name is not None]
+        return [state_of(name) for name in (self._certificate, self._key) if name is not None]

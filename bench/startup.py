@@ -1,0 +1,53 @@
+"""How long `streamgauge --version` takes, beside an interpreter that only imports the parser's library.
+
+Shells and scripts ask for the version, and a slow import at the top of the package would show here first. The two take
+turns, so that what else the machine does meets both.
+
+    python -m bench.startup [--turns N]
+
+Prints the medians and their ratio. Exits with 1 if the ratio is above LIMIT.
+"""
+
+import argparse
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+
+# The highest ratio.
+LIMIT = 1.5
+TURNS = 7
+VERSION = ("-m", "streamgauge", "--version")
+IMPORT = ("-c", "import typer")
+
+
+def seconds_of(arguments: Sequence[str]) -> float:
+    """How long the interpreter takes for these arguments. Raises CalledProcessError if it fails."""
+    began = time.perf_counter()
+    subprocess.run([sys.executable, *arguments], check=True, stdout=subprocess.DEVNULL)
+    return time.perf_counter() - began
+
+
+def by_turns(turns: int) -> tuple[float, float]:
+    """The median times of `streamgauge --version` and of the import (seconds)."""
+    for arguments in (VERSION, IMPORT):  # the first start reads files from the disk
+        seconds_of(arguments)
+    found = [(seconds_of(VERSION), seconds_of(IMPORT)) for _ in range(turns)]
+    version, imported = zip(*found, strict=True)
+    return statistics.median(version), statistics.median(imported)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="bench.startup", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--turns", type=int, default=TURNS)
+    given = parser.parse_args(arguments)
+    version, imported = by_turns(given.turns)
+    ratio = version / imported
+    print(f"streamgauge --version: {version * 1e3:.0f} ms    python -c 'import typer': {imported * 1e3:.0f} ms")
+    print(f"ratio {ratio:.2f}, at most {LIMIT}")
+    return int(ratio > LIMIT)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
