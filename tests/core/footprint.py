@@ -44,7 +44,7 @@ class Holding:
     def __init__(self) -> None:
         self.sizes: dict[BodyDecoder, int] = {}
 
-    def hold(self, holder: BodyDecoder, size: int) -> bool:
+    def reserve(self, holder: BodyDecoder, size: int) -> bool:
         self.sizes[holder] = size
         return True
 

@@ -147,7 +147,7 @@ class Integrity(msgspec.Struct):
 
 
 class Record(msgspec.Struct):
-    """One stream. `streamgauge.records` says what each field means."""
+    """One stream. `streamgauge.records` describes each field."""
 
     schema_version: int
     stream_id: str

@@ -20,7 +20,7 @@ _LARGE_PART = 3 / 4
 class Holder(Protocol):
     """A body or an event that is held within the budget."""
 
-    def give_way(self) -> None:
+    def evict(self) -> None:
         """Discard all data that is held, and return its bytes to the budget: other holders need the space."""
 
 
@@ -43,7 +43,7 @@ class Budget:
     def take(self, size: int, holder: Holder | None = None) -> bool:
         """Take `size` more bytes. Other holders may discard their data for it. False if there is no space; nothing is taken.
 
-        `holder`: the object that holds them; the budget may call its `give_way` later. Without a holder the bytes stay
+        `holder`: the object that holds them; the budget may call its `evict` later. Without a holder the bytes stay
         taken until `give`, and count as large.
         """
         is_large = holder is None or self._large.get(holder, self._small.get(holder, 0)) + size >= LARGE_BYTES
@@ -56,7 +56,7 @@ class Budget:
             first = self._first_to_go(size if is_large else 0)
             if first is None or first is holder:
                 return False
-            first.give_way()
+            first.evict()
         self._add(size, holder, is_large=is_large)
         return True
 
@@ -105,7 +105,7 @@ class Gathered:
         if self.capped or not piece:
             return
         if self._size + len(piece) > self._most or not self._budget.take(len(piece), self):
-            self.give_way()
+            self.evict()
             return
         self._size += len(piece)
         self._pieces.append(piece)
@@ -116,7 +116,7 @@ class Gathered:
         self.drop()
         return whole
 
-    def give_way(self) -> None:
+    def evict(self) -> None:
         """Discard what was gathered, and ignore further pieces."""
         self.drop()
         self.capped = True

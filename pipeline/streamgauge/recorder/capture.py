@@ -231,9 +231,9 @@ class RecordedStream:
         self._lost += 0 if any(map(_is_read, self._waiting)) else 1
         if self._response is not None:
             self._lost += self._response.loss.dropped_reads
-            self._response.let_go()
+            self._response.release()
         if self._request is not None:
-            self._request.let_go()
+            self._request.release()
         self._response = self._request = None
 
     @property

@@ -152,11 +152,11 @@ class MaskedEvents:
         """Bytes are missing here: skip to the byte after the next blank line."""
         self._decoder = SseDecoder()
         self._behind_hole = b""
-        self.let_go()
+        self.release()
 
     def finish(self) -> bytes:
         """The event that is pending at the end, without a blank line; if only comments are pending, their lines; else b""."""
-        self.let_go()
+        self.release()
         comments = self._decoder.comments_pending
         event = self._decoder.finish()
         if event is None:
@@ -164,12 +164,12 @@ class MaskedEvents:
         self.oversized += event.oversized
         return self._masker.tail(event)
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Return all that is taken from the budget."""
         self._budget.give(self._charged, self)
         self._held = self._charged = 0
 
-    def give_way(self) -> None:
+    def evict(self) -> None:
         """Discard the unfinished event: other holders need its part of the budget."""
         self.oversized += 1
         self.resume()
@@ -190,6 +190,6 @@ class MaskedEvents:
         if charge < self._charged:
             self._budget.give(self._charged - charge, self)
         elif charge > self._charged and not self._budget.take(charge - self._charged, self):
-            self.give_way()
+            self.evict()
             return
         self._charged = charge

@@ -246,13 +246,13 @@ class RequestReader:
         """Whether the tap sends this request's body: only on the paths of LLM endpoints."""
         return endpoint_of(self._method, self._target) is not None
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Discard the body, and return its bytes to the budget."""
         self._gathered.drop()
 
     def unsent(self) -> RequestFacts | None:
         """The facts of a request that was never sent whole; None if there are none."""
-        self.let_go()
+        self.release()
         facts = self._facts({}, capped=self.capped)
         return None if facts == RequestFacts() else facts
 

@@ -205,7 +205,7 @@ class Response:
     ) -> int:
         """Process the reads up to the first that is not usual, all together. Gives how many."""
         wire = [one.data for one in arrived]
-        bodies = decoder.usual_each(wire)
+        bodies = decoder.whole_chunk_bodies(wire)
         contents = events.feed_each(bodies) if bodies else bodies
         sizes = map(len, wire) if self.on_wire else repeat(0)
         reads += map(Read, _since_each(arrived, zero_ns), sizes, map(len, bodies), contents)
@@ -229,7 +229,7 @@ class Response:
             self._events.resume()
         else:
             self._lost = True
-            self.let_go()
+            self.release()
 
     def lose(self, reads: int) -> None:
         """Count reads as dropped in the response's loss."""
@@ -242,19 +242,19 @@ class Response:
         if ending is Ending.COMPLETE:
             self._decoder.finish()
         self._note(self._decoder.fault)
-        self._decoder.let_go()
+        self._decoder.release()
         if self._first is not None and (self._raw_head is not None or self._first):
             self._decide(over=True)
         if self._events is not None:
             return Finished(tail=self._tail(self._events))
         return self._body()
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Return all that is taken from the budget and from the decoders' memory."""
         if self._decoder is not None:
-            self._decoder.let_go()
+            self._decoder.release()
         if self._events is not None:
-            self._events.let_go()
+            self._events.release()
         if self._whole is not None:
             self._whole.drop()
 

@@ -6,7 +6,7 @@ from email.utils import parsedate_to_datetime
 from enum import Enum, auto
 
 from streamgauge.core.capture.segments import Head
-from streamgauge.core.http1.content_type import says_event_stream
+from streamgauge.core.http1.content_type import names_event_stream
 from streamgauge.core.http1.head import MAX_FIELDS, ResponseHead
 from streamgauge.core.safe_values import safe_id
 
@@ -58,7 +58,7 @@ def told_head(status: int | None, headers: list[tuple[str, str]]) -> ResponseHea
 
 def expected_of(head: ResponseHead) -> Expected:
     """What the head says of the content."""
-    events, error = says_event_stream(head.all("content-type")), head.status >= _FIRST_ERROR_STATUS
+    events, error = names_event_stream(head.all("content-type")), head.status >= _FIRST_ERROR_STATUS
     if error:
         return Expected.EVENTS_OF_ERROR if events else Expected.NO_EVENTS
     return Expected.EVENTS if events else Expected.OTHER

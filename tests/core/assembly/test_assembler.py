@@ -270,7 +270,7 @@ def test_a_gap_in_the_log_marks_what_is_open() -> None:
     assert records[0].integrity.reasons == ["log_gap"]
 
 
-@pytest.mark.parametrize("bound", ["MAX_HELD_READS", "MAX_HELD_BUNDLES"])
+@pytest.mark.parametrize("bound", ["MAX_BUFFERED_READS", "MAX_BUFFERED_BUNDLES"])
 def test_what_waits_in_readers_is_bounded(monkeypatch: pytest.MonkeyPatch, bound: str) -> None:
     """Reads wait until there are many; then the state says all of them, also when nobody asks for it."""
     monkeypatch.setattr(assembling, bound, 8)

@@ -440,7 +440,7 @@ class Bounded:
         self.sizes: dict[BodyDecoder, int] = {}
         self.most, self._bound = 0, bound
 
-    def hold(self, holder: BodyDecoder, size: int) -> bool:
+    def reserve(self, holder: BodyDecoder, size: int) -> bool:
         if size > max(self._bound, self.sizes.get(holder, 0)):
             return False
         self.sizes[holder] = size
@@ -457,7 +457,7 @@ def test_an_open_body_holds_its_windows_until_it_is_let_go(coding: str, window: 
     decoder = BodyDecoder(coding=coding, memory=memory)
     decoder.feed(window_filled(coding))
     assert window <= memory.sizes[decoder] < window + 7 * MIB
-    decoder.let_go()
+    decoder.release()
     assert memory.sizes[decoder] == 0
     assert decoder.feed(b"more") == (Piece(4, b"", b""))
 
@@ -482,7 +482,7 @@ def test_a_member_that_has_ended_holds_nothing(name: str) -> None:
     assert memory.sizes[decoder] > 0
     decoder.feed(wire[-1:])
     assert memory.sizes[decoder] == 0 or name == "zstd"  # a frame leaves its context to the next one
-    decoder.let_go()
+    decoder.release()
     assert memory.sizes[decoder] == 0
 
 
@@ -504,7 +504,7 @@ def test_a_body_that_gives_way_is_too_large() -> None:
     decoder = BodyDecoder(coding="gzip", memory=memory)
     wire = b"".join(flushed("gzip", EVENTS[:100]))
     assert decoder.feed(wire[:500]).decoded
-    decoder.give_way()
+    decoder.evict()
     assert (decoder.fault, memory.sizes[decoder]) == (DecodeFault.TOO_LARGE, 0)
     assert decoder.feed(wire[500:]) == Piece(len(wire) - 500, b"", b"")
     assert not decoder.finish()

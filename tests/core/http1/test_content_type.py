@@ -2,7 +2,7 @@
 
 import pytest
 
-from streamgauge.core.http1.content_type import says_event_stream
+from streamgauge.core.http1.content_type import names_event_stream
 
 
 @pytest.mark.parametrize(
@@ -21,4 +21,4 @@ from streamgauge.core.http1.content_type import says_event_stream
     ],
 )
 def test_f6_one_of_the_types_is_an_event_streams(content_types: list[str], says: bool) -> None:
-    assert says_event_stream(content_types) is says
+    assert names_event_stream(content_types) is says

@@ -4,7 +4,7 @@ import time
 from typing import NamedTuple
 
 from streamgauge.core.dialects import endpoint_of
-from streamgauge.core.http1.content_type import says_event_stream
+from streamgauge.core.http1.content_type import names_event_stream
 from streamgauge.recorder.exchange_capture import CaptureClient, ExchangeCapture, Headers, kept_headers
 from streamgauge.recorder.protocol import REQUEST_HEADERS
 
@@ -52,4 +52,4 @@ def is_llm(method: str, target: str) -> bool:
 
 def is_event_stream(headers: Headers) -> bool:
     """Whether the response's Content-Type is an event stream."""
-    return says_event_stream(value for _, value in kept_headers(headers, _CONTENT_TYPE))
+    return names_event_stream(value for _, value in kept_headers(headers, _CONTENT_TYPE))

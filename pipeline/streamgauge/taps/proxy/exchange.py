@@ -369,7 +369,7 @@ class Exchange:
     def _whole(self, at_ns: int) -> None:
         persistent = self._framing.persistent
         if self._request.minor == 0:  # an HTTP/1.0 client needs `Connection: keep-alive` in the response
-            persistent = persistent and self._framing.says_keep_alive
+            persistent = persistent and self._framing.has_keep_alive
         if self._upstream is not None and persistent and self._is_written and self._reusable:
             one, self._upstream = self._upstream, None
             self._client.own.give(one)

@@ -60,9 +60,9 @@ class ResponseFraming:
         return self._reader.content_type
 
     @property
-    def says_keep_alive(self) -> bool:
+    def has_keep_alive(self) -> bool:
         """The head has `Connection: keep-alive`, which HTTP/1.0 requires."""
-        return self._reader.says_keep_alive
+        return self._reader.has_keep_alive
 
     @property
     def untouched(self) -> bool:
