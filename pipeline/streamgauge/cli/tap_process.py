@@ -37,7 +37,7 @@ from streamgauge.spool import Spool, close_balance_after_crash
 from streamgauge.spool.read_counters import Counters, close_app_balances, read_balance
 from streamgauge.taps.proxy.pump_handle import BUILT
 from streamgauge.taps.proxy.relay import RelaySettings
-from streamgauge.taps.proxy.tls import OwnCertificate, upstream_context
+from streamgauge.taps.proxy.tls import ServerCertificate, upstream_context
 
 # Interval of attempts to open an admin port that is taken (seconds): its owner may be an agent that is about to end.
 ADMIN_RETRY_S = 10.0
@@ -133,7 +133,7 @@ def _check_certificates(settings: Settings) -> None:
     """Checks the certificates here, too: errors of the relays would be printed above a second message. Raises UsageFault."""
     try:
         if settings.tls_certificate is not None:
-            OwnCertificate(str(settings.tls_certificate), _named(settings.tls_key))
+            ServerCertificate(str(settings.tls_certificate), _named(settings.tls_key))
     except ValueError as error:
         raise UsageFault(f"--tls-certificate: {error}") from None
     try:

@@ -157,7 +157,7 @@ class RecorderClient:
                 self._sent += self._socket.send(self._encoded[self._sent :])
         except (BlockingIOError, TimeoutError):
             return False
-        self.counters.handed(_reads_of(self._batches[0][0]))
+        self.counters.sent_to_recorder(_reads_of(self._batches[0][0]))
         self._remove_batch()
         return True
 

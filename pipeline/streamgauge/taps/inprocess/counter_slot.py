@@ -24,7 +24,7 @@ class CounterSlot:
         self._lock_path = app_lock(path, index)
         try:
             self.counters = Counters(path, f"app-{index}")
-            self.counters.settle_relay()
+            self.counters.drop_unsent_reads()
         except BaseException:
             os.close(self._lock)
             raise

@@ -165,7 +165,7 @@ class Conversation:
         while events and not self.requests_lost and not self.ignored:
             event = events.popleft()
             if event is WHOLE and WHOLE not in events:
-                self._reader.go_on()
+                self._reader.parse_next()
             if isinstance(event, Request):
                 self._begin(at_ns, event)
             elif isinstance(event, RefusedError):

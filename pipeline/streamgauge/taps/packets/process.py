@@ -164,7 +164,7 @@ async def _run(settings: PacketSettings) -> int:
     loop.add_signal_handler(signal.SIGTERM, stop.set)
     _leave_with_parent(loop)
     counters = Counters(Path(settings.counters_path), settings.role)
-    counters.settle_relay()
+    counters.drop_unsent_reads()
     client = LoopClient(Path(settings.recorder_socket), counters, settings.capture_buffer_bytes)
     code = await (_file(settings, client, stop) if settings.pcap else _live(settings, client, counters, stop))
     lost = await client.close(settings.drain_timeout_s)
