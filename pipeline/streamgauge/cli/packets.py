@@ -28,7 +28,7 @@ from streamgauge.metrics.declarations import MetricSource
 from streamgauge.metrics.prometheus import Metrics
 from streamgauge.runtime.process_group import END_S, Child, streams_drain_s
 from streamgauge.taps.packets.capture_filter import MAX_PORTS
-from streamgauge.taps.packets.privilege import give_up_net_raw
+from streamgauge.taps.packets.privilege import drop_net_raw
 from streamgauge.taps.packets.process import PacketSettings
 from streamgauge.taps.packets.ring import ANY, capture_socket
 
@@ -121,7 +121,7 @@ def _interface(settings: Settings) -> Iterator[_Source]:
         why = error.strerror or error
         raise Unavailable(f"this system cannot capture packets ({why}): run on Linux, or give --pcap FILE") from None
     with captures:
-        give_up_net_raw()
+        drop_net_raw()
         try:
             if name != ANY:
                 socket.if_nametoindex(name)

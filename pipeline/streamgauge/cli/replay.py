@@ -20,7 +20,7 @@ from streamgauge.recorder.installation_key import UnusableKeyError, installation
 from streamgauge.recorder.request import CaptureSettings
 from streamgauge.taps.replay import exchange
 from streamgauge.taps.replay.contract import BrokenRecording, Log, Tally
-from streamgauge.taps.replay.files import How, log_of, recordings_in
+from streamgauge.taps.replay.files import ReplaySettings, log_of, recordings_in
 from streamgauge.taps.replay.formats import SUFFIXES
 
 _KEY_BYTES = 32
@@ -69,7 +69,7 @@ class Replaying:
         self._limits = Limits(abandon_after_s=settings.abandon_after, stall_s=settings.stall_seconds)
         key = self._key(settings.data_dir)
         capture = CaptureSettings(settings.capture, __version__, key, settings.tenant_header)
-        self._how = How(capture, secrets.token_bytes(16), dialect)
+        self._how = ReplaySettings(capture, secrets.token_bytes(16), dialect)
 
     def records(self, files: Iterable[Path], *, of_topic: bool) -> Iterator[Record]:
         """The records of each file, then those of the topic. Raises Unavailable if the broker is unavailable."""

@@ -46,7 +46,7 @@ def start_capture(client: CaptureClient, request: SeenRequest, tenant_header: st
 
 
 def is_llm(method: str, target: str) -> bool:
-    """Whether a request is captured whatever the response is; other requests are captured only if it is an event stream."""
+    """Whether a request is to an LLM endpoint. Other requests are captured only if the response is an event stream."""
     return endpoint_of(method, target) is not None
 
 

@@ -66,7 +66,7 @@ def _read_settings(fd: int) -> RelaySettings:
     return msgspec.json.decode(line, type=RelaySettings)
 
 
-def _leave_with_parent(fd: int) -> None:
+def _exit_with_parent(fd: int) -> None:
     """Waits until the parent has ended, then exits. Runs in a thread, so that the process exits even if its loop hangs."""
     try:
         while os.read(fd, 4096):
@@ -98,7 +98,7 @@ def main() -> int:
     except (msgspec.DecodeError, OSError) as fault:
         sys.stderr.write(f"relay: its settings cannot be used: {fault}\n")
         return _USAGE
-    threading.Thread(target=_leave_with_parent, args=(stdin,), daemon=True).start()
+    threading.Thread(target=_exit_with_parent, args=(stdin,), daemon=True).start()
     _allow_many_descriptors()
     gc.freeze()
     gc.set_threshold(_GC_THRESHOLD)
