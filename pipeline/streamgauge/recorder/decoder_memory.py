@@ -1,9 +1,9 @@
 """Bounds the memory that the decoders of all streams use together: windows, tables, and compressed input that is kept.
 
-An upstream that leaves its responses open occupies their decoders for as long as it likes, and chooses how large they are.
+An upstream that leaves its responses open occupies their decoders for an unlimited time, and determines how large they are.
 So large decoders together may use only a part of the memory, and when nothing is left for a small one, the largest of all
 decoders is discarded. A stream whose decoder gets no memory, or is discarded, has the decode error "too_large"; other
-streams go on.
+streams continue.
 """
 
 from streamgauge.core.http1.body import BodyDecoder

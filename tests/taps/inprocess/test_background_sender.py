@@ -281,7 +281,7 @@ class ByHand(BackgroundSender):
         """Takes what was reported. Gives what waits for the recorder."""
         client = self._client or self._make_client()
         self._collect(client)
-        batches = [*(batch for batch, _ in client._batches), client._gathering]
+        batches = [*(batch for batch, _ in client._batches), client._open_batch]
         return [message for batch in batches for message in batch]  # type: ignore[misc]
 
 

@@ -103,7 +103,7 @@ class Direction:
 
     def discard(self) -> None:
         """Drops the waiting bytes."""
-        self._budget.give(self.waiting)
+        self._budget.give_back(self.waiting)
         self._ahead, self.waiting, self.hole_ns = [], 0, None
 
     def _keep(self, place: int, payload: bytes, at_ns: int) -> None:
@@ -143,7 +143,7 @@ class Direction:
         del self._ahead[:count]
         whole = taken[0] if len(taken) == 1 else b"".join(taken)
         self.waiting -= len(whole)
-        self._budget.give(len(whole))
+        self._budget.give_back(len(whole))
         if not self._ahead:
             self.hole_ns = None
         return [whole]
