@@ -42,8 +42,8 @@ _NEEDS_NET_RAW = (
 
 
 def run(settings: Settings, args: Arguments) -> int:
-    """Runs until SIGTERM or Ctrl-C, or until a file is delivered. Returns 1 if the file is damaged; what came before the
-    damage is recorded.
+    """Runs until SIGTERM or Ctrl-C, or until a file is delivered. Returns 1 if the file is damaged; the streams before the
+    damage are recorded.
     """
     ships = args.command.startswith("tap")
     _check(settings, ships)
@@ -59,22 +59,22 @@ class _Source:
     reports a file's end.
     """
 
-    def __init__(self, told: PacketSettings, inherited: int, ended: int | None = None) -> None:
-        self._told, self._inherited, self._ended = told, inherited, ended
+    def __init__(self, settings: PacketSettings, inherited: int, ended: int | None = None) -> None:
+        self._settings, self._inherited, self._ended = settings, inherited, ended
         self.fault = ""
         self.read = asyncio.Event()
 
     def capturing(self, recorder_socket: str, lock_fd: int) -> list[Child]:
         """The capturing process, as a child of the group."""
-        told = msgspec.json.encode(msgspec.structs.replace(self._told, recorder_socket=recorder_socket))
-        return [Child("packet tap", "streamgauge.taps.packets.process", lambda: told, [self._inherited, lock_fd])]
+        encoded = msgspec.json.encode(msgspec.structs.replace(self._settings, recorder_socket=recorder_socket))
+        return [Child("packet tap", "streamgauge.taps.packets.process", lambda: encoded, [self._inherited, lock_fd])]
 
-    def watch(self, stop: asyncio.Event) -> None:
+    def stop_at_end(self, stop: asyncio.Event) -> None:
         """Sets `stop` when a file has been read to its end."""
         if self._ended is not None:
-            asyncio.get_running_loop().add_reader(self._ended, self._heard, stop)
+            asyncio.get_running_loop().add_reader(self._ended, self._file_ended, stop)
 
-    def _heard(self, stop: asyncio.Event) -> None:
+    def _file_ended(self, stop: asyncio.Event) -> None:
         assert self._ended is not None
         asyncio.get_running_loop().remove_reader(self._ended)
         self.fault = os.read(self._ended, 4096).decode().strip()
@@ -97,7 +97,7 @@ def _check(settings: Settings, ships: bool) -> None:
         raise UsageFault(f"--port takes at most {MAX_PORTS} ports: run a second tap for the others")
 
 
-def _told(settings: Settings) -> PacketSettings:
+def _packet_settings(settings: Settings) -> PacketSettings:
     return PacketSettings(
         ports=[(one.port, one.name or None) for one in settings.server_ports],
         recorder_socket="",
@@ -128,7 +128,9 @@ def _interface(settings: Settings) -> Iterator[_Source]:
         except OSError:
             known = ", ".join(sorted(one for _, one in socket.if_nameindex()))
             raise Unavailable(f"there is no interface {name!r}: use one of {known}, or any for all of them") from None
-        yield _Source(msgspec.structs.replace(_told(settings), socket_fd=captures.fileno()), captures.fileno())
+        yield _Source(
+            msgspec.structs.replace(_packet_settings(settings), socket_fd=captures.fileno()), captures.fileno()
+        )
 
 
 @contextlib.contextmanager
@@ -140,7 +142,7 @@ def _file(settings: Settings) -> Iterator[_Source]:
         raise UsageFault(f"there is no file {path}")
     ended, done = os.pipe()
     try:
-        yield _Source(msgspec.structs.replace(_told(settings), pcap=str(path), done_fd=done), done, ended)
+        yield _Source(msgspec.structs.replace(_packet_settings(settings), pcap=str(path), done_fd=done), done, ended)
     finally:
         os.close(ended)
         os.close(done)
@@ -150,7 +152,7 @@ async def _up(settings: Settings, source: _Source) -> int:
     stop = stop_signal("up packets", settings)
     async with running_up(settings, capturing=source.capturing) as tap:
         _announce("up packets", tap, settings)
-        source.watch(stop)
+        source.stop_at_end(stop)
         await stop.wait()
         _say_end("up packets", settings, source)
     return _code(settings, source) or tap.group.exit_code
@@ -165,7 +167,7 @@ async def _tap(settings: Settings, source: _Source) -> int:
         metrics.register(lambda: broker_samples(shipper))
         shipping = asyncio.create_task(shipper.run())
         _announce("tap packets", tap, settings)
-        source.watch(stop)
+        source.stop_at_end(stop)
         await asyncio.wait({asyncio.create_task(stop.wait()), shipping}, return_when=asyncio.FIRST_COMPLETED)
         if not shipping.done():
             _say_end("tap packets", settings, source)

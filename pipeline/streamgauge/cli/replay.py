@@ -115,7 +115,7 @@ class Replaying:
                     f"the digests of this run differ from those of the installation, because its key is not used: {error}",
                     DONE,
                 )
-            except OSError:  # another user's
+            except OSError:  # the file belongs to another user
                 pass
         return secrets.token_bytes(_KEY_BYTES)
 
