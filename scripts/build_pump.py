@@ -57,14 +57,15 @@ def _compile(built: Path, *more: str) -> str | None:
 
 try:
     from hatchling.builders.hooks.plugin.interface import BuildHookInterface
-except ImportError:  # by hand: nobody asks for the hook
+except ImportError:  # run by hand, where the hook is not needed
     pass
 else:
 
     class PumpHook(BuildHookInterface):  # type: ignore[type-arg]
-        """What hatchling calls before it packs a wheel, an editable one too."""
+        """The build hook of hatchling, which runs before it packs a wheel, also an editable one."""
 
         def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+            """Builds the file, and adds it to the wheel; hatchling calls this before it builds the wheel."""
             fault = build()
             if fault is not None:
                 self.app.display_warning(f"without the pump, the proxy is slower: {fault}")

@@ -117,14 +117,17 @@ class Shipper:
 
     @property
     def problem(self) -> str | None:
+        """Why rows cannot be shipped now, as a sentence for the operator; None if they can."""
         return self._problem or self._monitor.problem
 
     @property
     def connected(self) -> bool:
+        """Whether the broker answered the latest check."""
         return self._monitor.connected
 
     @property
     def lag(self) -> int:
+        """How many rows were sent and are not acknowledged yet."""
         return len(self._in_flight)
 
     async def run(self) -> None:

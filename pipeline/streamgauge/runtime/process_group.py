@@ -105,12 +105,15 @@ class Child:
             return b""
 
     def ask_to_stop(self) -> None:
+        """Send SIGTERM, if it runs. Does not wait."""
         self._signal(signal.SIGTERM)
 
     async def wait(self) -> int:
+        """Wait for its end. Returns its exit code, negative for a signal; 0 if it was never started."""
         return await self.process.wait() if self.process is not None else 0
 
     async def kill(self) -> None:
+        """Send SIGKILL, and wait for its end."""
         self._signal(signal.SIGKILL)
         await self.wait()
 
@@ -173,6 +176,7 @@ class Group:
 
     @property
     def restarts(self) -> int:
+        """How often children were started again, over all of them."""
         return sum(child.starts - 1 for child in (self._recorder, *self._relays) if child.starts)
 
     async def _supervise(self, child: Child) -> None:

@@ -57,8 +57,11 @@ class Committing(Protocol):
     commit_metadata: str
 
     @property
-    def assignment_epoch(self) -> object: ...
-    async def commit(self, offsets: Mapping[int, int]) -> bool: ...
+    def assignment_epoch(self) -> object:
+        """Identifies the current assignment; changes with every new one."""
+
+    async def commit(self, offsets: Mapping[int, int]) -> bool:
+        """Commit offsets with `commit_metadata`. False if a rebalance came first, or the broker is unreachable."""
 
 
 class TopicIdentityCheck:

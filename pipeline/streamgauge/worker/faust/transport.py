@@ -150,10 +150,12 @@ class Consumer(Eager, driver.Consumer):
             return await super()._getmany(set(active_partitions), min(timeout, _FETCH_S))
 
     async def seek_wait(self, partitions: Mapping[TP, int]) -> None:
+        """As Faust's, but not while a fetch uses the positions."""
         async with self.position_lock:
             await super().seek_wait(partitions)
 
     async def perform_seek(self) -> None:
+        """As Faust's, but not while a fetch uses the positions."""
         async with self.position_lock:
             await super().perform_seek()
 
