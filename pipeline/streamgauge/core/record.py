@@ -14,7 +14,7 @@ REQUEST_CAPPED = "request_capped"
 
 
 class Request(msgspec.Struct):
-    """What the request asked for, as far as it is kept."""
+    """The parameters of the request that are kept."""
 
     stream: bool | None = None
     n: int | None = None

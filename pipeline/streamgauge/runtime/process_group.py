@@ -23,7 +23,7 @@ from streamgauge.runtime.faults import report_fault, reported_task
 READY_S = 60.0
 
 # A child that ends unexpectedly is started again after this (seconds): long enough to avoid a tight loop, and short
-# enough that the buffers before it (32 MiB before a recorder) hold what arrives meanwhile.
+# enough that the buffers before it (32 MiB before a recorder) hold the data that arrives in this time.
 RESTART_S = 1.0
 
 # The pause doubles with each failed start, up to this (seconds): a lasting fault must not fill the log.

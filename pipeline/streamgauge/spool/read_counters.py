@@ -2,7 +2,7 @@
 
 Each data directory has one file, shared by the processes of one tap. It holds a version word, then for each role a region
 of 8-byte slots that only the process in that role writes (while none runs, also `close_balance`): an aligned 8-byte store
-into a shared mapping, which the kernel keeps when the process dies. `writes_refused` is a state; the other numbers grow.
+into a shared mapping, which the kernel keeps when the process ends. `writes_refused` is a state; the other numbers grow.
 The primary count of delivered reads is in the spool's database, changed in the transaction that deletes the rows; the slot
 here mirrors it.
 `spool.close_balance_after_crash` closes the balance before a tap's processes start.
@@ -307,8 +307,8 @@ def close_app_balances(path: Path) -> None:
             continue
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            with Counters(path, f"app-{index}") as gone:
-                gone.drop_unsent_reads()
+            with Counters(path, f"app-{index}") as ended:
+                ended.drop_unsent_reads()
         except BlockingIOError:  # the application runs
             pass
         finally:

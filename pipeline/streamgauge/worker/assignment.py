@@ -115,9 +115,9 @@ class Assignment:
         await self._drop_partitions()
 
     async def _drop_partitions(self) -> None:
-        gone, self._partitions = self._partitions, {}
+        revoked, self._partitions = self._partitions, {}
         self._commits.forget()
-        await asyncio.gather(*(partition.drop() for partition in gone.values()))
+        await asyncio.gather(*(partition.drop() for partition in revoked.values()))
 
     async def on_recovered(self) -> None:
         """Called when Faust has read the changelog of our partitions. Must not raise: Faust would swallow the error."""

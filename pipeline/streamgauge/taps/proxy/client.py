@@ -29,7 +29,7 @@ from streamgauge.taps.proxy.wire import Wire
 
 # Longest interval between two checks of a client's deadlines (seconds): a deadline may be noticed this late.
 TICK_S = 1.0
-# How long and how much a client may go on sending after a response that ended its connection (seconds, bytes).
+# How long and how much a client may still send after a response that ends its connection (seconds, bytes).
 LINGER_S = 5.0
 LINGER_BYTES = 64 * 1024 * 1024
 # A client that reads no byte for this long counts as disconnected, even if its host keeps the connection open (seconds).
