@@ -1,4 +1,4 @@
-"""Which content types say that a response is an event stream."""
+"""Which content types name an event stream."""
 
 import pytest
 
@@ -20,5 +20,5 @@ from streamgauge.core.http1.content_type import names_event_stream
         (["application/json; of=text/event-stream"], False),
     ],
 )
-def test_f6_one_of_the_types_is_an_event_streams(content_types: list[str], says: bool) -> None:
+def test_f6_one_of_the_types_is_an_event_stream(content_types: list[str], says: bool) -> None:
     assert names_event_stream(content_types) is says
