@@ -30,7 +30,7 @@ from bench import asgi
 from bench.document import replace_section, table
 from streamgauge.core.capture.segments import Ending
 from streamgauge.recorder.exchange_capture import ExchangeCapture
-from streamgauge.taps.httpx_streams import AsyncAnswer, SyncAnswer
+from streamgauge.taps.httpx_streams import AsyncResponseStream, SyncResponseStream
 from streamgauge.taps.inprocess.background_sender import BackgroundSender
 from streamgauge.taps.inprocess.capture import SeenRequest, start_capture
 
@@ -40,13 +40,13 @@ CHUNK = b'data: {"choices":[{"index":0,"delta":{"content":" token"},"finish_reas
 AIM = 0.5 / 0.24
 
 
-class Nobody:
+class NoAgents:
     """No agent is started, and none is expected."""
 
-    def away(self, data_dir: Path) -> None:
+    def recorder_unreachable(self, data_dir: Path) -> None:
         pass
 
-    def expected(self, data_dir: Path) -> bool:
+    def will_start(self, data_dir: Path) -> bool:
         return False
 
 
@@ -132,12 +132,12 @@ WAYS = (
     Way(
         "httpx",
         pure=lambda chunks: read(Pure(Chunks(chunks))),
-        tapped=lambda chunks, capture: read(SyncAnswer(Chunks(chunks), capture)),  # type: ignore[arg-type]
+        tapped=lambda chunks, capture: read(SyncResponseStream(Chunks(chunks), capture)),  # type: ignore[arg-type]
     ),
     Way(
         "httpx, async",
         pure=lambda chunks: read_async(Pure(Chunks(chunks))),
-        tapped=lambda chunks, capture: read_async(AsyncAnswer(Chunks(chunks), capture)),  # type: ignore[arg-type]
+        tapped=lambda chunks, capture: read_async(AsyncResponseStream(Chunks(chunks), capture)),  # type: ignore[arg-type]
     ),
     ASGI,
 )
@@ -191,7 +191,7 @@ def row(way: Way, chunks: int, rounds: int, sender: BackgroundSender) -> list[st
 def rows(chunks: int, rounds: int, data_dir: Path) -> Iterator[list[str]]:
     """The table's rows, as they are measured."""
     yield ["tap", "caller", "process", "share of httpcore", "above the wrapper, us", "of the aim"]
-    sender = BackgroundSender(data_dir, Nobody())
+    sender = BackgroundSender(data_dir, NoAgents())
     for way in WAYS:
         yield row(way, chunks, rounds, sender)
     sender.close(5.0)

@@ -102,9 +102,9 @@ def held() -> Iterator[Held]:
         sender = spawn.Process(target=send_bytes, args=(server, browser, theirs), daemon=True)
         sender.start()
     try:
-        pump.lend(upstream.fileno(), client.fileno(), False, 0, Phase.UNTIL_EOF, 0)
+        pump.hand_over(upstream.fileno(), client.fileno(), False, 0, Phase.UNTIL_EOF, 0)
         for stream, (_, one) in enumerate(pairs, 1):
-            pump.lend(one.fileno(), into.fileno(), True, stream, Phase.UNTIL_EOF, 0)
+            pump.hand_over(one.fileno(), into.fileno(), True, stream, Phase.UNTIL_EOF, 0)
         ours.recv()
         with started_on(others):
             yield Held(ours, pump, [one for one, _ in pairs], sink)

@@ -26,7 +26,7 @@ from streamgauge.core.capture.segments import (
     Segment,
 )
 from streamgauge.recorder.bundler import Bundler
-from streamgauge.recorder.capture import LOOKS_A_SEGMENT, SEGMENT_NS
+from streamgauge.recorder.capture import FLUSHES_PER_SEGMENT, SEGMENT_NS
 
 PARTITIONS = 8
 # Tap instances side by side, one a partition: an instance that is not very busy writes to one slot.
@@ -129,7 +129,7 @@ def _tap(
     ids += [stream for stream, *_ in streams]
     bundler = Bundler(instance, 0)
     now, number = 0, 0
-    looks = 1 if load.alone else LOOKS_A_SEGMENT
+    looks = 1 if load.alone else FLUSHES_PER_SEGMENT
     for look in range(looks * max(len(kind) for _, kind in kinds)):
         now, turn = look * BUNDLE_NS, look // looks
         segments = [

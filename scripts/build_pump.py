@@ -1,6 +1,6 @@
 """Builds the relay's part in C (taps/proxy/native/_pump.c) beside its sources, where there is Linux and a C compiler.
 
-Installing Streamgauge does so by itself. Where it cannot be built the relay does without, and is as right, but slower.
+The installation of Streamgauge runs it. Where the pump cannot be built, the relay does the same work in Python, more slowly.
 
     python scripts/build_pump.py
 """
@@ -16,7 +16,7 @@ from typing import Any
 ROOT = Path(__file__).parent.parent
 PLACE = ROOT / "pipeline" / "streamgauge" / "taps" / "proxy" / "native"
 SOURCES = [PLACE / "_pump.c"]
-# Built for the stable interface of CPython 3.11: one file for it and all that come after.
+# Built for the stable interface of CPython 3.11: one file for this and all later versions.
 BUILT = PLACE / "_pump.abi3.so"
 _FLAGS = (
     *("-O2", "-Wall", "-Wextra", "-Werror=implicit-function-declaration", "-shared", "-fPIC", "-pthread"),
@@ -25,9 +25,9 @@ _FLAGS = (
 
 
 def build(built: Path = BUILT, *more: str) -> str | None:
-    """Builds it into `built`, whole or not at all; `more`: for the compiler. What went wrong, as one sentence.
+    """Builds the pump as the file `built`. Returns the error as one sentence, or None. `more`: arguments for the compiler.
 
-    What was built from an older source does not stay.
+    After an error a file that was built from older sources is removed.
     """
     fault = _compile(built, *more)
     newest = max(source.stat().st_mtime for source in SOURCES)
@@ -57,14 +57,15 @@ def _compile(built: Path, *more: str) -> str | None:
 
 try:
     from hatchling.builders.hooks.plugin.interface import BuildHookInterface
-except ImportError:  # by hand: nobody asks for the hook
+except ImportError:  # run by hand, where the hook is not needed
     pass
 else:
 
     class PumpHook(BuildHookInterface):  # type: ignore[type-arg]
-        """What hatchling calls before it packs a wheel, an editable one too."""
+        """The build hook of hatchling, which runs before it packs a wheel, also an editable one."""
 
         def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+            """Builds the file, and adds it to the wheel; hatchling calls this before it builds the wheel."""
             fault = build()
             if fault is not None:
                 self.app.display_warning(f"without the pump, the proxy is slower: {fault}")

@@ -15,7 +15,7 @@ _PROCESSES = (
     "tests/bench",
     "tests/blackbox",
     "tests/chaos",
-    "tests/core/http1/test_coding_members.py::test_a_decoder_holds_no_more_than_it_says",
+    "tests/core/http1/test_coding_members.py::test_a_decoder_uses_no_more_memory_than_it_estimates",
     "tests/dashboards/test_dashboards.py::test_every_expression_is_promql",
     "tests/dashboards/test_rules.py",
     "tests/dashboards/test_scrape.py",
@@ -79,7 +79,7 @@ _LONG = (
     "tests/core/assembly/test_state_size.py::test_a_forged_bundle",
     "tests/core/formats/test_sse.py::test_lines_that_never_end",
     "tests/core/http1/test_body.py::test_a_long_body_does_not_grow_memory",
-    "tests/core/test_vectors.py::test_any_split",  # test_however_it_comes cuts each vector too
+    "tests/core/test_vectors.py::test_any_split",  # the other test cuts each vector, too
     "tests/differential",
     "tests/fuzz",
     "tests/ledger/test_sqlite_totals.py",

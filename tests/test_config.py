@@ -15,7 +15,7 @@ import pytest
 from streamgauge.cli.commands import COMMANDS
 from streamgauge.cli.parser import parse
 from streamgauge.cli.settings_sources import load
-from streamgauge.cli.worker import beside_a_tap
+from streamgauge.cli.worker import with_worker_admin_port
 from streamgauge.config import SETTINGS, Settings, default_data_dir
 from streamgauge.core.limits import Limits
 from streamgauge.errors import UsageFault
@@ -198,7 +198,7 @@ def test_a_default_that_the_help_names_is_the_default() -> None:
         for path in setting.commands:
             said = setting.shown_default(path)
             assert not said or f"(default: {said})" in " ".join(helped(path).split())
-            value = getattr(beside_a_tap(defaults) if path == "worker" else defaults, name)
+            value = getattr(with_worker_admin_port(defaults) if path == "worker" else defaults, name)
             if path != "demo" and value is not None and not setting.default_text and value not in ((), ""):
                 named += 1
                 assert said.partition(", ")[0] == (f"{value:g}" if isinstance(value, float) else str(value))

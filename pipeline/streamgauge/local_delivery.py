@@ -87,6 +87,7 @@ class StateFile:
         self._database.execute(_TRIM, (DEADLETTER_BYTES,))
 
     def close(self) -> None:
+        """Close the file. What was written remains."""
         self._database.close()
 
 
@@ -101,8 +102,11 @@ class SpoolFailed(DeliveryFailed):
 class Counts(Protocol):
     """Receives the loop's counts; `metrics.prometheus.Metrics` implements it."""
 
-    def add(self, name: str, value: float = 1, **labels: object) -> None: ...
-    def add_counts(self, counts: Mapping[str, int]) -> None: ...
+    def add(self, name: str, value: float = 1, **labels: object) -> None:
+        """Add to a counter of the table of metrics, by its full name."""
+
+    def add_counts(self, counts: Mapping[str, int]) -> None:
+        """Add the assembler's counts to their metrics."""
 
 
 class LocalLoop:
@@ -138,6 +142,7 @@ class LocalLoop:
 
     @property
     def open_streams(self) -> int:
+        """How many streams have begun and have no record yet."""
         return self._assembler.open_streams
 
     def stop(self, finish_s: float) -> None:

@@ -60,6 +60,7 @@ class Clients:
         )
 
     async def close(self) -> None:
+        """Closes both clients and their connections."""
         await _maybe_await(self._openai.close())
         await _maybe_await(self._anthropic.close())
 

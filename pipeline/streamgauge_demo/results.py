@@ -31,6 +31,7 @@ class Results:
         self._first_tokens: deque[tuple[str, float]] = deque(maxlen=MAX_FIRST_TOKENS)
 
     def add_record(self, record: Json) -> None:
+        """Counts a record from the tap, and keeps its differences from the scenario."""
         model = str(record.get("request_model"))
         scenario = self._by_model.get(model)
         if scenario is None:
@@ -44,6 +45,7 @@ class Results:
             self._first_tokens.append((str(record.get("provider_request_id")), first))
 
     def add_seen(self, seen: Seen) -> None:
+        """Counts a request, and keeps the differences of what its client received."""
         self.requests[seen.model] += 1
         self._keep(seen.model, client_differences(self._by_model[seen.model], seen))
 
@@ -68,6 +70,7 @@ class Results:
 
     @property
     def as_expected(self) -> bool:
+        """Whether all records, requests and clients are as the scenarios expect."""
         return not self.unknown and not any(self.differences(scenario) for scenario in self.scenarios)
 
     def summary(self, told: Mapping[str, Told]) -> dict[str, object]:

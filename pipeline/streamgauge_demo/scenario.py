@@ -159,12 +159,15 @@ class Scenario:
 
     @property
     def upstream(self) -> str:
+        """The name of the upstream: the first part of the model name."""
         return self.model.partition("/")[0]
 
     @property
     def name(self) -> str:
+        """The name of the scenario: the second part of the model name."""
         return self.model.partition("/")[2]
 
     @property
     def dialect(self) -> str:
+        """The dialect that its record should have."""
         return DIALECTS[self.endpoint]

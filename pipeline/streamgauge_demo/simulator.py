@@ -204,6 +204,7 @@ class Connection:
         self._writer.close()
 
     async def reset(self) -> None:
+        """Sends RST, RESET_LAG_S after the last write, so that the client can read the bytes before it."""
         await asyncio.sleep(RESET_LAG_S)
         sock: socket.socket = self._writer.get_extra_info("socket")
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)

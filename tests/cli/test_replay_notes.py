@@ -27,8 +27,8 @@ def test_nothing_is_said_where_all_is_well(tally: Tally) -> None:
     ("tally", "text", "is_fault"),
     [
         (Tally(exchanges=0), "it contains no LLM exchange", False),
-        (Tally(exchanges=1, left_alone=1), "it contains no LLM exchange (1 other exchange was ignored)", False),
-        (Tally(exchanges=3, left_alone=2), "2 other exchanges were ignored: not LLM traffic", False),
+        (Tally(exchanges=1, not_llm=1), "it contains no LLM exchange (1 other exchange was ignored)", False),
+        (Tally(exchanges=3, not_llm=2), "2 other exchanges were ignored: not LLM traffic", False),
         (Tally(exchanges=2, without_body=1), "1 response was recorded without its body: incomplete", False),
         (Tally(exchanges=2, without_body=2), "2 responses were recorded without their bodies: incomplete", False),
         (
@@ -37,7 +37,7 @@ def test_nothing_is_said_where_all_is_well(tally: Tally) -> None:
             True,
         ),
         (Tally(unreadable_rows=1), "1 row is damaged, or not a bundle of this version", True),
-        (Tally(rows_gone=2), "2 rows were delivered and removed while the file was read", False),
+        (Tally(rows_removed=2), "2 rows were delivered and removed while the file was read", False),
     ],
 )
 def test_f13_each_thing_has_its_sentence(tally: Tally, text: str, is_fault: bool) -> None:
@@ -46,8 +46,8 @@ def test_f13_each_thing_has_its_sentence(tally: Tally, text: str, is_fault: bool
 
 def test_streams_that_proved_to_be_no_llms_count_as_others() -> None:
     text = "it contains no LLM exchange (2 other exchanges were ignored)"
-    assert said(Tally(exchanges=2, left_alone=1), 1)[0].text == text
-    assert said(Tally(exchanges=4, left_alone=1), 1)[0].text == "2 other exchanges were ignored: not LLM traffic"
+    assert said(Tally(exchanges=2, not_llm=1), 1)[0].text == text
+    assert said(Tally(exchanges=4, not_llm=1), 1)[0].text == "2 other exchanges were ignored: not LLM traffic"
 
 
 def test_what_was_not_read_to_its_end_may_have_had_one() -> None:

@@ -133,7 +133,7 @@ def test_applications_are_settled_again_after_a_bug(
         if len(settled) < 3:
             raise LookupError("a bug")
 
-    monkeypatch.setattr(tap_process, "SETTLE_APPS_S", 0.01)
+    monkeypatch.setattr(tap_process, "CLOSE_BALANCES_S", 0.01)
     monkeypatch.setattr(tap_process, "close_app_balances", settle)
 
     async def work() -> None:
@@ -170,7 +170,7 @@ def test_the_admin_port_is_tried_again_after_a_bug(
             while len(made) < 3 and not trying.done():  # noqa: ASYNC110 - the task has no event to wait for
                 await asyncio.sleep(0.01)
         assert not trying.done()
-        await tap_process._cancelled(trying)
+        await tap_process._cancel(trying)
 
     asyncio.run(work())
     assert [message.splitlines()[0] for message in caplog.messages] == ["internal error in the admin port: LookupError"]

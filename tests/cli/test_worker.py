@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from streamgauge.cli.settings_sources import load
-from streamgauge.cli.worker import LedgerStore, beside_a_tap
+from streamgauge.cli.worker import LedgerStore, with_worker_admin_port
 from streamgauge.core.record import encode_record
 from streamgauge.ledger import open_ledger
 from tests.running import start, wait_for
@@ -49,9 +49,9 @@ def test_a_worker_and_a_tap_on_one_host_have_metrics_ports_of_their_own(tmp_path
     file = tmp_path / "streamgauge.toml"
     file.write_text('admin = "127.0.0.1:9001"\n')
     assert str(load({}).admin) == "127.0.0.1:9464"
-    assert str(beside_a_tap(load({})).admin) == "127.0.0.1:9465"
-    assert str(beside_a_tap(load({}, file)).admin) == "127.0.0.1:9001"
-    assert str(beside_a_tap(load({"admin": "127.0.0.1:9464"})).admin) == "127.0.0.1:9464"
+    assert str(with_worker_admin_port(load({})).admin) == "127.0.0.1:9465"
+    assert str(with_worker_admin_port(load({}, file)).admin) == "127.0.0.1:9001"
+    assert str(with_worker_admin_port(load({"admin": "127.0.0.1:9464"})).admin) == "127.0.0.1:9464"
 
 
 def test_records_of_a_capture_file_that_was_shipped_twice_are_stored_once(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ EVENTS = [b'data: {"choices":[{"index":0,"delta":{"content":"token %d"}}]}\n\n' 
 
 
 def flushed(coding: str) -> bytes:
-    """100 KB of events, a flush after each."""
+    """100 KB of events, with a flush after each."""
     if coding == "br":
         broken = brotli.Compressor(quality=4)
         return b"".join(broken.process(event) + broken.flush() for event in EVENTS)
@@ -39,12 +39,12 @@ CASES = {
 
 
 class Holding:
-    """A `body.Memory` without a bound."""
+    """A `body.Memory` without a limit."""
 
     def __init__(self) -> None:
         self.sizes: dict[BodyDecoder, int] = {}
 
-    def hold(self, holder: BodyDecoder, size: int) -> bool:
+    def reserve(self, holder: BodyDecoder, size: int) -> bool:
         self.sizes[holder] = size
         return True
 
@@ -56,7 +56,7 @@ def _resident() -> int:
 def main(case: str) -> None:
     coding, wire = CASES[case]()
     assert coding in MEMBERS
-    BodyDecoder(coding=coding).feed(wire[:1000])  # what is made once
+    BodyDecoder(coding=coding).feed(wire[:1000])  # objects that are created only once
     memory = Holding()
     before = _resident()
     for _ in range(DECODERS):

@@ -1,4 +1,4 @@
-"""The order in which an outcome is decided: the first line that holds."""
+"""The order in which an outcome is decided: the first rule that holds."""
 
 import pytest
 
@@ -26,7 +26,7 @@ from streamgauge.core.safe_values import MASKED
         (None, False, False, None, False, "abandoned"),
     ],
 )
-def test_the_first_line_that_holds(
+def test_the_first_rule_that_holds_decides(
     status: int | None, error: bool, terminal: bool, ending: Ending | None, gone: bool, outcome: str
 ) -> None:
     assert outcome_of(status=status, error=error, terminal=terminal, ending=ending, client_gone=gone) == outcome
@@ -51,12 +51,12 @@ def test_the_first_line_that_holds(
         (1.5, MASKED),
     ],
 )
-def test_the_known_reason_of_a_sentence_is_kept(raw: object, label: str | None) -> None:
+def test_the_known_reason_in_a_sentence_is_kept(raw: object, label: str | None) -> None:
     assert reason_label(raw) == label
     assert reason_label(label) == label
 
 
-def test_what_the_model_wrote_cannot_be_read() -> None:
+def test_text_of_the_model_is_not_kept_as_a_reason() -> None:
     assert normal_reason("malformed_anything") == "error"
     assert normal_reason("malformed") is None
 

@@ -1,4 +1,4 @@
-"""Usage in every provider's words: the last present value wins, nothing is summed, missing is not zero."""
+"""Usage in every provider's fields: the last value that is present counts, nothing is summed, and missing is not zero."""
 
 import pytest
 
@@ -28,7 +28,7 @@ def test_an_explicit_zero_is_zero() -> None:
     assert (usage.output_tokens, usage.reasoning_tokens) == (0, None)
 
 
-def test_running_totals_are_not_added_up() -> None:
+def test_running_totals_are_not_summed() -> None:
     usage = chat(*({"prompt_tokens": 3, "completion_tokens": n, "total_tokens": 3 + n} for n in range(9)))
     assert (usage.output_tokens, usage.total_tokens, usage.source) == (8, 11, "final")
 
@@ -37,18 +37,18 @@ def test_before_the_finish_it_is_partial() -> None:
     assert chat({"prompt_tokens": 3, "completion_tokens": 1}, final=False).source == "partial"
 
 
-def test_reasoning_inside_and_on_top_of_output_is_told_by_the_total() -> None:
+def test_the_total_decides_whether_output_includes_reasoning() -> None:
     inside = {"completion_tokens_details": {"reasoning_tokens": 12}}
     assert chat({"prompt_tokens": 506, "completion_tokens": 38, "total_tokens": 544} | inside).output_tokens == 38
     assert chat({"prompt_tokens": 506, "completion_tokens": 38, "total_tokens": 556} | inside).output_tokens == 50
 
 
-def test_a_sum_that_does_not_hold_is_named() -> None:
+def test_a_sum_that_does_not_hold_is_reported() -> None:
     usage = chat({"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 9})
     assert (usage.total_tokens, usage.identity_failed) == (9, "input+output=total")
 
 
-def test_cache_beyond_input_lies_outside_of_it() -> None:
+def test_a_cache_larger_than_input_is_not_part_of_it() -> None:
     usage = chat({"prompt_tokens": 10, "completion_tokens": 1, "prompt_tokens_details": {"cached_tokens": 90}})
     assert (usage.input_tokens, usage.input_cached_tokens) == (100, 90)
 
@@ -86,14 +86,14 @@ def test_usage_that_is_no_object_is_a_bad_value(bad: object) -> None:
     assert (usage.bad_values, usage.source, usage.raw) == (1, "absent", None)
 
 
-def test_raw_holds_known_names_only() -> None:
+def test_raw_holds_only_known_names() -> None:
     usage = chat(
         {"prompt_tokens": 1, "secret_name": 2, "cost": 0.5, "prompt_tokens_details": {"cached_tokens": 1, "x": "y"}}
     )
     assert usage.raw == {"prompt_tokens": 1, "cost": 0.5, "prompt_tokens_details": {"cached_tokens": 1}}
 
 
-def test_anthropic_output_is_a_placeholder_until_a_delta_brings_it() -> None:
+def test_anthropics_output_is_a_placeholder_until_a_delta_brings_it() -> None:
     state = UsageState()
     take(state, ANTHROPIC, {"input_tokens": 41, "output_tokens": 1}, final=False, placeholder=True)
     begun = normalised(state, ANTHROPIC)
@@ -102,7 +102,7 @@ def test_anthropic_output_is_a_placeholder_until_a_delta_brings_it() -> None:
     assert normalised(state, ANTHROPIC).output_tokens == 0
 
 
-def test_anthropic_input_is_made_of_three_parts_and_grows() -> None:
+def test_anthropics_input_has_three_parts_and_grows() -> None:
     state = UsageState()
     take(state, ANTHROPIC, {"input_tokens": 727, "cache_read_input_tokens": 0}, final=False, placeholder=True)
     later = {
@@ -122,7 +122,7 @@ def test_anthropic_input_is_made_of_three_parts_and_grows() -> None:
     assert usage.total_tokens == usage.input_tokens + 9
 
 
-def test_anthropic_server_side_parts_are_kept_apart() -> None:
+def test_anthropics_server_side_parts_are_reported_separately() -> None:
     state = UsageState()
     parts = [{"type": "message", "input_tokens": 1}, {"type": "compaction", "input_tokens": 100, "note": "no"}]
     take(state, ANTHROPIC, {"input_tokens": 181, "output_tokens": 4, "iterations": parts}, final=True)

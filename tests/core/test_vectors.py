@@ -1,7 +1,7 @@
-"""Every vector through recorder, segments and assembler: the same record however the bytes came, and the right one.
+"""Every vector through recorder, segments and assembler: the same, expected record for any way in which its bytes come.
 
-Each vector has one test for all ways in which its bytes can come, its times and its cuts; each dialect has one for what its
-vectors say. What fails, a way or a vector, is named in a note below the assertion.
+Each vector has one test for all ways in which its bytes can come, its times and its cuts; each dialect has one test for
+the expected records. A note below a failed assertion names the way or the vector that failed.
 """
 
 import itertools
@@ -27,16 +27,16 @@ from tests.vectors.load import Vector, blocks, differences, is_dispatched, vecto
 
 ALL = vectors()
 
-# Splitting everywhere costs the square of the size: bodies up to this size, others at random places alone (bytes).
+# Splitting at each position takes quadratic time: bodies up to this size (bytes) are split everywhere, longer ones at random.
 SPLIT_EVERYWHERE = 250
-# One byte a read costs some 30 us; what is longer comes in small pieces instead (bytes).
+# One byte a read takes some 30 us a byte; longer bodies come in small pieces instead (bytes).
 BYTE_BY_BYTE = 600
-# Random ways to cut each vector, beside those that Hypothesis looks for (count).
+# Random ways to cut each vector, besides those that Hypothesis searches for (count).
 RANDOM_CUTS = 3
 CODINGS = ["gzip", "gzip-members", "deflate", "br", "zstd"]
-# Whose finish reason comes with an event of its own, before the terminal (message_delta, then message_stop).
+# Dialects whose finish reason comes in an event of its own, before the terminal (message_delta, then message_stop).
 FINISH_BEFORE_TERMINAL = {"anthropic-messages"}
-# What a plain file cannot tell.
+# Fields that a plain file does not have.
 TRANSPORT = (
     *("tap", "tap_instance", "tap_version", "upstream", "request", "request_digest", "request_model"),
     *("started_at", "status_code", "content_encoding", "counts.client_bytes"),
@@ -63,7 +63,7 @@ def whole(vector: Vector, how: Live | None = None, body: bytes | None = None) ->
 
 
 @by_dialect(ALL)
-def test_says_what_the_documents_say(among: list[Vector]) -> None:
+def test_the_record_is_that_of_the_documents(among: list[Vector]) -> None:
     check_each(among, says_what_the_documents_say, lambda vector: vector.name)
 
 
@@ -104,13 +104,13 @@ def from_a_file(vector: Vector) -> None:
 def one_byte_a_read(vector: Vector) -> None:
     how = Live(framing="chunked" if len(vector.name) % 2 else "length")
     data = wire(vector, how)
-    # Of a long one the beginning, where most is decided.
+    # Of a long one only the beginning, where most is decided.
     pieces = [*byte_by_byte(data[:BYTE_BY_BYTE]), *in_pieces(data[BYTE_BY_BYTE:], vector.name)]
     same(alike(live(vector, how, pieces)), alike(whole(vector, how)))
 
 
 def one_of(kinds: Sequence[T], vector: Vector) -> T:
-    """One for each vector, the same each time: of hundreds of vectors each kind gets its share."""
+    """One example for each vector, the same in each run: each kind of vector gets its share."""
     return kinds[crc32(vector.name.encode()) % len(kinds)]
 
 
@@ -140,7 +140,7 @@ def other_line_ends(vector: Vector) -> None:
 
 
 def compressed(vector: Vector) -> None:
-    """Each vector with one coding: what codings do is tests/core/http1/test_body.py's."""
+    """Each vector with one coding; tests/core/http1/test_body.py tests the codings themselves."""
     coding = one_of(CODINGS, vector)
     how = Live(coding=coding, framing="chunked" if coding == "br" else "length")
     expected = alike(whole(vector), *SIZES, "content_encoding")
@@ -153,7 +153,7 @@ def compressed(vector: Vector) -> None:
 
 
 def masked(vector: Vector) -> None:
-    """Masked differs in nothing but whether arguments are valid JSON."""
+    """A masked record differs only in the validity of arguments."""
     without, full = whole(vector, Live(capture="masked")), whole(vector)
     assert (without["capture"], full["capture"]) == ("masked", "full")
     for record in (without, full):
@@ -301,14 +301,14 @@ def test_any_split_gives_each_event_the_time_of_the_read_that_completes_it(among
 
 
 def cuts(vector: Vector) -> Iterator[tuple[bytes, int]]:
-    """The body up to each of its blocks' ends, and how many events were dispatched by then."""
+    """The body up to the end of each of its blocks, and how many events were dispatched by then."""
     cut = blocks(vector.body)
     for count in range(len(cut) + 1):
         yield b"".join(cut[:count]), sum(is_dispatched(block) for block in cut[:count])
 
 
 def outcome_of_cut(ending: str, terminal: bool) -> tuple[str, dict[str, Any] | None]:
-    """Outcome and error of a stream that ended so, before its terminal or behind it."""
+    """Outcome and error of a stream that ended so, before its terminal or after it."""
     if terminal:
         return "completed", None
     if ending == "reset":
@@ -332,7 +332,7 @@ def check_cut(vector: Vector, record: dict[str, Any], events: int, ending: str) 
 def the_terminal_decides_wherever_it_is_cut(vector: Vector) -> None:
     for ending, (body, events) in itertools.product(("complete", "reset", "client"), list(cuts(vector))):
         records = cut_short(vector, body, ending)
-        if not records:  # a path of no LLM's, and nothing of an LLM came over it yet: neither text nor the end
+        if not records:  # no LLM endpoint, and nothing of an LLM has come so far
             assert endpoint_of(vector.method, vector.target) is None
             assert events <= min([*vector.token_events_at, vector.terminal_at or 0])
             continue
@@ -355,7 +355,7 @@ TIMES: list[Check] = [times_are_those_of_the_reads, one_read_of_everything_is_a_
 
 
 @pytest.mark.parametrize("vector", ALL, ids=lambda vector: f"{vector.dialect}/{vector.name}")
-def test_however_it_comes(vector: Vector) -> None:
+def test_the_record_does_not_depend_on_how_the_bytes_come(vector: Vector) -> None:
     timed = TIMES if is_timed(vector) else []
     ended = [the_terminal_decides_wherever_it_is_cut] if vector.terminal_at is not None else []
     check_each([*WAYS, *timed, *ended], lambda check: check(vector), lambda check: check.__name__)

@@ -310,7 +310,7 @@ def test_an_interface_that_is_not_there_is_named_with_those_that_are(tmp_path: P
 def test_without_the_capability_it_says_which_and_how_to_give_it(tmp_path: Path) -> None:
     """As a user without it sees it; who has it gives it up first."""
     code = (
-        "from streamgauge.taps.packets.privilege import give_up_net_raw as give_up\n"
+        "from streamgauge.taps.packets.privilege import drop_net_raw as give_up\n"
         "from streamgauge.cli.main import main\n"
         "give_up()\n"
         f"raise SystemExit(main(['up', 'packets', '--interface', 'lo', '--port', '1', '--data-dir', {str(tmp_path)!r}]))"

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamgauge.recorder.budget import LARGE_BYTES, Budget, Gathered
+from streamgauge.recorder.budget import LARGE_BYTES, BodyBuffer, Budget
 
 KIB, MIB = 1024, 1024 * 1024
 
@@ -14,8 +14,8 @@ def room(budget: Budget) -> int:
     return budget._left
 
 
-def gathered(budget: Budget, size: int, pieces: int = 4) -> Gathered:
-    body = Gathered(budget, 16 * MIB)
+def gathered(budget: Budget, size: int, pieces: int = 4) -> BodyBuffer:
+    body = BodyBuffer(budget, 16 * MIB)
     for _ in range(pieces):
         body.add(b"x" * (size // pieces))
     return body
@@ -23,7 +23,7 @@ def gathered(budget: Budget, size: int, pieces: int = 4) -> Gathered:
 
 def test_a_body_within_its_limits_is_whole() -> None:
     budget = Budget(10)
-    body = Gathered(budget, 8)
+    body = BodyBuffer(budget, 8)
     body.add(b"abc")
     body.add(b"")
     body.add(b"defgh")
@@ -34,7 +34,7 @@ def test_a_body_within_its_limits_is_whole() -> None:
 
 def test_a_body_over_its_own_limit_is_let_go() -> None:
     budget = Budget(100)
-    body = Gathered(budget, 8)
+    body = BodyBuffer(budget, 8)
     for _ in range(3):
         body.add(b"abcd")
     assert body.capped
@@ -44,7 +44,7 @@ def test_a_body_over_its_own_limit_is_let_go() -> None:
 
 def test_where_the_budget_is_full_the_older_body_is_let_go() -> None:
     budget = Budget(10)
-    first, second = Gathered(budget, 100), Gathered(budget, 100)
+    first, second = BodyBuffer(budget, 100), BodyBuffer(budget, 100)
     first.add(b"123456")
     second.add(b"12345")
     assert (first.capped, second.capped) == (True, False)
@@ -55,7 +55,7 @@ def test_where_the_budget_is_full_the_older_body_is_let_go() -> None:
 
 def test_the_oldest_body_makes_no_room_for_itself_at_the_cost_of_others() -> None:
     budget = Budget(10)
-    first, second = Gathered(budget, 100), Gathered(budget, 100)
+    first, second = BodyBuffer(budget, 100), BodyBuffer(budget, 100)
     first.add(b"123")
     second.add(b"12345")
     first.add(b"456")
@@ -97,7 +97,7 @@ def test_what_cannot_give_way_leaves_a_quarter_to_small_bodies() -> None:
     assert sum(body.capped for body in small) <= 2, "as long as it was small it had a place among the small ones"
     for body in small:
         body.drop()
-    budget.give(8 * MIB)
+    budget.give_back(8 * MIB)
     assert gathered(budget, 8 * MIB).take() is not None
 
 
@@ -113,7 +113,7 @@ def test_what_cannot_give_way_leaves_a_quarter_to_small_bodies() -> None:
 )
 def test_the_budget_is_whole_again(steps: list[tuple[int, int, str]]) -> None:
     budget = Budget(200_000)
-    bodies = [Gathered(budget, 120_000) for _ in range(4)]
+    bodies = [BodyBuffer(budget, 120_000) for _ in range(4)]
     for which, size, step in steps:
         if step == "add":
             bodies[which].add(bytes(size))

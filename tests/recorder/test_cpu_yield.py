@@ -34,17 +34,17 @@ def test_amid_a_bulk_the_core_is_kept_and_behind_it_offered_again(
     for size, kept in ((3_000_000, False), (50_000_000, True), (3_000_000, False)):
         for _ in range(10):
             now += second // 10
-            pace.came(size // 10, now)
+            pace.add_bytes(size // 10, now)
         offered.clear()
         cpu_yield.yield_cpu()
         assert (not offered) is kept
 
 
 def test_one_large_batch_is_no_bulk(pace: cpu_yield.BulkDetector) -> None:
-    pace.came(0, 10**15)
-    pace.came(262_144, 10**15 + 5_000_000)
+    pace.add_bytes(0, 10**15)
+    pace.add_bytes(262_144, 10**15 + 5_000_000)
     assert not pace.in_bulk
-    pace.came(262_144, 10**15 + 265_000_000)
+    pace.add_bytes(262_144, 10**15 + 265_000_000)
     assert not pace.in_bulk
 
 

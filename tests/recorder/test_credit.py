@@ -1,7 +1,7 @@
 """What turns cost, and how much of them is due."""
 
 from streamgauge.core.capture.segments import Read, Segment
-from streamgauge.recorder.credit import LINE_NS, LOOK_NS, MOST_NS, Credit
+from streamgauge.recorder.credit import FLUSH_CREDIT_NS, LINE_NS, MAX_CREDIT_NS, Credit
 
 
 def segments(lines: int) -> list[Segment]:
@@ -18,27 +18,27 @@ def turns(credit: Credit, took_ns: int, lines: int) -> int:
 
 
 def test_a_turn_is_charged_as_long_as_it_took() -> None:
-    assert turns(Credit(), LOOK_NS, 0) == MOST_NS // LOOK_NS
+    assert turns(Credit(), FLUSH_CREDIT_NS, 0) == MAX_CREDIT_NS // FLUSH_CREDIT_NS
 
 
 def test_a_turn_that_took_little_is_charged_by_its_lines() -> None:
-    assert turns(Credit(), 0, 1_000) == -(-MOST_NS // (1_000 * LINE_NS))
+    assert turns(Credit(), 0, 1_000) == -(-MAX_CREDIT_NS // (1_000 * LINE_NS))
 
 
 def test_each_look_grants_more_and_what_is_not_used_is_kept_up_to_a_bound() -> None:
     credit = Credit()
-    assert turns(credit, MOST_NS, 0) == 1
+    assert turns(credit, MAX_CREDIT_NS, 0) == 1
     assert not credit.left
     credit.grant()
-    assert turns(credit, LOOK_NS // 4, 0) == 4
+    assert turns(credit, FLUSH_CREDIT_NS // 4, 0) == 4
     for _ in range(100):
         credit.grant()
-    assert turns(credit, LOOK_NS, 0) == MOST_NS // LOOK_NS
+    assert turns(credit, FLUSH_CREDIT_NS, 0) == MAX_CREDIT_NS // FLUSH_CREDIT_NS
 
 
 def test_a_turn_that_took_far_too_long_is_paid_for_by_many_looks() -> None:
     credit = Credit()
-    credit.charge(MOST_NS + 10 * LOOK_NS, [])
+    credit.charge(MAX_CREDIT_NS + 10 * FLUSH_CREDIT_NS, [])
     for _ in range(10):
         assert not credit.left
         credit.grant()

@@ -32,39 +32,39 @@ def decoders(count: int) -> list[BodyDecoder]:
 
 def test_what_is_held_is_taken_once_and_given_back() -> None:
     memory, (one, other) = DecoderMemory(10 * MIB), decoders(2)
-    assert memory.hold(one, 1 * MIB)
-    assert memory.hold(one, 2 * MIB)
-    assert memory.hold(other, 1 * MIB)
+    assert memory.reserve(one, 1 * MIB)
+    assert memory.reserve(one, 2 * MIB)
+    assert memory.reserve(other, 1 * MIB)
     assert memory.left == 7 * MIB
-    assert memory.hold(one, 100)
-    assert memory.hold(other, 0)
+    assert memory.reserve(one, 100)
+    assert memory.reserve(other, 0)
     assert memory.left == 10 * MIB - 100
-    assert memory.hold(one, 0)
+    assert memory.reserve(one, 0)
     assert memory.left == 10 * MIB
 
 
 def test_large_decoders_have_a_quarter_together() -> None:
     memory, (one, other, small) = DecoderMemory(40 * MIB), decoders(3)
-    assert memory.hold(one, 6 * MIB)
-    assert not memory.hold(other, 5 * MIB)
-    assert memory.hold(other, 4 * MIB)
-    assert not memory.hold(one, 6 * MIB + 1)
-    assert memory.hold(small, SMALL_DECODER_BYTES)
-    assert not memory.hold(small, SMALL_DECODER_BYTES + 1)
-    assert memory.hold(one, 1 * MIB)
-    assert memory.hold(small, SMALL_DECODER_BYTES + 1)
+    assert memory.reserve(one, 6 * MIB)
+    assert not memory.reserve(other, 5 * MIB)
+    assert memory.reserve(other, 4 * MIB)
+    assert not memory.reserve(one, 6 * MIB + 1)
+    assert memory.reserve(small, SMALL_DECODER_BYTES)
+    assert not memory.reserve(small, SMALL_DECODER_BYTES + 1)
+    assert memory.reserve(one, 1 * MIB)
+    assert memory.reserve(small, SMALL_DECODER_BYTES + 1)
 
 
 def test_the_largest_gives_way_to_a_smaller_one() -> None:
     memory, several = DecoderMemory(6 * MIB), decoders(8)
     for decoder in several[:4]:
-        assert memory.hold(decoder, 1 * MIB)
-    assert memory.hold(several[4], 2 * MIB)
+        assert memory.reserve(decoder, 1 * MIB)
+    assert memory.reserve(several[4], 2 * MIB)
     assert memory.left == 0
-    assert memory.hold(several[5], 100 * KIB)
+    assert memory.reserve(several[5], 100 * KIB)
     assert [decoder.fault for decoder in several] == [None] * 4 + [DecodeFault.TOO_LARGE] + [None] * 3
     assert memory.left == 2 * MIB - 100 * KIB
-    assert not memory.hold(several[6], 2 * MIB), "nobody holds more than it wants"
+    assert not memory.reserve(several[6], 2 * MIB), "no decoder holds more than it needs"
     assert [decoder.fault for decoder in several[5:]] == [None] * 3
 
 
@@ -72,14 +72,14 @@ def test_the_largest_gives_way_to_a_smaller_one() -> None:
 def test_the_bound_holds_and_the_memory_is_whole_again(steps: list[tuple[int, int]]) -> None:
     memory, several, held = DecoderMemory(12 * MIB), decoders(10), [0] * 10
     for which, size in steps:
-        if memory.hold(several[which], size):
+        if memory.reserve(several[which], size):
             held[which] = size
         held = [0 if decoder.fault else size for decoder, size in zip(several, held, strict=True)]
         assert memory.left == 12 * MIB - sum(held) >= 0
         assert sum(size for size in held if size > SMALL_DECODER_BYTES) <= 3 * MIB
         several = [decoder if decoder.fault is None else BodyDecoder(coding="gzip") for decoder in several]
     for decoder in several:
-        assert memory.hold(decoder, 0)
+        assert memory.reserve(decoder, 0)
     assert memory.left == 12 * MIB
 
 

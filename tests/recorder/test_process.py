@@ -45,13 +45,13 @@ def recording(folder: Path) -> Iterator[tuple[RecorderProcess, Spool]]:
 
 
 def hand_in(process: RecorderProcess, *messages: Message) -> None:
-    process.batch(0, encode_batch(list(messages))[4:])  # type: ignore[arg-type]
+    process.handle_batch(0, encode_batch(list(messages))[4:])  # type: ignore[arg-type]
 
 
 def test_what_waits_goes_out_where_it_is_too_much(tmp_path: Path) -> None:
     with recording(tmp_path) as (process, spool):
         hand_in(process, opened(), *arrivals(head(SSE)))
-        process.look()
+        process.flush_due()
         before = spool.waiting().rows
         event = b"data: " + b"x" * 100_000 + b"\n\n"
         hand_in(process, *arrivals(*[event] * 70))

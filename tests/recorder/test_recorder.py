@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from streamgauge.core.capture.bundles import encode_bundle
 from streamgauge.core.capture.segments import BUNDLE_BYTES, Bundle, Ending, Loss, Segment
 from streamgauge.recorder import capture, events, request, response
-from streamgauge.recorder.capture import LOOKS_A_SEGMENT
+from streamgauge.recorder.capture import FLUSHES_PER_SEGMENT
 from streamgauge.recorder.protocol import (
     ExchangeEnded,
     Message,
@@ -135,7 +135,7 @@ def test_reads_that_waited_for_each_other_go_with_the_next_look() -> None:
     recorder.handle(opened())
     recorder.handle(arrivals(head(SSE))[0])
     assert len(list(recorder.each_due())) == 1
-    for _ in range(LOOKS_A_SEGMENT):
+    for _ in range(FLUSHES_PER_SEGMENT):
         recorder.handle(together(b"data: 1\n\n", b"data: 2\n\n"))
         assert [len(segment.reads) for segment in recorder.each_due()] == [2]
     recorder.handle(together(b"data: 3\n\n", stream=2))
@@ -265,7 +265,7 @@ def test_a_stream_that_is_given_up_gives_back_what_it_held(monkeypatch: pytest.M
     recorder.handle(opened(stream=3))
     recorder.handle(RequestBody(3, long))
     with monkeypatch.context() as broken:
-        broken.setattr(response.Response, "dropped", raising)
+        broken.setattr(response.Response, "reads_dropped", raising)
         recorder.handle(ReadsDropped(3, 1))
     for message in [opened(stream=4), *arrivals(head(), long, stream=4), ended(stream=4)]:
         recorder.handle(message)
@@ -294,7 +294,7 @@ MESSAGES = st.one_of(
 
 def _pending_of(recorder: Recorder) -> int:
     """What is pending, looked for stream by stream."""
-    captures = {*recorder._touched, *recorder._open.values(), *recorder._behind}
+    captures = {*recorder._changed, *recorder._open.values(), *recorder._behind}
     assert recorder.behind_bytes == sum(one.waiting_bytes for one in captures if one.behind)
     return sum(one.ready_bytes + (0 if one.behind else one.waiting_bytes) for one in captures)
 

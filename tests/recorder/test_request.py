@@ -24,7 +24,7 @@ def facts(body: bytes, *headers: tuple[str, str], target: str = "/v1/chat/comple
     reader = RequestReader(opened(target, *headers), KEY, Budget(ROOM))
     reader.add(body[:7])
     reader.add(body[7:])
-    return reader.sent(talk.sent(len(body)), 1, 2)
+    return reader.sent_facts(talk.sent(len(body)), 1, 2)
 
 
 def hmac_of(value: bytes) -> str:
@@ -131,7 +131,7 @@ def test_a_compressed_body_is_looked_into_up_to_a_size_of_its_own() -> None:
         reader = RequestReader(opened("/v1/messages", ("content-encoding", "gzip")), KEY, Budget(ROOM))
         reader.add(stored)
         assert reader.capped is (model is None)
-        assert reader.sent(talk.sent(len(stored)), None, None).model == model
+        assert reader.sent_facts(talk.sent(len(stored)), None, None).model == model
 
 
 def test_a_body_that_was_compressed_twice_is_not_looked_into() -> None:
@@ -143,7 +143,7 @@ def test_a_body_that_was_compressed_twice_is_not_looked_into() -> None:
 def test_a_body_that_was_not_handed_over_whole_has_no_digest_and_no_facts() -> None:
     reader = RequestReader(opened(), KEY, Budget(ROOM))
     reader.add(b'{"model":"m"}')
-    got = reader.sent(talk.sent(100, whole=False), None, 2)
+    got = reader.sent_facts(talk.sent(100, whole=False), None, 2)
     assert got == RequestFacts(body_bytes=100, sent_ns=2, capped=True)
 
 
@@ -153,7 +153,7 @@ def test_a_body_over_the_budget_has_a_digest_and_no_facts() -> None:
     body = b'{"model":"m"}' + b" " * 20
     for at in range(0, len(body), 5):
         reader.add(body[at : at + 5])
-    got = reader.sent(talk.sent(len(body)), None, 2)
+    got = reader.sent_facts(talk.sent(len(body)), None, 2)
     assert (got.model, got.digest, got.capped, reader.capped) == (None, hmac_of(body), True, True)
     assert budget.take(15)
 

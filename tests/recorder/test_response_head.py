@@ -16,7 +16,7 @@ from streamgauge.recorder.response_head import (
     expected_of,
     head_facts,
     is_event_stream,
-    told_head,
+    reported_head,
 )
 
 
@@ -83,7 +83,7 @@ def test_facts_by_allowlist() -> None:
     ("told", "kept"), [(200, 200), (599, 599), (None, None), (0, None), (-1, None), (10**30, None)]
 )
 def test_a_head_that_is_told(told: int | None, kept: int | None) -> None:
-    got = told_head(told, [("transfer-encoding", "chunked"), *[("x-request-id", "r")] * (MAX_FIELDS + 5)])
+    got = reported_head(told, [("transfer-encoding", "chunked"), *[("x-request-id", "r")] * (MAX_FIELDS + 5)])
     assert len(got.headers) == MAX_FIELDS - 1
     assert head_facts(got, 5, event_stream=True) == Head(kept, 5, True, provider_request_id="r")
 

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from streamgauge.recorder.protocol import RequestStarted
-from streamgauge.recorder.tenant_headers import MAX_SAID, TenantHeaderCheck
+from streamgauge.recorder.tenant_headers import MAX_WARNINGS, TenantHeaderCheck
 from tests.taps.talk import opened
 
 
@@ -16,7 +16,7 @@ def said(ours: str | None, *streams: RequestStarted) -> list[str]:
     sentences: list[str] = []
     check = TenantHeaderCheck(ours, sentences.append)
     for one in streams:
-        check.look(one)
+        check.check(one)
     return sentences
 
 
@@ -56,8 +56,8 @@ def test_what_agrees_is_not_mentioned(ours: str | None, one: RequestStarted) -> 
 
 
 def test_each_header_is_named_once_and_no_more_than_the_limit() -> None:
-    streams = [stream(f"x-{number}") for number in range(3 * MAX_SAID)]
-    assert len(said(None, *streams, *streams)) == MAX_SAID
+    streams = [stream(f"x-{number}") for number in range(3 * MAX_WARNINGS)]
+    assert len(said(None, *streams, *streams)) == MAX_WARNINGS
     assert len(said(None, *streams[:3], *streams[:3])) == 3
 
 

@@ -185,7 +185,7 @@ def test_a_stream_behind_that_fails_touches_no_other(monkeypatch: pytest.MonkeyP
         raise RuntimeError
 
     with monkeypatch.context() as patched:
-        patched.setattr(response.Response, "_go_on", broken)
+        patched.setattr(response.Response, "_continue_part", broken)
         segments = recorder.turn()
     segments += all_turns(recorder)
     assert recorder.incidents[Incident.CAPTURE_FAULT] == 1
@@ -277,7 +277,7 @@ def test_reads_of_a_stream_that_fails_behind_are_counted_as_long_as_it_is_open(m
         raise RuntimeError
 
     with monkeypatch.context() as patched:
-        patched.setattr(response.Response, "answered", broken)
+        patched.setattr(response.Response, "set_head", broken)
         tell(recorder, ResponseHead(1, ZERO, 200))
     tell(recorder, ResponseRead(1, ZERO, TINY), ended())
     segments += all_turns(recorder)

@@ -205,7 +205,7 @@ class Model(RuleBasedStateMachine):
 
     @rule()
     def recorder_dies(self) -> None:
-        self.of_recorder.handed(0)
+        self.of_recorder.sent_to_recorder(0)
         self.writer.close()
         self.writer = Spool(self.path, MOST, self.of_recorder, self.now)
 

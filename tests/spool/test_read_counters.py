@@ -180,7 +180,7 @@ def test_reads_of_a_killed_recorder_are_dropped(tmp_path: Path) -> None:
     path = tmp_path / "counters"
     with Counters(path, "relay-0") as relay, Counters(path, "recorder") as recorder:
         relay.seen(10)
-        relay.handed(8)
+        relay.sent_to_recorder(8)
         recorder.dropped(DropReason.SPOOL_FULL, 1)
         close_recorder_balance(path, delivered=1, waiting=1, reason=DropReason.CRASH)
         balance = read_balance(path)
@@ -194,11 +194,11 @@ def test_unsent_reads_of_a_killed_relay_are_dropped(tmp_path: Path) -> None:
     path = tmp_path / "counters"
     with Counters(path, "relay-1") as relay:
         relay.seen(10)
-        relay.handed(6)
+        relay.sent_to_recorder(6)
         relay.dropped(DropReason.RECORDER_BEHIND, 1)
     with Counters(path, "relay-1") as again:
-        again.settle_relay()
-        again.settle_relay()
+        again.drop_unsent_reads()
+        again.drop_unsent_reads()
     assert read_balance(path).dropped[DropReason.CRASH] == 3
 
 
@@ -206,12 +206,12 @@ def test_closed_balance_is_not_closed_again(tmp_path: Path) -> None:
     path = tmp_path / "counters"
     with Counters(path, "relay-0") as relay:
         relay.seen(10)
-        relay.handed(4)
+        relay.sent_to_recorder(4)
         relay.dropped(DropReason.RECORDER_BEHIND, 2)
     close_balance(path, 1, 1, reason=DropReason.CRASH)
     settled = read_balance(path)
     assert (settled.waiting, settled.dropped[DropReason.CRASH]) == (1, 6)
     with Counters(path, "relay-0") as relay:
-        relay.settle_relay()
+        relay.drop_unsent_reads()
     close_recorder_balance(path, delivered=1, waiting=1, reason=DropReason.CRASH)
     assert read_balance(path) == settled

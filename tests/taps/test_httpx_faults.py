@@ -178,7 +178,7 @@ BREAKABLE: list[tuple[Any, str]] = [
     (httpx_module, "sender_of"),
     (httpx_module, "is_llm"),
     (httpx_module, "is_event_stream"),
-    (httpx_module, "kinds_of"),
+    (httpx_module, "stream_classes_of"),
     (httpx_module, "RequestBodyCapture"),
     (httpx_module, "start_capture"),
     (httpx_module, "_content_of"),
@@ -209,7 +209,7 @@ def test_without_an_agent_nothing_changes(way: tuple[Any, Kind], tmp_path: Path)
     assert read_balance(tmp_path / "counters").dropped["recorder_gone"] > 0
 
 
-@pytest.mark.parametrize("name", ["RequestBodyCapture", "kinds_of", "_content_of"])
+@pytest.mark.parametrize("name", ["RequestBodyCapture", "stream_classes_of", "_content_of"])
 def test_a_bug_in_the_tap_leaves_no_stream_open(
     tmp_path: Path, recorder: RawRecorder, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:

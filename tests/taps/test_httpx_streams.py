@@ -20,7 +20,14 @@ from streamgauge.core.capture.segments import Ending
 from streamgauge.recorder.exchange_capture import ExchangeCapture
 from streamgauge.recorder.protocol import ExchangeEnded, RequestBody, RequestSent, ResponseHead, ResponseRead
 from streamgauge.taps.httpx import TapTransport
-from streamgauge.taps.httpx_streams import AsyncAnswer, RequestBodyCapture, SyncAnswer, ending_of, kinds_of, library_of
+from streamgauge.taps.httpx_streams import (
+    AsyncResponseStream,
+    RequestBodyCapture,
+    SyncResponseStream,
+    ending_of,
+    library_of,
+    stream_classes_of,
+)
 from streamgauge.taps.inprocess import background_senders
 from streamgauge.taps.inprocess.capture import start_capture
 from tests.recorder.fake_client import FakeClient
@@ -71,7 +78,7 @@ def reported(client: FakeClient) -> tuple[list[bytes], list[Ending]]:
     return chunks, [message.ending for message in client.messages if isinstance(message, ExchangeEnded)]
 
 
-async def read_async(stream: AsyncAnswer, chunks: int = 9) -> list[bytes]:
+async def read_async(stream: AsyncResponseStream, chunks: int = 9) -> list[bytes]:
     iterator = stream.__aiter__()
     assert isinstance(iterator, AsyncGenerator)  # whoever stops early closes it, and finds that it can
     got = []
@@ -85,7 +92,11 @@ async def read_async(stream: AsyncAnswer, chunks: int = 9) -> list[bytes]:
 @pytest.mark.parametrize("kind", ["sync", "async"])
 def test_read_to_the_end(kind: str) -> None:
     below, (capture, client) = Below(), capturing()
-    got = list(SyncAnswer(below, capture)) if kind == "sync" else asyncio.run(read_async(AsyncAnswer(below, capture)))
+    got = (
+        list(SyncResponseStream(below, capture))
+        if kind == "sync"
+        else asyncio.run(read_async(AsyncResponseStream(below, capture)))
+    )
     assert (got, reported(client), below.story) == ([b"a", b"b"], ([b"a", b"b"], [Ending.COMPLETE]), ["over"])
 
 
@@ -93,11 +104,11 @@ def test_read_to_the_end(kind: str) -> None:
 def test_whoever_stops_early_stops_what_lies_below(kind: str) -> None:
     below, (capture, client) = Below(), capturing()
     if kind == "sync":
-        stream = SyncAnswer(below, capture)
+        stream = SyncResponseStream(below, capture)
         got = list(itertools.islice(stream, 1))
         gc.collect()
     else:
-        got = asyncio.run(read_async(AsyncAnswer(below, capture), 1))
+        got = asyncio.run(read_async(AsyncResponseStream(below, capture), 1))
     assert (got, reported(client), below.story) == ([b"a"], ([b"a"], [Ending.CLIENT]), ["over"])
 
 
@@ -119,9 +130,9 @@ def test_an_error_is_the_same_error(kind: str, error: BaseException, ending: End
     below, (capture, client) = Below(error), capturing()
     with pytest.raises(type(error)) as raised:
         if kind == "sync":
-            list(SyncAnswer(below, capture))
+            list(SyncResponseStream(below, capture))
         else:
-            coroutine = read_async(AsyncAnswer(below, capture))
+            coroutine = read_async(AsyncResponseStream(below, capture))
             coroutine.send(None)  # nothing in it waits: no loop is needed
     assert raised.value is error
     assert reported(client) == ([b"a", b"b"], [ending])
@@ -132,9 +143,9 @@ def test_an_error_is_the_same_error(kind: str, error: BaseException, ending: End
 def test_a_close_is_passed_on_before_it_is_told(kind: str) -> None:
     below, (capture, client) = Below(), capturing()
     if kind == "sync":
-        SyncAnswer(below, capture).close()
+        SyncResponseStream(below, capture).close()
     else:
-        asyncio.run(AsyncAnswer(below, capture).aclose())
+        asyncio.run(AsyncResponseStream(below, capture).aclose())
     assert (reported(client), below.story) == (([], [Ending.CLIENT]), ["closed"])
 
 
@@ -145,7 +156,7 @@ def test_a_close_that_fails_fails_the_same() -> None:
 
     capture, client = capturing()
     with pytest.raises(OSError, match="broken"):
-        SyncAnswer(Broken(), capture).close()
+        SyncResponseStream(Broken(), capture).close()
     assert reported(client) == ([], [Ending.CLIENT])
 
 
@@ -153,7 +164,7 @@ def test_a_chunk_that_is_on_its_way_when_the_response_is_closed_is_noted() -> No
     """As async readers do: the response is closed, what iterates it only later."""
 
     async def run() -> None:
-        stream = AsyncAnswer(Below(), capture)
+        stream = AsyncResponseStream(Below(), capture)
         iterator = stream.__aiter__()
         assert await anext(iterator) == b"a"
         await stream.aclose()
@@ -170,8 +181,8 @@ def test_streams_are_of_the_library_of_the_request(library: Any) -> None:
 
     request = Own("POST", "http://u/", content=b"x")
     assert library_of(request) is library
-    kinds = kinds_of(request)
-    assert kinds is kinds_of(library.Request("GET", "http://u/"))
+    kinds = stream_classes_of(request)
+    assert kinds is stream_classes_of(library.Request("GET", "http://u/"))
     assert issubclass(kinds.sync_response, library.SyncByteStream)
     assert issubclass(kinds.async_response, library.AsyncByteStream)
     assert isinstance(kinds.request(request.stream, RequestBodyCapture(None, b"x")), library.ByteStream)
@@ -183,7 +194,7 @@ def test_a_body_that_goes_out_twice_is_told_once() -> None:
     capture, client = capturing()
     asked = RequestBodyCapture(capture, None)
     request = httpx.Request("POST", "http://u/", content=iter([]))
-    stream = kinds_of(request).request([b"a", b"b"], asked)
+    stream = stream_classes_of(request).request([b"a", b"b"], asked)
     assert [b"".join(stream) for _ in range(2)] == [b"ab", b"ab"]
     assert [one.data for one in client.messages if isinstance(one, RequestBody)] == [b"a", b"b"]
     assert [one.body_bytes for one in client.messages if isinstance(one, RequestSent)] == [2]

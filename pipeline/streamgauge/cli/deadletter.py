@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
 from streamgauge.cli.commands import JSON, TABLE, TEXT, Arguments
-from streamgauge.cli.deadletter_format import as_json, as_text, moment, why_left
+from streamgauge.cli.deadletter_format import as_json, as_text, moment, why_not_sent
 from streamgauge.cli.kafka_options import brokers_of
 from streamgauge.cli.tables import JsonPrinter, print_table
 from streamgauge.config import Settings
@@ -31,23 +31,23 @@ _COLUMNS = ("letter", "at", "stage", "error", "topic", "partition", "offset", "b
 def run(settings: Settings, args: Arguments) -> int:
     """Lists, shows or sends back dead letters. Returns 1 if a dead letter that was selected was not sent back."""
     brokers = brokers_of(settings)
-    # aiokafka's log lines about an unreachable broker would repeat our own error message.
+    # aiokafka's log lines about an unreachable broker would repeat the error message of this command.
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
-    desk = _Desk(brokers, Topics(settings.topic_prefix))
+    topic = _DeadLetterTopic(brokers, Topics(settings.topic_prefix))
     try:
         if args.action == "show":
-            return asyncio.run(desk.show(args.letter, args.output))
+            return asyncio.run(topic.show(args.letter, args.output))
         wanted = _wanted(args)
         if args.action == "list":
-            return asyncio.run(desk.list(wanted, args.output, args.limit))
-        return asyncio.run(desk.retry(wanted, args.output, dry=args.dry_run))
+            return asyncio.run(topic.list(wanted, args.output, args.limit))
+        return asyncio.run(topic.retry(wanted, args.output, dry=args.dry_run))
     except TopicsError as error:
         raise Unavailable(str(error)) from None
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which dead letters are selected. `numbers` None: any; any other field None: any value."""
+    """The selection of dead letters. A field that is None allows any number or value."""
 
     numbers: frozenset[int] | None = None
     stage: str | None = None
@@ -55,7 +55,7 @@ class Wanted:
     partition: int | None = None
     since_ms: float | None = None
 
-    def takes(self, one: DeadLetter) -> bool:
+    def matches(self, one: DeadLetter) -> bool:
         """Whether a dead letter is selected."""
         return (
             (self.numbers is None or one.offset in self.numbers)
@@ -93,18 +93,19 @@ class _Tally:
     """The result of a retry: messages by destination, and dead letters that were not sent, by reason."""
 
     sent: Counter[tuple[str, int]] = field(default_factory=Counter)
-    left: Counter[str] = field(default_factory=Counter)
-    first_left: dict[str, list[int]] = field(default_factory=dict)
+    unsent: Counter[str] = field(default_factory=Counter)
+    first_unsent: dict[str, list[int]] = field(default_factory=dict)
     seen: set[int] = field(default_factory=set)
 
-    def leave(self, number: int, reason: str) -> None:
-        self.left[reason] += 1
-        named = self.first_left.setdefault(reason, [])
+    def add_unsent(self, number: int, reason: str) -> None:
+        """Count a dead letter that was not sent; keep the first _NAMED numbers of each reason."""
+        self.unsent[reason] += 1
+        named = self.first_unsent.setdefault(reason, [])
         if len(named) < _NAMED:
             named.append(number)
 
 
-class _Desk:
+class _DeadLetterTopic:
     """The dead letter topic of one prefix. Each call reads up to the topic's present end."""
 
     def __init__(self, brokers: Brokers, topics: Topics) -> None:
@@ -116,7 +117,7 @@ class _Desk:
         async for one in read(self._brokers, self._topics, max(min(numbers), 0)):
             if wanted.numbers is not None and one.offset > max(wanted.numbers):
                 return
-            if wanted.takes(one):
+            if wanted.matches(one):
                 yield one
 
     async def list(self, wanted: Wanted, output: str, limit: int | None) -> int:
@@ -166,43 +167,43 @@ class _Desk:
                     await self._send(wanted, tally, sender)
             whole = True
         finally:
-            self._say(tally, wanted, output, dry=dry, whole=whole)
+            self._print_summary(tally, wanted, output, dry=dry, whole=whole)
         missing = (wanted.numbers or frozenset()) - tally.seen
-        return FOUND if tally.left or missing else DONE
+        return FOUND if tally.unsent or missing else DONE
 
     async def _send(self, wanted: Wanted, tally: _Tally, sender: Sender | None) -> None:
         async for one in self._letters(wanted):
             if wanted.numbers is not None:
                 tally.seen.add(one.offset)
-            reason = why_left(self._topics, one)
+            reason = why_not_sent(self._topics, one)
             if reason is not None:
-                tally.leave(one.offset, reason)
+                tally.add_unsent(one.offset, reason)
                 continue
             message = message_of(self._topics, one)
             if sender is not None:
                 await sender.send(message)
             tally.sent[message.topic, -1 if message.partition is None else message.partition] += 1
 
-    def _say(self, tally: _Tally, wanted: Wanted, output: str, *, dry: bool, whole: bool) -> None:
-        """`whole`: all dead letters were checked; if not, the summary covers what was done before an error."""
+    def _print_summary(self, tally: _Tally, wanted: Wanted, output: str, *, dry: bool, whole: bool) -> None:
+        """Prints the result. `whole`: all dead letters were checked; if not, it covers those before an error."""
         missing = sorted((wanted.numbers or frozenset()) - tally.seen) if whole else []
         if output == JSON:
             sent = [
                 {"topic": topic, "partition": None if partition < 0 else partition, "messages": count}
                 for (topic, partition), count in sorted(tally.sent.items())
             ]
-            left = [{"reason": reason, "messages": count} for reason, count in tally.left.items()]
-            done = {"dry_run": dry, "complete": whole, "sent": sent, "not_sent": left, "missing": missing}
+            unsent = [{"reason": reason, "messages": count} for reason, count in tally.unsent.items()]
+            done = {"dry_run": dry, "complete": whole, "sent": sent, "not_sent": unsent, "missing": missing}
             sys.stdout.write(json.dumps(done) + "\n")
         else:
-            self._say_sent(tally, dry=dry, whole=whole)
-        for reason, count in tally.left.items():
-            named = ", ".join(map(str, tally.first_left[reason])) + (", ..." if count > _NAMED else "")
+            self._print_sent(tally, dry=dry, whole=whole)
+        for reason, count in tally.unsent.items():
+            named = ", ".join(map(str, tally.first_unsent[reason])) + (", ..." if count > _NAMED else "")
             sys.stderr.write(f"streamgauge deadletter: {_messages(count)} not sent (dead letter {named}): {reason}\n")
         for number in missing:
             sys.stderr.write(f"streamgauge deadletter: there is no dead letter {number} in {self._topics.deadletter}\n")
 
-    def _say_sent(self, tally: _Tally, *, dry: bool, whole: bool) -> None:
+    def _print_sent(self, tally: _Tally, *, dry: bool, whole: bool) -> None:
         did = "would send" if dry else "sent"
         for (topic, partition), count in sorted(tally.sent.items()):
             where = topic if partition < 0 else f"{topic}, partition {partition}"

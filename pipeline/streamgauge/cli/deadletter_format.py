@@ -1,4 +1,4 @@
-"""One dead letter as text and as JSON: where it came from, why it is dead, and what it contains.
+"""One dead letter as text and as JSON: its source, the reason, and its content.
 
 Its content comes from outside: unprintable characters are replaced and long content is cut.
 """
@@ -20,7 +20,7 @@ from streamgauge.ledger import LedgerRow, UnreadableRecordError
 _DUMP_BYTES = 512
 # Limit of a bundle's streams that are listed.
 _STREAMS = 20
-# A word from a header is cut to this length (characters); our own have 20.
+# A word from a header is cut to this length (characters); those that workers write have up to 20.
 _WORD = 80
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # The end of the year 9999 (milliseconds): the last date of Python.
@@ -41,8 +41,8 @@ def moment(at_ms: int) -> str | None:
     return (_EPOCH + timedelta(milliseconds=at_ms)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def why_left(topics: Topics, one: DeadLetter) -> str | None:
-    """Why sending it back is useless, as the end of a sentence; None if it is useful."""
+def why_not_sent(topics: Topics, one: DeadLetter) -> str | None:
+    """Why a dead letter cannot be sent back, as the end of a sentence; None if it can."""
     try:
         message = message_of(topics, one)
     except NotRetriableError as error:
@@ -62,7 +62,7 @@ def why_left(topics: Topics, one: DeadLetter) -> str | None:
 def as_json(one: DeadLetter, *, whole: bool = False) -> dict[str, Any]:
     """The dead letter for JSON output. `whole`: with key and value, in base64."""
     key_bytes, value_bytes = one.whole or (len(one.key or b""), len(one.value or b""))
-    told: dict[str, Any] = {
+    shown: dict[str, Any] = {
         "letter": one.offset,
         "at": moment(one.at_ms),
         "stage": one.stage,
@@ -77,8 +77,8 @@ def as_json(one: DeadLetter, *, whole: bool = False) -> dict[str, Any]:
         "cut": one.whole is not None,
     }
     if whole:
-        told |= {"key_base64": _base64(one.key), "value_base64": _base64(one.value)}
-    return told
+        shown |= {"key_base64": _base64(one.key), "value_base64": _base64(one.value)}
+    return shown
 
 
 def as_text(topics: Topics, one: DeadLetter) -> Iterator[str]:
@@ -86,11 +86,12 @@ def as_text(topics: Topics, one: DeadLetter) -> Iterator[str]:
     known = one.stage if one.stage in _MEANS else None
     means = f": {_MEANS[Stage(known)]}" if known else ""
     yield f"number   {one.offset} of {topics.deadletter}, {moment(one.at_ms) or 'time unknown'}"
-    yield f"from     {_word(one.source_topic)}, partition {_told(one.source_partition)}, offset {_told(one.source_offset)}"
+    partition, offset = _number(one.source_partition), _number(one.source_offset)
+    yield f"from     {_word(one.source_topic)}, partition {partition}, offset {offset}"
     yield f"stage    {_word(one.stage)}{means}"
     yield f"error    {_word(one.error_class)}"
     yield f"worker   version {_word(one.version)}, reads bundle format {_word(one.format_version)}"
-    reason = why_left(topics, one)
+    reason = why_not_sent(topics, one)
     if reason is None:
         yield f"now      this version can read it: `streamgauge deadletter retry {one.offset}` sends it back"
     else:
@@ -107,8 +108,8 @@ def _bundle(bundle: Bundle) -> Iterator[str]:
     yield f"bundle   number {bundle.number} of tap instance {UUID(bytes=bundle.instance)} in slot {bundle.slot}"
     yield f"         {len(bundle.segments)} segments of {len(segments)} streams, {reads} reads"
     if bundle.farewell or bundle.dead:
-        gone = ", ".join(str(UUID(bytes=one)) for one in bundle.dead[:_STREAMS] if len(one) == 16)
-        yield f"         last of its instance: {'yes' if bundle.farewell else 'no'}; dead instances: {gone or 'none'}"
+        dead = ", ".join(str(UUID(bytes=one)) for one in bundle.dead[:_STREAMS] if len(one) == 16)
+        yield f"         last of its instance: {'yes' if bundle.farewell else 'no'}; dead instances: {dead or 'none'}"
     for stream, count in segments.most_common(_STREAMS):
         yield f"stream   {UUID(bytes=stream)}, segments: {count}"
     if len(segments) > _STREAMS:
@@ -139,5 +140,5 @@ def _word(text: str | None) -> str:
     return "".join(char if char.isprintable() else "?" for char in (text or "unknown")[:_WORD])
 
 
-def _told(number: int | None) -> str:
+def _number(number: int | None) -> str:
     return "unknown" if number is None else str(number)

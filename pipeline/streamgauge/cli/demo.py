@@ -61,7 +61,7 @@ def run(settings: Settings, args: Arguments) -> int:
         stopping = asyncio.ensure_future(stop.wait())
         await asyncio.wait({playing, stopping}, return_when=asyncio.FIRST_COMPLETED)
         if not playing.done() and not args.serve:
-            playing.cancel()  # Ctrl-C: a summary of half a demo is of no use
+            playing.cancel()  # Ctrl-C: a summary of half a demo is useless
         stopping.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             return await playing
@@ -74,7 +74,7 @@ def run(settings: Settings, args: Arguments) -> int:
 
 
 class DemoTap:
-    """The running tap as the demo uses it: its address, and the records that are new since the last call."""
+    """The part of the running tap that the demo uses: its address and its records."""
 
     def __init__(self, url: str, seen: deque[Record]) -> None:
         self.url = url

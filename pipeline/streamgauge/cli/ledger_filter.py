@@ -8,7 +8,7 @@ from streamgauge.errors import UsageFault
 from streamgauge.ledger import KEYS, NUMBER_KEYS, Filter
 from streamgauge.ledger.row import MAX_ATTEMPT, microseconds_of
 
-# Limit of --where options in one command: more than anyone writes by hand, and far below SQLite's limit of nested
+# Limit of --where options in one command: more than are written by hand, and far below SQLite's limit of nested
 # expressions (1,000).
 MAX_CONDITIONS = 100
 

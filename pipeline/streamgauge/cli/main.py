@@ -24,13 +24,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = _run(argv)
         sys.stdout.flush()
         return code
-    except SystemExit as left:  # the parser has printed its message
-        return left.code if isinstance(left.code, int) else USAGE
+    except SystemExit as exited:  # the parser has printed its message
+        return exited.code if isinstance(exited.code, int) else USAGE
     except Terminated:
         return DONE
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:  # the reader of our output has closed it
+    except BrokenPipeError:  # the reader of the output has closed it
         return DONE
     except OSError as error:
         _trace(error)
@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-        _settle()
+        _flush_output()
 
 
 def _run(argv: Sequence[str] | None) -> int:
@@ -62,11 +62,11 @@ def _run(argv: Sequence[str] | None) -> int:
         _raise_on_signals()
         return int(command.run(settings, args))
     except StreamgaugeError as error:
-        _say_why(args.command, error)
+        _print_error(args.command, error)
         return error.exit_code
 
 
-def _say_why(command: str, error: StreamgaugeError) -> None:
+def _print_error(command: str, error: StreamgaugeError) -> None:
     sys.stdout.flush()  # keeps the order if both streams go to one place
     sys.stderr.write(redacted_text(f"streamgauge {command}: {error}\n"))
 
@@ -76,7 +76,7 @@ class Terminated(KeyboardInterrupt):
 
 
 def _raise_on_signals() -> None:
-    """From here on a signal raises an exception. It is not set up earlier, because an import may swallow that exception."""
+    """Makes signals raise an exception from here on. Not earlier, because an import may swallow that exception."""
     signal.signal(signal.SIGTERM, _terminate)
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -86,8 +86,8 @@ def _terminate(number: int, frame: object) -> None:
     raise Terminated
 
 
-def _settle() -> None:
-    """Flushes the output. If its reader is gone, discards it, so that Python's own flush does not exit with code 120."""
+def _flush_output() -> None:
+    """Flushes the output. If its reader has closed it, discards it: Python's own flush would exit with code 120."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

@@ -27,7 +27,7 @@ from streamgauge.metrics.prometheus import Metrics
 from streamgauge.runtime.child_settings import encode_settings
 from streamgauge.runtime.process_group import END_S, Child, streams_drain_s
 from streamgauge.taps.packets.capture_filter import MAX_PORTS
-from streamgauge.taps.packets.privilege import give_up_net_raw
+from streamgauge.taps.packets.privilege import drop_net_raw
 from streamgauge.taps.packets.process import PacketSettings
 from streamgauge.taps.packets.ring import ANY, capture_socket
 
@@ -41,8 +41,8 @@ _NEEDS_NET_RAW = (
 
 
 def run(settings: Settings, args: Arguments) -> int:
-    """Runs until SIGTERM or Ctrl-C, or until a file is delivered. Returns 1 if the file is damaged; what came before the
-    damage is recorded.
+    """Runs until SIGTERM or Ctrl-C, or until a file is delivered. Returns 1 if the file is damaged; the streams before the
+    damage are recorded.
     """
     ships = args.command.startswith("tap")
     _check(settings, ships)
@@ -58,22 +58,22 @@ class _Source:
     reports a file's end.
     """
 
-    def __init__(self, told: PacketSettings, inherited: int, ended: int | None = None) -> None:
-        self._told, self._inherited, self._ended = told, inherited, ended
+    def __init__(self, settings: PacketSettings, inherited: int, ended: int | None = None) -> None:
+        self._settings, self._inherited, self._ended = settings, inherited, ended
         self.fault = ""
         self.read = asyncio.Event()
 
     def capturing(self, recorder_socket: str, lock_fd: int) -> list[Child]:
         """The capturing process, as a child of the group."""
-        told = encode_settings(replace(self._told, recorder_socket=recorder_socket))
-        return [Child("packet tap", "streamgauge.taps.packets.process", lambda: told, [self._inherited, lock_fd])]
+        encoded = encode_settings(replace(self._settings, recorder_socket=recorder_socket))
+        return [Child("packet tap", "streamgauge.taps.packets.process", lambda: encoded, [self._inherited, lock_fd])]
 
-    def watch(self, stop: asyncio.Event) -> None:
+    def stop_at_end(self, stop: asyncio.Event) -> None:
         """Sets `stop` when a file has been read to its end."""
         if self._ended is not None:
-            asyncio.get_running_loop().add_reader(self._ended, self._heard, stop)
+            asyncio.get_running_loop().add_reader(self._ended, self._file_ended, stop)
 
-    def _heard(self, stop: asyncio.Event) -> None:
+    def _file_ended(self, stop: asyncio.Event) -> None:
         assert self._ended is not None
         asyncio.get_running_loop().remove_reader(self._ended)
         self.fault = os.read(self._ended, 4096).decode().strip()
@@ -96,7 +96,7 @@ def _check(settings: Settings, ships: bool) -> None:
         raise UsageFault(f"--port takes at most {MAX_PORTS} ports: run a second tap for the others")
 
 
-def _told(settings: Settings) -> PacketSettings:
+def _packet_settings(settings: Settings) -> PacketSettings:
     return settings.select(
         PacketSettings,
         ports=[(one.port, one.name or None) for one in settings.server_ports],
@@ -118,14 +118,14 @@ def _interface(settings: Settings) -> Iterator[_Source]:
         why = error.strerror or error
         raise Unavailable(f"this system cannot capture packets ({why}): run on Linux, or give --pcap FILE") from None
     with captures:
-        give_up_net_raw()
+        drop_net_raw()
         try:
             if name != ANY:
                 socket.if_nametoindex(name)
         except OSError:
             known = ", ".join(sorted(one for _, one in socket.if_nameindex()))
             raise Unavailable(f"there is no interface {name!r}: use one of {known}, or any for all of them") from None
-        yield _Source(replace(_told(settings), socket_fd=captures.fileno()), captures.fileno())
+        yield _Source(replace(_packet_settings(settings), socket_fd=captures.fileno()), captures.fileno())
 
 
 @contextlib.contextmanager
@@ -137,7 +137,7 @@ def _file(settings: Settings) -> Iterator[_Source]:
         raise UsageFault(f"there is no file {path}")
     ended, done = os.pipe()
     try:
-        yield _Source(replace(_told(settings), done_fd=done), done, ended)
+        yield _Source(replace(_packet_settings(settings), done_fd=done), done, ended)
     finally:
         os.close(ended)
         os.close(done)
@@ -147,7 +147,7 @@ async def _up(settings: Settings, source: _Source) -> int:
     stop = stop_signal("up packets", settings)
     async with running_up(settings, capturing=source.capturing) as tap:
         _announce("up packets", tap, settings)
-        source.watch(stop)
+        source.stop_at_end(stop)
         await stop.wait()
         _say_end("up packets", settings, source)
     return _code(settings, source) or tap.group.exit_code
@@ -162,7 +162,7 @@ async def _tap(settings: Settings, source: _Source) -> int:
         metrics.register(lambda: broker_samples(shipper))
         shipping = asyncio.create_task(shipper.run())
         _announce("tap packets", tap, settings)
-        source.watch(stop)
+        source.stop_at_end(stop)
         await asyncio.wait({asyncio.create_task(stop.wait()), shipping}, return_when=asyncio.FIRST_COMPLETED)
         if not shipping.done():
             _say_end("tap packets", settings, source)

@@ -34,7 +34,7 @@ from streamgauge.runtime.redaction import redacted_text
 from streamgauge.setting_types import Setting
 
 PROGRAM = "streamgauge"
-# Set by a shell that asks for completions (typer's convention).
+# Set by a shell that requests completions (typer's convention).
 COMPLETE_VARIABLE = "_STREAMGAUGE_COMPLETE"
 
 
@@ -85,7 +85,7 @@ def _fail(path: str, sentence: str) -> NoReturn:
 
 
 def _sentence(error: typer.TyperException, path: str, words: Sequence[str]) -> str:
-    """An error of typer's parser in our words: an unknown option, or an option without its value."""
+    """The sentence for an error of typer's parser: an unknown option, or an option without its value."""
     option = getattr(error, "option_name", None)
     if option is None:
         return "the following arguments are required: COMMAND"
@@ -126,11 +126,11 @@ def _no_value(one: Option | Setting) -> str:
 
 
 def _app(path: str | None) -> typer.Typer:
-    """The parser of one command, or (for None: a shell asks for completions) of all with their options."""
+    """The parser of one command; for None (a shell requests completions) the parser of all, with their options."""
     app = _group("", path in (None, ""))
     if path == "":
         for word in first_words():
-            app.command(word, cls=_with_help(TyperCommand, word), add_help_option=False)(_nothing)
+            app.command(word, cls=_with_help(TyperCommand, word), add_help_option=False)(_no_options)
         return app
     firsts = first_words() if path is None else [path.partition(" ")[0]]
     for word in firsts:
@@ -140,7 +140,7 @@ def _app(path: str | None) -> typer.Typer:
             continue
         group = _group(word, False)
         if word in COMMANDS:
-            group.callback(invoke_without_command=True)(_callback(COMMANDS[word]) if path is None else _nothing)
+            group.callback(invoke_without_command=True)(_callback(COMMANDS[word]) if path is None else _no_options)
         for second in seconds:
             _add(group, COMMANDS[f"{word} {second}"], second)
         app.add_typer(group, name=word, help=first_words()[word])
@@ -154,23 +154,23 @@ def _group(path: str, completion: bool) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     if path in GROUPS or not path:
-        app.callback()(_version if not path else _nothing)
+        app.callback()(_version if not path else _no_options)
     return app
 
 
-def _say_version(asked: bool) -> None:
-    if asked:
+def _print_version(requested: bool) -> None:
+    if requested:
         sys.stdout.write(f"{PROGRAM} {__version__}\n")
         raise typer.Exit
 
 
 def _version(
-    version: bool = typer.Option(False, "--version", help="show the version", callback=_say_version, is_eager=True),
+    version: bool = typer.Option(False, "--version", help="show the version", callback=_print_version, is_eager=True),
 ) -> None:
-    """The program's own option. `main` answers it without this parser if it is the only word."""
+    """The program's own option. If it is the only word, `main` handles it without this parser."""
 
 
-def _nothing() -> None:
+def _no_options() -> None:
     """A command or group without options."""
 
 

@@ -16,8 +16,8 @@ from streamgauge.runtime.child_settings import encode_settings
 from streamgauge.spool.read_counters import Counters, Incident
 from streamgauge.taps.proxy.relay import RelaySettings
 
-# The signals of a fault in machine code. SIGKILL (also the kernel's, when memory is short) and SIGTERM come from
-# outside and say nothing about the pump.
+# The signals of a fault in machine code. SIGKILL (also the kernel's, when memory is short) and SIGTERM come from outside,
+# so they indicate no fault of the pump.
 CRASH_SIGNALS = frozenset({signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE})
 # The pump is switched off after CRASHES crashes of a tap's relays within WINDOW_S seconds. One or two may be chance; a
 # relay that crashes every half minute is useless.
@@ -45,7 +45,7 @@ class PumpFallback:
         return encode_settings(replace(relay, pump=self.pump))
 
     def relay_ended(self, code: int) -> None:
-        """Notes that a relay exited by itself: its exit code, or the negative number of the signal that killed it."""
+        """Counts a relay that exited by itself. `code`: its exit code, or the negative number of its signal."""
         if not self.pump or -code not in CRASH_SIGNALS:
             return
         self._crashes.append(self._now())

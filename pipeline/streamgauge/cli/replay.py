@@ -21,7 +21,7 @@ from streamgauge.recorder.installation_key import UnusableKeyError, installation
 from streamgauge.recorder.request import CaptureSettings
 from streamgauge.taps.replay import exchange
 from streamgauge.taps.replay.contract import BrokenRecording, Log, Tally
-from streamgauge.taps.replay.files import How, log_of, recordings_in
+from streamgauge.taps.replay.files import ReplaySettings, log_of, recordings_in
 from streamgauge.taps.replay.formats import SUFFIXES
 
 _KEY_BYTES = 32
@@ -70,7 +70,7 @@ class Replaying:
         self._limits = settings.select(Limits)
         key = self._key(settings.data_dir)
         capture = CaptureSettings(settings.capture, __version__, key, settings.tenant_header)
-        self._how = How(capture, secrets.token_bytes(16), dialect)
+        self._how = ReplaySettings(capture, secrets.token_bytes(16), dialect)
 
     def records(self, files: Iterable[Path], *, of_topic: bool) -> Iterator[Record]:
         """The records of each file, then those of the topic. Raises Unavailable if the broker is unavailable."""
@@ -116,7 +116,7 @@ class Replaying:
                     f"the digests of this run differ from those of the installation, because its key is not used: {error}",
                     DONE,
                 )
-            except OSError:  # another user's
+            except OSError:  # the file belongs to another user
                 pass
         return secrets.token_bytes(_KEY_BYTES)
 

@@ -35,20 +35,22 @@ def notes_on(tally: Tally, found: Found, *, broken: bool) -> Iterator[Note]:
         yield Note(
             f"{_count(tally.unreadable_rows, 'row is', 'rows are')} damaged, or not a bundle of this version", True
         )
-    if tally.rows_gone:
-        yield Note(f"{_count(tally.rows_gone, 'row was', 'rows were')} delivered and removed while the file was read")
+    if tally.rows_removed:
+        yield Note(
+            f"{_count(tally.rows_removed, 'row was', 'rows were')} delivered and removed while the file was read"
+        )
     if found.open_streams:
         what = _count(found.open_streams, "stream has not ended yet and has", "streams have not ended yet and have")
         yield Note(f"{what} no record")
 
 
 def _on_exchanges(tally: Tally, exchanges: int, not_llm: int, *, broken: bool) -> Iterator[Note]:
-    left_alone = tally.left_alone + not_llm
-    if exchanges == left_alone and not tally.broken_exchanges and not broken:
-        others = f" ({_count(left_alone, 'other exchange was', 'other exchanges were')} ignored)" if left_alone else ""
+    ignored = tally.not_llm + not_llm
+    if exchanges == ignored and not tally.broken_exchanges and not broken:
+        others = f" ({_count(ignored, 'other exchange was', 'other exchanges were')} ignored)" if ignored else ""
         yield Note(f"it contains no LLM exchange{others}")
-    elif left_alone:
-        yield Note(f"{_count(left_alone, 'other exchange was', 'other exchanges were')} ignored: not LLM traffic")
+    elif ignored:
+        yield Note(f"{_count(ignored, 'other exchange was', 'other exchanges were')} ignored: not LLM traffic")
     if tally.without_body:
         one, many = "response was recorded without its body", "responses were recorded without their bodies"
         yield Note(f"{_count(tally.without_body, one, many)}: incomplete")

@@ -24,7 +24,7 @@ def records_of_topic(settings: Settings, assemble: Assemble) -> Iterator[Record]
     Raises Unavailable.
     """
     brokers = brokers_of(settings)
-    # aiokafka's log lines about an unreachable broker would repeat our own error message.
+    # aiokafka's log lines about an unreachable broker would repeat the error message of this command.
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     topic = Topics(settings.topic_prefix).segments
     try:

@@ -19,8 +19,8 @@ MAX_WIDTH = 36
 # accept their full-width forms.
 _BEGINS_FORMULA = "=+\\-@\uff1d\uff0b\u30fc\uff0d\uff20"
 # Some spreadsheets drop white space, invisible characters and quotes before it. One whose separator is a semicolon or a
-# tab (Excel takes it from the locale) splits our cells there, in spite of our quotes, so what follows a separator
-# begins a cell, too.
+# tab (Excel takes it from the locale) splits cells there, even within quotes, so the text after a separator begins a
+# cell, too.
 _SEPARATORS = ",;\t\r\n"
 _DROPPED = "\\s\\x00-\\x1f\\u200b-\\u200f\\u2060\\ufeff\"'"
 # Matches each run of such characters once, so that the time grows linearly with the text's length.
@@ -66,7 +66,7 @@ class JsonPrinter:
 
 
 def print_json(objects: Iterable[str], output: str) -> None:
-    """JSON objects as they come."""
+    """Prints JSON objects one by one, as the iterable yields them."""
     printed = JsonPrinter(output)
     for text in objects:
         printed.add(text)
@@ -121,7 +121,7 @@ def print_csv(names: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
 
 
 def _as_text(text: str) -> str:
-    """The text with an apostrophe wherever a spreadsheet may take what follows for a formula."""
+    """The text with an apostrophe wherever a spreadsheet may read the next characters as a formula."""
     return _CELL.sub(_with_apostrophe, text)
 
 

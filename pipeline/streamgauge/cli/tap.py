@@ -1,7 +1,7 @@
-"""`streamgauge tap`: relay LLM traffic, and ship what was captured to Kafka.
+"""`streamgauge tap`: relay LLM traffic, and ship the captured data to Kafka.
 
-With --agent it is an agent, which ships what taps in applications capture. With --child it is an agent that such a tap
-started: it ends when its stdin ends.
+With --agent it is an agent, which ships the data that taps in applications capture. With --child it is an agent that such a
+tap started: it ends when its stdin ends.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from streamgauge.cli.commands import Arguments
 from streamgauge.cli.kafka_options import brokers_of
 from streamgauge.cli.tap_announcements import announce, say_stopping, say_undelivered
-from streamgauge.cli.tap_process import as_told, running_tap, stop_signal
+from streamgauge.cli.tap_process import running_tap, stop_signal, tap_settings
 from streamgauge.config import Settings
 from streamgauge.errors import UsageFault
 from streamgauge.kafka.security import Brokers
@@ -32,7 +32,7 @@ def run(settings: Settings, args: Arguments) -> int:
     if not settings.kafka:
         raise UsageFault("--kafka HOST:PORT is missing: give a broker, or run `streamgauge up` without Kafka")
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="streamgauge: %(message)s")
-    settings = as_told(settings, args, agent=args.agent or args.child)
+    settings = tap_settings(settings, args, agent=args.agent or args.child)
     return asyncio.run(_run(settings, brokers_of(settings), args.child))
 
 

@@ -1,4 +1,4 @@
-"""Messages to the operator from the commands that run a tap: addresses and directories, and what a stop leaves."""
+"""Messages to the operator from the commands that run a tap: addresses and directories, and what remains after a stop."""
 
 from streamgauge.cli.tap_process import Tap, say
 from streamgauge.config import Settings

@@ -1,6 +1,6 @@
 """The code that `up` and `tap` share: a tap's process group, its spool, its counters and its admin port.
 
-With --agent there is no relay and no port for clients: the tap is an *agent*, whose recorder receives what taps in
+With --agent there is no relay and no port for clients: the tap is an *agent*, whose recorder receives the data that taps in
 applications capture. They find it at DATA_DIR/run/recorder.sock.
 """
 
@@ -38,12 +38,12 @@ from streamgauge.spool import Spool, close_balance_after_crash
 from streamgauge.spool.read_counters import Counters, close_app_balances, read_balance
 from streamgauge.taps.proxy.pump_handle import BUILT
 from streamgauge.taps.proxy.relay import RelaySettings
-from streamgauge.taps.proxy.tls import OwnCertificate, upstream_context
+from streamgauge.taps.proxy.tls import ServerCertificate, upstream_context
 
-# Interval of attempts to open an admin port that is taken (seconds): its owner may be an agent that is about to end.
+# Interval of attempts to open an admin port that is in use (seconds): its owner may be an agent that is about to end.
 ADMIN_RETRY_S = 10.0
 # Interval at which the balances of ended applications are closed (seconds): about as often as metrics are read.
-SETTLE_APPS_S = 10.0
+CLOSE_BALANCES_S = 10.0
 
 
 # Makes the processes that capture, from the recorder's socket and a descriptor that each of them must inherit.
@@ -52,7 +52,7 @@ Capturing = Callable[[str, int], list[Child]]
 
 @dataclass
 class Tap:
-    """A running tap: its parts, for the command that delivers what it captures."""
+    """A running tap: its parts, for the command that delivers the captured data."""
 
     group: Group
     spool: Spool
@@ -61,10 +61,10 @@ class Tap:
     admin_address: str | None  # None: another process has the port, and opening it is retried
 
 
-def as_told(settings: Settings, args: Arguments, *, agent: bool) -> Settings:
+def tap_settings(settings: Settings, args: Arguments, *, agent: bool) -> Settings:
     """The settings of a tap that relays, or of an agent, which has no upstreams.
 
-    Raises UsageFault if neither is asked for, or both.
+    Raises UsageFault if the options select neither, or both.
     """
     if agent:
         if "upstream" in args.settings:
@@ -82,7 +82,7 @@ def as_told(settings: Settings, args: Arguments, *, agent: bool) -> Settings:
 
 def say(sentence: str) -> None:
     """Prints a sentence for the operator."""
-    with contextlib.suppress(OSError, ValueError):  # the reader of stderr is gone: a tap must not end for that
+    with contextlib.suppress(OSError, ValueError):  # stderr was closed by its reader: a tap must not end for that
         sys.stderr.write(redacted_text(f"streamgauge: {sentence}\n"))
         sys.stderr.flush()
 
@@ -99,7 +99,7 @@ async def running_tap(
     """Runs a tap while the block runs, then stops it. Raises StreamgaugeError.
 
     /health/ready requires `is_ready` besides ready relays (of an agent: its recorder). `admin_may_wait`: if the admin port
-    is taken, the tap runs without it. `capturing`: makes the processes that capture if nothing is relayed.
+    is in use, the tap runs without it. `capturing`: makes the processes that capture if nothing is relayed.
     """
     _check_keys(settings)
     _check_certificates(settings)
@@ -124,17 +124,17 @@ async def running_tap(
         start_admin = _admin_or_later if admin_may_wait else _admin_now
         admin_address = await start_admin(stack, admin, settings)
         settling = reported_task("the closing of applications' balances", _close_app_balances(counters))
-        stack.push_async_callback(_cancelled, settling)
+        stack.push_async_callback(_cancel, settling)
         stack.push_async_callback(group.stop, settings.drain_timeout)
         await group.start()
         yield Tap(group, spool, metrics, clients.address if clients else None, admin_address)
 
 
 def _check_certificates(settings: Settings) -> None:
-    """Checks the certificates here, too: errors of the relays would be printed above a second message. Raises UsageFault."""
+    """Checks the certificates before a relay does, so that the operator gets only one message. Raises UsageFault."""
     try:
         if settings.tls_certificate is not None:
-            OwnCertificate(settings.tls_certificate, settings.tls_key)
+            ServerCertificate(settings.tls_certificate, settings.tls_key)
     except ValueError as error:
         raise UsageFault(f"--tls-certificate: {error}") from None
     try:
@@ -144,7 +144,7 @@ def _check_certificates(settings: Settings) -> None:
         raise UsageFault(f"--upstream-ca, --upstream-certificate: {error}") from None
 
 
-async def started_admin(stack: contextlib.AsyncExitStack, admin: AdminServer, settings: Settings) -> None:
+async def start_admin_port(stack: contextlib.AsyncExitStack, admin: AdminServer, settings: Settings) -> None:
     """Opens the admin port until the stack exits. Raises Unavailable."""
     try:
         await admin.start(str(settings.admin))
@@ -159,20 +159,20 @@ async def _admin_now(
     stack: contextlib.AsyncExitStack, make: Callable[[], AdminServer], settings: Settings
 ) -> str | None:
     admin = make()
-    await started_admin(stack, admin, settings)
+    await start_admin_port(stack, admin, settings)
     return admin.address
 
 
 async def _admin_or_later(
     stack: contextlib.AsyncExitStack, make: Callable[[], AdminServer], settings: Settings
 ) -> str | None:
-    """Opens the admin port; if it is taken, retries in the background until it is free."""
+    """Opens the admin port; if it is in use, retries in the background until it is free."""
     try:
         return await _admin_now(stack, make, settings)
     except Unavailable as error:
         say(f"{error}; capture works, but there are no metrics until the address is free")
     trying = reported_task("the wait for the admin port", _admin_when_free(make, settings))
-    stack.push_async_callback(_cancelled, trying)
+    stack.push_async_callback(_cancel, trying)
     return None
 
 
@@ -194,14 +194,14 @@ async def _admin_when_free(make: Callable[[], AdminServer], settings: Settings) 
 async def _close_app_balances(counters: Path) -> None:
     """Closes the balances of applications that were killed, while the tap runs."""
     while True:
-        await asyncio.sleep(SETTLE_APPS_S)
+        await asyncio.sleep(CLOSE_BALANCES_S)
         try:
             await asyncio.to_thread(close_app_balances, counters)
         except Exception as error:  # noqa: BLE001 - the next round may succeed; an OSError is reported as well
             report_fault("the closing of applications' balances", error)
 
 
-async def _cancelled(task: asyncio.Task[None]) -> None:
+async def _cancel(task: asyncio.Task[None]) -> None:
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 
@@ -209,7 +209,7 @@ async def _cancelled(task: asyncio.Task[None]) -> None:
 def _check_data_dir(data_dir: Path) -> None:
     """Warns about permissions of the data directory, and makes the key of digests if it is missing. Raises Unavailable.
 
-    The recorder does the same, but its error would be printed above a second message.
+    The recorder does the same, but then the operator would get two messages for one error.
     """
     try:
         if warning := warning_about(data_dir):
@@ -247,12 +247,12 @@ def _group(
         drain_timeout=streams_drain_s(settings.drain_timeout),
     )
 
-    def told_to_recorder() -> bytes:
-        """The settings at each start. Restores the socket's directory, since something may have removed it."""
+    def encoded_settings() -> bytes:
+        """The recorder's settings at each start. Restores the socket's directory, which may have been removed."""
         runtime.restore()
         return encode_settings(recorder)
 
-    recording = Child("recorder", "streamgauge.recorder.process", told_to_recorder, [lock_fd])
+    recording = Child("recorder", "streamgauge.recorder.process", encoded_settings, [lock_fd])
     if clients is None:
         return Group(recording, capturing(recorder.socket, lock_fd) if capturing else [], say)
     fallback = PumpFallback(settings.pump == "auto" and BUILT, settings.data_dir / "counters", say)
@@ -269,7 +269,7 @@ def _relays(settings: Settings, recorder: str, clients: Listeners, lock_fd: int,
     per_address = settings.max_connections_per_address
 
     def relay(index: int) -> Child:
-        told = settings.select(
+        relay_settings = settings.select(
             RelaySettings,
             upstreams=[(upstream.name, upstream.url) for upstream in settings.upstream],
             single=_is_single(settings.upstream),
@@ -283,7 +283,9 @@ def _relays(settings: Settings, recorder: str, clients: Listeners, lock_fd: int,
             max_connections=_share(settings.max_connections, settings.workers),
             max_connections_per_address=None if per_address is None else _share(per_address, settings.workers),
         )
-        return Child("relay", "streamgauge.taps.proxy", lambda: fallback.encoded(told), [*clients.fds, lock_fd])
+        return Child(
+            "relay", "streamgauge.taps.proxy", lambda: fallback.encoded(relay_settings), [*clients.fds, lock_fd]
+        )
 
     return [relay(index) for index in range(settings.workers)]
 
@@ -330,17 +332,17 @@ def _spool_source(spool: Spool, limit: int) -> Callable[[], Iterable[Sample]]:
 
 
 def stop_signal(command: str, settings: Settings, *, with_stdin: bool = False) -> asyncio.Event:
-    """An event that SIGTERM or SIGINT sets; a second signal ends the process at once and prints what is left.
+    """An event that SIGTERM or SIGINT sets; a second signal ends the process at once and prints what remains.
 
     `with_stdin`: the end of stdin, whose other end a parent holds, sets it, too.
     """
-    stop = StopSignal(command, say, lambda: _left_by(settings.data_dir)).stop
+    stop = StopSignal(command, say, lambda: _what_remains(settings.data_dir)).stop
     if with_stdin:
         _watch_parent(asyncio.get_running_loop(), stop)
     return stop
 
 
-def _left_by(data_dir: Path) -> str:
+def _what_remains(data_dir: Path) -> str:
     waiting = read_balance(data_dir / "counters").waiting
     return (
         f"open streams are cut off; {waiting} reads stay in the spool until the next start with --data-dir {data_dir}"

@@ -20,7 +20,7 @@ _COLUMNS = ("topic", "partitions", "replicas", "settings")
 def run(settings: Settings, args: Arguments) -> int:
     """Creates or describes the topics. `create` does not change existing topics: 0 if they match, 1 if they differ."""
     brokers = brokers_of(settings)
-    # aiokafka's log lines about an unreachable broker would repeat our own error message.
+    # aiokafka's log lines about an unreachable broker would repeat the error message of this command.
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     try:
         if args.action == "describe":

@@ -12,7 +12,7 @@ import msgspec
 from streamgauge.cli.commands import Arguments
 from streamgauge.cli.ledgers import opened_ledger
 from streamgauge.cli.tap_announcements import announce, say_stopping
-from streamgauge.cli.tap_process import Capturing, Tap, as_told, running_tap, say, stop_signal
+from streamgauge.cli.tap_process import Capturing, Tap, running_tap, say, stop_signal, tap_settings
 from streamgauge.config import Settings
 from streamgauge.core.limits import Limits
 from streamgauge.core.record import Record
@@ -31,8 +31,8 @@ _FINISH_S = 1.0
 
 
 def run(settings: Settings, args: Arguments) -> int:
-    """Runs until SIGTERM or Ctrl-C."""
-    return asyncio.run(_run(as_told(settings, args, agent=args.agent)))
+    """Runs until SIGTERM or Ctrl-C. Returns the exit code of the process group."""
+    return asyncio.run(_run(tap_settings(settings, args, agent=args.agent)))
 
 
 async def _run(settings: Settings) -> int:
@@ -47,12 +47,12 @@ async def _run(settings: Settings) -> int:
 @contextlib.asynccontextmanager
 async def running_up(
     settings: Settings,
-    watch: Callable[[list[Record]], None] | None = None,
+    on_new_records: Callable[[list[Record]], None] | None = None,
     capturing: Capturing | None = None,
 ) -> AsyncIterator[Tap]:
     """Runs all of `up` while the block runs, then drains and stops it. Raises StreamgaugeError.
 
-    `watch` gets the records that are new to the ledger, on another thread. `capturing`: as for `running_tap`.
+    `on_new_records` gets the records that are new to the ledger, on another thread. `capturing`: as for `running_tap`.
     """
     metrics = Metrics((MetricSource.TAP, MetricSource.STREAM, MetricSource.WORKER))
     make_data_dir(settings.data_dir)
@@ -64,7 +64,7 @@ async def running_up(
 
         async with running_tap(settings, metrics, is_ready, capturing=capturing) as tap:
             state = files.enter_context(contextlib.closing(_state(settings)))
-            loop = _loop(settings, tap, state, Delivery(ledger, metrics, watch))
+            loop = _loop(settings, tap, state, Delivery(ledger, metrics, on_new_records))
             assembling = threading.Thread(target=_assemble, args=(loop,), name="assembler")
             assembling.start()
             try:
@@ -87,7 +87,7 @@ def _loop(settings: Settings, tap: Tap, state: StateFile, delivery: "Delivery") 
 
 
 def _assemble(loop: LocalLoop) -> None:
-    """The assembler's thread. If it ends, streams are still relayed, and /health/ready reports the loss."""
+    """Runs the assembler's thread. If it ends by an error, streams are still relayed, and /health/ready fails."""
     try:
         loop.run(time.monotonic)
     except Exception as error:  # noqa: BLE001 - the tap continues without records: the user's stream comes first
@@ -98,12 +98,15 @@ def _assemble(loop: LocalLoop) -> None:
 class Delivery:
     """Stores records, then adds them to the metrics. After a crash records may come again; those are not observed twice."""
 
-    def __init__(self, ledger: Ledger, metrics: Metrics, watch: Callable[[list[Record]], None] | None = None) -> None:
+    def __init__(
+        self, ledger: Ledger, metrics: Metrics, on_new_records: Callable[[list[Record]], None] | None = None
+    ) -> None:
         self._ledger = ledger
         self._metrics = metrics
-        self._watch = watch
+        self._on_new_records = on_new_records
 
     def __call__(self, records: list[Record]) -> None:
+        """Delivers records. Raises DeliveryFailed if the ledger is unavailable; then nothing is stored or observed."""
         try:
             inserted = self._ledger.insert([row_of(record) for record in records])
         except LedgerUnavailableError as error:
@@ -113,8 +116,8 @@ class Delivery:
         new = [records[place] for place in inserted.new_places]
         for record in new:
             self._metrics.observe(record)
-        if self._watch is not None:
-            self._watch(new)
+        if self._on_new_records is not None:
+            self._on_new_records(new)
 
 
 def _state(settings: Settings) -> StateFile:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from streamgauge.cli.commands import Arguments
 from streamgauge.cli.kafka_options import brokers_of
 from streamgauge.cli.ledgers import opened_ledger
-from streamgauge.cli.tap_process import started_admin
+from streamgauge.cli.tap_process import start_admin_port
 from streamgauge.config import WORKER_ADMIN, Settings
 from streamgauge.ledger import Inserted, Ledger, LedgerRow, UnreadableRecordError
 from streamgauge.metrics.declarations import MetricSource
@@ -25,8 +25,8 @@ _LOG = logging.getLogger("streamgauge.worker")
 def run(settings: Settings, args: Arguments) -> int:
     """Runs until SIGTERM or Ctrl-C, or until the worker must end; it then logs the reason."""
     log_lines_to_stderr()
-    settings = beside_a_tap(settings)
-    told = settings.select(WorkerSettings, bootstrap=brokers_of(settings), prefix=settings.topic_prefix)
+    settings = with_worker_admin_port(settings)
+    worker_settings = settings.select(WorkerSettings, bootstrap=brokers_of(settings), prefix=settings.topic_prefix)
     make_data_dir(settings.data_dir)
     if warning := warning_about(settings.data_dir):
         _LOG.warning("%s", warning)
@@ -38,15 +38,15 @@ def run(settings: Settings, args: Arguments) -> int:
             admin = AdminServer(
                 metrics, lambda: worker.unready or True, live=lambda: worker.live, hosts=settings.admin_host
             )
-            await started_admin(stack, admin, settings)
+            await start_admin_port(stack, admin, settings)
             _LOG.info("metrics at http://%s/metrics, data in %s", admin.address, settings.data_dir)
             yield
 
     with opened_ledger(settings) as ledger:
-        return run_worker(told, LedgerStore(ledger), metrics, admin_port)
+        return run_worker(worker_settings, LedgerStore(ledger), metrics, admin_port)
 
 
-def beside_a_tap(settings: Settings) -> Settings:
+def with_worker_admin_port(settings: Settings) -> Settings:
     """The settings with an admin port that differs from a tap's, if none is set."""
     if "admin" in settings.given:
         return settings

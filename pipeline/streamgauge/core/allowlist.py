@@ -91,7 +91,7 @@ def _list(spec: Spec) -> Filter:
 
 
 def _first_that_fits(specs: tuple[Spec, ...]) -> Filter:
-    """Which spec applies depends on the type of the value alone."""
+    """The filter of a tuple of specs: the type of a value alone decides which of them applies."""
     examples: tuple[object, ...] = ({}, [], "", 0, 0.0)
     by_type = {
         type(one): next((allowlist_filter(spec) for spec in specs if fits(spec, one)), _misfit) for one in examples
@@ -176,14 +176,14 @@ def _reason(value: object) -> object:
 
 
 def _flag(value: object) -> object:
-    """A number may be anything, a card's number for instance, and is no flag."""
+    """What is kept of a flag. A number is masked: it is no flag, and may be private, as the number of a card."""
     if type(value) is int or type(value) is float:
         return OUT_OF_RANGE if value else value
     return _misfit(value)
 
 
 def _code_number(value: object) -> object:
-    """An error's code may be a number, but not any."""
+    """What is kept of an error's code that is no text: an integer up to MAX_SAFE_INTEGER."""
     return value if type(value) is int and abs(value) <= MAX_SAFE_INTEGER else _flag(value)
 
 
@@ -212,12 +212,12 @@ def argument_chars(value: object) -> int:
 
 
 def encoded(value: object) -> bytes:
-    """Filtered JSON as bytes. What a filter returns can always be encoded."""
+    """A filtered value as JSON. Every value that a filter returns can be encoded."""
     return msgspec.json.encode(value)
 
 
 def encoded_each(values: Sequence[object]) -> list[bytes]:
-    """Many filtered values, each as `encoded` gives it."""
+    """Each of many filtered values as JSON, as `encoded` returns it."""
     return _ENCODER.encode_lines(values).split(b"\n")[:-1]  # no line end lies within a value: strings escape it
 
 

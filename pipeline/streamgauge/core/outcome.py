@@ -114,7 +114,7 @@ _WORD = re.compile(r"[A-Za-z0-9_]+")
 
 
 def normal_reason(reason: str) -> str | None:
-    """The normal reason of a raw one; None if the raw one is unknown."""
+    """The normal reason of a raw finish reason; None if the raw reason is unknown."""
     known = FINISH_REASONS.get(reason)
     return "error" if known is None and reason.startswith(_MALFORMED) else known
 

@@ -14,7 +14,7 @@ REQUEST_CAPPED = "request_capped"
 
 
 class Request(msgspec.Struct):
-    """What the request asked for, as far as it is kept."""
+    """The parameters of the request that are kept."""
 
     stream: bool | None = None
     n: int | None = None
@@ -147,7 +147,7 @@ class Integrity(msgspec.Struct):
 
 
 class Record(msgspec.Struct):
-    """One stream. `streamgauge.records` says what each field means."""
+    """One stream. `streamgauge.records` describes each field."""
 
     schema_version: int
     stream_id: str

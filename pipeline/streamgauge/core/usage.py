@@ -77,12 +77,12 @@ def take(state: UsageState, rules: UsageRules, given: object, *, final: bool, pl
         return False
     if rules.zero_is_absent:
         given = {key: value for key, value in given.items() if value != 0 or key not in rules.zero_is_absent}
-    fallen = _fallen(state.raw, rules, given) if state.seen else ()
+    fallen = _fallen_to_zero(state.raw, rules, given) if state.seen else ()
     for path in fallen:
         given = _without(given, _keys(path))
-    said, bad = _merge(state.raw, rules.spec, given)
+    stored, bad = _merge(state.raw, rules.spec, given)
     state.bad_values += bad + len(fallen)
-    if not said:
+    if not stored:
         return False
     state.seen = True
     state.final = state.final or final
@@ -93,14 +93,14 @@ def take(state: UsageState, rules: UsageRules, given: object, *, final: bool, pl
     return True
 
 
-def _fallen(raw: Mapping[str, object], rules: UsageRules, given: Mapping[str, object]) -> list[str]:
+def _fallen_to_zero(raw: Mapping[str, object], rules: UsageRules, given: Mapping[str, object]) -> list[str]:
     """The paths of input counts that were positive before, if all input counts of this usage are 0; else none.
 
     Some proxies that translate another format to Anthropic's fill the message_delta with zeros. A single count may fall
     to 0: after a compaction Anthropic's last call reads nothing from the cache.
     """
-    told = {path: count for path in rules.input_side if (count := whole_number(_at(given, path))) is not None}
-    return [] if any(told.values()) else [path for path in told if whole_number(_at(raw, path))]
+    reported = {path: count for path in rules.input_side if (count := whole_number(_at(given, path))) is not None}
+    return [] if any(reported.values()) else [path for path in reported if whole_number(_at(raw, path))]
 
 
 def _without(given: dict[str, object], keys: tuple[str, ...]) -> dict[str, object]:
@@ -114,7 +114,7 @@ def _without(given: dict[str, object], keys: tuple[str, ...]) -> dict[str, objec
 
 def _merge(into: dict[str, object], spec: Mapping[str, Spec], given: Mapping[str, object]) -> tuple[int, int]:
     """Put the numbers that `spec` names into `into`; return how many were put in, and how many were bad."""
-    said = bad = 0
+    stored = bad = 0
     for key in spec:
         if key not in given or (value := given[key]) is None:
             continue
@@ -125,19 +125,19 @@ def _merge(into: dict[str, object], spec: Mapping[str, Spec], given: Mapping[str
                 bad += 1
             else:
                 into[key] = number
-                said += 1
+                stored += 1
         elif isinstance(kind, Mapping):
             inner = into.setdefault(key, {}) if isinstance(value, dict) else None
             if isinstance(value, dict) and isinstance(inner, dict):
-                more_said, more_bad = _merge(inner, kind, value)
-                said, bad = said + more_said, bad + more_bad
+                more_stored, more_bad = _merge(inner, kind, value)
+                stored, bad = stored + more_stored, bad + more_bad
         else:
             into[key] = _named(kind, value)
-    return said, bad
+    return stored, bad
 
 
 def _named(spec: Spec, value: object) -> object:
-    """Only what the spec names of a list or object, since the value stays in the state of an open stream."""
+    """The members of a list or object that the spec names. The others would take room in the state of an open stream."""
     if isinstance(value, list) and isinstance(spec, list):
         return [_named(spec[0], one) for one in value[:MAX_PARTS]]
     if isinstance(value, dict) and isinstance(spec, Mapping):
@@ -186,7 +186,7 @@ def normalised(state: UsageState, rules: UsageRules | None) -> Usage:
         # The input field does not include the cache (Grok on Azure). `_input` has added those parts of it that
         # `input_parts` names.
         input_tokens += 0 if set(rules.cached) & set(rules.input_parts) else cached
-    output, failed = _settle(input_tokens, output, reasoning, total, rules.reasoning_outside)
+    output, failed = _output_of(input_tokens, output, reasoning, total, rules.reasoning_outside)
     if total is None and input_tokens is not None and output is not None:
         total = input_tokens + output
     return Usage(
@@ -213,7 +213,7 @@ def _input(raw: Mapping[str, object], rules: UsageRules, given: int | None) -> i
     return given + sum([_first(raw, (path,)) or 0 for path in rules.input_parts])
 
 
-def _settle(
+def _output_of(
     input_tokens: int | None, output: int | None, reasoning: int | None, total: int | None, outside: bool
 ) -> tuple[int | None, str | None]:
     """The output count including reasoning, and the identity that does not hold, if any.
@@ -222,8 +222,8 @@ def _settle(
     """
     with_reasoning = (output or 0) + reasoning if reasoning else output
     if input_tokens is None or total is None or (output is None and not outside):
-        told = with_reasoning if outside else output
-        return told, _beyond_output(reasoning, told)
+        reported = with_reasoning if outside else output
+        return reported, _beyond_output(reasoning, reported)
     # The last usage of a Gemini stream may lack output. Its total then excludes the output of an earlier usage.
     readings = (with_reasoning, output, reasoning) if outside else (output, with_reasoning)
     for reading in readings:

@@ -35,12 +35,15 @@ class TolerantRecords:
         self._next = 0
 
     def has_next(self) -> bool:
+        """Whether `next_batch` will return a batch."""
         return bool(self._records.has_next())
 
     def size_in_bytes(self) -> int:
+        """The size of the whole answer (bytes), as aiokafka counts it."""
         return int(self._records.size_in_bytes())
 
     def next_batch(self) -> Any:
+        """The next batch, with headers that aiokafka can decode; None after the last one."""
         batch = self._records.next_batch()
         if batch is None:
             return None

@@ -1,4 +1,4 @@
-"""Find out why a broker cannot be reached, as one sentence that says what to do.
+"""Find out why a broker cannot be reached, as one sentence with what to do.
 
 aiokafka only raises that it could not connect, and logs the cause. So after a client failed, this module opens one more
 connection with the same options and reads the error of that connection.

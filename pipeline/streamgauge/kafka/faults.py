@@ -2,7 +2,7 @@
 
 
 class TopicsError(Exception):
-    """A problem of the broker or its topics that the operator can fix; the text is one sentence that says how."""
+    """A problem of the broker or its topics that the operator can fix; the text is one sentence with what to do."""
 
 
 class BrokerUnreachableError(TopicsError):

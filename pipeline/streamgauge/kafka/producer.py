@@ -172,6 +172,7 @@ class Producer:
 
     @property
     def started(self) -> bool:
+        """Whether a producer is running; False until the first start, and after one that failed."""
         return self._producer is not None
 
     async def answers(self) -> bool | None:

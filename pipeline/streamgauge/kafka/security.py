@@ -37,10 +37,12 @@ class Protocol(StrEnum):
 
     @property
     def tls(self) -> bool:
+        """Whether the connection is encrypted."""
         return self in (Protocol.SSL, Protocol.SASL_SSL)
 
     @property
     def login(self) -> bool:
+        """Whether the client logs in by SASL."""
         return self in (Protocol.SASL_PLAINTEXT, Protocol.SASL_SSL)
 
 
@@ -143,6 +145,7 @@ class FollowingContext(ssl.SSLContext):
     _inner: ssl.SSLContext
 
     def __new__(cls, files: TlsFiles) -> Self:
+        """Loads the files once. Raises ValueError if they cannot be used."""
         made = super().__new__(cls, ssl.PROTOCOL_TLS_CLIENT)
         made._files = files
         made._seen = files.state()
@@ -180,12 +183,14 @@ class Brokers:
 
     @property
     def protocol(self) -> Protocol:
+        """The protocol that follows from `tls` and `login`."""
         if self.login is None:
             return Protocol.PLAINTEXT if self.tls is None else Protocol.SSL
         return Protocol.SASL_PLAINTEXT if self.tls is None else Protocol.SASL_SSL
 
     @cached_property
     def context(self) -> ssl.SSLContext | None:
+        """The TLS context of all connections; None without TLS. Raises ValueError if its files cannot be used."""
         return None if self.tls is None else FollowingContext(self.tls)
 
     def options(self) -> dict[str, Any]:

@@ -99,22 +99,27 @@ class Topics:
 
     @property
     def segments(self) -> str:
+        """The topic of the bundles from taps."""
         return f"{self.prefix}.segments"
 
     @property
     def records(self) -> str:
+        """The topic of the records, keyed by stream id."""
         return f"{self.prefix}.records"
 
     @property
     def state(self) -> str:
+        """The compacted topic of the state of open streams."""
         return f"{self.prefix}.state"
 
     @property
     def deadletter(self) -> str:
+        """The topic of the messages that could not be processed."""
         return f"{self.prefix}.deadletter"
 
     @property
     def names(self) -> tuple[str, ...]:
+        """All four topics, in the order in which they are created and shown."""
         return (self.segments, self.records, self.state, self.deadletter)
 
     def rights(self, job: "Job") -> list[Right]:

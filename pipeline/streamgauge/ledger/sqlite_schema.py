@@ -68,17 +68,21 @@ class Rows(Protocol):
 
     def __iter__(self) -> Iterator[Any]: ...
 
-    def fetchall(self) -> list[Any]: ...
+    def fetchall(self) -> list[Any]:
+        """All remaining rows, each a tuple."""
 
-    def fetchone(self) -> Any: ...
+    def fetchone(self) -> Any:
+        """The next row, a tuple; None after the last one."""
 
 
 class Database(Protocol):
     """A connection inside a transaction."""
 
-    def execute(self, sql: str, parameters: Sequence[Any] = ..., /) -> Rows: ...
+    def execute(self, sql: str, parameters: Sequence[Any] = ..., /) -> Rows:
+        """Run one statement. Raises sqlite3.Error."""
 
-    def executemany(self, sql: str, parameters: Iterable[Sequence[Any]], /) -> object: ...
+    def executemany(self, sql: str, parameters: Iterable[Sequence[Any]], /) -> object:
+        """Run one statement for each of several tuples of parameters. Raises sqlite3.Error."""
 
 
 def version_of(database: Database) -> int:

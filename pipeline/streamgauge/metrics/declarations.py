@@ -34,6 +34,7 @@ class Label:
 
     @property
     def max_chars(self) -> int:
+        """The longest value that is kept (characters); longer values are cut."""
         return MAX_OPEN_CHARS if self.open else MAX_CLOSED_CHARS
 
 

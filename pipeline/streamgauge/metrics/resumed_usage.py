@@ -51,6 +51,7 @@ class Recent(Generic[_Value]):
         return len(self._young) + len(self._old)
 
     def get(self, key: Key, /) -> _Value | None:
+        """The value of a key; None if the key was never set, or its entry was evicted."""
         found = self._young.get(key)
         return self._old.get(key) if found is None else found
 

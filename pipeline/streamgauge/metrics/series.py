@@ -98,6 +98,7 @@ class Family:
         return in_reserve
 
     def add(self, key: Key, value: float) -> None:
+        """Add to the number of these label values, which starts at 0."""
         self.numbers[key] = self.numbers.get(key, 0) + value
 
     def observe(self, key: Key, value: float) -> None:
@@ -123,4 +124,5 @@ class Family:
 
     @property
     def is_histogram(self) -> bool:
+        """Whether observations are added by `observe`, not numbers by `add`."""
         return self.metric.kind is Kind.HISTOGRAM

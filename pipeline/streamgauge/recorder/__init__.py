@@ -11,7 +11,7 @@ The process:
 recorder.py   messages -> segments, sans-IO; capture.py: one stream
 request.py    facts of a request; installation_key.py: the key of its digests
 response.py response_head.py events.py   head, body and events of a response, masked
-budget.py     bounds the bytes that are held
+budget.py     bounds the buffered bytes
 bundler.py    segments -> bundles: slots, numbers, heartbeats, farewells
 spool_writer.py   bundles -> the spool, in order
 process.py    the process around it: `python -m streamgauge.recorder.process`; batches.py: its connections

@@ -14,55 +14,66 @@ MAX_BATCH_BYTES = 64 * 1024 * 1024
 _LENGTH_BYTES = 4
 
 
-class Taker(Protocol):
+class BatchHandler(Protocol):
     """Receives the batches of all connections. `source` is the number of the connection."""
 
-    def comes(self) -> None: ...
-    def batch(self, source: int, body: bytes) -> None:
+    def data_arrived(self) -> None:
+        """Called for each read of a socket, before its batches are passed on."""
+
+    def handle_batch(self, source: int, body: bytes) -> None:
         """Process a batch, given without its length. Raises msgspec.DecodeError if it cannot be decoded."""
 
-    def bad_batch(self) -> None: ...
-    def gone(self, source: int) -> None: ...
+    def count_bad_batch(self) -> None:
+        """Count data that is no batch. Its connection is closed after this call."""
+
+    def disconnected(self, source: int) -> None:
+        """End the open streams of a connection that has ended, by whichever side."""
 
 
 class Batches(asyncio.Protocol):
-    """One relay's connection: length-prefixed batches. Data that is no batch closes the connection."""
+    """One relay's connection: length-prefixed batches. Data that is no batch closes the connection.
 
-    def __init__(self, source: int, taker: Taker, left: Callable[["Batches"], None]) -> None:
+    `on_close`: called when the connection has ended.
+    """
+
+    def __init__(self, source: int, handler: BatchHandler, on_close: Callable[["Batches"], None]) -> None:
         self.transport: asyncio.Transport | None = None
-        self._source, self._taker, self._left = source, taker, left
+        self._source, self._handler, self._on_close = source, handler, on_close
         self._buffer = bytearray()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the transport, which `stop_reading` and a bad batch need."""
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
 
     def data_received(self, data: bytes) -> None:
-        self._taker.comes()
+        """Pass on the batches that `data` completes; buffer the beginning of the next one."""
+        self._handler.data_arrived()
         self._buffer += data
         start = 0
         while (end := self._end_of_batch(start)) is not None:
             body = bytes(memoryview(self._buffer)[start + _LENGTH_BYTES : end])
             start = end
             try:
-                self._taker.batch(self._source, body)
+                self._handler.handle_batch(self._source, body)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 self._refuse()
                 return
         del self._buffer[:start]
 
-    def hang_up(self) -> None:
-        """Read what was sent so far, and nothing later: the relay's next send fails, and the relay keeps its data."""
+    def stop_reading(self) -> None:
+        """Read what was sent so far, and nothing later: the relay's next send fails, so that it keeps the data."""
         if self.transport is not None:
             with contextlib.suppress(OSError):  # the relay has already closed the connection
                 self.transport.get_extra_info("socket").shutdown(socket.SHUT_RD)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._taker.gone(self._source)
-        self._left(self)
+        """Report the end of the connection. An unfinished batch is discarded: the relay sends it again."""
+        self._handler.disconnected(self._source)
+        self._on_close(self)
 
     def _end_of_batch(self, start: int) -> int | None:
-        """Where the batch at `start` ends; None if it is not yet whole, or longer than MAX_BATCH_BYTES."""
+        """The offset at which the batch at `start` ends; None if it is incomplete, or longer than MAX_BATCH_BYTES."""
         if len(self._buffer) < start + _LENGTH_BYTES:
             return None
         size = int.from_bytes(self._buffer[start : start + _LENGTH_BYTES])
@@ -73,7 +84,7 @@ class Batches(asyncio.Protocol):
         return end if len(self._buffer) >= end else None
 
     def _refuse(self) -> None:
-        self._taker.bad_batch()
+        self._handler.count_bad_batch()
         self._buffer.clear()
         if self.transport is not None:
             self.transport.abort()

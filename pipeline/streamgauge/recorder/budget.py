@@ -1,12 +1,11 @@
-"""One bound over all streams for what a recorder holds: bodies, and events that have not ended.
+"""One bound over all streams for the bytes that a recorder buffers: bodies, and events that have not ended.
 
-A client or upstream that stalls makes the recorder hold its data for as long as it likes. So old holders never keep new
-data out: when the budget is full, the holder that began first discards its data. A body that arrives at an ordinary pace
-is held for milliseconds, and is among the newest for all that time; a stalled one becomes the oldest.
+A client or upstream that stalls makes the recorder buffer its data for an unlimited time. So old data never keeps new data
+out: when the budget is full, the holder that began first discards its data. A body that arrives at an ordinary pace is
+buffered for milliseconds, and is among the newest for all that time; a stalled one becomes the oldest.
 
-Small and large holders each have a part of the budget that the other kind cannot take. So bodies of megabytes, at
-whatever rate they arrive, do not displace the small body of a slow client, and many small bodies do not displace a large
-one.
+Small and large holders each have a part of the budget that the other kind cannot use. So bodies of megabytes, at any rate,
+do not displace the small body of a slow client, and many small bodies do not displace a large one.
 """
 
 from typing import Protocol
@@ -18,14 +17,14 @@ _LARGE_PART = 3 / 4
 
 
 class Holder(Protocol):
-    """A body or an event that is held within the budget."""
+    """A body or an event that is buffered within the budget."""
 
-    def give_way(self) -> None:
-        """Discard all data that is held, and return its bytes to the budget: other holders need the space."""
+    def evict(self) -> None:
+        """Discard all buffered data, and return its bytes to the budget: other holders need the space."""
 
 
 class Budget:
-    """The bytes that may be held at once. Callers `take` bytes before they hold data, and `give` them back afterwards."""
+    """The bytes that may be buffered at once. Callers `take` bytes before they buffer data, and `give_back` them later."""
 
     def __init__(self, most: int) -> None:
         self._most = self._left = most
@@ -43,8 +42,8 @@ class Budget:
     def take(self, size: int, holder: Holder | None = None) -> bool:
         """Take `size` more bytes. Other holders may discard their data for it. False if there is no space; nothing is taken.
 
-        `holder`: the object that holds them; the budget may call its `give_way` later. Without a holder the bytes stay
-        taken until `give`, and count as large.
+        `holder`: the object that buffers them; the budget may call its `evict` later. Without a holder the bytes stay
+        taken until `give_back`, and count as large.
         """
         is_large = holder is None or self._large.get(holder, self._small.get(holder, 0)) + size >= LARGE_BYTES
         if holder is None and self._fixed + size > self._most_large:
@@ -53,14 +52,14 @@ class Budget:
             self._large[holder] = held = self._small.pop(holder)
             self._large_bytes += held
         while size > self._left:
-            first = self._first_to_go(size if is_large else 0)
+            first = self._first_to_evict(size if is_large else 0)
             if first is None or first is holder:
                 return False
-            first.give_way()
+            first.evict()
         self._add(size, holder, is_large=is_large)
         return True
 
-    def give(self, size: int, holder: Holder | None = None) -> None:
+    def give_back(self, size: int, holder: Holder | None = None) -> None:
         """Return `size` bytes; `holder` as for `take`."""
         self._left += size
         if holder is None:
@@ -84,15 +83,15 @@ class Budget:
         else:
             self._small[holder] = self._small.get(holder, 0) + size
 
-    def _first_to_go(self, large_wanted: int) -> Holder | None:
-        """The oldest holder of the kind that exceeds its part. `large_wanted`: bytes that a large holder asks for now."""
+    def _first_to_evict(self, large_wanted: int) -> Holder | None:
+        """The oldest holder of the kind that exceeds its part. `large_wanted`: bytes that a large holder requests now."""
         too_large = self._fixed + self._large_bytes + large_wanted > self._most_large
         holders = self._large if too_large or not self._small else self._small
         return next(iter(holders), None)
 
 
-class Gathered:
-    """Gathers a whole body, up to a limit of its own and within the budget. A body beyond either is discarded."""
+class BodyBuffer:
+    """Buffers a whole body, up to a limit of its own and within the budget. A body beyond either is discarded."""
 
     def __init__(self, budget: Budget, most: int) -> None:
         self._budget, self._most = budget, most
@@ -105,7 +104,7 @@ class Gathered:
         if self.capped or not piece:
             return
         if self._size + len(piece) > self._most or not self._budget.take(len(piece), self):
-            self.give_way()
+            self.evict()
             return
         self._size += len(piece)
         self._pieces.append(piece)
@@ -116,13 +115,13 @@ class Gathered:
         self.drop()
         return whole
 
-    def give_way(self) -> None:
-        """Discard what was gathered, and ignore further pieces."""
+    def evict(self) -> None:
+        """Discard the buffered pieces, and ignore further ones."""
         self.drop()
         self.capped = True
 
     def drop(self) -> None:
-        """Discard what was gathered."""
-        self._budget.give(self._size, self)
+        """Discard the buffered pieces."""
+        self._budget.give_back(self._size, self)
         self._size = 0
         self._pieces = []

@@ -2,9 +2,9 @@
 
 A stream's slot is chosen when it begins and kept until it ends. An instance starts with one slot and uses more as its
 rate grows. In every slot that it has used it sends a heartbeat while it has nothing else to send, and a farewell at its
-end. The new instance declares dead the instances that died on this data directory, in the slots that they used: it takes
-these slots first, and names the dead instances in its first bundle of each slot. That bundle comes after all that the
-dead instance left in the spool.
+end. A new instance declares dead the instances that ended on this data directory without a farewell, in the slots that they
+used: it uses these slots first, and names the dead instances in its first bundle of each slot. That bundle comes after all
+bundles of the dead instance in the spool.
 """
 
 from collections.abc import Iterable, Mapping
@@ -55,14 +55,14 @@ class Bundler:
         self.instance = instance
         self._bundle_bytes = bundle_bytes
         self._heartbeat_ns = heartbeat_ns
-        died: dict[int, list[bytes]] = {}
-        for gone, slots in sorted((dead or {}).items()):
+        dead_in: dict[int, list[bytes]] = {}  # dead instances by slot
+        for dead_instance, slots in sorted((dead or {}).items()):
             for slot in slots:
-                died.setdefault(slot % SLOTS, []).append(gone)
+                dead_in.setdefault(slot % SLOTS, []).append(dead_instance)
         first = int.from_bytes(instance) % SLOTS
-        fresh = [slot for place in range(SLOTS) if (slot := (first + place) % SLOTS) not in died]
-        self._order = [*sorted(died), *fresh]
-        self._slots = {slot: _Slot(slot, died.get(slot, []), now_ns) for slot in self._order[: max(len(died), 1)]}
+        others = [slot for place in range(SLOTS) if (slot := (first + place) % SLOTS) not in dead_in]
+        self._order = [*sorted(dead_in), *others]
+        self._slots = {slot: _Slot(slot, dead_in.get(slot, []), now_ns) for slot in self._order[: max(len(dead_in), 1)]}
         self._slot_of: dict[bytes, int] = {}
         self._wanted = 1
         self._next = 0
@@ -133,7 +133,7 @@ class Bundler:
         return place
 
     def _measure(self, now_ns: int) -> None:
-        """Set how many slots new streams are spread over, from the rate of about the last second."""
+        """Set over how many slots new streams are spread, by the rate of about the last second."""
         elapsed = now_ns - self._rate_since_ns
         if elapsed < _RATE_NS:
             return

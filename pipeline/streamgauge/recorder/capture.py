@@ -38,33 +38,33 @@ from streamgauge.recorder.response import Finished, Response
 READ_BYTES = 16
 # The memory of a waiting read without its content (bytes, about: three objects).
 WAITING_BYTES = 140
-# A waiting byte with a content coding counts as so many bytes: it grows when it is decoded.
+# A waiting byte with a content coding counts as this many bytes: it grows when it is decoded.
 CODED = 8
 
-# So many waiting reads are searched for dropped reads at a time.
+# How many waiting reads are searched for dropped reads at a time.
 MANY_READS = 1_024
 
 # An open stream's reads are sent at every fourth flush, once a second: recorder, spool, broker and worker pay the cost
 # of a segment for four times as many events. Its beginning up to the first reads, its end, and reads that the tap sent
 # in one message (ResponseReads) are sent at the next flush.
-LOOKS_A_SEGMENT = 4
-SEGMENT_NS = LOOKS_A_SEGMENT * BUNDLE_NS
+FLUSHES_PER_SEGMENT = 4
+SEGMENT_NS = FLUSHES_PER_SEGMENT * BUNDLE_NS
 
 
 class RecordedStream:
     """One stream. All stamps in its segments are nanoseconds since the request began.
 
-    Reads, gaps of dropped reads and the end wait in their order until `settle` processes all of them or a part.
-    A method may raise because of a bug: the caller then calls `fail`. After that the capture is blind and raises no more.
+    Reads, dropped reads and the end wait in their order until `process_waiting` processes all of them or a part. A method may
+    raise because of a bug: the caller then calls `fail`. After that the capture is blind and raises no more.
 
-    `ready_bytes`: the approximate size of what `take` would give. `behind`: set by the recorder for a stream that has more
-    waiting than its turn takes.
+    `ready_bytes`: the approximate size of what `take` would return. `behind`: set by the recorder for a stream that has more
+    waiting than one turn processes.
     """
 
     def __init__(self, stream: bytes, opened: RequestStarted, settings: CaptureSettings, place: int = 0) -> None:
         """`place`: the stream's ordinal number, which spreads streams over the flushes."""
         self.stream = stream
-        self._look = place % LOOKS_A_SEGMENT
+        self._flush_phase = place % FLUSHES_PER_SEGMENT
         self.ready_bytes = 0
         self.behind = False
         self.body_capped = False
@@ -83,7 +83,7 @@ class RecordedStream:
         self._lost = 0
         self._end: End | None = None
         self._number = 0
-        self._hurries = True  # its data is sent at the next flush
+        self._is_urgent = True  # its data is sent at the next flush, not at its own in FLUSHES_PER_SEGMENT
 
     def begin(self, opened: RequestStarted, settings: CaptureSettings, budget: Budget, memory: DecoderMemory) -> None:
         """Process what is known when the request begins."""
@@ -95,49 +95,49 @@ class RecordedStream:
         self._response = Response(opened.method, masker, budget, memory, on_wire=opened.tap not in OFF_THE_WIRE)
 
     def begin_body(self) -> None:
-        """The response has no head, as in a recording: what arrives is the body."""
+        """Begin the body at once: the response has no head, as in a recording."""
         if self._response is not None:
             self._response.begin_body()
 
-    def asked(self, data: bytes) -> None:
+    def request_body(self, data: bytes) -> None:
         """Process bytes of the request's body."""
         if self._request is not None:
             self._request.add(data)
 
-    def sent(self, sent: RequestSent) -> None:
-        """The whole request was sent."""
+    def request_sent(self, sent: RequestSent) -> None:
+        """Process the end of the request: the tap has sent all of it."""
         if self._request is not None:
             self.body_capped |= self._request.capped or not sent.whole
-            self._facts = self._request.sent(sent, self._since(sent.connected_ns), self._since(sent.at_ns))
+            self._facts = self._request.sent_facts(sent, self._since(sent.connected_ns), self._since(sent.at_ns))
             self._request = None
 
-    def answered(self, answered: ResponseHead) -> None:
+    def response_head(self, answered: ResponseHead) -> None:
         """Process a response's head that the tap reported (not read from the wire): later reads hold the body alone."""
         if self._response is not None:
-            self._response.answered(self._since(answered.at_ns), answered.status, answered.headers)
+            self._response.set_head(self._since(answered.at_ns), answered.status, answered.headers)
 
-    def wait(self, arrived: ResponseRead | StampedRead) -> int:
-        """Keep a read of the response until `settle`. Gives by how much `waiting_bytes` grew. Never raises."""
-        self._waiting.append(arrived)
-        size = len(arrived.data)
+    def add_read(self, read: ResponseRead | StampedRead) -> int:
+        """Keep a read of the response until `process_waiting`. Returns by how much `waiting_bytes` grew. Never raises."""
+        self._waiting.append(read)
+        size = len(read.data)
         self._waiting_data += size
         return size * self._weight + WAITING_BYTES
 
-    def wait_for_none(self, arrived: Sequence[StampedRead]) -> int:
-        """As `wait`, for reads that the tap sent in one message: they are sent at the next flush."""
-        self._waiting += arrived
-        self._hurries = True
-        size = sum([len(one.data) for one in arrived])
+    def add_reads(self, reads: Sequence[StampedRead]) -> int:
+        """As `add_read`, for reads that the tap sent in one message: they are sent at the next flush."""
+        self._waiting += reads
+        self._is_urgent = True
+        size = sum([len(one.data) for one in reads])
         self._waiting_data += size
-        return size * self._weight + WAITING_BYTES * len(arrived)
+        return size * self._weight + WAITING_BYTES * len(reads)
 
-    def dropped(self, dropped: ReadsDropped) -> int:
-        """Note that reads are missing after those that wait. Gives by how much `waiting_bytes` grew."""
+    def add_dropped(self, dropped: ReadsDropped) -> int:
+        """Record that reads are missing after those that wait. Returns by how much `waiting_bytes` grew."""
         self._waiting.append(dropped)
         self._holes += 1
         return WAITING_BYTES
 
-    def ended(self, ended: ExchangeEnded) -> None:
+    def exchange_ended(self, ended: ExchangeEnded) -> None:
         """Keep the end of the exchange: it follows the reads that still wait."""
         self._ended = ended
 
@@ -149,26 +149,26 @@ class RecordedStream:
 
     @property
     def waits(self) -> bool:
-        """Whether there is something for `settle` to process."""
+        """Whether there is something for `process_waiting` to process."""
         return bool(self._waiting)
 
     @property
     def has_end(self) -> bool:
-        """Whether the end has arrived; the waiting reads precede it."""
+        """Whether the end of the exchange was reported; the waiting reads precede it."""
         return self._ended is not None
 
-    def settle(self, most: int | None = None) -> int:
-        """Process waiting reads until about `most` work is done (unit: `MaskedEvents.work`; None: all). Gives the work.
+    def process_waiting(self, most: int | None = None) -> int:
+        """Process waiting reads until about `most` work is done (unit: `MaskedEvents.work`; None: all). Returns the work.
 
-        An exception from it is a bug of ours; the reads after that place still wait then.
+        An exception from it is an internal error; the reads after the one that caused it still wait then.
         """
         response, work = self._response, 0
         while response is not None and self._waiting and (most is None or work < most):
             first = self._waiting[0]
             if isinstance(first, ReadsDropped):
-                self._pass(1)
+                self._remove_waiting(1)
                 self._holes -= 1
-                response.dropped(first.reads)
+                response.reads_dropped(first.reads)
                 work += 1
             else:
                 work += self._read(response, None if most is None else most - work)
@@ -186,7 +186,7 @@ class RecordedStream:
             read = self._reads[before:]
             self.ready_bytes += sum([len(one.content) for one in read]) + READ_BYTES * len(read)
             self._weight = CODED if response.is_coded else 1
-            self._pass(len(read))
+            self._remove_waiting(len(read))
         return work
 
     def _leading_reads(self) -> list[ResponseRead | StampedRead]:
@@ -194,7 +194,7 @@ class RecordedStream:
             return cast(list[ResponseRead | StampedRead], self._waiting)
         return cast(list[ResponseRead | StampedRead], [*takewhile(_is_read, islice(self._waiting, MANY_READS))])
 
-    def _pass(self, count: int) -> None:
+    def _remove_waiting(self, count: int) -> None:
         """Remove the first `count` items from those that wait."""
         if count == len(self._waiting):
             self._waiting, self._waiting_data = [], 0
@@ -203,7 +203,7 @@ class RecordedStream:
             self._waiting = self._waiting[count:]
 
     def drop_waiting(self) -> int:
-        """Drop the waiting reads and mark them as missing. Gives how many reads were dropped."""
+        """Drop the waiting reads and mark them as missing. Returns how many reads were dropped."""
         holes = [one.reads for one in self._waiting if isinstance(one, ReadsDropped)]
         reads = len(self._waiting) - len(holes)
         self._waiting, self._waiting_data, self._holes = [], 0, 0
@@ -211,7 +211,7 @@ class RecordedStream:
             self._lost += reads + sum(holes)
         elif reads or holes:
             self._response.drop_part()
-            self.dropped(ReadsDropped(0, reads + sum(holes)))
+            self.add_dropped(ReadsDropped(0, reads + sum(holes)))
         return reads
 
     def end(self) -> None:
@@ -221,19 +221,21 @@ class RecordedStream:
         self._end = End(ended.ending, self._since(ended.at_ns), fault=ended.fault)
         if self._request is not None:
             self.body_capped |= self._request.capped
-            self._facts, self._request = self._request.unsent(), None
+            self._facts, self._request = self._request.unsent_facts(), None
         if self._response is not None:
             self._end = self._ending(ended, self._response, self._response.finish(ended.ending))
             self.ready_bytes += len(self._end.tail) + len(self._end.body or b"")
 
     def fail(self) -> None:
-        """Stop reading this stream after a bug of ours. At least one read counts as lost: the record is then incomplete."""
+        """Stop reading this stream after an internal error. At least one read counts as lost, so that the record is
+        incomplete.
+        """
         self._lost += 0 if any(map(_is_read, self._waiting)) else 1
         if self._response is not None:
             self._lost += self._response.loss.dropped_reads
-            self._response.let_go()
+            self._response.release()
         if self._request is not None:
-            self._request.let_go()
+            self._request.release()
         self._response = self._request = None
 
     @property
@@ -272,14 +274,14 @@ class RecordedStream:
 
     # --- segments ---------------------------------------------------------------------------------------------------
 
-    def is_due(self, looks: int) -> bool:
+    def is_due(self, flush: int) -> bool:
         """Whether this stream's data is to be sent at the flush of this number."""
-        return self._end is not None or self._hurries or looks % LOOKS_A_SEGMENT == self._look
+        return self._end is not None or self._is_urgent or flush % FLUSHES_PER_SEGMENT == self._flush_phase
 
     def take(self, most: int = BUNDLE_BYTES) -> Iterator[Segment]:
         """Everything since the last call, as segments of at most about `most` bytes; none if there is nothing."""
         runs = list(_runs(self._reads, most)) if self.ready_bytes > most else [self._reads] if self._reads else []
-        self._hurries = self._hurries and not runs
+        self._is_urgent = self._is_urgent and not runs
         self._reads, self.ready_bytes = [], 0
         head, loss = None, self._take_loss()
         if self._response is not None:

@@ -1,12 +1,12 @@
-"""The client of the recorder: messages wait here in batches, and go out over the recorder's Unix socket.
+"""The client of the recorder: collects messages in batches, and sends these over the recorder's Unix socket.
 
     RecorderClient   batches, their encoding and the connection, without a clock: its owner decides when to connect and send
     loop_client.py   the owner is an asyncio event loop: the relay, the packet tap
     taps/inprocess/background_sender.py   a thread owns it: the taps in applications
-    DirectClient     no socket: a recorder in the same process takes each message at once (replay)
+    DirectClient     no socket: a recorder in the same process handles each message at once (replay)
 
-A batch that the socket took only in part was not processed, and is sent again as a whole on the next connection. A batch
-that the socket took whole counts as handed to the recorder.
+A batch that the socket accepted only in part was not processed, and is sent again as a whole on the next connection. A batch
+that the socket accepted whole counts as sent to the recorder.
 """
 
 import itertools
@@ -24,7 +24,7 @@ from streamgauge.spool.read_counters import Counters, DropReason, Incident
 MESSAGE_BYTES = 200
 # Bytes that may wait for a recorder that is unavailable or slow: some 10 s of a busy relay or application.
 CAPACITY_BYTES = 32 * 1024 * 1024
-# How long a recorder that is unavailable is left alone between two attempts to connect (seconds).
+# Interval between two attempts to connect to a recorder that is unavailable (seconds).
 RETRY_S = 1.0
 
 Batch = list[Message | Encoded]
@@ -38,11 +38,12 @@ def stream_numbers() -> Iterator[int]:
 
 
 class RecorderClient:
-    """The messages that wait, and the connection. Only one thread uses it. `held`: bytes that wait in closed batches, with
-    the overhead of their messages. `full`: no more reads fit; `overfull`: nor starts of streams: an owner that bounds what
-    waits sets them.
+    """The waiting messages, and the connection. Only one thread uses it.
 
-    `path`: gives the socket's path. `batch_bytes`: a batch is closed at this size. `timeout_s`: how long a connect or a
+    `held`: bytes that wait in closed batches, with the overhead of their messages. `full`: no more reads are accepted;
+    `overfull`: no starts of streams either. An owner that bounds the waiting bytes sets these two.
+
+    `path`: returns the socket's path. `batch_bytes`: a batch is closed at this size. `timeout_s`: how long a connect or a
     send may wait; 0: not at all.
     """
 
@@ -52,48 +53,48 @@ class RecorderClient:
         self.full = self.overfull = False
         self._path = path
         self._batch_bytes, self._timeout_s = batch_bytes, timeout_s
-        self._gathering: Batch = []
-        self._gathered = 0
+        self._open_batch: Batch = []
+        self._open_bytes = 0
         self._batches: deque[tuple[Batch, int]] = deque()
         self._encoded: memoryview | None = None  # the first batch
-        self._sent = 0  # how many of its bytes the socket took
+        self._sent = 0  # how many of its bytes the socket has accepted
         self._socket: socket.socket | None = None
         self._flush_is_scheduled = True  # by the owner
 
     @property
     def empty(self) -> bool:
-        """Nothing waits."""
-        return not (self._gathering or self._batches)
+        """Whether no message waits."""
+        return not (self._open_batch or self._batches)
 
     @property
     def connected(self) -> bool:
-        """Whether a recorder is connected, as far as is known."""
+        """Whether the connection to a recorder is open; a recorder that has just ended may not be noticed yet."""
         return self._socket is not None
 
     @property
     def waiting_reads(self) -> int:
-        """Reads that wait."""
-        return sum(_reads_of(batch) for batch, _ in self._batches) + _reads_of(self._gathering)
+        """How many reads wait, in all batches."""
+        return sum(_reads_of(batch) for batch, _ in self._batches) + _reads_of(self._open_batch)
 
     def put(self, message: Message | Encoded, size: int) -> None:
-        """Takes a message with `size` bytes of content, even without room: callers check."""
-        self._gathering.append(message)
-        self._gathered = gathered = self._gathered + size + MESSAGE_BYTES
+        """Adds a message with `size` bytes of content, even if `full` or `overfull` is set: callers check these."""
+        self._open_batch.append(message)
+        self._open_bytes = gathered = self._open_bytes + size + MESSAGE_BYTES
         if gathered >= self._batch_bytes:
             self.close_batch()
         elif not self._flush_is_scheduled:
             self.schedule_flush()
 
     def put_read(self, stream: int, at_ns: int | None, data: bytes) -> bool:
-        """Counts a read as seen and takes it. Returns False without room: then it is not counted.
+        """Counts a read as seen and adds it. Returns False if `full` is set: then it is not counted.
 
-        The lines of `put` stand here again, because each read pays for a call.
+        The lines of `put` are repeated here, to save a call for each read.
         """
         if self.full:
             return False
-        self._gathering.append(ResponseRead(stream, at_ns, data))
-        self.counters.seen(1)  # not before: a read that cannot be taken is counted by `count_dropped`
-        self._gathered = gathered = self._gathered + len(data) + MESSAGE_BYTES
+        self._open_batch.append(ResponseRead(stream, at_ns, data))
+        self.counters.seen(1)  # not before: a read that cannot be added is counted by `count_dropped`
+        self._open_bytes = gathered = self._open_bytes + len(data) + MESSAGE_BYTES
         if gathered >= self._batch_bytes:
             self.close_batch()
         elif not self._flush_is_scheduled:
@@ -101,11 +102,11 @@ class RecorderClient:
         return True
 
     def put_reads(self, reads: list[Message | Encoded], size: int) -> None:
-        """Counts reads of `size` bytes in all as seen, and takes them. The caller limits them to what one batch may hold."""
-        self._gathering += reads
+        """Counts reads of `size` bytes in all as seen, and adds them. The caller limits them to the size of a batch."""
+        self._open_batch += reads
         self.counters.seen(len(reads))
-        self._gathered += size + len(reads) * MESSAGE_BYTES
-        if self._gathered >= self._batch_bytes:
+        self._open_bytes += size + len(reads) * MESSAGE_BYTES
+        if self._open_bytes >= self._batch_bytes:
             self.close_batch()
 
     def count_dropped(self, reason: DropReason) -> None:
@@ -118,14 +119,14 @@ class RecorderClient:
         self.counters.happened(Incident.CAPTURE_FAULT)
 
     def schedule_flush(self) -> None:
-        """Closes a batch soon. An owner without a schedule of its own closes batches itself."""
+        """Does nothing here: an owner that closes batches after a time overrides it."""
 
     def close_batch(self) -> None:
-        """Makes a batch of the messages that gathered."""
-        if self._gathering:
-            self._batches.append((self._gathering, self._gathered))
-            size, self._gathering, self._gathered = self._gathered, [], 0
-            self._hold(size)
+        """Closes the open batch, if it has messages."""
+        if self._open_batch:
+            self._batches.append((self._open_batch, self._open_bytes))
+            size, self._open_batch, self._open_bytes = self._open_bytes, [], 0
+            self._add_held(size)
 
     def connect(self) -> bool:
         """Connects to the recorder if needed. Returns whether it is connected."""
@@ -138,15 +139,15 @@ class RecorderClient:
         one.settimeout(self._timeout_s)
         try:
             one.connect(path)
-        except OSError:  # not started, gone, or its backlog is full
+        except OSError:  # it has not started, or has ended, or its backlog is full
             one.close()
             return False
         self._socket = one
         return True
 
     def send_batch(self) -> bool:
-        """Sends what the socket takes of the first batch. Returns whether the batch is done with: sent whole, or discarded
-        because it cannot be encoded. Raises OSError if the connection has ended.
+        """Sends as much of the first batch as the socket accepts. Returns whether the batch was removed: sent whole, or
+        discarded because it cannot be encoded. Raises OSError if the connection has ended.
         """
         assert self._socket is not None
         if self._encoded is None and not self._encode():
@@ -157,7 +158,7 @@ class RecorderClient:
                 self._sent += self._socket.send(self._encoded[self._sent :])
         except (BlockingIOError, TimeoutError):
             return False
-        self.counters.handed(_reads_of(self._batches[0][0]))
+        self.counters.sent_to_recorder(_reads_of(self._batches[0][0]))
         self._remove_batch()
         return True
 
@@ -174,14 +175,14 @@ class RecorderClient:
         counters.seen(self.waiting_reads)
 
     def discard(self, reason: DropReason) -> int:
-        """Drops what waits. Returns how many reads that is."""
+        """Drops all waiting messages. Returns how many reads were dropped."""
         self.close_batch()
         return sum(self._discard_batch(reason) for _ in range(len(self._batches)))
 
     def _encode(self) -> bool:
         try:
             self._encoded, self._sent = memoryview(encode_batch(self._batches[0][0])), 0
-        except Exception as error:  # noqa: BLE001 - capture fails open: this batch is dropped, streams and later messages go on
+        except Exception as error:  # noqa: BLE001 - capture fails open: only this batch is dropped
             report_fault("the client of the recorder", error)
             self.counters.happened(Incident.CAPTURE_FAULT)
             self._discard_batch(DropReason.CAPTURE_FAULT)
@@ -198,15 +199,15 @@ class RecorderClient:
 
     def _remove_batch(self) -> None:
         self._encoded, self._sent = None, 0
-        self._hold(-self._batches.popleft()[1])
+        self._add_held(-self._batches.popleft()[1])
 
-    def _hold(self, size: int) -> None:
-        """Notes that `size` more bytes wait in batches."""
+    def _add_held(self, size: int) -> None:
+        """Adds `size` bytes to those that wait in closed batches; a negative number subtracts."""
         self.held += size
 
 
 class DirectClient:
-    """Passes each message to `handle` at once. Reads are not counted, and there is always room."""
+    """Passes each message to `handle` at once. Reads are not counted, and it is never full."""
 
     full = overfull = False
 
@@ -215,20 +216,23 @@ class DirectClient:
         self._numbers = itertools.count()
 
     def new_stream(self) -> int:
+        """A number for the next stream, from 0."""
         return next(self._numbers)
 
     def put(self, message: Message, size: int) -> None:
+        """Handles a message. Raises what `handle` raises."""
         self._handle(message)
 
     def put_read(self, stream: int, at_ns: int | None, data: bytes) -> bool:
+        """Handles a read, and returns True. Raises what `handle` raises."""
         self._handle(ResponseRead(stream, at_ns, data))
         return True
 
     def count_dropped(self, reason: DropReason) -> None:
-        """Dropped reads are reported, and the record counts them."""
+        """Does nothing: dropped reads are reported as a message, and the record counts them."""
 
     def count_fault(self) -> None:
-        """The capture reports the fault to the log."""
+        """Does nothing: the capture reports the fault to the log."""
 
 
 def _reads_of(batch: Sequence[Message | Encoded]) -> int:

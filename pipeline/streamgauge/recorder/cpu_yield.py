@@ -4,12 +4,12 @@ The relay shares cores with its recorder. A scheduler lets the running process c
 process that woke up may run, and a stream's next event would wait for that long. Processes of one session wait for less
 (decision 18), but other processes may use the same cores.
 
-Under a bulk load, when more arrives than paced streams bring, offering the core is costly: the relay would wake up for
-every few events. Without the offer the relay runs when the recorder's turn is over, and moves together all that arrived
-meanwhile.
+Under a bulk load, when more data arrives than paced streams bring, offering the core is costly: the relay would wake up for
+every few events. Without the offer the relay runs when the recorder's time slice ends, and moves at once all data that has
+arrived until then.
 
-A process that is always busy uses a whole turn of the scheduler, some milliseconds, each time the core is offered. So
-after an offer that took long, the core is not offered again until this process has run for as long.
+A process that is always busy uses a whole time slice, some milliseconds, each time the core is offered. So after an offer
+that took long, the core is not offered again until this process has run for as long.
 """
 
 import os
@@ -36,7 +36,7 @@ class BulkDetector:
         self._bytes, self._since_ns = 0, 0
         self._offer_again_ns = 0
 
-    def came(self, size: int, now_ns: int) -> None:
+    def add_bytes(self, size: int, now_ns: int) -> None:
         """Count `size` bytes that arrived at `now_ns`."""
         self._bytes += size
         took = now_ns - self._since_ns

@@ -1,7 +1,7 @@
 """Bounds the time that streams which are behind may use for their turns. Pure: the caller has the clock.
 
-A stream that is behind has more waiting than a turn takes. Its events may be many and costly, and need not be recorded as
-fast as they arrived. Streams that are behind share half of the recorder's time, and about half of the time of the process
+A stream that is behind has more waiting than one turn processes. Its events may be many and costly, and need not be recorded
+as fast as they arrived. Streams that are behind share half of the recorder's time, and about half of the time of the process
 that makes records: segments go there in one queue, so a segment that takes longer there delays the records of all streams.
 """
 
@@ -10,10 +10,10 @@ from collections.abc import Iterable
 from streamgauge.core.capture.segments import BUNDLE_NS, Segment
 
 # The credit that each flush grants (ns): half of the time between two flushes.
-LOOK_NS = BUNDLE_NS // 2
-# Unused credit is kept for later turns, up to so much (ns): a stream of 10,000 events that arrives at one time is
+FLUSH_CREDIT_NS = BUNDLE_NS // 2
+# Unused credit is kept for later turns, up to this much (ns): a stream of 10,000 events that arrives at one time is
 # processed at once.
-MOST_NS = 4 * LOOK_NS
+MAX_CREDIT_NS = 4 * FLUSH_CREDIT_NS
 # A turn is charged its own time, or the time that its lines take where records are made, if that is longer (ns a line).
 # A hostile event of two lines takes up to 15 us there, an ordinary one 1 us.
 LINE_NS = 4_000
@@ -23,7 +23,7 @@ class Credit:
     """Time for turns: `grant` at each flush, `charge` after each turn. A turn may run as long as credit is `left`."""
 
     def __init__(self) -> None:
-        self._left_ns = MOST_NS
+        self._left_ns = MAX_CREDIT_NS
 
     @property
     def left(self) -> bool:
@@ -32,7 +32,7 @@ class Credit:
 
     def grant(self) -> None:
         """Add the credit of one flush."""
-        self._left_ns = min(self._left_ns + LOOK_NS, MOST_NS)
+        self._left_ns = min(self._left_ns + FLUSH_CREDIT_NS, MAX_CREDIT_NS)
 
     def charge(self, took_ns: int, segments: Iterable[Segment]) -> None:
         """Subtract a turn that took `took_ns` and made these segments."""

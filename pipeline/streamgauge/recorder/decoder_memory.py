@@ -1,9 +1,9 @@
 """Bounds the memory that the decoders of all streams use together: windows, tables, and compressed input that is kept.
 
-An upstream that leaves its responses open occupies their decoders for as long as it likes, and chooses how large they are.
+An upstream that leaves its responses open occupies their decoders for an unlimited time, and determines how large they are.
 So large decoders together may use only a part of the memory, and when nothing is left for a small one, the largest of all
 decoders is discarded. A stream whose decoder gets no memory, or is discarded, has the decode error "too_large"; other
-streams go on.
+streams continue.
 """
 
 from streamgauge.core.http1.body import BodyDecoder
@@ -19,7 +19,7 @@ _LARGE_PART = 1 / 4
 
 
 class DecoderMemory:
-    """Implements `body.Memory`: decoders call `hold` whenever the size that they need changes."""
+    """Implements `body.Memory`: decoders call `reserve` whenever the size that they need changes."""
 
     def __init__(self, most: int = MAX_DECODER_BYTES) -> None:
         self._left = most
@@ -31,7 +31,7 @@ class DecoderMemory:
         """Bytes that no decoder holds."""
         return self._left
 
-    def hold(self, holder: BodyDecoder, size: int) -> bool:
+    def reserve(self, holder: BodyDecoder, size: int) -> bool:
         """Whether `holder` may hold `size` bytes in all; see `body.Memory`."""
         before = self._held.get(holder, 0)
         more, more_large = size - before, _if_large(size) - _if_large(before)
@@ -53,8 +53,8 @@ class DecoderMemory:
         largest = max(self._held, key=self._held.__getitem__, default=None)
         if largest is None or self._held[largest] <= size:
             return False
-        largest.give_way()
-        self.hold(largest, 0)
+        largest.evict()
+        self.reserve(largest, 0)
         return True
 
 

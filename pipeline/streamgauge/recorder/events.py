@@ -71,14 +71,14 @@ class MaskedEvents:
         self.work = 0
         self._masker, self._budget = masker, budget
         self._decoder = SseDecoder()
-        self._behind_hole: bytes | None = None  # after dropped reads: the last bytes searched for a blank line
+        self._after_gap: bytes | None = None  # after dropped reads: the last bytes that were searched for a blank line
         self._held = 0
         self._charged = 0
 
     def feed(self, decoded: bytes) -> bytes:
         """The events that these bytes complete, masked, as canonical SSE."""
-        if self._behind_hole is not None:
-            decoded = self._seek(self._behind_hole + decoded)
+        if self._after_gap is not None:
+            decoded = self._seek(self._after_gap + decoded)
         if self._passes([decoded]):
             return decoded
         begin = 0 if self._decoder.idle else _end_of_first(decoded)
@@ -115,17 +115,17 @@ class MaskedEvents:
         return [b"".join(islice(every, piece.count(b"\n\n"))) for piece in pieces]
 
     def _passes(self, pieces: Sequence[bytes]) -> bool:
-        """Whether the pieces are already what would be written: with full capture, canonical events."""
+        """Whether the pieces pass unchanged: with full capture, if they are canonical events."""
         events = canonical_events_of(pieces) if self._masker.full and self._decoder.idle else 0
         self.work += events
         return events > 0
 
     def _fed(self, decoded: bytes) -> list[bytes]:
-        """The events that any bytes complete."""
+        """The events that `decoded` completes, which may be any bytes."""
         if not decoded:
             return []
         events = self._decode(decoded)
-        self._hold(decoded, begun_anew=bool(events))
+        self._charge_event(decoded, new_event=bool(events))
         written: list[bytes] = []
         for at in range(0, len(events), _TOGETHER):
             written += map(write_event, self._masker.mask(events[at : at + _TOGETHER]))
@@ -134,7 +134,7 @@ class MaskedEvents:
 
     def _masked(self, blocks: Sequence[bytes]) -> list[bytes]:
         """The events of whole blocks. No event must be pending."""
-        self._hold(b"", begun_anew=True)
+        self._charge_event(b"", new_event=True)
         self.work += len(blocks)
         written: list[bytes] = []
         for at in range(0, len(blocks), _TOGETHER):
@@ -149,14 +149,14 @@ class MaskedEvents:
         return events
 
     def resume(self) -> None:
-        """Bytes are missing here: skip to the byte after the next blank line."""
+        """Skip to the byte after the next blank line, because bytes are missing here."""
         self._decoder = SseDecoder()
-        self._behind_hole = b""
-        self.let_go()
+        self._after_gap = b""
+        self.release()
 
     def finish(self) -> bytes:
         """The event that is pending at the end, without a blank line; if only comments are pending, their lines; else b""."""
-        self.let_go()
+        self.release()
         comments = self._decoder.comments_pending
         event = self._decoder.finish()
         if event is None:
@@ -164,32 +164,35 @@ class MaskedEvents:
         self.oversized += event.oversized
         return self._masker.tail(event)
 
-    def let_go(self) -> None:
-        """Return all that is taken from the budget."""
-        self._budget.give(self._charged, self)
+    def release(self) -> None:
+        """Return all bytes to the budget."""
+        self._budget.give_back(self._charged, self)
         self._held = self._charged = 0
 
-    def give_way(self) -> None:
-        """Discard the unfinished event: other holders need its part of the budget."""
+    def evict(self) -> None:
+        """Discard the unfinished event: other holders need its share of the budget."""
         self.oversized += 1
         self.resume()
 
     def _seek(self, data: bytes) -> bytes:
         found = _BLANK_LINE.search(data)
-        self._behind_hole = None if found else data[-_SPLIT_BLANK_LINE:]
+        self._after_gap = None if found else data[-_SPLIT_BLANK_LINE:]
         return data[found.end() :] if found else b""
 
-    def _hold(self, decoded: bytes, *, begun_anew: bool) -> None:
-        """Count the size of the unfinished event, and discard the event when the budget has no space for it."""
+    def _charge_event(self, decoded: bytes, *, new_event: bool) -> None:
+        """Charge the unfinished event to the budget, and discard the event if the budget has no space for it.
+
+        `new_event`: earlier events have ended, so `decoded` holds the beginning of the unfinished one.
+        """
         ended = _end_of_blocks(decoded)
-        if begun_anew:
+        if new_event:
             self._held = len(decoded) - ended if ended else 0
         else:
             self._held += len(decoded)
         charge = max(min(self._held, MAX_EVENT_BYTES) - FREE_EVENT_BYTES, 0)
         if charge < self._charged:
-            self._budget.give(self._charged - charge, self)
+            self._budget.give_back(self._charged - charge, self)
         elif charge > self._charged and not self._budget.take(charge - self._charged, self):
-            self.give_way()
+            self.evict()
             return
         self._charged = charge

@@ -1,8 +1,8 @@
-"""Reports one exchange to the recorder; all taps use it. Nothing here raises, waits or changes a byte: after a fault in the
-capture the exchange goes on, and its record says that the capture is incomplete.
+"""Reports one exchange to the recorder; all taps use it. No method raises, waits or changes a byte: after a fault in the
+capture the exchange continues, and its record is marked incomplete.
 
 A tap calls `start`, then in the order of the traffic `request_body`, `request_sent`, `response_head` (only a tap that does
-not read the wire) and `read`, then `end`. A client (client.py) takes the messages.
+not read the wire) and `read`, then `end`. The messages go to a client of the recorder (client.py).
 """
 
 from collections.abc import Iterable
@@ -28,24 +28,24 @@ Headers = Iterable[tuple[str | bytes, str | bytes]]
 
 
 class CaptureClient(Protocol):
-    """Takes messages and counts reads. No method waits; each may raise."""
+    """Queues messages and counts reads. No method waits; each may raise."""
 
     @property
     def full(self) -> bool:
-        """There is no room for reads and request bodies."""
+        """Whether no more reads and request bodies are accepted."""
 
     @property
     def overfull(self) -> bool:
-        """There is no room for the start of another exchange either."""
+        """Whether no more starts of exchanges are accepted either."""
 
     def new_stream(self) -> int:
         """A number for the next stream: unique among the streams that a recorder may know."""
 
     def put(self, message: Message, size: int) -> None:
-        """Takes a message with `size` bytes of content, even without room."""
+        """Queues a message with `size` bytes of content, even if `full` is set."""
 
     def put_read(self, stream: int, at_ns: int | None, data: bytes) -> bool:
-        """Takes a read and counts it as seen. Returns False without room. Then, and if it raises, nothing is counted."""
+        """Queues a read and counts it as seen. Returns False if `full` is set. Then, and if it raises, nothing is counted."""
 
     def count_dropped(self, reason: DropReason) -> None:
         """Counts a read as seen and dropped."""
@@ -55,8 +55,8 @@ class CaptureClient(Protocol):
 
 
 class ExchangeCapture:
-    """The capture of one exchange. `stream`: its number; `steady`: reads are reported as they come: the exchange has
-    started and not ended, nothing failed, and all drops are reported.
+    """The capture of one exchange. `stream`: its number; `steady`: reads need no check before they are reported: the exchange
+    has started and not ended, nothing failed, and all drops are reported.
     """
 
     __slots__ = ("_body_bytes", "_body_is_whole", "_broken", "_client", "_dropped", "_ended", "_sent", "_started",
@@ -104,7 +104,7 @@ class ExchangeCapture:
             self.fail(error)
 
     def request_body(self, data: bytes) -> None:
-        """Reports a piece of the request's body. Above MAX_REQUEST_BODY, or without room, the piece is left out, and
+        """Reports a piece of the request's body. Above MAX_REQUEST_BODY, or if the client is full, the piece is left out, and
         `request_sent` reports the body as not whole.
         """
         client = self._client
@@ -118,7 +118,7 @@ class ExchangeCapture:
             self.fail(error)
 
     def lose_request_body(self) -> None:
-        """A piece of the request's body is not known."""
+        """Marks the request's body as not whole: a piece of it was not captured."""
         self._body_is_whole = False
 
     def request_sent(self, at_ns: int | None, connected_ns: int | None, body_bytes: int) -> None:
@@ -150,14 +150,14 @@ class ExchangeCapture:
             self.fail(error, lost=1)
 
     def lose_read(self, reason: DropReason) -> None:
-        """Counts a read that the tap could not capture, and reports it in its place."""
+        """Counts a read that the tap could not capture, and reports it at this position."""
         try:
             self._drop(reason)
         except Exception as error:  # noqa: BLE001 - capture fails open
             self.fail(error)
 
     def reads_dropped(self, reads: int) -> None:
-        """Reads were dropped that are counted already: they are reported in their place."""
+        """Reports, at this position, reads that were dropped and are counted already."""
         if reads:
             self._dropped, self.steady = self._dropped + reads, False
 
@@ -171,7 +171,7 @@ class ExchangeCapture:
         blocked_ns: int | None = None,
         unsent_bytes: int = 0,
     ) -> None:
-        """Reports the end, even without room: see ExchangeEnded. Only the first call has an effect."""
+        """Reports the end, even if the client is full: see ExchangeEnded. Only the first call has an effect."""
         try:
             if self._started and not self._ended:
                 self._report_dropped()
@@ -181,8 +181,8 @@ class ExchangeCapture:
             self.fail(error)
 
     def fail(self, error: Exception | None = None, lost: int = 0) -> None:
-        """A bug: from here on the exchange's reads are dropped. `error`: None if the tap has reported it; `lost`: a read
-        was lost with it.
+        """Drops the exchange's reads from here on, after an internal error. `error`: None if the tap has reported it; `lost`:
+        1 if a read was lost with it.
         """
         if error is not None:
             report_fault("the capture of an exchange", error)
@@ -192,7 +192,7 @@ class ExchangeCapture:
                 self._client.count_fault()
             if lost:
                 self._drop(DropReason.CAPTURE_FAULT)
-        except Exception as failed:  # noqa: BLE001 - counting fails as well: the exchange still goes on
+        except Exception as failed:  # noqa: BLE001 - counting fails as well: the exchange still continues
             report_fault("the counters of a tap", failed)
 
     @property
@@ -220,7 +220,7 @@ class ExchangeCapture:
 
 
 def kept_headers(headers: Headers, wanted: frozenset[str]) -> list[tuple[str, str]]:
-    """The wanted header fields, as text, with names in lower case. Others never leave the tap's process."""
+    """The wanted header fields, as text, with names in lower case. No other field leaves the tap's process."""
     pairs = ((_text(name).lower(), value) for name, value in headers)
     return [(name, _text(value)) for name, value in pairs if name in wanted]
 

@@ -1,7 +1,7 @@
 """The installation's own key, for the digests of credentials and bodies. Made once, and kept in the data directory.
 
-A user who knows the key can find the credential or body of a digest, by trying likely ones. So a key that other users may
-read is refused, as ssh refuses such keys.
+With the key, the credential or body of a digest can be found by trying likely ones. So a key that other users may read is
+refused, as ssh refuses such keys.
 """
 
 import os

@@ -1,7 +1,7 @@
 """The client of the recorder on an asyncio event loop: bounded, and never blocking.
 
-Messages gather for a moment, become a batch, and go out, one batch per turn of the loop. While the recorder is unavailable
-or slow, they wait, up to a bound; then `full` is set, and captures drop reads.
+Messages are collected for FLUSH_S, become a batch, and are sent, one batch per turn of the loop. While the recorder is
+unavailable or slow, they wait, up to a bound; then `full` is set, and captures drop reads.
 """
 
 import asyncio
@@ -20,11 +20,11 @@ FLUSH_S = 0.26
 BATCH_BYTES = 256 * 1024
 # While reads are dropped, messages that begin streams may exceed the bound by this fraction of it: one eighth.
 RESERVE = 8
-# QUIET_S: how long `close` waits for a recorder that takes nothing (seconds). A recorder on a machine with a load of 20
-# was seen to pause for more than 5 s. CLOSE_S: the least time for `close` in all, if streams used up the drain's time.
+# QUIET_S: how long `close` waits for a recorder that accepts nothing (seconds). A recorder on a machine with a load of 20
+# has paused for more than 5 s. CLOSE_S: the least time for `close` in all, if streams used up the drain's time.
 QUIET_S = 15.0
 CLOSE_S = 2.0
-# Interval at which `close` checks whether the recorder took something (seconds).
+# Interval at which `close` checks whether the recorder accepted data (seconds).
 _CHECK_S = 0.1
 
 _numbers = stream_numbers()
@@ -59,14 +59,14 @@ class LoopClient(RecorderClient):
 
     @property
     def room(self) -> int:
-        """How much more may be put before `full` is set (bytes)."""
-        return max(self._capacity - BATCH_BYTES - self.held - self._gathered, 0)
+        """How many more bytes may be put before `full` is set."""
+        return max(self._capacity - BATCH_BYTES - self.held - self._open_bytes, 0)
 
     async def close(self, within_s: float = CLOSE_S) -> int:
-        """Sends what waits, for at most the longer of `within_s` and CLOSE_S; stops earlier if the recorder takes nothing
-        for QUIET_S (all in seconds).
+        """Sends the waiting messages, for at most the longer of `within_s` and CLOSE_S; stops earlier if the recorder accepts
+        nothing for QUIET_S (all in seconds).
 
-        Counts what is left as dropped (recorder_gone), and returns how many reads that is.
+        Counts the unsent reads as dropped (recorder_gone), and returns how many they are.
         """
         self.close_batch()
         self._closed = True
@@ -78,7 +78,7 @@ class LoopClient(RecorderClient):
         return self.discard(DropReason.RECORDER_GONE)
 
     def close_batch(self) -> None:
-        """Makes a batch of the messages that gathered, and sends it if it is the first."""
+        """Closes the open batch, and sends it if no other batch waits."""
         idle = not self._batches
         super().close_batch()
         if idle and self._batches and not self._blocked:
@@ -102,10 +102,9 @@ class LoopClient(RecorderClient):
             if now != before:
                 quiet_since, before = self._loop.time(), now
 
-    def _hold(self, size: int) -> None:
-        super()._hold(size)
-        # `held` does not count gathering messages. With a batch of these and one more read, the reserve is still
-        # unused.
+    def _add_held(self, size: int) -> None:
+        super()._add_held(size)
+        # `held` does not count the open batch. With a full one and one more read, the reserve is still unused.
         self.full = self.held > self._capacity - BATCH_BYTES
         self.overfull = self.held > self._capacity + self._capacity // RESERVE
 
@@ -116,7 +115,7 @@ class LoopClient(RecorderClient):
         self.close_batch()
 
     def _send(self) -> None:
-        """Sends the first batch, or what is left of it. The next batch follows in a turn of its own."""
+        """Sends the first batch, or the rest of it. The next batch follows in a later turn of the loop."""
         if not (self.connected and self._batches):
             return
         try:
@@ -148,7 +147,7 @@ class LoopClient(RecorderClient):
         self._loop.call_soon(self._send)
 
     def _readable(self) -> None:
-        """The recorder sends nothing: its socket becomes readable when the connection ends."""
+        """Notices the end of the connection: the recorder sends nothing, so its socket is readable only then."""
         try:
             data = self._socket.recv(4096) if self._socket is not None else b" "
         except BlockingIOError:
@@ -159,7 +158,7 @@ class LoopClient(RecorderClient):
             self._connection_lost()
 
     def _connection_lost(self) -> None:
-        """The connection to the recorder has ended: the current batch is sent from its start on the next connection."""
+        """Prepares to send the current batch from its start on the next connection."""
         self.disconnect()
         if self._closed:
             self._emptied.set()

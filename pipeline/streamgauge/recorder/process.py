@@ -1,12 +1,12 @@
 """The recorder's process: receives batches over a Unix socket and writes rows into the spool.
 
 `python -m streamgauge.recorder.process`. One run is one tap instance. The parent writes one line of JSON
-(RecorderSettings) to stdin and keeps it open: end of file on stdin means that the parent died. When it is ready, the
+(RecorderSettings) to stdin and keeps it open: end of file on stdin means that the parent has ended. When it is ready, the
 process writes `ready` to stdout.
 
     SIGTERM            record until every relay has disconnected, or no stream is open (taps in applications stay
                        connected), or the drain deadline has passed; then read what was sent, send farewells, exit 0
-    parent died        send farewells at once
+    parent ended       send farewells at once
     relay disconnects  its open streams end there, as cut
     SIGKILL            the next instance on this data directory declares this one dead
 
@@ -50,39 +50,39 @@ from streamgauge.runtime.faults import report_fault, report_loop_faults
 from streamgauge.spool import Reserve, Spool, close_balance_at_restart
 from streamgauge.spool.read_counters import Counters, Incident
 
-# When so much waits, all of it is flushed, due or not: this bounds memory under load (bytes). A second of 20,000 reads.
+# When this much waits, all of it is flushed, due or not: this bounds memory under load (bytes). A second of 20,000 reads.
 FLUSH_BYTES = 8 * 1024 * 1024
 # A flush normally runs when a batch arrives. Without a batch it runs after this time (ns).
-_LATE_LOOK_NS = BUNDLE_NS * 3 // 2
-# Streams that are behind have their turns when nothing is to be read, and for so long at each flush (ns), so that they
-# progress under load. What arrives meanwhile, some MiB, waits in the relays' buffers.
-LOOK_TURNS_NS = 30_000_000
-# How long the last rows are offered to a disk that refuses them (s).
-LAST_WORDS_S = 2.0
-# How long streams that are behind have turns at the end of the process (s). What still waits then is dropped.
+_LATE_FLUSH_NS = BUNDLE_NS * 3 // 2
+# Streams that are behind have their turns when there is nothing to read, and for this long at each flush (ns), so that they
+# progress under load. Data that arrives during the turns, some MiB, waits in the relays' buffers.
+FLUSH_TURNS_NS = 30_000_000
+# How long the last rows are tried again on a disk that refuses them (s).
+LAST_WRITES_S = 2.0
+# How long streams that are behind have turns at the end of the process (s). Reads that still wait then are dropped.
 LAST_TURNS_S = 2.0
-# How often the spool is forced to the disk, and checked for rows that are too old (s). A power cut loses what was put
-# since the last time; a shorter interval would keep the disk busy.
+# How often the spool is forced to the disk, and checked for rows that are too old (s). A power cut loses the rows since the
+# last time; a shorter interval would keep the disk busy.
 UPKEEP_S = 5.0
 
 # How long the loop may take to accept the connections that the kernel has queued (s): some turns of the loop.
-LET_IN_S = 0.05
+ACCEPT_QUEUED_S = 0.05
 # How long the data in the sockets' buffers may take to be read at the end (s): about 200 KiB each.
-HANG_UP_S = 0.5
+READ_REST_S = 0.5
 
-# The core is offered to other processes after so many reads or segments: a few tenths of a millisecond's work. Reads
-# are only queued; after any other message the core is offered at once, since it may take as long as all of these reads.
-_PUT_ASIDE = (ResponseRead, ResponseReads)
+# The core is offered to other processes after this many reads or segments: a few tenths of a millisecond's work. Reads are
+# only queued; after any other message the core is offered at once, since it may take as long as all of these reads.
+_QUEUED_ONLY = (ResponseRead, ResponseReads)
 _READS = 64
 _SEGMENTS = 1
-# Full bundles are put into the spool when there are so many: about 3 MiB.
+# Full bundles are put into the spool when there are this many: about 3 MiB.
 _READY = 16
 _BUNDLES = 1
 
 
 @dataclass(frozen=True)
 class RecorderSettings(SpoolSettings):
-    """What the parent sends. `socket`: the path to listen on; `data_dir`: the directory of spool, counters and key.
+    """The parent's settings. `socket`: the path to listen on; `data_dir`: the directory of spool, counters and key.
 
     `tenants`: names of tenants by credential id.
     """
@@ -101,11 +101,11 @@ class RecorderProcess:
 
     def __init__(self, settings: RecorderSettings, key: bytes, spool: Spool, counters: Counters) -> None:
         self._counters, self._spool = counters, spool
-        # A small spool takes less at once: a bundle of at most half of that fits, with the overhead of its row.
+        # A small spool has small transactions: a bundle of at most half of one fits, with the overhead of its row.
         bundle_bytes = min(BUNDLE_BYTES, spool.most_at_once // 2)
         self._recorder = Recorder(
             CaptureSettings(settings.capture, __version__, key, settings.tenant_header, settings.tenants),
-            watch=TenantHeaderCheck(settings.tenant_header, say).look,
+            on_start=TenantHeaderCheck(settings.tenant_header, say).check,
             segment_bytes=bundle_bytes,
         )
         instance, now = uuid.uuid4().bytes, time.monotonic_ns()
@@ -113,7 +113,7 @@ class RecorderProcess:
         self._bundler = Bundler(instance, now, dead, round(settings.heartbeat_s * 1e9), bundle_bytes)
         self._reserve = Reserve(settings.data_dir / "spool.reserve", settings.spool_bytes)
         self._reserve.keep()
-        self._outbox = SpoolWriter(
+        self._writer = SpoolWriter(
             instance,
             spool,
             counters,
@@ -121,63 +121,63 @@ class RecorderProcess:
             WriteRefusals(str(settings.data_dir), counters, say, time.monotonic),
             self._reserve,
         )
-        self._flushed_ns = self._looked_ns = now
+        self._flushed_ns = self._due_flush_ns = now
         self._credit = Credit()
-        self._comes = False
+        self._data_arrived = False
 
     @property
     def open_streams(self) -> int:
         """Streams that have not ended."""
         return self._recorder.open_streams
 
-    def comes(self) -> None:
-        """Data arrived from a relay: there may be more to read."""
-        self._comes = True
+    def data_arrived(self) -> None:
+        """Postpone turns of streams that are behind: data arrived from a relay, and there may be more to read."""
+        self._data_arrived = True
 
-    def batch(self, source: int, body: bytes) -> None:
+    def handle_batch(self, source: int, body: bytes) -> None:
         """Process a batch of one relay, and flush if a flush is due. Raises msgspec.DecodeError if it cannot be decoded."""
-        pace.came(len(body), time.monotonic_ns())
+        pace.add_bytes(len(body), time.monotonic_ns())
         for number, message in enumerate(decode_batch(body), 1):
             self._recorder.handle(message, source)
-            if type(message) not in _PUT_ASIDE or number % _READS == 0:
+            if type(message) not in _QUEUED_ONLY or number % _READS == 0:
                 yield_cpu()
         if self._recorder.pending_bytes > FLUSH_BYTES:
             self._flush(self._recorder.each_segment())
-        elif self._since_look_ns >= BUNDLE_NS:
-            self.look()
+        elif self._since_due_flush_ns >= BUNDLE_NS:
+            self.flush_due()
 
-    def bad_batch(self) -> None:
+    def count_bad_batch(self) -> None:
         """Count data that is no batch."""
         self._counters.happened(Incident.BAD_BATCH)
 
-    def gone(self, source: int) -> None:
+    def disconnected(self, source: int) -> None:
         """End the open streams of a relay that has disconnected."""
         self._recorder.cut(source, time.monotonic_ns())
 
-    def look(self) -> None:
-        """Flush the segments that are due; then give turns to streams that are behind."""
-        self._looked_ns = time.monotonic_ns()
+    def flush_due(self) -> None:
+        """Flush the segments that are due; then give turns to the streams that are behind."""
+        self._due_flush_ns = time.monotonic_ns()
         self._flush(self._recorder.each_due())
         self._credit.grant()
         if self._has_turns:
-            self._take_turns(LOOK_TURNS_NS)
+            self._take_turns(FLUSH_TURNS_NS)
 
-    def rest_s(self) -> float:
-        """When to call `go_on` (seconds from now): 0 if turns are due, so that the loop reads its sockets and calls it."""
-        return 0 if self._has_turns else max(self._late_ns - self._since_look_ns, 0) / 1e9
+    def next_work_s(self) -> float:
+        """When to call `run_due_work` (seconds from now); 0 if turns are due: the loop first reads its sockets."""
+        return 0 if self._has_turns else max(self._late_ns - self._since_due_flush_ns, 0) / 1e9
 
-    def go_on(self) -> None:
-        """Flush if no batch has triggered a flush in time; else, if nothing arrives, give a turn to a stream behind."""
-        came, self._comes = self._comes, False
-        if self._since_look_ns >= self._late_ns:
-            self.look()
-        elif self._has_turns and not came:
+    def run_due_work(self) -> None:
+        """Flush if no batch has triggered a flush in time; else, if no data arrives, give a turn to a stream behind."""
+        arrived, self._data_arrived = self._data_arrived, False
+        if self._since_due_flush_ns >= self._late_ns:
+            self.flush_due()
+        elif self._has_turns and not arrived:
             self._take_turns(0)
 
     @property
     def _late_ns(self) -> int:
         """After how long a flush runs without a batch (ns): sooner if streams are behind, which need its credit."""
-        return BUNDLE_NS if self._recorder.behind_bytes else _LATE_LOOK_NS
+        return BUNDLE_NS if self._recorder.behind_bytes else _LATE_FLUSH_NS
 
     @property
     def _has_turns(self) -> bool:
@@ -196,48 +196,48 @@ class RecorderProcess:
             before = now
             yield_cpu()
         if self._bundler.ready >= _READY:
-            self._outbox.send(self._bundler.take_ready(), self._bundler.slots)
+            self._writer.send(self._bundler.take_ready(), self._bundler.slots)
 
     @property
-    def _since_look_ns(self) -> int:
-        return time.monotonic_ns() - self._looked_ns
+    def _since_due_flush_ns(self) -> int:
+        return time.monotonic_ns() - self._due_flush_ns
 
     def _flush(self, segments: Iterable[Segment]) -> None:
-        """Put segments into the spool, a few bundles at a time: decoded data may need far more memory than it did waiting."""
+        """Put segments into the spool, a few bundles at a time: decoded data may need far more memory than waiting data."""
         now = time.monotonic_ns()
         for segment in yield_every(segments, _SEGMENTS):
             self._bundler.add((segment,), now, since_ns=self._flushed_ns)
             if self._bundler.ready >= _READY:
-                self._outbox.send(self._bundler.take_ready(), self._bundler.slots)
-        self._outbox.send(yield_every(self._bundler.take(now), _BUNDLES), self._bundler.slots)
+                self._writer.send(self._bundler.take_ready(), self._bundler.slots)
+        self._writer.send(yield_every(self._bundler.take(now), _BUNDLES), self._bundler.slots)
         self._flushed_ns = now
         self._count()
 
     async def upkeep(self) -> None:
         """Force the spool to the disk, on a thread since it may be slow. Then drop the reads of rows that are too old.
 
-        If the disk had no room for the reserve at the start, write the reserve as soon as it has.
+        If the disk had no space for the reserve at the start, write the reserve as soon as it has.
         """
         await asyncio.to_thread(self._spool.sync)
         await asyncio.to_thread(self._reserve.keep)
-        while self._outbox.drop_old_reads():  # noqa: ASYNC110 - each call is one step, until no row is too old
+        while self._writer.drop_old_reads():  # noqa: ASYNC110 - each call is one step, until no row is too old
             await asyncio.sleep(BUNDLE_NS / 1e9)
 
     async def farewell(self) -> Lost | None:
-        """Put the last bundles. If the disk refuses them, retry for LAST_WORDS_S; then give what is lost, else None."""
+        """Put the last bundles. If the disk refuses them, retry for LAST_WRITES_S; then return what is lost, else None."""
         until = time.monotonic_ns() + round(LAST_TURNS_S * 1e9)
         while self._recorder.behind_bytes and time.monotonic_ns() < until:
             self._take_turns(0)
         self._recorder.drop_behind()
         now = time.monotonic_ns()
         self._bundler.add(self._recorder.segments(), now)
-        self._outbox.send(self._bundler.farewell(now), self._bundler.slots, farewell=True)
+        self._writer.send(self._bundler.farewell(now), self._bundler.slots, farewell=True)
         self._count()
-        deadline = now + round(LAST_WORDS_S * 1e9)
-        while not self._outbox.is_empty and time.monotonic_ns() < deadline:
+        deadline = now + round(LAST_WRITES_S * 1e9)
+        while not self._writer.is_empty and time.monotonic_ns() < deadline:
             await asyncio.sleep(BUNDLE_NS / 1e9)
-            self._outbox.send((), self._bundler.slots, farewell=True)
-        return self._outbox.close(self._bundler.slots)
+            self._writer.send((), self._bundler.slots, farewell=True)
+        return self._writer.close(self._bundler.slots)
 
     def _count(self) -> None:
         for reason, reads in self._recorder.dropped.items():
@@ -249,22 +249,22 @@ class RecorderProcess:
 
 
 async def serve(
-    settings: RecorderSettings, process: RecorderProcess, listening: socket.socket, said_ready: Callable[[], None]
+    settings: RecorderSettings, process: RecorderProcess, listening: socket.socket, report_ready: Callable[[], None]
 ) -> Lost | None:
-    """Record until SIGTERM or the parent's end; then send farewells. Gives what the disk refused at the end, else None."""
+    """Record until SIGTERM or the parent's end; then send farewells. Returns what the disk refused at the end, else None."""
     loop = asyncio.get_running_loop()
     draining, orphaned, idle = asyncio.Event(), asyncio.Event(), asyncio.Event()
     connections: set[Batches] = set()
     idle.set()
     sources = iter(range(sys.maxsize))
 
-    def left(connection: Batches) -> None:
+    def on_close(connection: Batches) -> None:
         connections.discard(connection)
         if not connections:
             idle.set()
 
     def connected() -> Batches:
-        connection = Batches(next(sources), process, left)
+        connection = Batches(next(sources), process, on_close)
         connections.add(connection)
         idle.clear()
         return connection
@@ -274,7 +274,7 @@ async def serve(
     _watch_parent(loop, orphaned)
     server = await loop.create_unix_server(connected, sock=listening)
     ticking, keeping = asyncio.ensure_future(_tick(process)), asyncio.ensure_future(_upkeep(process))
-    said_ready()
+    report_ready()
     try:
         await _first(draining.wait(), orphaned.wait(), ticking, keeping)
         drained = asyncio.ensure_future(_all_ended(process))
@@ -283,24 +283,24 @@ async def serve(
     finally:
         ticking.cancel()
         keeping.cancel()
-        _take_away(settings.socket)  # no new connections; the loop still accepts those that are queued
-        await asyncio.sleep(LET_IN_S)
+        _remove_socket(settings.socket)  # no new connections; the loop still accepts those that are queued
+        await asyncio.sleep(ACCEPT_QUEUED_S)
         server.close()
         for connection in connections:
-            connection.hang_up()
-        await _first(idle.wait(), asyncio.sleep(HANG_UP_S))
+            connection.stop_reading()
+        await _first(idle.wait(), asyncio.sleep(READ_REST_S))
         for connection in list(connections):
             if connection.transport is not None:
                 connection.transport.abort()
-        await _first(idle.wait(), asyncio.sleep(LAST_WORDS_S))
+        await _first(idle.wait(), asyncio.sleep(LAST_WRITES_S))
         lost = await process.farewell()
     return lost
 
 
 async def _tick(process: RecorderProcess) -> None:
     while True:
-        await asyncio.sleep(process.rest_s())
-        process.go_on()
+        await asyncio.sleep(process.next_work_s())
+        process.run_due_work()
 
 
 async def _all_ended(process: RecorderProcess) -> None:
@@ -326,7 +326,7 @@ async def _first(*awaitables: Awaitable[object]) -> None:
 
 
 def _watch_parent(loop: asyncio.AbstractEventLoop, orphaned: asyncio.Event) -> None:
-    """Set `orphaned` at the end of stdin: the parent keeps the other end open for as long as it lives."""
+    """Set `orphaned` at the end of stdin: the parent keeps the other end open until it ends."""
     stdin = sys.stdin.fileno()
 
     def readable() -> None:
@@ -338,7 +338,7 @@ def _watch_parent(loop: asyncio.AbstractEventLoop, orphaned: asyncio.Event) -> N
 
 
 def _run(settings: RecorderSettings) -> int:
-    """Record, and give the exit code. Raises OSError and UnusableKeyError if a file or the socket is unavailable."""
+    """Record, and return the exit code. Raises OSError and UnusableKeyError if a file or the socket is unavailable."""
     data_dir = settings.data_dir
     data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     lock = os.open(data_dir / "recorder.lock", os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
@@ -352,7 +352,7 @@ def _run(settings: RecorderSettings) -> int:
     close_balance_at_restart(spool, data_dir / "counters")
     process = RecorderProcess(settings, installation_key(data_dir), spool, counters)
     listening = _listen(Path(settings.socket))
-    lost = asyncio.run(serve(settings, process, listening, _say_ready))
+    lost = asyncio.run(serve(settings, process, listening, _report_ready))
     spool.close()
     counters.close()
     if lost is None:
@@ -362,23 +362,23 @@ def _run(settings: RecorderSettings) -> int:
 
 
 def _listen(path: Path) -> socket.socket:
-    _take_away(path)  # left by a recorder that was killed: this process has the lock, so it is gone
+    _remove_socket(path)  # of a recorder that was killed: it has ended, since this process has the lock
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(str(path))
     return listening
 
 
-def _take_away(path: str | Path) -> None:
+def _remove_socket(path: str | Path) -> None:
     Path(path).unlink(missing_ok=True)
 
 
-def _say_ready() -> None:
+def _report_ready() -> None:
     sys.stdout.write("ready\n")
     sys.stdout.flush()
 
 
 def main() -> int:
-    """Run the process. Gives its exit code."""
+    """Run the process. Returns its exit code."""
     leave_terminal_to_parent()
     os.umask(0o077)
     try:

@@ -22,7 +22,7 @@ MAX_REQUEST_BODY = 16 * 1024 * 1024
 
 
 class RequestStarted(msgspec.Struct, array_like=True, tag=0, frozen=True, gc=False):
-    """A request began. `at_ns` is time zero: the read that brought its first byte. `wall_ns`: UTC, at the same moment.
+    """A request began. `at_ns` is time zero: the read with its first byte. `wall_ns`: UTC, at the same moment.
 
     `target` is the request target as the client sent it, without the upstream's prefix. `headers`: lower-case names, only
     those of REQUEST_HEADERS and the tenant header. `stream_id`: the id derived from a file that holds the exchange; None:
@@ -38,23 +38,23 @@ class RequestStarted(msgspec.Struct, array_like=True, tag=0, frozen=True, gc=Fal
     target: str
     headers: list[tuple[str, str]] = []
     tap: str = "proxy"
-    dialect: str | None = None  # what the operator says the stream is (`replay --dialect`)
+    dialect: str | None = None  # the dialect that the operator names (`replay --dialect`)
     stream_id: Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)] | None = None
     tenant_header: str | None = None
 
 
 class RequestBody(msgspec.Struct, array_like=True, tag=1, frozen=True, gc=False):
-    """Bytes of the request's body, after transfer framing. Not sent beyond MAX_REQUEST_BODY, or if the path is no LLM's."""
+    """Bytes of the request's body, after transfer framing. Sent only for LLM endpoints, up to MAX_REQUEST_BODY."""
 
     stream: int
     data: bytes
 
 
 class RequestSent(msgspec.Struct, array_like=True, tag=2, frozen=True, gc=False):
-    """The request's last byte was handed to the upstream's socket.
+    """The request's last byte was written to the upstream's socket.
 
     `body_bytes`: size of the whole body after transfer framing. `whole`: the RequestBody messages held all of it.
-    `connected_ns`: when the upstream's connection was made for it, None if one was reused.
+    `connected_ns`: when the upstream's connection was made for it; None if a connection was reused.
     """
 
     stream: int
@@ -83,7 +83,7 @@ class ReadsDropped(msgspec.Struct, array_like=True, tag=4, frozen=True, gc=False
 
 
 class ExchangeEnded(msgspec.Struct, array_like=True, tag=5, frozen=True, gc=False):
-    """The exchange is over. `unsent_bytes`: wire bytes that arrived but were not handed to the client's socket.
+    """The exchange is over. `unsent_bytes`: wire bytes that arrived but were not written to the client's socket.
 
     `fault`: the reason, if the upstream did not end it in order.
     """
@@ -124,7 +124,7 @@ class ResponseHead(msgspec.Struct, array_like=True, tag=6, frozen=True, gc=False
     headers: list[tuple[str, str]] = []
 
 
-# Taps inside an application: they do not see the wire, so what reached the client is not known.
+# Taps inside an application: they do not see the wire, so the bytes that reached the client are not known.
 OFF_THE_WIRE = frozenset(("httpx", "asgi"))
 
 Message = (

@@ -1,12 +1,12 @@
 """Makes segments of the messages from taps, stream by stream. Sans-IO: no socket, no clock, no file.
 
-A bug in the handling of one stream makes that stream incomplete and affects no other. Every read that is handed in is
+A bug in the handling of one stream makes that stream incomplete and affects no other. Every read that `handle` gets is
 either in a segment or counted in `dropped`.
 
 Streams take turns. A stream's reads are processed up to TURN_WORK at a time. A stream that has more than that is behind:
 the rest waits, and the caller gives the streams that are behind one `turn` after another, when it has time for them. So a
 stream whose events are many and costly delays no other stream. MAX_BEHIND_BYTES bounds the waiting reads of all streams
-behind; beyond it the streams with the most lose theirs, counted as `recorder_behind`.
+behind; beyond it the reads of the streams with the most are dropped, counted as `recorder_behind`.
 """
 
 import secrets
@@ -45,7 +45,7 @@ MAX_HELD_BYTES = 256 * 1024 * 1024
 # Work of one stream in one turn (see `MaskedEvents.work`): 1,024 usual events, or 100 to 500 costly ones, which take 5
 # to 10 ms. An LLM's stream has about a hundred events a second.
 TURN_WORK = 1_024
-# What all streams behind may have waiting (bytes): eight responses of 8 MiB, far more than a model sends at one time.
+# Waiting reads of all streams behind (bytes): eight responses of 8 MiB, far more than a model sends at one time.
 MAX_BEHIND_BYTES = 64 * 1024 * 1024
 # Beyond MAX_BEHIND_BYTES, reads are dropped until this part of it is left: each such pass sorts all streams behind.
 _LEFT_BEHIND = 3 / 4
@@ -62,7 +62,7 @@ class Recorder:
         settings: CaptureSettings,
         new_id: Callable[[int | None], bytes] | None = None,
         *,
-        watch: Callable[[RequestStarted], None] | None = None,
+        on_start: Callable[[RequestStarted], None] | None = None,
         max_open_streams: int = MAX_OPEN_STREAMS,
         max_held_bytes: int = MAX_HELD_BYTES,
         max_decoder_bytes: int = MAX_DECODER_BYTES,
@@ -70,12 +70,12 @@ class Recorder:
         turn_work: int = TURN_WORK,
         max_behind_bytes: int = MAX_BEHIND_BYTES,
     ) -> None:
-        """`watch` is called with the RequestStarted of each stream."""
+        """`on_start` is called with the RequestStarted of each stream."""
         self.dropped: Counter[DropReason] = Counter()
         self.incidents: Counter[Incident] = Counter()
         self._settings = settings
         self._new_id = new_id or new_stream_id
-        self._watch = watch
+        self._on_start = on_start
         self._max_open = max_open_streams
         self._segment_bytes = segment_bytes
         self._turn_work, self._max_behind = turn_work, max_behind_bytes
@@ -84,11 +84,11 @@ class Recorder:
         self._open: dict[Key, RecordedStream] = {}
         # By sender, the number of its first refused stream. Senders number their streams upwards.
         self._refused_from: dict[int, int] = {}
-        self._touched: dict[RecordedStream, None] = {}  # in the order in which they were first touched
+        self._changed: dict[RecordedStream, None] = {}  # in the order in which they were first changed
         self._behind: dict[RecordedStream, None] = {}  # in the order of their turns
         self._ending = 0  # how many streams behind have ended: their end waits as well
         self._pending_bytes = self._behind_bytes = 0
-        self._begun = self._looks = 0
+        self._begun = self._flushes = 0
 
     @property
     def open_streams(self) -> int:
@@ -102,7 +102,7 @@ class Recorder:
 
     @property
     def behind_bytes(self) -> int:
-        """The approximate size of what streams behind have waiting (bytes); 0 if no stream is behind."""
+        """The approximate size of the waiting reads of streams behind (bytes); 0 if no stream is behind."""
         return self._behind_bytes
 
     def handle(self, message: Message, source: int = 0) -> None:
@@ -114,39 +114,39 @@ class Recorder:
         key = (source, message.stream)
         capture = self._open.get(key)
         if capture is None or isinstance(message, RequestStarted):
-            self._strange(key, message)
+            self._handle_unknown(key, message)
             return
         if isinstance(message, ResponseRead):
-            self._wait(capture, capture.wait(message))
+            self._count_waiting(capture, capture.add_read(message))
         elif isinstance(message, ResponseReads):
-            self._wait(capture, capture.wait_for_none(message.reads))
+            self._count_waiting(capture, capture.add_reads(message.reads))
         elif isinstance(message, ReadsDropped):
-            self._wait(capture, capture.dropped(message))
+            self._count_waiting(capture, capture.add_dropped(message))
         elif isinstance(message, ExchangeEnded):
             self._end(key, capture, message)
         else:
-            self._tell(capture, message)
+            self._handle_other(capture, message)
 
-    def _wait(self, capture: RecordedStream, size: int) -> None:
+    def _count_waiting(self, capture: RecordedStream, size: int) -> None:
         """Count `size` more bytes that wait for a stream."""
         if capture.behind:
             self._behind_bytes += size
             self._bound_behind()
         else:
             self._pending_bytes += size
-            self._touched[capture] = None
+            self._changed[capture] = None
 
-    def _tell(self, capture: RecordedStream, message: ResponseHead | RequestBody | RequestSent) -> None:
+    def _handle_other(self, capture: RecordedStream, message: ResponseHead | RequestBody | RequestSent) -> None:
         if not capture.behind:
-            self._touched[capture] = None
+            self._changed[capture] = None
         try:
             match message:
                 case ResponseHead():
-                    capture.answered(message)
+                    capture.response_head(message)
                 case RequestBody():
-                    capture.asked(message.data)
+                    capture.request_body(message.data)
                 case RequestSent():
-                    capture.sent(message)
+                    capture.request_sent(message)
                 case _:
                     assert_never(message)
         except Exception as error:  # noqa: BLE001 - capture fails open: a bug only makes this stream's record incomplete
@@ -156,22 +156,22 @@ class Recorder:
 
     def _end(self, key: Key, capture: RecordedStream, ended: ExchangeEnded) -> None:
         del self._open[key]
-        capture.ended(ended)
+        capture.exchange_ended(ended)
         if capture.behind:
             self._ending += 1
             return
-        self._touched[capture] = None
+        self._changed[capture] = None
         waited = capture.waits
         self._turn(capture, self._turn_work)
         if waited:
             yield_cpu()
 
     def _turn(self, capture: RecordedStream, most: int | None) -> int:
-        """Process a stream's waiting reads until `most` work is done; if more waits, it is behind. Gives the work."""
+        """Process a stream's waiting reads until `most` work is done; if reads are left, it is behind. Returns the work."""
         self._count(capture, -1)
         work = 0
         try:
-            work = capture.settle(most)
+            work = capture.process_waiting(most)
         except Exception as error:  # noqa: BLE001 - as above
             self._fault(capture, error)
         if capture.is_blind:
@@ -180,7 +180,7 @@ class Recorder:
         capture.behind = capture.waits
         if capture.behind:
             self._behind[capture] = None
-            self._touched.pop(capture, None)
+            self._changed.pop(capture, None)
         elif capture.has_end:
             self._close(capture)
         self._count(capture, 1)
@@ -198,9 +198,9 @@ class Recorder:
 
     def _bound_behind(self) -> None:
         if self._behind_bytes > self._max_behind:
-            self._lighten(int(self._max_behind * _LEFT_BEHIND))
+            self._drop_waiting(int(self._max_behind * _LEFT_BEHIND))
 
-    def _lighten(self, most: int) -> None:
+    def _drop_waiting(self, most: int) -> None:
         """Drop waiting reads of streams behind, of the largest first, until at most `most` bytes wait."""
         for capture in sorted(self._behind, key=lambda one: one.waiting_bytes, reverse=True):
             if self._behind_bytes <= most:
@@ -211,7 +211,7 @@ class Recorder:
 
     def drop_behind(self) -> None:
         """Drop all waiting reads of streams behind: there is no time left to process them."""
-        self._lighten(0)
+        self._drop_waiting(0)
 
     def begin_body(self, stream: int, source: int = 0) -> None:
         """Mark a stream that has just begun as a recording: its response has no head, and its reads hold the body alone."""
@@ -220,26 +220,26 @@ class Recorder:
             capture.begin_body()
 
     def cut(self, source: int, at_ns: int | None) -> None:
-        """End all open streams of a sender that is gone, as cut."""
+        """End all open streams of a sender that has disconnected, as cut."""
         for sender, stream in [key for key in self._open if key[0] == source]:
             self.handle(ExchangeEnded(stream, at_ns, Ending.CUT), sender)
         self._refused_from.pop(source, None)
 
     def segments(self) -> list[Segment]:
         """All segments since the last call, stream by stream, without a limit on the work."""
-        return list(self._of([*self._touched, *self._behind], None))
+        return list(self._of([*self._changed, *self._behind], None))
 
     def each_segment(self) -> Iterator[Segment]:
         """The segments of all streams that are not behind, made one by one. The caller must exhaust the iterator."""
-        return self._of(list(self._touched), self._turn_work)
+        return self._of(list(self._changed), self._turn_work)
 
     def each_due(self) -> Iterator[Segment]:
-        """As `each_segment`, for streams that began or ended and a quarter of the others, another one at each flush."""
-        self._looks += 1
-        return self._of([capture for capture in self._touched if capture.is_due(self._looks)], self._turn_work)
+        """As `each_segment`, for streams that began or ended, and a quarter of the others: a different one at each flush."""
+        self._flushes += 1
+        return self._of([capture for capture in self._changed if capture.is_due(self._flushes)], self._turn_work)
 
     def turn(self) -> list[Segment]:
-        """Do one turn for the next stream that is behind. Gives its segments; none if no stream is behind."""
+        """Do one turn for the next stream that is behind. Returns its segments; none if no stream is behind."""
         capture = next(iter(self._behind), None)
         if capture is None:
             return []
@@ -248,7 +248,7 @@ class Recorder:
 
     def _of(self, captures: Iterable[RecordedStream], most: int | None) -> Iterator[Segment]:
         for capture in captures:
-            self._touched.pop(capture, None)
+            self._changed.pop(capture, None)
             if capture.waits:
                 self._turn(capture, most)
             yield from self._take(capture)
@@ -267,20 +267,20 @@ class Recorder:
             self._refused_from[source] = min(stream, self._refused_from.get(source, stream))
             return
         self._begun += 1
-        told = opened.stream_id
-        made = told if told is not None and len(told) == ID_BYTES else self._new_id(opened.wall_ns)
+        given = opened.stream_id
+        made = given if given is not None and len(given) == ID_BYTES else self._new_id(opened.wall_ns)
         capture = RecordedStream(made, opened, self._settings, self._begun)
         self._open[key] = capture
-        self._touched[capture] = None
+        self._changed[capture] = None
         try:
             capture.begin(opened, self._settings, self._budget, self._memory)
-            if self._watch is not None:
-                self._watch(opened)
+            if self._on_start is not None:
+                self._on_start(opened)
         except Exception as error:  # noqa: BLE001 - as above
             self._fault(capture, error)
 
-    def _strange(self, key: Key, message: Message) -> None:
-        """Process a message of a stream that is not open: it begins, was refused, or began before this recorder started."""
+    def _handle_unknown(self, key: Key, message: Message) -> None:
+        """Handle a message of a stream that is not open: it begins, was refused, or began before this recorder started."""
         if isinstance(message, RequestStarted):
             self._begin(key, message)
         elif isinstance(message, ResponseRead | ResponseReads):

@@ -1,4 +1,4 @@
-"""The facts of a request: who asks, for what, and which stream it continues. Secrets leave only as keyed digests."""
+"""The facts of a request: credential, parameters, and the stream that it continues. Secrets become keyed digests."""
 
 import hashlib
 import hmac
@@ -15,13 +15,13 @@ from streamgauge.core.dialects import endpoint_of
 from streamgauge.core.formats.json_text import parse
 from streamgauge.core.http1.body import BodyDecoder
 from streamgauge.core.safe_values import safe_code, safe_id, whole_number
-from streamgauge.recorder.budget import Budget, Gathered
+from streamgauge.recorder.budget import BodyBuffer, Budget
 from streamgauge.recorder.protocol import MAX_REQUEST_BODY, RequestSent, RequestStarted
 
 # Digests are HMAC-SHA256 cut to this many hex digits: 128 bits collide nowhere, and fit a label and a column.
 DIGEST_DIGITS = 32
 # A body with a content coding is read up to this size (bytes, coded): it is decoded in one step, which takes at worst
-# 0.2 s a MiB, and meanwhile nothing else is recorded.
+# 0.2 s a MiB and delays all other recording.
 MAX_CODED_REQUEST = 4 * 1024 * 1024
 # The retry count of a client's library; more digits are no count.
 _RETRIES = re.compile(r"[0-9]{1,6}")
@@ -118,7 +118,7 @@ def opening_of(opened: RequestStarted, settings: CaptureSettings) -> Opening:
     parameters = dict(reversed(parse_qsl(query, keep_blank_values=True))) if query else {}
     credential_id = _credential_id(headers, parameters, settings.key)
     tenant = safe_id(headers.get((settings.tenant_header or "").lower()))
-    leg = _leg(opened.method, path, headers, parameters)
+    resumption = _resumption_of(opened.method, path, headers, parameters)
     return Opening(
         tap=opened.tap,
         tap_version=settings.tap_version,
@@ -130,10 +130,10 @@ def opening_of(opened: RequestStarted, settings: CaptureSettings) -> Opening:
         tenant=tenant or safe_id(settings.tenants.get(credential_id or "")),
         credential_id=credential_id,
         attempt=_attempt(headers.get("x-stainless-retry-count", "")),
-        resumed_from=leg.resumed_from,
-        resumed_after=leg.resumed_after,
+        resumed_from=resumption.resumed_from,
+        resumed_after=resumption.resumed_after,
         dialect=opened.dialect,
-        continues=leg.continues,
+        continues=resumption.continues,
     )
 
 
@@ -181,15 +181,15 @@ def _attempt(retries: str) -> int | None:
     return int(retries) + 1 if _RETRIES.fullmatch(retries) else None
 
 
-class _Leg(NamedTuple):
-    """What a request says of the stream that it continues; all None if it continues none. Fields are named as in Opening."""
+class _Resumption(NamedTuple):
+    """The stream that a request continues; all None if it continues none. Fields are named as in Opening."""
 
     resumed_from: str | None = None
     resumed_after: int | None = None
     continues: str | None = None
 
 
-def _leg(method: str, path: str, headers: dict[str, str], parameters: dict[str, str]) -> _Leg:
+def _resumption_of(method: str, path: str, headers: dict[str, str], parameters: dict[str, str]) -> _Resumption:
     event_id = safe_id(headers.get("last-event-id"))
     for stored in _STORED if method == "GET" else ():
         found, after = stored.path.search(path), parameters.get(stored.parameter, "")
@@ -197,11 +197,11 @@ def _leg(method: str, path: str, headers: dict[str, str], parameters: dict[str, 
             continue
         response_id = safe_id(unquote(found[1]))
         if _POSITION.fullmatch(after) if stored.numbered else after:
-            return _Leg(safe_id(after), int(after) if stored.numbered else None, response_id)
+            return _Resumption(safe_id(after), int(after) if stored.numbered else None, response_id)
         if event_id is None and (stored.always or parameters.get("stream") == "true"):
-            return _Leg(FROM_START, continues=response_id)
-        return _Leg(event_id, continues=response_id if event_id else None)
-    return _Leg(event_id)
+            return _Resumption(FROM_START, continues=response_id)
+        return _Resumption(event_id, continues=response_id if event_id else None)
+    return _Resumption(event_id)
 
 
 # Decodes only the members of a request's body that are needed; it skips all others.
@@ -209,13 +209,13 @@ _BODY = msgspec.json.Decoder(msgspec.defstruct("_Body", [(member, object, None) 
 
 
 class RequestReader:
-    """Gathers one request's body and gives its facts. A fact that the body does not have in the right form is null."""
+    """Buffers one request's body and returns its facts. A fact that the body does not have in the right form is None."""
 
     def __init__(self, opened: RequestStarted, key: bytes, budget: Budget) -> None:
         self._method, self._target = opened.method, opened.target
         self._coding = ", ".join(value for name, value in opened.headers if name == "content-encoding")
         self._digest = _keyed(key).copy()
-        self._gathered = Gathered(budget, MAX_CODED_REQUEST if self._coding else MAX_REQUEST_BODY)
+        self._gathered = BodyBuffer(budget, MAX_CODED_REQUEST if self._coding else MAX_REQUEST_BODY)
         self._empty = True
 
     def add(self, data: bytes) -> None:
@@ -229,7 +229,7 @@ class RequestReader:
         """Whether the body was discarded: it was too long, or the budget had no space."""
         return self._gathered.capped
 
-    def sent(self, sent: RequestSent, connect_ns: int | None, sent_ns: int | None) -> RequestFacts:
+    def sent_facts(self, sent: RequestSent, connect_ns: int | None, sent_ns: int | None) -> RequestFacts:
         """The facts of a request that was sent whole; stamps are nanoseconds since the request began."""
         raw = self._gathered.take()
         whole = sent.whole and not self._empty
@@ -246,13 +246,13 @@ class RequestReader:
         """Whether the tap sends this request's body: only on the paths of LLM endpoints."""
         return endpoint_of(self._method, self._target) is not None
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Discard the body, and return its bytes to the budget."""
         self._gathered.drop()
 
-    def unsent(self) -> RequestFacts | None:
+    def unsent_facts(self) -> RequestFacts | None:
         """The facts of a request that was never sent whole; None if there are none."""
-        self.let_go()
+        self.release()
         facts = self._facts({}, capped=self.capped)
         return None if facts == RequestFacts() else facts
 
@@ -263,7 +263,7 @@ class RequestReader:
         stream = _first(body, _STREAM, _bool)
         return RequestFacts(
             model=model or (safe_id(unquote(in_path[1])) if in_path else None),
-            stream=_asked_for(query) if stream is None else stream,
+            stream=_stream_in_query(query) if stream is None else stream,
             n=_first(body, _N, whole_number),
             max_tokens=_first(body, _MAX_TOKENS, whole_number),
             include_usage=_first(body, _INCLUDE_USAGE, _bool),
@@ -287,8 +287,8 @@ def _decoded(raw: bytes, coding: str) -> Mapping[str, object]:
         if not decoder.finish():
             return {}
     try:
-        told = _BODY.decode(text)
-        return {member: value for member in _MEMBERS if (value := getattr(told, member)) is not None}
+        known = _BODY.decode(text)
+        return {member: value for member in _MEMBERS if (value := getattr(known, member)) is not None}
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         members = parse(text)
     return members if isinstance(members, dict) else {}
@@ -314,7 +314,7 @@ def _bool(value: object) -> bool | None:
     return value if isinstance(value, bool) else None
 
 
-def _asked_for(query: str) -> bool | None:
+def _stream_in_query(query: str) -> bool | None:
     """`stream` of the query, which requests for a stored response have."""
     return {"true": True, "false": False}.get(dict(parse_qsl(query)).get("stream", "")) if query else None
 

@@ -1,8 +1,8 @@
 """Makes the reads of one response from its raw bytes. A read's content is the masked events that it completed.
 
 The input is the bytes of the wire, or the head as a tap reports it and then the bytes of the body. Framing and content
-coding are decoded; the content is then either an event stream, or gathered whole. After reads that the tap dropped, a
-plain event stream continues after the next blank line; any other response is lost from there on.
+coding are decoded. The content is then read as an event stream, or buffered whole. After reads that the tap dropped, a plain
+event stream continues after the next blank line; any other response is lost from there on.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,25 +15,25 @@ from streamgauge.core.http1.body import BodyDecoder, DecodeFault
 from streamgauge.core.http1.head import ResponseHead
 from streamgauge.core.http1.response import ResponseReader
 from streamgauge.core.masking.masker import Masker
-from streamgauge.recorder.budget import Budget, Gathered
+from streamgauge.recorder.budget import BodyBuffer, Budget
 from streamgauge.recorder.cpu_yield import yield_cpu
 from streamgauge.recorder.decoder_memory import DecoderMemory
 from streamgauge.recorder.events import MaskedEvents
 from streamgauge.recorder.protocol import ResponseRead, StampedRead
-from streamgauge.recorder.response_head import Expected, expected_of, head_facts, is_event_stream, told_head
+from streamgauge.recorder.response_head import Expected, expected_of, head_facts, is_event_stream, reported_head
 
 # A response that is no event stream is read up to this size (bytes, decoded): the largest responses, images in base64
 # included, are smaller. A request body has the same limit.
 MAX_RESPONSE_BODY = 16 * 1024 * 1024
-# At most so many reads are processed together, and at most so many bytes.
+# The most reads that are processed together, and the most bytes of these.
 AT_ONCE, BYTES_AT_ONCE = 64, 16 * 1024
 # Coded bytes of one read that are decoded in one step: a read has up to 256 KiB, which decode to up to 80 MiB.
 CODED_STEP_BYTES = 4 * 1024
-# Decoded bytes of one read that are processed in one step. After a step that was little work for its bytes (at most one
-# for BYTES_OF_WORK) the next step is larger, else smaller: 4 KiB hold 500 to 1,400 of the shortest events, 3 to 5 ms.
+# Decoded bytes of one read that are processed in one step. After a step with little work for its bytes (at most 1 for each
+# BYTES_OF_WORK) the next step is larger, else smaller: 4 KiB hold 500 to 1,400 of the shortest events, 3 to 5 ms.
 STEP_BYTES, LEAST_STEP_BYTES, MOST_STEP_BYTES = 16 * 1024, 4 * 1024, 64 * 1024
 BYTES_OF_WORK = 64
-# So many coded bytes of a coded body, or so many decoded ones, count as at least 1 work (see `MaskedEvents.work`),
+# This many coded bytes of a coded body, or this many decoded ones, count as at least 1 work (see `MaskedEvents.work`),
 # however few events they hold: each takes about as long, 5 to 10 us. A plain body needs no such rule: decoding does not
 # enlarge it.
 CODED_OF_WORK, DECODED_OF_WORK = 64, 1024
@@ -48,7 +48,7 @@ class Finished(msgspec.Struct, frozen=True):
 
 
 class Response:
-    """Reads one response. `head` and `loss` hold what is new since the caller last took them."""
+    """Reads one response. `head` and `loss` hold what is new since the caller last reset them."""
 
     def __init__(
         self, method: str, masker: Masker, budget: Budget, memory: DecoderMemory, *, on_wire: bool = True
@@ -63,12 +63,12 @@ class Response:
         self._reader = ResponseReader(method)
         self._raw_head: ResponseHead | None = None
         self._head_stamp: int | None = None
-        self._told: bool | None = None
+        self._reported_events: bool | None = None  # whether `head` was set as that of an event stream
         self._expected = Expected.EVENTS
         self._decoder: BodyDecoder | None = None
         self._first: bytes | None = b""  # the content's first bytes, until they show its kind
         self._events: MaskedEvents | None = None
-        self._whole: Gathered | None = None
+        self._whole: BodyBuffer | None = None
         self._lost = False
         # A read that is processed in part: its Read with the content of the first step, the contents of later steps,
         # and the bytes that remain: decoded ones (`_part_left`), then coded ones.
@@ -77,7 +77,7 @@ class Response:
         self._part_coded = self._part_left = b""
         self._part_at = self._part_made = 0
         self._step = STEP_BYTES
-        self._looked = 0  # bytes of content that the last step processed
+        self._step_bytes = 0  # bytes of content that the last step processed
         self._decoding = 0  # the work of the last step's decoding
 
     @property
@@ -91,21 +91,21 @@ class Response:
         return self._decoder is None or self._decoder.is_coded
 
     def begin_body(self) -> None:
-        """The response has no head, as in a recording: the reads hold the body."""
+        """Begin the body at once: the response has no head, as in a recording."""
         self.on_wire = False
         self._decoder = BodyDecoder()
 
-    def answered(self, stamp_ns: int | None, status: int | None, headers: list[tuple[str, str]]) -> None:
-        """Process the head from a tap that does not read the wire; only the first one counts."""
+    def set_head(self, stamp_ns: int | None, status: int | None, headers: list[tuple[str, str]]) -> None:
+        """Process the head that a tap reports if it does not read the wire; only the first one counts."""
         if self._decoder is not None or self._raw_head is not None:
             return
-        head = told_head(status, headers)
+        head = reported_head(status, headers)
         self.on_wire = False
         self._decoder = BodyDecoder(coding=", ".join(head.all("content-encoding")), memory=self._memory)
         self._take_head(head, stamp_ns)
 
     def read_all(
-        self, arrived: Sequence[ResponseRead | StampedRead], zero_ns: int | None, reads: list[Read]
+        self, wire_reads: Sequence[ResponseRead | StampedRead], zero_ns: int | None, reads: list[Read]
     ) -> Iterator[int]:
         """Process socket reads and append the result of each to `reads`, with its stamp in nanoseconds since `zero_ns`.
 
@@ -113,14 +113,14 @@ class Response:
         and must then pass the reads whose results are not in `reads` to the next call.
         """
         at, alone, step = 0, 0, 1
-        while at < len(arrived):
+        while at < len(wire_reads):
             decoder, events = self._decoder, self._events
             worked = 0 if events is None else events.work
-            self._looked = self._decoding = 0
-            one = arrived[at]
-            together = _together(arrived, at)
+            self._step_bytes = self._decoding = 0
+            one = wire_reads[at]
+            together = _together(wire_reads, at)
             if self._part is not None:
-                read = self._go_on(self._part)
+                read = self._continue_part(self._part)
             elif events is None or decoder is None or self._lost:
                 read = self.read(_since(one, zero_ns), one.data)
                 yield_cpu()
@@ -128,7 +128,7 @@ class Response:
                 read = self.read(_since(one, zero_ns), one.data)
                 alone = max(alone - 1, 0)
             else:
-                some = arrived[at : at + together]
+                some = wire_reads[at : at + together]
                 count = self._read_usual(some, zero_ns, reads, decoder, events)
                 at += count
                 # If few are usual, more reads are processed one by one each time, so that failed attempts cost little.
@@ -139,7 +139,7 @@ class Response:
             work = 1 if self._events is None else max(self._events.work - worked, 1)
             if self._is_in_part:
                 self._part = read
-                is_little = work * BYTES_OF_WORK <= self._looked
+                is_little = work * BYTES_OF_WORK <= self._step_bytes
                 self._step = min(4 * self._step, MOST_STEP_BYTES) if is_little else LEAST_STEP_BYTES
             else:
                 reads.append(read)
@@ -151,7 +151,7 @@ class Response:
         """Whether the last read still has bytes to process."""
         return bool(self._part_left or self._part_coded)
 
-    def _go_on(self, part: Read) -> Read:
+    def _continue_part(self, part: Read) -> Read:
         """Do the next step of a read that is processed in part. The last step gives the whole read."""
         if self._part_left:
             begin, self._part_at = self._part_at, _step_end(self._part_left, self._part_at, self._step)
@@ -170,7 +170,7 @@ class Response:
         return msgspec.structs.replace(part, content=whole)
 
     def _begin(self, data: bytes) -> tuple[int, bytes]:
-        """Process the first step of `data` and keep the rest. Gives how many of its bytes are the body's, and the content."""
+        """Process the first step of `data` and keep the rest. Returns the count of body bytes in it, and the content."""
         decoder = self._decoder
         assert decoder is not None
         if decoder.is_coded:
@@ -179,7 +179,7 @@ class Response:
         piece = decoder.feed(data)
         self.body_bytes += piece.body_bytes
         content = self._content(self._first_step(piece.decoded)) if piece.decoded else b""
-        self._note(decoder.fault)
+        self._set_fault(decoder.fault)
         return piece.body_bytes, content
 
     def _first_step(self, decoded: bytes) -> bytes:
@@ -197,18 +197,18 @@ class Response:
 
     def _read_usual(
         self,
-        arrived: Sequence[ResponseRead | StampedRead],
+        wire_reads: Sequence[ResponseRead | StampedRead],
         zero_ns: int | None,
         reads: list[Read],
         decoder: BodyDecoder,
         events: MaskedEvents,
     ) -> int:
-        """Process the reads up to the first that is not usual, all together. Gives how many."""
-        wire = [one.data for one in arrived]
-        bodies = decoder.usual_each(wire)
+        """Process together the reads up to the first that is not usual. Returns how many they are."""
+        wire = [one.data for one in wire_reads]
+        bodies = decoder.whole_chunk_bodies(wire)
         contents = events.feed_each(bodies) if bodies else bodies
         sizes = map(len, wire) if self.on_wire else repeat(0)
-        reads += map(Read, _since_each(arrived, zero_ns), sizes, map(len, bodies), contents)
+        reads += map(Read, _since_each(wire_reads, zero_ns), sizes, map(len, bodies), contents)
         self.body_bytes += sum(map(len, bodies))
         return len(contents)
 
@@ -221,40 +221,40 @@ class Response:
             return Read(stamp_ns, size, 0)
         return Read(stamp_ns, size, *self._begin(data))
 
-    def dropped(self, reads: int) -> None:
-        """Note that `reads` reads are missing here."""
-        self.lose(reads)
+    def reads_dropped(self, reads: int) -> None:
+        """Count reads that are missing here, and resume after them if that is possible."""
+        self.count_dropped(reads)
         self.drop_part()
         if self._events is not None and self._is_plain():
             self._events.resume()
         else:
             self._lost = True
-            self.let_go()
+            self.release()
 
-    def lose(self, reads: int) -> None:
+    def count_dropped(self, reads: int) -> None:
         """Count reads as dropped in the response's loss."""
         self.loss = msgspec.structs.replace(self.loss, dropped_reads=self.loss.dropped_reads + reads)
 
     def finish(self, ending: Ending) -> Finished:
-        """Process the end of the exchange. Gives the rest of the response."""
+        """Process the end of the exchange. Returns the rest of the response."""
         if self._decoder is None or self._lost:
             return Finished()
         if ending is Ending.COMPLETE:
             self._decoder.finish()
-        self._note(self._decoder.fault)
-        self._decoder.let_go()
+        self._set_fault(self._decoder.fault)
+        self._decoder.release()
         if self._first is not None and (self._raw_head is not None or self._first):
             self._decide(over=True)
         if self._events is not None:
             return Finished(tail=self._tail(self._events))
         return self._body()
 
-    def let_go(self) -> None:
-        """Return all that is taken from the budget and from the decoders' memory."""
+    def release(self) -> None:
+        """Return all bytes to the budget and to the decoders' memory."""
         if self._decoder is not None:
-            self._decoder.let_go()
+            self._decoder.release()
         if self._events is not None:
-            self._events.let_go()
+            self._events.release()
         if self._whole is not None:
             self._whole.drop()
 
@@ -265,7 +265,7 @@ class Response:
         reader = self._reader
         head, rest = reader.feed_head(data)
         if reader.fault is not None:
-            self._note(DecodeFault.BAD_FRAMING)
+            self._set_fault(DecodeFault.BAD_FRAMING)
             self._lost = True
         if head is None:
             return b""
@@ -277,11 +277,11 @@ class Response:
     def _take_head(self, head: ResponseHead, stamp_ns: int | None) -> None:
         self._raw_head, self._head_stamp = head, stamp_ns
         self._expected = expected_of(head)
-        self._tell_head(bool(is_event_stream(self._expected, b"", over=True)))  # as for an empty body
+        self._report_head(bool(is_event_stream(self._expected, b"", over=True)))  # as for an empty body
 
-    def _tell_head(self, event_stream: bool) -> None:
+    def _report_head(self, event_stream: bool) -> None:
         """Set `head` for the caller; set it again if the content is not of the kind that the head announced."""
-        raw, self._told = self._raw_head, event_stream
+        raw, self._reported_events = self._raw_head, event_stream
         stamp = self._head_stamp
         self.head = Head(None, None, event_stream) if raw is None else head_facts(raw, stamp, event_stream=event_stream)
 
@@ -295,7 +295,7 @@ class Response:
         if self._first is not None:
             self._first += decoded
             decoded = self._decide(over=False)
-        self._looked = len(decoded)
+        self._step_bytes = len(decoded)
         if self.is_coded:
             self._decoding = max(self._decoding, len(decoded) // DECODED_OF_WORK)
         if self._whole is not None:
@@ -303,11 +303,11 @@ class Response:
         if self._events is None or not decoded:
             return b""
         content = self._events.feed(decoded)
-        self._note_oversized(self._events)
+        self._count_oversized(self._events)
         return content
 
     def _decide(self, *, over: bool) -> bytes:
-        """Decide whether the content is an event stream. Gives its first bytes once that is known, empty before."""
+        """Decide whether the content is an event stream. Returns its first bytes once that is known, empty before."""
         first = self._first or b""
         events = is_event_stream(self._expected, first, over=over)
         if events is None:
@@ -316,9 +316,9 @@ class Response:
         if events:
             self._events = MaskedEvents(self._masker, self._budget)
         else:
-            self._whole = Gathered(self._budget, MAX_RESPONSE_BODY)
-        if events is not self._told:
-            self._tell_head(events)
+            self._whole = BodyBuffer(self._budget, MAX_RESPONSE_BODY)
+        if events is not self._reported_events:
+            self._report_head(events)
         if over:  # there is no more content: no later call feeds the first bytes
             self._feed_late(first)
             return b""
@@ -332,10 +332,10 @@ class Response:
 
     def _tail(self, events: MaskedEvents) -> bytes:
         tail = events.finish()
-        self._note_oversized(events)
+        self._count_oversized(events)
         return tail
 
-    def _note_oversized(self, events: MaskedEvents) -> None:
+    def _count_oversized(self, events: MaskedEvents) -> None:
         if events.oversized:
             total = self.loss.oversized_events + events.oversized
             self.loss = msgspec.structs.replace(self.loss, oversized_events=total)
@@ -350,20 +350,20 @@ class Response:
             return Finished(body_capped=True)
         return Finished(body=self._masker.body(raw) if raw and self.fault is None else None)
 
-    def _note(self, fault: DecodeFault | None) -> None:
+    def _set_fault(self, fault: DecodeFault | None) -> None:
         if fault is not None and self.fault is None:
             self.fault = fault
             self.loss = msgspec.structs.replace(self.loss, decode_error=fault.value)
 
 
-def _together(arrived: Sequence[ResponseRead | StampedRead], at: int) -> int:
+def _together(wire_reads: Sequence[ResponseRead | StampedRead], at: int) -> int:
     """How many reads from the one at `at` are processed together."""
     size = 0
-    for count, one in enumerate(islice(arrived, at, at + AT_ONCE)):
+    for count, one in enumerate(islice(wire_reads, at, at + AT_ONCE)):
         size += len(one.data)
         if size > BYTES_AT_ONCE:
             return count
-    return min(len(arrived) - at, AT_ONCE)
+    return min(len(wire_reads) - at, AT_ONCE)
 
 
 def _step_end(decoded: bytes, begin: int, size: int) -> int:
@@ -375,14 +375,14 @@ def _step_end(decoded: bytes, begin: int, size: int) -> int:
     return begin + size
 
 
-def _since(arrived: ResponseRead | StampedRead, zero_ns: int | None) -> int | None:
+def _since(wire_reads: ResponseRead | StampedRead, zero_ns: int | None) -> int | None:
     """A read's stamp in nanoseconds since `zero_ns`; None if one of the two is unknown."""
-    return None if arrived.at_ns is None or zero_ns is None else max(arrived.at_ns - zero_ns, 0)
+    return None if wire_reads.at_ns is None or zero_ns is None else max(wire_reads.at_ns - zero_ns, 0)
 
 
-def _since_each(arrived: Sequence[ResponseRead | StampedRead], zero_ns: int | None) -> Sequence[int | None]:
+def _since_each(wire_reads: Sequence[ResponseRead | StampedRead], zero_ns: int | None) -> Sequence[int | None]:
     """The stamps of many reads, as `_since` gives them."""
-    stamps = [one.at_ns for one in arrived if one.at_ns is not None]
-    if zero_ns is None or len(stamps) < len(arrived) or min(stamps) < zero_ns:
-        return [_since(one, zero_ns) for one in arrived]
+    stamps = [one.at_ns for one in wire_reads if one.at_ns is not None]
+    if zero_ns is None or len(stamps) < len(wire_reads) or min(stamps) < zero_ns:
+        return [_since(one, zero_ns) for one in wire_reads]
     return [at_ns - zero_ns for at_ns in stamps]

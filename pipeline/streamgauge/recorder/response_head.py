@@ -6,7 +6,7 @@ from email.utils import parsedate_to_datetime
 from enum import Enum, auto
 
 from streamgauge.core.capture.segments import Head
-from streamgauge.core.http1.content_type import says_event_stream
+from streamgauge.core.http1.content_type import names_event_stream
 from streamgauge.core.http1.head import MAX_FIELDS, ResponseHead
 from streamgauge.core.safe_values import safe_id
 
@@ -18,12 +18,12 @@ _PROJECTS = ("openai-project",)
 # RFC 9110, 10.2.3: whole seconds, or a date; some servers send fractions.
 _SECONDS = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
 
-# From this status on a body is that of an error or a redirect, whatever its content type says.
+# From this status on a body is that of an error or a redirect, whatever its content type is.
 _FIRST_ERROR_STATUS = 300
 
 
 class Expected(Enum):
-    """What the head says of the content; the content's first bytes decide."""
+    """The kind of content that the head announces; the content's first bytes decide."""
 
     EVENTS = auto()  # an event stream, or a recording of one, unless it begins like JSON or HTML
     EVENTS_OF_ERROR = auto()  # an error with an event stream's content type: an event stream only if it begins like one
@@ -46,8 +46,8 @@ _FIELDS = (*_USUAL_FIELDS, b"id:", b"retry:", b":")
 _LEADING_LINES = re.compile(rb"(?:(?:(?::|id:|retry:)[^\r\n]*|[ \t]*)(?:\r\n|\n|\r))*")
 
 
-def told_head(status: int | None, headers: list[tuple[str, str]]) -> ResponseHead:
-    """The head from a tap that does not read the wire. An invalid status counts as none.
+def reported_head(status: int | None, headers: list[tuple[str, str]]) -> ResponseHead:
+    """The head that a tap reports if it does not read the wire. An invalid status counts as none.
 
     `transfer-encoding` is left out: the tap has decoded the framing.
     """
@@ -57,8 +57,8 @@ def told_head(status: int | None, headers: list[tuple[str, str]]) -> ResponseHea
 
 
 def expected_of(head: ResponseHead) -> Expected:
-    """What the head says of the content."""
-    events, error = says_event_stream(head.all("content-type")), head.status >= _FIRST_ERROR_STATUS
+    """The kind of content that the head announces."""
+    events, error = names_event_stream(head.all("content-type")), head.status >= _FIRST_ERROR_STATUS
     if error:
         return Expected.EVENTS_OF_ERROR if events else Expected.NO_EVENTS
     return Expected.EVENTS if events else Expected.OTHER
@@ -84,16 +84,16 @@ def is_event_stream(expected: Expected, first: bytes, *, over: bool) -> bool | N
 def _has_usual_field(first: bytes, *, over: bool) -> bool | None:
     """Whether one of the usual fields follows lines with which an event stream may begin.
 
-    MAX_SNIFF_BYTES of such lines alone also count as an event stream: one that sends keep-alive comments for long.
+    MAX_SNIFF_BYTES of such lines alone also count as an event stream: one that sends keep-alive comments for a long time.
     """
     found = _LEADING_LINES.match(first)
     rest = first[found.end() :] if found else first
     if rest.startswith(_USUAL_FIELDS):
         return True
-    may_go_on = not rest.strip(_BLANKS) or _begins_with(_FIELDS, rest, over=False) is not False
+    may_continue = not rest.strip(_BLANKS) or _begins_with(_FIELDS, rest, over=False) is not False
     if len(first) == MAX_SNIFF_BYTES:
-        return may_go_on and bool(first.strip(_BLANKS))
-    return None if may_go_on and not over else False
+        return may_continue and bool(first.strip(_BLANKS))
+    return None if may_continue and not over else False
 
 
 def _begins_with(fields: tuple[bytes, ...], first: bytes, *, over: bool) -> bool | None:

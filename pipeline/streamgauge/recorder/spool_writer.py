@@ -1,4 +1,4 @@
-"""Puts bundles into the spool, in order. A spool that is full, or a disk that fails, costs reads, which are counted.
+"""Puts bundles into the spool, in order. If the spool is full, or the disk fails, reads are dropped and counted.
 
 If a bundle's reads do not fit, reads are dropped: by policy those of the oldest bundles that wait in the spool, or the
 bundle's own. A bundle without its reads stays in its place: heads, ends, heartbeats, and the losses that count the drop.
@@ -25,9 +25,9 @@ from streamgauge.spool.read_counters import Counters, DropReason, Incident
 # Bundles that wait while the disk refuses everything (bytes): half of it for any bundles, the rest only for those
 # without reads, which are about a hundred thousand heads and ends.
 MAX_WAITING_BYTES = 16 * 1024 * 1024
-# Rows of one transaction (bytes): a disk writes them in a moment. Small spools take less at once.
+# Rows of one transaction (bytes): a disk writes them in a moment. Small spools have smaller transactions.
 _AT_ONCE_BYTES = 4 * 1024 * 1024
-# When reads in the spool are dropped for space, so much space is made at once (bytes): a few bundles, 10 ms of work.
+# When reads in the spool are dropped for space, this much is freed at once (bytes): a few bundles, 10 ms of work.
 _ROOM_BYTES = 256 * 1024
 # If the reserved space does not hold all of the last rows, they are put in smaller transactions, down to this size
 # (bytes): each transaction needs some pages besides its rows.
@@ -96,7 +96,7 @@ class SpoolWriter:
         self._at_once = min(_AT_ONCE_BYTES, spool.most_at_once)
         self._waiting: deque[_Item] = deque()
         self._waiting_bytes = 0
-        self._told: dict[bytes, list[int]] | None = None
+        self._stored_instances: dict[bytes, list[int]] | None = None
 
     @property
     def is_empty(self) -> bool:
@@ -120,14 +120,14 @@ class SpoolWriter:
     def close(self, slots: Sequence[int]) -> Lost | None:
         """Drop the reads of bundles that the disk refused, and put their heads and ends into the reserved space.
 
-        Gives what was lost; None if everything is in the spool. Call it after `send` with `farewell`.
+        Returns what was lost; None if everything is in the spool. Call it after `send` with `farewell`.
         """
         if not self._waiting:
             return None
         error, reason = self._spool.error, self._reason
-        self._refusals = None  # the last rows use the reserve: they do not show that the disk takes reads again
-        given_up = [item.bundle for item in self._waiting if item.row.reads]
-        self._waiting = deque(self._lighter(item) if item.row.reads else item for item in self._waiting)
+        self._refusals = None  # the last rows use the reserve: they do not show that the disk accepts reads again
+        discarded = [item.bundle for item in self._waiting if item.row.reads]
+        self._waiting = deque(self._strip_reads(item) if item.row.reads else item for item in self._waiting)
         self._waiting_bytes = sum(item.cost for item in self._waiting)
         if self._reserve is not None:
             self._reserve.release()
@@ -141,17 +141,17 @@ class SpoolWriter:
         self._counters.happened(Incident.BUNDLE_LOST, len(missing))
         self._waiting.clear()
         self._waiting_bytes = 0
-        streams = {one.stream for bundle in (*given_up, *missing) for one in bundle.segments}
+        streams = {one.stream for bundle in (*discarded, *missing) for one in bundle.segments}
         begun = {one.stream for bundle in missing for one in bundle.segments if one.opening is not None}
-        return Lost(sum(map(reads_of, given_up)), len(streams), len(begun), reason, error)
+        return Lost(sum(map(reads_of, discarded)), len(streams), len(begun), reason, error)
 
     def drop_old_reads(self) -> bool:
-        """Drop the reads of a few bundles that have waited in the spool for too long. Whether there may be more."""
-        return self._spool.drop_old_reads(self._settings.spool_age, _light) > 0
+        """Drop the reads of a few bundles that have waited in the spool for too long. Returns whether there may be more."""
+        return self._spool.drop_old_reads(self._settings.spool_age, _stripped) > 0
 
     def _append(self, item: _Item) -> None:
         if item.row.reads and self._waiting_bytes + item.cost > MAX_WAITING_BYTES // 2:
-            item = self._lighter(item)
+            item = self._strip_reads(item)
         if self._waiting_bytes + item.cost > MAX_WAITING_BYTES:
             self._counters.happened(Incident.BUNDLE_LOST)
             return
@@ -159,21 +159,21 @@ class SpoolWriter:
         self._waiting_bytes += item.cost
 
     def _put(self, running: dict[bytes, list[int]], *, last: dict[bytes, list[int]]) -> bool:
-        """Put the bundles that fit, from the front. Whether any bundle was put.
+        """Put the bundles that fit, from the front. Returns whether any bundle was put.
 
         `running`: the entry of unfinished instances for rows that are not the last; `last`: the entry that goes with the
         last row. An entry is written only when it differs from the one in the spool.
         """
         fitting = self._fitting()
         known = last if len(fitting) == len(self._waiting) else running
-        told = {} if known == self._told else {_INSTANCES: msgspec.msgpack.encode(known)}
-        if not (fitting or told) or self._spool.failure or self._spool.put(fitting, told).failure:
+        entry = {} if known == self._stored_instances else {_INSTANCES: msgspec.msgpack.encode(known)}
+        if not (fitting or entry) or self._spool.failure or self._spool.put(fitting, entry).failure:
             if self._spool.failure and self._refusals is not None:
                 self._refusals.refused(self._spool.error)
             return False
         if self._refusals is not None:
             self._refusals.written()
-        self._told = known
+        self._stored_instances = known
         for _ in fitting:
             self._waiting_bytes -= self._waiting.popleft().cost
         return bool(fitting)
@@ -189,7 +189,7 @@ class SpoolWriter:
             too_large = item.cost > min(room.reads - used, self._spool.most_at_once)
             if item.row.reads and too_large and self._spool.failure is None:
                 self._waiting_bytes -= item.cost
-                item = self._waiting[place] = self._lighter(item)
+                item = self._waiting[place] = self._strip_reads(item)
                 self._waiting_bytes += item.cost
                 room = self._with_room(room, item, used)
             if used + item.cost > (room.reads if item.row.reads else room.vital):
@@ -209,7 +209,7 @@ class SpoolWriter:
             newest = self._settings.spool_policy == "drop-newest"
             # With drop-newest only what is needed: new reads would take the rest.
             want = short if newest else max(short, _ROOM_BYTES)
-            if short <= 0 or not self._spool.drop_reads_for_space(want, _light, newest=newest):
+            if short <= 0 or not self._spool.drop_reads_for_space(want, _stripped, newest=newest):
                 break
             room = self._spool.room()
         return room
@@ -219,8 +219,8 @@ class SpoolWriter:
         """The reason for drops at this moment."""
         return DropReason.SPOOL_FAILED if self._spool.failure else DropReason.SPOOL_FULL
 
-    def _lighter(self, item: _Item) -> _Item:
-        """The bundle without its reads, which are counted as dropped."""
+    def _strip_reads(self, item: _Item) -> _Item:
+        """The bundle without its reads, which this call counts as dropped."""
         self._counters.dropped(self._reason, item.row.reads)
         return _item(without_reads(item.bundle))
 
@@ -230,7 +230,7 @@ def _item(bundle: Bundle) -> _Item:
     return _Item(bundle, NewRow(bundle.slot, reads, value, vital=not reads), cost_of(value))
 
 
-def _light(value: bytes) -> bytes | None:
+def _stripped(value: bytes) -> bytes | None:
     """A bundle of the spool without its reads; None if this version cannot decode it."""
     try:
         return encode_bundle(without_reads(decode_bundle(value)))

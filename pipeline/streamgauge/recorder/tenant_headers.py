@@ -9,9 +9,9 @@ from collections.abc import Callable
 from streamgauge.core.safe_values import safe_code
 from streamgauge.recorder.protocol import OFF_THE_WIRE, RequestStarted
 
-# The number of warnings, one for each header that the agent does not read. All applications of a host have a few such
-# headers together; more warnings would say nothing new.
-MAX_SAID = 8
+# The most warnings, one for each header that the agent does not read. All applications of a host together have a few such
+# headers; more warnings would add nothing.
+MAX_WARNINGS = 8
 
 
 class TenantHeaderCheck:
@@ -20,21 +20,21 @@ class TenantHeaderCheck:
     def __init__(self, tenant_header: str | None, say: Callable[[str], None]) -> None:
         self._ours = tenant_header.lower() if tenant_header else None
         self._say = say
-        self._said: set[str | None] = set()
+        self._warned_of: set[str | None] = set()
 
-    def look(self, opened: RequestStarted) -> None:
+    def check(self, opened: RequestStarted) -> None:
         """Check a stream that begins. Taps on the wire use the agent's own setting."""
         theirs = opened.tenant_header
         if (
             theirs == self._ours
             or opened.tap not in OFF_THE_WIRE
-            or theirs in self._said
-            or len(self._said) >= MAX_SAID
+            or theirs in self._warned_of
+            or len(self._warned_of) >= MAX_WARNINGS
         ):
             return
         if theirs is None and any(name == self._ours for name, _ in opened.headers):
             return  # a tap of an earlier version: it sends the header, but not its setting
-        self._said.add(theirs)
+        self._warned_of.add(theirs)
         self._say(self._sentence(opened.tap, theirs))
 
     def _sentence(self, tap: str, theirs: str | None) -> str:

@@ -9,11 +9,10 @@ REPORT_EVERY_S = 60.0
 
 
 class WriteRefusals:
-    """Call `refused` after each refused write, and `written` after each successful one. The gauge changes at once.
+    """Call `refused` after each refused write, and `written` after each successful one. The gauge changes at once; the log is
+    throttled (REPORT_EVERY_S).
 
-    The log is throttled (REPORT_EVERY_S).
-
-    `say` takes a sentence for the operator; `clock` gives monotonic seconds.
+    `say` writes a sentence for the operator; `clock` returns monotonic seconds.
     """
 
     def __init__(
@@ -30,10 +29,10 @@ class WriteRefusals:
         self._active = self._reported = False
         self._began_s = 0.0
         self._reported_s: float | None = None
-        counters.writes_refused(False)  # an earlier recorder may have been killed meanwhile
+        counters.writes_refused(False)  # an earlier recorder may have been killed while the disk refused writes
 
     def refused(self, error: str) -> None:
-        """The system refused a write with this error."""
+        """Report that the system refused a write with this error."""
         if self._active:
             return
         self._active = True
@@ -48,7 +47,7 @@ class WriteRefusals:
         )
 
     def written(self) -> None:
-        """A write succeeded."""
+        """Report that a write succeeded."""
         if not self._active:
             return
         self._active = False

@@ -8,9 +8,9 @@ from streamgauge.runtime.redaction import redacted_text
 
 
 def leave_terminal_to_parent() -> None:
-    """Ignore the signals of terminals: a child ends when its parent asks it to, or is gone.
+    """Ignore the signals of terminals: a child ends when its parent requests it, or has ended itself.
 
-    Children share their parent's session (decision 18). The kernel also sends SIGHUP, with a SIGCONT, when the parent dies
+    Children share their parent's session (decision 18). The kernel also sends SIGHUP, with a SIGCONT, when the parent ends
     while the child is stopped, and SIGTTOU for a line that is written to a terminal set to `tostop`.
     """
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTTOU):

@@ -4,7 +4,7 @@ It holds the key of the digests, waiting reads, and the link to the directory of
 there can replace each of them.
 
 It has two locks. `lock` is held by the owning command alone, so that a second command is refused at once. `processes.lock`
-is inherited by the command's children, and is free when the last of them is gone: after a SIGKILL of the owner the recorder
+is inherited by the command's children, and is free when the last of them has ended: after a SIGKILL of the owner the recorder
 still writes its data to the spool, and no process may close the balance of reads or open the spool before it has done so.
 """
 

@@ -23,7 +23,7 @@ from streamgauge.runtime.faults import report_fault, reported_task
 READY_S = 60.0
 
 # A child that ends unexpectedly is started again after this (seconds): long enough to avoid a tight loop, and short
-# enough that the buffers before it (32 MiB before a recorder) hold what arrives meanwhile.
+# enough that the buffers before it (32 MiB before a recorder) hold the data that arrives in this time.
 RESTART_S = 1.0
 
 # The pause doubles with each failed start, up to this (seconds): a lasting fault must not fill the log.
@@ -105,12 +105,15 @@ class Child:
             return b""
 
     def ask_to_stop(self) -> None:
+        """Send SIGTERM, if it runs. Does not wait."""
         self._signal(signal.SIGTERM)
 
     async def wait(self) -> int:
+        """Wait for its end. Returns its exit code, negative for a signal; 0 if it was never started."""
         return await self.process.wait() if self.process is not None else 0
 
     async def kill(self) -> None:
+        """Send SIGKILL, and wait for its end."""
         self._signal(signal.SIGKILL)
         await self.wait()
 
@@ -173,6 +176,7 @@ class Group:
 
     @property
     def restarts(self) -> int:
+        """How often children were started again, over all of them."""
         return sum(child.starts - 1 for child in (self._recorder, *self._relays) if child.starts)
 
     async def _supervise(self, child: Child) -> None:

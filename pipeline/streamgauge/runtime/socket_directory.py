@@ -57,7 +57,7 @@ class RuntimeDir:
         return self.path / SOCKET
 
     def restore(self) -> None:
-        """Make the directory and the link again if they are gone: a recorder that is restarted needs them.
+        """Make the directory and the link again if they were removed: a recorder that is restarted needs them.
 
         Raises Unavailable.
         """

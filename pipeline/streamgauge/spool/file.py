@@ -28,7 +28,7 @@ PAGE_BYTES = 4096
 _APPLICATION = 0x53475350  # "SGSP" in the file's header
 _LAYOUT = 2
 _CRC_BYTES = 4
-# SQLite's file header: its size; its two version bytes, which say whether a WAL is used; the parts that are equal in
+# SQLite's file header: its size; its two version bytes, which show whether a WAL is used; the parts that are equal in
 # all spools (magic, page size, versions, fractions; schema format, cache, last root, encoding, numbers of ours,
 # reserved); the file's size in pages.
 _HEADER_BYTES = 100

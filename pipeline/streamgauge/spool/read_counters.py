@@ -2,7 +2,7 @@
 
 Each data directory has one file, shared by the processes of one tap. It holds a version word, then for each role a region
 of 8-byte slots that only the process in that role writes (while none runs, also `close_balance`): an aligned 8-byte store
-into a shared mapping, which the kernel keeps when the process dies. `writes_refused` is a state; the other numbers grow.
+into a shared mapping, which the kernel keeps when the process ends. `writes_refused` is a state; the other numbers grow.
 The primary count of delivered reads is in the spool's database, changed in the transaction that deletes the rows; the slot
 here mirrors it.
 `spool.close_balance_after_crash` closes the balance before a tap's processes start.
@@ -115,10 +115,10 @@ _WORD = 8
 _REGION = 64  # slots of a role: seen, delivered, reasons, incidents and refusals, with space for more
 _SEEN, _DELIVERED, _DROPPED, _INCIDENTS, _REFUSED = 0, 1, 2, 16, 36
 _DROPPED_SLOTS = {reason: _DROPPED + place for place, reason in enumerate(DropReason)}
-_HANDED = _REGION - 1  # how many of its reads a relay has sent to a recorder
-_SEEN_APART = _REGION - 2  # reads seen by a thread that runs without the interpreter's lock: the relay's pump
+_SENT = _REGION - 1  # how many of its reads a relay has sent to a recorder
+_SEEN_BY_PUMP = _REGION - 2  # reads seen by a thread that runs without the interpreter's lock: the relay's pump
 _WRITES_REFUSED = _REGION - 3  # 1 while the disk refuses what this role puts into the spool, else 0
-_SEEN_SLOTS = (_SEEN, _SEEN_APART)
+_SEEN_SLOTS = (_SEEN, _SEEN_BY_PUMP)
 _INCIDENT_SLOTS = {incident: _INCIDENTS + place for place, incident in enumerate(Incident)}
 _REFUSAL_SLOTS = {refusal: _REFUSED + place for place, refusal in enumerate(Refusal)}
 # The first word: "SGCOUNT" and the layout's version. A file with another word has another layout.
@@ -153,9 +153,9 @@ class Counters:
         """Count reads as they arrive, before anything else counts them."""
         self._words[self._base] += reads
 
-    def seen_apart(self) -> memoryview:
+    def pump_seen_word(self) -> memoryview:
         """The one-word slot in which the role's pump thread counts the reads that it sees. Release it before `close`."""
-        place = self._base + _SEEN_APART
+        place = self._base + _SEEN_BY_PUMP
         return self._words[place : place + 1]
 
     def delivered(self, reads: int) -> None:
@@ -171,17 +171,17 @@ class Counters:
         place = self._base + _DELIVERED
         self._words[place] = max(total, self._words[place])
 
-    def handed(self, reads: int) -> None:
+    def sent_to_recorder(self, reads: int) -> None:
         """Count reads that this relay sent to its recorder: from then on the recorder accounts for them."""
-        self._words[self._base + _HANDED] += reads
+        self._words[self._base + _SENT] += reads
 
-    def settle_relay(self) -> None:
+    def drop_unsent_reads(self) -> None:
         """Close this role's balance when a relay or application starts in it.
 
         Reads that an earlier process in this role saw and did not send to its recorder are lost: dropped by `crash`.
         """
-        seen = self._words[self._base] + self._words[self._base + _SEEN_APART]
-        lost = seen - self._words[self._base + _HANDED] - self._own_dropped()
+        seen = self._words[self._base] + self._words[self._base + _SEEN_BY_PUMP]
+        lost = seen - self._words[self._base + _SENT] - self._own_dropped()
         if lost > 0:
             self.dropped(DropReason.CRASH, lost)
 
@@ -258,7 +258,7 @@ def close_balance(path: Path, delivered: int, waiting: int, *, reason: DropReaso
         delivery.mirror_delivered(delivered)
     close_app_balances(path)
     with _Snapshot(path) as slots:
-        accounted = slots.total(*_SEEN_SLOTS, roles=_TAP) + slots.total(_HANDED, roles=_APPS)
+        accounted = slots.total(*_SEEN_SLOTS, roles=_TAP) + slots.total(_SENT, roles=_APPS)
         lost = accounted - slots.total(*_DROPPED_SLOTS.values(), roles=_TAP) - slots.total(_DELIVERED) - waiting
     with Counters(path, "recorder") as recorder:
         if lost > 0:
@@ -276,7 +276,7 @@ def _close_all_balances(path: Path) -> None:
             base = 1 + role * _REGION
             words = any_role._words
             dropped = sum(words[base + place] for place in _DROPPED_SLOTS.values()) if role < MAX_RELAYS else 0
-            words[base + _HANDED] = max(words[base] + words[base + _SEEN_APART] - dropped, 0)
+            words[base + _SENT] = max(words[base] + words[base + _SEEN_BY_PUMP] - dropped, 0)
 
 
 def close_recorder_balance(path: Path, delivered: int, waiting: int, *, reason: DropReason) -> None:
@@ -287,7 +287,7 @@ def close_recorder_balance(path: Path, delivered: int, waiting: int, *, reason: 
     """
     with _Snapshot(path) as slots:
         dropped = slots.total(*_DROPPED_SLOTS.values(), roles=_AFTER_RELAYS)
-        lost = slots.total(_HANDED) - delivered - waiting - dropped
+        lost = slots.total(_SENT) - delivered - waiting - dropped
     if lost > 0:
         with Counters(path, "recorder") as recorder:
             recorder.dropped(reason, lost)
@@ -307,8 +307,8 @@ def close_app_balances(path: Path) -> None:
             continue
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            with Counters(path, f"app-{index}") as gone:
-                gone.settle_relay()
+            with Counters(path, f"app-{index}") as ended:
+                ended.drop_unsent_reads()
         except BlockingIOError:  # the application runs
             pass
         finally:

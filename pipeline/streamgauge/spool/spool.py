@@ -285,7 +285,7 @@ class Spool:
         self._file.transact(work)
 
     def close_balance_at_restart(self, counters_path: Path) -> None:
-        """See the function of that name. It holds the lock, so that no other process drops reads meanwhile."""
+        """See the function of that name. It holds the lock, so that no other process drops reads at the same time."""
         try:
             with self._file.lock:
                 recomputed = self.recompute_totals()
@@ -376,5 +376,5 @@ def close_balance_after_crash(spool: Spool, counters_path: Path) -> Balance:
 
 
 def close_balance_at_restart(spool: Spool, counters_path: Path) -> None:
-    """Close the balance of a recorder that died, before the next one starts; relays and delivery continue meanwhile."""
+    """Close the balance of a recorder that has ended, before the next one starts; relays and delivery continue."""
     spool.close_balance_at_restart(counters_path)

@@ -7,7 +7,7 @@ the same about a stream. This package imports no tap, so that an application loa
 from typing import Literal, NamedTuple
 
 # What the stamp of a read measures. socket: the tap's own read of the upstream's socket returned; chunk: the library
-# handed out the chunk; piece: the application sent the piece; kernel: the kernel saw the packet; recorded: the time in
+# returned the chunk; piece: the application sent the piece; kernel: the kernel received the packet; recorded: the time in
 # the recording, which may have none.
 Stamps = Literal["socket", "chunk", "piece", "kernel", "recorded"]
 
@@ -23,8 +23,8 @@ class Tap(NamedTuple):
 
 TAPS = (
     Tap("proxy", "proxy", "socket", "a relay between clients and providers"),
-    Tap("httpx", "httpx", "chunk", "a transport inside of a client, for httpx and httpx2, sync and async"),
-    Tap("asgi", "asgi", "piece", "middleware inside of a model server"),
+    Tap("httpx", "httpx", "chunk", "a transport inside a client, for httpx and httpx2, sync and async"),
+    Tap("asgi", "asgi", "piece", "middleware inside a model server"),
     Tap("packets", "packets", "kernel", "plain HTTP/1.1 as it passes an interface, or lies in a capture file"),
     Tap("replay", "replay", "recorded", "recordings of any of these formats: bodies, HAR, cassettes, flows, captures"),
 )

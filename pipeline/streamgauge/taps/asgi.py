@@ -15,7 +15,7 @@ Times are the server's: zero is the call of the application; a piece is stamped 
 follows from ASGI events (https://asgi.readthedocs.io/en/latest/specs/www.html):
 
     last piece (more_body false)                                         complete
-    http.disconnect before the last piece, or OSError from send          client left
+    http.disconnect before the last piece, or OSError from send          client disconnected
     application raised, was cancelled, or returned without a last piece  upstream reset
 """
 
@@ -71,6 +71,7 @@ class TapMiddleware:
         self._tenant_header = tenant_header or os.environ.get("STREAMGAUGE_TENANT_HEADER") or None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Runs the application for one scope. Raises what the application raises."""
         if scope["type"] != "http":
             await self._app(scope, receive, _finishing(send) if scope["type"] == "lifespan" else send)
             return
@@ -79,7 +80,7 @@ class TapMiddleware:
         try:
             await self._app(scope, exchange.receive, exchange.send)
         finally:
-            exchange.over()
+            exchange.application_ended()
 
     def capture_of(self, request: SeenRequest) -> ExchangeCapture:
         """Opens the capture of one stream."""
@@ -110,7 +111,7 @@ class _Exchange:
         self._sent: int | None = None  # when the request was complete
 
     def begin(self, tap: TapMiddleware, scope: Scope) -> None:
-        """Called just before the application."""
+        """Starts the capture, if the request decides it. Called just before the application."""
         try:
             self._tap, self._request = tap, tap.request_of(scope, _clock())
             if is_llm(self._request.method, self._request.target):
@@ -121,7 +122,7 @@ class _Exchange:
             self._fault(error)
 
     async def receive(self) -> Message:
-        """The application's `receive`: the next piece of the request, or the client's disconnect."""
+        """The application's `receive`: passes on and captures a piece of the request, or the client's disconnect."""
         message = await self._receive()
         if self._capture is not None or self._undecided:
             self._received(message)
@@ -132,7 +133,7 @@ class _Exchange:
         at_ns = _clock()
         try:
             await self._send(message)
-        except OSError:  # the server reports that the client left
+        except OSError:  # the server reports that the client disconnected
             self._end(Ending.CLIENT, at_ns, gone_ns=at_ns)
             raise
         capture = self._capture
@@ -149,8 +150,8 @@ class _Exchange:
         except Exception as error:  # noqa: BLE001 - capture fails open
             self._fault(error)
 
-    def over(self) -> None:
-        """Called when the application has returned, raised or been cancelled."""
+    def application_ended(self) -> None:
+        """Ends a capture without a last piece: the application has returned, raised or been cancelled."""
         if self._capture is not None:
             self._end(Ending.RESET, _clock())
 

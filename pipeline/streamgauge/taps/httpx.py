@@ -20,10 +20,10 @@ from streamgauge.taps.httpx_streams import (
     CapturedRequestStream,
     RequestBodyCapture,
     Stream,
-    kinds_of,
     library_of,
     report_end,
     report_failure,
+    stream_classes_of,
 )
 from streamgauge.taps.inprocess.background_senders import sender_of
 from streamgauge.taps.inprocess.capture import SeenRequest, is_event_stream, is_llm, start_capture
@@ -86,9 +86,9 @@ class TapTransport(_Tap):
         try:
             response = inner.handle_request(request)
         except BaseException as error:
-            exchange.failed(error)
+            exchange.request_failed(error)
             raise
-        return exchange.answered(response, "sync_response")
+        return exchange.capture_response(response, "sync_response")
 
     def close(self) -> None:
         """Closes the inner transport."""
@@ -121,9 +121,9 @@ class AsyncTapTransport(_Tap):
         try:
             response = await inner.handle_async_request(request)
         except BaseException as error:
-            exchange.failed(error)
+            exchange.request_failed(error)
             raise
-        return exchange.answered(response, "async_response")
+        return exchange.capture_response(response, "async_response")
 
     async def aclose(self) -> None:
         """Closes the inner transport."""
@@ -167,12 +167,12 @@ class _Exchange:
         target = url.raw_path.decode("ascii")
         self._seen = SeenRequest(_TAP, upstream, request.method, target, request.headers.raw, self._began_ns)
         if is_llm(request.method, target):
-            self._capture = self._started()
+            self._capture = self._start_capture()
         self._body = RequestBodyCapture(self._capture, _content_of(request))
         self._stream = request.stream
-        request.stream = kinds_of(request).request(self._stream, self._body)
+        request.stream = stream_classes_of(request).request(self._stream, self._body)
 
-    def _started(self) -> ExchangeCapture:
+    def _start_capture(self) -> ExchangeCapture:
         return start_capture(sender_of(self._settings.data_dir), self._seen, self._settings.tenant_header)
 
     def _restore(self) -> None:
@@ -181,8 +181,8 @@ class _Exchange:
             self._request.stream = self._stream
         self._stream = None
 
-    def failed(self, error: BaseException) -> None:
-        """The inner transport raised: there is no response."""
+    def request_failed(self, error: BaseException) -> None:
+        """Reports that the inner transport raised `error`: there is no response."""
         try:
             self._restore()
             if self._capture is not None:
@@ -190,8 +190,8 @@ class _Exchange:
         except Exception as bug:  # noqa: BLE001 - capture fails open
             report_fault("the transport, after a request that failed", bug)
 
-    def answered(self, response: _Response, kind: str) -> _Response:
-        """The response; its stream is wrapped if it is captured."""
+    def capture_response(self, response: _Response, kind: str) -> _Response:
+        """Returns the response, with its stream wrapped if it is captured."""
         try:
             at_ns = time.monotonic_ns()
             self._restore()
@@ -205,16 +205,16 @@ class _Exchange:
     def _capture_response(self, response: _Response, at_ns: int, kind: str) -> None:
         headers = response.headers.raw
         if self._capture is None and is_event_stream(headers):
-            self._capture = self._started()
+            self._capture = self._start_capture()
         if self._capture is None:
             return
         if self._body is not None:
-            self._body.answered(self._capture)
+            self._body.response_arrived(self._capture)
         self._capture.response_head(at_ns, response.status_code, headers)
         if response.is_closed:  # its body is already in memory: its stream will not be read
             _report_whole(self._capture, response, at_ns)
         else:
-            response.stream = getattr(kinds_of(self._request), kind)(response.stream, self._capture)
+            response.stream = getattr(stream_classes_of(self._request), kind)(response.stream, self._capture)
 
 
 def _report_whole(capture: ExchangeCapture, response: _Response, at_ns: int) -> None:

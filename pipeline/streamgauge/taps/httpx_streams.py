@@ -49,24 +49,24 @@ class RequestBodyCapture:
         if capture is not None and content:
             capture.request_body(content)
 
-    def begins(self) -> bool:
-        """Starts a pass over the body. Returns whether it is the first one."""
+    def begin_pass(self) -> bool:
+        """Begins an iteration over the body. Returns whether it is the first one."""
         first, self._begun = not self._begun, True
         return first
 
-    def piece(self, data: bytes) -> None:
-        """A piece is sent."""
+    def report_piece(self, data: bytes) -> None:
+        """Reports a piece that the library is about to send."""
         self._size += len(data)
         if self._capture is not None and self._content is None:
             self._capture.request_body(data)
 
-    def ends(self) -> None:
-        """The whole body has been sent."""
+    def report_sent(self) -> None:
+        """Reports that the whole body was sent."""
         self._report_sent((time.monotonic_ns(), None, self._size))
 
-    def answered(self, capture: ExchangeCapture) -> None:
-        """A response arrived. Reports the request to a capture that starts only now, and a body that was sent without
-        iteration.
+    def response_arrived(self, capture: ExchangeCapture) -> None:
+        """Called when the response has arrived. Reports the request to a capture that starts only now, and a body that was
+        sent without iteration.
         """
         if self._capture is None:
             self._capture = capture
@@ -85,31 +85,33 @@ class CapturedRequestStream:
     """A request's stream that reports its pieces and its end."""
 
     def __init__(self, stream: Stream, body: RequestBodyCapture) -> None:
-        self._of, self._body = stream, body
+        self._inner, self._body = stream, body
 
     def __iter__(self) -> Iterator[bytes]:
-        first = self._body.begins()
-        for piece in self._of:
+        first = self._body.begin_pass()
+        for piece in self._inner:
             if first:
-                _quietly(self._body.piece, piece)
+                _quietly(self._body.report_piece, piece)
             yield piece
         if first:
-            _quietly(self._body.ends)
+            _quietly(self._body.report_sent)
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        first = self._body.begins()
-        async for piece in self._of:
+        first = self._body.begin_pass()
+        async for piece in self._inner:
             if first:
-                _quietly(self._body.piece, piece)
+                _quietly(self._body.report_piece, piece)
             yield piece
         if first:
-            _quietly(self._body.ends)
+            _quietly(self._body.report_sent)
 
     def close(self) -> None:
-        self._of.close()
+        """Closes the request's own stream, which a synchronous client sends."""
+        self._inner.close()
 
     async def aclose(self) -> None:
-        await self._of.aclose()
+        """Closes the request's own stream, which an asynchronous client sends."""
+        await self._inner.aclose()
 
 
 def _quietly(report: Callable[..., None], *facts: object) -> None:
@@ -119,15 +121,15 @@ def _quietly(report: Callable[..., None], *facts: object) -> None:
         report_fault("the transport, in a request body", error)
 
 
-class Answer:
-    """A response's stream: stamps each chunk, notes it, then yields it.
+class CapturedResponseStream:
+    """A response's stream: stamps each chunk, reports it to the capture, then yields it.
 
-    A chunk is noted before it is yielded, because a reader may close the response without resuming its iterator; the last
-    chunk, with the terminal and the usage, would then be noted too late. A note takes about 0.2 us (bench/inprocess.py).
+    A chunk is reported before it is yielded, because a reader may close the response without resuming its iterator: the last
+    chunk, with the terminal and the usage, would then be missing. A report takes about 0.2 us (bench/inprocess.py).
     """
 
     def __init__(self, stream: Stream, capture: ExchangeCapture) -> None:
-        self._of, self._capture = stream, capture
+        self._inner, self._capture = stream, capture
 
     def __del__(self) -> None:
         try:
@@ -136,13 +138,13 @@ class Answer:
             report_fault("the transport, on a response that was never closed", error)
 
 
-class SyncAnswer(Answer):
+class SyncResponseStream(CapturedResponseStream):
     """The body of a synchronous client's response."""
 
     def __iter__(self) -> Iterator[bytes]:
         read, now, failed = self._capture.read, time.monotonic_ns, None
         try:
-            for chunk in self._of:
+            for chunk in self._inner:
                 read(now(), chunk)
                 yield chunk
         except BaseException as error:
@@ -152,18 +154,19 @@ class SyncAnswer(Answer):
             report_failure(self._capture, failed)
 
     def close(self) -> None:
+        """Closes the inner stream; a response that was not read to its end then has the ending `client`."""
         try:
-            self._of.close()
+            self._inner.close()
         finally:
             report_end(self._capture, Ending.CLIENT)
 
 
-class AsyncAnswer(Answer):
+class AsyncResponseStream(CapturedResponseStream):
     """The body of an asynchronous client's response."""
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         read, now, failed = self._capture.read, time.monotonic_ns, None
-        stream = self._of.__aiter__()
+        stream = self._inner.__aiter__()
         try:
             async for chunk in stream:
                 read(now(), chunk)
@@ -177,8 +180,9 @@ class AsyncAnswer(Answer):
                 await stream.aclose()
 
     async def aclose(self) -> None:
+        """Closes the inner stream; a response that was not read to its end then has the ending `client`."""
         try:
-            await self._of.aclose()
+            await self._inner.aclose()
         finally:
             report_end(self._capture, Ending.CLIENT)
 
@@ -225,11 +229,11 @@ def ending_of(error: BaseException) -> Ending:
     return Ending.TIMEOUT if timed_out else Ending.RESET
 
 
-class Kinds(NamedTuple):
-    """Our streams as subclasses of one library's, since the library checks the class of a stream."""
+class StreamClasses(NamedTuple):
+    """The streams of this module as subclasses of one library's, since the library checks the class of a stream."""
 
-    sync_response: type[Answer]
-    async_response: type[Answer]
+    sync_response: type[CapturedResponseStream]
+    async_response: type[CapturedResponseStream]
     request: Callable[[Stream, RequestBodyCapture], CapturedRequestStream]
 
 
@@ -239,13 +243,13 @@ def library_of(one: object) -> Any:
     return sys.modules[next(name for name in modules if name in _LIBRARIES)]
 
 
-def kinds_of(request: Any) -> Kinds:
+def stream_classes_of(request: Any) -> StreamClasses:
     """The stream classes for the library of this request."""
-    return _kinds(library_of(request))
+    return _stream_classes(library_of(request))
 
 
 @cache
-def _kinds(library: Any) -> Kinds:
+def _stream_classes(library: Any) -> StreamClasses:
     in_memory = type("CapturedRequestBytes", (CapturedRequestStream, library.ByteStream), {})
     in_pieces = type(
         "CapturedRequestStream", (CapturedRequestStream, library.SyncByteStream, library.AsyncByteStream), {}
@@ -255,8 +259,8 @@ def _kinds(library: Any) -> Kinds:
         kind: type[CapturedRequestStream] = in_memory if isinstance(stream, library.ByteStream) else in_pieces
         return kind(stream, body)
 
-    return Kinds(
-        type("TappedStream", (SyncAnswer, library.SyncByteStream), {}),
-        type("TappedStream", (AsyncAnswer, library.AsyncByteStream), {}),
+    return StreamClasses(
+        type("TappedStream", (SyncResponseStream, library.SyncByteStream), {}),
+        type("TappedStream", (AsyncResponseStream, library.AsyncByteStream), {}),
         request,
     )

@@ -81,13 +81,16 @@ class Assignment:
 
     @property
     def topic(self) -> str:
+        """The segments topic."""
         return self.consumer.topic
 
     @property
     def is_assigned(self) -> bool:
+        """Whether the state is recovered, and the group has no rebalance in progress."""
         return self._recovered and not self.consumer.rebalancing and self.consumer.is_member
 
     def recovery_progress(self) -> tuple[int, ...]:
+        """The number of the rebalance, and the offsets of the state recovered in it; 0 when it is complete."""
         return self.consumer.rebalance, 0 if self._recovered else self.consumer.recovered_offsets
 
     def unread(self) -> int:
@@ -112,9 +115,9 @@ class Assignment:
         await self._drop_partitions()
 
     async def _drop_partitions(self) -> None:
-        gone, self._partitions = self._partitions, {}
+        revoked, self._partitions = self._partitions, {}
         self._commits.forget()
-        await asyncio.gather(*(partition.drop() for partition in gone.values()))
+        await asyncio.gather(*(partition.drop() for partition in revoked.values()))
 
     async def on_recovered(self) -> None:
         """Called when Faust has read the changelog of our partitions. Must not raise: Faust would swallow the error."""

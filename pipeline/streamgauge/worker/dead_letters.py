@@ -58,6 +58,7 @@ class DeadLetters:
 
     @property
     def waiting(self) -> int:
+        """Dead letters that the broker has not accepted yet; 0 while no write fails."""
         return self._unwritten if self._failing else 0
 
     async def write(self, message: Any, stage: Stage, error_class: str, spent_s: float = 0.0) -> None:

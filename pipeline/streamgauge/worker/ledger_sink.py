@@ -106,13 +106,16 @@ class LedgerSink:
 
     @property
     def topic(self) -> str:
+        """The records topic."""
         return self._consumer.topic
 
     @property
     def is_assigned(self) -> bool:
+        """Whether the assigned partitions are ready; False from a revocation until the next assignment."""
         return self._is_assigned
 
     def recovery_progress(self) -> tuple[int, ...]:
+        """Empty: the sink has no state to recover."""
         return ()
 
     def tries(self) -> dict[int, int]:

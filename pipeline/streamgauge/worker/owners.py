@@ -19,8 +19,11 @@ class Member(Protocol):
     topic: str
 
     @property
-    def assignment_epoch(self) -> object: ...
-    def assigned(self) -> set[int]: ...
+    def assignment_epoch(self) -> object:
+        """Identifies the current assignment; changes with every new one."""
+
+    def assigned(self) -> set[int]:
+        """The numbers of the assigned partitions."""
 
 
 class Owners:

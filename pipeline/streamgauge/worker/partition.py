@@ -119,6 +119,7 @@ class Partition:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
+        """Start the task. Messages that were put before wait for it."""
         self._clock.take_seconds()  # discard the time before the task
         self._task = asyncio.create_task(self._run())
 
@@ -360,6 +361,7 @@ class Partition:
 
     @property
     def open_streams(self) -> int:
+        """How many streams of the partition have begun and have no record yet."""
         return self._assembler.open_streams
 
     def add_seconds(self) -> None:

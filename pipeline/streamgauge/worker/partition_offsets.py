@@ -26,7 +26,7 @@ from streamgauge.worker.log import Log
 
 # How long no message may arrive although the log continues (seconds): one fetch takes a second at most.
 _PATIENCE_S = 2.0
-# How soon a broker that does not answer is asked again (seconds).
+# Interval of attempts while the broker does not answer (seconds).
 _RETRY_S = 1.0
 
 
@@ -40,7 +40,7 @@ class ReadContext(NamedTuple):
 async def load_start_offsets(reading: ReadContext) -> dict[int, tuple[int, int, int]]:
     """For each assigned partition: its committed offset (0 if none), its log's first offset, and its log's end.
 
-    Retries until the broker answers. Empty if no partitions are assigned, or if the next rebalance begins meanwhile.
+    Retries until the broker answers. Empty if no partitions are assigned, or if the next rebalance begins before that.
     """
     consumer, log = reading
     epoch = consumer.assignment_epoch

@@ -84,6 +84,7 @@ class Worker:
 
     @property
     def ready(self) -> bool:
+        """Whether /health/ready succeeds."""
         return self.unready is None
 
     @property
@@ -99,6 +100,7 @@ class Worker:
 
     @property
     def live(self) -> bool:
+        """Whether /health/live succeeds: the worker is not stuck."""
         return self.watchdog.stuck is None
 
     async def run(self, stop: asyncio.Event) -> int:

@@ -45,10 +45,12 @@ class WorkerSettings(Limits):
 
     @property
     def brokers(self) -> Brokers:
+        """The brokers with their security; an address alone means plain text."""
         return brokers_at(self.bootstrap)
 
     @property
     def topics(self) -> Topics:
+        """The topics with this prefix."""
         return Topics(self.prefix)
 
 
@@ -68,14 +70,24 @@ class Stored:
 class RecordStore(Protocol):
     """Stores records. Called from one thread. `insert` may raise any Exception; it is then called again with the records."""
 
-    def insert(self, records: Sequence[bytes]) -> Stored: ...
+    def insert(self, records: Sequence[bytes]) -> Stored:
+        """Store records, each the JSON of one. Nothing is stored if it raises."""
 
 
 class WorkerMetrics(Protocol):
     """The metrics interface that a worker uses; `metrics.prometheus.Metrics` implements it."""
 
-    def observe(self, record: Record) -> None: ...
-    def add(self, name: str, value: float = 1, **labels: object) -> None: ...
-    def set(self, name: str, value: float, **labels: object) -> None: ...
-    def unset(self, name: str, **labels: object) -> None: ...
-    def add_counts(self, counts: Mapping[str, int]) -> None: ...
+    def observe(self, record: Record) -> None:
+        """Add a record that is new to the ledger to the metrics of streams."""
+
+    def add(self, name: str, value: float = 1, **labels: object) -> None:
+        """Add to a counter, by its full name and label values."""
+
+    def set(self, name: str, value: float, **labels: object) -> None:
+        """Set a gauge, by its full name and label values."""
+
+    def unset(self, name: str, **labels: object) -> None:
+        """Remove a gauge from the page, as that of a partition that was revoked."""
+
+    def add_counts(self, counts: Mapping[str, int]) -> None:
+        """Add the assembler's counts to their metrics."""

@@ -44,6 +44,7 @@ class Slot:
         self.instance_id = f"{_directory_id(directory)}-{self.number}"
 
     def release(self) -> None:
+        """Unlock the slot: another worker may use it, and its instance id."""
         os.close(self._handle)
 
     def __enter__(self) -> Self:

@@ -38,7 +38,7 @@ from streamgauge.worker.faults import (
 from streamgauge.worker.log import Log
 from streamgauge.worker.settings import WorkerMetrics
 
-# How soon a broker that does not answer is asked again (seconds).
+# Interval of attempts while the broker does not answer (seconds).
 _RETRY_S = 1.0
 # How often the topics are checked while the worker runs (seconds). A check is one small request; until the next check the
 # worker may read messages of a recreated log.
@@ -57,8 +57,11 @@ class Committing(Protocol):
     commit_metadata: str
 
     @property
-    def assignment_epoch(self) -> object: ...
-    async def commit(self, offsets: Mapping[int, int]) -> bool: ...
+    def assignment_epoch(self) -> object:
+        """Identifies the current assignment; changes with every new one."""
+
+    async def commit(self, offsets: Mapping[int, int]) -> bool:
+        """Commit offsets with `commit_metadata`. False if a rebalance came first, or the broker is unreachable."""
 
 
 class TopicIdentityCheck:

@@ -35,9 +35,11 @@ class ChatFormat:
         return self._frame({"role": "assistant", **self.role_content}, index, more=self.first)
 
     def text(self, pieces: Iterable[str], index: int = 0) -> list[Frame]:
+        """One chunk for each piece of text."""
         return [self._frame({"content": piece}, index, text=piece) for piece in pieces]
 
     def reasoning(self, pieces: Iterable[str], index: int = 0) -> list[Frame]:
+        """One chunk for each piece of reasoning, in `reasoning_field`."""
         return [self._frame({self.reasoning_field: self._thought(piece)}, index, reasoning=piece) for piece in pieces]
 
     def call(
@@ -53,6 +55,7 @@ class ChatFormat:
         return [first, *(self._arguments(piece, number) for piece in pieces)]
 
     def finish(self, reason: str, index: int = 0, usage: Mapping[str, object] | None = None) -> Frame:
+        """The last chunk of a choice, with the usage if it is given."""
         return self._frame({}, index, finish=reason, more={"usage": usage} if usage else {})
 
     def usage(self, usage: Mapping[str, object]) -> Frame:

@@ -19,6 +19,7 @@ class ResponsesFormat:
         self._output: list[Payload] = []
 
     def start(self) -> list[Frame]:
+        """The events response.created and response.in_progress."""
         response = self.response("in_progress")
         return [self._event(f"response.{kind}", {"response": response}) for kind in ("created", "in_progress")]
 
@@ -70,6 +71,7 @@ class ResponsesFormat:
         return self._event(f"response.{status}", {"response": {**self.response(status, usage), **facts}})
 
     def response(self, status: str, usage: Mapping[str, object] | None = None) -> Payload:
+        """The response object, with all items that were sent so far."""
         return {
             "id": self._response_id,
             "object": "response",

@@ -1,4 +1,4 @@
-"""Streams in which something is other than what was learnt of them: bytes of some events, or members that say otherwise."""
+"""Alters streams: damages the bytes of some events, or changes single members of some events."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from streamgauge.core.formats.sse import Event, SseDecoder
 
-# What stands in a delta, replaced by what nearly fits: an envelope must not take it for what it knows.
+# Parts of a delta, each with a replacement that is nearly valid: fast paths must not accept it.
 _HOSTILE = (
     b'"', b"\\", b'\\"', b"\\u0041", b"\\ud800", b"\\ud83d\\ude00", b"\\x", b"\x00", b"\x01", b"\x7f", b"\xff", b"\xc3\xa9",
     b"\t", b'","x":"', b"]}", b"0", b"-1", b"1.5", b"99999999999999999999", b"007", b"null", b"true", b"", b" ", b"a\\",
@@ -18,7 +18,7 @@ _HOSTILE = (
 
 
 def damage(draw: st.DrawFn, blocks: Sequence[bytes]) -> list[bytes]:
-    """Events as bytes, some of them with other bytes inside; two may have changed places."""
+    """Events as bytes, some of them damaged; two may have changed places."""
     events = list(blocks)
     for _ in range(draw(st.integers(1, 6))):
         at = draw(st.integers(0, len(events) - 1))
@@ -33,12 +33,12 @@ def damage(draw: st.DrawFn, blocks: Sequence[bytes]) -> list[bytes]:
     return events
 
 
-# What a member of one event may say instead, so that the events after it tell back what was told before.
+# Values that one member of one event may get, after which the stream returns to its usual values.
 _OTHERWISE: tuple[Any, ...] = (0, 1, 2, 7, -1, 2.5, "other", "tool", "", None, True, [], {}, ["x"], {"x": 1})
 
 
 def _leaves(value: object) -> Iterator[tuple[dict | list, str | int]]:  # type: ignore[type-arg]
-    """Each member that holds no others, and what it is a member of."""
+    """Each member without members of its own, with its parent."""
     members = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, member in members:
         yield from _leaves(member)
@@ -47,7 +47,7 @@ def _leaves(value: object) -> Iterator[tuple[dict | list, str | int]]:  # type: 
 
 
 def alter(draw: st.DrawFn, one: Wire) -> list[Event]:
-    """A stream in which single members of some events say something else."""
+    """The stream, with single members of some events changed."""
     events = [event for block in one.events for event in SseDecoder().feed(block)]
     for _ in range(draw(st.integers(1, 5))):
         event = events[draw(st.integers(0, len(events) - 1))]

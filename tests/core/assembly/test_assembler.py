@@ -1,4 +1,4 @@
-"""One stream, one record: whatever is repeated, reordered, lost, late, or restarted in between."""
+"""Each stream gets one record, if bundles are repeated, reordered, lost or late, or the assembler is restarted."""
 
 import msgspec
 import pytest
@@ -47,7 +47,7 @@ def test_every_stream_has_its_record() -> None:
 
 @given(st.integers(0, 2**32), st.integers(1, 20), st.lists(st.integers(0, 10_000), max_size=30))
 @settings(deadline=None, max_examples=60)
-def test_bundles_that_come_again_change_nothing(seed: int, per_bundle: int, repeats: list[int]) -> None:
+def test_repeated_bundles_change_nothing(seed: int, per_bundle: int, repeats: list[int]) -> None:
     bundles = bundles_of(interleaved(10, seed), per_bundle)
     log = list(bundles)
     for repeat in repeats:
@@ -69,7 +69,7 @@ def test_bundles_out_of_order_give_the_same_records(seed: int, order: list[int])
 def test_a_restart_from_any_checkpoint_gives_each_record_once_or_again_the_same(
     seed: int, crashes: set[int], every: int
 ) -> None:
-    """State is saved every so many messages; a crash goes back to it and reads the log again from there."""
+    """State is saved after some messages. After a crash the log is read again from the saved offset."""
     bundles = bundles_of(interleaved(12, seed), per_bundle=3)
     wanted = by_id(run(bundles))
     saved: dict[int, bytes] = {}
@@ -85,14 +85,14 @@ def test_a_restart_from_any_checkpoint_gives_each_record_once_or_again_the_same(
             committed = offset
         if offset in crashes:
             crashes.discard(offset)
-            assembler, offset = Assembler(), max(0, committed - offset % 3)  # messages are seen again
+            assembler, offset = Assembler(), max(0, committed - offset % 3)  # these messages are applied again
             for key, value in saved.items():
                 assembler.load(key, value)
     assert got == wanted
 
 
-def test_a_crash_between_buckets_and_producers_repeats_nothing() -> None:
-    """Buckets are durable, producers and the acknowledgement are not: the messages come again, also a resend among them."""
+def test_a_crash_between_buckets_and_producers_repeats_no_record() -> None:
+    """Buckets are durable, but producers and the acknowledgement are not: the messages come again, also a resent one."""
     bundles = bundles_of(chat_segments(1), per_bundle=1)
     log = [*bundles[:2], bundles[1], *bundles[2:]]
     assembler = Assembler()
@@ -116,7 +116,7 @@ def test_offset_of_a_dumped_value() -> None:
         offset_of(b"\xc1")
 
 
-def test_a_missing_segment_is_waited_for_and_then_missing() -> None:
+def test_a_segment_that_never_comes_counts_as_missing_after_the_wait() -> None:
     segments = chat_segments(1, tokens=3 * (WAIT_SEGMENTS + 4), cut=3)
     bundles = bundles_of(segments, per_bundle=1)
     lost = bundles.pop(2)
@@ -126,19 +126,21 @@ def test_a_missing_segment_is_waited_for_and_then_missing() -> None:
     assert records[0].integrity.missing_segments == 1
     assert records[0].integrity.reasons == ["missing_segments"]
     assert records[0].outcome == "completed"
-    assert assembler.apply(99, 99, lost) == [], "late, and no second record"
+    assert assembler.apply(99, 99, lost) == [], "a late segment makes no second record"
     assert assembler.counts["late_segments"] == 1
 
 
-def test_what_waits_in_a_bucket_is_bounded_and_the_largest_goes_on_first() -> None:
-    """Two streams of one bucket whose beginnings are missing: one with little, one with more than may wait."""
+def test_waiting_bytes_of_a_bucket_are_bounded_and_the_largest_stream_continues_first() -> None:
+    """Two streams of one bucket whose first segments are missing: one has few waiting bytes, the other more than the
+    limit.
+    """
     event = b'data: {"choices":[{"index":0,"delta":{"content":"' + b"x" * 100_000 + b'"}}]}\n\n'
     small, large = (Segment(bytes(14) + bytes((name, 0)), 1, reads=[Read(1, 1, 1, event)]) for name in (1, 2))
     assembler = Assembler()
-    assert assembler.apply(0, 0, Bundle(INSTANCE, 0, 1, 0, [small])) == []  # number 0 is missing: a gap
+    assert assembler.apply(0, 0, Bundle(INSTANCE, 0, 1, 0, [small])) == []  # number 0 is missing, so there is a gap
     assert len(assembler.dump(0)) > 100_000
     for number in range(1, 41):
-        segment = msgspec.structs.replace(large, number=2 * number)  # each has one missing before it
+        segment = msgspec.structs.replace(large, number=2 * number)  # each follows a missing segment
         assert assembler.apply(number, number, Bundle(INSTANCE, 0, number + 1, 0, [segment])) == []
         assert len(assembler.dump(0)) < MAX_WAITING_BYTES + 10_000
     again = Assembler()
@@ -152,7 +154,7 @@ def test_what_waits_in_a_bucket_is_bounded_and_the_largest_goes_on_first() -> No
         ]
 
 
-def test_a_missing_segment_is_given_up_after_its_taps_own_time() -> None:
+def test_a_missing_segment_times_out_by_its_taps_own_clock() -> None:
     segments = chat_segments(1, tokens=5, cut=3)
     bundles = bundles_of(segments, per_bundle=1)
     del bundles[1]
@@ -180,7 +182,7 @@ def open_stream(assembler: Assembler, instance: bytes = INSTANCE, number: int = 
 
 @pytest.mark.parametrize("read_before", [False, True])
 def test_segments_of_two_taps_that_read_one_capture_file_are_not_mixed(read_before: bool) -> None:
-    """Each cuts the stream elsewhere: the second tap's next segment would repeat reads of the first one's."""
+    """Two taps cut the stream at different reads: the second tap's next segment would repeat reads of the first one."""
     segments = chat_segments(1)
     alone = run(bundles_of(segments, per_bundle=1))
     first = bundles_of(segments, per_bundle=1)
@@ -191,7 +193,7 @@ def test_segments_of_two_taps_that_read_one_capture_file_are_not_mixed(read_befo
     assert assembler.counts["late_segments"] == (2 if read_before else 3)
 
 
-def test_a_farewell_abandons_what_is_open_in_its_slot() -> None:
+def test_a_farewell_abandons_the_open_streams_of_its_slot() -> None:
     assembler = Assembler()
     open_stream(assembler)
     assert assembler.apply(1, 1, Bundle(INSTANCE, 1, 0, 0, farewell=True)) == []
@@ -200,14 +202,14 @@ def test_a_farewell_abandons_what_is_open_in_its_slot() -> None:
     assert record.usage.source == "absent"
 
 
-def test_a_successor_declares_the_dead() -> None:
+def test_a_successor_abandons_the_streams_of_dead_instances() -> None:
     assembler = Assembler()
     open_stream(assembler)
     [record] = assembler.apply(1, 1, Bundle(b"n" * 16, 0, 0, 0, dead=[INSTANCE]))
     assert record.outcome == "abandoned"
 
 
-def test_silence_by_the_logs_time_abandons_and_a_tick_lets_it_pass() -> None:
+def test_silence_by_the_logs_time_abandons_streams_and_a_tick_advances_the_time() -> None:
     assembler = Assembler()
     open_stream(assembler)
     assert quiet_hours(assembler, 1, 0, ABANDON_MS - 1) == []
@@ -218,8 +220,10 @@ def test_silence_by_the_logs_time_abandons_and_a_tick_lets_it_pass() -> None:
     assert assembler.counts["late_segments"] == 1
 
 
-def test_nobody_is_given_up_for_the_time_in_which_nobody_could_write() -> None:
-    """The broker was away for longer than --abandon-after: whose spool comes first must not end what others tell of."""
+def test_an_outage_of_the_broker_abandons_no_stream() -> None:
+    """The broker was unavailable for longer than --abandon-after. The first tap that writes again must not end the
+    streams of the others.
+    """
     assembler = Assembler()
     segments = chat_segments(1)
     first, *rest = bundles_of(segments, per_bundle=1)
@@ -230,8 +234,8 @@ def test_nobody_is_given_up_for_the_time_in_which_nobody_could_write() -> None:
     assert [(record.outcome, record.integrity.complete) for record in records] == [("completed", True)]
 
 
-def test_a_log_whose_time_jumps_gives_nobody_up_and_goes_on_as_before() -> None:
-    """A broker's clock that was a year ahead for one message."""
+def test_a_jump_of_the_logs_time_abandons_no_stream() -> None:
+    """The broker's clock was a year ahead for one message."""
     assembler = Assembler()
     open_stream(assembler)
     tick, year_ms = Bundle(TICK_INSTANCE, 0, 0, 0), 365 * 24 * ABANDON_MS
@@ -241,7 +245,7 @@ def test_a_log_whose_time_jumps_gives_nobody_up_and_goes_on_as_before() -> None:
     assert record.outcome == "abandoned"
 
 
-def test_a_heartbeat_keeps_a_stream_and_another_taps_clock_touches_nothing() -> None:
+def test_a_heartbeat_keeps_a_stream_open_and_another_taps_clock_has_no_effect() -> None:
     assembler = Assembler()
     open_stream(assembler)
     wild = Bundle(b"w" * 16, 0, 0, 2**62)
@@ -251,7 +255,7 @@ def test_a_heartbeat_keeps_a_stream_and_another_taps_clock_touches_nothing() -> 
     assert assembler.open_streams == 1
 
 
-def test_the_oldest_stream_makes_room_when_a_bucket_is_full() -> None:
+def test_the_oldest_stream_is_closed_when_a_bucket_is_full() -> None:
     assembler = Assembler(Limits(max_open_streams=BUCKETS))
     first, second = (Segment(stream_id(number), 0, opening=opening()) for number in (1, 1 + BUCKETS))
     records = assembler.apply(0, 0, Bundle(INSTANCE, 0, 0, 0, [first, second]))
@@ -259,7 +263,7 @@ def test_the_oldest_stream_makes_room_when_a_bucket_is_full() -> None:
     assert assembler.open_streams == 1
 
 
-def test_a_gap_in_the_log_marks_what_is_open() -> None:
+def test_a_gap_in_the_log_marks_the_open_streams() -> None:
     assembler = Assembler()
     bundles = bundles_of(chat_segments(1), per_bundle=1)
     records = []
@@ -270,9 +274,9 @@ def test_a_gap_in_the_log_marks_what_is_open() -> None:
     assert records[0].integrity.reasons == ["log_gap"]
 
 
-@pytest.mark.parametrize("bound", ["MAX_HELD_READS", "MAX_HELD_BUNDLES"])
-def test_what_waits_in_readers_is_bounded(monkeypatch: pytest.MonkeyPatch, bound: str) -> None:
-    """Reads wait until there are many; then the state says all of them, also when nobody asks for it."""
+@pytest.mark.parametrize("bound", ["MAX_BUFFERED_READS", "MAX_BUFFERED_BUNDLES"])
+def test_buffered_reads_are_bounded(monkeypatch: pytest.MonkeyPatch, bound: str) -> None:
+    """Reads are buffered up to a limit. Then the state holds all of them, also if the caller has not requested it."""
     monkeypatch.setattr(assembling, bound, 8)
     bundles = bundles_of(chat_segments(1, tokens=40, cut=2)[:-1], per_bundle=1)
     held = []
@@ -284,7 +288,7 @@ def test_what_waits_in_readers_is_bounded(monkeypatch: pytest.MonkeyPatch, bound
     assert 0 < max(held) <= 2 * 8
 
 
-def test_reads_that_wait_are_in_the_dumped_state() -> None:
+def test_buffered_reads_are_in_the_dumped_state() -> None:
     bundles = bundles_of(chat_segments(1, tokens=40, cut=2)[:-1], per_bundle=1)
     dumps = []
     for every in (1, len(bundles)):
@@ -298,7 +302,7 @@ def test_reads_that_wait_are_in_the_dumped_state() -> None:
 
 
 def test_state_of_an_open_stream_is_small() -> None:
-    """The limit is 4 KiB for a usual stream in the middle of its answer."""
+    """The limit is 4 KiB for an ordinary stream in the middle of its answer."""
     segments = chat_segments(1, tokens=200, cut=10)[:-1]
     assembler = Assembler()
     run(bundles_of(segments), assembler)
@@ -306,7 +310,7 @@ def test_state_of_an_open_stream_is_small() -> None:
     assert len(assembler.dump(bucket)) < 4096
 
 
-def test_time_stamps_make_gaps() -> None:
+def test_gaps_are_computed_from_stamps() -> None:
     [record] = run(bundles_of(chat_segments(1, tokens=5)))
     assert record.timing.first_token_s == pytest.approx(10 * MS / 1e9)
     assert record.timing.gaps.count == 4

@@ -1,4 +1,4 @@
-"""Which bundles were seen: as a list of all numbers would tell it, and in little room."""
+"""The numbers of seen bundles: compared with a list of all missing numbers, and bounded in size."""
 
 import msgspec
 from hypothesis import given, settings
@@ -11,7 +11,7 @@ numbers = st.lists(st.one_of(st.integers(0, 40), st.integers(0, 3 * WINDOW)), ma
 
 
 class Listed:
-    """The plain way: every number below the highest that has not come."""
+    """The reference: a list of every number below the highest that has not come."""
 
     def __init__(self, highest: int = -1, missing: tuple[int, ...] = ()) -> None:
         self.highest, self.missing = highest, set(missing)
@@ -35,18 +35,18 @@ def agree(producers: TapInstances, listed: Listed, come: list[int]) -> None:
 
 @settings(deadline=None)
 @given(numbers)
-def test_what_is_known_is_what_a_list_would_know(come: list[int]) -> None:
+def test_the_runs_agree_with_a_list_of_all_missing_numbers(come: list[int]) -> None:
     agree(TapInstances(), Listed(), come)
 
 
 @settings(deadline=None)
 @given(numbers)
-def test_state_that_listed_single_numbers_is_taken_over(come: list[int]) -> None:
+def test_state_with_a_list_of_numbers_is_converted(come: list[int]) -> None:
     known = {TAP: TapInstanceState(0, {0: SlotState(30, [3, 4, 17])})}
     agree(TapInstances(0, known), Listed(30, (3, 4, 17)), come)
 
 
-def test_taps_that_are_first_heard_of_far_from_their_beginning_take_little_room() -> None:
+def test_taps_whose_first_bundle_has_a_high_number_take_little_space() -> None:
     producers = TapInstances()
     for number in range(2_000):
         producers.record_bundle(number.to_bytes(16, "big"), 0, 2**52, 0)

@@ -1,4 +1,4 @@
-"""Where something is missing, times that hang on it are null, and what is told is true: fault F3's record."""
+"""Where reads are missing, times that depend on them are null, and all other values are right: the record of fault F3."""
 
 import msgspec
 from hypothesis import given
@@ -9,14 +9,14 @@ from streamgauge.core.capture.segments import Loss, Segment
 from streamgauge.core.record import Gaps, Record
 from tests.streams import bundles_of, chat_segments
 
-# The head and a role without text in the first segment; a token each 10 ms; the last token, finish and usage; the end.
+# Segments: the head and a role without text; a token each 10 ms; the last token, finish and usage; the end.
 TOKENS = 12
 WHOLE = chat_segments(1, tokens=TOKENS, cut=1)
 FIRSTS = ("first_byte_s", "first_event_s", "first_token_s", "first_content_s")
 
 
 def record_without(lost: set[int], segments: list[Segment] = WHOLE) -> Record:
-    """The record of what arrives when these segments are lost, each in a bundle of its own; a farewell ends all."""
+    """The record without these segments, each of which is in a bundle of its own. A farewell ends the log."""
     assembler, records = Assembler(), []
     bundles = bundles_of(segments, per_bundle=1)
     kept = [bundle for number, bundle in enumerate(bundles) if number not in lost]
@@ -35,7 +35,7 @@ def test_nothing_is_missing() -> None:
     assert record.integrity.complete
 
 
-def test_a_first_token_that_was_lost_is_not_the_next_one() -> None:
+def test_a_lost_first_token_is_not_replaced_by_the_next_one() -> None:
     record = record_without({1, 2})
     assert [getattr(record.timing, name) for name in FIRSTS] == [0.0, 0.0, None, None]
     assert record.choices[0].first_token_s is None
@@ -45,27 +45,27 @@ def test_a_first_token_that_was_lost_is_not_the_next_one() -> None:
     assert record.integrity.reasons == ["missing_segments"]
 
 
-def test_no_gap_is_told_where_some_are_missing() -> None:
-    """As where there are no stamps: their number alone, of the token events that were seen."""
+def test_gaps_have_only_a_count_if_reads_are_missing() -> None:
+    """As without stamps: only the number of gaps, by the token events that were seen."""
     record = record_without({5, 6, 7})
     assert [getattr(record.timing, name) for name in FIRSTS] == [0.0, 0.0, 0.01, 0.01]
     assert (record.timing.gaps, record.timing.burst) == (Gaps(count=TOKENS - 4), None)
     assert record.timing.wire_max_gap_s is None
-    assert record.timing.inter_token_latency_s is not None  # its first, its last and its usage were seen
+    assert record.timing.inter_token_latency_s is not None  # the first token, the last one and the usage were seen
 
 
-def test_a_last_token_that_was_lost_is_not_the_one_before() -> None:
+def test_a_lost_last_token_is_not_replaced_by_the_one_before() -> None:
     record = record_without({*range(8, len(WHOLE) - 1)})
     assert (record.timing.first_token_s, record.timing.last_token_s) == (0.01, None)
     assert record.timing.gaps.count == 6  # of seven token events
 
 
-def test_reads_that_a_tap_dropped_lay_somewhere_among_those_of_their_segment() -> None:
+def test_dropped_reads_have_an_unknown_position_in_their_segment() -> None:
     segments = chat_segments(1, tokens=TOKENS, cut=4)
     segments[0] = msgspec.structs.replace(segments[0], loss=Loss(dropped_reads=1))
     record = record_without(set(), segments)
     assert [getattr(record.timing, name) for name in FIRSTS] == [None] * 4
-    assert record.timing.gaps == Gaps(count=TOKENS - 1)  # its tokens all came: what was dropped held something else
+    assert record.timing.gaps == Gaps(count=TOKENS - 1)  # all tokens came: the dropped read held something else
     segments = chat_segments(1, tokens=TOKENS, cut=4)
     segments[1] = msgspec.structs.replace(segments[1], loss=Loss(dropped_reads=2), reads=[])
     record = record_without(set(), segments)
@@ -74,7 +74,7 @@ def test_reads_that_a_tap_dropped_lay_somewhere_among_those_of_their_segment() -
 
 
 @given(st.sets(st.integers(0, len(WHOLE) - 1), max_size=len(WHOLE) - 1))
-def test_whatever_is_lost_what_is_told_is_true(lost: set[int]) -> None:
+def test_whatever_is_lost_all_reported_times_are_right(lost: set[int]) -> None:
     whole, record = record_without(set()), record_without(lost)
     for name in (*FIRSTS, "finish_s", "end_s"):
         assert getattr(record.timing, name) in (None, getattr(whole.timing, name))
@@ -85,8 +85,8 @@ def test_whatever_is_lost_what_is_told_is_true(lost: set[int]) -> None:
     assert record.integrity.complete == (not lost)
 
 
-def test_the_state_between_is_enough() -> None:
-    """A worker that takes over knows where something was missing."""
+def test_the_dumped_state_is_enough() -> None:
+    """A worker that loads the state has the positions of the missing reads."""
     bundles = [bundle for bundle in bundles_of(WHOLE, per_bundle=1) if bundle.number not in {1, 2}]
     first, records = Assembler(), []
     for offset, bundle in enumerate(bundles[:9]):

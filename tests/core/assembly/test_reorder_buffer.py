@@ -1,4 +1,4 @@
-"""What waits for missing segments is counted as it changes: the count is what looking at all of it gives."""
+"""The reorder buffer counts waiting segments incrementally: the sums equal those of a full count."""
 
 from unittest.mock import patch
 
@@ -31,7 +31,7 @@ STEPS = st.lists(st.one_of(st.lists(PARTS, min_size=1, max_size=4), st.sampled_f
 
 
 def counted(assembler: Assembler) -> None:
-    """What is counted is what is there, and within its bound."""
+    """The sums equal a full count, and are within the bound."""
     waiting = {
         key: {
             stream: sum(map(size_of, state.waiting.values()))
@@ -48,8 +48,8 @@ def counted(assembler: Assembler) -> None:
 
 @given(STEPS, st.integers(1, 9))
 @settings(deadline=None, max_examples=150)
-def test_what_is_counted_is_what_waits_also_after_a_load(steps: list[list[Segment] | str], every: int) -> None:
-    """One reads all of the log; the other is dumped and loaded again on the way, and says the same."""
+def test_the_sums_equal_a_full_count_also_after_a_load(steps: list[list[Segment] | str], every: int) -> None:
+    """One assembler reads all of the log; another is dumped and loaded in between, and has the same sums."""
     with patch.object(assembling, "MAX_WAITING_BYTES", BOUND):
         one, other, tap_ns = Assembler(), Assembler(), 0
         for at, step in enumerate(steps):
@@ -67,8 +67,8 @@ def test_what_is_counted_is_what_waits_also_after_a_load(steps: list[list[Segmen
         assert [one.dump(key) for key in KEYS] == [other.dump(key) for key in KEYS]
 
 
-def test_words_that_wait_are_counted() -> None:
-    """Openings with as much in them as one may hold, of segments whose predecessors never come."""
+def test_waiting_openings_are_counted() -> None:
+    """Openings of the largest size, in segments whose predecessors never come."""
     word = "€" * 4096
     forged = msgspec.structs.replace(opening(), tap=word, path=word, tenant=word, resumed_from=word)
     assembler = Assembler()

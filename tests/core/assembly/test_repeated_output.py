@@ -1,4 +1,4 @@
-"""What closing events repeat, where the vectors cannot show it: reads that are missing, and states of an older program."""
+"""What closing events repeat, in cases that vectors cannot show: missing reads, and states of an older program."""
 
 import json
 from typing import Any
@@ -53,7 +53,7 @@ def record_of(*segments: Segment, assembler: Assembler | None = None, first: int
     return record
 
 
-def test_what_only_closing_events_bring_counts_once() -> None:
+def test_output_that_only_closing_events_bring_counts_once() -> None:
     record = record_of(segment(0, CLOSING + CALL_CLOSING), segment(1, end=LAST))
     assert (record.counts.text_chars, record.counts.token_events) == (5, 2)
     assert [(tool.name, tool.argument_chars) for tool in record.choices[0].tool_calls] == [("sun", 2)]
@@ -73,8 +73,8 @@ def test_where_reads_were_dropped_a_closing_event_may_repeat_them() -> None:
 
 
 @pytest.mark.parametrize("told", [delta("Hello"), b": nothing was told\n\n"])
-def test_of_a_stream_that_an_older_program_began_closing_events_count_nothing(told: bytes) -> None:
-    """Its state does not say which items were told."""
+def test_closing_events_count_nothing_in_a_stream_that_an_older_program_began(told: bytes) -> None:
+    """Its state does not show which items were reported."""
     before, after = Assembler(), Assembler()
     before.apply(0, 0, Bundle(INSTANCE, 0, 0, 0, [segment(0, told)]))
     fields = msgspec.msgpack.decode(decode_entry(before.dump(bucket_of(STREAM))))
@@ -86,7 +86,7 @@ def test_of_a_stream_that_an_older_program_began_closing_events_count_nothing(to
 
 
 @pytest.mark.parametrize("at", range(1, 5))
-def test_the_state_of_an_open_stream_tells_what_is_repeated(at: int) -> None:
+def test_the_state_of_an_open_stream_shows_what_is_repeated(at: int) -> None:
     blocks = [delta("He"), delta("llo"), *[block + b"\n\n" for block in CLOSING.split(b"\n\n")[:-1]]]
     before, after = Assembler(), Assembler()
     for place in range(at):
@@ -98,7 +98,7 @@ def test_the_state_of_an_open_stream_tells_what_is_repeated(at: int) -> None:
 
 
 def item_events(item: int, *, by_delta: bool) -> list[dict[str, Any]]:
-    """An item with one text, brought by a delta or by its closing events alone."""
+    """An item with one text, brought by deltas or only by its closing events."""
     deltas = [{"type": "response.output_text.delta", "output_index": item, "delta": "Hello"}]
     whole = {"type": "message", "content": [TEXT]}
     return [
@@ -109,7 +109,7 @@ def item_events(item: int, *, by_delta: bool) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("by_delta", [True, False])
-def test_any_number_of_items_is_told_apart_one_after_the_other(by_delta: bool) -> None:
+def test_any_number_of_items_is_tracked_one_after_the_other(by_delta: bool) -> None:
     events = [event for item in range(3 * MAX_ITEMS) for event in item_events(item, by_delta=by_delta)]
     record = record_of(segment(0, wire(*events)), segment(1, end=LAST))
     assert record.counts.token_events == 3 * MAX_ITEMS
@@ -117,7 +117,7 @@ def test_any_number_of_items_is_told_apart_one_after_the_other(by_delta: bool) -
 
 
 @pytest.mark.parametrize("by_delta", [True, False])
-def test_of_more_open_items_than_are_told_apart_only_deltas_count(by_delta: bool) -> None:
+def test_with_more_open_items_than_are_tracked_only_deltas_count(by_delta: bool) -> None:
     items = [item_events(item, by_delta=by_delta) for item in range(MAX_ITEMS + 1)]
     by_turns = [event for events in zip(*items, strict=True) for event in events]
     record = record_of(segment(0, wire(*by_turns)), segment(1, end=LAST))

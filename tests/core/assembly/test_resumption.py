@@ -1,4 +1,4 @@
-"""Which stream a leg continues: the rules one by one, and all of them against a search through everything."""
+"""Which stream a resumed record continues: each rule alone, and all rules against a search through all records."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +13,7 @@ from streamgauge.core.assembly.resumption import Streams
 
 @dataclass(frozen=True)
 class Part:
-    """As much of a record as links it."""
+    """The fields of a record that the rules read."""
 
     name: str
     upstream: str | None = "nimbus"
@@ -26,17 +26,17 @@ class Part:
 
 
 def stored(name: str, response: str = "resp_1", **changes: Any) -> Part:
-    """A leg of Responses: GET /responses/{id}?starting_after=4."""
+    """A resumed stream of Responses: GET /responses/{id}?starting_after=4."""
     return Part(name, **{"resumed_from": "4", "response_id": response, **changes})
 
 
 def again(name: str, position: str, **changes: Any) -> Part:
-    """A leg by Last-Event-ID: the same request once more."""
+    """A resumed stream by Last-Event-ID: the same request once more."""
     return Part(name, **{"resumed_from": position, "request_digest": "digest", **changes})
 
 
 def cut(name: str, **changes: Any) -> Part:
-    """A stream that broke, of the same request as `again`."""
+    """A stream that broke, with the same request as `again`."""
     return Part(name, **{"request_digest": "digest", "last_event_id": "17", "outcome": "truncated", **changes})
 
 
@@ -54,13 +54,15 @@ def streams(parts: Sequence[Part]) -> list[list[str]]:
 
 
 def joined(*parts: Part) -> list[str]:
-    """Names of those that are continued or continue, stream by stream."""
+    """The names of the records of each stream with more than one record."""
     return [name for stream in streams(parts) if len(stream) > 1 for name in stream]
 
 
 @pytest.mark.parametrize("position", ["4", "evt_4"])
 @pytest.mark.parametrize("last_event_id", [None, "4", "evt_4"])
-def test_stored_responses_read_on_from_the_same_position_are_two(position: str, last_event_id: str | None) -> None:
+def test_two_stored_responses_read_from_the_same_position_are_two_streams(
+    position: str, last_event_id: str | None
+) -> None:
     known = {"resumed_from": position, "last_event_id": last_event_id}
     one, two = (Part(name, response_id=name, outcome="truncated", last_event_id=last_event_id) for name in "ab")
     legs = (stored(f"leg {name}", name, **known) for name in "ab")
@@ -68,7 +70,7 @@ def test_stored_responses_read_on_from_the_same_position_are_two(position: str, 
     assert joined(one, stored("x", "resp_x", **known), stored("y", "resp_y", **known)) == []
 
 
-def test_a_position_is_no_response_id() -> None:
+def test_a_position_is_not_a_response_id() -> None:
     origin = Part("origin", response_id="4", outcome="truncated")
     assert joined(origin, stored("stored", "resp_1"), again("again", "4", request_digest=None)) == []
 
@@ -83,18 +85,18 @@ def test_a_stored_response_read_from_its_start_is_the_same_stream() -> None:
     assert joined(origin, stored("other", "resp_2", resumed_from="start")) == []
 
 
-def test_the_start_is_no_events_id() -> None:
+def test_the_start_is_not_an_event_id() -> None:
     other = cut("other", last_event_id="start", request_digest=None)
     assert joined(other, again("leg", "start", request_digest=None)) == []
 
 
 @pytest.mark.parametrize("position", ["3", "17", "evt_3"])
-def test_a_client_may_have_seen_less_than_the_tap(position: str) -> None:
+def test_a_client_may_have_received_less_than_the_tap(position: str) -> None:
     assert "leg" in joined(cut("origin"), again("leg", position))
 
 
 @pytest.mark.parametrize("position", ["18", "018", "9" * 5000])
-def test_a_position_that_the_stream_never_reached_is_another_streams(position: str) -> None:
+def test_a_position_that_a_stream_never_reached_belongs_to_another_stream(position: str) -> None:
     assert joined(cut("origin"), again("leg", position)) == []
 
 
@@ -103,58 +105,58 @@ def test_numbers_are_compared_as_numbers(position: str) -> None:
     assert joined(cut("origin"), again("leg", position)) == ["origin", "leg"]
 
 
-def test_of_two_equal_requests_the_leg_continues_the_one_that_it_names() -> None:
+def test_of_two_equal_requests_the_position_selects_the_one_with_that_event() -> None:
     first, second = cut("first", last_event_id="17"), cut("second", last_event_id="23")
     assert joined(first, second, again("leg", "17")) == ["first", "leg"]
     assert joined(first, second, again("leg", "23")) == ["second", "leg"]
-    assert joined(first, second, again("leg", "5")) == ["second", "leg"], "the latest"
+    assert joined(first, second, again("leg", "5")) == ["second", "leg"], "the latest stream"
 
 
-def test_of_two_equal_requests_that_share_even_the_response_id_the_position_tells() -> None:
+def test_of_two_equal_requests_with_one_response_id_the_position_decides() -> None:
     first, second = cut("first", response_id="chat-1"), cut("second", response_id="chat-1", last_event_id="23")
     assert joined(first, second, again("leg", "17", response_id="chat-1")) == ["first", "leg"]
 
 
-def test_of_two_that_share_a_response_id_the_request_tells() -> None:
+def test_of_two_with_one_response_id_the_request_decides() -> None:
     mine, other = cut("mine", response_id="chat-1"), cut("other", response_id="chat-1", request_digest="other")
     assert joined(mine, other, again("leg", "5", response_id="chat-1")) == ["mine", "leg"]
 
 
-def test_of_two_that_completed_the_leg_continues_the_later() -> None:
+def test_of_two_completed_streams_the_later_is_continued() -> None:
     first, second = cut("first", outcome="completed"), cut("second", outcome="completed")
     assert joined(first, second, again("leg", "5")) == ["second", "leg"]
 
 
-def test_a_response_id_tells_equal_requests_apart() -> None:
+def test_a_response_id_distinguishes_equal_requests() -> None:
     first, second = cut("first", response_id="msg_1"), cut("second", response_id="msg_2")
     assert joined(first, second, again("leg", "17", response_id="msg_1")) == ["first", "leg"]
 
 
-def test_one_that_broke_is_continued_rather_than_one_that_completed() -> None:
+def test_a_broken_stream_is_continued_rather_than_a_completed_one() -> None:
     parts = cut("broke"), cut("done", outcome="completed"), again("leg", "17")
     assert joined(*parts) == ["broke", "leg"]
 
 
-def test_a_body_that_changed_is_known_by_the_response_id() -> None:
+def test_a_request_with_another_body_is_matched_by_the_response_id() -> None:
     parts = cut("origin", response_id="msg_1"), again("leg", "17", request_digest="other", response_id="msg_1")
     assert joined(*parts) == ["origin", "leg"]
 
 
 @pytest.mark.parametrize("position", ["17", "evt_17"])
-def test_one_that_says_another_response_id_is_another_stream(position: str) -> None:
+def test_another_response_id_is_another_stream(position: str) -> None:
     other = cut("other", response_id="msg_1", last_event_id=position)
     assert joined(other, again("leg", position, response_id="msg_2")) == []
     assert joined(other, again("leg", position, response_id="msg_2", request_digest=None)) == []
     assert joined(other, again("leg", position, response_id="masked")) == ["other", "leg"]
 
 
-def test_without_a_body_the_events_id_names_the_stream() -> None:
+def test_without_a_body_the_event_id_identifies_the_stream() -> None:
     origin = cut("origin", last_event_id="1720000000:8")
     assert joined(origin, again("leg", "1720000000:8", request_digest=None)) == ["origin", "leg"]
 
 
 @pytest.mark.parametrize("digest", [None, "digest"])
-def test_without_a_body_a_number_names_no_stream(digest: str | None) -> None:
+def test_without_a_body_a_number_identifies_no_stream(digest: str | None) -> None:
     origin = cut("origin", request_digest=digest)
     assert joined(origin, *(again(name, "17", request_digest=None) for name in ("one", "two"))) == []
 
@@ -170,27 +172,27 @@ def test_without_a_body_a_number_names_no_stream(digest: str | None) -> None:
         {"last_event_id": None},
     ],
 )
-def test_a_leg_of_another_counts_by_itself(other: dict[str, Any]) -> None:
+def test_a_resumed_record_of_another_upstream_or_credential_counts_by_itself(other: dict[str, Any]) -> None:
     assert joined(cut("origin", **other), again("leg", "17")) == []
 
 
-def test_what_is_masked_links_nothing() -> None:
+def test_masked_values_identify_nothing() -> None:
     origin = Part("origin", response_id="masked", last_event_id="masked", request_digest="digest")
     leg = Part("leg", resumed_from="masked", response_id="masked")
     assert joined(origin, leg) == []
 
 
-def test_an_origin_continues_nothing_whatever_it_shares() -> None:
+def test_an_origin_continues_nothing_even_with_equal_ids() -> None:
     same = {"request_digest": "digest", "response_id": "chat-1", "last_event_id": "evt_1"}
     assert joined(Part("one", outcome="truncated", **same), Part("two", **same)) == []
 
 
-def test_a_leg_belongs_to_the_stream_of_the_leg_that_it_continues() -> None:
+def test_a_resumed_record_belongs_to_the_stream_of_the_record_that_it_continues() -> None:
     first = again("first", "17", last_event_id="evt_40", outcome="truncated")
     assert joined(cut("origin"), first, again("second", "evt_40")) == ["origin", "first", "second"]
 
 
-def test_legs_of_a_stream_that_is_not_known_are_one_stream() -> None:
+def test_resumed_records_of_an_unknown_origin_are_one_stream() -> None:
     assert joined(stored("a"), stored("b"), Part("later", response_id="resp_1")) == ["a", "b"]
 
 
@@ -206,7 +208,7 @@ def differ(one: str | None, other: str | None) -> bool:
 
 
 def candidates(leg: Part, earlier: Sequence[Part]) -> list[list[Part]]:
-    """For each rule, in their order, the earlier records that it is about."""
+    """For each rule, in order, the earlier records that it selects."""
     near = [one for one in earlier if (one.upstream, one.credential_id) == (leg.upstream, leg.credential_id)]
     by_response = [one for one in near if same(one.response_id, leg.response_id)]
     by_event = [one for one in near if same(one.last_event_id, leg.resumed_from)]
@@ -256,7 +258,7 @@ PARTS = st.lists(
 
 
 @given(PARTS)
-def test_what_the_tables_find_is_what_a_search_finds(parts: list[Part]) -> None:
+def test_the_tables_find_the_same_as_a_search(parts: list[Part]) -> None:
     expected: dict[str, list[str]] = {}
     for place, part in enumerate(parts):
         before = None if part.resumed_from is None else searched(part, parts[:place])

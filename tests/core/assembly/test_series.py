@@ -1,4 +1,4 @@
-"""Streams that one reader reads in turn: what is said of each is what is said of it alone, whatever the others taught."""
+"""Streams that one process reads in turn: the record of each equals the one from a process of its own."""
 
 import copy
 import itertools
@@ -33,12 +33,12 @@ captures = pytest.mark.parametrize("capture", CAPTURES)
 
 
 def alone(vector: Vector, how: Live) -> dict[str, Any]:
-    """The record of the stream in a process that has read no other."""
+    """The record of the stream in a process that has read no other stream."""
     return live(vector, how, [wire(vector, how)])
 
 
 def pieces_of(vector: Vector, how: Live) -> dict[str, list[bytes]]:
-    """The response as it may come: at once, an event a read, in small pieces, in bytes."""
+    """The response in different pieces: at once, an event a read, in small pieces, in single bytes."""
     data = wire(vector, how)
     events = [response_head(vector, how, vector.body), *blocks(vector.body)]
     ways = {"whole": [data], "events": events, "pieces": in_pieces(data, vector.name), "bytes": byte_by_byte(data)}
@@ -47,7 +47,7 @@ def pieces_of(vector: Vector, how: Live) -> dict[str, list[bytes]]:
 
 
 def unjudged(record: dict[str, Any], capture: Capture) -> dict[str, Any]:
-    """What is expected of a record in this capture: masked, whether arguments are valid is not told."""
+    """The expected record in this capture: in a masked one, the validity of arguments is unknown."""
     if capture == "full":
         return record
     out = copy.deepcopy(record)
@@ -59,7 +59,7 @@ def unjudged(record: dict[str, Any], capture: Capture) -> dict[str, Any]:
 
 @captures
 @each
-def test_each_says_what_the_documents_say_and_what_it_says_alone(several: Series, capture: Capture) -> None:
+def test_each_record_is_the_expected_one_and_the_one_of_a_process_of_its_own(several: Series, capture: Capture) -> None:
     how = Live(capture)
     expected = [alone(vector, how) for vector in several.vectors]
     for vector, record in zip(several.vectors, expected, strict=True):

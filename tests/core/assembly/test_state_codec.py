@@ -1,4 +1,4 @@
-"""Entries of the state across versions: older ones are read, newer ones refused by name, damage is damage."""
+"""Entries of the state across versions: older ones are read, newer formats are refused, and damage is an error."""
 
 import msgspec
 import pytest
@@ -25,7 +25,7 @@ def records(assembler: Assembler, log: list[Bundle], first: int = 0) -> list[byt
 
 
 def shorter(entry: bytes) -> bytes:
-    """As a program wrote it that had no version, and none of the fields that stand last: every stream without its loss."""
+    """The entry as a program wrote it that had no version and lacked the last fields: every stream without its loss."""
     fields = msgspec.msgpack.decode(decode_entry(entry))
     if isinstance(fields[1], dict):
         fields[1] = {name: value[:-2] if len(value) > 10 else value for name, value in fields[1].items()}
@@ -33,20 +33,20 @@ def shorter(entry: bytes) -> bytes:
 
 
 def longer(entry: bytes) -> bytes:
-    """As a newer program writes it that has added fields at the end of everything."""
+    """The entry as a newer program writes it, with additional fields at the end of each struct."""
     fields = msgspec.msgpack.decode(decode_entry(entry))
     fields[1] = {name: [*value, "added", {"later": 1}] for name, value in fields[1].items()}
     return encode_entry(msgspec.msgpack.encode([*fields, "added"]))
 
 
-def test_an_entry_says_its_version() -> None:
+def test_an_entry_has_its_version() -> None:
     entry = half_read().dump(PRODUCERS)
     assert entry[:4] == b"SGS" + bytes((STATE_VERSION,))
     assert offset_of(entry) == len(LOG) // 2 - 1
 
 
 @pytest.mark.parametrize("change", [bytes, shorter, longer])
-def test_state_of_older_and_newer_programs_goes_on(change: "type[bytes]") -> None:
+def test_state_of_older_and_newer_programs_is_continued(change: "type[bytes]") -> None:
     half = len(LOG) // 2
     expected = records(half_read(), LOG[half:], half)
     before, after = half_read(), Assembler()
@@ -56,7 +56,7 @@ def test_state_of_older_and_newer_programs_goes_on(change: "type[bytes]") -> Non
     assert records(after, LOG[half:], half) == expected
 
 
-def test_state_of_a_later_format_is_refused_by_name() -> None:
+def test_state_of_a_later_format_is_refused_with_its_version() -> None:
     assembler = half_read()
     key = bucket_of(LOG[0].segments[0].stream)
     entry = assembler.dump(key)
@@ -68,7 +68,7 @@ def test_state_of_a_later_format_is_refused_by_name() -> None:
 
 
 @pytest.mark.parametrize("damage", [b"", b"junk", b"SGS", b"SG\x01", b"\x93", b"SGS\x01\xc1"])
-def test_what_is_no_state_is_damage_and_not_a_version(damage: bytes) -> None:
+def test_bytes_that_are_no_state_are_damage_and_not_a_version(damage: bytes) -> None:
     for refuse in (lambda: Assembler().load(0, damage), lambda: offset_of(damage)):
         with pytest.raises(msgspec.DecodeError) as found:
             refuse()

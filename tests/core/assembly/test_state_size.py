@@ -1,4 +1,6 @@
-"""A bucket's state fits a message, whatever is forged: what takes most is closed, and a replay closes the same."""
+"""A bucket's state fits a message even with forged streams: the largest streams are closed, and a replay closes the
+same.
+"""
 
 import random
 from unittest.mock import patch
@@ -23,18 +25,18 @@ FAT = Segment(
     RequestFacts(model=WORD, service_tier=WORD, digest=WORD),
     Head(200, 0, True, WORD, None, WORD, WORD, WORD),
 )
-# Choices and tools with names as long as are kept.
+# Choices and tools with names of the largest kept length.
 CALL = b'{"index":0,"id":"call","function":{"name":"%s","arguments":"%s"}}' % (b"n" * 256, b"[" * 256)
 CALLS = b"".join(b'data: {"choices":[{"index":%d,"delta":{"tool_calls":[%s]}}]}\n\n' % (at, CALL) for at in range(128))
 TALKING = Segment(b"", 0, opening(), head=Head(200, 0, True), reads=[Read(1, 1, 1, CALLS)])
 
 
 def fat(number: int, like: Segment) -> Segment:
-    """One of many that all lie in bucket 0."""
+    """One of many streams that are all in bucket 0."""
     return msgspec.structs.replace(like, stream=bytes(12) + number.to_bytes(3, "big") + b"\0")
 
 
-def test_a_stream_whose_content_is_not_counted_takes_no_more_than_is_said() -> None:
+def test_the_uncounted_content_of_a_stream_is_bounded_as_documented() -> None:
     assembler = Assembler()
     assembler.apply(0, 0, Bundle(INSTANCE, 0, 0, 0, [fat(1, TALKING)]))
     assert 60_000 < len(assembler.dump(0)) < 100_000
@@ -58,11 +60,13 @@ def test_a_forged_bundle_does_not_fill_a_bucket(like: Segment) -> None:
     assert 2**20 < largest < MAX_STATE_BYTES
     assert len(records) + assembler.open_streams == 201
     assert {tuple(record.integrity.reasons) for record in records} == {("no_end", "state_limit")}
-    assert honest.stream in assembler._buckets[0].streams, "what takes little stays"
+    assert honest.stream in assembler._buckets[0].streams, "small streams stay"
 
 
 def test_a_replay_closes_the_same_streams() -> None:
-    """Small bounds, ordinary and fat streams mixed; state is saved now and then, and the log read again from there."""
+    """Small bounds, ordinary and large streams mixed; state is saved from time to time, and the log is read again from
+    there.
+    """
     chance = random.Random(7)
     queues = [chat_segments(64 * number, tokens=30) for number in range(40)]
     mixed: list[Segment] = []
@@ -95,8 +99,8 @@ def test_a_replay_closes_the_same_streams() -> None:
             assert assembler.dump(key) == once.dump(key)
 
 
-def test_a_state_without_its_size_is_weighed_as_it_comes() -> None:
-    """Of a program that did not count: it has as many bytes as it has."""
+def test_a_state_without_a_size_gets_its_encoded_size() -> None:
+    """The state of a program that did not count: its size is the number of its bytes."""
     assembler = Assembler()
     assembler.apply(0, 0, Bundle(INSTANCE, 0, 0, 0, [fat(1, FAT)]))
     bucket = assembler._buckets[0]

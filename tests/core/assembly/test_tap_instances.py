@@ -1,4 +1,4 @@
-"""Which taps are known: how long, how many, and what becomes of the streams of one that nobody speaks of any more."""
+"""Tap instances: how long they are remembered, how many, and when the streams of a silent one are abandoned."""
 
 import pytest
 
@@ -13,7 +13,7 @@ TICK = Bundle(TICK_INSTANCE, 0, 0, 0)
 OPENED = Bundle(INSTANCE, 0, 0, 0, [Segment(stream_id(1), 0, opening=opening())])
 
 
-def test_a_bundle_that_comes_again_after_days_of_silence_is_still_known() -> None:
+def test_a_bundle_that_is_resent_after_days_of_silence_is_recognised() -> None:
     assembler = Assembler()
     bundles = bundles_of(chat_segments(1), per_bundle=2)
     records = [one for at, bundle in enumerate(bundles) for one in assembler.apply(at, at, bundle)]
@@ -25,7 +25,7 @@ def test_a_bundle_that_comes_again_after_days_of_silence_is_still_known() -> Non
     assert assembler.open_streams == 0
 
 
-def test_instances_are_bounded_and_whoever_is_forgotten_leaves_no_open_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_instances_are_bounded_and_a_removed_one_leaves_no_open_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tap_instances, "MAX_INSTANCES", 5)
     assembler = Assembler(Limits(abandon_after=1e9))
     finished, sizes = [], []
@@ -41,7 +41,7 @@ def test_instances_are_bounded_and_whoever_is_forgotten_leaves_no_open_stream(mo
 
 
 def without_producers() -> Assembler:
-    """A bucket was durable, producers were not, and what lay between is gone from the log."""
+    """A bucket was durable, producers were not, and the messages between them have expired from the log."""
     dying, second = Assembler(), Assembler()
     dying.apply(7, 7, OPENED)
     key = stream_id(1)[-1] % PRODUCERS
@@ -49,7 +49,7 @@ def without_producers() -> Assembler:
     return second
 
 
-def test_an_instance_that_only_the_lost_part_of_the_log_spoke_of_is_given_up_all_the_same() -> None:
+def test_an_instance_known_only_from_the_lost_part_of_the_log_is_abandoned_too() -> None:
     second = without_producers()
     assert second.apply(8, 8, TICK) == []
     assert quiet_hours(second, 9, 8, 8 + ABANDON_MS - 1) == []
@@ -57,7 +57,7 @@ def test_an_instance_that_only_the_lost_part_of_the_log_spoke_of_is_given_up_all
     assert record.outcome == "abandoned"
 
 
-def test_a_stream_whose_tap_lives_goes_on_after_such_a_loss() -> None:
+def test_a_stream_whose_tap_still_writes_continues_after_such_a_loss() -> None:
     second = without_producers()
     assert second.apply(8, 2 * ABANDON_MS, TICK) == []
     assert quiet_hours(second, 9, 2 * ABANDON_MS, 3 * ABANDON_MS - 1) == []

@@ -1,4 +1,4 @@
-"""First times, gaps and bursts, against a plain calculation."""
+"""First times, gaps and bursts, compared with a plain calculation."""
 
 import math
 
@@ -102,7 +102,7 @@ _STEPS = st.lists(st.tuples(st.integers(-MS, 8_000 * MS), st.integers(1, 9)), mi
 
 @given(st.lists(st.tuples(_STEPS, st.booleans(), st.booleans()), min_size=1, max_size=8))
 def test_many_reads_at_once_are_the_same_as_one_by_one(runs: list[tuple[list[tuple[int, int]], bool, bool]]) -> None:
-    """Runs of reads: steps between stamps with token events; whether each read has one event, and whether stamps are."""
+    """Runs of reads: steps between stamps with token events; one event a read or several, with and without stamps."""
     single, many, clock = TimingState(), TimingState(), 0
     for steps, one_each, stamped in runs:
         stamps: list[int | None] = []

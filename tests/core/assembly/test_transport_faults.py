@@ -1,4 +1,4 @@
-"""What failed between a tap and an upstream, as `error.code` of the record."""
+"""Transport faults between a tap and its upstream, as `error.code` of the record."""
 
 import pytest
 
@@ -23,11 +23,11 @@ def test_f11_it_is_the_records_error(fault: TransportFault) -> None:
 
 
 @pytest.mark.parametrize("fault", [None, "of_a_later_version"])
-def test_what_is_not_known_is_null(fault: str | None) -> None:
+def test_an_unknown_fault_is_null(fault: str | None) -> None:
     record = record_of(End(Ending.RESET, 1, fault=fault))
     assert record.error is not None
     assert (record.error.phase, record.error.code) == ("transport", None)
 
 
-def test_another_outcome_has_no_such_error() -> None:
+def test_other_outcomes_have_no_transport_error() -> None:
     assert record_of(End(Ending.CLIENT, 1, 1, fault=TransportFault.RESET.value)).error is None

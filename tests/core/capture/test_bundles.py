@@ -1,4 +1,4 @@
-"""Bundles as bytes: what goes in comes out, and whatever is not a bundle is refused with a reason of a closed set."""
+"""Bundles as bytes: decoding inverts encoding, and other bytes are refused with a reason of a closed set."""
 
 import random
 import tracemalloc
@@ -21,12 +21,12 @@ def packed(content: object, **how: bool) -> bytes:
 
 
 @pytest.mark.parametrize("number", range(3))
-def test_what_goes_in_comes_out(number: int) -> None:
+def test_decoding_inverts_encoding(number: int) -> None:
     bundle = bundles_of(interleaved(5, seed=number))[number]
     assert decode_bundle(encode_bundle(bundle)) == bundle
 
 
-def test_its_head_says_what_it_is() -> None:
+def test_the_head_identifies_a_bundle() -> None:
     assert b"SG" + bytes([FORMAT_VERSION]) == HEAD
 
 
@@ -59,7 +59,7 @@ REFUSED: dict[str, tuple[bytes | None, str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_is_no_bundle_is_refused(case: str) -> None:
+def test_other_bytes_are_refused(case: str) -> None:
     message, error_class = REFUSED[case]
     with pytest.raises(UnreadableBundle) as refused:
         decode_bundle(message)
@@ -67,7 +67,7 @@ def test_what_is_no_bundle_is_refused(case: str) -> None:
 
 
 def test_an_older_and_a_newer_writer_of_this_format_are_read() -> None:
-    """Arrays that end earlier have defaults; what a later writer added at their ends is left alone."""
+    """Arrays that end earlier have defaults; fields that a later writer added at the end are ignored."""
     bundle = bundles_of(interleaved(2))[0]
     fields = msgspec.msgpack.decode(msgspec.msgpack.encode(bundle))
     assert decode_bundle(packed(fields[:5])) == bundle
@@ -83,19 +83,19 @@ def test_a_frame_that_claims_more_than_the_limit_is_not_inflated(monkeypatch: py
 
 
 @pytest.mark.parametrize("content", [b"", b"x" * 3_000_000])
-def test_a_large_bundle_is_decoded_piece_by_piece_to_the_same(content: bytes) -> None:
+def test_a_large_bundle_is_decoded_segment_by_segment_to_the_same(content: bytes) -> None:
     segments = [Segment(bytes(16), 0, reads=[Read(1, 2, 3, content), Read(2, 3, 4)]), Segment(INSTANCE, 7)]
     bundle = Bundle(INSTANCE, 5, 6, 7, segments, farewell=True, dead=[bytes(16)])
     assert decode_bundle(encode_bundle(bundle)) == bundle
 
 
-def test_what_stands_in_for_a_large_bundle_has_its_fields() -> None:
+def test_the_undecoded_form_of_a_large_bundle_has_its_fields() -> None:
     fields = [field.name for field in msgspec.structs.fields(bundles._Undecoded)]
     assert fields == [field.name for field in msgspec.structs.fields(Bundle)]
 
 
 def test_a_forgery_of_very_many_small_reads_takes_little_memory() -> None:
-    """Ten million reads of six bytes; decoded they would be a gigabyte."""
+    """Ten million reads of six bytes: decoded, they would take a gigabyte."""
     segment = msgspec.msgpack.encode([bytes(16), 0, None, None, None, [[None, 0, 0, b""]] * 50_000])
     parts = [msgspec.msgpack.encode(part) for part in (INSTANCE, 0, 0, 0)]
     message = HEAD + zstandard.ZstdCompressor().compress(b"".join([b"\x95", *parts, b"\xdc\x00\xc8", segment * 200]))
@@ -109,7 +109,7 @@ def test_a_forgery_of_very_many_small_reads_takes_little_memory() -> None:
     assert peak < 200 * 1024 * 1024
 
 
-def test_a_damaged_one_is_refused_or_read_and_nothing_else() -> None:
+def test_a_damaged_bundle_is_refused_or_decoded() -> None:
     chance = random.Random(7)
     refused = 0
     for _ in range(2_000):

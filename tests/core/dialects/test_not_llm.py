@@ -1,4 +1,4 @@
-"""Event streams that come over the same wires and are no LLM's: recognised, and left alone."""
+"""Event streams on the same connections that do not come from an LLM: they are recognised and get no record."""
 
 import json
 from typing import Any
@@ -54,7 +54,7 @@ each = pytest.mark.parametrize("body", STREAMS.values(), ids=STREAMS)
 
 
 def test_an_event_without_members_shows_no_dialect() -> None:
-    """Whatever it is called: so none has to be asked."""
+    """So no dialect has to examine it, whatever its name is."""
     names = {event.name for one in vectors() for event in SseDecoder().feed(one.body)}
     assert {"", "done", "message_stop", "response.completed"} < names
     assert [(one.name, name) for one in DIALECTS for name in names if one.recognises(name, {})] == []
@@ -66,7 +66,7 @@ def vector(body: bytes, target: str) -> Vector:
 
 @pytest.mark.parametrize("capture", ["masked", "full"])
 @each
-def test_it_leaves_no_record(body: bytes, capture: Any) -> None:
+def test_it_gets_no_record(body: bytes, capture: Any) -> None:
     one = vector(body, "/mcp")
     assembler = Assembler()
     segments = list(segments_of(capture, messages(one, [(None, wire(one, Live()))])))
@@ -77,8 +77,8 @@ def test_it_leaves_no_record(body: bytes, capture: Any) -> None:
 
 @pytest.mark.parametrize("capture", ["masked", "full"])
 @each
-def test_on_a_path_that_owes_a_record_it_is_other_and_whole(body: bytes, capture: Any) -> None:
-    # Live, the path is a hint; what nothing contradicts keeps it.
+def test_on_a_path_that_always_gets_a_record_the_dialect_is_other(body: bytes, capture: Any) -> None:
+    # In live capture the path is a hint, which applies unless the content contradicts it.
     one = vector(body, "/v1/chat/completions")
     record = record_of(segments_of(capture, messages(one, [(None, wire(one, Live()))])))
     if body in (STREAMS["ticker"], STREAMS["texts"]):
@@ -88,13 +88,13 @@ def test_on_a_path_that_owes_a_record_it_is_other_and_whole(body: bytes, capture
 
 
 @each
-def test_a_replay_owes_a_record_for_each_file(body: bytes) -> None:
+def test_a_replay_makes_a_record_for_each_file(body: bytes) -> None:
     record = record_of(replay([body], settings("full")))
     assert (record.dialect, record.outcome, record.error) == ("other", "completed", None)
     assert (record.usage.source, record.counts.token_events) == ("absent", 0)
 
 
-def test_an_llm_behind_it_is_one_nevertheless() -> None:
+def test_an_llm_stream_after_other_events_is_recognised() -> None:
     happy = next(one for one in vectors() if (one.dialect, one.name) == ("openai-chat", "happy"))
     record = record_of(replay([STREAMS["mcp"] + happy.body], settings("full")))
     assert (record.dialect, record.outcome) == ("openai-chat", "completed")

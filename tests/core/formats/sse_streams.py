@@ -1,10 +1,10 @@
-"""Streams of bytes where parsers go wrong, and what a decoder makes of them piece by piece."""
+"""Streams of bytes at the edges of the SSE grammar, and the events that a decoder makes of their pieces."""
 
 from hypothesis import strategies as st
 
 from streamgauge.core.formats.sse import MAX_EVENT_BYTES, Event, SseDecoder
 
-# What streams are made of, at the places where parsers go wrong.
+# Fragments from which streams are made: line ends, field names and marks at which parsers fail.
 FRAGMENTS = st.sampled_from(
     [b"data", b"data: ", b"data:", b":", b" ", b"  ", b"event: ", b"event", b"id: ", b"id", b"retry: ", b"error: ",
      b"x", b"0",

@@ -1,4 +1,4 @@
-"""JSON as providers send it: nesting is counted where JSON has it, and not inside of strings."""
+"""JSON as providers send it: brackets inside strings do not count as nesting."""
 
 import json
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from streamgauge.core.formats.json_text import MAX_DEPTH, UNPARSED, parse, parse_each
 
 MANY = "[{" * MAX_DEPTH
-# Strings whose end is not where the first quote stands.
+# Strings that do not end at their first inner quote.
 STRINGS = [MANY, f'a"{MANY}', f"{MANY}\\", f'\\"{MANY}"\\', f'\\\\{MANY}\\"']
 
 
@@ -21,14 +21,14 @@ def test_brackets_in_a_string_are_no_nesting(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["a", *STRINGS])
 @pytest.mark.parametrize(("levels", "is_read"), [(MAX_DEPTH, True), (MAX_DEPTH + 1, False)])
-def test_a_value_is_read_up_to_so_many_levels(text: str, levels: int, is_read: bool) -> None:
+def test_a_value_is_parsed_up_to_the_limit_of_nesting(text: str, levels: int, is_read: bool) -> None:
     quoted = json.dumps(text)
     nested = f"[{quoted}," * levels + quoted + "]" * levels
     assert (parse(nested.encode()) is not UNPARSED) == is_read
 
 
 @pytest.mark.parametrize("end", ["", "\\", '\\"', '"'])
-def test_a_text_that_ends_early_is_no_json(end: str) -> None:
+def test_a_text_that_ends_early_is_not_json(end: str) -> None:
     assert parse(f'["{MANY}{end}'.encode()) is UNPARSED
 
 
@@ -58,6 +58,6 @@ _PIECES = st.sampled_from(
 
 
 @given(st.lists(_PIECES | st.binary(max_size=4), max_size=8))
-def test_texts_that_are_parsed_together_are_parsed_as_one_by_one(texts: list[bytes]) -> None:
-    """None continues in the next one, whatever they are, and none brings a value more."""
+def test_texts_parsed_together_give_the_same_as_one_by_one(texts: list[bytes]) -> None:
+    """No text runs into the next one, and no text adds a value to the list."""
     assert repr(parse_each(texts)) == repr([parse(text) for text in texts])

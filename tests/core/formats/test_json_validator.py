@@ -1,4 +1,4 @@
-"""json_validator.py against RFC 8259: Python's json, made strict, decides as well; and in pieces it is the same."""
+"""json_validator.py against RFC 8259, with a strict form of Python's json as oracle; pieces give the same result."""
 
 import json
 import re
@@ -94,18 +94,18 @@ PLACES = st.lists(st.integers(0, 80), max_size=8)
 
 
 @given(DUMPED, PLACES)
-def test_what_json_writes_is_valid_in_any_pieces(text: str, places: list[int]) -> None:
+def test_the_output_of_json_is_valid_in_any_pieces(text: str, places: list[int]) -> None:
     assert check(*pieces(text, places))
 
 
 @given(DUMPED, st.data())
-def test_what_is_cut_off_is_not(text: str, data: st.DataObject) -> None:
+def test_a_truncated_text_is_not_valid(text: str, data: st.DataObject) -> None:
     cut = text[: data.draw(st.integers(0, len(text) - 1))]
     assert check(cut) is oracle(cut)
 
 
 @given(SCRAPS, PLACES)
-def test_anything_is_judged_as_json_judges_it(text: str, places: list[int]) -> None:
+def test_any_text_is_judged_as_by_json(text: str, places: list[int]) -> None:
     assert check(*pieces(text, places)) is oracle(text)
 
 
@@ -147,8 +147,8 @@ def test_bad_stays_bad() -> None:
     assert check(ARGUMENTS, "", " \n")
 
 
-def test_every_mode_is_reached_and_named_once() -> None:
-    """Whatever the machine can come to is in its table."""
+def test_every_mode_is_reached_and_is_in_the_table() -> None:
+    """All states that the machine reaches have a row in its table."""
     reached = {
         following
         for steps in [*json_validator._STEPS.values(), *json_validator._AFTER.values()]

@@ -1,4 +1,4 @@
-"""sse.py against the HTML Standard's event stream rules, read here a second time, slowly and to the letter."""
+"""sse.py against the HTML Standard's rules for event streams, implemented here a second time, plainly and literally."""
 
 import tracemalloc
 
@@ -15,7 +15,7 @@ from streamgauge.core.formats.sse import (
 from tests.core import cuts
 from tests.core.formats.sse_streams import STREAMS, decode
 
-# --- the standards, in the test's own words --------------------------------------------------------------------------
+# --- the standards, implemented literally ------------------------------------------------------------------------------
 
 
 def utf8_decode(data: bytes) -> str:
@@ -59,7 +59,7 @@ def utf8_decode(data: bytes) -> str:
 
 
 def whatwg_lines(text: str) -> list[str]:
-    """Lines with their ends taken off; the last element is what no end follows."""
+    """Lines without their ends; the last element is the rest, which no line end follows."""
     lines, line, index = [], "", 0
     while index < len(text):
         char = text[index]
@@ -103,7 +103,7 @@ def whatwg(stream: bytes) -> list[tuple[str, str, str]]:
 
 
 def dispatched(events: list[Event]) -> list[tuple[str, str, str]]:
-    """Events as a browser would see them: those with data, and the last id so far."""
+    """Events as a browser dispatches them: those with data, and the last id so far."""
     out, last_id = [], ""
     for event in events:
         last_id = event.id if event.id is not None else last_id
@@ -162,7 +162,7 @@ def test_whatwg_case_at_every_split(case: str) -> None:
 
 @given(STREAMS, cuts.places(200))
 @example(b"data: a\r\n\r\n", [8, 10])
-def test_any_stream_dispatches_what_the_standard_says(stream: bytes, places: list[int]) -> None:
+def test_any_stream_dispatches_as_the_standard_requires(stream: bytes, places: list[int]) -> None:
     assert dispatched(decode(cuts.at(stream, places))[0]) == whatwg(stream)
 
 
@@ -186,11 +186,11 @@ def test_retry_takes_ascii_digits(digits: bytes, retry: int | None) -> None:
     assert SseDecoder().feed(b"retry: " + digits + b"\n\n") == [Event(retry=retry)]
 
 
-def test_a_bad_retry_leaves_the_good_one() -> None:
+def test_an_invalid_retry_keeps_the_valid_one() -> None:
     assert SseDecoder().feed(b"retry: 5\nretry: x\n\n") == [Event(retry=5)]
 
 
-def test_an_event_comes_with_the_cr_that_ends_its_blank_line() -> None:
+def test_an_event_is_returned_with_the_cr_that_ends_its_blank_line() -> None:
     decoder = SseDecoder()
     assert [decoder.feed(piece) for piece in (b"data: a", b"\r", b"\n", b"\r", b"\n", b"\r", b"\n")] == [
         [], [], [], [Event(data=b"a")], [], [], [],
@@ -200,7 +200,7 @@ def test_an_event_comes_with_the_cr_that_ends_its_blank_line() -> None:
 # --- beyond dispatch -------------------------------------------------------------------------------------------------
 
 
-def test_blocks_that_dispatch_nothing_still_come() -> None:
+def test_blocks_that_dispatch_nothing_are_returned_too() -> None:
     stream = b": a\n:\n\nid: 7\n\nunknown: x\n\nevent: e\n\nretry: 3\n\n"
     assert SseDecoder().feed(stream) == [
         Event(comments=2),
@@ -253,14 +253,14 @@ def test_only_a_block_that_begins_with_a_bracket_is_bare(block: bytes, event: Ev
      (b"id: 4", Event(id="4")), (b"\xef\xbb", Event()), (b"\xef\xbb\xbf", None),
      (b"data: \xe2\x82", Event(data=b"\xef\xbf\xbd"))],
 )  # fmt: skip
-def test_finish_gives_the_block_that_is_pending(tail: bytes, pending: Event | None) -> None:
+def test_finish_returns_the_pending_block(tail: bytes, pending: Event | None) -> None:
     for pieces in cuts.every_way(tail):
         assert decode(pieces) == ([], pending)
     if not tail.startswith(b"\xef"):
         assert decode([b"data: x\n\n" + tail]) == ([Event(data=b"x")], pending)
 
 
-def test_pending_comments_are_told() -> None:
+def test_pending_comments_are_counted() -> None:
     decoder = SseDecoder()
     decoder.feed(b"data: x\n\n: a\n: b\n: half")
     assert decoder.comments_pending == 2
@@ -271,21 +271,21 @@ def test_pending_comments_are_told() -> None:
 
 
 @pytest.mark.parametrize(("size", "over"), [(99, False), (100, True), (5000, True)])
-def test_an_event_over_the_cap_loses_its_content_and_no_other_does(size: int, over: bool) -> None:
+def test_only_the_event_over_the_cap_loses_its_content(size: int, over: bool) -> None:
     stream = b"data: a\n\nid: 3\nevent: big\n: c\ndata: " + b"x" * (size - 6) + b"\nid: 4\n\ndata: b\n\n"
     big = Event("big", id="3", comments=1, oversized=True) if over else Event("big", b"x" * (size - 6), "4", comments=1)
     for pieces in ([stream], [stream[index : index + 1] for index in range(len(stream))], cuts.at(stream, [30, 90])):
         assert decode(pieces, 102) == ([Event(data=b"a"), big, Event(data=b"b")], None)
 
 
-def test_many_lines_count_together_and_comments_do_not() -> None:
+def test_the_lines_of_an_event_count_together_without_its_comments() -> None:
     lines = b"data: 12345\n" * 10
     assert decode([lines + b"\n"], 60) == ([Event(data=b"\n".join([b"12345"] * 10))], None)
     assert decode([lines + b"\n"], 59) == ([Event(oversized=True)], None)
     assert decode([b": 12345\n" * 1000 + b"data: a\n\n"], 59) == ([Event(data=b"a", comments=1000)], None)
 
 
-def test_an_oversized_event_that_never_ends_comes_from_finish() -> None:
+def test_finish_returns_an_oversized_event_that_never_ends() -> None:
     assert decode([b"event: e\ndata: " + b"x" * 100], 50) == ([], Event("e", oversized=True))
 
 

@@ -1,4 +1,4 @@
-"""Canonical bytes: what a decoder gave is written, read again, and split, and stays what it is."""
+"""Canonical bytes: a decoded event that is written, read again and split stays the same."""
 
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -50,7 +50,7 @@ MADE = st.builds(
 @example([Event(), Event(oversized=True), Event(name="n", id="", oversized=True, comments=1)], [])
 @example([Event(data=b""), Event(data=b"\n"), Event(data=b" \n "), Event(data=b":"), Event(error=b"")], [])
 @example([Event(bare=b"{\n}", data=b"x", error=b"y", comments=2), Event(bare=b"[")], [])
-def test_made_events_survive_too(events: list[Event], places: list[int]) -> None:
+def test_generated_events_survive_too(events: list[Event], places: list[int]) -> None:
     canonical = b"".join(write_event(event) for event in events)
     assert decode(cuts.at(canonical, places)) == (events, None)
 
@@ -69,7 +69,7 @@ def test_whole_blocks_are_read_as_a_new_decoder_reads_them(stream: bytes) -> Non
 
 @given(st.lists(st.builds(write_event, MADE), max_size=5).map(b"".join))
 @example(b"event: a\nid: 1\ndata: b\n\nevent: c\nid: 2\ndata: d\n\n")
-def test_what_was_written_is_split_into_its_events(content: bytes) -> None:
+def test_written_events_are_split_at_their_blank_lines(content: bytes) -> None:
     blocks = split_blocks(content)
     assert [event for block in blocks for event in read_events(block + b"\n\n")] == read_events(content)
     assert len(blocks) == len(read_events(content))
@@ -82,7 +82,7 @@ def test_what_was_written_is_split_into_its_events(content: bytes) -> None:
 @example(b"event: \ndata: b\n\n")
 @example(b"event: \ndata: a\n\nevent: b\ndata: c\n\n")
 @example(b"data: a\n\n\ndata: b\n\n")
-def test_what_is_canonical_is_written_as_it_stands(content: bytes) -> None:
+def test_canonical_bytes_are_written_unchanged(content: bytes) -> None:
     events = canonical_events(content)
     if events:
         assert len(read_events(content)) == events
@@ -95,7 +95,7 @@ def test_what_is_canonical_is_written_as_it_stands(content: bytes) -> None:
 @example([b"data: a\n", b"\ndata: b\n\n"])
 @example([b"data: a\n\n\n\n", b"data: b"])
 @example([b"data: a\n\n", b"event: b\ndata: c\n\n"])
-def test_many_are_canonical_if_each_is(contents: list[bytes]) -> None:
+def test_many_contents_are_canonical_if_each_is(contents: list[bytes]) -> None:
     events = canonical_events_of(contents)
     if events:
         each = [canonical_events(content) for content in contents]
@@ -103,14 +103,14 @@ def test_many_are_canonical_if_each_is(contents: list[bytes]) -> None:
         assert sum(each) == events
 
 
-def test_the_usual_events_are_canonical_at_a_glance() -> None:
+def test_the_usual_events_are_recognised_as_canonical() -> None:
     assert canonical_events_of([b"data: a\n\n", b"data: b\n\n"]) == 2
     assert canonical_events_of([b"event: a\ndata: b\n\n", b"event: c\ndata: d\n\n"]) == 2
     assert canonical_events(b"data: a\n\ndata: b\n\n") == 2
     assert canonical_events("event: a\ndata: ü\n\nevent: c\ndata: d\n\n".encode()) == 2
 
 
-def test_what_may_be_cut_elsewhere_is_not_split() -> None:
+def test_bytes_whose_events_end_elsewhere_are_not_split() -> None:
     assert split_blocks(b"data: a\r\rdata: b\n\n") == []
     assert split_blocks(b"data: a\n\ndata: b") == []
     assert split_blocks(b"") == []
@@ -126,7 +126,7 @@ def test_a_marker_line_changes_no_event_with_data() -> None:
     assert SseDecoder().feed(stream) == [Event(data=b"a"), Event()]
 
 
-def test_half_an_event_parses_as_nothing() -> None:
+def test_half_an_event_does_not_parse() -> None:
     decoder = SseDecoder()
     assert decoder.feed(HALF_EVENT) == []
     assert decoder.finish() == Event(data=b"{")

@@ -1,4 +1,6 @@
-"""Bodies that cost a decoder memory or time, made by hand: brotli headers full of tables, and answers that fill a window."""
+"""Hand-made bodies that cost a decoder much memory or time: brotli headers full of tables, and answers that fill a
+window.
+"""
 
 import zlib
 from functools import lru_cache
@@ -10,7 +12,7 @@ EMPTY_FRAME = zstandard.ZstdCompressor(write_content_size=False, write_checksum=
 
 
 class _Bits:
-    """Bits as brotli orders them: the first one is a byte's lowest."""
+    """Bits in brotli's order: the first bit is the lowest of its byte."""
 
     def __init__(self) -> None:
         self._pieces: list[str] = []
@@ -41,16 +43,16 @@ def _whole(bits: str) -> bytes:
 def brotli_tables(command: int = 504, blocks: int = 1) -> bytes:
     """The beginning of a brotli stream: meta-blocks whose headers have 3 * 256 prefix codes, in 1.3 KB each.
 
-    Command 504 waits for 24 more bits, so that the decoder stays where all tables are made; command 8 writes one byte and
-    ends its meta-block.
+    Command 504 waits for 24 more bits, so that the decoder stops where all tables are built; command 8 writes one byte
+    and ends its meta-block.
     """
     bits = _Bits()
     bits.put(0, 1)  # not the last meta-block
     bits.put(0, 2)
-    bits.put(1000 if command == 504 else 0, 16)  # its length, less one
+    bits.put(1000 if command == 504 else 0, 16)  # its length minus one
     bits.put(0, 1)  # compressed
     bits.put(0, 1)  # one block type of literals
-    bits.number_256()  # and so many of commands
+    bits.number_256()  # as many of commands
     bits.one_symbol(0, 9)
     bits.one_symbol(0, 5)
     bits.put(0, 2)
@@ -72,7 +74,7 @@ def brotli_tables(command: int = 504, blocks: int = 1) -> bytes:
 
 @lru_cache
 def dense(size: int) -> bytes:
-    """Bytes that compress by about 200, less than a bomb does, and that have no line ends."""
+    """Bytes without line ends that compress by a factor of about 200, which is less than that of a bomb."""
     blocks = size // 4096
     noise = b"".join(zlib.crc32(b"%d" % number).to_bytes(4) for number in range(4 * blocks)).translate(_NO_LINE_ENDS)
     return b"".join(noise[at : at + 16] + b"a" * 4080 for at in range(0, len(noise), 16))

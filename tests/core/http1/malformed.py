@@ -1,7 +1,7 @@
-"""Responses that are not well-formed, or that clients read differently, and what was decided about each.
+"""Responses that are malformed, or that clients read differently, with the decision about each.
 
-For the recorder: the status, or the fault of the head; the body; how the body ended. For the relay: its fault, and whether it
-uses the connection again.
+For the recorder: the status, or the fault of the head; the body; how the body ended. For the relay: its fault, and
+whether it reuses the connection.
 """
 
 from typing import NamedTuple
@@ -13,7 +13,7 @@ WHOLE, OPEN, BROKEN = "whole", "open", "broken"
 
 
 class Decided(NamedTuple):
-    """See above. `ambiguous`: clients read it differently, though a tolerant one reads it as a whole."""
+    """See above. `ambiguous`: clients read it differently, though a tolerant client reads it as complete."""
 
     head: int | str
     body: bytes

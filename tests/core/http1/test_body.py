@@ -1,4 +1,4 @@
-"""body.py: every coding, whole and damaged, split anywhere; limits by what comes out, never by time."""
+"""body.py: every coding, whole and damaged, in any pieces. Limits are checked by the decoded bytes, never by time."""
 
 import gzip
 import time
@@ -47,7 +47,7 @@ DATA = st.one_of(
 
 
 def decode(pieces: list[bytes], coding: str | None) -> tuple[bytes, int, DecodeFault | None, bool]:
-    """What is decoded of a body that the connection's end ends: bytes, body bytes, fault, whole."""
+    """The result for a body that ends with the connection: bytes, body bytes, fault, whether it is whole."""
     decoder = BodyDecoder(coding=coding)
     out = [decoder.feed(piece) for piece in pieces]
     whole = decoder.finish()
@@ -63,7 +63,7 @@ def decode(pieces: list[bytes], coding: str | None) -> tuple[bytes, int, DecodeF
 @example(data=b"", places=[])
 @example(data=b"a" * 300_000, places=[3, 5])
 @settings(max_examples=40)
-def test_a_body_is_decoded_whatever_its_splits(name: str, data: bytes, places: list[int]) -> None:
+def test_a_body_is_decoded_in_any_pieces(name: str, data: bytes, places: list[int]) -> None:
     wire = ENCODE[name](data)
     assert decode(cuts.at(wire, places), HEADER[name]) == (data, len(wire), None, True)
 
@@ -98,30 +98,30 @@ def test_no_coding(header: str | None) -> None:
 
 @pytest.mark.parametrize("outer", ["gzip", "deflate", "br", "zstd"])
 @pytest.mark.parametrize("inner", ["gzip", "deflate", "br", "zstd"])
-def test_two_codings_come_off_in_reverse_order(inner: str, outer: str) -> None:
+def test_two_codings_are_removed_in_reverse_order(inner: str, outer: str) -> None:
     data = b"data: hello\n\n" * 20
     wire = ENCODE[outer](ENCODE[inner](data))
     for pieces in ([wire], [wire[index : index + 1] for index in range(len(wire))]):
         assert decode(pieces, f"{inner.upper()},identity ,\t{outer}") == (data, len(wire), None, True)
 
 
-def test_no_body_at_all_is_whole() -> None:
+def test_an_empty_body_is_whole() -> None:
     for name in ENCODE:
         assert decode([], HEADER[name]) == (b"", 0, None, True)
 
 
-# --- as it comes -----------------------------------------------------------------------------------------------------
+# --- as it arrives ------------------------------------------------------------------------------------------------------
 
 
-def test_raw_deflate_that_half_looks_like_zlibs_wrapping() -> None:
-    """Its first two bytes pass the check sum, but do not name the method."""
+def test_raw_deflate_that_looks_like_a_zlib_wrapper_is_decoded() -> None:
+    """Its first two bytes pass the check sum of the wrapper, but do not name the method."""
     likely = (b"%d" % number for number in range(10_000))
     data = next(data for data in likely if int.from_bytes(raw_deflate(data)[:2]) % 31 == 0)
     assert decode([raw_deflate(data)], "deflate") == (data, len(raw_deflate(data)), None, True)
 
 
 def flushed(coding: str, events: list[bytes]) -> list[bytes]:
-    """Each event as the bytes that a server sends for it, flushed after each."""
+    """For each event the bytes that a server sends for it, with a flush."""
     if coding == "br":
         coder = brotli.Compressor(quality=4)
         return [coder.process(event) + coder.flush() for event in events] + [coder.finish()]
@@ -155,7 +155,7 @@ def test_each_flush_gives_its_event_at_once(name: str) -> None:
 @pytest.mark.parametrize("name", ENCODE)
 @given(data=st.data())
 @settings(max_examples=60)
-def test_damage_is_found_and_what_comes_out_does_not_depend_on_splits(name: str, data: st.DataObject) -> None:
+def test_damage_is_found_and_the_output_does_not_depend_on_splits(name: str, data: st.DataObject) -> None:
     wire = bytearray(b"".join(flushed(name.removeprefix("x-"), EVENTS[:30])))
     for _ in range(data.draw(st.integers(1, 3))):
         wire[data.draw(st.integers(0, len(wire) - 1))] ^= data.draw(st.integers(1, 255))
@@ -168,7 +168,7 @@ def test_damage_is_found_and_what_comes_out_does_not_depend_on_splits(name: str,
 
 @pytest.mark.parametrize("name", ["gzip", "deflate", "br", "zstd"])
 @pytest.mark.parametrize("events", [50, 4000])
-def test_what_lies_before_the_damage_comes_out(name: str, events: int) -> None:
+def test_the_bytes_before_the_damage_are_returned(name: str, events: int) -> None:
     *sent, _ = flushed(name, EVENTS[:events])
     wire = b"".join(sent) + b"\xff" * 40
     decoded, body_bytes, fault, _ = decode([wire], HEADER[name])
@@ -178,7 +178,7 @@ def test_what_lies_before_the_damage_comes_out(name: str, events: int) -> None:
 
 
 def test_a_long_damaged_body_gives_the_same_in_all_splits() -> None:
-    """Longer than what a coding keeps of its input."""
+    """The body is longer than the input that a coding keeps."""
     for size in (160_000, 1_300_000):
         noise = b"".join(zlib.crc32(b"%d" % number).to_bytes(4) for number in range(size // 4))
         for name in ("gzip", "br", "zstd"):
@@ -198,27 +198,27 @@ def test_a_wrong_header(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ENCODE)
-def test_bytes_behind_the_codings_end(name: str) -> None:
+def test_bytes_after_the_codings_end_are_corrupt(name: str) -> None:
     wire = ENCODE[name](b"hello") + b"garbage!"
     for pieces in cuts.every_way(wire):
         assert decode(pieces, HEADER[name]) == (b"hello", len(wire), DecodeFault.CORRUPT, False)
 
 
 @pytest.mark.parametrize("name", ["deflate", "deflate, raw", "br"])
-def test_codings_of_one_member_have_no_second(name: str) -> None:
+def test_codings_of_one_member_refuse_a_second_one(name: str) -> None:
     wire = ENCODE[name](b"hello")
     for pieces in ([wire, wire], [wire + wire]):
         assert decode(pieces, HEADER[name]) == (b"hello", 2 * len(wire), DecodeFault.CORRUPT, False)
 
 
 @pytest.mark.parametrize("name", ENCODE)
-def test_a_coding_that_is_cut_off(name: str) -> None:
+def test_a_truncated_coding_is_incomplete(name: str) -> None:
     wire = b"".join(flushed(name.removeprefix("x-"), EVENTS[:3])[:-1])
     assert decode([wire], HEADER[name]) == (b"".join(EVENTS[:3]), len(wire), DecodeFault.INCOMPLETE, False)
     assert decode([wire[:1]], HEADER[name])[2:] == (DecodeFault.INCOMPLETE, False)
 
 
-def test_where_the_framing_is_cut_off_the_coding_is_not_to_blame() -> None:
+def test_a_truncated_framing_is_no_fault_of_the_coding() -> None:
     wire = b"".join(flushed("gzip", EVENTS[:3])[:-1])
     decoder = BodyDecoder(Plain(len(wire) + 100), coding="gzip")
     assert decoder.feed(wire).decoded == b"".join(EVENTS[:3])
@@ -236,7 +236,7 @@ def test_where_the_framing_is_cut_off_the_coding_is_not_to_blame() -> None:
         ("gzip, gzip, gzip", DecodeFault.TOO_MANY_CODINGS),
     ],
 )
-def test_codings_that_are_not_taken_off(header: str, fault: DecodeFault) -> None:
+def test_unknown_codings_are_not_removed(header: str, fault: DecodeFault) -> None:
     assert decode([gzip.compress(b"x")], header) == (b"", 21, fault, False)
 
 
@@ -256,7 +256,7 @@ def test_no_bytes_raise(noise: bytes, header: str, places: list[int]) -> None:
 
 @pytest.fixture(scope="module")
 def bombs() -> dict[str, bytes]:
-    """128 MiB of zeros, by each coding and by two: far above each limit for what they become."""
+    """128 MiB of zeros, in each coding and in two: decoded, they exceed each limit by far."""
     block, blocks = bytes(1 << 20), 128
     zipped = zlib.compressobj(9, zlib.DEFLATED, 31)
     shrunk = zstandard.ZstdCompressor().compressobj()
@@ -270,7 +270,7 @@ def bombs() -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("coding", ["gzip", "zstd", "br", "gzip, gzip", "br, zstd"])
-def test_a_bomb_is_stopped_and_its_bytes_go_on(coding: str, bombs: dict[str, bytes]) -> None:
+def test_a_bomb_is_stopped_and_its_body_bytes_are_still_counted(coding: str, bombs: dict[str, bytes]) -> None:
     wire = bombs[coding]
     decoded, body_bytes, fault, whole = decode([wire], coding)
     assert len(decoded) <= RATIO_FREE_BYTES + MAX_RATIO * (len(wire) + RATIO_WINDOW_BYTES)
@@ -286,7 +286,7 @@ def test_a_bomb_is_stopped_and_its_bytes_go_on(coding: str, bombs: dict[str, byt
 
 @pytest.mark.parametrize("coding", ["gzip", "zstd", "br", "gzip, gzip", "br, zstd"])
 def test_a_bomb_does_not_grow_memory(coding: str, bombs: dict[str, bytes]) -> None:
-    """Fed as reads come, and what comes out is let go."""
+    """It is fed in reads, and the decoded bytes are discarded."""
     decoder = BodyDecoder(coding=coding)
     tracemalloc.start()
     for at in range(0, len(bombs[coding]), 4096):
@@ -299,7 +299,7 @@ def test_a_bomb_does_not_grow_memory(coding: str, bombs: dict[str, bytes]) -> No
 
 @pytest.mark.parametrize("name", ["gzip", "br", "zstd"])
 def test_a_long_body_does_not_grow_memory(name: str) -> None:
-    """What is kept of the input in case of damage is bounded."""
+    """The input that is kept in case of damage is bounded."""
     noise = b"".join(zlib.crc32(b"%d" % number).to_bytes(4) for number in range(600_000))
     wire = ENCODE[name](noise)
     decoder, decoded = BodyDecoder(coding=name), 0
@@ -313,8 +313,8 @@ def test_a_long_body_does_not_grow_memory(name: str) -> None:
     assert growth < len(wire) // 4
 
 
-def test_a_dense_part_within_a_long_body_is_no_bomb() -> None:
-    """The ratio is that of the body so far, and the first MiBs are free."""
+def test_a_dense_part_of_a_long_body_is_no_bomb() -> None:
+    """The ratio is that of all body bytes so far, and the first MiBs do not count."""
     for coding in ("gzip", "br", "zstd"):
         data = b"data: the same event over and over\n\n" * 100_000
         assert decode([ENCODE[coding](data)], coding)[::2] == (data, None)
@@ -341,12 +341,12 @@ def test_a_plain_body_has_no_limit() -> None:
 # --- work ------------------------------------------------------------------------------------------------------------
 
 EMPTY_MEMBER = gzip.compress(b"", mtime=0)
-# CPU seconds for which bodies of some 100 KB were enough to take several times as many; now each takes less than a tenth.
+# CPU seconds in which bodies of some 100 KB were decoded several times slower before; now each takes less than a tenth.
 SECONDS = 2.0
 
 
 def cpu_seconds(wire: bytes, coding: str, piece: int = 64 * 1024) -> float:
-    """What decoding takes, in reads of that size."""
+    """CPU seconds of decoding in reads of that size."""
     decoder = BodyDecoder(coding=coding)
     begun = time.process_time()
     for at in range(0, len(wire), piece):
@@ -363,10 +363,8 @@ def cpu_seconds(wire: bytes, coding: str, piece: int = 64 * 1024) -> float:
     ],
     ids=["members", "frames", "tables"],
 )
-def test_a_coding_within_a_coding_makes_no_more_work_than_its_bytes_allow(
-    coding: str, inner: Callable[[], bytes]
-) -> None:
-    """What is compressed once more has not become a hundredth; a small body would make work without end."""
+def test_a_coding_within_a_coding_is_limited_by_the_bytes_between_them(coding: str, inner: Callable[[], bytes]) -> None:
+    """Data that is compressed again does not shrink to a hundredth; a small body could cause unlimited work."""
     wire = gzip.compress(inner(), 9)
     assert cpu_seconds(wire, coding) < SECONDS
     whole = decode([wire], coding)
@@ -377,15 +375,17 @@ def test_a_coding_within_a_coding_makes_no_more_work_than_its_bytes_allow(
 @pytest.mark.parametrize(
     ("coding", "inner"), [("gzip, gzip", EMPTY_MEMBER), ("zstd, gzip", EMPTY_FRAME)], ids=["members", "frames"]
 )
-def test_members_within_a_coding_count_though_they_hold_nothing(coding: str, inner: bytes) -> None:
-    """Fewer bytes than one coding may give another for nothing: a body of some hundred bytes that begins 5,000 decoders."""
+def test_empty_members_within_a_coding_count(coding: str, inner: bytes) -> None:
+    """It has fewer bytes than one coding may pass to another without a limit: a body of some hundred bytes that begins
+    5,000 decoders.
+    """
     wire = gzip.compress(inner * 5_000, 9)
     assert len(wire) < 1_000
     assert decode([wire], coding)[1:] == (len(wire), DecodeFault.BOMB, False)
 
 
 def test_frames_without_content_share_a_context(monkeypatch: pytest.MonkeyPatch) -> None:
-    """To make one for each took 15 us: 2 s a MiB."""
+    """Creating a context for each frame took 15 us: 2 s a MiB."""
     contexts = counted(monkeypatch)
     wire = EMPTY_FRAME * 5_000
     assert decode([wire], "zstd") == (b"", len(wire), None, True)
@@ -394,8 +394,8 @@ def test_frames_without_content_share_a_context(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize("outer", ["gzip", "br", "zstd"])
-def test_little_is_decoded_byte_by_byte_where_a_small_body_is_damaged(outer: str) -> None:
-    """A body of 30 bytes: 40,000 blocks without content, then one of a kind that does not exist. Each took 0.1 to 0.3 s."""
+def test_only_little_is_decoded_byte_by_byte_in_a_small_damaged_body(outer: str) -> None:
+    """A body of 30 bytes: 40,000 blocks without content, then one of an invalid kind. Each took 0.1 to 0.3 s before."""
     frame = b"\x28\xb5\x2f\xfd\x00\x58" + b"\0\0\0" * 43_000 + b"\x06\0\0"
     wire = ENCODE[outer](frame)
     assert decode([wire], f"zstd, {outer}")[2] is DecodeFault.CORRUPT
@@ -406,13 +406,13 @@ HONEST = EVENTS + [b": keep-alive\n\n"] * 2000
 
 
 @pytest.mark.parametrize("name", ["gzip", "deflate", "br", "zstd"])
-def test_a_server_that_flushes_after_each_event_meets_no_limit(name: str) -> None:
+def test_a_server_that_flushes_after_each_event_exceeds_no_limit(name: str) -> None:
     wire = b"".join(flushed(name, HONEST))
     assert decode([wire], name) == (b"".join(HONEST), len(wire), None, True)
 
 
 @pytest.mark.parametrize("name", ["gzip", "zstd"])
-def test_a_server_that_makes_a_member_of_each_event_meets_no_limit(name: str) -> None:
+def test_a_server_that_makes_a_member_of_each_event_exceeds_no_limit(name: str) -> None:
     members = [ENCODE[name](event) for event in HONEST]
     wire = b"".join(members)
     assert decode(members, name) == (b"".join(HONEST), len(wire), None, True)
@@ -421,8 +421,8 @@ def test_a_server_that_makes_a_member_of_each_event_meets_no_limit(name: str) ->
 
 @pytest.mark.parametrize("outer", ["gzip", "br", "zstd"])
 @pytest.mark.parametrize("inner", ["gzip", "br", "zstd"])
-def test_a_proxy_that_compresses_again_meets_no_limit(inner: str, outer: str) -> None:
-    """Events as they are: their texts differ."""
+def test_a_proxy_that_compresses_again_exceeds_no_limit(inner: str, outer: str) -> None:
+    """Real events: their texts differ."""
     events = [b'data: {"choices":[{"delta":{"content":"%x"}}]}\n\n' % zlib.crc32(event) for event in EVENTS]
     wire = b"".join(flushed(outer, flushed(inner, events)))
     assert decode([wire], f"{inner}, {outer}") == (b"".join(events), len(wire), None, True)
@@ -434,13 +434,13 @@ def test_a_proxy_that_compresses_again_meets_no_limit(inner: str, outer: str) ->
 
 
 class Bounded:
-    """A `Memory` with a bound for each; nobody gives way. `most`: the most that a decoder held."""
+    """A `Memory` with a limit for each decoder, which evicts none. `most`: the largest amount that a decoder held."""
 
     def __init__(self, bound: int = 1 << 40) -> None:
         self.sizes: dict[BodyDecoder, int] = {}
         self.most, self._bound = 0, bound
 
-    def hold(self, holder: BodyDecoder, size: int) -> bool:
+    def reserve(self, holder: BodyDecoder, size: int) -> bool:
         if size > max(self._bound, self.sizes.get(holder, 0)):
             return False
         self.sizes[holder] = size
@@ -452,17 +452,17 @@ MIB = 1024 * 1024
 
 
 @pytest.mark.parametrize(("coding", "window"), [("br", 16 * MIB), ("zstd", 8 * MIB), ("zstd, br", 8 * MIB)])
-def test_an_open_body_holds_its_windows_until_it_is_let_go(coding: str, window: int) -> None:
+def test_an_open_body_holds_its_windows_until_its_release(coding: str, window: int) -> None:
     memory = Bounded()
     decoder = BodyDecoder(coding=coding, memory=memory)
     decoder.feed(window_filled(coding))
     assert window <= memory.sizes[decoder] < window + 7 * MIB
-    decoder.let_go()
+    decoder.release()
     assert memory.sizes[decoder] == 0
     assert decoder.feed(b"more") == (Piece(4, b"", b""))
 
 
-def test_the_second_decoder_of_a_long_body_is_held_too() -> None:
+def test_the_second_decoder_of_a_long_body_counts_too() -> None:
     noise = b"".join(zlib.crc32(b"%d" % number).to_bytes(4) for number in range(500_000))
     wire = ENCODE["zstd"](noise)
     memory = Bounded()
@@ -481,13 +481,13 @@ def test_a_member_that_has_ended_holds_nothing(name: str) -> None:
     decoder.feed(wire[:-1])
     assert memory.sizes[decoder] > 0
     decoder.feed(wire[-1:])
-    assert memory.sizes[decoder] == 0 or name == "zstd"  # a frame leaves its context to the next one
-    decoder.let_go()
+    assert memory.sizes[decoder] == 0 or name == "zstd"  # a frame passes its context on to the next one
+    decoder.release()
     assert memory.sizes[decoder] == 0
 
 
 @pytest.mark.parametrize("coding", ["br", "zstd", "zstd, br"])
-def test_a_body_without_memory_is_too_large_and_its_bytes_go_on(coding: str) -> None:
+def test_a_body_without_memory_is_too_large_and_its_bytes_are_still_counted(coding: str) -> None:
     wire, memory = window_filled(coding), Bounded(4 * MIB)
     decoder = BodyDecoder(Plain(len(wire)), coding=coding, memory=memory)
     piece = decoder.feed(wire)
@@ -499,19 +499,19 @@ def test_a_body_without_memory_is_too_large_and_its_bytes_go_on(coding: str) -> 
     assert not decoder.finish()
 
 
-def test_a_body_that_gives_way_is_too_large() -> None:
+def test_an_evicted_body_is_too_large() -> None:
     memory = Bounded()
     decoder = BodyDecoder(coding="gzip", memory=memory)
     wire = b"".join(flushed("gzip", EVENTS[:100]))
     assert decoder.feed(wire[:500]).decoded
-    decoder.give_way()
+    decoder.evict()
     assert (decoder.fault, memory.sizes[decoder]) == (DecodeFault.TOO_LARGE, 0)
     assert decoder.feed(wire[500:]) == Piece(len(wire) - 500, b"", b"")
     assert not decoder.finish()
 
 
 @pytest.mark.parametrize("wrong", [b"\xff" * 9, gzip.compress(bytes(1 << 25))])
-def test_a_fault_gives_the_memory_back(wrong: bytes) -> None:
+def test_a_fault_returns_the_memory(wrong: bytes) -> None:
     memory = Bounded()
     decoder = BodyDecoder(coding="gzip", memory=memory)
     decoder.feed(wrong)
@@ -519,7 +519,7 @@ def test_a_fault_gives_the_memory_back(wrong: bytes) -> None:
     assert memory.sizes.get(decoder, 0) == 0
 
 
-def test_bad_framing_gives_the_memory_back() -> None:
+def test_bad_framing_returns_the_memory() -> None:
     memory = Bounded()
     decoder = BodyDecoder(Chunked(), coding="gzip", memory=memory)
     decoder.feed(b"a\r\n%b\r\n" % EMPTY_MEMBER[:10])
@@ -549,7 +549,7 @@ def test_chunks_and_coding_are_cut_independently(name: str, data: bytes, sizes: 
     assert decoder.finish()
 
 
-def test_bad_framing_stops_everything() -> None:
+def test_bad_framing_stops_the_decoding() -> None:
     decoder = BodyDecoder(Chunked())
     piece = decoder.feed(b"5\r\nhello\r\nzz\r\nmore")
     assert (piece.decoded, piece.body_bytes, piece.rest) == (b"hello", 5, b"")
@@ -557,7 +557,7 @@ def test_bad_framing_stops_everything() -> None:
     assert (decoder.complete, decoder.fault, decoder.finish()) == (False, DecodeFault.BAD_FRAMING, False)
 
 
-def test_framing_goes_on_behind_a_coding_fault() -> None:
+def test_framing_continues_after_a_coding_fault() -> None:
     decoder = BodyDecoder(Chunked(), coding="gzip")
     decoder.feed(b"5\r\nhello\r\n")
     assert decoder.fault is DecodeFault.CORRUPT
@@ -574,7 +574,7 @@ def test_the_first_fault_stays() -> None:
     assert not decoder.complete
 
 
-def test_a_body_whose_length_cannot_be_known() -> None:
+def test_a_body_of_unknown_length_has_bad_framing() -> None:
     decoder = BodyDecoder(Unframed(), coding="compress")
     assert decoder.fault is DecodeFault.BAD_FRAMING
     assert decoder.feed(b"abc").body_bytes == 0

@@ -1,4 +1,6 @@
-"""coding_members.py: what a member says that it holds, against what its process grows by, and what members share."""
+"""coding_members.py: the memory that a member estimates, against the growth of its process, and the memory that members
+share.
+"""
 
 import subprocess
 import sys
@@ -17,8 +19,8 @@ KIB, MIB = 1024, 1024 * 1024
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_decoder_holds_no_more_than_it_says(case: str) -> None:
-    """Resident memory of a process that decodes the same many times; a tenth is for what allocators do."""
+def test_a_decoder_uses_no_more_memory_than_it_estimates(case: str) -> None:
+    """Resident memory of a process that decodes the same body many times; a tenth is allowed for the allocators."""
     ran = subprocess.run(
         [sys.executable, "-m", "tests.core.footprint", case], capture_output=True, text=True, check=True, timeout=120
     )
@@ -48,7 +50,7 @@ def test_zstds_window_is_read_from_the_frames_header(bits: int) -> None:
         assert 2**bits <= member.held <= 2**bits + 400 * KIB
 
 
-def test_a_window_is_held_as_far_as_the_output_fills_it() -> None:
+def test_a_window_counts_as_far_as_output_has_filled_it() -> None:
     for coding, compress in (
         ("br", lambda data: brotli.compress(data, lgwin=24)),
         ("zstd", zstandard.ZstdCompressor(22).compress),
@@ -58,14 +60,14 @@ def test_a_window_is_held_as_far_as_the_output_fills_it() -> None:
         assert member.held < 600 * KIB
 
 
-def test_the_tables_of_a_brotli_header_are_held() -> None:
+def test_the_tables_of_a_brotli_header_count() -> None:
     member = MEMBERS["br"](None)
     assert member.held < 20 * KIB
     assert list(member.decode(brotli_tables())) == []
     assert 800 * KIB < member.held < 1_000 * KIB
 
 
-def test_what_is_flushed_after_each_event_has_small_tables() -> None:
+def test_a_body_with_a_flush_after_each_event_has_small_tables() -> None:
     coder, member = brotli.Compressor(), MEMBERS["br"](None)
     for number in range(2_000):
         event = b'data: {"choices":[{"delta":{"content":"token %d"}}]}\n\n' % number
@@ -86,7 +88,7 @@ def test_a_frame_uses_the_context_of_the_one_before_it(monkeypatch: pytest.Monke
 
 
 def counted(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
-    """How many zstd contexts were made since."""
+    """How many zstd contexts were created."""
     contexts: list[zstandard.ZstdDecompressor] = []
     make = zstandard.ZstdDecompressor
 

@@ -1,8 +1,8 @@
-"""Which content types say that a response is an event stream."""
+"""Which content types name an event stream."""
 
 import pytest
 
-from streamgauge.core.http1.content_type import says_event_stream
+from streamgauge.core.http1.content_type import names_event_stream
 
 
 @pytest.mark.parametrize(
@@ -20,5 +20,5 @@ from streamgauge.core.http1.content_type import says_event_stream
         (["application/json; of=text/event-stream"], False),
     ],
 )
-def test_f6_one_of_the_types_is_an_event_streams(content_types: list[str], says: bool) -> None:
-    assert says_event_stream(content_types) is says
+def test_f6_one_of_the_types_is_an_event_stream(content_types: list[str], says: bool) -> None:
+    assert names_event_stream(content_types) is says

@@ -61,7 +61,7 @@ EXTENSIONS = st.sampled_from(
 
 @st.composite
 def chunked_wires(draw: st.DrawFn) -> tuple[bytes, bytes]:
-    """A body and one of the ways to send it in chunks."""
+    """A body, and one of the ways to send it in chunks."""
     wire = body = b""
     for data in draw(st.lists(st.binary(min_size=1, max_size=40), max_size=6)):
         size = b"%x" % len(data)
@@ -73,7 +73,7 @@ def chunked_wires(draw: st.DrawFn) -> tuple[bytes, bytes]:
 
 
 @given(chunked_wires(), st.binary(max_size=10), cuts.places(300))
-def test_chunks_come_off_as_h11_and_httptools_take_them_off(
+def test_chunks_are_removed_as_by_h11_and_httptools(
     sent: tuple[bytes, bytes], behind: bytes, places: list[int]
 ) -> None:
     body, wire = sent
@@ -84,7 +84,9 @@ def test_chunks_come_off_as_h11_and_httptools_take_them_off(
 
 
 @given(chunked_wires(), st.data())
-def test_a_body_cut_off_is_incomplete_and_its_bytes_are_there(sent: tuple[bytes, bytes], data: st.DataObject) -> None:
+def test_a_truncated_body_is_incomplete_and_its_bytes_are_returned(
+    sent: tuple[bytes, bytes], data: st.DataObject
+) -> None:
     wire = sent[1][: data.draw(st.integers(0, len(sent[1]) - 1))]
     body, complete = by_h11(wire)
     assert read([wire], Chunked()) == (body, b"", complete, False)
@@ -102,14 +104,14 @@ def test_splits_change_nothing_and_nothing_raises(wire: bytes, places: list[int]
     assert read(cuts.at(wire, places), Chunked()) == whole
     assert read([wire[index : index + 1] for index in range(len(wire))], Chunked()) == whole
     if b"\n" in wire.replace(b"\r\n", b""):
-        return  # h11 takes a bare LF for no line end, and waits for one
+        return  # h11 does not accept a bare LF as a line end, and waits for one
     # It is stricter than this observer in more: a control character in a trailer.
     with contextlib.suppress(h11.RemoteProtocolError):
         assert (whole[0], whole[2]) == by_h11(wire) or whole[3]
 
 
 @pytest.mark.parametrize("wire", [b"5\nhello\n0\n\n", b"5\r\nhello\n0\r\n\n", b"5 \r\nhello\r\n0\r\n\r\n"])
-def test_what_is_tolerated(wire: bytes) -> None:
+def test_tolerated_framing(wire: bytes) -> None:
     for pieces in cuts.every_way(wire):
         assert read(pieces, Chunked()) == (b"hello", b"", True, False)
 
@@ -137,7 +139,7 @@ def test_what_is_tolerated(wire: bytes) -> None:
         ),
     ],
 )
-def test_what_is_broken(wire: bytes, body: bytes) -> None:
+def test_broken_framing(wire: bytes, body: bytes) -> None:
     assert read([wire], Chunked()) == (body, b"", False, True)
     assert read([wire[index : index + 1] for index in range(len(wire))], Chunked()) == (body, b"", False, True)
     framing = Chunked()
@@ -148,12 +150,12 @@ def test_what_is_broken(wire: bytes, body: bytes) -> None:
 @pytest.mark.parametrize("size", [MAX_CHUNK_LINE - 1, MAX_CHUNK_LINE, MAX_CHUNK_LINE + 1])
 def test_the_longest_line_does_not_depend_on_splits(size: int) -> None:
     wire = b"5;".ljust(size, b"e") + b"\r\nhello\r\n0\r\n\r\n"
-    broken = size + 1 > MAX_CHUNK_LINE  # its CR counts
+    broken = size + 1 > MAX_CHUNK_LINE  # the CR counts
     for pieces in ([wire], cuts.at(wire, [size]), cuts.at(wire, [size + 1]), cuts.at(wire, [size - 1, size + 1])):
         assert read(pieces, Chunked())[3] is broken
 
 
-def test_an_endless_line_is_not_kept() -> None:
+def test_an_endless_line_is_not_buffered() -> None:
     framing = Chunked()
     for _ in range(1000):
         framing.feed(b"5;" + b"x" * 10_000)
@@ -169,7 +171,7 @@ def test_a_length_ends_the_body(data: bytes, length: int, places: list[int]) -> 
     assert not broken
 
 
-def test_a_body_of_length_nought_is_complete_at_once() -> None:
+def test_a_body_of_length_0_is_complete_at_once() -> None:
     assert Plain(0).complete
     assert Plain(0).feed(b"next") == (b"", b"next")
 
@@ -183,7 +185,7 @@ def test_without_length_the_end_of_the_connection_completes_it() -> None:
 
 
 CHUNKS = st.binary(min_size=1, max_size=30).map(lambda data: b"%x\r\n%b\r\n" % (len(data), data))
-# Data that looks like the end of one chunk and the beginning of another.
+# Data that resembles the end of one chunk and the beginning of another.
 MISLEADING = st.sampled_from([b"\r\n5\r\n", b"a\r\n1\r\nb", b"\r\n", b"\n\r\n2\r\n", b"0\r\n\r\n"]).map(
     lambda data: b"%x\r\n%b\r\n" % (len(data), data)
 )
@@ -193,22 +195,22 @@ ODD = st.sampled_from(
 
 
 @given(st.lists(CHUNKS | MISLEADING | ODD | st.lists(CHUNKS, min_size=2, max_size=4).map(b"".join), max_size=8))
-def test_whole_chunks_are_read_beforehand_as_they_are_read(reads: list[bytes]) -> None:
+def test_whole_chunks_gives_the_same_as_feed(reads: list[bytes]) -> None:
     framing = Chunked()
     for data in reads:
-        beforehand, again = framing.usual(data), framing.usual(data)
+        beforehand, again = framing.whole_chunks(data), framing.whole_chunks(data)
         body, _ = framing.feed(data)
         if beforehand is not None:
             assert beforehand == again == body != b""
-            assert framing.usual(b"1\r\na\r\n") == b"a"  # a chunk may begin here
+            assert framing.whole_chunks(b"1\r\na\r\n") == b"a"  # a chunk may begin here
 
 
 @given(st.lists(CHUNKS | MISLEADING, min_size=1, max_size=4).map(b"".join))
 def test_all_usual_chunks_are_whole_chunks(data: bytes) -> None:
-    assert Chunked().usual(data) == Chunked().feed(data)[0]
+    assert Chunked().whole_chunks(data) == Chunked().feed(data)[0]
 
 
 @given(st.lists(CHUNKS | MISLEADING, min_size=1, max_size=8), cuts.places(200))
-def test_chunks_with_line_ends_in_them_come_off_however_they_are_split(chunks: list[bytes], places: list[int]) -> None:
+def test_chunks_that_contain_line_ends_are_removed_in_any_pieces(chunks: list[bytes], places: list[int]) -> None:
     wire = b"".join(chunks) + b"0\r\n\r\n"
     assert read(cuts.at(wire, places), Chunked()) == (by_h11(wire)[0], b"", True, False)

@@ -1,4 +1,4 @@
-"""head.py: heads as upstreams send them, cut anywhere; which body follows them, with h11 as oracle."""
+"""head.py: heads as upstreams send them, in any pieces; which body follows them, with h11 as oracle."""
 
 import pytest
 from hypothesis import given
@@ -15,7 +15,7 @@ from tests.core import cuts
 
 
 def read(pieces: list[bytes]) -> tuple[ResponseHead | None, bytes, HeadFault | None, int]:
-    """Head, all bytes behind it, fault, interim heads."""
+    """The head, all bytes after it, the fault, and the count of interim heads."""
     reader = HeadReader()
     head, rest = None, b""
     for piece in pieces:
@@ -82,7 +82,7 @@ def test_the_fields_of_a_name() -> None:
         (b"HTTP/1.1 200 OK\r\nA: x\ry\0z\r\nB: \xe9:c\r\n\r\n", ResponseHead(200, 1, [("a", "x y z"), ("b", "é:c")])),
     ],
 )
-def test_what_is_read(wire: bytes, head: ResponseHead) -> None:
+def test_a_tolerated_head_is_read(wire: bytes, head: ResponseHead) -> None:
     for pieces in cuts.every_way(wire):
         assert read(pieces) == (head, b"", None, 0)
 
@@ -101,7 +101,7 @@ def test_what_is_read(wire: bytes, head: ResponseHead) -> None:
         b"HTTP/1.1 100 Continue\r\n\r\nnonsense\r\n\r\n",
     ],
 )
-def test_what_is_no_head(wire: bytes) -> None:
+def test_bytes_that_are_no_head_are_a_fault(wire: bytes) -> None:
     for pieces in cuts.every_way(wire):
         head, _, fault, _ = read(pieces)
         assert (head, fault) == (None, HeadFault.NOT_HTTP)
@@ -116,7 +116,7 @@ def test_the_largest_head(extra: int, fault: HeadFault | None) -> None:
         assert (found, head is None) == (fault, fault is not None)
 
 
-def test_an_endless_head_is_not_kept() -> None:
+def test_an_endless_head_is_not_buffered() -> None:
     reader = HeadReader()
     reader.feed(b"HTTP/1.1 200 OK\r\n")
     for _ in range(1000):
@@ -125,7 +125,7 @@ def test_an_endless_head_is_not_kept() -> None:
     assert len(reader._held) == 0
 
 
-def test_fields_beyond_the_limit_are_passed_over() -> None:
+def test_fields_beyond_the_limit_are_ignored() -> None:
     assert len(whole(b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * (MAX_FIELDS + 5) + b"\r\n").headers) == MAX_FIELDS
 
 
@@ -156,7 +156,7 @@ def test_splits_change_nothing_and_nothing_raises(wire: bytes, places: list[int]
         b"".join
     )
 )
-def test_an_odd_line_changes_nothing_of_the_others(lines: bytes) -> None:
+def test_an_invalid_line_does_not_affect_the_others(lines: bytes) -> None:
     head = HeadReader().feed(b"HTTP/1.1 200 OK\r\n" + lines + b"\r\nY: z\r\n\r\n")
     odd = HeadReader().feed(b"HTTP/1.1 200 OK\r\n" + lines + b"\r\nY: z\r\nZ: \0\r\n\r\n")
     assert head is not None and odd is not None

@@ -1,4 +1,4 @@
-"""response.py: where a response's body ends, whatever its pieces, with h11, http.client and llhttp as oracles."""
+"""response.py: where a response's body ends, in any pieces, with h11, http.client and llhttp as oracles."""
 
 import gzip
 import http.client
@@ -18,7 +18,7 @@ from tests.core.http1.malformed import BROKEN, CHUNKED, MALFORMED, OK, OPEN, WHO
 
 
 def answer(method: str, wire: bytes) -> tuple[bytes, bytes, bool, DecodeFault | None]:
-    """Decoded body, rest, whole, fault - for a connection that ends after `wire`."""
+    """Decoded body, rest, whether it is whole, and the fault, for a connection that ends after `wire`."""
     reader = ResponseReader(method)
     _, rest = reader.feed_head(wire)
     decoder = BodyDecoder(reader.framing, reader.coding)
@@ -48,7 +48,7 @@ CHUNKS = b"5\r\nhello\r\n0\r\n\r\n"
         ("GET", b"204 No Content\r\nTransfer-Encoding: chunked", b"X", (b"", b"X", True, None)),
     ],
 )
-def test_a_body_ends_where_h11_says(
+def test_a_body_ends_where_it_ends_for_h11(
     method: str, head: bytes, body: bytes, expected: tuple[bytes, bytes, bool, None]
 ) -> None:
     wire = b"HTTP/1.1 " + head + b"\r\n\r\n" + body
@@ -77,7 +77,7 @@ def by_h11(method: str, wire: bytes) -> tuple[bytes, bytes, bool]:
 @pytest.mark.parametrize(
     ("head", "body", "expected"),
     [
-        # h11 refuses these; RFC 9112, 6.3 says what they mean.
+        # h11 refuses these; RFC 9112, 6.3 defines them.
         (b"Transfer-Encoding: gzip, chunked", b"%x\r\n%b\r\n0\r\n\r\n", (b"hello", b"", True, None)),
         (
             b"Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked",
@@ -96,7 +96,7 @@ def test_compressed_transfers(head: bytes, body: bytes, expected: tuple[bytes, b
     assert answer("POST", b"HTTP/1.1 200 OK\r\n" + head + b"\r\n\r\n" + body % (len(zipped), zipped)) == expected
 
 
-def test_chunked_not_last_is_up_to_the_end_of_the_connection() -> None:
+def test_chunked_that_is_not_last_lasts_up_to_the_end_of_the_connection() -> None:
     wire = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: gzip\r\n\r\n" + gzip.compress(b"hello")
     assert answer("POST", wire) == (b"hello", b"", True, None)
     assert answer("POST", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked, x\r\n\r\nabc")[1:] == (
@@ -138,7 +138,7 @@ def test_a_tunnel_and_a_switch_have_no_body() -> None:
     assert answer("GET", b"HTTP/1.1 101 Switching\r\n\r\nhello") == (b"", b"hello", True, None)
 
 
-def test_an_empty_field_is_no_length_and_no_transfer_coding() -> None:
+def test_an_empty_field_is_neither_a_length_nor_a_transfer_coding() -> None:
     assert answer("GET", b"HTTP/1.1 200 OK\r\nContent-Length:\r\nTransfer-Encoding: ,\r\n\r\nhello")[0] == b"hello"
 
 
@@ -150,7 +150,7 @@ class Read(tuple[int, list[tuple[str, str]], bytes, bool, bytes]):
 
 
 def read(pieces: list[bytes], method: str) -> Read:
-    """What the reader says of a response."""
+    """The reader's result for a response."""
     reader, head, body, rest = ResponseReader(method), None, b"", b""
     for piece in pieces:
         found, left = reader.feed_head(piece) if reader.framing is None else (None, piece)
@@ -181,17 +181,17 @@ def read_by_h11(wire: bytes, method: str) -> Read:
 
 
 class Connected(io.BytesIO):
-    """A socket, and its file, from which http.client reads these bytes and then the end of the connection."""
+    """A socket, with its file, from which http.client reads these bytes and then the end of the connection."""
 
     def makefile(self, _mode: str) -> "Connected":
         return self
 
     def close(self) -> None:
-        """It stays open, so that the bytes after the response can be read."""
+        """Does nothing, so that the bytes after the response can be read."""
 
 
 def read_by_http_client(wire: bytes, method: str) -> Read:
-    """For a whole response: http.client takes one that is cut off in its trailers for whole."""
+    """For a complete response: http.client accepts one that is truncated in its trailers as complete."""
     connected = Connected(wire)
     response = http.client.HTTPResponse(connected, method=method)  # type: ignore[arg-type]
     response.begin()
@@ -203,7 +203,7 @@ def read_by_http_client(wire: bytes, method: str) -> Read:
 
 
 class Llhttp:
-    """llhttp fed byte by byte: `taken` is the offset after the response's end; None if it has none, or is refused."""
+    """llhttp, fed byte by byte. `taken`: the offset after the response's end; None if it has none, or is refused."""
 
     def __init__(self, wire: bytes) -> None:
         self.taken: int | None = None
@@ -268,13 +268,13 @@ def responses(draw: st.DrawFn) -> tuple[bytes, bytes]:
 
 
 @given(responses(), METHODS, st.sampled_from([b"", b"HTTP/1.1 200 OK\r\n\r\n"]), st.data())
-def test_well_formed_responses_are_read_as_h11_and_http_client_read_them(
+def test_well_formed_responses_are_read_as_by_h11_and_http_client(
     response: tuple[bytes, bytes], method: str, after: bytes, data: st.DataObject
 ) -> None:
     whole = b"".join((*response, after))
     found = read([whole], method)
     assert found == read_by_h11(whole, method)
-    if b" 103 " not in response[0]:  # http.client takes it for a final head
+    if b" 103 " not in response[0]:  # http.client reads it as a final head
         assert found == read_by_http_client(whole, method)
     for pieces in cuts.every_way(whole):
         assert read(pieces, method) == found
@@ -287,7 +287,7 @@ def test_well_formed_responses_are_read_as_h11_and_http_client_read_them(
 
 
 @pytest.mark.parametrize(("wire", "decided"), MALFORMED.items(), ids=range(len(MALFORMED)))
-def test_what_was_decided_about_a_malformed_response_holds_at_every_split(wire: bytes, decided: Decided) -> None:
+def test_the_decision_about_a_malformed_response_is_the_same_at_every_split(wire: bytes, decided: Decided) -> None:
     for pieces in cuts.every_way(wire):
         reader, body = ResponseReader("GET"), b""
         for piece in pieces:
@@ -342,7 +342,7 @@ SCRAPS = st.sampled_from([*CHUNK_SCRAPS, *SIGNS, *TRAILERS])
 @given(st.lists(SCRAPS | st.binary(max_size=2), max_size=9).map(b"".join))
 @example(b"3;;a\r\nabc\r\n0\r\n\r\n")
 @example(b'3;a=b"c"\r\nabc\r\n0\r\nA:\t\xff\r\n\r\n')
-def test_chunks_that_llhttp_refuses_are_broken_or_ambiguous_and_no_others(body: bytes) -> None:
+def test_exactly_the_chunks_that_llhttp_refuses_are_broken_or_ambiguous(body: bytes) -> None:
     peer = Llhttp(CHUNKED + body)
     reader = ResponseReader("GET")
     rest = reader.feed(CHUNKED + body)[1]
@@ -351,11 +351,11 @@ def test_chunks_that_llhttp_refuses_are_broken_or_ambiguous_and_no_others(body: 
         assert peer.taken == len(CHUNKED + body) - len(rest)
     elif reader.framing.broken or reader.ambiguous:
         assert peer.refused
-    else:  # a line that has not ended may be refused before its end
+    else:  # llhttp may refuse a line before its end
         assert peer.taken is None
 
 
-def test_fields_beyond_those_that_are_kept_decide_too() -> None:
+def test_fields_beyond_the_kept_ones_decide_too() -> None:
     many = b"a: b\r\n" * MAX_FIELDS
     reader = ResponseReader("GET")
     head, rest = reader.feed_head(OK + many + b"Content-Length: 3\r\nConnection: close\r\n\r\nabcX")
@@ -378,7 +378,7 @@ def test_after_a_fault_of_the_head_nothing_is_read() -> None:
         max_size=9,
     )
 )
-def test_an_end_of_the_connection_completes_only_what_has_no_other_end(scraps: list[bytes]) -> None:
+def test_the_end_of_the_connection_completes_only_a_body_without_another_end(scraps: list[bytes]) -> None:
     reader = ResponseReader("GET")
     reader.feed(b"".join(scraps))
     was_complete = reader.complete

@@ -1,4 +1,4 @@
-"""What may be kept of a value, by the rules that `allowlist.Kind` names: slow, and written apart from the filters."""
+"""A second implementation of the rules of `allowlist.Kind`: slow, and independent of the filters."""
 
 from collections.abc import Mapping
 

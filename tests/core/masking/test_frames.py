@@ -1,4 +1,4 @@
-"""Events that are masked together become what they become one by one, whatever they hold and however they come."""
+"""Events that are masked together give the same as events masked one by one, for any content and any pieces."""
 
 import random
 import re
@@ -24,7 +24,7 @@ NO_LIMIT = 1 << 40
 
 
 def written(pieces: Sequence[bytes], path: str | None, *, frames: bool) -> list[bytes]:
-    """What is written of each piece, and at the end; with frames for as few as three events, or without frames."""
+    """The output for each piece, and at the end; with frames from three events on, or without frames."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(masker, "MIN_EVENTS", 3 if frames else NO_LIMIT)
         events = MaskedEvents(Masker(path, full=False), Budget(NO_LIMIT))
@@ -33,7 +33,7 @@ def written(pieces: Sequence[bytes], path: str | None, *, frames: bool) -> list[
 
 
 def in_pieces(blocks: Sequence[bytes], chance: random.Random) -> Iterator[list[bytes]]:
-    """Pieces that come together: of several events, one, or a part of one."""
+    """Pieces that are processed together: of several events, one, or a part of one."""
     at = 0
     while at < len(blocks):
         together: list[bytes] = []
@@ -48,7 +48,7 @@ def in_pieces(blocks: Sequence[bytes], chance: random.Random) -> Iterator[list[b
 
 
 def same(blocks: Sequence[bytes], path: str | None, seed: int) -> None:
-    """Fed in runs of pieces, with frames, and byte for byte the same without frames, in one piece."""
+    """The output in runs of pieces with frames equals the output in one piece without frames, byte for byte."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(masker, "MIN_EVENTS", 3)
         events = MaskedEvents(Masker(path, full=False), Budget(NO_LIMIT))
@@ -109,13 +109,13 @@ def test_a_damaged_stream_is_masked_the_same(data: st.DataObject, name: str, see
 
 @settings(max_examples=400, deadline=None)
 @given(st.data(), st.sampled_from(NAMES), st.integers(0, 2**32))
-def test_what_says_otherwise_in_between_is_masked_the_same(data: st.DataObject, name: str, seed: int) -> None:
+def test_an_altered_stream_is_masked_the_same(data: st.DataObject, name: str, seed: int) -> None:
     one = wire(name, 40)
     same([write_event(event) for event in alter(data.draw, one)], one.path or None, seed)  # type: ignore[arg-type]
 
 
-def test_another_dialect_in_between() -> None:
-    """A chat path that brings Anthropic's events, and the other way round, in one stream."""
+def test_events_of_another_dialect_between_the_others() -> None:
+    """Anthropic's events on a chat path, and the reverse, in one stream."""
     chat, messages = wire("openai-chat", 30).events, wire("anthropic-messages", 30).events
     for seed in range(20):
         same([*chat[:-1], *messages, *chat], "/chat/completions", seed)
@@ -160,7 +160,7 @@ def templated(draw: st.DrawFn) -> list[bytes]:
 
 @settings(max_examples=1500, deadline=None)
 @given(templated(), st.sampled_from([None, "/chat/completions", "/responses"]))
-def test_any_value_in_any_place(blocks: list[bytes], path: str | None) -> None:
+def test_any_value_at_any_place(blocks: list[bytes], path: str | None) -> None:
     expected = written(blocks, path, frames=False)
     assert written(blocks, path, frames=True) == expected
     with pytest.MonkeyPatch.context() as patched:  # and with a frame of earlier events
@@ -173,7 +173,7 @@ def test_any_value_in_any_place(blocks: list[bytes], path: str | None) -> None:
 CHUNK = b'data: {"id":"c","choices":[{"index":0,"delta":{"content":"%b"}}],"secret":"%b","n":%d}\n\n'
 
 
-def test_events_that_are_padded_are_of_one_frame(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_padded_events_fit_one_frame(monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[object] = []
     usual = Masker.mask
     events = wire("anthropic-messages", 200).events
@@ -184,8 +184,8 @@ def test_events_that_are_padded_are_of_one_frame(monkeypatch: pytest.MonkeyPatch
     assert len(looked) < 30
 
 
-def test_a_frame_holds_for_later_reads_of_its_stream(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One event at a time, after a few that came together; until another dialect shows."""
+def test_a_frame_applies_to_later_reads_of_its_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One event at a time, after some that came together, until the stream shows another dialect."""
     looked: list[object] = []
     usual = Masker.mask
     monkeypatch.setattr(Masker, "mask", lambda self, events: looked.extend(events) or usual(self, events))  # type: ignore[func-returns-value]
@@ -200,8 +200,8 @@ def test_a_frame_holds_for_later_reads_of_its_stream(monkeypatch: pytest.MonkeyP
     assert [*together, b""] == written(everything, chat.path, frames=False)
 
 
-def test_values_are_masked_by_their_place() -> None:
-    """What no path names stays masked, whatever it is; text becomes as many code points."""
+def test_values_are_masked_by_their_position() -> None:
+    """Values that no path names stay masked; a text becomes as many code points."""
     blocks = [CHUNK % (b"ab" * n, b"key-%d" % n, n) for n in range(1, 20)]
     blocks.append(CHUNK % (rb"\u00e9\n" + "\u00fc".encode(), rb"\"quoted\"", 7))
     masked = b"".join(written(blocks, "/chat/completions", frames=True))
@@ -211,14 +211,16 @@ def test_values_are_masked_by_their_place() -> None:
     assert masked.endswith(b'"content":"xxx"}}],"masked_2":"masked","masked_3":0}\n\n')
 
 
-def test_a_wrong_escape_in_what_is_masked_makes_the_event_no_json() -> None:
+def test_an_invalid_escape_in_a_masked_text_makes_the_event_unparsable() -> None:
     blocks = [CHUNK % (b"ab" * n, b"key-%d" % n, n) for n in range(1, 12)]
     for wrong in (rb"\3", rb"\u12", rb"a\ "):
         same([*blocks, CHUNK % (b"c", wrong, 5), *blocks], "/chat/completions", 0)
 
 
-def test_a_member_by_which_another_dialect_is_recognised_is_no_place_to_fill() -> None:
-    """It is unknown to the stream's own dialect, which masks it; but one of its values shows another dialect."""
+def test_a_member_that_identifies_another_dialect_is_no_place_of_a_frame() -> None:
+    """The stream's own dialect masks the member, which it does not name; but one of its values identifies another
+    dialect.
+    """
     begin = wire("openai-chat", 3).events[:2]
     kinds = (b"a", b"b", b"c", b"step.delta", b"d", b"e")
     blocks = [b'data: {"event_type":"%b","text":"s"}\n\n' % kind for kind in kinds]
@@ -226,7 +228,7 @@ def test_a_member_by_which_another_dialect_is_recognised_is_no_place_to_fill() -
     assert written([*begin, *blocks], None, frames=True) == written([*begin, *blocks], None, frames=False)
 
 
-def test_a_frame_says_what_it_does_not_fit() -> None:
+def test_a_frame_returns_none_for_events_that_do_not_fit() -> None:
     frame = Frame([b'data: {"a":"', b'","n":', b"}"], [True, False], [b'data: {"a":"', 0, b'","n":', 1, b"}\n\n"])
     fits = {b"te": b"xx", "é".encode(): b"x", rb"\"": b"x"}
     for text, letters in fits.items():

@@ -1,4 +1,4 @@
-"""Masking keeps structure, code points and token events, and nothing that was not named."""
+"""Masking keeps structure, code points and token events, and nothing that the allowlist does not name."""
 
 import json
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ def masked(data: object, path: str | None = "/chat/completions", name: str = "")
     return msgspec.json.decode(event.data)
 
 
-def test_text_keeps_its_code_points_alone() -> None:
+def test_only_the_number_of_code_points_of_a_text_is_kept() -> None:
     data = {"choices": [{"index": 0, "delta": {"content": "gr\u00fc\u00df \U0001f600\n"}}]}
     assert masked(data) == {"choices": [{"index": 0, "delta": {"content": "x" * 7}}]}
 
@@ -38,7 +38,7 @@ def test_text_keeps_its_code_points_alone() -> None:
 @pytest.mark.parametrize(
     "rest", [b"", b"1", b"2]", b'x"', b"}", b"rue", b"ull", b"alse", b"aN", b"nfinity", b"Infinity", b" {}"]
 )
-def test_what_is_no_json_by_its_first_byte_is_none_for_the_decoders_either(rest: bytes) -> None:
+def test_texts_refused_by_their_first_byte_are_refused_by_the_decoders_too(rest: bytes) -> None:
     for first in range(256):
         text = bytes((first,)) + rest
         try:
@@ -51,15 +51,15 @@ def test_what_is_no_json_by_its_first_byte_is_none_for_the_decoders_either(rest:
 
 
 @pytest.mark.parametrize("kind", [Kind.CODE, Kind.ID, Kind.FLAG])
-def test_a_number_that_is_no_word_name_or_flag_is_masked(kind: Kind) -> None:
-    """It may be anything: a card's number, say. An error's code may be a number, but not any."""
+def test_a_number_that_is_no_code_id_or_flag_is_masked(kind: Kind) -> None:
+    """It may be private, as the number of a card. An error's code may be a number up to a limit."""
     secret = 918273645546372.25
     assert apply_allowlist(kind, secret) == OUT_OF_RANGE
     assert apply_allowlist(kind, 2**60) == OUT_OF_RANGE
     assert apply_allowlist(kind, 503) == (503 if kind is Kind.CODE else OUT_OF_RANGE)
 
 
-def test_what_no_path_names_is_masked() -> None:
+def test_values_that_no_path_names_are_masked() -> None:
     data = {
         "id": "chatcmpl-1",
         "choices": [],
@@ -127,7 +127,7 @@ def test_a_half_event_becomes_a_placeholder_and_a_whole_one_stays() -> None:
     assert masker.tail(Event(data=b'{"choices":[{"delta":{"content":"' + CANARY.encode())) == HALF_EVENT
     assert masker.tail(Event(data=b"[DONE]")).startswith(b"data: [DONE]")
     assert Masker(None, full=True).tail(Event(data=b'{"half')) == HALF_EVENT
-    for full in (True, False):  # text that looks like JSON: nobody can tell whether more of it was to come
+    for full in (True, False):  # text that looks like JSON: whether more of it was to come cannot be decided
         assert Masker(None, full).tail(Event(name="output", data=b'{"a": 1}')) == HALF_EVENT
 
 
@@ -181,7 +181,7 @@ _SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | _NUMBERS | 
 
 
 def shaped(spec: Spec) -> st.SearchStrategy[object]:
-    """Values that are nearly of the shape that a spec names."""
+    """Values that nearly have the shape that a spec names."""
     if isinstance(spec, Kind):
         return _SCALARS
     if isinstance(spec, tuple):
@@ -197,7 +197,7 @@ def shaped(spec: Spec) -> st.SearchStrategy[object]:
 @settings(max_examples=40, deadline=None)
 @given(st.data())
 @pytest.mark.parametrize("name", [dialect.name for dialect in DIALECTS])
-def test_a_filter_does_what_its_spec_says(name: str, data: st.DataObject) -> None:
+def test_a_filter_applies_its_spec(name: str, data: st.DataObject) -> None:
     for spec in (BY_NAME[name].keep, BY_NAME[name].keep_body):
         value = data.draw(shaped(spec))
         assert repr(allowlist_filter(spec)(value)) == repr(interpreted(spec, value))
@@ -211,7 +211,7 @@ def test_members_beyond_the_limit_are_dropped_unless_they_are_named() -> None:
     assert len(kept) == MAX_MEMBERS + 1
 
 
-def test_events_that_are_masked_together_are_masked_as_one_by_one() -> None:
+def test_events_masked_together_are_masked_as_one_by_one() -> None:
     events = [
         Event(data=b'{"choices":[{"delta":{"content":"a"}}]}', comments=2),
         Event("output", b"text, unless another dialect was shown"),

@@ -21,7 +21,7 @@ from streamgauge.taps.inprocess import background_senders
 from streamgauge.taps.packets.process import LiveTap, PacketSettings, report_file
 from streamgauge.taps.packets.ring import capture_socket
 from streamgauge.taps.replay.contract import Tally
-from streamgauge.taps.replay.files import How, log_of
+from streamgauge.taps.replay.files import ReplaySettings, log_of
 from tests.taps.asking import Asker
 from tests.taps.contract.asking import Came, RawClient, ask_library, ask_raw
 from tests.taps.contract.scenario import TENANT_HEADER, UPSTREAM, Scenario
@@ -272,7 +272,7 @@ def _replay(
     place.write_bytes(make(scenario))
 
     def write(capture: str) -> Written:
-        log = log_of(place, How(settings(capture), INSTANCE), Tally())
+        log = log_of(place, ReplaySettings(settings(capture), INSTANCE), Tally())
         return from_bundles(logged.bundle for logged in log)
 
     return write

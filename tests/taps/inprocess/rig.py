@@ -25,10 +25,10 @@ class Nobody:
         self.asked = 0
         self.hoped = hoped
 
-    def away(self, data_dir: Path) -> None:
+    def recorder_unreachable(self, data_dir: Path) -> None:
         self.asked += 1
 
-    def expected(self, data_dir: Path) -> bool:
+    def will_start(self, data_dir: Path) -> bool:
         return self.hoped
 
 

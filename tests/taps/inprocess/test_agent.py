@@ -69,10 +69,10 @@ def test_it_is_started_where_there_is_a_broker_to_ship_to(
     environment: dict[str, str], starts: bool, data_dir: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     one = Agent(data_dir, environment)
-    assert one.starts is starts
+    assert one.may_start is starts
     if not starts:
-        one.missing()
-        one.missing()
+        one.ensure_started()
+        one.ensure_started()
         assert not data_dir.exists()
         [said] = [record.message for record in caplog.records]
         assert said.startswith(
@@ -86,15 +86,15 @@ def test_one_process_has_the_turn_and_another_takes_over(data_dir: Path, monkeyp
     with starting(data_dir) as other:
         with starting(data_dir) as one:
             for _ in range(3):
-                one.missing()
-                other.missing()
+                one.ensure_started()
+                other.ensure_started()
             first = the_agent()
             wait_for(lambda: is_there(data_dir), "its recorder")
-            other.missing()
+            other.ensure_started()
             assert agents() == [first]
         assert not runs(first), "it ended with the process that started it"
         assert not is_there(data_dir)
-        other.missing()
+        other.ensure_started()
         wait_for(lambda: is_there(data_dir), "the next one's recorder")
         assert len(agents()) == 1
     assert agents() == []
@@ -104,7 +104,7 @@ def test_an_agent_of_somebody_else_is_left_alone(data_dir: Path) -> None:
     with start("up", ["--agent", "--admin", "127.0.0.1:0", "--data-dir", str(data_dir)], data_dir) as up:
         wait_until_ready(up)
         with starting(data_dir) as one:
-            one.missing()
+            one.ensure_started()
             assert agents() == []
             assert up.get("/health/ready")[0] == 200
 
@@ -115,10 +115,10 @@ def test_what_fails_is_said_once_and_not_tried_all_the_time(
     monkeypatch.setattr(agent_module, "ATTEMPT_S", 0.0)
     with starting(data_dir, STREAMGAUGE_KAFKA="nonsense") as one:
         for _ in range(2):
-            one.missing()
+            one.ensure_started()
             pid = the_agent()
             wait_for(lambda pid=pid: not runs(pid), "its end")
-        one.missing()
+        one.ensure_started()
     assert [record.message for record in caplog.records if record.levelno == logging.WARNING] == [
         f"streamgauge: the agent for {data_dir} ended (exit code 2): see its error message above"
     ]
@@ -126,11 +126,11 @@ def test_what_fails_is_said_once_and_not_tried_all_the_time(
 
 def test_attempts_have_a_pause_that_grows(data_dir: Path) -> None:
     with starting(data_dir, STREAMGAUGE_KAFKA="nonsense") as one:
-        one.missing()
+        one.ensure_started()
         pid = the_agent()
         wait_for(lambda: not runs(pid), "its end")
         for _ in range(10):
-            one.missing()
+            one.ensure_started()
         assert agents() == []
         assert one._pause_s == 2 * agent_module.ATTEMPT_S
 
@@ -138,7 +138,7 @@ def test_attempts_have_a_pause_that_grows(data_dir: Path) -> None:
 def test_a_place_that_cannot_be_used_disturbs_nobody(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "file").touch()
     with starting(tmp_path / "file") as one:
-        one.missing()
+        one.ensure_started()
     assert "no agent can be started" in caplog.text
     assert "up to 32 MiB of captured data wait in this process" in caplog.text
     assert agents() == []
@@ -172,7 +172,7 @@ def test_an_agent_ends_with_its_application_even_if_that_is_killed(way: str, dat
             application.kill()
             wait_for(lambda: not runs(agent), "the agent's end")
             with starting(data_dir) as next_one:
-                next_one.missing()
+                next_one.ensure_started()
                 assert len(agents()) == 1
         finally:
             for pid in pids - {application.pid}:
@@ -197,5 +197,5 @@ def test_modules_where_the_application_was_started_are_not_the_agents(
     (tmp_path / "msgspec.py").write_text("raise RuntimeError('of the application')")
     monkeypatch.chdir(tmp_path)
     with starting(data_dir) as one:
-        one.missing()
+        one.ensure_started()
         wait_for(lambda: is_there(data_dir), "the recorder")

@@ -281,7 +281,7 @@ class ByHand(BackgroundSender):
         """Takes what was reported. Gives what waits for the recorder."""
         client = self._client or self._make_client()
         self._collect(client)
-        batches = [*(batch for batch, _ in client._batches), client._gathering]
+        batches = [*(batch for batch, _ in client._batches), client._open_batch]
         return [message for batch in batches for message in batch]  # type: ignore[misc]
 
 
@@ -329,7 +329,7 @@ def test_what_is_noted_until_the_end_is_counted(tmp_path: Path) -> None:
     sender = ByHand(tmp_path, Nobody())
     report_stream(sender)
     sender._make_client()
-    sender._end()
+    sender._close_inbox()
     sender._discard()
     balance = balance_of(tmp_path)
     assert (balance.seen, balance.dropped["recorder_gone"], balance.waiting) == (len(EVENTS), len(EVENTS), 0)

@@ -19,7 +19,7 @@ from pathlib import Path
 from streamgauge.taps.inprocess.counter_slot import CounterSlot
 role = CounterSlot(Path(sys.argv[1]))
 role.counters.seen(10)
-role.counters.handed(4)
+role.counters.sent_to_recorder(4)
 role.counters.dropped("recorder_behind", 1)
 os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -78,7 +78,7 @@ def test_a_tap_that_starts_leaves_alone_what_a_living_one_holds(tmp_path: Path) 
     living, path = CounterSlot(tmp_path), tmp_path / "counters"
     living.counters.seen(20)
     living.counters.dropped(DropReason.RECORDER_BEHIND, 2)
-    living.counters.handed(8)
+    living.counters.sent_to_recorder(8)
     balance = close_balance(path, 5, 1, reason=DropReason.CRASH)
     assert (balance.seen, balance.delivered, balance.dropped["crash"]) == (20, 5, 2)
     assert balance.waiting == 1 + (20 - 2 - 8)

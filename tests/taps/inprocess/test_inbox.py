@@ -28,7 +28,7 @@ class Shelf(Inbox):
     def take(self, held: int = 0) -> list[Note]:
         """What the thread does."""
         notes = self._take(len(self._notes))
-        self._taken(self._noted_bytes, held)
+        self._account(self._noted_bytes, held)
         return notes
 
     @property
@@ -110,10 +110,10 @@ def test_the_sum_is_corrected_while_few_notes_are_left() -> None:
     for at in range(1_000):
         capture.read(at, b"x")
     shelf._noted_bytes += 12_345  # two threads added at once
-    shelf._taken(len(shelf._take(500)) * (1 + MESSAGE_BYTES), 0)
+    shelf._account(len(shelf._take(500)) * (1 + MESSAGE_BYTES), 0)
     assert shelf._noted_bytes > 12_345 + 400 * MESSAGE_BYTES
     shelf._take(400)
-    shelf._taken(0, 0)
+    shelf._account(0, 0)
     assert shelf._noted_bytes == 101 * (1 + MESSAGE_BYTES)
 
 
@@ -138,7 +138,7 @@ def test_a_whole_answer_in_one_piece_fits() -> None:
 
 def test_after_the_end_nothing_is_kept() -> None:
     shelf = Shelf()
-    shelf._end()
+    shelf._close_inbox()
     report_stream(shelf)
     shelf._check_room()
     assert (shelf.waiting, shelf.full, shelf.overfull) == (0, True, True)
@@ -188,7 +188,7 @@ def test_notes_of_several_threads_are_taken_once_and_in_their_order() -> None:
     def take() -> None:
         while running or shelf.waiting:
             taken.extend(shelf._take(100))
-            shelf._taken(0, 0)
+            shelf._account(0, 0)
 
     def report() -> None:
         capture = start_capture(shelf, seen_request())

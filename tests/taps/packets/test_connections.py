@@ -8,7 +8,7 @@ from streamgauge.core.capture.segments import Ending
 from streamgauge.recorder.client import DirectClient
 from streamgauge.recorder.protocol import ExchangeEnded, Message, ReadsDropped, RequestStarted
 from streamgauge.taps.packets import connections as module
-from streamgauge.taps.packets.connections import FORGET_NS, Connections, Following
+from streamgauge.taps.packets.connections import FORGET_NS, CaptureScope, Connections
 from streamgauge.taps.packets.conversation import Conversation
 from streamgauge.taps.packets.decode import Segment, decode_ip
 from streamgauge.taps.packets.exchange import Reporting
@@ -21,7 +21,7 @@ class Rig:
 
     def __init__(self, ports: dict[int, str | None] | None) -> None:
         self.told: list[Message] = []
-        self.connections = Connections(Following(ports), Reporting(DirectClient(self.told.append), "packets"))
+        self.connections = Connections(CaptureScope(ports), Reporting(DirectClient(self.told.append), "packets"))
 
     def take(self, *lines: Line) -> "Rig":
         for line in lines:
@@ -128,7 +128,7 @@ def test_a_client_that_fails_ends_the_capture_alone() -> None:
         raise OSError
 
     client = Failing(fails)
-    connections = Connections(Following(None), Reporting(client, "packets"))
+    connections = Connections(CaptureScope(None), Reporting(client, "packets"))
     for at_ns, data in Line().open().ask(asking()).answer(*WHOLE).sent:
         connections.take(segment(data, at_ns))
     connections.tick(BEGAN)

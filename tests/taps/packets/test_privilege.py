@@ -10,7 +10,7 @@ from tests.taps.packets.privileged import captures_packets
 
 TRIAL = """
 import subprocess, sys
-from streamgauge.taps.packets.privilege import give_up_net_raw
+from streamgauge.taps.packets.privilege import drop_net_raw
 from streamgauge.taps.packets.ring import capture_socket
 
 def can():
@@ -28,7 +28,7 @@ if sys.argv[1:] == ["child"]:
     sys.exit()
 print("before", can())
 kept = capture_socket()
-give_up_net_raw()
+drop_net_raw()
 print("after", can(), sets())
 kept.bind(("lo", 3))
 print("bound")

@@ -13,7 +13,7 @@ from streamgauge.core.record import Record
 from streamgauge.recorder.client import DirectClient
 from streamgauge.recorder.protocol import ExchangeEnded, Message, RequestStarted
 from streamgauge.recorder.recorder import Recorder
-from streamgauge.taps.packets.connections import Connections, Following
+from streamgauge.taps.packets.connections import CaptureScope, Connections
 from streamgauge.taps.packets.decode import ACK, FIN, PSH, RST, SYN, Segment, decode_ip
 from streamgauge.taps.packets.exchange import Reporting
 from streamgauge.taps.packets.files import messages_of
@@ -166,7 +166,7 @@ def read(file: bytes, ports: dict[int, str | None] | None = None) -> list[Messag
 def followed(*lines: Line, idle_ns: int = 900 * 10**9) -> list[Message]:
     """What connections are told as, their packets in the order of their stamps; cut at the end if they are open."""
     told: list[Message] = []
-    connections = Connections(Following({SERVER[1]: "up"}, idle_ns), Reporting(DirectClient(told.append), "packets"))
+    connections = Connections(CaptureScope({SERVER[1]: "up"}, idle_ns), Reporting(DirectClient(told.append), "packets"))
     packets = sorted((packet for line in lines for packet in line.sent), key=lambda packet: packet[0])
     for at_ns, data in packets:
         connections.tick(at_ns)

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from streamgauge.spool.read_counters import Refusal
-from streamgauge.taps.proxy.error_responses import invalid, silent, unreachable, write_answer
+from streamgauge.taps.proxy.error_responses import error_response, invalid, silent, unreachable
 from streamgauge.taps.proxy.request import RefusedError
 
 
@@ -23,8 +23,8 @@ from streamgauge.taps.proxy.request import RefusedError
     ],
 )
 def test_each_is_json_in_the_shape_that_clients_of_llms_read(refused: RefusedError, line: bytes, code: str) -> None:
-    head, _, body = write_answer(refused).partition(b"\r\n\r\n")
+    head, _, body = error_response(refused).partition(b"\r\n\r\n")
     assert head.split(b"\r\n")[0] == line
     assert b"\r\nContent-Length: %d\r\n" % len(body) in head
     assert json.loads(body) == {"error": {"message": refused.message, "type": "streamgauge_relay_error", "code": code}}
-    assert write_answer(refused, head_only=True) == head + b"\r\n\r\n"
+    assert error_response(refused, head_only=True) == head + b"\r\n\r\n"

@@ -129,7 +129,7 @@ class Rig:
     def __init__(self, folder: Path, room: int = ROOM, batch: int = 1 << 16, hold_s: float = 0.0) -> None:
         self.path = folder / "counters"
         self.counters = Counters(self.path, "relay-0")
-        self.seen = self.counters.seen_apart()
+        self.seen = self.counters.pump_seen_word()
         self.pump = pump_handle.Pump(room, batch, round(hold_s * 1e9), self.seen)  # type: ignore[attr-defined]
         self.server, self.upstream = socket.socketpair()
         self.client, self.browser = socket.socketpair()
@@ -137,8 +137,8 @@ class Rig:
         self.batches = self.lost = 0
         self.back: list[Any] = []
 
-    def lend(self, phase: Phase = Phase.UNTIL_EOF, left: int = 0, stream: int = 7) -> int:
-        return self.pump.lend(self.upstream.fileno(), self.client.fileno(), True, stream, phase, left)
+    def hand_over(self, phase: Phase = Phase.UNTIL_EOF, left: int = 0, stream: int = 7) -> int:
+        return self.pump.hand_over(self.upstream.fileno(), self.client.fileno(), True, stream, phase, left)
 
     @property
     def messages(self) -> list[Message]:
@@ -179,7 +179,7 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
 
 @pumps
 def test_reads_go_on_and_are_told_in_order(rig: Rig) -> None:
-    token, before = rig.lend(), time.monotonic_ns()
+    token, before = rig.hand_over(), time.monotonic_ns()
     for number in range(50):
         rig.server.sendall(b"%d," % number)
         assert receive(rig.browser, len(b"%d," % number)) == b"%d," % number
@@ -214,7 +214,7 @@ def test_amid_a_bulk_it_waits_for_others_turns(tmp_path: Path, chosen: int) -> N
     (task,) = set(tasks.iterdir()) - before
     thread = int(task.name)
     os.sched_setscheduler(thread, chosen, os.sched_param(0))
-    rig.lend()
+    rig.hand_over()
 
     def policy_behind(data: bytes, *, pause_s: float, seconds: float = 0.0) -> set[int]:
         found, until = set(), time.monotonic() + seconds
@@ -245,7 +245,7 @@ def test_an_end_is_told_as_what_it_is(tmp_path: Path, reset: bool) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         server = socket.create_connection(listening.getsockname())
         upstream, _ = listening.accept()
-    token = rig.pump.lend(upstream.fileno(), rig.client.fileno(), True, 7, Phase.LENGTH, 5)
+    token = rig.pump.hand_over(upstream.fileno(), rig.client.fileno(), True, 7, Phase.LENGTH, 5)
     server.sendall(b"ab")
     assert receive(rig.browser, 2) == b"ab"
     if reset:
@@ -261,7 +261,7 @@ def test_an_end_is_told_as_what_it_is(tmp_path: Path, reset: bool) -> None:
 def test_a_read_that_is_not_finished_comes_back_whole(rig: Rig) -> None:
     """A client that takes a part of it: how much, is told; it is the relay's to tell of it."""
     rig.client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
-    rig.lend()
+    rig.hand_over()
     taken = 0
     while not rig.back:
         rig.server.send(b"y" * 3000)
@@ -278,7 +278,7 @@ def test_a_read_that_is_not_finished_comes_back_whole(rig: Rig) -> None:
 
 @pumps
 def test_a_client_that_is_gone_is_the_relays_to_find_out(rig: Rig) -> None:
-    rig.lend()
+    rig.hand_over()
     rig.browser.close()
     rig.server.sendall(b"abc")
     assert rig.until_back()[4:7] == (b"abc", 0, False)
@@ -286,7 +286,7 @@ def test_a_client_that_is_gone_is_the_relays_to_find_out(rig: Rig) -> None:
 
 @pumps
 def test_without_room_reads_go_on_and_are_counted(rig: Rig) -> None:
-    token = rig.lend()
+    token = rig.hand_over()
     rig.collect(room=0)
     for _ in range(3):
         rig.server.sendall(b"abc")
@@ -311,7 +311,7 @@ def test_without_room_reads_go_on_and_are_counted(rig: Rig) -> None:
 @pumps
 def test_reads_of_one_response_wait_for_each_other(tmp_path: Path) -> None:
     rig = Rig(tmp_path, hold_s=3600)
-    token = rig.lend()
+    token = rig.hand_over()
     for _ in range(3):
         rig.server.sendall(b"abc")
         assert receive(rig.browser, 3) == b"abc"
@@ -328,7 +328,7 @@ def test_those_that_begin_together_are_not_told_of_together(tmp_path: Path) -> N
     rig = Rig(tmp_path, hold_s=0.5)
     pairs = [socket.socketpair() for _ in range(32)]
     for stream, (upstream, server) in enumerate(pairs):
-        rig.pump.lend(upstream.fileno(), rig.client.fileno(), True, stream, Phase.UNTIL_EOF, 0)
+        rig.pump.hand_over(upstream.fileno(), rig.client.fileno(), True, stream, Phase.UNTIL_EOF, 0)
         server.sendall(b"a")
     assert receive(rig.browser, 32) == b"a" * 32
     looks = []
@@ -350,7 +350,7 @@ def test_those_that_begin_together_are_not_told_of_together(tmp_path: Path) -> N
 @pumps
 def test_where_half_of_the_room_is_used_up_nothing_is_held(tmp_path: Path) -> None:
     rig = Rig(tmp_path, room=1 << 16, batch=1 << 14, hold_s=3600)
-    rig.lend()
+    rig.hand_over()
     for _ in range(12):
         rig.server.sendall(b"z" * 3000)
         assert receive(rig.browser, 3000) == b"z" * 3000
@@ -365,7 +365,7 @@ def test_where_half_of_the_room_is_used_up_nothing_is_held(tmp_path: Path) -> No
 @pumps
 def test_a_run_ends_where_it_is_large_enough(tmp_path: Path) -> None:
     rig = Rig(tmp_path, batch=1000, hold_s=3600)
-    rig.lend()
+    rig.hand_over()
     for _ in range(50):
         rig.server.sendall(b"z" * 3000)
         assert receive(rig.browser, 3000) == b"z" * 3000
@@ -381,7 +381,10 @@ def test_much_is_collected_in_several_turns(tmp_path: Path) -> None:
     """And a response is returned as soon as all its reads are."""
     rig = Rig(tmp_path, room=1 << 24, batch=1 << 16, hold_s=3600)
     upstream, server = socket.socketpair()
-    early, much = rig.pump.lend(upstream.fileno(), rig.client.fileno(), True, 8, Phase.UNTIL_EOF, 0), rig.lend()
+    early, much = (
+        rig.pump.hand_over(upstream.fileno(), rig.client.fileno(), True, 8, Phase.UNTIL_EOF, 0),
+        rig.hand_over(),
+    )
     server.sendall(b"early")
     assert receive(rig.browser, 5) == b"early"
     rig.pump.recall(early)
@@ -409,7 +412,7 @@ def test_much_is_collected_in_several_turns(tmp_path: Path) -> None:
 @pumps
 def test_more_flows_than_there_was_room_for(tmp_path: Path) -> None:
     rig, pairs = Rig(tmp_path), [socket.socketpair() for _ in range(300)]
-    tokens = [rig.pump.lend(one.fileno(), rig.client.fileno(), False, 0, Phase.UNTIL_EOF, 0) for one, _ in pairs]
+    tokens = [rig.pump.hand_over(one.fileno(), rig.client.fileno(), False, 0, Phase.UNTIL_EOF, 0) for one, _ in pairs]
     assert len(set(tokens)) == 300
     for _, other in pairs:
         other.sendall(b".")
@@ -432,10 +435,10 @@ def test_more_flows_than_there_was_room_for(tmp_path: Path) -> None:
 @pumps
 def test_what_cannot_be_lent_is_not(rig: Rig) -> None:
     with pytest.raises(OSError, match="Bad file descriptor"):
-        rig.pump.lend(999_999, rig.client.fileno(), True, 7, Phase.UNTIL_EOF, 0)
+        rig.pump.hand_over(999_999, rig.client.fileno(), True, 7, Phase.UNTIL_EOF, 0)
     with pytest.raises(ValueError, match="one word"):
         pump_handle.Pump(ROOM, ROOM, 0, memoryview(bytearray(16)))  # type: ignore[attr-defined]
-    rig.lend()  # closed with it lent
+    rig.hand_over()  # closed with it lent
 
 
 OUT_OF_RANGE = [-1, -(2**63), -(2**64), 2**64, 2**80]
@@ -452,9 +455,9 @@ def test_integers_that_are_out_of_range_are_refused(rig: Rig, number: int) -> No
         lambda: pump_handle.Pump(number, ROOM, 0, rig.seen),  # type: ignore[attr-defined]
         lambda: pump_handle.Pump(ROOM, number, 0, rig.seen),  # type: ignore[attr-defined]
         lambda: pump_handle.Pump(ROOM, ROOM, number, rig.seen),  # type: ignore[attr-defined]
-        lambda: pump.lend(upstream, client, True, number, Phase.DATA, 1),
-        lambda: pump.lend(upstream, client, True, 7, number, 1),
-        lambda: pump.lend(upstream, client, True, 7, Phase.DATA, number),
+        lambda: pump.hand_over(upstream, client, True, number, Phase.DATA, 1),
+        lambda: pump.hand_over(upstream, client, True, 7, number, 1),
+        lambda: pump.hand_over(upstream, client, True, 7, Phase.DATA, number),
         lambda: pump.recall(number),
         lambda: pump.moved(number),
         lambda: pump.collect(number, True),
@@ -464,8 +467,8 @@ def test_integers_that_are_out_of_range_are_refused(rig: Rig, number: int) -> No
             refused()
     for descriptors in ((number, client), (upstream, number)):
         with pytest.raises(OSError, match="Bad file descriptor"):
-            pump.lend(*descriptors, True, 7, Phase.DATA, 1)
-    rig.lend()  # nothing of it was lent
+            pump.hand_over(*descriptors, True, 7, Phase.DATA, 1)
+    rig.hand_over()  # nothing of it was lent
 
 
 @pumps
@@ -478,14 +481,14 @@ def test_integers_that_are_too_large_for_their_place_are_refused(rig: Rig) -> No
     with pytest.raises(ValueError, match="phase is 8, at most 7"):
         follow(8, 0, b"abc", 0)
     with pytest.raises(ValueError, match="phase is 8, at most 7"):
-        rig.pump.lend(rig.upstream.fileno(), rig.client.fileno(), True, 7, 8, 0)
+        rig.pump.hand_over(rig.upstream.fileno(), rig.client.fileno(), True, 7, 8, 0)
     for room, batch, hold_ns in ((2**49, 1, 0), (1, 2**49, 0), (1, 1, 10**15)):
         with pytest.raises(ValueError, match=r"at most \d+ is possible"):
             pump_handle.Pump(room, batch, hold_ns, rig.seen)  # type: ignore[attr-defined]
     with pytest.raises(ValueError, match="room is"):
         rig.pump.collect(2**49, True)
     for made in (
-        lambda: rig.pump.lend("7", 1, True, 7, 7, 0),  # type: ignore[arg-type]
+        lambda: rig.pump.hand_over("7", 1, True, 7, 7, 0),  # type: ignore[arg-type]
         lambda: rig.pump.recall(None),  # type: ignore[arg-type]
         lambda: rig.pump.moved(1.5),  # type: ignore[arg-type]
     ):
@@ -497,11 +500,11 @@ def test_integers_that_are_too_large_for_their_place_are_refused(rig: Rig) -> No
 def test_there_is_no_pump_that_was_not_started(rig: Rig) -> None:
     with pytest.raises(TypeError):
         pump_handle.Pump.__new__(pump_handle.Pump)  # type: ignore[attr-defined, call-arg]
-    token = rig.lend()
+    token = rig.hand_over()
     rig.pump.close()
     rig.pump.close()
     with pytest.raises(OSError, match="closed"):
-        rig.lend()
+        rig.hand_over()
     rig.pump.recall(token)
     rig.collect()
     assert [one[0] for one in rig.back] == [token]
@@ -522,9 +525,9 @@ def test_amid_a_bulk_responses_are_recalled_and_lent_again_without_a_byte_lost(t
         while len(got[number]) < each:
             got[number] += pairs[number][3].recv(1 << 16)
 
-    def lend(number: int) -> None:
+    def hand_over(number: int) -> None:
         upstream, client = pairs[number][1:3]
-        tokens[rig.pump.lend(upstream.fileno(), client.fileno(), True, number, Phase.UNTIL_EOF, 0)] = number
+        tokens[rig.pump.hand_over(upstream.fileno(), client.fileno(), True, number, Phase.UNTIL_EOF, 0)] = number
 
     def take_back() -> None:
         rig.collect(1 << 28, due=len(rig.back) % 2 == 0)
@@ -534,13 +537,13 @@ def test_amid_a_bulk_responses_are_recalled_and_lent_again_without_a_byte_lost(t
             if data is not None:  # the relay's to pass on, and to tell of
                 pairs[number][2].sendall(data[done:])
                 rig.told.append(ResponseRead(number, 0, data))
-            lend(number)
+            hand_over(number)
         rig.back.clear()
 
     tokens: dict[int, int] = {}
     threads = [threading.Thread(target=job, args=[number]) for job in (write, read) for number in range(flows)]
     for number in range(flows):
-        lend(number)
+        hand_over(number)
     for thread in threads:
         thread.start()
     while any(thread.is_alive() for thread in threads):
@@ -698,12 +701,12 @@ def test_a_flush_without_memory_is_not_the_last_one(tmp_path: Path) -> None:
 def test_a_killed_relay_leaves_no_read_uncounted(tmp_path: Path) -> None:
     """The thread counts in the shared file itself: what it saw is there before anybody collects it."""
     rig = Rig(tmp_path)
-    rig.lend()
+    rig.hand_over()
     rig.server.sendall(b"abc")
     assert receive(rig.browser, 3) == b"abc"
     assert wait_for(lambda: read_balance(rig.path).seen == 1, "it was seen")
     with Counters(rig.path, "relay-0") as again:
-        again.settle_relay()
+        again.drop_unsent_reads()
     balance = read_balance(rig.path)
     assert (balance.seen, balance.waiting, balance.dropped["crash"]) == (1, 0, 1)
     rig.close()

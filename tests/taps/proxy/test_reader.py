@@ -41,7 +41,7 @@ def go_on(reader: RequestReader) -> None:
     before = -1
     while before != len(reader.events):
         before = len(reader.events)
-        reader.go_on()
+        reader.parse_next()
 
 
 def shown(events: list[Event]) -> list[object]:
@@ -199,7 +199,7 @@ def test_one_request_at_a_time_is_parsed_and_the_rest_is_kept(wire: bytes, cuts:
             events += reader.events
             reader.events.clear()
             if complete:
-                reader.go_on()
+                reader.parse_next()
     want = [event for event in shown(read(wire)) if not isinstance(event, bytes)]
     assert [event for event in shown(events) if not isinstance(event, bytes)] == want
     assert reader.held_bytes == 0
@@ -234,7 +234,7 @@ def test_many_small_pieces_count_with_their_objects() -> None:
     for at in range(MAX_PIPELINED_BYTES // OBJECT_BYTES + 1):
         reader.feed(at, b"G")
     assert MAX_PIPELINED_BYTES - OBJECT_BYTES - 1 <= reader.held_bytes <= MAX_PIPELINED_BYTES
-    reader.refuse_for_room()
+    reader.refuse_without_memory()
     assert reader.refused and reader.held_bytes == 0
 
 

@@ -196,7 +196,7 @@ def test_what_cannot_be_followed_goes_on_to_the_end_and_is_never_reused(data: by
 
 
 @pytest.mark.parametrize(("wire", "decided"), MALFORMED.items(), ids=range(len(MALFORMED)))
-def test_what_was_decided_about_a_malformed_response_holds_at_every_split(wire: bytes, decided: Decided) -> None:
+def test_the_decision_about_a_malformed_response_is_the_same_at_every_split(wire: bytes, decided: Decided) -> None:
     for cuts in [[], *([cut] for cut in range(1, len(wire))), list(range(1, len(wire)))]:
         framing = framing_of()
         feed(framing, wire, cuts)

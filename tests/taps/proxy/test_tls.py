@@ -14,7 +14,7 @@ import trustme
 from streamgauge.core.capture.segments import Ending, TransportFault
 from streamgauge.recorder.protocol import ExchangeEnded
 from streamgauge.taps.proxy import relay as relay_module
-from streamgauge.taps.proxy.tls import OwnCertificate, upstream_context
+from streamgauge.taps.proxy.tls import ServerCertificate, upstream_context
 from tests.running import wait_for
 from tests.taps.proxy.pki import Pki, connect, make_pki
 from tests.taps.proxy.rig import (
@@ -347,7 +347,7 @@ def test_a_key_of_another_certificate_is_refused_and_the_one_in_use_stays_whole(
     signed, another = pki.authority.issue_cert("127.0.0.1"), pki.authority.issue_cert("127.0.0.1")
     signed.cert_chain_pems[0].write_to_path(certificate)
     signed.private_key_pem.write_to_path(key)
-    own_certificate = OwnCertificate(certificate, key)
+    own_certificate = ServerCertificate(certificate, key)
     assert not own_certificate.renew()
     another.private_key_pem.write_to_path(key)
     with pytest.raises(ValueError, match="key values mismatch"):
@@ -370,7 +370,7 @@ def test_files_that_cannot_be_are_a_sentence(tmp_path: Path, pki: Pki, content: 
     elif isinstance(content, bytes):
         path.write_bytes(content)
     with pytest.raises(ValueError, match=r"cannot be used|is encrypted"):
-        OwnCertificate(path, None)
+        ServerCertificate(path, None)
     with pytest.raises(ValueError, match=r"cannot be used|is encrypted"):
         upstream_context(None, path, None)
     if content != "locked":

@@ -195,7 +195,7 @@ def test_a_close_that_the_loop_has_not_seen_is_asked_of_the_kernel(tmp_path: Pat
         def asleep() -> object:
             go.set()
             time.sleep(0.3)
-            return served.own.take(connector)
+            return served.pool.take(connector)
 
         assert relay.call(asleep) is None
         client.sendall(POST)
@@ -432,7 +432,7 @@ def test_small_writes_are_not_held_back(tmp_path: Path, monkeypatch: pytest.Monk
 
             def delays() -> list[int]:
                 (served,) = relay.relay._clients
-                (own,) = served.own._idle.values()
+                (own,) = served.pool._idle.values()
                 ends = [own.transport, served.transport]
                 sockets = [one.get_extra_info("socket") for one in ends]
                 return [one.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) for one in sockets]

@@ -13,7 +13,7 @@ import yaml
 from streamgauge.core.assembly.assembler import Assembler
 from streamgauge.core.record import Record, encode_record
 from streamgauge.taps.replay.contract import Tally
-from streamgauge.taps.replay.files import How, log_of
+from streamgauge.taps.replay.files import ReplaySettings, log_of
 from tests.taps import talk
 
 URL = "https://api.example.com/v1/chat/completions"
@@ -219,7 +219,9 @@ INSTANCE = b"i" * 16
 def records_in(path: Path, tally: Tally | None = None, capture: str = "full", **how: Any) -> list[Record]:
     """The records of a file, by the way that the command takes."""
     assembler, records = Assembler(), []
-    for offset, log_ms, bundle in log_of(path, How(talk.settings(capture), INSTANCE, **how), tally or Tally()):
+    for offset, log_ms, bundle in log_of(
+        path, ReplaySettings(talk.settings(capture), INSTANCE, **how), tally or Tally()
+    ):
         records += assembler.apply(offset, log_ms, bundle)
     return records
 

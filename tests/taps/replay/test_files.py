@@ -127,7 +127,7 @@ def test_what_live_would_not_be_captured_is_left_alone(writer: Callable[..., byt
     tally = Tally()
     records = records_in(written(tmp_path, "x", writer(*others, Sample(BODY))), tally)
     assert [record.dialect for record in records] == ["openai-chat"]
-    assert (tally.exchanges, tally.left_alone) == (4, 2)
+    assert (tally.exchanges, tally.not_llm) == (4, 2)
 
 
 def test_an_event_stream_is_captured_wherever_it_comes_from(tmp_path: Path) -> None:
@@ -258,5 +258,5 @@ def attempt(content: bytes, folders: pytest.TempPathFactory) -> None:
 
 
 def test_the_reader_gives_its_first_bytes_once_more() -> None:
-    again = files._Again(b"abc", io.BytesIO(b"defg"))
+    again = files._WithFirstBytes(b"abc", io.BytesIO(b"defg"))
     assert [again.read(size) for size in (1, 4, 0, 9, 9)] == [b"a", b"bcde", b"", b"fg", b""]

@@ -75,7 +75,10 @@ def _close_and_forget(self: Assembler, key: int, state: StreamState, *, remember
 @contextlib.contextmanager
 def _late_ones_open() -> Any:
     """Closed streams and expired tap instances are not remembered."""
-    with patch.object(Assembler, "_close", _close_and_forget), patch.object(TapInstances, "give_up", _nothing_of):
+    with (
+        patch.object(Assembler, "_close", _close_and_forget),
+        patch.object(TapInstances, "mark_abandoned", _nothing_of),
+    ):
         yield
 
 
@@ -181,8 +184,8 @@ RULES = (
     ),
     Rule(
         "4: a farewell and a successor end open streams",
-        "Assembler._endings",
-        lambda: patch.object(Assembler, "_endings", _nothing_of),
+        "Assembler._abandon_ended_instances",
+        lambda: patch.object(Assembler, "_abandon_ended_instances", _nothing_of),
         (14, 19, 24),
     ),
     Rule(
@@ -193,7 +196,7 @@ RULES = (
     ),
     Rule(
         "4: a segment after the end opens no stream",
-        "Assembler._close, TapInstances.give_up",
+        "Assembler._close, TapInstances.mark_abandoned",
         _late_ones_open,
         (6, 9, 10),
     ),

@@ -8,7 +8,7 @@ part of the log after a crash changes nothing.
     a segment 0 of no open stream   opens a stream
     any other segment               opens a stream if a bundle is missing that may hold its beginning; else it is late
     silence of an instance          is measured by the log's time before each message; too long: its streams are abandoned
-    a farewell, or a successor      abandons the streams of the ended instance in that slot at once
+    a farewell, or a successor      abandons the streams of the instance that ended in that slot at once
 """
 
 from collections import Counter
@@ -42,8 +42,8 @@ MAX_REMEMBERED = 64
 
 # Reads that may be buffered over all streams before they are processed (about 300 bytes each), and the bundles that
 # brought them (up to 256 KiB each). Both limits are some 16 MiB.
-MAX_HELD_READS = 50_000
-MAX_HELD_BUNDLES = 64
+MAX_BUFFERED_READS = 50_000
+MAX_BUFFERED_BUNDLES = 64
 
 # The instance id of a tick, a message that only lets the log's time pass.
 TICK_INSTANCE = bytes(16)
@@ -78,12 +78,12 @@ class Assembler:
         self._changed: set[int] = set()
         self._waiting = ReorderBuffer(BUCKETS)
         self._streams: dict[bytes, Stream] = {}  # of open streams that got a segment in this process
-        self._held_reads = self._held_bundles = 0
+        self._buffered_reads = self._buffered_bundles = 0
         self._finished: list[Record] = []
         self._offset = self._loaded_offset = -1
         self._is_loaded = False  # True from a load until a message above all loaded offsets
-        # Lower bound of the last message times of instances not given up (ms): `_expire` searches once it is old.
-        self._none_silent_before_ms = 0
+        # Lower bound of `last_ms` of the instances not abandoned: `_expire` looks for silent ones once it is old.
+        self._oldest_message_ms = 0
         self.counts: Counter[str] = Counter()
 
     # --- the log ----------------------------------------------------------------------------------------------------
@@ -94,17 +94,17 @@ class Assembler:
             return []  # the buckets have applied it, too: they are made durable before the producers entry
         self._offset = offset
         now_ms = self._producers.pass_time(log_ms)
-        fresh = _ALL if offset > self._loaded_offset else self._buckets_to_apply(offset)
+        to_apply = _ALL if offset > self._loaded_offset else self._buckets_to_apply(offset)
         if self._is_loaded and offset > self._loaded_offset:
             self._register_untracked_instances(now_ms)
-        self._expire(now_ms, fresh)
+        self._expire(now_ms, to_apply)
         if bundle.instance != TICK_INSTANCE and self._is_new(bundle, now_ms):
-            self._segments(bundle, fresh)
+            self._segments(bundle, to_apply)
             self._bound_pending(bundle)
             if self._waiting:
-                self._skip_timed_out_gaps(bundle, fresh)
+                self._skip_timed_out_gaps(bundle, to_apply)
             if bundle.farewell or bundle.dead:
-                self._endings(bundle, fresh)
+                self._abandon_ended_instances(bundle, to_apply)
         self._producers.applied_offset = offset
         self._changed.add(PRODUCERS)
         return self.take_finished()
@@ -119,32 +119,31 @@ class Assembler:
         return frozenset(key for key, bucket in enumerate(self._buckets) if offset > bucket.applied_offset)
 
     def _register_untracked_instances(self, now_ms: int) -> None:
-        """Once the replay is over, register the instances of open streams that have no entry, or are given up. Their
-        messages may have expired from the log, and without an entry their streams would never be abandoned."""
+        """Once the replay is over, register the instances of open streams that have no entry, or count as abandoned.
+        Their messages may have expired from the log, and without an entry their streams would never be abandoned."""
         self._is_loaded = False
         instances = {state.instance for bucket in self._buckets for state in bucket.streams.values()}
         if self._producers.register_missing(sorted(instances), now_ms):
-            self._none_silent_before_ms = 0
+            self._oldest_message_ms = 0
 
     def _is_new(self, bundle: Bundle, now_ms: int) -> bool:
         self.counts["bundles"] += 1
-        self._none_silent_before_ms = min(self._none_silent_before_ms, now_ms)
+        self._oldest_message_ms = min(self._oldest_message_ms, now_ms)
         if self._producers.record_bundle(bundle.instance, bundle.slot, bundle.number, now_ms):
             return True
         self.counts["duplicate_bundles"] += 1
         return False
 
-    def _segments(self, bundle: Bundle, fresh: frozenset[int]) -> None:
+    def _segments(self, bundle: Bundle, to_apply: frozenset[int]) -> None:
         if 0 in [segment.number for segment in bundle.segments]:
-            # Also if no bucket is in `fresh`: a replay must leave the same producers entry as the first pass.
+            # Even if `to_apply` is empty: a replay gives the same producers entry.
             self._producers.revive(bundle.instance)
         buckets, readers, changed = self._buckets, self._streams, self._changed
         for segment in bundle.segments:
-            stream = segment.stream
-            key = stream[-1] % BUCKETS
-            if key not in fresh:
+            key = segment.stream[-1] % BUCKETS
+            if key not in to_apply:
                 continue
-            bucket, reader = buckets[key], readers.get(stream)
+            bucket, reader = buckets[key], readers.get(segment.stream)
             reader = reader if reader is not None and reader.state.instance == bundle.instance else None
             # The usual case: the next segment of a stream that has a `Stream` object.
             if reader is not None and segment.number == (state := reader.state).next_segment and not state.waiting:
@@ -157,14 +156,14 @@ class Assembler:
             else:
                 self._segment(key, bundle, segment)
             if bucket.size > MAX_BUCKET_BYTES:
-                self._make_room(key)
+                self._shrink(key)
 
     def _bound_pending(self, bundle: Bundle) -> None:
         """Count the bundle's reads as buffered; process all buffered reads if there are too many."""
-        self._held_bundles += 1
-        self._held_reads += sum([len(segment.reads) for segment in bundle.segments])
-        if self._held_reads > MAX_HELD_READS or self._held_bundles >= MAX_HELD_BUNDLES:
-            self._held_reads = self._held_bundles = 0
+        self._buffered_bundles += 1
+        self._buffered_reads += sum([len(segment.reads) for segment in bundle.segments])
+        if self._buffered_reads > MAX_BUFFERED_READS or self._buffered_bundles >= MAX_BUFFERED_BUNDLES:
+            self._buffered_reads = self._buffered_bundles = 0
             for reader in self._streams.values():
                 reader.apply_pending_reads()
 
@@ -173,16 +172,16 @@ class Assembler:
         if state is None or state.instance != bundle.instance:
             self.counts["late_segments"] += 1  # or a second tap replays the same file, with other segment borders
             return
-        self._touch(key)
+        self._mark_changed(key)
         if segment.number > state.next_segment and segment.number not in state.waiting:
-            self._hold(key, state, segment, bundle.tap_ns)
+            self._keep_waiting(key, state, segment, bundle.tap_ns)
         elif segment.number != state.next_segment:
             self.counts["duplicate_segments"] += 1
         else:
             # The size must not depend on whether a `Stream` object exists, so it is counted as in `_segments`.
             self._buckets[key].size += max_growth_of_in_order(segment, len(self._buckets[key].streams))
             self._reader(state).apply(segment)
-            self._go_on(key, state)
+            self._apply_waiting(key, state)
 
     def _open(self, key: int, bundle: Bundle, segment: Segment) -> StreamState | None:
         """Open a stream for a segment; None if the segment is late, because its stream was closed before."""
@@ -194,27 +193,27 @@ class Assembler:
         if len(bucket.streams) * BUCKETS >= self._limits.max_open_streams:
             oldest = next(iter(bucket.streams.values()))
             oldest.loss.state_limit = True
-            self._give_up(key, oldest)
+            self._close_without_end(key, oldest)
         state = StreamState(segment.stream, bundle.instance, bundle.slot, items={})
         bucket.streams[segment.stream] = state
         return state
 
-    def _make_room(self, key: int) -> None:
-        """Measure a bucket that may be too large to be persisted, and close its largest streams if it is."""
-        self._settle(key)
+    def _shrink(self, key: int) -> None:
+        """Measure a bucket that may be too large to be persisted. If it is, close its largest streams."""
+        self._apply_pending_reads(key)
         bucket = self._buckets[key]
-        bucket.size, gone = evict_largest(bucket.streams.values())
-        for state in gone:
+        bucket.size, evicted = evict_largest(bucket.streams.values())
+        for state in evicted:
             state.loss.state_limit = True
-            self._give_up(key, state)
+            self._close_without_end(key, state)
 
-    def _hold(self, key: int, state: StreamState, segment: Segment, tap_ns: int) -> None:
-        """Keep a segment that came while an earlier one of its stream is missing."""
+    def _keep_waiting(self, key: int, state: StreamState, segment: Segment, tap_ns: int) -> None:
+        """Keep a segment until the earlier segments of its stream that are missing have come."""
         if not state.waiting:
             state.waiting_since_ns = tap_ns
-        state.waiting[segment.number] = held = without_large_body(segment)
-        self._waiting.add(key, state.stream, held)
-        self._buckets[key].size += max_growth_of(held)
+        state.waiting[segment.number] = kept = without_large_body(segment)
+        self._waiting.add(key, state.stream, kept)
+        self._buckets[key].size += max_growth_of(kept)
         if len(state.waiting) > WAIT_SEGMENTS:
             self._skip_missing(key, state)
         # If too much waits in a bucket, the stream with the most waiting bytes continues without its missing segments.
@@ -227,7 +226,7 @@ class Assembler:
         state.loss.missing_segments += first - state.next_segment
         state.next_segment = first
         self._reader(state).mark_gap_here()
-        self._go_on(key, state)
+        self._apply_waiting(key, state)
 
     def _reader(self, state: StreamState) -> Stream:
         reader = self._streams.get(state.stream)
@@ -235,7 +234,7 @@ class Assembler:
             reader = self._streams[state.stream] = Stream(state, self._stall_ns)
         return reader
 
-    def _go_on(self, key: int, state: StreamState) -> None:
+    def _apply_waiting(self, key: int, state: StreamState) -> None:
         """Apply the waiting segments that are next in order; close the stream if its end has come."""
         while (segment := state.waiting.pop(state.next_segment, None)) is not None:
             self._waiting.remove(key, state.stream, segment)
@@ -261,41 +260,41 @@ class Assembler:
 
     # --- streams without an end -------------------------------------------------------------------------------------
 
-    def _skip_timed_out_gaps(self, bundle: Bundle, fresh: frozenset[int]) -> None:
+    def _skip_timed_out_gaps(self, bundle: Bundle, to_apply: frozenset[int]) -> None:
         """Continue those streams of the bundle's instance that have waited WAIT_NS for a missing segment."""
         for stream in self._waiting.streams():
             key = bucket_of(stream)
             state = self._buckets[key].streams[stream]
             late = bundle.tap_ns - state.waiting_since_ns > WAIT_NS
-            if key in fresh and state.instance == bundle.instance and late:
-                self._touch(key)
+            if key in to_apply and state.instance == bundle.instance and late:
+                self._mark_changed(key)
                 self._skip_missing(key, state)
 
-    def _endings(self, bundle: Bundle, fresh: frozenset[int]) -> None:
-        """Abandon open streams of this slot: those of an instance that says farewell, and of the earlier ones in `dead`."""
-        gone = {*bundle.dead, bundle.instance} if bundle.farewell else {*bundle.dead}
-        self._abandon(fresh, lambda state: state.instance in gone and state.slot == bundle.slot)
+    def _abandon_ended_instances(self, bundle: Bundle, to_apply: frozenset[int]) -> None:
+        """Abandon the open streams of ended instances in this slot: of the sender of a farewell, and of those in `dead`."""
+        ended = {*bundle.dead, bundle.instance} if bundle.farewell else {*bundle.dead}
+        self._abandon(to_apply, lambda state: state.instance in ended and state.slot == bundle.slot)
 
-    def _expire(self, now_ms: int, fresh: frozenset[int]) -> None:
+    def _expire(self, now_ms: int, to_apply: frozenset[int]) -> None:
         """Abandon the streams of instances that were silent too long by the log's time, or exceed MAX_INSTANCES."""
         since_ms = now_ms - self._abandon_after_ms
-        if since_ms >= self._none_silent_before_ms:
+        if since_ms >= self._oldest_message_ms:
             silent = self._producers.silent(since_ms)
-            self._abandon(fresh, lambda state: state.instance in silent)
-            self._producers.give_up(silent)
+            self._abandon(to_apply, lambda state: state.instance in silent)
+            self._producers.mark_abandoned(silent)
             oldest = self._producers.oldest_ms()
-            self._none_silent_before_ms = now_ms if oldest is None else oldest
-        if crowd := self._producers.over_capacity():
-            self._abandon(fresh, lambda state: state.instance in crowd)
-            self._producers.forget(crowd)
+            self._oldest_message_ms = now_ms if oldest is None else oldest
+        if excess := self._producers.over_capacity():
+            self._abandon(to_apply, lambda state: state.instance in excess)
+            self._producers.forget(excess)
 
-    def _abandon(self, fresh: frozenset[int], is_gone: Callable[[StreamState], bool]) -> None:
-        for key in sorted(fresh):
-            for state in [state for state in self._buckets[key].streams.values() if is_gone(state)]:
-                self._touch(key)
-                self._give_up(key, state)
+    def _abandon(self, to_apply: frozenset[int], is_abandoned: Callable[[StreamState], bool]) -> None:
+        for key in sorted(to_apply):
+            for state in [state for state in self._buckets[key].streams.values() if is_abandoned(state)]:
+                self._mark_changed(key)
+                self._close_without_end(key, state)
 
-    def _give_up(self, key: int, state: StreamState) -> None:
+    def _close_without_end(self, key: int, state: StreamState) -> None:
         """Close a stream without its end, with what was captured of it."""
         while state.waiting and state.end is None:
             self._skip_missing(key, state)
@@ -313,12 +312,13 @@ class Assembler:
 
     # --- state ------------------------------------------------------------------------------------------------------
 
-    def _touch(self, key: int) -> None:
+    def _mark_changed(self, key: int) -> None:
         self._buckets[key].applied_offset = self._offset
         self._changed.add(key)
 
     @property
     def open_streams(self) -> int:
+        """How many streams are open in all buckets."""
         return sum(len(bucket.streams) for bucket in self._buckets)
 
     @property
@@ -334,10 +334,10 @@ class Assembler:
         """A key's state as bytes. The key counts as unchanged from now on."""
         self._changed.discard(key)
         if key != PRODUCERS:
-            self._settle(key)
+            self._apply_pending_reads(key)
         return encode_entry(_ENCODER.encode(self._producers if key == PRODUCERS else self._buckets[key]))
 
-    def _settle(self, key: int) -> None:
+    def _apply_pending_reads(self, key: int) -> None:
         """Process the buffered reads of a bucket, so that its state holds all that was applied."""
         for stream in self._buckets[key].streams:
             if stream in self._streams:
@@ -349,7 +349,7 @@ class Assembler:
         try:
             if key == PRODUCERS:
                 self._producers = _PRODUCERS.decode(content)
-                self._none_silent_before_ms = 0
+                self._oldest_message_ms = 0
                 return
             bucket = _BUCKET.decode(content)
         except (UnicodeDecodeError, RecursionError) as error:  # msgspec raises these for damaged text, deep nesting

@@ -35,7 +35,7 @@ class StreamEventSink:
         self._repeated = False
         self._timed = True
         self._kinds = 0
-        self._used = False  # the event reported usage
+        self._has_usage = False  # the event reported usage
         self._generated: set[int] = set()
         self._repetition = Repetition(state)
 
@@ -46,7 +46,7 @@ class StreamEventSink:
         content makes no token events.
         """
         self._dialect, self._stamp, self._repeated, self._timed = dialect, stamp, repeated, timed
-        self._kinds, self._used = 0, False
+        self._kinds, self._has_usage = 0, False
         self._repetition.begin()
         self._generated.clear()
 
@@ -76,6 +76,7 @@ class StreamEventSink:
     def identify(
         self, response_id: object = None, model: object = None, tier: object = None, routed_model: object = None
     ) -> None:
+        """Keep the first response id and model, and the latest tier and routed model, as `safe_values` allows them."""
         identity = self._state.identity
         if response_id is not None and identity.response_id is None:
             identity.response_id = safe_id(response_id)
@@ -87,24 +88,31 @@ class StreamEventSink:
             identity.routed_model = safe_id(routed_model) or identity.routed_model
 
     def choice(self, index: int) -> None:
+        """Create the state of a choice, unless there are MAX_CHOICES."""
         self._choice(index)
 
     def part(self, item: int | None, source: Source) -> None:
+        """Decide by the item's earlier sources which output of this event is new."""
         self._repetition.part(item, source)
 
     def closes(self) -> None:
+        """Decide by the totals of the stream which output of this event is new."""
         self._repetition.whole()
 
     def text(self, choice: int, value: object) -> None:
+        """Count new text in `text_chars` (code points)."""
         self._state.counts.text_chars += self._generate(choice, value, TEXT)
 
     def reasoning(self, choice: int, value: object) -> None:
+        """Count new reasoning in `reasoning_chars` (code points)."""
         self._state.counts.reasoning_chars += self._generate(choice, value, REASONING)
 
     def refusal(self, choice: int, value: object) -> None:
+        """Count a new refusal in `refusal_chars` (code points)."""
         self._state.counts.refusal_chars += self._generate(choice, value, REFUSAL)
 
     def media(self, choice: int, value: object) -> None:
+        """Mark the event as a token event if the media is new. Its size is not counted."""
         self._generate(choice, value, MEDIA)
 
     def tool(
@@ -120,14 +128,15 @@ class StreamEventSink:
         indexed: bool = True,
         in_pieces: bool = False,
     ) -> None:
+        """Open or update the state of a call. The call's first name makes the event a token event."""
         if (self._repeated and not isinstance(name, str)) or self._repetition.repeats(TOOL):
             return
         named = safe_id(name) if isinstance(name, str) else None
         tool = self._open_tool(choice, key, call_id, json, named, indexed=indexed, in_pieces=in_pieces)
         if tool is None:
             return
-        says = name is not None or tool.name is None  # a fragment without a name changes nothing here
-        if says and (tool.client, tool.empty) != (client, tool.empty or empty):
+        updates = name is not None or tool.name is None  # a fragment without a name changes nothing here
+        if updates and (tool.client, tool.empty) != (client, tool.empty or empty):
             tool.client, tool.empty = client, tool.empty or empty
         is_piece = in_pieces and not call_id and not tool.argument_chars and tool.name not in (None, named)
         if named is not None and (tool.name is None or is_piece):
@@ -137,6 +146,7 @@ class StreamEventSink:
     def arguments(
         self, choice: int, key: int | None, value: object, call_id: object = None, *, indexed: bool = True
     ) -> None:
+        """Count the code points of the arguments in the state of the call, and validate them if they are JSON."""
         if value is None or value == "" or self._repeated or self._repetition.repeats(TOOL):
             return
         tool = (
@@ -161,6 +171,7 @@ class StreamEventSink:
         client: bool = True,
         json: bool = True,
     ) -> None:
+        """Add what earlier events did not report of a call. With earlier events unseen, a new call gets its name alone."""
         if self._repetition.repeats(TOOL):
             return
         self._repetition.closes = True
@@ -178,10 +189,12 @@ class StreamEventSink:
             self.arguments(choice, key, arguments, call_id)
 
     def whole_arguments(self, choice: int, key: int, value: object, *, client: bool = True, json: bool = True) -> None:
+        """Add the arguments if earlier events reported none. Nothing is added if earlier events were not seen."""
         if self._repetition.sees_all:
             self.whole_tool(choice, key, None, value, client=client, json=json)
 
     def finish(self, choice: int, raw: object, normal: str | None = None) -> None:
+        """Keep the first finish reason of the choice. A reason that means an error replaces it, and sets the error."""
         reason = reason_label(raw)
         state = self._choice(choice)
         if reason is None or state is None:
@@ -197,11 +210,12 @@ class StreamEventSink:
             state.finish_raw, state.finish = reason, meaning
 
     def usage(self, given: object, *, placeholder: bool = False) -> None:
+        """Merge a usage object. It is final after the terminal, or once a choice has a finish reason."""
         if self._dialect is None or given is None:
             return
         state = self._state
         final = state.terminal or any(choice.finish_raw is not None for choice in state.choices)
-        self._used |= take(state.usage, self._dialect.usage, given, final=final, placeholder=placeholder)
+        self._has_usage |= take(state.usage, self._dialect.usage, given, final=final, placeholder=placeholder)
 
     def error(self, facts: ErrorFacts) -> None:
         """Keep the first error. A later error, also one from a finish reason, fills only its empty fields."""
@@ -214,20 +228,23 @@ class StreamEventSink:
         )
 
     def terminal(self) -> None:
+        """Mark the stream as ended by its protocol. Usage in the same event is final."""
         self._state.terminal = True
-        if self._used:  # the terminal event itself reported usage
+        if self._has_usage:  # the terminal event itself reported usage
             self._state.usage.final = True
 
     def provider_timing(
         self, *, queue_s: object = None, routing_s: object = None, first_token_s: object = None, total_s: object = None
     ) -> None:
+        """Keep the latest valid number of each time (seconds)."""
         identity = self._state.identity
-        identity.queue_s = _later(queue_s, identity.queue_s)
-        identity.routing_s = _later(routing_s, identity.routing_s)
-        identity.first_token_s = _later(first_token_s, identity.first_token_s)
-        identity.total_s = _later(total_s, identity.total_s)
+        identity.queue_s = _newer(queue_s, identity.queue_s)
+        identity.routing_s = _newer(routing_s, identity.routing_s)
+        identity.first_token_s = _newer(first_token_s, identity.first_token_s)
+        identity.total_s = _newer(total_s, identity.total_s)
 
     def calls_client_tools(self, choice: int) -> bool:
+        """Whether a tracked call of the choice is the client's to execute."""
         return any(tool.client for known in self._state.choices if known.index == choice for tool in known.tools)
 
     # --- state ------------------------------------------------------------------------------------------------------
@@ -321,6 +338,6 @@ def _compact(value: object) -> str:
         return str(value)
 
 
-def _later(given: object, known: float | None) -> float | None:
+def _newer(given: object, known: float | None) -> float | None:
     number = finite_number(given)
     return known if number is None else number

@@ -59,7 +59,7 @@ class Repetition:
         """Whether all earlier events were seen: the capture has the stream's beginning, and no reads are missing."""
         opening = self._state.opening
         resumed_from = None if opening is None else opening.resumed_from
-        return resumed_from in (None, FROM_START) and self._state.timing.first_hole is None
+        return resumed_from in (None, FROM_START) and self._state.timing.first_gap is None
 
     def part(self, item: int | None, source: Source) -> None:
         """The event reports output of this item of the answer (None: it names none)."""
@@ -82,14 +82,14 @@ class Repetition:
             self._repeated = _OF_ITEMS | TOOL
             return
         counts, items = self._state.counts, self._state.items
-        told = {
+        reported = {
             TEXT: counts.text_chars,
             REASONING: counts.reasoning_chars,
             REFUSAL: counts.refusal_chars,
             TOOL: any(choice.tools for choice in self._state.choices),
             MEDIA: items is None or any(_source_of(known, MEDIA) for known in items.values()),
         }
-        self._repeated = sum([kind for kind, is_told in told.items() if is_told])
+        self._repeated = sum([kind for kind, is_reported in reported.items() if is_reported])
 
     def repeats(self, kind: int) -> bool:
         """Whether the event only repeats output of this kind."""
@@ -101,7 +101,7 @@ class Repetition:
             return False
         items, item = self._state.items, self._item
         if item is None and kind == MEDIA:
-            item = _UNPLACED  # no total of the stream shows whether there was media
+            item = _UNPLACED  # the totals of a stream do not count media
         if items is None or item is None or not kind & _OF_ITEMS:
             return True
         known = items.get(item, 0)

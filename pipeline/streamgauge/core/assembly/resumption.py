@@ -21,22 +21,35 @@ _NUMBER = re.compile(r"[0-9]*")
 
 
 class ResumableRecord(Protocol):
-    """The fields of a record that the rules read."""
+    """The fields of a record that the rules read, as `streamgauge.records` describes them."""
 
     @property
-    def upstream(self) -> str | None: ...
+    def upstream(self) -> str | None:
+        """The name of the upstream: a stream is resumed at the same one."""
+
     @property
-    def credential_id(self) -> str | None: ...
+    def credential_id(self) -> str | None:
+        """The keyed hash of the API key: a stream is resumed with the same one."""
+
     @property
-    def request_digest(self) -> str | None: ...
+    def request_digest(self) -> str | None:
+        """The keyed hash of the request's body; None without a body."""
+
     @property
-    def response_id(self) -> str | None: ...
+    def response_id(self) -> str | None:
+        """The id that the response or the path of the request gives; `masked` if it is no id."""
+
     @property
-    def last_event_id(self) -> str | None: ...
+    def last_event_id(self) -> str | None:
+        """The last event id that the response sent."""
+
     @property
-    def resumed_from(self) -> str | None: ...
+    def resumed_from(self) -> str | None:
+        """The position that the request names; None for an origin."""
+
     @property
-    def outcome(self) -> str: ...
+    def outcome(self) -> str:
+        """Only `completed` is distinguished from the other outcomes."""
 
 
 class _Rule(NamedTuple):
@@ -87,7 +100,9 @@ class Known(NamedTuple, Generic[Stream]):
 class Table(Protocol[_Value]):
     """A store of records by key: a dict, or a cache that evicts entries."""
 
-    def get(self, key: Key, /) -> _Value | None: ...
+    def get(self, key: Key, /) -> _Value | None:
+        """The value of a key; None if the key was never set, or its entry was evicted."""
+
     def __setitem__(self, key: Key, value: _Value, /) -> None: ...
 
 

@@ -50,10 +50,10 @@ def max_growth_of_in_order(segment: Segment, streams: int) -> int:
 def evict_largest(streams: Iterable[StreamState]) -> tuple[int, list[StreamState]]:
     """The bytes of the streams that stay, and the streams to close: the largest first, of equal ones the oldest."""
     sizes = [(len(_ENCODER.encode(state)), state) for state in streams]
-    total, gone = sum(size for size, _ in sizes), list[StreamState]()
+    total, evicted = sum(size for size, _ in sizes), list[StreamState]()
     for size, state in sorted(sizes, key=lambda one: -one[0]):
         if total <= KEPT_BUCKET_BYTES:
             break
         total -= size
-        gone.append(state)
-    return total, gone
+        evicted.append(state)
+    return total, evicted

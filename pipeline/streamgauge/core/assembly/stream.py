@@ -40,19 +40,19 @@ _POSITION = re.compile(r"[0-9]{1,18}(?::[0-9]{1,18})*")
 MAX_WAITING_READS = 256
 
 
-# Fields whose values many streams of a tap share, and how many such values are kept: then the table is cleared.
-_OF_MANY = ("tap", "tap_version", "capture", "upstream", "path", "tenant", "credential_id")
-_MOST_WORDS = 1_024
+# Fields whose values many streams of a tap share. The table of their values is cleared when it has MAX_WORDS entries.
+_SHARED_FIELDS = ("tap", "tap_version", "capture", "upstream", "path", "tenant", "credential_id")
+_MAX_WORDS = 1_024
 _words: dict[str | None, str | None] = {}
 
 
 def shared(opening: Opening) -> Opening:
-    """The opening, with one copy of each word that many streams share: this saves memory for each open stream."""
-    if len(_words) >= _MOST_WORDS:
+    """The opening with interned values: streams with equal values share one copy, which saves memory."""
+    if len(_words) >= _MAX_WORDS:
         _words.clear()
-    words = [getattr(opening, name) for name in _OF_MANY]
+    words = [getattr(opening, name) for name in _SHARED_FIELDS]
     return msgspec.structs.replace(
-        opening, **{name: _words.setdefault(word, word) for name, word in zip(_OF_MANY, words, strict=True)}
+        opening, **{name: _words.setdefault(word, word) for name, word in zip(_SHARED_FIELDS, words, strict=True)}
     )
 
 
@@ -67,7 +67,7 @@ class Stream:
         self.state = state
         self._waiting: list[Read] = []
         self._stall_ns = stall_ns
-        self._reading: StreamEventSink | None = None
+        self._sink: StreamEventSink | None = None
         self._deltas = PlainDeltas(state, stall_ns)
 
     def apply(self, segment: Segment) -> None:
@@ -86,7 +86,7 @@ class Stream:
         if segment.loss is None or not segment.loss.dropped_reads:
             waiting += segment.reads
         else:
-            self._with_holes(segment.reads)
+            self._reads_with_gaps(segment.reads)
         if segment.end is not None:
             self.apply_pending_reads(ended=True)
             self._end(segment.end)
@@ -104,10 +104,10 @@ class Stream:
         if segment.head is not None:
             state.head = segment.head
         if segment.loss is not None:
-            self._lose(segment.loss)
+            self._add_loss(segment.loss)
 
     def mark_gap_here(self) -> None:
-        """Mark that reads of this stream are missing after those applied so far."""
+        """Record that reads of this stream are missing after those applied so far."""
         self.apply_pending_reads()
         self.state.timing.mark_gap()
 
@@ -122,17 +122,17 @@ class Stream:
             reads, self._waiting = self._waiting, []
             # The last read of a stream is no delta: trying it in a batch would be wasted time.
             self._reads(reads, len(reads) - ended)
-            self._reading = None  # saves memory for thousands of open streams; making one takes 1 us
+            self._sink = None  # saves memory for thousands of open streams; making one takes 1 us
 
-    def _with_holes(self, reads: Sequence[Read]) -> None:
-        """Process reads among which others are missing at unknown places."""
+    def _reads_with_gaps(self, reads: Sequence[Read]) -> None:
+        """Process reads between which others are missing, at unknown positions."""
         self.mark_gap_here()
         for read in reads:
             self._read(read)
             self.state.timing.mark_gap()
-        self._reading = None
+        self._sink = None
 
-    def _lose(self, loss: Loss) -> None:
+    def _add_loss(self, loss: Loss) -> None:
         known = self.state.loss
         known.dropped_reads += loss.dropped_reads
         known.oversized_events += loss.oversized_events
@@ -220,25 +220,25 @@ class Stream:
         state.counts.events += 1
         if state.timing.first_event is None:
             state.timing.first_event = stamp
-        speaker = dialect_of_text_event(name, BY_NAME.get(state.dialect or ""))
-        if speaker is not None:
-            self._text(speaker, data, stamp)
+        text_dialect = dialect_of_text_event(name, BY_NAME.get(state.dialect or ""))
+        if text_dialect is not None:
+            self._text(text_dialect, data, stamp)
             return
         if data.startswith(DONE):
             self._done()
             return
         value = parse(data)
-        if value is UNPARSED and data.strip() and not self._speaks_text():
+        if value is UNPARSED and data.strip() and not self._may_be_text():
             state.counts.unparsed_events += 1
         if state.terminal:
             state.counts.after_terminal_events += 1
         self._error(name, value)
         if isinstance(value, dict):
-            self._number(value)
+            self._note_position(value)
             if state.terminal:
-                self._tell_late(value)
+                self._read_usage_after_done(value)
             else:
-                self._tell(name, value, stamp)
+                self._read_event(name, value, stamp)
 
     def _text(self, dialect: Dialect, data: bytes, stamp: int | None) -> None:
         """Apply an event whose data is generated text itself, not JSON."""
@@ -249,16 +249,16 @@ class Stream:
             return
         repeated = self._is_repeated({})
         state.counts.repeated_events += repeated
-        reading = self._read_as(dialect, stamp, repeated=repeated)
-        reading.text(0, data.decode("utf-8", "replace"))
-        reading.end()
+        sink = self._sink_for(dialect, stamp, repeated=repeated)
+        sink.text(0, data.decode("utf-8", "replace"))
+        sink.end()
 
-    def _speaks_text(self) -> bool:
-        """Whether the content showed a dialect whose data need not be JSON."""
+    def _may_be_text(self) -> bool:
+        """Whether the stream has shown a dialect whose events may hold text instead of JSON."""
         shown = BY_NAME.get(self.state.dialect or "")
         return shown is not None and bool(shown.text_events)
 
-    def _number(self, value: dict[str, object]) -> None:
+    def _note_position(self, value: dict[str, object]) -> None:
         number = whole_number(value.get("sequence_number"))
         if number is not None:
             self.state.identity.last_sequence_number = number
@@ -266,7 +266,7 @@ class Stream:
         if isinstance(event_id, str):
             self.state.identity.last_event_id = safe_id(event_id)
 
-    def _tell(self, name: str, value: dict[str, object], stamp: int | None) -> None:
+    def _read_event(self, name: str, value: dict[str, object], stamp: int | None) -> None:
         state = self.state
         shown = recognised(name, value, BY_NAME.get(state.dialect or ""))
         if shown is not None:
@@ -278,24 +278,24 @@ class Stream:
             return
         repeated = self._is_repeated(value)
         state.counts.repeated_events += repeated
-        reading = self._read_as(dialect, stamp, repeated=repeated)
-        dialect.read(name, value, reading)
-        reading.end()
+        sink = self._sink_for(dialect, stamp, repeated=repeated)
+        dialect.read(name, value, sink)
+        sink.end()
 
-    def _tell_late(self, value: dict[str, object]) -> None:
+    def _read_usage_after_done(self, value: dict[str, object]) -> None:
         """Apply an event after the terminal: usage after [DONE] counts, unless it names another response."""
         dialect = self.dialect
         usage = None if dialect is None else dialect.usage_after_done(value)
         if usage is not None and safe_id(value.get("id")) in (None, self.state.identity.response_id):
-            self._read_as(dialect, None).usage(usage)
+            self._sink_for(dialect, None).usage(usage)
 
-    def _read_as(
+    def _sink_for(
         self, dialect: Dialect | None, stamp: int | None, *, repeated: bool = False, timed: bool = True
     ) -> StreamEventSink:
-        if self._reading is None:
-            self._reading = StreamEventSink(self.state, self._stall_ns)
-        self._reading.begin(dialect, stamp, repeated=repeated, timed=timed)
-        return self._reading
+        if self._sink is None:
+            self._sink = StreamEventSink(self.state, self._stall_ns)
+        self._sink.begin(dialect, stamp, repeated=repeated, timed=timed)
+        return self._sink
 
     @property
     def dialect(self) -> Dialect | None:
@@ -324,8 +324,8 @@ class Stream:
         last = self.state.identity.last_event_id
         # Where events have no ids, a position can only be a sequence number.
         seen = (number,) if last is None and number is not None else _position(last or "")
-        asked = _position(opening.resumed_from)
-        return bool(seen) and len(seen) == len(asked) and seen <= asked
+        requested = _position(opening.resumed_from)
+        return bool(seen) and len(seen) == len(requested) and seen <= requested
 
     def _done(self) -> None:
         """Apply [DONE]. It ends a stream whose dialect is unknown or has `done_is_terminal` (chat, completions)."""
@@ -347,7 +347,7 @@ class Stream:
             return False
         if self.state.opening is None or self.state.opening.path is None:
             self.state.hint = self.state.hint or dialect_of_error(value)
-        self._read_as(self.dialect, None).error(facts)
+        self._sink_for(self.dialect, None).error(facts)
         return True
 
     # --- whole answers ----------------------------------------------------------------------------------------------
@@ -372,11 +372,11 @@ class Stream:
         dialect = shown or self.dialect
         if dialect is None:
             return
-        reading = self._read_as(dialect, None, timed=False)
+        sink = self._sink_for(dialect, None, timed=False)
         if shown is not None and whole is None:
-            dialect.read("", value, reading)  # one of a list of events
+            dialect.read("", value, sink)  # one of a list of events
         else:
-            dialect.read_body(value, reading)
+            dialect.read_body(value, sink)
 
 
 def _until_next_try(refused: int) -> int:

@@ -37,15 +37,16 @@ class SlotState(msgspec.Struct, array_like=True):
 
     @property
     def has_gap(self) -> bool:
+        """Whether a bundle below the highest number is missing."""
         return bool(self.runs or self.missing)
 
 
 class TapInstanceState(msgspec.Struct, array_like=True):
-    """One tap instance. `last_ms`: the `clock_ms` of its last message. `given_up`: its streams were abandoned."""
+    """One tap instance. `last_ms`: the `clock_ms` of its last message. `is_abandoned`: its streams were abandoned."""
 
     last_ms: int
     slots: dict[int, SlotState] = {}
-    given_up: bool = False
+    is_abandoned: bool = False
 
 
 class TapInstances(msgspec.Struct, array_like=True):
@@ -81,41 +82,43 @@ class TapInstances(msgspec.Struct, array_like=True):
         if number == known.highest + 1 and not known.has_gap:  # nearly always
             known.highest = number
             return True
-        return _note(known, number)
+        return _record_number(known, number)
 
     def has_gap(self, instance: bytes, slot: int) -> bool:
-        """Whether a bundle of this slot is missing, which may hold a stream's beginning. False for an instance given up."""
+        """Whether a bundle of this slot is missing, which may hold a stream's beginning. False for an abandoned instance."""
         producer = self.instances.get(instance)
-        return producer is not None and not producer.given_up and producer.slots[slot].has_gap
+        return producer is not None and not producer.is_abandoned and producer.slots[slot].has_gap
 
     def revive(self, instance: bytes) -> None:
-        """Clear `given_up` of an instance, because it has begun a stream."""
-        self.instances[instance].given_up = False
+        """Clear `is_abandoned` of an instance that has begun a stream."""
+        self.instances[instance].is_abandoned = False
 
     def register_missing(self, instances: Iterable[bytes], now_ms: int) -> bool:
-        """Register those instances that are unknown or given up, as if a message came now; return whether there were any."""
-        lost = [one for one in instances if one not in self.instances or self.instances[one].given_up]
+        """Register those instances that are unknown or abandoned, as if a message came now; return whether there were any."""
+        lost = [one for one in instances if one not in self.instances or self.instances[one].is_abandoned]
         for instance in lost:
             producer = self.instances.setdefault(instance, TapInstanceState(now_ms))
-            producer.given_up, producer.last_ms = False, max(producer.last_ms, now_ms)
+            producer.is_abandoned, producer.last_ms = False, max(producer.last_ms, now_ms)
         return bool(lost)
 
     def silent(self, since_ms: int) -> set[bytes]:
-        """Instances that are not given up and whose last message came at or before `since_ms`."""
+        """Instances that are not abandoned and whose last message came at or before `since_ms`."""
         return {
             instance
             for instance, producer in self.instances.items()
-            if producer.last_ms <= since_ms and not producer.given_up
+            if producer.last_ms <= since_ms and not producer.is_abandoned
         }
 
-    def give_up(self, instances: set[bytes]) -> None:
-        """Mark instances whose streams are abandoned. Their bundles stay known, since a resend may come much later."""
+    def mark_abandoned(self, instances: set[bytes]) -> None:
+        """Mark instances whose streams are abandoned. The numbers of their bundles stay known: a resend may come late."""
         for instance in instances:
-            self.instances[instance].given_up = True
+            self.instances[instance].is_abandoned = True
 
     def oldest_ms(self) -> int | None:
-        """The earliest `last_ms` of the instances that are not given up; None if there are none."""
-        return min((producer.last_ms for producer in self.instances.values() if not producer.given_up), default=None)
+        """The earliest `last_ms` of the instances that are not abandoned; None if there are none."""
+        return min(
+            (producer.last_ms for producer in self.instances.values() if not producer.is_abandoned), default=None
+        )
 
     def over_capacity(self) -> set[bytes]:
         """The instances above MAX_INSTANCES: those that have been silent for longest."""
@@ -130,7 +133,8 @@ class TapInstances(msgspec.Struct, array_like=True):
             del self.instances[instance]
 
 
-def _note(slot: SlotState, number: int) -> bool:
+def _record_number(slot: SlotState, number: int) -> bool:
+    """Record a bundle's number; return False if it was seen before, or is below the window."""
     if slot.missing:  # state of an older program
         slot.runs, slot.missing = [*slot.runs, *((one, one) for one in slot.missing)], []
     if number > slot.highest:

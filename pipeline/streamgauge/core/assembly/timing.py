@@ -55,17 +55,17 @@ class TimingState(msgspec.Struct, array_like=True, gc=False):
     read_tokens: int = 0
     top_reads: tuple[int, int] = (0, 0)
     gap_count: int = 0
-    first_hole: int | None = None  # stamp of the last read before the first missing one; -1 if none came
+    first_gap: int | None = None  # stamp of the last read before the first missing one; -1 if none came
 
     def mark_gap(self) -> None:
         """Mark that reads are missing here. First times after it are unknown, and no gap is measured across it."""
-        if self.first_hole is None:
-            self.first_hole = -1 if self.last_read is None else self.last_read
+        if self.first_gap is None:
+            self.first_gap = -1 if self.last_read is None else self.last_read
         self.last_read = self.last_token = None
 
     def known(self, first: int | None) -> int | None:
         """A first time, if no reads are missing before it; else None."""
-        return None if first is None or (self.first_hole is not None and first > self.first_hole) else first
+        return None if first is None or (self.first_gap is not None and first > self.first_gap) else first
 
     def read(self, stamp: int | None) -> None:
         """A read with body bytes arrived at `stamp`."""
@@ -182,7 +182,7 @@ def seconds(nanoseconds: int | None) -> float | None:
 
 def is_burst(state: TimingState) -> bool | None:
     """Whether nearly all token events came in one or two reads; None without stamps, or if reads are missing."""
-    if state.first_byte is None or state.first_hole is not None:
+    if state.first_byte is None or state.first_gap is not None:
         return None
     reads = sorted((*state.top_reads, state.read_tokens))[-2:]
     return state.token_events >= BURST_MIN_EVENTS and sum(reads) >= BURST_SHARE * state.token_events
@@ -190,14 +190,14 @@ def is_burst(state: TimingState) -> bool | None:
 
 def wire_max_gap(state: TimingState) -> int | None:
     """The longest time between two reads (ns); None if reads are missing, since it may be among them."""
-    return state.wire_max_gap if state.first_hole is None else None
+    return state.wire_max_gap if state.first_gap is None else None
 
 
 def gaps_of(state: TimingState) -> Gaps:
     """The gaps as the record shows them; `count` alone if there are no stamps, or if reads are missing."""
     count = max(0, state.token_events - 1)
     measured = sum(state.buckets.values())
-    if state.first_byte is None or state.first_hole is not None or (count and not measured):
+    if state.first_byte is None or state.first_gap is not None or (count and not measured):
         return Gaps(count)
     if not measured:
         return Gaps(count, stalls=0, buckets=_cumulative(state.buckets))

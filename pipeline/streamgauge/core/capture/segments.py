@@ -73,7 +73,7 @@ class Opening(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 class RequestFacts(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """What the request asked for, and when it was sent. A field is None if it was not seen."""
+    """The parameters of the request, and when it was sent. A field is None if it was not seen."""
 
     body_bytes: Count | None = None
     model: Word | None = None

@@ -51,8 +51,8 @@ _NOT_LLM: tuple[tuple[str, str], ...] = (
     ("type", "image_edit."),
 )
 
-# Endpoints that get a record whatever the response is: the end of the path, its template, and the methods. GET is
-# listed where a client can resume a stream: a stored response, and a stream that continues by Last-Event-ID.
+# Endpoints whose every response gets a record: the end of the path, its template, and the methods. GET is listed where
+# a client can resume a stream: a stored response, and a stream that continues by Last-Event-ID.
 _ENDPOINTS: tuple[tuple[re.Pattern[str], str, frozenset[str]], ...] = tuple(
     (re.compile(pattern + r"\Z"), template, frozenset(methods.split()))
     for pattern, template, methods in (

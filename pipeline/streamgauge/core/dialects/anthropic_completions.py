@@ -8,7 +8,7 @@ completions), https://docs.anthropic.com/claude/reference/versions.
 """
 
 from streamgauge.core.allowlist import Kind, Spec
-from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, Sink, Usual
+from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, DialectDefaults, Sink
 from streamgauge.core.dialects.deltas import Delta, Deltas, Output
 from streamgauge.core.usage import UsageRules
 
@@ -24,7 +24,7 @@ KEEP: dict[str, Spec] = {
 _EVENT = "completion"
 
 
-class AnthropicCompletions(Usual):
+class AnthropicCompletions(DialectDefaults):
     """Anthropic's legacy text completions."""
 
     name = "anthropic-completions"
@@ -40,12 +40,15 @@ class AnthropicCompletions(Usual):
     usage = UsageRules(spec={}, input=(), output=())
 
     def recognises(self, event: str, data: Data) -> bool:
+        """By the name or the `type` of the event, and by its members `completion` and `stop_reason`."""
         return _is_completion(event, data) and self.recognises_body(data)
 
     def recognises_body(self, data: Data) -> bool:
+        """By a string `completion` beside a `stop_reason`, which may be null."""
         return isinstance(data.get("completion"), str) and "stop_reason" in data
 
     def read(self, event: str, data: Data, sink: Sink) -> None:
+        """Reports the text of a completion. A stop reason ends the stream; all other events are ignored."""
         if not _is_completion(event, data):
             return
         _read_piece(data, sink)
@@ -53,6 +56,7 @@ class AnthropicCompletions(Usual):
             sink.terminal()
 
     def read_body(self, data: Data, sink: Sink) -> None:
+        """Reports the one completion; a body always ends the stream."""
         _read_piece(data, sink)
         sink.terminal()
 

@@ -5,7 +5,7 @@ placeholder. The input count excludes tokens that were written to the cache or r
 """
 
 from streamgauge.core.allowlist import Kind, Spec
-from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, Sink, Usual, is_no_call
+from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, DialectDefaults, Sink, is_no_call
 from streamgauge.core.dialects.deltas import Delta, Deltas, Output
 from streamgauge.core.safe_values import whole_number
 from streamgauge.core.usage import UsageRules
@@ -94,7 +94,7 @@ _DELTAS = Deltas(
 )
 
 
-class AnthropicMessages(Usual):
+class AnthropicMessages(DialectDefaults):
     """Anthropic's Messages API."""
 
     name = "anthropic-messages"
@@ -116,13 +116,16 @@ class AnthropicMessages(Usual):
     )
 
     def recognises(self, event: str, data: Data) -> bool:
+        """By `type`. A `ping` or an `error` identifies no dialect: other providers send these, too."""
         kind = data.get("type")
         return isinstance(kind, str) and kind in _EVENTS
 
     def recognises_body(self, data: Data) -> bool:
+        """By `type: message` with a `stop_reason`, which may be null."""
         return data.get("type") == "message" and "stop_reason" in data
 
     def read(self, event: str, data: Data, sink: Sink) -> None:
+        """Reports what the `type` of the event names. Events of unknown types are ignored, as the API requires."""
         index = whole_number(data.get("index")) or 0
         match data.get("type"):
             case "message_start":
@@ -137,6 +140,7 @@ class AnthropicMessages(Usual):
                 sink.terminal()
 
     def read_body(self, data: Data, sink: Sink) -> None:
+        """Reports the blocks of the message as one choice, and ends the stream."""
         sink.identify(data.get("id"), data.get("model"), _tier(data.get("usage")))
         _read_content(data.get("content"), sink)
         sink.finish(0, data.get("stop_reason"))

@@ -10,7 +10,7 @@ client (cohere, v2/types/v2chat_stream_response.py).
 from collections.abc import Callable, Mapping
 
 from streamgauge.core.allowlist import Kind, Spec
-from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, ErrorFacts, Sink, Usual, is_no_call
+from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, DialectDefaults, ErrorFacts, Sink, is_no_call
 from streamgauge.core.dialects.deltas import Delta, Deltas, Output
 from streamgauge.core.safe_values import whole_number
 from streamgauge.core.usage import UsageRules
@@ -83,7 +83,7 @@ _DELTAS = Deltas(
 )
 
 
-class CohereV2(Usual):
+class CohereV2(DialectDefaults):
     """Cohere's chat API, version 2."""
 
     name = "cohere-v2"
@@ -100,21 +100,25 @@ class CohereV2(Usual):
     )
 
     def recognises(self, event: str, data: Data) -> bool:
+        """By a `type` of this API, and one of the members `id`, `index` and `delta`."""
         kind = data.get("type")
         if not isinstance(kind, str) or (kind not in _READERS and kind not in _SILENT):
             return False
         return any(name in data for name in ("id", "index", "delta"))
 
     def recognises_body(self, data: Data) -> bool:
+        """By a `message` object beside a `finish_reason`."""
         return isinstance(data.get("message"), dict) and isinstance(data.get("finish_reason"), str)
 
     def read(self, event: str, data: Data, sink: Sink) -> None:
+        """Reports what the `type` of the event names. Events without output are ignored."""
         kind = data.get("type")
         reader = _READERS.get(kind) if isinstance(kind, str) else None
         if reader is not None:
             reader(data, _object(data.get("delta")), sink)
 
     def read_body(self, data: Data, sink: Sink) -> None:
+        """Reports content, plan and calls, which are lists in a whole response."""
         sink.identify(data.get("id"))
         message = _object(data.get("message"))
         content, calls = message.get("content"), message.get("tool_calls")

@@ -56,8 +56,12 @@ class Sink(Protocol):
 
     def identify(
         self, response_id: object = None, model: object = None, tier: object = None, routed_model: object = None
-    ) -> None: ...
-    def choice(self, index: int) -> None: ...
+    ) -> None:
+        """Reports ids and models of the response, and how it was served: `tier`, or the model a gateway routed it to."""
+
+    def choice(self, index: int) -> None:
+        """Reports that the response has a choice with this index, from 0, even if it brings no output."""
+
     def part(self, item: int | None, source: Source) -> None:
         """Assigns the output that is reported next to this item of the response (None: the event names none).
 
@@ -70,10 +74,18 @@ class Sink(Protocol):
         Only those kinds of output count that no earlier event reported.
         """
 
-    def text(self, choice: int, value: object) -> None: ...
-    def reasoning(self, choice: int, value: object) -> None: ...
-    def refusal(self, choice: int, value: object) -> None: ...
-    def media(self, choice: int, value: object) -> None: ...
+    def text(self, choice: int, value: object) -> None:
+        """Reports new text of the answer. An empty text is no output; so in `reasoning`, `refusal` and `media`."""
+
+    def reasoning(self, choice: int, value: object) -> None:
+        """Reports new text that the model writes before its answer: thoughts, summaries of them, plans."""
+
+    def refusal(self, choice: int, value: object) -> None:
+        """Reports new text in which the model refuses to answer, if the format separates it from the answer."""
+
+    def media(self, choice: int, value: object) -> None:
+        """Reports generated output that is no text of the answer: base64 of an image or audio, a URL, a transcript."""
+
     def tool(
         self,
         choice: int,
@@ -123,13 +135,23 @@ class Sink(Protocol):
     def whole_arguments(self, choice: int, key: int, value: object, *, client: bool = True, json: bool = True) -> None:
         """Reports all arguments of a call at once, without its name; otherwise as `whole_tool`."""
 
-    def finish(self, choice: int, raw: object, normal: str | None = None) -> None: ...
-    def usage(self, given: object, *, placeholder: bool = False) -> None: ...
-    def error(self, facts: ErrorFacts) -> None: ...
-    def terminal(self) -> None: ...
+    def finish(self, choice: int, raw: object, normal: str | None = None) -> None:
+        """Reports the finish reason of a choice. `normal`: its normal reason, if not that of `outcome.FINISH_REASONS`."""
+
+    def usage(self, given: object, *, placeholder: bool = False) -> None:
+        """Reports the provider's own usage object, not a copy. `placeholder`: its output count has no meaning yet."""
+
+    def error(self, facts: ErrorFacts) -> None:
+        """Reports an in-band error; the outcome is then `stream_error`, also if `facts` has no values."""
+
+    def terminal(self) -> None:
+        """Reports the end of the stream by its own protocol. Output after it does not count."""
+
     def provider_timing(
         self, *, queue_s: object = None, routing_s: object = None, first_token_s: object = None, total_s: object = None
-    ) -> None: ...
+    ) -> None:
+        """Reports times that the provider measured itself, each in seconds from when it had the request."""
+
     def calls_client_tools(self, choice: int) -> bool:
         """Whether a choice has called a tool that the client has to execute."""
 
@@ -137,35 +159,52 @@ class Sink(Protocol):
 class Dialect(Protocol):
     """One wire format.
 
-    `paths`: endpoint templates that hint at it. `endpoint`: the template in records of requests to any other path.
-    `Sink.terminal` always ends a stream. `finish_is_terminal`: a finish reason on every choice ends it as well
-    (`one_finish_is_enough`: on any choice). `done_is_terminal`: a [DONE] ends it as well.
-    `text_events`: names of events whose data is generated text, not JSON. `deltas`: the events that `typed_deltas.py` reads
-    in place of `read`.
+    `Sink.terminal` always ends a stream. Three properties name what ends it as well.
     """
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The name in records, metrics and options; lower-case, with hyphens."""
+
     @property
-    def endpoint(self) -> str: ...
+    def endpoint(self) -> str:
+        """The template in records of requests whose path is not in `paths`."""
+
     @property
-    def paths(self) -> tuple[str, ...]: ...
+    def paths(self) -> tuple[str, ...]:
+        """Endpoint templates that hint at the dialect (`endpoint_of`)."""
+
     @property
-    def keep(self) -> Mapping[str, Spec]: ...
+    def keep(self) -> Mapping[str, Spec]:
+        """The members of an event that masking keeps."""
+
     @property
-    def keep_body(self) -> Mapping[str, Spec]: ...
+    def keep_body(self) -> Mapping[str, Spec]:
+        """The members of a whole response that masking keeps, besides KEEP_ERRORS."""
+
     @property
-    def usage(self) -> UsageRules: ...
+    def usage(self) -> UsageRules:
+        """Where the numbers are in the object that the dialect passes to `Sink.usage`."""
+
     @property
-    def finish_is_terminal(self) -> bool: ...
+    def finish_is_terminal(self) -> bool:
+        """Whether a finish reason on every choice ends the stream."""
+
     @property
-    def one_finish_is_enough(self) -> bool: ...
+    def one_finish_is_enough(self) -> bool:
+        """Whether a finish reason on any choice ends the stream."""
+
     @property
-    def done_is_terminal(self) -> bool: ...
+    def done_is_terminal(self) -> bool:
+        """Whether a [DONE] ends the stream."""
+
     @property
-    def text_events(self) -> frozenset[str]: ...
+    def text_events(self) -> frozenset[str]:
+        """The names of events whose data is generated text, not JSON."""
+
     @property
-    def deltas(self) -> Deltas: ...
+    def deltas(self) -> Deltas:
+        """The events that `typed_deltas.py` reads in place of `read`, and the members that it reads of them."""
 
     def recognises(self, event: str, data: Data) -> bool:
         """Whether only this dialect sends such an event. False if `data` has no members, whatever the event's name."""
@@ -186,7 +225,7 @@ class Dialect(Protocol):
         """The usage of an event that came after [DONE] and carries no output; None if there is none."""
 
 
-class Usual:
+class DialectDefaults:
     """Defaults that most dialects share: only their own terminal ends a stream, and all data is JSON."""
 
     paths: tuple[str, ...] = ()
@@ -197,6 +236,7 @@ class Usual:
     deltas: Deltas = Deltas()
 
     def usage_after_done(self, data: Data) -> object:
+        """None: only servers of OpenAI chat send usage after [DONE]."""
         return None
 
 
@@ -247,8 +287,8 @@ def error_in(event: str, data: object) -> ErrorFacts | None:
         data = data[0]
     if not isinstance(data, dict):
         return ErrorFacts() if event == "error" else None
-    says = "error" in (event, data.get("type"), data.get("object"))
-    if not says and "error" not in data and "errors" not in data:
+    is_named = "error" in (event, data.get("type"), data.get("object"))
+    if not is_named and "error" not in data and "errors" not in data:
         return _bare_error(data)
     if "jsonrpc" in data:
         return None  # an error of a remote procedure call (MCP), not of an LLM
@@ -258,10 +298,10 @@ def error_in(event: str, data: object) -> ErrorFacts | None:
         inner = inner[0] if inner else None
     if isinstance(inner, dict) and inner:
         return _facts(inner, beside, data.get("status_code"))
-    if inner:  # a text, or what masking left of it
+    if inner:  # a text, or its masked form
         return _facts({"type": data.get("error_type")}, beside, data.get("status_code"))
     bare = _bare_error(data)
-    if bare is not None or not says:
+    if bare is not None or not is_named:
         return bare
     return _facts({**data, "type": None} if data.get("type") == "error" else data, beside)
 

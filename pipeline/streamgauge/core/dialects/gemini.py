@@ -12,7 +12,7 @@ types.py (Part, FunctionCall, PartialArg, ToolCall).
 from collections.abc import Iterator
 
 from streamgauge.core.allowlist import Kind, Spec
-from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, Sink, Usual, is_no_call
+from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, DialectDefaults, Sink, is_no_call
 from streamgauge.core.dialects.deltas import ABSENT, Delta, Deltas, Output
 from streamgauge.core.outcome import reason_label
 from streamgauge.core.safe_values import MASKED, safe_id, whole_number
@@ -66,12 +66,12 @@ _KEEP_ANSWER: dict[str, Spec] = {
 }
 KEEP: dict[str, Spec] = {**KEEP_ERRORS, **_KEEP_ANSWER, "response": _KEEP_ANSWER}
 
-# Members of usageMetadata that say how a request was served, not what it used. Vertex sends `trafficType` alone on all
-# events but the last.
+# Members of usageMetadata that describe how a request was served, not what it used. Vertex sends `trafficType` alone on
+# all events but the last.
 _SERVED = ("trafficType", "serviceTier")
 
-# The key of calls whose every fragment repeats the name and the id, as some proxies send them: the id tells calls
-# apart. The key is negative, so that it equals no index.
+# The key of calls whose every fragment repeats the name and the id, as some proxies send them: the id identifies a
+# call. The key is negative, so that it equals no index.
 _BY_ID = -1
 
 _PART = "candidates.content.parts"
@@ -89,7 +89,7 @@ _DELTAS = Deltas(
 )
 
 
-class Gemini(Usual):
+class Gemini(DialectDefaults):
     """Gemini's streamGenerateContent and generateContent."""
 
     name = "gemini"
@@ -117,12 +117,15 @@ class Gemini(Usual):
     )
 
     def recognises(self, event: str, data: Data) -> bool:
+        """By candidates, usage metadata or prompt feedback, also inside a `response` member; not beside `choices`."""
         return _is_answer(data) or _is_answer(data.get("response"))
 
     def recognises_body(self, data: Data) -> bool:
+        """As an event: a whole response has the same members."""
         return self.recognises("", data)
 
     def read(self, event: str, data: Data, sink: Sink) -> None:
+        """Reports every candidate. Usage metadata that only describes how the request was served is no usage."""
         wrapped = data.get("response")
         answer = wrapped if isinstance(wrapped, dict) and not _is_answer(data) else data
         usage = answer.get("usageMetadata")
@@ -137,6 +140,7 @@ class Gemini(Usual):
             sink.usage(usage)
 
     def read_body(self, data: Data, sink: Sink) -> None:
+        """As an event: the finish reason ends it."""
         self.read("", data, sink)
 
 

@@ -16,9 +16,9 @@ from streamgauge.core.dialects.contract import (
     KEEP_ERROR,
     KEEP_ERRORS,
     Data,
+    DialectDefaults,
     ErrorFacts,
     Sink,
-    Usual,
     error_in,
     is_no_call,
 )
@@ -129,7 +129,7 @@ _DELTAS = Deltas(
 )
 
 
-class GeminiInteractions(Usual):
+class GeminiInteractions(DialectDefaults):
     """Gemini's Interactions API."""
 
     name = "gemini-interactions"
@@ -152,15 +152,18 @@ class GeminiInteractions(Usual):
     )
 
     def recognises(self, event: str, data: Data) -> bool:
+        """By `event_type`, also that of an error."""
         kind = data.get("event_type")
         return isinstance(kind, str) and (kind in _EVENTS or kind == "error")
 
     def recognises_body(self, data: Data) -> bool:
+        """By `object: interaction`, or by a `status` beside a list of steps or outputs."""
         if data.get("object") == "interaction":
             return True
         return isinstance(data.get("status"), str) and any(isinstance(data.get(n), list) for n in ("steps", "outputs"))
 
     def read(self, event: str, data: Data, sink: Sink) -> None:
+        """Reports a step, the state of the interaction and its usage; one event may carry all three."""
         given = data.get("event_type")
         kind = given if isinstance(given, str) else event
         if kind in _STEPS:
@@ -178,6 +181,7 @@ class GeminiInteractions(Usual):
         _read_usage(data, interaction, sink)
 
     def read_body(self, data: Data, sink: Sink) -> None:
+        """Reports all steps, or the `outputs` of versions before steps existed."""
         given = data.get("steps")
         steps = given if isinstance(given, list) else data.get("outputs")
         for index, step in enumerate(steps if isinstance(steps, list) else ()):

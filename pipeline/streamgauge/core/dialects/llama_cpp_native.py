@@ -9,7 +9,7 @@ the stopped_* flags come from builds before December 2024 (pull request 10643).
 """
 
 from streamgauge.core.allowlist import Kind, Spec
-from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, Sink, Usual
+from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, DialectDefaults, Sink
 from streamgauge.core.dialects.deltas import ABSENT, Delta, Deltas, Output
 from streamgauge.core.safe_values import finite_number, whole_number
 from streamgauge.core.usage import UsageRules
@@ -40,7 +40,7 @@ KEEP: dict[str, Spec] = {
 }
 
 
-class LlamaCppNative(Usual):
+class LlamaCppNative(DialectDefaults):
     """The native completions of llama.cpp's server."""
 
     name = "llama-cpp-native"
@@ -67,16 +67,20 @@ class LlamaCppNative(Usual):
     )
 
     def recognises(self, event: str, data: Data) -> bool:
+        """By a string `content` beside a boolean `stop`."""
         return isinstance(data.get("content"), str) and isinstance(data.get("stop"), bool)
 
     def recognises_body(self, data: Data) -> bool:
+        """As an event: a whole response has the same members."""
         return self.recognises("", data)
 
     def read(self, event: str, data: Data, sink: Sink) -> None:
+        """Reports the piece of a prompt. Events that lack `content` or `stop` are ignored."""
         if self.recognises(event, data):
             _read_piece(data, sink)
 
     def read_body(self, data: Data, sink: Sink) -> None:
+        """Reports the whole content; a body always ends the stream."""
         _read_piece(data, sink)
         sink.terminal()
 

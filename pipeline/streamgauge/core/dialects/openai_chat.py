@@ -7,7 +7,7 @@ or `message`, and tool calls are identified by index, id or position.
 import re
 from collections.abc import Callable, Iterator
 
-from streamgauge.core.dialects.contract import Data, Sink, Usual, error_in, is_no_call
+from streamgauge.core.dialects.contract import Data, DialectDefaults, Sink, error_in, is_no_call
 from streamgauge.core.dialects.openai_chat_delta_tables import CHAT_DELTAS
 from streamgauge.core.dialects.openai_chat_tables import (
     CHOICE_ERROR,
@@ -33,11 +33,11 @@ _DECIMAL = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,15})?")
 
 # The key of the one call in the deprecated `function_call` member. The index of a tool call is never negative.
 FUNCTION_CALL_KEY = -1
-# The key of calls whose members lie in the delta itself; their ids tell them apart.
+# The key of calls whose members lie in the delta itself; their ids identify them.
 FLAT_CALL_KEY = -2
 
 
-class OpenAIChat(Usual):
+class OpenAIChat(DialectDefaults):
     """OpenAI's chat completions, and the servers that imitate them."""
 
     name = "openai-chat"
@@ -51,6 +51,7 @@ class OpenAIChat(Usual):
     deltas = CHAT_DELTAS
 
     def recognises(self, event: str, data: Data) -> bool:
+        """By `object`; without it by an unnamed event with empty `choices`, or by a choice with a delta or a message."""
         kind = data.get("object")
         if (safe_code(kind) or "").startswith("chat.completion"):
             return True
@@ -62,12 +63,15 @@ class OpenAIChat(Usual):
         return any("delta" in choice or "message" in choice for _, choice in choices_of(data))
 
     def recognises_body(self, data: Data) -> bool:
+        """As an unnamed event: a choice has a message."""
         return self.recognises("", data)
 
     def read(self, event: str, data: Data, sink: Sink) -> None:
+        """Reports a chunk; its finish reasons and a [DONE] end the stream."""
         read_chunk(data, sink)
 
     def read_body(self, data: Data, sink: Sink) -> None:
+        """Reports the message of each choice, and ends the stream."""
         read_chunk(data, sink, whole=True)
         sink.terminal()
 
@@ -196,7 +200,7 @@ def _read_tools(index: int, calls: object, sink: Sink) -> None:
             continue
         given, call_id = whole_number(call.get("index")), call.get("id")
         key = position if given is None else given
-        name, arguments = _told_of(call)
+        name, arguments = _name_and_arguments(call)
         if is_no_call(name, call_id, arguments):
             continue
         known_id, is_whole = begun.get(key, (None, False))
@@ -205,12 +209,12 @@ def _read_tools(index: int, calls: object, sink: Sink) -> None:
         begun[key] = (call_id or known_id, is_whole or bool(arguments))
 
 
-def _told_of(call: Data) -> tuple[object, object]:
+def _name_and_arguments(call: Data) -> tuple[object, object]:
     """The name and the arguments of an entry: of a function, or of a custom tool."""
     function, custom = call.get("function"), call.get("custom")
-    told = function if isinstance(function, dict) else {}
+    called = function if isinstance(function, dict) else {}
     free = custom if isinstance(custom, dict) else {}
-    return told.get("name") or free.get("name"), told.get("arguments") or free.get("input")
+    return called.get("name") or free.get("name"), called.get("arguments") or free.get("input")
 
 
 def _read_call(index: int, key: int | None, call: Data, sink: Sink, *, indexed: bool) -> None:
@@ -256,8 +260,8 @@ _REASONS = frozenset((*REASONING, REASONING_PARTS))
 
 def _has_output(choice: Data) -> bool:
     messages = [one for one in (choice.get("delta"), choice.get("message")) if isinstance(one, dict)]
-    told = any(message.get(name) for message in messages for name in (*_READERS, *_REASONS))
-    return told or bool(choice.get("text"))
+    has_member = any(message.get(name) for message in messages for name in (*_READERS, *_REASONS))
+    return has_member or bool(choice.get("text"))
 
 
 _MODELS, _USAGES, _ROUTED_MODELS, _ERRORS = paths(*MODELS), paths(*USAGES), paths(*ROUTED_MODELS), paths(*ERRORS)

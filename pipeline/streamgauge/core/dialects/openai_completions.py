@@ -14,6 +14,7 @@ class OpenAICompletions(OpenAIChat):
     deltas = COMPLETIONS_DELTAS
 
     def recognises(self, event: str, data: Data) -> bool:
+        """By `object`, or by a choice with `text` and without a delta."""
         if data.get("object") == "text_completion":
             return True
         if data.get("choices") == [] and not data.get("object"):

@@ -6,7 +6,7 @@ closing event of a part or of an item carries counts there (repeated_output.py);
 """
 
 from streamgauge.core.allowlist import Kind, Spec
-from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, Sink, Source, Usual, error_in, is_no_call
+from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, DialectDefaults, Sink, Source, error_in, is_no_call
 from streamgauge.core.dialects.deltas import Delta, Deltas, Output
 from streamgauge.core.safe_values import safe_code, whole_number
 from streamgauge.core.usage import UsageRules
@@ -171,7 +171,7 @@ _DELTAS = Deltas(
 )
 
 
-class OpenAIResponses(Usual):
+class OpenAIResponses(DialectDefaults):
     """OpenAI's Responses API."""
 
     name = "openai-responses"
@@ -197,15 +197,18 @@ class OpenAIResponses(Usual):
     )
 
     def recognises(self, event: str, data: Data) -> bool:
+        """By a `type` that begins with `response.`, or by an error with a sequence number."""
         kind = data.get("type")
         if (safe_code(kind) or "").startswith("response."):
             return True
         return kind == "error" and "sequence_number" in data
 
     def recognises_body(self, data: Data) -> bool:
+        """By `object: response`."""
         return data.get("object") == "response"
 
     def read(self, event: str, data: Data, sink: Sink) -> None:
+        """Reports what the `type` of the event names. Any event may carry the response with its id, model and usage."""
         kind = data.get("type")
         response = data.get("response")
         if isinstance(response, dict):
@@ -229,6 +232,7 @@ class OpenAIResponses(Usual):
             sink.usage(response.get("usage"))
 
     def read_body(self, data: Data, sink: Sink) -> None:
+        """Reports all items of `output`, and ends the stream by the status of the response."""
         _read_response(data, sink)
         output = data.get("output")
         for index, item in enumerate(output if isinstance(output, list) else ()):
@@ -240,8 +244,8 @@ class OpenAIResponses(Usual):
 
 def _status(kind: str, response: object) -> str:
     """How the response ended: its own status if that is an end, else the end of the event's name."""
-    said = safe_code(response.get("status")) if isinstance(response, dict) else None
-    return said if said is not None and f"response.{said}" in _TERMINALS else kind.removeprefix("response.")
+    own = safe_code(response.get("status")) if isinstance(response, dict) else None
+    return own if own is not None and f"response.{own}" in _TERMINALS else kind.removeprefix("response.")
 
 
 def _read_response(response: Data, sink: Sink) -> None:
@@ -288,12 +292,12 @@ def _read_done(kind: str, index: int | None, data: Data, sink: Sink) -> None:
         sink.whole_arguments(0, index or 0, arguments, client=item in _CLIENT_CALLS, json=item in _JSON_CALLS)
     elif kind == "response.output_item.done":
         sink.part(index, Source.ITEM_DONE)
-        _read_item(index or 0, data.get("item"), sink, over=True)
+        _read_item(index or 0, data.get("item"), sink, finished=True)
         _read_content(data.get("item"), sink)
 
 
-def _read_item(index: int, item: object, sink: Sink, over: bool = False) -> None:
-    """Reads a call's item. `over`: the item is finished; some gateways send an item only then."""
+def _read_item(index: int, item: object, sink: Sink, finished: bool = False) -> None:
+    """Reads a call's item. `finished`: the item is finished; some gateways send an item only then."""
     if not isinstance(item, dict):
         return
     kind, name, call_id = item.get("type"), item.get("name"), item.get("call_id")
@@ -302,7 +306,7 @@ def _read_item(index: int, item: object, sink: Sink, over: bool = False) -> None
     client, json, arguments = _is_clients(item), kind in _JSON_CALLS, _arguments_of(item)
     if kind not in _NAMELESS_CALLS and is_no_call(name, call_id, arguments):
         return
-    if over:
+    if finished:
         sink.whole_tool(0, index, name, arguments, call_id=call_id, client=client, json=json)
     else:
         sink.tool(0, index, name, call_id=call_id, client=client, json=json)

@@ -9,7 +9,7 @@ https://replicate.com/docs/reference/http#predictions.get (a prediction; metrics
 """
 
 from streamgauge.core.allowlist import Kind, Spec
-from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, Sink, Usual
+from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, DialectDefaults, Sink
 from streamgauge.core.safe_values import safe_code
 from streamgauge.core.usage import UsageRules
 
@@ -29,7 +29,7 @@ _REASONS = {"canceled", "error"}
 _RUNNING = {"starting", "processing"}
 
 
-class Replicate(Usual):
+class Replicate(DialectDefaults):
     """Replicate's prediction streams."""
 
     name = "replicate"
@@ -40,6 +40,7 @@ class Replicate(Usual):
     usage = UsageRules(spec={}, input=(), output=())
 
     def recognises(self, event: str, data: Data) -> bool:
+        """By a `done` event whose data has a known `reason` and no other member."""
         return event == "done" and data.keys() == {"reason"} and _is_one_of(data["reason"], _REASONS)
 
     def recognises_body(self, data: Data) -> bool:
@@ -47,11 +48,13 @@ class Replicate(Usual):
         return False
 
     def read(self, event: str, data: Data, sink: Sink) -> None:
+        """Reports the end of the prediction. Text comes in `output` events (`text_events`), which do not pass here."""
         if event == "done":
             sink.finish(0, data.get("reason"))
             sink.terminal()
 
     def read_body(self, data: Data, sink: Sink) -> None:
+        """Reports the output of a prediction, a text or a list of pieces, and ends the stream."""
         sink.identify(data.get("id"), data.get("model"))
         output = data.get("output")
         for piece in output if isinstance(output, list) else (output,):

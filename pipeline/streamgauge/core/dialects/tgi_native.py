@@ -8,7 +8,7 @@ StreamDetails, ErrorResponse) and router/src/server.rs of huggingface/text-gener
 """
 
 from streamgauge.core.allowlist import Kind, Spec
-from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, ErrorFacts, Sink, Usual
+from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, DialectDefaults, ErrorFacts, Sink
 from streamgauge.core.dialects.deltas import ABSENT, Delta, Deltas, Output
 from streamgauge.core.safe_values import safe_code
 from streamgauge.core.usage import UsageRules
@@ -27,7 +27,7 @@ KEEP_BODY: dict[str, Spec] = {
 KEEP: dict[str, Spec] = {**KEEP_BODY, "token": {"text": Kind.TEXT, "special": Kind.FLAG}}
 
 
-class TGINative(Usual):
+class TGINative(DialectDefaults):
     """The native streams of Hugging Face's text-generation-inference."""
 
     name = "tgi-native"
@@ -42,13 +42,16 @@ class TGINative(Usual):
     usage = UsageRules(spec=_KEEP_USAGE, input=("input_length", "prompt_tokens"), output=("generated_tokens",))
 
     def recognises(self, event: str, data: Data) -> bool:
+        """By a `token` with a text, beside `special` in it or `generated_text` in the event."""
         token = data.get("token")
         return isinstance(token, dict) and "text" in token and ("special" in token or "generated_text" in data)
 
     def recognises_body(self, data: Data) -> bool:
+        """By a string `generated_text` without a `token`."""
         return isinstance(data.get("generated_text"), str) and "token" not in data
 
     def read(self, event: str, data: Data, sink: Sink) -> None:
+        """Reports the token, unless it is special. `generated_text` repeats all text, and ends the stream."""
         token = data.get("token")
         if isinstance(token, dict) and token.get("special") is not True:
             sink.text(0, token.get("text"))
@@ -58,6 +61,7 @@ class TGINative(Usual):
             sink.error(ErrorFacts(type=safe_code(data.get("error_type"))))
 
     def read_body(self, data: Data, sink: Sink) -> None:
+        """Reports `generated_text`, and ends the stream."""
         sink.text(0, data.get("generated_text"))
         _read_end(data, sink)
 

@@ -10,7 +10,7 @@ Sources: https://cloud.ibm.com/apidocs/watsonx-ai#text-generation-stream, the of
 from collections.abc import Iterator
 
 from streamgauge.core.allowlist import Kind, Spec
-from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, Sink, Usual
+from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, DialectDefaults, Sink
 from streamgauge.core.dialects.deltas import ABSENT, Delta, Deltas, Output
 from streamgauge.core.outcome import normal_reason, reason_label
 from streamgauge.core.usage import UsageRules
@@ -26,7 +26,7 @@ KEEP: dict[str, Spec] = {
 _RUNNING = "not_finished"
 
 
-class Watsonx(Usual):
+class Watsonx(DialectDefaults):
     """IBM watsonx.ai's text generation."""
 
     name = "watsonx"
@@ -49,12 +49,15 @@ class Watsonx(Usual):
     )
 
     def recognises(self, event: str, data: Data) -> bool:
+        """By a result with `generated_text`."""
         return any("generated_text" in result for _, result in _results(data))
 
     def recognises_body(self, data: Data) -> bool:
+        """As an event: a whole response has the same members."""
         return self.recognises("", data)
 
     def read(self, event: str, data: Data, sink: Sink) -> None:
+        """Reports each result as a choice, with its running usage."""
         sink.identify(model=data.get("model_id"))
         for index, result in _results(data):
             sink.choice(index)
@@ -64,6 +67,7 @@ class Watsonx(Usual):
                 sink.usage(result)
 
     def read_body(self, data: Data, sink: Sink) -> None:
+        """Reports each result, and ends the stream whatever the stop reasons are."""
         self.read("", data, sink)
         sink.terminal()
 

@@ -59,8 +59,8 @@ def parse(text: bytes) -> object:
 def parse_each(texts: Sequence[bytes]) -> list[object]:
     """The values of many JSON texts, as `parse` gives them. One call of the decoder takes less time than one for each.
 
-    The texts become one list, with a number between each two that none of them holds. If the list has this number at all
-    odd places, and nowhere else, then each even place holds the value of one text: no text continues in the next one.
+    The texts are decoded as one list, with a number between them that occurs in no text. If the list has this number at
+    each odd index, and only there, then the value at each even index is that of one text: no text runs into the next.
     """
     if len(texts) > 1 and not any(len(text) > 2 * MAX_DEPTH and is_too_deep(text) for text in texts):
         joined = b"[" + (b",%b," % _DIGITS).join(texts) + b"]"

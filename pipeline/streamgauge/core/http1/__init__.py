@@ -1,4 +1,4 @@
-"""HTTP/1 responses. One reader for all that read them: recorder, relay, packet tap.
+"""HTTP/1 responses. Recorder, relay and packet tap share this one reader.
 
 response.py  a response's bytes -> head, body, end; head.py: heads; framing.py: how a body ends, and where
 body_position.py   the position within a body, which the relay's pump needs

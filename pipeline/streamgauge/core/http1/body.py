@@ -50,7 +50,7 @@ _PART_BYTES = 4 * 1024
 # Compressed input that is kept in case later input proves damaged (bytes; see _Coding). Nearly all streams are shorter:
 # a stream of 40,000 events has about this size.
 _LATEST_BYTES = 512 * 1024
-# Memory is reserved in units of this many bytes, to keep calls of `Memory.hold` rare.
+# Memory is reserved in units of this many bytes, to keep calls of `Memory.reserve` rare.
 _MEMORY_UNIT_BYTES = 16 * 1024
 
 
@@ -80,10 +80,10 @@ class Piece(msgspec.Struct, gc=False):
 class Memory(Protocol):
     """Limits the memory that all decoders hold together."""
 
-    def hold(self, holder: "BodyDecoder", size: int) -> bool:
+    def reserve(self, holder: "BodyDecoder", size: int) -> bool:
         """Whether `holder` may hold `size` bytes in total from now on; if not, it keeps its present amount.
 
-        A smaller amount is always granted. To make room, `hold` may call `give_way` of another holder.
+        A smaller amount is always granted. To make room, `reserve` may call `evict` of another decoder.
         """
 
 
@@ -91,7 +91,7 @@ class BodyDecoder:
     """Decodes one body, fed as it arrives.
 
     `framing`: of the body; None if it has none, and the end of the input ends it. `coding`: the value of the Content-Encoding
-    header. `memory`: see Memory; a decoder with a memory needs a call of `let_go` at the end.
+    header. `memory`: see Memory; a decoder with a memory needs a call of `release` at the end.
 
     `complete`: the body is whole by its framing. Without chunks and without a length, only `finish()` makes it complete.
     """
@@ -116,15 +116,16 @@ class BodyDecoder:
 
     @property
     def complete(self) -> bool:
+        """Whether the body is whole by its framing, whatever its coding."""
         return self._framing.complete
 
-    def usual_each(self, reads: Sequence[bytes]) -> list[bytes]:
+    def whole_chunk_bodies(self, reads: Sequence[bytes]) -> list[bytes]:
         """The bodies in the first reads that are whole chunks of a body without coding. No read is consumed."""
         bodies: list[bytes] = []
         if not self.is_coded and self.fault is None:
-            usual = self._framing.usual
+            whole_chunks = self._framing.whole_chunks
             for data in reads:
-                if (body := usual(data)) is None:
+                if (body := whole_chunks(data)) is None:
                     break
                 bodies.append(body)
         return bodies
@@ -135,7 +136,7 @@ class BodyDecoder:
         decoded = self._decoded(body) if body else b""
         if self._framing.broken:
             self.fault = self.fault or DecodeFault.BAD_FRAMING
-            self.let_go()
+            self.release()
         return Piece(len(body), decoded, rest)
 
     def finish(self) -> bool:
@@ -145,12 +146,12 @@ class BodyDecoder:
             self.fault = DecodeFault.INCOMPLETE
         return self.complete and self.fault is None
 
-    def give_way(self) -> None:
+    def evict(self) -> None:
         """Releases the memory because another decoder needs it. The fault is TOO_LARGE, unless there is one."""
         self.fault = self.fault or DecodeFault.TOO_LARGE
-        self.let_go()
+        self.release()
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Releases the memory; nothing more is decoded."""
         self._codings = []
         self._hold(0)
@@ -160,7 +161,7 @@ class BodyDecoder:
             return b""
         if not self.is_coded:
             return body
-        if not self._codings:  # after `let_go`
+        if not self._codings:  # after `release`
             return b""
         out: list[bytes] = []
         try:
@@ -175,7 +176,7 @@ class BodyDecoder:
             if self.fault is DecodeFault.BOMB and error.limit == self._max_decoded:
                 self.fault = DecodeFault.TOO_LARGE
         if self.fault is not None:
-            self.let_go()
+            self.release()
         return b"".join(out)
 
     def _account(self) -> None:
@@ -188,7 +189,7 @@ class BodyDecoder:
 
     def _hold(self, size: int) -> bool:
         if size != self._held and self._memory is not None:
-            if not self._memory.hold(self, size):
+            if not self._memory.reserve(self, size):
                 return False
             self._held = size
         return True

@@ -20,8 +20,8 @@ _ZLIB_BYTES = 48 * 1024
 
 # brotli: its state without window and prefix codes (bytes; 13 KiB measured).
 _BROTLI_BYTES = 16 * 1024
-# brotli builds the tables of a meta-block's prefix codes while it reads the header, and gives no output meanwhile. The
-# densest header makes about this many bytes of tables from a byte of input (a code of one symbol: 12 bits, 1 KiB).
+# brotli builds the tables of a meta-block's prefix codes while it reads the header, before any output. The densest
+# header makes about this many bytes of tables from a byte of input (a code of one symbol: 12 bits, 1 KiB).
 _BROTLI_TABLES_PER_BYTE = 700
 # All tables of a meta-block: 256 trees for each of literals, commands and distances, of the largest size (bytes).
 _BROTLI_TABLES_BYTES = 2_800 * 1024
@@ -50,7 +50,8 @@ class Member(Protocol):
         """Yields what `data` decodes to, in pieces of bounded size."""
 
     @property
-    def ended(self) -> bool: ...
+    def ended(self) -> bool:
+        """Whether the data so far holds the member's end."""
 
     @property
     def unused(self) -> bytes:

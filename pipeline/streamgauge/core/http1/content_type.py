@@ -5,7 +5,7 @@ from collections.abc import Iterable
 EVENT_STREAM = "text/event-stream"
 
 
-def says_event_stream(content_types: Iterable[str]) -> bool:
+def names_event_stream(content_types: Iterable[str]) -> bool:
     """Whether one of the values of Content-Type fields names an event stream.
 
     A response has one such field with one type (RFC 9110, 8.3). Gateways send the field twice, or send

@@ -20,32 +20,32 @@ _MAX_SIZE_OF_PUMP = 1 << 48
 
 
 class Framing(Protocol):
-    """The framing of one body. Never raises. Once `broken`, the body cannot be identified, and `feed` returns no bytes.
-
-    `ambiguous`: some part of it is read by tolerant programs only. It is then followed as those read it.
-    `position`: of the next byte; None where the pump cannot continue.
-    """
+    """The framing of one body. Never raises."""
 
     @property
-    def complete(self) -> bool: ...
+    def complete(self) -> bool:
+        """Whether the whole body was fed."""
 
     @property
-    def broken(self) -> bool: ...
+    def broken(self) -> bool:
+        """Whether the framing is invalid: the body cannot be identified, and `feed` returns no bytes."""
 
     @property
-    def ambiguous(self) -> bool: ...
+    def ambiguous(self) -> bool:
+        """Whether strict parsers refuse the framing so far. `feed` then reads it as tolerant parsers do."""
 
     @property
-    def position(self) -> BodyPosition | None: ...
+    def position(self) -> BodyPosition | None:
+        """The position of the next byte; None where the pump cannot continue."""
 
     @property
     def until_eof(self) -> bool:
-        """Only the end of the connection ends the body, and it has not come."""
+        """Whether only the end of the connection ends the body, and has not come."""
 
     def feed(self, data: bytes) -> tuple[bytes, bytes]:
         """The body's bytes in `data`, and the bytes after its end."""
 
-    def usual(self, data: bytes) -> bytes | None:
+    def whole_chunks(self, data: bytes) -> bytes | None:
         """The body's bytes in `data`, if `data` is whole chunks; None for any other read. Consumes nothing in either case."""
 
     def continue_at(self, position: BodyPosition) -> None:
@@ -66,15 +66,18 @@ class Plain:
 
     @property
     def position(self) -> BodyPosition | None:
+        """UNTIL_EOF, or LENGTH with the bytes left; None once the body is complete."""
         if self.complete:
             return None
         return BodyPosition(Phase.UNTIL_EOF, 0) if self._left is None else BodyPosition(Phase.LENGTH, self._left)
 
     @property
     def until_eof(self) -> bool:
+        """Whether the body has no length, and the connection is still open."""
         return self._left is None and not self.complete
 
     def feed(self, data: bytes) -> tuple[bytes, bytes]:
+        """The bytes up to the length are the body's; without a length all bytes are."""
         if self._left is None:
             return data, b""
         body, rest = data[: self._left], data[self._left :]
@@ -82,19 +85,21 @@ class Plain:
         self.complete = self._left == 0
         return body, rest
 
-    def usual(self, data: bytes) -> None:
-        """No read of it is chunks."""
+    def whole_chunks(self, data: bytes) -> None:
+        """None: this body has no chunks."""
 
     def continue_at(self, position: BodyPosition) -> None:
+        """Takes over the bytes left; without a length there is nothing to set."""
         if position.phase == Phase.LENGTH:
             self._left = position.left
 
     def end(self) -> None:
+        """Completes a body without a length; one with a length stays incomplete."""
         self.complete = self.complete or self._left is None
 
 
 class Unframed(Plain):
-    """A body whose length cannot be known: no byte is identified as its own."""
+    """A body whose length cannot be determined: no byte is identified as the body's."""
 
     broken = True
 
@@ -102,10 +107,11 @@ class Unframed(Plain):
         super().__init__(None)
 
     def feed(self, data: bytes) -> tuple[bytes, bytes]:
+        """Discards all bytes."""
         return b"", b""
 
     def end(self) -> None:
-        """It is never complete."""
+        """Does nothing: the body is never complete."""
 
 
 class _At(IntEnum):
@@ -138,8 +144,8 @@ _SIZE_BEGINNING = re.compile(rb"([0-9a-fA-F]*)(\r?)")
 class Chunked:
     """Chunks (RFC 9112, 7.1): size line, data, line end; after a chunk of size 0 trailers and a blank line.
 
-    Extensions and trailers are ignored. The first error makes it broken. Ambiguous are a line that ends with LF alone, and
-    extensions and trailers that are not of the RFC's grammar: llhttp refuses these.
+    Extensions and trailers are ignored. The first error sets `broken`. A line that ends with LF alone, and extensions and
+    trailers that the RFC's grammar does not allow, set `ambiguous`: llhttp refuses them.
     """
 
     until_eof = False
@@ -153,6 +159,7 @@ class Chunked:
 
     @property
     def position(self) -> BodyPosition | None:
+        """The position in a chunk or its size; None in extensions, in trailers and in ambiguous framing."""
         if self.ambiguous:
             return None
         if self._at is _DATA:
@@ -164,6 +171,7 @@ class Chunked:
         return None
 
     def continue_at(self, position: BodyPosition) -> None:
+        """Sets the state that belongs to the position; the digits of a size become an unfinished line."""
         self._line = b""
         match position.phase:
             case Phase.DATA:
@@ -177,6 +185,7 @@ class Chunked:
                 self._at = _SIZE
 
     def feed(self, data: bytes) -> tuple[bytes, bytes]:
+        """The data of the chunks, and the bytes after the blank line that ends the body."""
         if self._line:
             data, self._line = self._line + data, b""
         elif self._at is _SIZE and (one := _one_chunk(data)) is not None:
@@ -197,7 +206,8 @@ class Chunked:
         body = parts[0] if len(parts) == 1 else b"".join(parts)
         return body, b"" if self._at is _BROKEN else data[at:]
 
-    def usual(self, data: bytes) -> bytes | None:
+    def whole_chunks(self, data: bytes) -> bytes | None:
+        """The data of the chunks if `data` begins and ends at a chunk's border; else None."""
         if self._at is not _SIZE or self._line:
             return None
         if (one := _one_chunk(data)) is not None:

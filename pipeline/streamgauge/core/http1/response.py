@@ -2,9 +2,9 @@
 
 HEAD --interim head--> HEAD --final head--> BODY --last byte--> COMPLETE
 
-This is the only reader of HTTP/1 responses: relay, recorder and packet capture take each of these decisions from it, so that
-no two of them differ. It does no I/O and knows no time. It reads tolerantly, since the client has the same bytes and reads
-them in its own way; where clients may differ, it says so (`ambiguous`), and its user decides.
+This is the only reader of HTTP/1 responses: relay, recorder and packet tap use it, so that their decisions never differ. It
+has no I/O and no clock. It reads tolerantly, because the client gets the same bytes and has a parser of its own. Where the
+parsers of clients may differ, it sets `ambiguous`, and the caller decides.
 """
 
 from streamgauge.core.http1.framing import Framing, framing_of, has_no_body
@@ -14,20 +14,30 @@ from streamgauge.core.http1.head import HeadFault, HeadReader, RawHead
 class ResponseReader:
     """Reads one response. `method`: of the request. Never raises.
 
-    `status`: that of the final head, once it is complete; None before. The head decides: `framing`: that of the body;
-    `coding`: the codings to remove from the body besides its chunks, as a value of Content-Encoding; `content_type`: all its
-    values; `persistent`: the response leaves the connection usable; `says_keep_alive`: it has `Connection: keep-alive`, which
-    HTTP/1.0 requires.
+    `status`: of the final head; None until that is complete. The other attributes are set with it.
+
+    `framing`: of the body. `coding`: the codings to remove from the body besides its chunks, as a value of Content-Encoding.
+    `content_type`: all values of the field, joined. `persistent`: the connection can be used again after the response.
+    `has_keep_alive`: the head has `Connection: keep-alive`, which HTTP/1.0 requires for that.
     """
 
-    __slots__ = ("_head_is_ambiguous", "_heads", "_method", "coding", "content_type", "framing", "persistent",
-                 "says_keep_alive", "status")  # fmt: skip
+    __slots__ = (
+        "_head_is_ambiguous",
+        "_heads",
+        "_method",
+        "coding",
+        "content_type",
+        "framing",
+        "has_keep_alive",
+        "persistent",
+        "status",
+    )  # fmt: skip
 
     def __init__(self, method: str) -> None:
         self.status: int | None = None
         self.framing: Framing | None = None
         self.coding = self.content_type = ""
-        self.persistent = self.says_keep_alive = False
+        self.persistent = self.has_keep_alive = False
         self._heads = HeadReader()
         self._head_is_ambiguous = False
         self._method = method
@@ -44,12 +54,12 @@ class ResponseReader:
 
     @property
     def ambiguous(self) -> bool:
-        """Some part of the response so far is one that clients read differently."""
+        """Whether parsers of clients may read the response so far differently."""
         return self._head_is_ambiguous or (self.framing is not None and self.framing.ambiguous)
 
     @property
     def complete(self) -> bool:
-        """The whole response has come."""
+        """Whether the whole response was fed."""
         return self.framing is not None and self.framing.complete
 
     def feed(self, data: bytes) -> tuple[bytes, bytes]:
@@ -60,8 +70,8 @@ class ResponseReader:
         return self.framing.feed(rest) if self.framing is not None else (b"", b"")
 
     def feed_head(self, data: bytes) -> tuple[RawHead | None, bytes]:
-        """Reads up to the end of the final head. Returns the head, once, and the bytes after it. To be called until there is
-        a `status`.
+        """Reads up to the end of the final head. Returns the head, once, and the bytes after it. Call it until `status` is
+        set.
         """
         head = self._heads.feed(data)
         if head is None:
@@ -71,21 +81,21 @@ class ResponseReader:
         return head, rest
 
     def end(self) -> bool:
-        """The connection has ended cleanly. Returns whether the response is complete."""
+        """Reports a clean end of the connection. Returns whether the response is complete."""
         if self.framing is not None:
             self.framing.end()
         return self.complete
 
     def _decide(self, head: RawHead) -> None:
-        """Takes from the head what the body and the connection depend on."""
+        """Sets the attributes that depend on the head."""
         fields, modern = head.deciding(), head.http_minor != 0
         options, lengths = fields.get(b"connection", ()), fields.get(b"content-length", ())
         transfers = fields.get(b"transfer-encoding", [])
         self.status, self._head_is_ambiguous = head.status, head.ambiguous
         self.content_type = ", ".join(fields.get(b"content-type", ()))
         self.framing = framing_of(head.status, self._method, transfers, lengths)
-        self.says_keep_alive = "keep-alive" in options
-        self.persistent = not head.ambiguous and "close" not in options and (modern or self.says_keep_alive)
+        self.has_keep_alive = "keep-alive" in options
+        self.persistent = not head.ambiguous and "close" not in options and (modern or self.has_keep_alive)
         if has_no_body(head.status, self._method):
             return
         if transfers:

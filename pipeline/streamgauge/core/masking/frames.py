@@ -1,16 +1,17 @@
-"""Masks events that differ in texts and whole numbers alone, without decoding them.
+"""Masks events that differ only in texts and whole numbers, without decoding them.
 
-Nearly all events of a stream are deltas that differ in one text, and in a number or two. A frame is what such events share,
-before and after masking. It is made from some of them: an event with marked values where they differ is masked in the
-ordinary way, and shows what becomes of these places. Three facts make this exact:
+Nearly all events of a stream are deltas that differ in one text, and in a number or two. A frame holds the bytes that such
+events share, before and after masking. It is made from samples: their shared bytes, with a mark at each place where they
+differ, are masked in the ordinary way. The result shows what masking makes of each place. Three facts make this exact:
 
-- Masking keeps the order of members. What it depends on survives it: what is kept, types, and which values are empty or 0. So
-  other values in the same places are masked in the same way, apart from what is kept of them.
-- A text that may stand between two quotes is all that stands there; so is a whole number between two delimiters.
-- Of a text one `x` a code point is kept, or nothing. If letters of it are kept (a name, a type), there is no frame.
+- Masking keeps the order of members. It depends only on keys, on the types of values, and on which values are empty or 0. So
+  it treats all values at one place alike.
+- Bytes between two quotes that are a valid string's content are the whole string. Digits between two delimiters are the
+  whole number.
+- Masking replaces a text by one `x` for each code point, or drops it. If it keeps letters (as of a name), there is no frame.
 
-An event that is not of the frame to the letter is left to the ordinary way. A masker keeps the frame made last, until
-its stream shows another dialect.
+Events that do not match the frame's bytes exactly are masked in the ordinary way. A masker keeps its latest frame until its
+stream shows another dialect.
 """
 
 import contextlib
@@ -20,47 +21,48 @@ from itertools import compress, repeat
 
 import msgspec
 
-# Fewer events are decoded and masked in less time than a frame takes to make.
+# A frame is made only for at least this many events: fewer are masked in the ordinary way in less time.
 MIN_EVENTS = 8
-# Larger events are rare, and have more than one text to mask (bytes).
+# The largest sample (bytes). Larger events are rare, and have more than one text to mask.
 _MAX_BYTES = 16 * 1024
-# Digits of a number that is kept wherever numbers are kept: below 2**53.
+# The most digits of a number at a place: such numbers are below 2**53, which every kind that keeps numbers allows.
 _MAX_DIGITS = 15
-# Deltas differ in at most six places.
+# The most places of a frame. Recorded deltas differ in at most six places.
 _MAX_PLACES = 16
-# Letters of a mark, up to twice as many: fewer than a type may have, which is kept.
+# A mark for a text has from 64 to twice as many letters: few enough that an id or a type of this length would be kept.
 _LETTERS = 64
-# A number of a mark, and ten times as much.
+# A mark for a number is this number or a slightly larger one, or ten times as much.
 _NUMBER = 10 ** (_MAX_DIGITS - 2) + 70
-# Events of one kind begin alike for so many bytes: with their name, or with the first member.
+# Events of one kind share at least this many first bytes: their name, or the beginning of the first member.
 _BEGIN_BYTES = 24
 
 _Kept = bytes | int | None
-# Ordinary masking: whole blocks to canonical events.
+# Masks whole blocks in the ordinary way; returns canonical events.
 Mask = Callable[[Sequence[bytes]], list[bytes]]
 
 _ID_LINE = re.compile(rb"((?:[^\n]*\n)*?id: )[0-9]+(\n(?:[^\n]*\n)*)")
 _DIGITS = re.compile(rb"([0-9]+)")
 _IS_KEY = re.compile(rb'"[ \t\n]*:')
-# What stands before and after a whole number.
+# The delimiters before and after a whole number.
 _BEFORE_NUMBER, _AFTER_NUMBER = b":,[ \t", (b",", b"}", b"]", b" ", b"\t", b"\n", b"")
 _ZERO = 0x30
 _STRING, _STRINGS = msgspec.json.Decoder(str), msgspec.json.Decoder(list[str])
-# No string with one of these stands for itself: the quote, the backslash, control characters.
+# Bytes that need an escape in a JSON string: the quote, the backslash, control characters.
 _NOT_PLAIN = bytes((*range(0x20), 0x22, 0x5C))
 
 
 class Frame:
-    """What events share: `literals` of the bytes, with a place between each two, and `parts` of the masked events.
+    """The bytes that events of one form share.
 
-    `texts`: for each place whether it is a string, else a number. A part is a literal, or the number of a place that is kept.
+    `literals`: the shared bytes, with one place between each two. `texts`: for each place, whether it holds a string (else a
+    number). `parts`: the masked event; a part is a literal, or the index of a place whose masked value is inserted.
     """
 
     def __init__(self, literals: Sequence[bytes], texts: Sequence[bool], parts: Sequence[bytes | int]) -> None:
         self._literals, self._texts, self._parts = literals, texts, parts
 
     def mask(self, blocks: Sequence[bytes]) -> list[bytes | None]:
-        """The masked events, each with its blank line; None for those that are not of this frame."""
+        """The masked form of each block that fits this frame, with its blank line; None for each other block."""
         if not self._texts:
             return [
                 masked if block == self._literals[0] else None for block in blocks for masked in self._written([], 1)
@@ -75,7 +77,7 @@ class Frame:
             columns.append([value for value, _, _ in parted])
             rests = [rest for _, _, rest in parted]
         columns.append(rests)
-        # What is kept of each value: of a text its length; None for what may not stand there.
+        # What is kept of each value: the length of a text, the digits of a number; None if the value does not fit.
         kept: list[Sequence[_Kept]] = [
             _lengths(column) if text else _numbers(column) for column, text in zip(columns, self._texts, strict=True)
         ]
@@ -97,10 +99,9 @@ def _numbers(column: Sequence[bytes]) -> Sequence[bytes | None]:
 
 
 def _lengths(column: Sequence[bytes]) -> Sequence[int | None]:
-    """In code points; None for what is empty, or cannot stand between quotes."""
-    if b'"' not in b"".join(
-        column
-    ):  # then no text brings a quote, and one with a backslash before its own brings one less
+    """The length of each text in code points; None for an empty one, and for one that is not the content of a JSON string."""
+    # Without a quote in any text, a list of the right length proves that no text ends in a lone backslash.
+    if b'"' not in b"".join(column):
         with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
             texts = _STRINGS.decode(b'["%b"]' % b'","'.join(column))
             if len(texts) == len(column):
@@ -123,10 +124,10 @@ def _shown(kept: _Kept) -> bytes:
 
 
 def frame_of(blocks: Sequence[bytes], mask: Mask) -> Frame | None:
-    """The frame of most of the blocks; None if they have none.
+    """The frame that fits most of the blocks; None if there is none.
 
-    `mask` masks blocks in the ordinary way. It changes nothing, and raises NotRecognisedError for an event that the stream's
-    dialect does not recognise: what that is may depend on any value.
+    `mask` masks blocks in the ordinary way and without side effects. It raises NotRecognisedError for an event that the
+    stream's dialect does not recognise: which dialect recognises it may depend on any value, so it has no frame.
     """
     samples = _samples(blocks)
     places = None if samples is None else _places(samples)
@@ -137,7 +138,7 @@ def frame_of(blocks: Sequence[bytes], mask: Mask) -> Frame | None:
         *masked, wanted = mask([*map(places.filled, marks), samples[0]])
     except NotRecognisedError:
         return None
-    # What depends on a value's length otherwise than by as many letters has other parts the second time.
+    # If masking depends on the length of a value in any other way, the longer marks give other parts.
     parts, again = (_parts(event, places.texts, values) for event, values in zip(masked, marks, strict=True))
     if parts is None or parts != again:
         return None
@@ -146,41 +147,43 @@ def frame_of(blocks: Sequence[bytes], mask: Mask) -> Frame | None:
 
 
 class NotRecognisedError(Exception):
-    """An event is not recognised by the dialect that its stream has shown."""
+    """The dialect that the stream has shown does not recognise an event."""
 
 
 def _samples(blocks: Sequence[bytes]) -> list[bytes] | None:
-    """Some blocks of the kind that most are of, without escapes; None if there is no such kind."""
+    """Some blocks of the most frequent kind, without escapes; None if less than half of the blocks are of one kind."""
     plain = [block for block in blocks if b"\\" not in block and len(block) <= _MAX_BYTES]
     if not plain:
         return None
-    # The first and the last block may be of another kind than those between them.
+    # The first and the last block are often of another kind, so take one from the middle.
     usual = plain[len(plain) // 2]
     begin, quotes = usual.partition(b"\n")[0][:_BEGIN_BYTES], usual.count(b'"')
     alike = [block for block in plain if block.startswith(begin) and block.count(b'"') == quotes]
-    # Neighbours differ also in values that come again after some events.
+    # Two neighbours are among the samples, because they differ even in a value that repeats after some events.
     return [alike[0], alike[1], usual, alike[-1]] if 2 <= len(alike) >= len(blocks) / 2 else None
 
 
 class _Places:
-    """The literals that samples share, and for each place between two of them whether it is a string, else a number."""
+    """The literals that samples share, and for each place between two of them whether it holds a string (else a number)."""
 
     def __init__(self) -> None:
         self.literals, self.texts = [b""], list[bool]()
 
-    def literal(self, shared: bytes) -> None:
+    def add_literal(self, shared: bytes) -> None:
+        """Append shared bytes to the last literal."""
         self.literals[-1] += shared
 
-    def place(self, *, is_text: bool) -> None:
+    def add_place(self, *, is_text: bool) -> None:
+        """Add a place after the last literal, and begin a new literal."""
         self.texts.append(is_text)
         self.literals.append(b"")
 
     def filled(self, values: Sequence[bytes]) -> bytes:
-        """The block with these values."""
+        """The block with these values at its places."""
         return b"".join([part for pair in zip(self.literals, [*values, b""], strict=True) for part in pair])
 
     def are_whole(self) -> bool:
-        """Whether the places are whole values: strings that are no keys, and numbers without sign, fraction and exponent."""
+        """Whether each place holds a whole value: a string that is no key, or a number without sign, fraction, exponent."""
         return all(
             not _IS_KEY.match(after) if text else before[-1] in _BEFORE_NUMBER and after[:1] in _AFTER_NUMBER
             for before, after, text in zip(self.literals, self.literals[1:], self.texts, strict=False)
@@ -188,7 +191,7 @@ class _Places:
 
 
 def _places(samples: Sequence[bytes]) -> _Places | None:
-    """Where samples differ; None if they differ in more than texts and numbers, or if their last line is no data."""
+    """The places where samples differ; None if they differ in other values, or if their last line is not `data`."""
     parted = [sample.rpartition(b"data:") for sample in samples]
     pieces = [data.split(b'"') for _, _, data in parted]
     last = len(pieces[0]) - 1
@@ -197,53 +200,53 @@ def _places(samples: Sequence[bytes]) -> _Places | None:
         return None
     if not _add_head([head for head, _, _ in parted], places):
         return None
-    places.literal(b"data:")
-    # Between two quotes lies a string, since there is no backslash: every second piece.
+    places.add_literal(b"data:")
+    # Since samples have no backslash, every second piece is the content of a string.
     for at, each in enumerate(zip(*pieces, strict=True)):
         if each.count(each[0]) == len(each):
-            places.literal(each[0])
+            places.add_literal(each[0])
         elif at % 2:
-            places.place(is_text=True)
+            places.add_place(is_text=True)
         elif not _add_numbers(each, places):
             return None
-        places.literal(b'"' if at < last else b"")
+        places.add_literal(b'"' if at < last else b"")
     return places if places.are_whole() else None
 
 
 def _add_head(heads: Sequence[bytes], places: _Places) -> bool:
-    """Adds the lines before the data. Whether these are the same in all, apart from a number as the whole id."""
+    """Add the lines before the data; return False if they differ in more than a number that is the whole id."""
     if heads.count(heads[0]) == len(heads):
-        places.literal(heads[0])
+        places.add_literal(heads[0])
         return heads[0] == b"" or heads[0].endswith(b"\n")
     around = {found and found.groups() for found in map(_ID_LINE.fullmatch, heads)}
     found = around.pop()
     if found is None or around:
         return False
-    places.literal(found[0])
-    places.place(is_text=False)
-    places.literal(found[1])
+    places.add_literal(found[0])
+    places.add_place(is_text=False)
+    places.add_literal(found[1])
     return True
 
 
 def _add_numbers(pieces: Sequence[bytes], places: _Places) -> bool:
-    """Adds what stands between two strings. Whether that is the same in all, apart from numbers."""
+    """Add the bytes between two strings; return False if they differ in more than numbers."""
     parted = [_DIGITS.split(piece) for piece in pieces]
     if any(len(some) != len(parted[0]) for some in parted):
         return False
     for at, each in enumerate(zip(*parted, strict=True)):
         if each.count(each[0]) == len(each):
-            places.literal(each[0])
+            places.add_literal(each[0])
         elif at % 2:
-            places.place(is_text=False)
+            places.add_place(is_text=False)
         else:
             return False
     return True
 
 
 def _marks(texts: Sequence[bool], *, longer: bool) -> list[bytes]:
-    """A value for each place: as many letters, or a number, as stand in no other place.
+    """A value for each place, of a length or a number that no other place has.
 
-    The longer ones differ from each other by other lengths than the shorter ones.
+    The differences between the lengths are not the same with `longer` as without it.
     """
     if longer:
         return [
@@ -253,7 +256,7 @@ def _marks(texts: Sequence[bool], *, longer: bool) -> list[bytes]:
 
 
 def _parts(masked: bytes, texts: Sequence[bool], marks: Sequence[bytes]) -> list[bytes | int] | None:
-    """The parts of a masked event with marks in its places; None if they cannot be told apart, or if letters are kept."""
+    """The parts of a masked event that had these marks; None if a mark cannot be identified, or if letters were kept."""
     found: list[tuple[int, int, int]] = []
     for place, (mark, text) in enumerate(zip(marks, texts, strict=True)):
         kept = b'"%b"' % (b"x" * len(mark)) if text else mark

@@ -39,8 +39,8 @@ _BLANK = b"\n\n"
 _TEXT_EVENTS = frozenset(name for dialect in DIALECTS for name in dialect.text_events)
 # Replaces data that is not JSON. The replacement does not parse either.
 _UNPARSABLE = b"masked"
-# What `_kept` returns for an event whose data stays as it is.
-_AS_IT_IS = msgspec.Raw(b"")
+# What `_kept` returns for an event whose data stays unchanged.
+_UNCHANGED = msgspec.Raw(b"")
 
 
 class Masker:
@@ -54,13 +54,13 @@ class Masker:
         self._hint = BY_NAME.get(dialect or "") or dialect_of_endpoint(path)
         self._shown: Dialect | None = None
         self._unrecognised = 0  # events that no dialect recognised
-        self._changes = 0  # of the dialect that the events have shown
-        self._frame: Frame | None = None  # the one made last, for this dialect
+        self._changes = 0  # how often the events have shown another dialect than before
+        self._frame: Frame | None = None  # the latest frame, of this dialect
 
     def blocks(self, blocks: Sequence[bytes], decode: Callable[[bytes], list[Event]]) -> list[bytes]:
         """Whole blocks as canonical SSE in the form that may be stored. A block has no blank line, and no CR.
 
-        `decode`: the events of whole blocks. The result is that of `mask` for each event, and takes less time.
+        `decode` returns the events of whole blocks. The result equals that of `mask` for the same events, in less time.
         """
         read = partial(_read, decode)
         first = self.mask(read(blocks[:1])) if self._shown is None else []  # may show the dialect
@@ -70,37 +70,37 @@ class Masker:
         shown, changes = self._shown, self._changes
         masked = iter(self.mask(others) if others else ())
         if self._changes != changes:
-            # Events of another dialect lie between the others, and after them the frame may not hold.
+            # Some events belong to another dialect, and the frame may not apply after them: mask all in order.
             self._shown, again = shown, iter(others)
             events = [read([block])[0] if event else next(again) for block, event in zip(rest, framed, strict=True)]
             return list(map(write_event, [*first, *self.mask(events)]))
         return [*map(write_event, first), *(event or write_event(next(masked)) for event in framed)]
 
     def _framed(self, blocks: Sequence[bytes], read: Callable[[Sequence[bytes]], list[Event]]) -> list[bytes | None]:
-        """The masked events that are of a frame; None for others. Changes nothing but the frame."""
+        """The masked form of each event that fits a frame; None for each other event. Changes only the frame."""
 
-        def try_out(some: Sequence[bytes]) -> list[bytes]:
+        def mask_copy(some: Sequence[bytes]) -> list[bytes]:
             masker = copy.copy(self)
             masked = masker.mask(read(some))
             if (masker._unrecognised, masker._changes) != (self._unrecognised, self._changes):
                 raise NotRecognisedError
             return list(map(write_event, masked))
 
-        # Anthropic pads its events, so that their size does not show that of the text: {"type":...,"delta":{...}     }
+        # Anthropic pads its events, so that their size does not reveal that of the text: {"type":...,"delta":{...}     }
         blocks = [block[:-1].rstrip(b" ") + b"}" if block.endswith(b" }") else block for block in blocks]
-        framed: list[bytes | None] = [None] * len(blocks)
+        framed: list[bytes | None] = [None] * len(blocks)  # None: no frame has masked the event
         if self._frame is not None:
             framed = self._frame.mask(blocks)
         left = [block for block, event in zip(blocks, framed, strict=True) if event is None]
         may_have_frame = len(left) >= MIN_EVENTS and self._shown is not None and not self.full
-        frame = frame_of(left, try_out) if may_have_frame else None
+        frame = frame_of(left, mask_copy) if may_have_frame else None
         if frame is None:
             return framed
         self._frame, more = frame, iter(frame.mask(left))
         return [event or next(more) for event in framed]
 
     def mask(self, events: Sequence[Event]) -> list[Event]:
-        """The events in the form that may be stored. Many take less time than each by itself."""
+        """The events in the form that may be stored. One call for many events takes less time than a call for each."""
         if self.full:
             return list(events)
         values = parse_each([event.data or b"null" if _is_json(event) else b"null" for event in events])
@@ -162,29 +162,29 @@ class Masker:
         if shown is not None and value and type(value) is dict and shown.recognises(name, value):
             return _KEEP[shown.name](value)
         if event.data is None:
-            return _AS_IT_IS
+            return _UNCHANGED
         if not _is_json(event):
-            speaker = dialect_of_text_event(name, shown)
-            if speaker is not None:
-                self._is(speaker)
+            text_dialect = dialect_of_text_event(name, shown)
+            if text_dialect is not None:
+                self._set_dialect(text_dialect)
                 return msgspec.Raw(b"x" * len(event.data.decode("utf-8", "replace")))
             if event.data.startswith(DONE):
                 return msgspec.Raw(DONE)
             if not event.data.strip():
-                return _AS_IT_IS
+                return _UNCHANGED
             value = parse(event.data)
         dialect = recognised(name, value, shown)
         if dialect is None:
             self._unrecognised += 1
         else:
-            self._is(dialect)
+            self._set_dialect(dialect)
         if value is UNPARSED:
             return msgspec.Raw(_UNPARSABLE)
         keep = _KEEP_ERRORS if self._dialect is None else _KEEP[self._dialect.name]
-        # Gemini sends its errors as a list of events.
+        # Gemini sends errors as a list of events.
         return [keep(one) for one in value] if isinstance(value, list) else keep(value)
 
-    def _is(self, dialect: Dialect) -> None:
+    def _set_dialect(self, dialect: Dialect) -> None:
         if dialect is not self._shown:
             self._changes += 1
             self._shown, self._frame = dialect, None

@@ -28,7 +28,7 @@ from streamgauge.runtime.faults import described, report_fault
 ATTEMPT_S = 5.0
 MAX_ATTEMPT_S = 300.0
 # If an agent ran longer than this, the next one is started at once (seconds).
-PROVED_S = 60.0
+STABLE_S = 60.0
 # How long the exit of a process waits until its agent has shipped the rest (seconds): with a broker it takes about one.
 # In a container that ends with the process, unshipped data is lost unless the data directory is on a volume that
 # remains.
@@ -60,15 +60,15 @@ class Agent:
         self._last_warning = ""
 
     @property
-    def starts(self) -> bool:
+    def may_start(self) -> bool:
         """Whether this process starts an agent if none runs."""
         external = self._environment.get("STREAMGAUGE_AGENT", "").strip().lower() == "external"
         return bool(self._environment.get("STREAMGAUGE_KAFKA")) and not external
 
-    def missing(self) -> None:
-        """Called when no agent is reachable. Starts one if the pause is over; may be called at any rate."""
+    def ensure_started(self) -> None:
+        """Starts an agent if the pause between attempts is over. Call it, at any rate, while no agent is reachable."""
         try:
-            if self.starts:
+            if self.may_start:
                 self._start_if_due(time.monotonic())
             else:
                 self._warn(
@@ -81,7 +81,7 @@ class Agent:
             self._warn(f"no agent can be started ({described(error)}): {_WAITS}")
 
     def close(self, within_s: float = END_S) -> None:
-        """This process exits: lets its agent ship the rest and exit. Waits at most `within_s` seconds."""
+        """Lets the agent ship the rest and exit, because this process exits. Waits at most `within_s` seconds."""
         process, self._process = self._process, None
         with contextlib.suppress(OSError):
             if process is not None:
@@ -91,8 +91,8 @@ class Agent:
                 _detach(process)
             self._unlock()
 
-    def forget(self) -> None:
-        """Called in a forked child: the agent belongs to the parent process, and ends with it."""
+    def after_fork(self) -> None:
+        """Releases the agent in a forked child: it belongs to the parent process, and ends with that."""
         process, self._process = self._process, None
         with contextlib.suppress(OSError):
             if process is not None:
@@ -115,12 +115,12 @@ class Agent:
             self._start(now)
 
     def _lock_start(self) -> bool:
-        """Takes the starter's lock. Returns whether this process starts the agent: no other one does, and no agent runs."""
+        """Locks `starter.lock`. Returns False if another process starts an agent, or an agent runs."""
         make_data_dir(self._data_dir)
         self._start_lock = os.open(
             self._data_dir / _STARTER, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
         )
-        if _taken(self._start_lock, fcntl.LOCK_EX) or self._runs():
+        if _is_locked_elsewhere(self._start_lock, fcntl.LOCK_EX) or self._runs():
             self._unlock()
             return False
         return True
@@ -132,7 +132,7 @@ class Agent:
         except FileNotFoundError:
             return False
         try:
-            return _taken(owner, fcntl.LOCK_SH)
+            return _is_locked_elsewhere(owner, fcntl.LOCK_SH)
         finally:
             os.close(owner)
 
@@ -158,7 +158,7 @@ class Agent:
         if process is not None:
             _close_stdin(process)
         self._unlock()
-        if now - self._started_s > PROVED_S:
+        if now - self._started_s > STABLE_S:
             self._pause_s = ATTEMPT_S
             self._next_s = now
         self._warn(f"the agent for {self._data_dir} ended (exit code {code}): see its error message above")
@@ -179,36 +179,36 @@ class Agent:
 _agents: dict[Path, Agent] = {}
 
 
-def away(data_dir: Path) -> None:
-    """Called when no agent is reachable at this data directory. Never raises; may start one."""
+def recorder_unreachable(data_dir: Path) -> None:
+    """Starts an agent for this data directory if this process may; call it when none is reachable. Never raises."""
     one = _agents.get(data_dir)
     if one is None:
         if not _agents:
-            os.register_at_fork(after_in_child=_forget)
+            os.register_at_fork(after_in_child=_after_fork)
         one = _agents[data_dir] = Agent(data_dir)
-    one.missing()
+    one.ensure_started()
 
 
-def expected(data_dir: Path) -> bool:
+def will_start(data_dir: Path) -> bool:
     """Whether this process starts the missing agent; if not, waiting for it is useless."""
     one = _agents.get(data_dir)
-    return one is not None and one.starts
+    return one is not None and one.may_start
 
 
-def leave(within_s: float = END_S) -> None:
-    """This process exits and has sent its data: ends the agents that it started. Waits at most `within_s` seconds for each
-    agent.
+def stop_agents(within_s: float = END_S) -> None:
+    """Ends the agents that this process started. Call it at the exit, after the data was sent. Waits at most `within_s`
+    seconds for each agent.
     """
     while _agents:
         _agents.popitem()[1].close(within_s)
 
 
-def _forget() -> None:
+def _after_fork() -> None:
     while _agents:
-        _agents.popitem()[1].forget()
+        _agents.popitem()[1].after_fork()
 
 
-def _taken(descriptor: int, how: int) -> bool:
+def _is_locked_elsewhere(descriptor: int, how: int) -> bool:
     """Whether another process holds the lock; if not, this call takes it."""
     try:
         fcntl.flock(descriptor, how | fcntl.LOCK_NB)
@@ -223,6 +223,6 @@ def _close_stdin(process: "subprocess.Popen[bytes]") -> None:
 
 
 def _detach(process: "subprocess.Popen[bytes]") -> None:
-    """Sets a return code, so that Popen does not warn about a process that still runs; it exits by itself."""
+    """Sets a return code, so that Popen does not warn about a running process, which will exit by itself."""
     if process.returncode is None:
         process.returncode = 0

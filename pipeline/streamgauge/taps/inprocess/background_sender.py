@@ -1,10 +1,10 @@
 """The thread that sends what captures in an application report: one for each data directory and process.
 
-while streams are open   it takes the inbox every FLUSH_S; up to every QUIET_S if there is nothing in it
+while streams are open   it empties the inbox every FLUSH_S; up to every QUIET_S if there is nothing in it
 while messages wait      and no recorder is reachable, it tries to connect every RETRY_S
 otherwise                it closes the connection after IDLE_S, and sleeps without a timer
 
-Here a read is counted as seen.
+This thread counts a read as seen.
 """
 
 import logging
@@ -39,7 +39,7 @@ QUIET_S = 0.1
 # one.
 IDLE_S = 1.0
 # Interval of attempts to connect and to send while a caller waits for a flush (seconds).
-HURRY_S = 0.05
+FLUSH_STEP_S = 0.05
 # Size at which a batch is closed (bytes): encoding it holds the GIL for about 20 us.
 BATCH_BYTES = 64 * 1024
 # How long a send waits for a recorder that does not read (seconds): the inbox is taken between sends.
@@ -55,13 +55,13 @@ _log = logging.getLogger("streamgauge")
 
 
 class Agents(Protocol):
-    """Receives the report that no recorder is reachable (agent.py)."""
+    """Starts agents if no recorder is reachable (agent.py)."""
 
-    def away(self, data_dir: Path) -> None:
-        """No recorder is reachable. May start one; never raises."""
+    def recorder_unreachable(self, data_dir: Path) -> None:
+        """Reports that no recorder is reachable. May start an agent; never raises."""
 
-    def expected(self, data_dir: Path) -> bool:
-        """Whether one will be started."""
+    def will_start(self, data_dir: Path) -> bool:
+        """Whether this process starts the missing agent."""
 
 
 class BackgroundSender(Inbox):
@@ -81,7 +81,7 @@ class BackgroundSender(Inbox):
 
     @property
     def connected(self) -> bool:
-        """Whether a recorder is connected, as far as is known."""
+        """Whether the connection to a recorder is open; a recorder that has just ended may not be noticed yet."""
         return self._client is not None and self._client.connected
 
     # Called by the application's threads.
@@ -101,21 +101,21 @@ class BackgroundSender(Inbox):
             done.wait(within_s)
 
     def close(self, within_s: float) -> None:
-        """The process exits: sends what is noted, for at most `within_s` seconds, and counts the rest as dropped."""
+        """Sends the queued notes for at most `within_s` seconds, and counts the rest as dropped: the process exits."""
         self.flush(within_s)
-        self._end()
+        self._close_inbox()
         self.wake()
         if self._thread is not None:
             self._thread.join(within_s)
 
-    def forget(self) -> None:
-        """Called in a forked child: the thread, the connection, the counter slot and open streams belong to the parent."""
-        self._end()
+    def after_fork(self) -> None:
+        """Releases everything in a forked child: thread, connection, counter slot and open streams belong to the parent."""
+        self._close_inbox()
         self._notes.clear()
         if self._client is not None:
             self._client.disconnect()
         if self._slot is not None:
-            self._slot.forget()
+            self._slot.after_fork()
 
     def _start(self) -> None:
         with self._starting:
@@ -131,7 +131,7 @@ class BackgroundSender(Inbox):
         while not self._ended:
             flushes = [self._flushes.popleft() for _ in range(len(self._flushes))]
             try:
-                pause = self._turn(pause, hurry=bool(flushes))
+                pause = self._turn(pause, flushing=bool(flushes))
             except Exception as error:  # noqa: BLE001 - capture fails open: an internal error must not end the thread
                 pause = self._after_fault(error)
             self._sleep(self._finish(flushes, pause))
@@ -140,14 +140,14 @@ class BackgroundSender(Inbox):
         except Exception as error:  # noqa: BLE001 - Python would print its text, which may quote a stream
             report_fault("the end of the sender's thread", error)
 
-    def _turn(self, before: float | None, *, hurry: bool) -> float | None:
+    def _turn(self, before: float | None, *, flushing: bool) -> float | None:
         """Does one turn. Returns the pause until the next one (seconds); None: until `wake`."""
         client = self._client or self._make_client()
         busy = self._collect(client)
         if not client.empty and not client.connected:
-            self._connect(client, hurry)
+            self._connect(client, flushing)
         self._send(client)
-        self._taken(0, client.held)
+        self._account(0, client.held)
         if self._open_streams:
             return FLUSH_S if busy or before is None else min(2 * before, QUIET_S)
         if not client.empty:
@@ -173,7 +173,7 @@ class BackgroundSender(Inbox):
         return self._client
 
     def _collect(self, client: RecorderClient) -> bool:
-        """Makes batches of what is in the inbox now. Returns whether there was anything."""
+        """Makes batches of the notes that are in the inbox now. Returns whether there were any."""
         for reason, count in self._dropped.items():
             if reads := count.take():
                 client.counters.seen(reads)
@@ -185,14 +185,14 @@ class BackgroundSender(Inbox):
         while left > 0:
             notes = self._take(TURN_NOTES)
             left -= len(notes)
-            size = self._pass_on(client, notes)
-            self._taken(size, client.held)
+            size = self._put_notes(client, notes)
+            self._account(size, client.held)
             time.sleep(PAUSE_S)
         client.close_batch()
-        self._taken(0, client.held)
+        self._account(0, client.held)
         return found
 
-    def _pass_on(self, client: RecorderClient, notes: list[Note]) -> int:
+    def _put_notes(self, client: RecorderClient, notes: list[Note]) -> int:
         """Passes notes to the client. Returns their bytes with overhead."""
         overhead = len(notes) * MESSAGE_BYTES
         reads = [note for note in notes if len(note) == 3]
@@ -200,13 +200,13 @@ class BackgroundSender(Inbox):
         if len(reads) == len(notes) and size <= BATCH_BYTES:  # as usual
             client.put_reads([ResponseRead(*read) for read in reads if read[2]], size)
             return size + overhead
-        return sum([self._pass_one(client, note) for note in notes]) + overhead
+        return sum([self._put_note(client, note) for note in notes]) + overhead
 
-    def _pass_one(self, client: RecorderClient, note: Note) -> int:
+    def _put_note(self, client: RecorderClient, note: Note) -> int:
         """Passes one note to the client. Returns its size. After a bug a read is dropped, and reported as dropped."""
         try:
             if len(note) == 2:
-                self._pass_message(client, *note)
+                self._put_message(client, *note)
             else:
                 for piece in _pieces(note[2]):
                     client.put_read(note[0], note[1], piece)
@@ -218,7 +218,7 @@ class BackgroundSender(Inbox):
                 client.put(ReadsDropped(note[0], 1), 0)
         return note[1] if len(note) == 2 else len(note[2])
 
-    def _pass_message(self, client: RecorderClient, message: Message, size: int) -> None:
+    def _put_message(self, client: RecorderClient, message: Message, size: int) -> None:
         if isinstance(message, RequestStarted):
             self._open_streams.add(message.stream)
         elif isinstance(message, ExchangeEnded):
@@ -229,19 +229,19 @@ class BackgroundSender(Inbox):
         else:
             client.put(message, size)
 
-    def _connect(self, client: RecorderClient, hurry: bool) -> None:
+    def _connect(self, client: RecorderClient, flushing: bool) -> None:
         now = time.monotonic()
-        if now < self._next_attempt_s and not hurry:
+        if now < self._next_attempt_s and not flushing:
             return
         if not client.connect():
             if now >= self._next_attempt_s:
                 self._next_attempt_s = now + RETRY_S
-                self._agents.away(self._data_dir)
+                self._agents.recorder_unreachable(self._data_dir)
         elif self._slot is not None and not self._slot.is_current:
             self._claim_new_slot(client, self._slot)
 
     def _claim_new_slot(self, client: RecorderClient, before: CounterSlot) -> None:
-        """The data directory was recreated: claims a slot in its new counters file."""
+        """Claims a slot in the new counters file of a data directory that was recreated."""
         self._slot = CounterSlot(self._data_dir)
         before.close()
         client.use_counters(self._slot.counters)
@@ -279,9 +279,9 @@ class BackgroundSender(Inbox):
         """Ends the flushes, unless data waits for a recorder that is reachable or expected. Returns the pause."""
         client = self._client
         waits = client is not None and not client.empty
-        if flushes and waits and (self.connected or self._agents.expected(self._data_dir)):
+        if flushes and waits and (self.connected or self._agents.will_start(self._data_dir)):
             self._flushes.extend(flushes)
-            return HURRY_S
+            return FLUSH_STEP_S
         for flush in flushes:
             flush.set()
         return pause

@@ -14,7 +14,7 @@ END_S = 2.0
 
 _senders: dict[Path, BackgroundSender] = {}
 _named: dict[str | Path | None, BackgroundSender] = {}  # the same senders, by the argument of `sender_of`
-_ends_in: set[int] = set()  # process ids with an exit handler
+_registered_processes: set[int] = set()  # process ids with an exit handler
 
 
 def sender_of(data_dir: Path | str | None = None) -> BackgroundSender:
@@ -36,20 +36,20 @@ def finish(within_s: float = END_S) -> None:
     """
     for sender in list(_senders.values()):
         sender.flush(within_s)
-    agent.leave()
+    agent.stop_agents()
 
 
 def _made(data_dir: Path) -> BackgroundSender:
-    if os.getpid() not in _ends_in:
-        _attend_to_end()
+    if os.getpid() not in _registered_processes:
+        _register_exit_handlers()
     return _senders.setdefault(data_dir, BackgroundSender(data_dir, agent))
 
 
-def _attend_to_end() -> None:
-    if not _ends_in:
+def _register_exit_handlers() -> None:
+    if not _registered_processes:
         atexit.register(_end)
-        os.register_at_fork(after_in_child=_forget)
-    _ends_in.add(os.getpid())
+        os.register_at_fork(after_in_child=_after_fork)
+    _registered_processes.add(os.getpid())
     if "multiprocessing.util" in sys.modules:  # its forked children run only its own exit handlers
         sys.modules["multiprocessing.util"].Finalize(None, _end, exitpriority=0)
 
@@ -58,10 +58,10 @@ def _end() -> None:
     while _senders:
         _senders.popitem()[1].close(END_S)
     _named.clear()
-    agent.leave()
+    agent.stop_agents()
 
 
-def _forget() -> None:
+def _after_fork() -> None:
     while _senders:
-        _senders.popitem()[1].forget()
+        _senders.popitem()[1].after_fork()
     _named.clear()

@@ -4,7 +4,7 @@ import time
 from typing import NamedTuple
 
 from streamgauge.core.dialects import endpoint_of
-from streamgauge.core.http1.content_type import says_event_stream
+from streamgauge.core.http1.content_type import names_event_stream
 from streamgauge.recorder.exchange_capture import CaptureClient, ExchangeCapture, Headers, kept_headers
 from streamgauge.recorder.protocol import REQUEST_HEADERS
 
@@ -46,10 +46,10 @@ def start_capture(client: CaptureClient, request: SeenRequest, tenant_header: st
 
 
 def is_llm(method: str, target: str) -> bool:
-    """Whether a request is captured whatever the response is; other requests are captured only if it is an event stream."""
+    """Whether a request is to an LLM endpoint. Other requests are captured only if the response is an event stream."""
     return endpoint_of(method, target) is not None
 
 
 def is_event_stream(headers: Headers) -> bool:
     """Whether the response's Content-Type is an event stream."""
-    return says_event_stream(value for _, value in kept_headers(headers, _CONTENT_TYPE))
+    return names_event_stream(value for _, value in kept_headers(headers, _CONTENT_TYPE))

@@ -13,7 +13,7 @@ class TooManyError(OSError):
 
 
 class CounterSlot:
-    """A claimed slot. Claiming it counts the reads that an earlier holder did not hand over as lost."""
+    """A claimed slot. Claiming it counts the reads that an earlier process did not send to a recorder as dropped."""
 
     def __init__(self, data_dir: Path) -> None:
         """Creates the data directory if it is missing. Raises Unavailable if it cannot be used, TooManyError, or OSError."""
@@ -24,7 +24,7 @@ class CounterSlot:
         self._lock_path = app_lock(path, index)
         try:
             self.counters = Counters(path, f"app-{index}")
-            self.counters.settle_relay()
+            self.counters.drop_unsent_reads()
         except BaseException:
             os.close(self._lock)
             raise
@@ -42,8 +42,8 @@ class CounterSlot:
         self.counters.close()
         os.close(self._lock)
 
-    def forget(self) -> None:
-        """Called in a forked child: the slot belongs to the parent."""
+    def after_fork(self) -> None:
+        """Closes the lock in a forked child: the slot belongs to the parent."""
         os.close(self._lock)
 
 

@@ -1,7 +1,8 @@
-"""What captures in the application's threads report, until the sender's thread takes it. Nothing here waits, locks or raises
-because of the recorder: a read costs one append.
+"""The queue between captures in the application's threads and the sender's thread. No method waits, locks or raises because
+of the recorder: a read costs one append.
 
-The sum of what waits is not exact, since threads add to it without a lock. It is corrected whenever few notes are left.
+The sum of the queued bytes is approximate, since threads add to it without a lock. It is corrected whenever few notes are
+left.
 """
 
 import contextlib
@@ -19,7 +20,7 @@ RESERVE = 8
 
 # If no more notes than these are left, their sizes are added up again: it takes some microseconds.
 _FEW = 128
-_NO_ROOM = -1  # below any sum: each read checks the room
+_NO_ROOM = -1  # below any sum: each read checks the limits
 
 # A read: its stream, its time, its bytes. The other messages have their size beside them.
 Note = tuple[int, int | None, bytes] | tuple[Message, int]
@@ -46,10 +47,10 @@ class SharedCount:
 
 
 class Inbox:
-    """The client of captures in an application (see `recorder/exchange_capture.py`). `full`: there is no room for more
-    reads; `overfull`: nor for starts of streams. Any thread may call the public methods.
+    """The client of captures in an application (see `recorder/exchange_capture.py`). Any thread may call the public methods.
 
-    `capacity`: what may wait in the inbox and in the sender's batches (bytes).
+    `full`: no more reads are accepted; `overfull`: no starts of streams either. `capacity`: what may wait in the inbox and in
+    the sender's batches (bytes).
     """
 
     def __init__(self, capacity: int) -> None:
@@ -59,7 +60,7 @@ class Inbox:
         self._notes: list[Note] = []
         self._append = self._notes.append
         self._noted_bytes = 0  # of the notes, about
-        self._limit = min(WAKE_BYTES, capacity)  # of `_noted_bytes`: above it the room is checked
+        self._limit = min(WAKE_BYTES, capacity)  # of `_noted_bytes`: above it the limits are checked
         self._dropped = {reason: SharedCount() for reason in DropReason}
         self._faults = SharedCount()
         self._numbers = stream_numbers()
@@ -73,16 +74,16 @@ class Inbox:
         return next(self._numbers)
 
     def put(self, message: Message, size: int) -> None:
-        """Takes a message with `size` bytes of content, even without room."""
+        """Queues a message with `size` bytes of content, even above the capacity."""
         self._append((message, size))
         self._noted_bytes = noted = self._noted_bytes + size + MESSAGE_BYTES
         if noted > self._limit:
-            self._much_waits()
+            self._check_and_wake()
         if self._asleep:
             self.wake()
 
     def put_read(self, stream: int, at_ns: int | None, data: bytes) -> bool:
-        """Takes a read, which the sender's thread counts as seen. Returns False without room."""
+        """Queues a read, which the sender's thread counts as seen. Returns False above the capacity."""
         if type(data) is not bytes:
             data = bytes(data)  # the application may use its buffer again
         noted = self._noted_bytes + len(data) + MESSAGE_BYTES
@@ -106,27 +107,27 @@ class Inbox:
             self._wakeup.release()
 
     def _has_room(self, noted: int) -> bool:
-        """Whether there is room for a read, with which `noted` bytes wait."""
+        """Whether a read may be queued, with which `noted` bytes wait."""
         if self.full:
             return False
         self._noted_bytes = noted
-        self._much_waits()
+        self._check_and_wake()
         return True
 
-    def _much_waits(self) -> None:
+    def _check_and_wake(self) -> None:
         self._check_room()
         self.wake()
 
     # The sender's thread.
 
     def _take(self, most: int) -> list[Note]:
-        """The first notes, at most `most`. Threads append at the end meanwhile: each statement is one step."""
+        """Removes the first notes, at most `most`. Other threads append at the same time: each statement is atomic."""
         notes = self._notes[:most]
         del self._notes[: len(notes)]
         return notes
 
-    def _taken(self, size: int, held: int) -> None:
-        """Notes of `size` bytes were taken, and `held` bytes now wait in batches."""
+    def _account(self, size: int, held: int) -> None:
+        """Updates the sums: notes of `size` bytes were removed, and `held` bytes now wait in batches."""
         self._held = held
         left = self._notes[: _FEW + 1]
         self._noted_bytes = self._noted_bytes - size if len(left) > _FEW else sum(map(_size_of, left))
@@ -139,11 +140,11 @@ class Inbox:
         self._limit = _NO_ROOM if self.full else min(self._noted_bytes + WAKE_BYTES, self._capacity - self._held)
 
     def _refuse_reads(self) -> None:
-        """Until the next `_taken` there is no room for reads."""
+        """Refuses reads until the next `_account`."""
         self._noted_bytes, self.full, self._limit = 0, True, _NO_ROOM
 
-    def _end(self) -> None:
-        """From now on nothing is taken, and captures drop their reads."""
+    def _close_inbox(self) -> None:
+        """Refuses everything from now on, so that captures drop their reads."""
         self._ended = True
         self._check_room()
 

@@ -19,7 +19,7 @@ class StampClock:
         self._last_ns = 0
 
     def update(self, wall_ns: int, monotonic_ns: int) -> None:
-        """Takes the present readings of both clocks. Call it before each run of packets."""
+        """Sets the present readings of both clocks. Call it before each block of packets."""
         offset_ns = wall_ns - monotonic_ns
         self._now_ns = monotonic_ns
         if abs(offset_ns - self.offset_ns) > STEP_NS:

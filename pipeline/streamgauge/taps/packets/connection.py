@@ -1,5 +1,5 @@
-"""One TCP connection: takes the segments of both sides and passes their bytes in order to its conversation. Pure; segments
-carry the times.
+"""One TCP connection: reassembles the segments of both sides and passes their bytes in order to its conversation. Pure;
+segments carry the times.
 
 The client's side is followed from its SYN, or from a segment that clearly begins a request; the server's side then begins
 at that segment's acknowledgement number. A side that was lost is resumed in the same way.
@@ -51,11 +51,11 @@ class Connection:
 
     @property
     def open(self) -> bool:
-        """A captured exchange has not ended."""
+        """Whether a captured exchange has not ended."""
         return self._conversation.open
 
     def take(self, segment: Segment, *, from_client: bool) -> None:
-        """Takes a segment of either side. Its time is raised to that of the segment before, if a clock went back."""
+        """Applies a segment of either side. Its time is raised to that of the segment before, if a clock went back."""
         at_ns = self.last_ns = segment.at_ns if segment.at_ns > self.last_ns else self.last_ns
         flags = segment.flags
         if flags & RST:
@@ -80,12 +80,12 @@ class Connection:
         self._drop_lost()
 
     def fail(self, at_ns: int) -> None:
-        """An internal error: open exchanges are incomplete."""
+        """Ends open exchanges as incomplete, after an internal error."""
         self._conversation.fail(max(at_ns, self.last_ns))
         self._close()
 
     def cut(self, at_ns: int) -> None:
-        """The capture of this connection ends: cuts its open exchanges."""
+        """Ends the capture of this connection: cuts its open exchanges."""
         self._flush(at_ns)
         self._conversation.cut(max(at_ns, self.last_ns))
         self._close()
@@ -159,7 +159,7 @@ class Connection:
         self._drop_lost()
 
     def _finish(self, sequence: int, *, from_client: bool) -> None:
-        """A FIN. If the side is not followed, bytes before the FIN are unknown, so it counts at once."""
+        """Handles a FIN. If the side is not followed, bytes before the FIN are unknown, so it counts at once."""
         side = self._client if from_client else self._server
         self._ending = True
         if side is not None:
@@ -184,12 +184,14 @@ class Connection:
             self._close()
 
     def _note_end(self, flags: int, *, from_client: bool) -> None:
-        """A connection that is ignored is only watched for its end."""
+        """Handles the flags of an ignored connection: only its end matters."""
         if flags & FIN:
             self._report_end(self.last_ns, from_client=from_client)
 
     def _reset(self, segment: Segment, at_ns: int, *, from_client: bool) -> None:
-        """An RST. One whose sequence number cannot be this connection's is stale and is ignored (RFC 9293, 3.10.7.4)."""
+        """Handles an RST. One with a sequence number that cannot be this connection's is stale, and ignored (RFC 9293,
+        3.10.7.4).
+        """
         side, server = (self._client if from_client else self._server), self._server
         if side is not None and abs(side.place(segment.sequence) - side.position) > MAX_GAP_BYTES:
             return
@@ -208,9 +210,9 @@ class Connection:
             self._response_pieces(at_ns, self._server.skip_holes())
 
     def _lose(self, at_ns: int) -> None:
-        """The sequence numbers do not fit: both sides are lost."""
+        """Marks both sides as lost, because the sequence numbers do not fit."""
         self._flush(at_ns)
-        self._conversation.lose()
+        self._conversation.lose_both_sides()
         self._drop_lost()
 
     def _drop_lost(self) -> None:
@@ -230,5 +232,5 @@ class Connection:
             if side is not None:
                 side.discard()
         self._client = self._server = None
-        self._conversation.forget()
+        self._conversation.close()
         self.closed = True

@@ -11,21 +11,20 @@ from streamgauge.taps.packets.connection import Connection, begins_request
 from streamgauge.taps.packets.decode import ACK, SYN, Segment, address_of, port_of
 from streamgauge.taps.packets.exchange import Reporting
 
-# Limit of followed connections: at about 3 KiB each they take 50 MiB. Servers rarely have more open. Beyond it, the
-# connections that were quiet longest and have no captured exchange are dropped.
+# Limit of followed connections: at about 3 KiB each they take 50 MiB. Servers rarely have more open. Beyond it, those
+# without a captured exchange that have been quiet for longest are dropped.
 MAX_CONNECTIONS = 16_384
 # How many connections are checked to find one without a captured exchange.
 _CHECKED = 64
-# Limit of bytes that wait behind holes, over all connections: eight connections that lost a packet in the largest
-# window.
+# Limit of bytes that wait after holes, over all connections: eight connections that lost a packet in the largest window.
 MAX_WAITING_BYTES = 64 * 1024 * 1024
-# A connection without an open exchange is forgotten after this time (ns); its next request makes it known again.
+# A connection without an open exchange is removed after this time (ns); its next request adds it again.
 FORGET_NS = 300 * 1_000_000_000
 
 
-class Following(msgspec.Struct, frozen=True):
-    """What is followed. `ports`: the servers' ports, each with the name of its upstream; None: every HTTP/1 server.
-    `idle_ns`: a silent exchange ends after this time.
+class CaptureScope(msgspec.Struct, frozen=True):
+    """Which connections are followed. `ports`: the servers' ports, each with the name of its upstream; None: every HTTP/1
+    server. `idle_ns`: a silent exchange ends after this time.
 
     An upstream without a name is named by the server's address and port. Metrics limit the number of names: see the budget
     of the label `upstream` in metrics/declarations.py.
@@ -38,9 +37,9 @@ class Following(msgspec.Struct, frozen=True):
 class Connections:
     """All followed connections. `faults`: connections that an internal error ended; the caller resets it."""
 
-    def __init__(self, following: Following, reporting: Reporting) -> None:
+    def __init__(self, scope: CaptureScope, reporting: Reporting) -> None:
         self.faults = 0
-        self._following, self._reporting = following, reporting
+        self._scope, self._reporting = scope, reporting
         self._budget = Budget(MAX_WAITING_BYTES)
         self._table: OrderedDict[tuple[bytes, bytes], Connection] = OrderedDict()  # (client, server), by last use
 
@@ -53,7 +52,7 @@ class Connections:
         return sum(connection.open for connection in self._table.values())
 
     def take(self, segment: Segment) -> None:
-        """Takes a segment of any connection. Never raises."""
+        """Passes a segment to its connection, which it may begin. Never raises."""
         key, from_client = (segment.source, segment.target), True
         connection = self._table.get(key)
         if connection is None:
@@ -76,14 +75,14 @@ class Connections:
         """Ends exchanges and connections that are overdue; call it about once a second of the packets' time."""
         for key, connection in list(self._table.items()):
             try:
-                connection.tick(now_ns, self._following.idle_ns)
+                connection.tick(now_ns, self._scope.idle_ns)
             except Exception as error:  # noqa: BLE001 - as above
                 self._fail(connection, now_ns, error)
             if connection.closed or (now_ns - connection.last_ns > FORGET_NS and not connection.open):
                 self._forget(key, now_ns)
 
     def cut(self, now_ns: int) -> None:
-        """The capture ends: cuts everything that is open."""
+        """Ends the capture: cuts all open exchanges."""
         for key in list(self._table):
             self._forget(key, now_ns)
 
@@ -96,7 +95,7 @@ class Connections:
         if not opening and not begins_request(segment.payload):
             return None
         server = port_of(segment.target)
-        ports = self._following.ports
+        ports = self._scope.ports
         if ports is not None and server not in ports:
             return None
         for used in (key, key[::-1]):  # the ports are reused: the end of the earlier connection was not captured
@@ -126,7 +125,7 @@ class Connections:
             self._fail(connection, now_ns, error)
 
     def _fail(self, connection: Connection, now_ns: int, error: Exception) -> None:
-        """An internal error: reports it and ends the connection's streams as incomplete."""
+        """Reports an internal error, and ends the connection's streams as incomplete."""
         report_fault("the packet tap", error)
         self.faults += 1
         connection.fail(now_ns)

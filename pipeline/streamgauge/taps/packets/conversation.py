@@ -1,6 +1,6 @@
 """The HTTP/1.1 of one connection, read from both sides' bytes: requests, and the responses that belong to them in order.
 
-The tap only watches, so it cannot refuse a request. It ignores a connection for the rest of its life if the relay would
+The tap only reads copies of packets, so it cannot refuse a request. It ignores the rest of a connection if the relay would
 refuse its request, if it is not HTTP, or if it changes to another protocol. A loss may hide where a message ends; that side
 is then `lost` until it can be resumed, and the open exchanges end as cut.
 
@@ -26,7 +26,7 @@ MAX_WAITING = 64
 
 class Conversation:
     """The requests and responses of one connection. `requests_lost`, `responses_lost`: that side must be resumed; `ignored`:
-    the connection is ignored for good.
+    the rest of the connection is ignored.
 
     `responses_restart`: the next response begins at the client's last acknowledgement; the connection then clears it.
     `facts`: what identifies the connection in a file.
@@ -49,19 +49,19 @@ class Conversation:
 
     @property
     def open(self) -> bool:
-        """A captured exchange has not ended."""
+        """Whether a captured exchange has not ended."""
         return any(exchange.open for exchange in self._waiting)
 
     # The client's side.
 
     def request_bytes(self, at_ns: int, data: bytes) -> None:
-        """Bytes from the client, in order."""
+        """Reads bytes from the client, which come in order."""
         self._quiet_ns = at_ns
         self._reader.feed(at_ns, data)
         self._handle_events(at_ns)
 
     def request_bytes_lost(self, at_ns: int, size: int) -> None:
-        """Bytes from the client that were not captured. If all of them are of one body, only that body is unknown."""
+        """Counts bytes from the client that were not captured. If all of them are of one body, only that body is unknown."""
         self._ever_lost = self._filling = True
         if self._requesting is None or self._reader.in_head:
             self._lose_requests()
@@ -74,7 +74,7 @@ class Conversation:
         self._filling = False
 
     def restart(self, at_ns: int) -> None:
-        """A request clearly begins after requests were lost: cuts the open exchanges and starts a new reader."""
+        """Cuts the open exchanges and starts a new reader: after requests were lost, a segment clearly begins a request."""
         self._end_all(at_ns, Ending.CUT)
         self._reader.close()
         self._reader, self._requesting = RequestReader(), None
@@ -82,13 +82,13 @@ class Conversation:
         self._ever_lost, self._gone_ns = True, None
 
     def client_ended(self, at_ns: int) -> None:
-        """The client's FIN. The client may only have finished sending: the server's end or a reset decides later."""
+        """Handles the client's FIN. It may mean only that the client sends no more: the server's end or a reset decides."""
         self._gone_ns = at_ns
 
     # The server's side.
 
     def response_bytes(self, at_ns: int, data: bytes) -> None:
-        """Bytes from the server, in order. Bytes without a request before them are ignored."""
+        """Reads bytes from the server, which come in order. Bytes without a request before them are ignored."""
         self._quiet_ns = at_ns
         while data and self._waiting and not self.responses_lost:
             exchange = self._waiting[0]
@@ -104,18 +104,18 @@ class Conversation:
             data = data[size:]
 
     def response_bytes_lost(self, at_ns: int, size: int) -> None:
-        """Bytes from the server that were not captured."""
+        """Counts bytes from the server that were not captured."""
         self._ever_lost = True
         while size and self._waiting and not self.responses_lost:
             exchange = self._waiting[0]
-            size -= exchange.lose(size)
+            size -= exchange.lose_bytes(size)
             if exchange.blind:
                 self.responses_lost = True
             elif exchange.framing.complete:
                 self._end_first(at_ns)
 
     def server_ended(self, at_ns: int) -> None:
-        """The server's FIN."""
+        """Ends the open exchanges at the server's FIN."""
         if self._waiting:
             whole = self._waiting[0].ends_cleanly()
             if self._gone_ns is None and whole:
@@ -125,7 +125,7 @@ class Conversation:
     # Both.
 
     def reset(self, at_ns: int, *, by_client: bool, unsent_bytes: int) -> None:
-        """An RST. `unsent_bytes`: bytes of the response that the client's host has not acknowledged."""
+        """Ends the open exchanges at an RST. `unsent_bytes`: response bytes that the client's host has not acknowledged."""
         if by_client and self._gone_ns is None:
             self._gone_ns = at_ns
         self._end_all(at_ns, Ending.RESET, TransportFault.RESET, unsent_bytes if by_client else 0)
@@ -134,19 +134,19 @@ class Conversation:
         """Ends exchanges that were silent longer than `idle_ns`. Later bytes of them are not reported."""
         if self._waiting and now_ns - self._quiet_ns > idle_ns:
             self._end_all(self._quiet_ns + idle_ns, Ending.TIMEOUT, TransportFault.IDLE_TIMEOUT)
-            self.lose()
+            self.lose_both_sides()
 
-    def lose(self) -> None:
-        """Both sides are lost: bytes that follow cannot be matched to earlier ones."""
+    def lose_both_sides(self) -> None:
+        """Marks both sides as lost: bytes that follow cannot be matched to earlier ones."""
         self._ever_lost = self.responses_lost = True
         self._lose_requests()
 
     def cut(self, at_ns: int) -> None:
-        """The capture of this connection ends: cuts its open exchanges."""
+        """Ends the capture of this connection: cuts its open exchanges."""
         self._end_all(at_ns, Ending.CUT)
 
     def fail(self, at_ns: int) -> None:
-        """An internal error: ends the open exchanges as if all further bytes were lost."""
+        """Ends the open exchanges as if all further bytes were lost, after an internal error."""
         self.responses_lost = True
         while self._waiting:
             exchange = self._waiting.popleft()
@@ -154,8 +154,8 @@ class Conversation:
             exchange.blind = True
             exchange.end(at_ns, Ending.CUT)
 
-    def forget(self) -> None:
-        """The connection has ended: closes the reader."""
+    def close(self) -> None:
+        """Closes the reader, because the connection has ended."""
         self._reader.close()
 
     # Inside.
@@ -165,7 +165,7 @@ class Conversation:
         while events and not self.requests_lost and not self.ignored:
             event = events.popleft()
             if event is WHOLE and WHOLE not in events:
-                self._reader.go_on()
+                self._reader.parse_next()
             if isinstance(event, Request):
                 self._begin(at_ns, event)
             elif isinstance(event, RefusedError):
@@ -186,8 +186,8 @@ class Conversation:
             self._refused(at_ns)
             return
         if self.responses_lost or (self._waiting and self._waiting[0].framing.fault is not None):
-            # The client sends a new request, so it saw the end of the response that we lost: the next response begins
-            # at what the client has acknowledged.
+            # The client sends a new request, so it has received the end of the response that was lost here: the next
+            # response begins at the client's acknowledgement number.
             self._end_all(at_ns, Ending.RESET)
             self.responses_lost, self.responses_restart = False, True
         if len(self._waiting) >= MAX_WAITING:
@@ -198,8 +198,8 @@ class Conversation:
         self._waiting.append(self._requesting)
 
     def _refused(self, at_ns: int) -> None:
-        """The reader refused the request. If it was fed filler outside a body, the requests are lost; else the connection
-        is ignored.
+        """Handles a request that the reader refused. If the reader got filler outside a body, the requests are lost; else the
+        connection is ignored.
         """
         if self._filling:
             self._lose_requests()
@@ -210,8 +210,8 @@ class Conversation:
         self.requests_lost, self._requesting = True, None
 
     def _not_http(self, at_ns: int, exchange: PacketExchange) -> None:
-        """The response is not HTTP/1, or changes to another protocol. After a loss it may be the middle of an older
-        response.
+        """Handles a response that is not HTTP/1, or changes to another protocol. After a loss the bytes may be the middle of
+        an earlier response.
         """
         if self._ever_lost and exchange.framing.fault is ResponseFault.NOT_HTTP:
             exchange.blind = self.responses_lost = True
@@ -227,7 +227,7 @@ class Conversation:
         self._waiting.popleft().end(at_ns, Ending.COMPLETE)
 
     def _end_all(self, at_ns: int, ending: Ending, fault: TransportFault | None = None, unsent_bytes: int = 0) -> None:
-        """Ends all open exchanges. After the client has left, a reset counts as the client's end."""
+        """Ends all open exchanges. After the client has ended its side, a reset counts as the client's end."""
         if ending is Ending.RESET and self._gone_ns is not None:
             ending = Ending.CLIENT
         gone_ns = self._gone_ns if ending is Ending.CLIENT else None

@@ -45,7 +45,7 @@ class Segment(msgspec.Struct, frozen=True, gc=False):
 _IPV4, _IPV6 = 0x0800, 0x86DD
 _VLAN = frozenset((0x8100, 0x88A8, 0x9100))
 # Limit of tags, or of extension headers, in one packet: twice what is in use.
-_MOST_HEADERS = 8
+_MAX_HEADERS = 8
 _TCP_PROTOCOL = 6
 _FRAGMENT_HEADER, _AUTHENTICATION_HEADER = 44, 51
 # Hop-by-hop, routing, destination options, mobility, HIP, shim6: a length in units of 8 bytes (RFC 8200, 4.2).
@@ -78,9 +78,9 @@ def _network_layer(link_type: int, data: bytes) -> int | None:
     """The offset of the IP header; None if the packet is not IP."""
     match link_type:
         case LinkType.ETHERNET:
-            return _behind_tags(data, 12)
+            return _after_tags(data, 12)
         case LinkType.LINUX_SLL:
-            return _behind_tags(data, 14)
+            return _after_tags(data, 14)
         case LinkType.LINUX_SLL2:
             return 20 if data[:2] in (b"\x08\x00", b"\x86\xdd") else None
         case LinkType.NULL | LinkType.LOOP:
@@ -91,9 +91,9 @@ def _network_layer(link_type: int, data: bytes) -> int | None:
             return None
 
 
-def _behind_tags(data: bytes, at: int) -> int | None:
+def _after_tags(data: bytes, at: int) -> int | None:
     """The offset after the Ethernet type at `at`, and after VLAN tags before it; None if it is not IP."""
-    for _ in range(_MOST_HEADERS):
+    for _ in range(_MAX_HEADERS):
         if len(data) < at + 2:
             return None
         kind = _U16.unpack_from(data, at)[0]
@@ -123,7 +123,7 @@ def _ipv6(data: bytes, at_ns: int, start: int) -> Segment | None:
     length = _U16.unpack_from(data, start + 4)[0]
     end = min(start + 40 + length, len(data)) if length else len(data)  # 0: a jumbogram, or offload
     kind, at = data[start + 6], start + 40
-    for _ in range(_MOST_HEADERS):
+    for _ in range(_MAX_HEADERS):
         if kind == _TCP_PROTOCOL:
             return _tcp(data, at_ns, start + 8, 16, at, end)
         if len(data) < at + 8:

@@ -11,7 +11,7 @@ from streamgauge.taps.proxy.capture_gate import CapturedRequest, CaptureGate
 from streamgauge.taps.proxy.request import Request
 from streamgauge.taps.proxy.response import ResponseFraming
 
-# Replaces lost bytes where only their number matters: framing counts it, and fails on it anywhere else.
+# Replaces lost bytes: where the framing only counts bytes, it counts these; anywhere else they are a fault.
 FILLER = bytes(64 * 1024)
 
 
@@ -64,13 +64,13 @@ class PacketExchange:
 
     @property
     def open(self) -> bool:
-        """The exchange is captured, and has not ended."""
+        """Whether the exchange is captured, and has not ended."""
         return self._gate is not None and self._gate.capture is not None
 
     # The request.
 
     def request_body(self, data: bytes, *, lost: bool) -> None:
-        """A piece of the request's body. `lost`: only its size is known."""
+        """Reports a piece of the request's body. `lost`: only its size is known."""
         self._body_bytes += len(data)
         if self._gate is None:
             return
@@ -80,7 +80,7 @@ class PacketExchange:
             self._gate.request_body(data)
 
     def request_sent(self, at_ns: int) -> None:
-        """The request's last byte was captured. The connection existed before the request, so there is no connect time."""
+        """Reports that the request's last byte was captured. The connection is older, so there is no connect time."""
         self.whole = True
         if self._gate is not None:
             self._gate.request_sent(at_ns, None, self._body_bytes)
@@ -88,7 +88,7 @@ class PacketExchange:
     # The response.
 
     def read(self, at_ns: int, data: bytes) -> int:
-        """Bytes from the server. Returns how many of them belong to this response."""
+        """Reads bytes from the server. Returns how many of them belong to this response."""
         size, gate = self.framing.feed(data), self._gate
         if size and gate is not None:
             piece = data if size == len(data) else data[:size]
@@ -98,11 +98,11 @@ class PacketExchange:
                 gate.read_early(at_ns, piece, self.framing)
         return size
 
-    def lose(self, size: int) -> int:
-        """`size` bytes from the server were not captured. Returns how many of them belong to this response.
+    def lose_bytes(self, size: int) -> int:
+        """Skips `size` bytes from the server that were not captured. Returns how many of them belong to this response.
 
-        Where framing only counts bytes, it continues. Elsewhere, within a head or a line of the framing, the exchange becomes
-        `blind`.
+        Where the framing only counts bytes, it continues. Elsewhere, within a head or a line of the framing, the exchange
+        becomes `blind`.
         """
         self.lose_read()
         left = size
@@ -120,7 +120,7 @@ class PacketExchange:
             self._gate.lose_read(DropReason.PACKETS_LOST)
 
     def ends_cleanly(self) -> bool:
-        """The server ended its side. Returns whether the response is complete with that."""
+        """Reports that the server ended its side. Returns whether that completes the response."""
         return self.framing.end_of_input()
 
     def end(
@@ -131,7 +131,7 @@ class PacketExchange:
         gone_ns: int | None = None,
         unsent_bytes: int = 0,
     ) -> None:
-        """The exchange has ended. A blind one is reported as cut, since its real end is unknown."""
+        """Reports the end of the exchange. A blind one is reported as cut, since its real end is unknown."""
         if self._gate is not None:
             self._gate.end(at_ns, Ending.CUT if self.blind else ending, fault, gone_ns, None, unsent_bytes)
             self._gate = None

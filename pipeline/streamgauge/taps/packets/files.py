@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 
 from streamgauge.recorder.client import DirectClient
 from streamgauge.recorder.protocol import Message
-from streamgauge.taps.packets.connections import Connections, Following
+from streamgauge.taps.packets.connections import CaptureScope, Connections
 from streamgauge.taps.packets.decode import decode
 from streamgauge.taps.packets.exchange import Reporting
 
@@ -49,7 +49,8 @@ class Packet(NamedTuple):
 class Source(Protocol):
     """A source of bytes."""
 
-    def read(self, size: int, /) -> bytes: ...
+    def read(self, size: int, /) -> bytes:
+        """At most `size` bytes; empty only at the end."""
 
 
 class _Interface(NamedTuple):
@@ -81,7 +82,7 @@ def messages_of(
     messages: deque[Message] = deque()
     reporting = Reporting(DirectClient(messages.append), tap, tenant_header, derives_ids=True)
     try:
-        for _ in follow(source, Connections(Following(ports), reporting)):
+        for _ in follow(source, Connections(CaptureScope(ports), reporting)):
             while messages:
                 yield messages.popleft()
     except PcapFault:
@@ -121,7 +122,7 @@ def packets_of(source: Source) -> Iterator[Packet]:
 
 
 class _Reader:
-    """Reads bytes of a file. `at`: how many were read."""
+    """Reads bytes of a file. `at`: how many were read so far."""
 
     def __init__(self, source: Source) -> None:
         self.at = 0
@@ -136,6 +137,7 @@ class _Reader:
         return data
 
     def fault(self, what: str) -> PcapFault:
+        """The error for damage at the present position."""
         return PcapFault(f"{what}, at byte {self.at}")
 
 

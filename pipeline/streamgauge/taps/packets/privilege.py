@@ -1,4 +1,4 @@
-"""CAP_NET_RAW is needed only to open a packet socket. Then the process drops it for good, for its children, too.
+"""Drops CAP_NET_RAW, which is needed only to open a packet socket, for the process and its children.
 
 https://man7.org/linux/man-pages/man7/capabilities.7.html
 """
@@ -14,7 +14,7 @@ _VERSION_3 = 0x2008_0522
 _SETS = struct.Struct("=6I")
 
 
-def give_up_net_raw() -> None:
+def drop_net_raw() -> None:
     """Drops the capability for this process and all processes that it starts. Raises OSError if the kernel refuses."""
     system = ctypes.CDLL(None, use_errno=True)
     system.prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_LOWER, CAP_NET_RAW, 0, 0)

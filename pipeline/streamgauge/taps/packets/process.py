@@ -1,7 +1,7 @@
 """The packet tap's process: `python -m streamgauge.taps.packets.process`. It reads packets and sends messages to the
 recorder.
 
-The parent writes one line of JSON (PacketSettings) to stdin and keeps it open; its end means that the parent died. The
+The parent writes one line of JSON (PacketSettings) to stdin and keeps it open; when it closes, the parent has ended. The
 process writes `ready` to stdout when the capture runs. After SIGTERM, open streams may end until the drain deadline, and
 new ones are not captured.
 
@@ -28,7 +28,7 @@ from streamgauge.runtime.child_settings import decode_settings
 from streamgauge.runtime.faults import report_fault, report_loop_faults
 from streamgauge.spool.read_counters import Counters, Incident
 from streamgauge.taps.packets.clock import StampClock
-from streamgauge.taps.packets.connections import Connections, Following
+from streamgauge.taps.packets.connections import CaptureScope, Connections
 from streamgauge.taps.packets.decode import decode_ip
 from streamgauge.taps.packets.exchange import Reporting
 from streamgauge.taps.packets.files import PcapFault, follow
@@ -74,14 +74,14 @@ class LiveTap:
     """A running capture, on the event loop that created it. Raises OSError if the capture is unavailable."""
 
     def __init__(self, settings: PacketSettings, client: LoopClient, counters: Counters) -> None:
-        self.lost = False  # the interface is gone
+        self.lost = False  # the interface was removed
         ports = dict(settings.ports)
         self._interface = settings.interface or ANY
         self._counters = counters
         self._clock = StampClock(*_both_clocks())
         self._reporting = Reporting(client, TAP, settings.tenant_header, self._clock.offset_ns)
-        following = Following(ports, round(settings.upstream_idle_timeout * 1e9))
-        self._connections = Connections(following, self._reporting)
+        scope = CaptureScope(ports, round(settings.upstream_idle_timeout * 1e9))
+        self._connections = Connections(scope, self._reporting)
         self._ring = Ring(socket.socket(fileno=settings.socket_fd), self._interface, list(ports))
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self._ring.socket, self._readable)
@@ -143,7 +143,7 @@ async def report_file(settings: PacketSettings, client: LoopClient) -> str | Non
     """Reads a capture file to its end, no faster than the recorder accepts it. Returns the file's damage, or None."""
     assert settings.pcap is not None
     reporting = Reporting(client, TAP, settings.tenant_header, derives_ids=True)
-    connections = Connections(Following(dict(settings.ports) or None), reporting)
+    connections = Connections(CaptureScope(dict(settings.ports) or None), reporting)
     with settings.pcap.open("rb") as file:
         try:
             for number, _ in enumerate(follow(file, connections)):
@@ -167,9 +167,9 @@ async def _run(settings: PacketSettings) -> int:
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(report_loop_faults("the packet tap's process"))
     loop.add_signal_handler(signal.SIGTERM, stop.set)
-    _leave_with_parent(loop)
+    _exit_with_parent(loop)
     counters = Counters(Path(settings.counters_path), settings.role)
-    counters.settle_relay()
+    counters.drop_unsent_reads()
     client = LoopClient(Path(settings.recorder_socket), counters, settings.capture_buffer_bytes)
     code = await (_file(settings, client, stop) if settings.pcap else _live(settings, client, counters, stop))
     lost = await client.close(settings.drain_timeout)
@@ -183,7 +183,7 @@ async def _run(settings: PacketSettings) -> int:
 
 async def _live(settings: PacketSettings, client: LoopClient, counters: Counters, stop: asyncio.Event) -> int:
     live = LiveTap(settings, client, counters)
-    _say_ready()
+    _report_ready()
     while not live.lost and not stop.is_set():
         await _first(stop, TICK_S)
     await live.drain(settings.drain_timeout)
@@ -193,7 +193,7 @@ async def _live(settings: PacketSettings, client: LoopClient, counters: Counters
 
 
 async def _file(settings: PacketSettings, client: LoopClient, stop: asyncio.Event) -> int:
-    _say_ready()
+    _report_ready()
     reading = asyncio.create_task(report_file(settings, client))
     stopping = asyncio.create_task(stop.wait())
     await asyncio.wait({reading, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -214,7 +214,7 @@ async def _first(stop: asyncio.Event, seconds: float) -> None:
         return
 
 
-def _leave_with_parent(loop: asyncio.AbstractEventLoop) -> None:
+def _exit_with_parent(loop: asyncio.AbstractEventLoop) -> None:
     stdin = sys.stdin.fileno()
 
     def readable() -> None:
@@ -224,7 +224,7 @@ def _leave_with_parent(loop: asyncio.AbstractEventLoop) -> None:
     loop.add_reader(stdin, readable)
 
 
-def _say_ready() -> None:
+def _report_ready() -> None:
     sys.stdout.write("ready\n")
     sys.stdout.flush()
 

@@ -1,6 +1,6 @@
 """One direction of a TCP connection: segments in any order -> its bytes in order, and the losses. Pure.
 
-    next in order       returned at once, together with what waited after it
+    next in order       returned at once, together with the waiting bytes that follow it
     after a hole        waits, within limits of bytes, pieces and time
     seen before         dropped: the first copy of bytes counts (retransmissions, keep-alive probes, and captures that see
                         a packet on two interfaces)
@@ -16,8 +16,8 @@ from operator import itemgetter
 
 from streamgauge.recorder.budget import Budget
 
-# Limit of bytes that wait behind one hole: the largest window that Linux sets by itself is 6 MiB (tcp_rmem); more can
-# wait only if an acknowledgement was not captured either.
+# Limit of bytes that wait after one hole: the largest window that Linux sets by itself is 6 MiB (tcp_rmem); more can wait
+# only if an acknowledgement was not captured either.
 MAX_AHEAD_BYTES = 8 * 1024 * 1024
 # The same limit in pieces: 8 MiB in packets of about 1 KiB; real senders do not send that much in smaller ones.
 MAX_AHEAD_PIECES = 8 * 1024
@@ -36,7 +36,7 @@ class OutOfRangeError(ValueError):
 
 
 class Direction:
-    """One direction. `position`: bytes in order so far, lost ones included; `waiting`: bytes that wait behind a hole."""
+    """One direction. `position`: bytes in order so far, lost ones included; `waiting`: bytes that wait after a hole."""
 
     __slots__ = ("_ahead", "_base", "_budget", "_fin", "hole_ns", "position", "waiting")
 
@@ -51,7 +51,7 @@ class Direction:
 
     @property
     def over(self) -> bool:
-        """The sender's FIN has been reached."""
+        """Whether all bytes before the sender's FIN have come, or are lost."""
         return self._fin is not None and self.position >= self._fin
 
     def place(self, sequence: int) -> int:
@@ -60,7 +60,7 @@ class Direction:
         return self.position + (ahead if ahead < _HALF else ahead - _MODULUS)
 
     def add(self, sequence: int, payload: bytes, at_ns: int) -> list[Piece]:
-        """Takes a segment's bytes. Returns the pieces that are readable now. Raises OutOfRangeError."""
+        """Adds a segment's bytes. Returns the pieces that are readable now. Raises OutOfRangeError."""
         place = self.place(sequence)
         if place == self.position and not self._ahead:
             self.position += len(payload)
@@ -81,7 +81,7 @@ class Direction:
         return [b"".join((fresh, *self._in_order()))]
 
     def acknowledge(self, sequence: int) -> list[Piece]:
-        """The other side has everything before this sequence number. Returns the pieces up to it. Raises OutOfRangeError."""
+        """Handles an acknowledgement by the other side. Returns the pieces before `sequence`. Raises OutOfRangeError."""
         place = self.place(sequence)
         if self._fin is not None:
             place = min(place, self._fin)
@@ -92,18 +92,18 @@ class Direction:
         return self._skip_to(place)
 
     def finish(self, sequence: int) -> None:
-        """The sender's FIN has this sequence number."""
+        """Sets the sequence number of the sender's FIN."""
         place = self.place(sequence)
         if self._fin is None and 0 <= place - self.position <= MAX_GAP_BYTES:
             self._fin = place
 
     def skip_holes(self) -> list[Piece]:
-        """Stops waiting for holes. Returns what waits, with the losses between."""
+        """Stops waiting for holes. Returns the waiting bytes, with the losses between them."""
         return self._skip_to(self._ahead[-1][0] + len(self._ahead[-1][1])) if self._ahead else []
 
     def discard(self) -> None:
-        """Drops what waits."""
-        self._budget.give(self.waiting)
+        """Drops the waiting bytes."""
+        self._budget.give_back(self.waiting)
         self._ahead, self.waiting, self.hole_ns = [], 0, None
 
     def _keep(self, place: int, payload: bytes, at_ns: int) -> None:
@@ -143,13 +143,13 @@ class Direction:
         del self._ahead[:count]
         whole = taken[0] if len(taken) == 1 else b"".join(taken)
         self.waiting -= len(whole)
-        self._budget.give(len(whole))
+        self._budget.give_back(len(whole))
         if not self._ahead:
             self.hole_ns = None
         return [whole]
 
     def _bounded(self) -> list[Piece]:
-        """Skips the first hole if more waits than the limits allow."""
+        """Skips the first hole if more bytes or pieces wait than the limits allow."""
         if self.waiting <= MAX_AHEAD_BYTES and len(self._ahead) <= MAX_AHEAD_PIECES:
             return []
         return self._skip_to(self._ahead[0][0])

@@ -95,7 +95,7 @@ class Ring:
 
     @property
     def ready(self) -> bool:
-        """A block is ready to be read."""
+        """Whether a block is ready to be read."""
         return bool(_STATUS.unpack_from(self._memory, self._place * BLOCK_BYTES + _STATUS_AT)[0] & _OURS)
 
     def count(self) -> int:

@@ -1,4 +1,4 @@
-"""The relay, a process of the proxy tap (`python -m streamgauge.taps.proxy`). It passes on HTTP/1.1, responses byte for byte.
+"""The relay, a process of the proxy tap (`python -m streamgauge.taps.proxy`). It forwards HTTP/1.1, responses byte for byte.
 
 __main__.py   the process: reads its settings, writes `ready`, drains on SIGTERM
 relay.py      all connections of one relay; acceptor.py: accepts clients, also for hung relays; limits.py: limits on clients

@@ -1,8 +1,8 @@
 """The proxy tap's relay as a process: `python -m streamgauge.taps.proxy`.
 
 The parent writes RelaySettings as one line of JSON to this process's standard input, and keeps the pipe open. When the pipe
-closes, the parent is gone: this process sends what it captured to the recorder, and exits. The process writes `ready` to its
-standard output once it accepts clients. SIGTERM drains it.
+closes, the parent has ended: this process sends what it captured to the recorder, and exits. The process writes `ready` to
+its standard output once it accepts clients. SIGTERM drains it.
 """
 
 import asyncio
@@ -34,10 +34,10 @@ _MAX_SETTINGS = 1024 * 1024
 # objects of a relay are freed by reference counting.
 _GC_THRESHOLD = 50_000
 
-# How long the relay runs after its parent is gone, so that captured reads reach the recorder (seconds). The recorder
+# How long the relay runs after its parent has ended, so that captured reads reach the recorder (seconds). The recorder
 # exits a moment later.
 _LAST_FLUSH_S = 2 * FLUSH_S
-_last_words: list[Callable[[], None]] = []
+_before_exit: list[Callable[[], None]] = []  # called when the parent has ended
 
 
 async def _run(settings: RelaySettings, listening: socket.socket, others: list[socket.socket]) -> NoReturn:
@@ -46,15 +46,15 @@ async def _run(settings: RelaySettings, listening: socket.socket, others: list[s
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(report_loop_faults("the relay's process"))
     loop.add_signal_handler(signal.SIGTERM, stop.set)
-    relay = await serve(settings, listening, others, _say)
-    _last_words.append(relay.hurry)
+    relay = await serve(settings, listening, others, _log)
+    _before_exit.append(relay.send_at_once)
     os.write(sys.stdout.fileno(), b"ready\n")
     await stop.wait()
     await relay.drain()
     os._exit(_DONE)  # the drain is complete; a regular exit would wait for threads that hang in DNS lookups
 
 
-def _say(sentence: str) -> None:
+def _log(sentence: str) -> None:
     sys.stderr.write(f"relay: {sentence}\n")
     sys.stderr.flush()
 
@@ -67,13 +67,13 @@ def _read_settings(fd: int) -> RelaySettings:
     return decode_settings(bytes(line), RelaySettings)
 
 
-def _leave_with_parent(fd: int) -> None:
-    """Waits until the parent is gone, then exits. Runs in a thread, so that the process exits even if its loop hangs."""
+def _exit_with_parent(fd: int) -> None:
+    """Waits until the parent has ended, then exits. Runs in a thread, so that the process exits even if its loop hangs."""
     try:
         while os.read(fd, 4096):
             continue
-        for words in _last_words:
-            words()
+        for step in _before_exit:
+            step()
         time.sleep(_LAST_FLUSH_S)
     finally:
         os._exit(_UNAVAILABLE)
@@ -99,7 +99,7 @@ def main() -> int:
     except (msgspec.DecodeError, OSError) as fault:
         sys.stderr.write(f"relay: its settings cannot be used: {fault}\n")
         return _USAGE
-    threading.Thread(target=_leave_with_parent, args=(stdin,), daemon=True).start()
+    threading.Thread(target=_exit_with_parent, args=(stdin,), daemon=True).start()
     _allow_many_descriptors()
     gc.freeze()
     gc.set_threshold(_GC_THRESHOLD)

@@ -16,8 +16,8 @@ from streamgauge.taps.proxy.limits import Connections, address_of
 # Connections accepted from one socket in one turn of the loop. The rest waits for the next turn, or for another relay.
 AT_A_TIME = 64
 # Interval at which the other relays' sockets are checked (seconds). If clients wait there at two checks in a row, they
-# are accepted. So a client whose relay is gone waits for half a second at most, and a burst of clients stays with its
-# relay.
+# are accepted. So a client of a relay that has ended waits for half a second at most, and a burst of clients stays with
+# its relay.
 CHECK_S = 0.25
 # Pause in accepting while the relay is full, or after descriptors or memory were short (seconds).
 REST_S = 0.1
@@ -28,8 +28,8 @@ class Acceptor:
     """Accepts on `own`, and on `others` if clients wait there for too long. It owns and closes these listening sockets.
 
     `connections`: when it is full, `make_room` is called; while it stays full, clients wait in the kernel's queue.
-    `make_room` gets the address that needs room, or None for any. `serve` gets each accepted connection and the address that
-    it counts for; `refuse` gets each connection above its address's limit.
+    `make_room` gets the address that needs a free connection, or None for any. `serve` gets each accepted connection and the
+    address that it counts for; `refuse` gets each connection above its address's limit.
     """
 
     def __init__(

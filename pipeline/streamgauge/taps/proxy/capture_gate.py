@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from streamgauge.core.capture.segments import Ending, TransportFault
 from streamgauge.core.dialects import endpoint_of
-from streamgauge.core.http1.content_type import says_event_stream
+from streamgauge.core.http1.content_type import names_event_stream
 from streamgauge.recorder.exchange_capture import CaptureClient, ExchangeCapture
 from streamgauge.recorder.protocol import REQUEST_HEADERS
 from streamgauge.spool.read_counters import DropReason
@@ -19,7 +19,7 @@ _WANTED = frozenset(name.encode() for name in REQUEST_HEADERS)
 
 class CapturedRequest(NamedTuple):
     """A request as its capture reports it. `target`: without the upstream's prefix; `tenant_header`: in lower case;
-    `wall_ns`: UTC when it began; `stream_id`: derived from a file that holds the exchange.
+    `wall_ns`: UTC when it began; `stream_id`: the id derived from the file that holds the exchange; None: a new id.
     """
 
     request: Request
@@ -32,7 +32,10 @@ class CapturedRequest(NamedTuple):
 
 
 class CaptureGate:
-    """Reports one exchange, once its capture has started. `capture`: set from then on; `waits`: the response will decide."""
+    """Reports one exchange, once its capture has started.
+
+    `capture`: None before that. `waits`: the response's head will decide whether the capture starts.
+    """
 
     __slots__ = ("_body", "_client", "_early", "_early_bytes", "_request", "_sent", "capture", "waits")
 
@@ -47,14 +50,14 @@ class CaptureGate:
         self._sent: tuple[int, int | None, int] | None = None
 
     def request_body(self, data: bytes) -> None:
-        """Takes a piece of the request's body, which may be empty."""
+        """Reports a piece of the request's body, which may be empty; keeps it before `begin`."""
         if self._body is not None:
             self._body += [data] if data else []
         elif self.capture is not None:
             self.capture.request_body(data)
 
     def lose_request_body(self) -> None:
-        """A piece of the request's body is not known."""
+        """Reports that a piece of the request's body was not captured."""
         if self.capture is not None:
             self.capture.lose_request_body()
 
@@ -74,7 +77,7 @@ class CaptureGate:
             capture.request_sent(*self._sent)
 
     def request_sent(self, at_ns: int, connected_ns: int | None, body_bytes: int) -> None:
-        """The request's last byte was written to the upstream's connection."""
+        """Reports that the request's last byte was written to the upstream's connection."""
         self._sent = (at_ns, connected_ns, body_bytes)
         if self.capture is not None:
             self.capture.request_sent(*self._sent)
@@ -88,7 +91,7 @@ class CaptureGate:
         if framing.status is None and framing.fault is None and self._early_bytes < MAX_RESPONSE_HEAD:
             return
         early, self._early, self.waits = self._early, [], False
-        if says_event_stream((framing.content_type,)):
+        if names_event_stream((framing.content_type,)):
             capture = self._start(*self._method_and_target())
             if self._sent is not None:
                 capture.request_sent(*self._sent)
@@ -96,7 +99,7 @@ class CaptureGate:
                 capture.read(*read)
 
     def lose_read(self, reason: DropReason) -> None:
-        """A read was not captured. Without it the response's head is not known: while `waits`, the exchange is left alone."""
+        """Reports that a read was not captured. While `waits`, the capture then never starts: the head is incomplete."""
         self.waits, self._early = False, []
         if self.capture is not None:
             self.capture.lose_read(reason)
@@ -112,7 +115,7 @@ class CaptureGate:
         return not self.waits if self.capture is None else self.capture.steady
 
     def reads_dropped(self, reads: int) -> None:
-        """The pump dropped reads, and counted them: they are not reported yet."""
+        """Reports reads that the pump dropped and has counted, but not reported."""
         if self.capture is not None:
             self.capture.reads_dropped(reads)
 
@@ -149,14 +152,14 @@ class CaptureGate:
 
 
 def relayed_request(request: Request, outgoing: Outgoing, tenant_header: str | None) -> CapturedRequest:
-    """A request that began a moment ago, and that the relay passes on."""
+    """The capture of a request that the relay forwards. Its wall time is computed from the present time."""
     tenant = None if tenant_header is None else tenant_header.lower().encode()
     wall_ns = time.time_ns() - (time.monotonic_ns() - request.began_ns)
     return CapturedRequest(request, outgoing.target, outgoing.route.recorded_name, tenant, wall_ns, "proxy")
 
 
 def _reported_headers(request: Request, tenant_header: bytes | None) -> list[tuple[str, str]]:
-    """The headers that a recorder needs: others never leave the tap's process."""
+    """The headers that a recorder needs. No other header leaves the tap's process."""
     return [
         (name.decode(), value.decode("latin-1"))
         for name, (_, value) in zip(request.names, request.headers, strict=True)

@@ -1,7 +1,7 @@
 """A client's connection: its requests, one after the other, each an exchange.
 
-IDLE --a request's first byte--> HEAD --head complete--> ASKING --response over--> IDLE | CLOSING. A refusal leads to CLOSING.
-In CLOSING the relay reads and discards what the client still sends: closing at once could cause a reset, and the client
+IDLE --first byte of a request--> HEAD --head complete--> EXCHANGE --exchange over--> IDLE | CLOSING. A refusal leads to
+CLOSING. There the relay reads and discards what the client still sends: closing at once could cause a reset, and the client
 could lose the response.
 """
 
@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Protocol, cast
 from streamgauge.recorder.loop_client import LoopClient
 from streamgauge.spool.read_counters import Refusal
 from streamgauge.taps.proxy.client_interface import ConnectionFate
-from streamgauge.taps.proxy.error_responses import write_answer
+from streamgauge.taps.proxy.error_responses import error_response
 from streamgauge.taps.proxy.exchange import Exchange
 from streamgauge.taps.proxy.limits import ByteBudget
 from streamgauge.taps.proxy.pump_handle import PumpHandle
 from streamgauge.taps.proxy.reader import WHOLE, RequestReader
 from streamgauge.taps.proxy.refusals import Refusals
 from streamgauge.taps.proxy.request import RefusedError, Request, Route, Routes
-from streamgauge.taps.proxy.upstream import WRITE_BUFFER_BYTES, Connector, OwnConnections
+from streamgauge.taps.proxy.upstream import WRITE_BUFFER_BYTES, Connector, UpstreamPool
 from streamgauge.taps.proxy.wire import Wire
 
 if TYPE_CHECKING:
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
 # Longest interval between two checks of a client's deadlines (seconds): a deadline may be noticed this late.
 TICK_S = 1.0
-# How long and how much a client may go on sending after a response that ended its connection (seconds, bytes).
+# How long and how much a client may still send after a response that ends its connection (seconds, bytes).
 LINGER_S = 5.0
 LINGER_BYTES = 64 * 1024 * 1024
-# A client that takes no byte for this long counts as gone, even if its host keeps the connection open (seconds). The
-# default of the upstream's idle timeout is the same.
+# A client that reads no byte for this long counts as disconnected, even if its host keeps the connection open (seconds).
+# The default of the upstream's idle timeout is the same.
 BLOCKED_S = 900.0
 # While draining, an idle client with TLS has this long to answer the relay's close_notify (seconds). Most clients read
 # it only when they send the next request.
@@ -61,41 +61,25 @@ class RelayContext(Protocol):
     refusals: Refusals
     draining: bool
 
-    def connector(self, route: Route) -> Connector: ...
+    def connector(self, route: Route) -> Connector:
+        """The connector that all clients of the relay share for this upstream."""
 
-    def client_connected(self, client: "Client") -> None: ...
+    def client_connected(self, client: "Client") -> None:
+        """Counts the client among those that a drain waits for."""
 
-    def client_gone(self, client: "Client") -> None: ...
+    def client_disconnected(self, client: "Client") -> None:
+        """Frees the client's place in the limits. May be called more than once."""
 
 
 class Client(asyncio.Protocol):
     """One client's connection. `address`: the address that it counts for, as `limits.address_of` gives it.
 
-    `blocked_ns`: since when the client takes no more of what was written (monotonic ns); None if it does.
+    `blocked_ns`: since when the client's socket accepts no more data (monotonic ns); None if it does.
     """
 
-    __slots__ = (
-        "_charged",
-        "_closing",
-        "_exchange",
-        "_held",
-        "_idle_ns",
-        "_linger_due_ns",
-        "_lingered",
-        "_loop",
-        "_reader",
-        "_relay",
-        "_request",
-        "_taken_ns",
-        "_timer",
-        "_unsent_seen",
-        "address",
-        "blocked_ns",
-        "connected",
-        "own",
-        "transport",
-        "wire",
-    )
+    __slots__ = ("_charged", "_closing", "_exchange", "_idle_ns", "_linger_due_ns", "_lingered", "_loop", "_reader",
+                 "_reading_paused", "_relay", "_request", "_taken_ns", "_timer", "_unsent_seen", "address",
+                 "blocked_ns", "connected", "pool", "transport", "wire")  # fmt: skip
 
     def __init__(self, relay: RelayContext, address: str) -> None:
         self.address = address
@@ -108,7 +92,7 @@ class Client(asyncio.Protocol):
         self._exchange: Exchange | None = None
         self._request: Request | None = None
         self._idle_ns = 0
-        self._held = False  # reading is paused
+        self._reading_paused = False  # reading is paused
         self._closing = False
         self._linger_due_ns: int | None = None
         self._lingered = 0
@@ -117,11 +101,12 @@ class Client(asyncio.Protocol):
         self._taken_ns = 0  # while blocked: when the client was last seen to take bytes (monotonic ns)
         self._timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
-        self.own = OwnConnections(self._loop)
+        self.pool = UpstreamPool(self._loop)
 
     # Called by the loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Registers the client with the relay, and starts its timer; with TLS, after the handshake."""
         self.transport = cast(asyncio.Transport, transport)
         self.wire = Wire(self.transport)
         self.transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES, low=0)
@@ -131,36 +116,42 @@ class Client(asyncio.Protocol):
         self._tick()
 
     def data_received(self, data: bytes) -> None:
+        """Parses a read and handles its events; discards it while the connection is closing, or after a refusal."""
         at_ns = time.monotonic_ns()
         if self._closing or self._reader.refused:
-            self._throw_away(len(data))
+            self._discard(len(data))
             return
         self._reader.feed(at_ns, data)
         self._charge()
-        self._go_on()
+        self._handle_events()
 
     def eof_received(self) -> None:
-        """A client that ends its side during an exchange is gone, as with nginx. A complete response still goes out."""
+        """Treats a client that ends its side during an exchange as disconnected, as nginx does. A response that is complete
+        still goes out.
+        """
         if self._exchange is not None and not self._exchange.over:
-            self._left()
+            self._end_by_client()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Ends the exchange, frees the upstream connections, and stops the timer. `exc` None: a clean end."""
         if self._exchange is not None:
-            self._left()
-        self._relay.client_gone(self)
-        self.own.close()
+            self._end_by_client()
+        self._relay.client_disconnected(self)
+        self.pool.close()
         self._reader.close()
         self._charge()
         if self._timer is not None:
             self._timer.cancel()
 
     def pause_writing(self) -> None:
+        """Records since when more than WRITE_BUFFER_BYTES wait for the client, and pauses the upstream."""
         self.blocked_ns = self._taken_ns = time.monotonic_ns()
         self._unsent_seen = self.transport.get_write_buffer_size()
         if self._exchange is not None:
             self._exchange.client_blocked()
 
     def resume_writing(self) -> None:
+        """Resumes the upstream: the write buffer is empty."""
         if self._exchange is not None:
             self._exchange.client_resumed()
         self.blocked_ns = None
@@ -168,36 +159,37 @@ class Client(asyncio.Protocol):
     # Called by its exchange.
 
     def exchange_over(self, after: ConnectionFate) -> None:
-        """The exchange has ended, and the client has taken all of its response, or has left."""
+        """Called when the exchange has ended, and its response was written, or the client has disconnected."""
         exchange, self._exchange = self._exchange, None
         self._idle_ns = time.monotonic_ns()
         if after is ConnectionFate.KEEP and not self._relay.draining:
             if WHOLE not in self._reader.events:  # otherwise the next request was read completely
-                self._reader.go_on()
+                self._reader.parse_next()
                 self._charge()
-            if self._held or self._reader.events:
-                self._loop.call_soon(self._go_on)
+            if self._reading_paused or self._reader.events:
+                self._loop.call_soon(self._handle_events)
         elif after is ConnectionFate.RESET:
             self._reset_when_flushed(self._loop.time() + FLUSH_S)
         elif after in (ConnectionFate.KEEP, ConnectionFate.CLOSE):
-            self._close(lingering=exchange is not None and not exchange.request_whole)
+            self._close(lingering=exchange is not None and not exchange.request_complete)
 
-    def answer(self, refused: RefusedError) -> None:
-        """Writes the relay's own response, and closes the connection after it."""
+    def send_error(self, refused: RefusedError) -> None:
+        """Writes the relay's own error response, and closes the connection after it."""
         self._relay.refusals.add(refused)
         head_only = self._request is not None and self._request.method == b"HEAD"
-        self.transport.write(write_answer(refused, head_only))
+        self.transport.write(error_response(refused, head_only))
         self._close(lingering=True)
 
-    def settle_reading(self) -> None:
-        """Pauses reading while the upstream takes no more of the request's body, and resumes it otherwise. Pipelined requests
-        are read as well, and buffered up to a limit: while reading is paused, the loop cannot notice that the client leaves.
+    def update_reading(self) -> None:
+        """Pauses reading while the upstream accepts no more of the request's body, and resumes it otherwise. Pipelined
+        requests are read as well, and buffered up to a limit: while reading is paused, the loop cannot notice that the client
+        disconnects.
         """
-        hold = not self._closing and self._exchange is not None and self._exchange.wants_no_body
-        if hold == self._held or self.transport.is_closing():
+        pause = not self._closing and self._exchange is not None and self._exchange.body_must_wait
+        if pause == self._reading_paused or self.transport.is_closing():
             return
-        self._held = hold
-        if hold:
+        self._reading_paused = pause
+        if pause:
             self.transport.pause_reading()
         else:
             self.transport.resume_reading()
@@ -210,7 +202,7 @@ class Client(asyncio.Protocol):
         return None if self._exchange is not None or self._closing else self._idle_ns
 
     def shed(self) -> None:
-        """Closes an idle connection to make room for others."""
+        """Closes an idle connection, because the relay or its address has reached a limit of connections."""
         self._closing = True
         self.transport.abort()
 
@@ -230,49 +222,49 @@ class Client(asyncio.Protocol):
     # Internal.
 
     def _charge(self) -> None:
-        """Charges what the reader holds to the budget of all clients. If the budget is used up, refuses this client."""
+        """Charges what the reader buffers to the budget of all clients. If the budget is used up, refuses this client."""
         more = self._reader.held_bytes - self._charged
         if more and not self._relay.client_bytes.charge(more):
-            self._reader.refuse_for_room()
+            self._reader.refuse_without_memory()
             more = self._reader.held_bytes - self._charged
             self._relay.client_bytes.charge(more)
         self._charged += more
 
-    def _go_on(self) -> None:
+    def _handle_events(self) -> None:
         """Handles the reader's events. A later request, or the refusal of one, waits until the current exchange is over."""
         events = self._reader.events
         while events and not self._closing and not self.transport.is_closing():
             event = events[0]
             if self._exchange is not None and isinstance(event, Request):
                 break
-            if isinstance(event, RefusedError) and self._exchange is not None and self._exchange.request_whole:
+            if isinstance(event, RefusedError) and self._exchange is not None and self._exchange.request_complete:
                 break  # it concerns the next request
             events.popleft()
             if isinstance(event, Request):
-                self._ask(event)
+                self._start_exchange(event)
             elif isinstance(event, RefusedError):
                 self._refuse(event)
             elif self._exchange is not None and isinstance(event, bytes):
-                self._exchange.ask(event)
+                self._exchange.send_body(event)
             elif self._exchange is not None:
-                self._exchange.ask_no_more()
+                self._exchange.end_request()
         if self._exchange is not None:
             self._exchange.flush()
-        self.settle_reading()
+        self.update_reading()
 
-    def _ask(self, request: Request) -> None:
+    def _start_exchange(self, request: Request) -> None:
         self._request = request
         try:
             outgoing = self._relay.routes.outgoing(request)
         except RefusedError as refused:
-            self.answer(refused)
+            self.send_error(refused)
             return
         connector = self._relay.connector(outgoing.route)
         self._exchange = Exchange(self, request, outgoing, connector, self._relay.pump)
         self._exchange.begin(self._relay.recorder, self._relay.settings.tenant_header)
 
     def _refuse(self, refused: RefusedError) -> None:
-        """Refuses what the client sent. A running exchange ends as if the client had left."""
+        """Refuses what the client sent. A running exchange ends as if the client had disconnected."""
         exchange = self._exchange
         if exchange is not None and exchange.over:
             return  # its response is still going out, and the connection ends after it
@@ -281,18 +273,18 @@ class Client(asyncio.Protocol):
             self._request = None
         else:
             exchange.client_left(0)
-        if exchange is None or exchange.nothing_passed:
-            self.answer(refused)
+        if exchange is None or exchange.may_send_error:
+            self.send_error(refused)
         else:
             self._reset_when_flushed(self._loop.time() + FLUSH_S)
 
-    def _is_gone(self) -> bool:
-        """Asks the kernel whether the client has ended its side, while reading is paused."""
+    def _has_closed_its_side(self) -> bool:
+        """Whether the client has ended its side, by the kernel: while reading is paused, the loop does not report it."""
         poll = select.poll()
         poll.register(self.transport.get_extra_info("socket").fileno(), select.POLLRDHUP)
         return bool(poll.poll(0))
 
-    def _left(self) -> None:
+    def _end_by_client(self) -> None:
         exchange, self._exchange = self._exchange, None
         if exchange is not None:
             unsent = self.transport.get_write_buffer_size()
@@ -300,7 +292,7 @@ class Client(asyncio.Protocol):
         self.transport.abort()
 
     def _close(self, lingering: bool) -> None:
-        """Ends the connection after what is written has gone out. `lingering`: the client may still be sending."""
+        """Ends the connection after the written bytes have gone out. `lingering`: the client may still be sending."""
         if self._closing or self.transport.is_closing():
             return
         self._closing = True
@@ -309,11 +301,11 @@ class Client(asyncio.Protocol):
         if lingering and self.transport.can_write_eof():
             self.transport.write_eof()
             self._linger_due_ns = time.monotonic_ns() + int(LINGER_S * _NS)
-            self.settle_reading()
+            self.update_reading()
         else:  # the TLS transport lingers by itself: it waits for close_notify, and discards other data
             self.transport.close()
 
-    def _throw_away(self, size: int) -> None:
+    def _discard(self, size: int) -> None:
         self._lingered += size
         if self._lingered > LINGER_BYTES:
             self.transport.abort()
@@ -345,21 +337,26 @@ class Client(asyncio.Protocol):
     def _tick(self) -> None:
         """Handles a deadline that is overdue, and schedules the next check."""
         now = time.monotonic_ns()
-        self.own.sweep()
-        # A blocked connection has unsent bytes. A size of 0 means that it was just lost: the last size stays.
+        self.pool.sweep()
+        # A blocked connection has unsent bytes. A size of 0 means that it was just lost: keep the last size.
         if self.blocked_ns is not None and self._unsent_seen != (unsent := self.transport.get_write_buffer_size()):
             self._unsent_seen, self._taken_ns = unsent or self._unsent_seen, now
-        if self._held and self._exchange is not None and not self._exchange.over and self._is_gone():
-            self._left()
+        if (
+            self._reading_paused
+            and self._exchange is not None
+            and not self._exchange.over
+            and self._has_closed_its_side()
+        ):
+            self._end_by_client()
             return
-        due = self._due_ns()
+        due = self._next_deadline_ns()
         if due is not None and now >= due:
-            self._overdue()
-            due = self._due_ns()
+            self._handle_deadline()
+            due = self._next_deadline_ns()
         wait = TICK_S if due is None else min(TICK_S, max(due - now, 1_000_000) / _NS)
         self._timer = self._loop.call_later(wait, self._tick)
 
-    def _due_ns(self) -> int | None:
+    def _next_deadline_ns(self) -> int | None:
         settings = self._relay.settings
         if self._closing:
             return self._linger_due_ns
@@ -372,23 +369,23 @@ class Client(asyncio.Protocol):
             return self._reader.began_ns + int(settings.header_timeout_s * _NS)
         return self._idle_ns + int(settings.keep_alive_s * _NS)
 
-    def _overdue(self) -> None:
+    def _handle_deadline(self) -> None:
         if self._closing:
-            self._linger_no_longer()
+            self._end_linger()
         elif self._exchange is not None and self.blocked_ns is not None:
-            self._left()
+            self._end_by_client()
         elif self._exchange is not None and self._exchange.waits_for_client:
             self._refuse(RefusedError(Refusal.BODY_TIMEOUT, "The request body did not arrive in time."))
         elif self._exchange is not None:
             self._exchange.timed_out(self._relay.settings.upstream_idle_timeout)
         elif self._reader.in_head:
             self._request = None
-            self.answer(RefusedError(Refusal.HEADER_TIMEOUT, "The request headers did not arrive in time."))
+            self.send_error(RefusedError(Refusal.HEADER_TIMEOUT, "The request headers did not arrive in time."))
         else:
             self._close(lingering=False)
 
-    def _linger_no_longer(self) -> None:
-        """Aborts the connection after LINGER_S. If bytes still wait for the client, LINGER_S starts again instead."""
+    def _end_linger(self) -> None:
+        """Aborts the connection after LINGER_S. If bytes still wait for the client, starts LINGER_S again instead."""
         waits = bool(self.transport.get_write_buffer_size())
         self._linger_due_ns = time.monotonic_ns() + int(LINGER_S * _NS) if waits else None
         if not waits:

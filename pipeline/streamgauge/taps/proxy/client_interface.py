@@ -5,7 +5,7 @@ from enum import Enum, auto
 from typing import Protocol
 
 from streamgauge.taps.proxy.request import RefusedError
-from streamgauge.taps.proxy.upstream import OwnConnections
+from streamgauge.taps.proxy.upstream import UpstreamPool
 from streamgauge.taps.proxy.wire import Wire
 
 
@@ -13,10 +13,10 @@ class ConnectionFate(Enum):
     """What happens to the client's connection after an exchange."""
 
     KEEP = auto()  # it stays open for the next request
-    CLOSE = auto()  # what is written goes out, then FIN
-    RESET = auto()  # what is written goes out, then RST
-    GONE = auto()  # it has ended, or the relay is cutting it
-    ANSWERED = auto()  # the relay's own response was written, and ends it
+    CLOSE = auto()  # the written bytes go out, then FIN
+    RESET = auto()  # the written bytes go out, then RST
+    ENDED = auto()  # it has ended already, or the relay is cutting it
+    ERROR_SENT = auto()  # the relay's own error response was written, and ends it
 
 
 class ClientSide(Protocol):
@@ -24,11 +24,14 @@ class ClientSide(Protocol):
 
     transport: asyncio.Transport
     wire: Wire
-    own: OwnConnections
-    blocked_ns: int | None  # since when the client takes no more (monotonic ns); None if it does
+    pool: UpstreamPool
+    blocked_ns: int | None  # since when the client's socket accepts no more data (monotonic ns); None if it does
 
-    def exchange_over(self, after: ConnectionFate) -> None: ...
+    def exchange_over(self, after: ConnectionFate) -> None:
+        """Called once, when the exchange has ended, and its response was written, or the client has disconnected."""
 
-    def answer(self, refused: RefusedError) -> None: ...
+    def send_error(self, refused: RefusedError) -> None:
+        """Writes the relay's own error response, and closes the connection after it."""
 
-    def settle_reading(self) -> None: ...
+    def update_reading(self) -> None:
+        """Pauses or resumes reading from the client, as `Exchange.body_must_wait` requires."""

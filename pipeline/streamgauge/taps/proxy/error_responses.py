@@ -13,7 +13,7 @@ ERROR_TYPE = "streamgauge_relay_error"
 
 
 def unreachable(upstream: str, why: str, fault: TransportFault | None = None) -> RefusedError:
-    """The connection failed, or ended before a response. `why`: a phrase from the relay's code."""
+    """For a connection that failed, or ended before a response. `why`: a phrase from the relay's code."""
     message = f"The upstream {upstream} could not be reached: {why}. Try again, or check its URL and the network."
     if fault is TransportFault.CONNECT_TIMEOUT:
         return RefusedError(Refusal.UPSTREAM_TIMEOUT, message)
@@ -21,7 +21,7 @@ def unreachable(upstream: str, why: str, fault: TransportFault | None = None) ->
 
 
 def invalid(upstream: str, why: str) -> RefusedError:
-    """The upstream's response is no HTTP/1 response that can be passed on. `why`: a ResponseFault."""
+    """For a response that is not HTTP/1, or cannot be forwarded. `why`: a ResponseFault."""
     message = (
         f"The upstream {upstream} sent an invalid HTTP/1 response ({why}). Check that its URL is that of an HTTP API."
     )
@@ -29,14 +29,14 @@ def invalid(upstream: str, why: str) -> RefusedError:
 
 
 def silent(upstream: str, seconds: float) -> RefusedError:
-    """The upstream sent no response in time."""
+    """For an upstream that sent no response within `seconds`."""
     message = (
         f"The upstream {upstream} sent no response within {seconds:g} s. Try again, or check its URL and the network."
     )
     return RefusedError(Refusal.UPSTREAM_TIMEOUT, message)
 
 
-def write_answer(refused: RefusedError, head_only: bool = False) -> bytes:
+def error_response(refused: RefusedError, head_only: bool = False) -> bytes:
     """Returns the bytes of the response, which announces that the connection closes. `head_only`: for a HEAD request."""
     error = {"message": refused.message, "type": ERROR_TYPE, "code": refused.code}
     body = msgspec.json.encode({"error": error})

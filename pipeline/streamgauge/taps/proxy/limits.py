@@ -1,4 +1,4 @@
-"""Limits on what clients may make a relay hold: connections, bytes of requests, time."""
+"""Limits on the resources of a relay that its clients may use: connections, bytes of requests, time."""
 
 import ipaddress
 from collections import Counter
@@ -23,7 +23,7 @@ OBJECT_BYTES = 128
 
 
 class ByteBudget:
-    """The bytes that all clients of a relay together may make it hold."""
+    """The bytes of requests that a relay may buffer for all its clients together."""
 
     def __init__(self, most: int) -> None:
         self.left = most
@@ -50,20 +50,20 @@ class Connections:
 
     @property
     def full(self) -> bool:
-        """No further connection may be accepted."""
+        """Whether no further connection may be accepted."""
         return self.count >= self.most
 
     def address_is_full(self, address: str) -> bool:
-        """No further connection may be accepted from this address."""
+        """Whether no further connection may be accepted from this address."""
         return self._by_address[address] >= self.most_per_address
 
     def add(self, address: str) -> None:
-        """A connection from `address`, as `address_of` gives it, was accepted."""
+        """Counts an accepted connection from `address`, as `address_of` returns it."""
         self.count += 1
         self._by_address[address] += 1
 
     def remove(self, address: str) -> None:
-        """A connection from `address` has ended."""
+        """Counts the end of a connection from `address`."""
         self.count -= 1
         self._by_address[address] -= 1
         if not self._by_address[address]:
@@ -71,7 +71,7 @@ class Connections:
 
 
 def address_of(peer: object) -> str:
-    """The address that a connection counts for, from what `accept` gives: an IPv4 host, or an IPv6 /64 network."""
+    """The address that a connection counts for, from the peer that `accept` returns: an IPv4 host, or an IPv6 /64 network."""
     host = str(peer[0]) if isinstance(peer, tuple) and peer else ""
     try:
         address = ipaddress.ip_address(host.partition("%")[0])

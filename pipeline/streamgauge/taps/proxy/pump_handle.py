@@ -1,4 +1,4 @@
-"""Hands responses to the native pump (`_pump.c`), and takes them back with the read that the pump did not finish.
+"""Hands responses to the native pump (`_pump.c`), which returns them with the read that it did not finish.
 
 OFFERED --a second read came, and all written bytes have gone out--> PUMPED --returned--> the relay moves the rest. A response
 is handed to the pump once at most. Where the pump was not built, no response is offered.
@@ -46,8 +46,8 @@ class PumpOwner(Protocol):
         """
 
     def returned(self, at_ns: int, place: BodyPosition, data: bytes | None, sent: int, reset: bool, lost: int) -> None:
-        """The pump has returned the response. `data`: a read that was not captured, of which `sent` bytes went to the client;
-        `place` is the position before it. `at_ns`: when the last read came (monotonic ns).
+        """Called when the pump has returned the response. `data`: a read that was not captured, of which `sent` bytes went to
+        the client; `place` is the position before it. `at_ns`: when the last read came (monotonic ns).
 
         `reset`: the upstream's socket failed. `lost`: earlier reads that were dropped, and are not reported yet.
         """
@@ -93,6 +93,7 @@ class PumpedResponse:
             self._token = self._pump.hand_over(self, place, *sockets)
 
     def returned(self, at_ns: int, place: BodyPosition, data: bytes | None, sent: int, reset: bool, lost: int) -> None:
+        """Passes the response on to its exchange: see `PumpOwner.returned`."""
         self._token = None
         self._owner.returned(at_ns, place, data, sent, reset, lost)
 
@@ -107,7 +108,7 @@ class PumpHandle:
         self._pumped: dict[int, tuple[PumpedResponse, int | None]] = {}  # with the stream's number, by token
         # Reads of each stream that a bug in the capture lost. Kept until the pump returns the stream's response.
         self._missing: Counter[int] = Counter()
-        self._seen = counters.seen_apart()
+        self._seen = counters.pump_seen_word()
         self.pump = Pump(self._room, BATCH_BYTES, round(HOLD_S * 1e9), self._seen)
         self.loop.add_reader(self.pump.fileno(), self.collect)
         client.before_flush = self._collect_due
@@ -115,11 +116,11 @@ class PumpHandle:
     def hand_over(
         self, response: PumpedResponse, place: BodyPosition, upstream: int, client: int, stream: int | None
     ) -> int | None:
-        """Hands two sockets to the pump, and returns their token. If the pump does not take them, returns the response to its
-        exchange, and then None.
+        """Hands two sockets to the pump, and returns their token. If the pump does not accept them, gives the response back
+        to its exchange (`returned`), and returns None.
         """
         try:
-            token = self.pump.lend(upstream, client, stream is not None, stream or 0, *place)
+            token = self.pump.hand_over(upstream, client, stream is not None, stream or 0, *place)
         except (OSError, MemoryError, ValueError):
             response.returned(0, place, None, 0, False, 0)
             return None
@@ -140,7 +141,7 @@ class PumpHandle:
                 self._counters.dropped(DropReason.RECORDER_BEHIND, lost)
             for batch in batches:
                 self._put_batch(Encoded(*batch))
-        finally:  # capture fails open: the responses go on in any case
+        finally:  # capture fails open: the responses continue in any case
             for returned in returns:
                 self._return(*returned)
 
@@ -158,14 +159,14 @@ class PumpHandle:
     def _put_batch(self, batch: Encoded) -> None:
         try:
             self._client.put(batch, len(batch.encoded))
-        except Exception as error:  # noqa: BLE001 - capture fails open: streams go on, and their records say that reads are missing
+        except Exception as error:  # noqa: BLE001 - capture fails open: streams continue, and their records show the missing reads
             report_fault("the reads of the pump", error)
             self._counters.happened(Incident.CAPTURE_FAULT)
             self._counters.dropped(DropReason.CAPTURE_FAULT, batch.reads)
             self._count_missing(batch)
 
     def _count_missing(self, batch: Encoded) -> None:
-        """Counts the missing reads of each stream, so that its record says that they are missing."""
+        """Counts the missing reads of each stream, for its record."""
         try:
             messages = batch.decoded()
         except Exception as error:  # noqa: BLE001 - the batch's streams are unknown: each pumped stream counts one missing read
@@ -178,12 +179,12 @@ class PumpHandle:
                     message.reads if isinstance(message, ReadsDropped) else len(message.reads)
                 )
 
-    def hurry(self) -> None:
-        """From now on the pump holds no reads back: they go out with the next flush. May be called from any thread."""
-        self.pump.hurry()
+    def send_at_once(self) -> None:
+        """Ends the waiting for HOLD_S: captured reads go out with the next flush. May be called from any thread."""
+        self.pump.send_at_once()
 
     def close(self) -> None:
-        """Ends the pump. Called when the pump has no responses any more."""
+        """Ends the pump. Call it after the pump has returned all responses."""
         try:
             self.collect(all_of_it=True)
         finally:
@@ -199,6 +200,6 @@ class PumpHandle:
     def _collect_due(self) -> None:
         try:
             self.collect(due=True)
-        finally:  # what was left because memory was short is collected with the next flush
+        finally:  # what memory was too short for is collected with the next flush
             if self._pumped:
                 self._client.schedule_flush()

@@ -1,8 +1,8 @@
 """Turns a client's bytes into requests, as events in order. llhttp parses; an error becomes the last event.
 
-The reader parses one request at a time: after a complete request it keeps the following bytes unparsed, until `go_on`. So a
-client that pipelines costs the memory of its bytes, and not that of their much larger parsed form. Only after a chunked body
-may the next requests be parsed as well, as far as they lie in the same MIN_PIECE bytes.
+The reader parses one request at a time. After a complete request it keeps the following bytes unparsed, until
+`parse_next`. So a client that pipelines costs the memory of its bytes, and not that of their much larger parsed form. Only
+after a chunked body may the next requests be parsed as well, as far as they lie in the same MIN_PIECE bytes.
 """
 
 from collections import deque
@@ -52,14 +52,14 @@ class RequestReader:
         self.began_ns = 0
         self.refused = False
         self._max_head, self._max_body = max_head, max_body
-        self._waits = False  # a request is complete: the next one is not parsed before `go_on`
+        self._waits = False  # a request is complete: the next one is not parsed before `parse_next`
         # Unparsed reads: the time of the read (monotonic ns), its bytes, and the offset from which they are unparsed.
         self._pipelined: deque[tuple[int, bytes, int]] = deque()
         self._pipelined_bytes = 0
         self._overflow = False  # the client sent more than may be buffered
         self._fed_last = b""  # the last three parsed bytes: the end of a head may be split over reads
         self._now = 0
-        self._again_ns: int | None = None  # when the head that is parsed again began
+        self._again_ns: int | None = None  # when the head began that is parsed a second time
         self._head_bytes = 0
         self._target = b""
         self._headers: list[tuple[bytes, bytes]] = []
@@ -82,10 +82,10 @@ class RequestReader:
             return
         begin = 0 if self._waits else self._read(at_ns, data, 0)
         if begin < len(data) and self._waits:
-            self._hold(at_ns, data[begin:])
+            self._buffer(at_ns, data[begin:])
 
-    def go_on(self) -> None:
-        """The exchange of the last request is over: parses the next request, as far as it has come."""
+    def parse_next(self) -> None:
+        """Parses the next request, as far as it has come. Call it when the exchange of the last request is over."""
         self._waits = False
         while self._pipelined and not self._waits and not self.refused:
             at_ns, data, begin = self._pipelined.popleft()
@@ -97,8 +97,8 @@ class RequestReader:
         if self._overflow and not self._waits:
             self._refuse(Refusal.PIPELINED_TOO_MUCH, _TOO_MUCH_PIPELINED)
 
-    def refuse_for_room(self) -> None:
-        """Discards what this client has buffered and refuses it, because all clients together hold too much."""
+    def refuse_without_memory(self) -> None:
+        """Discards what is buffered for this client and refuses it: the budget of all clients is used up."""
         self._pipelined.clear()
         self._pipelined_bytes = 0
         self._refuse(Refusal.RELAY_BUSY, "Unfinished requests use too much of the relay's memory. Try again.")
@@ -111,7 +111,7 @@ class RequestReader:
         self._pipelined.clear()
         self._pipelined_bytes = 0
 
-    def _hold(self, at_ns: int, data: bytes) -> None:
+    def _buffer(self, at_ns: int, data: bytes) -> None:
         room = MAX_PIPELINED_BYTES - self._pipelined_bytes - OBJECT_BYTES
         if self._overflow or room <= 0:
             self._overflow = True
@@ -208,15 +208,18 @@ class RequestReader:
     # Called by llhttp.
 
     def on_message_begin(self) -> None:
+        """Resets the state of a request. Also called for a head that is parsed a second time, without its Upgrade."""
         self.in_head, self._in_body, self._body_left = True, False, None
         self.began_ns, self._again_ns = self._now if self._again_ns is None else self._again_ns, None
         self._target, self._headers, self._head_bytes, self._body_bytes = b"", [], 0, 0
 
     def on_url(self, url: bytes) -> None:
+        """Appends a part of the target, as long as reads split it."""
         self._target += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self._in_body or self.refused:  # a trailer is not passed on
+        """Adds a whole field of the head, up to MAX_FIELDS. Ignores trailers."""
+        if self._in_body or self.refused:  # trailers are not forwarded
             return
         if len(self._headers) >= MAX_FIELDS:
             self._refuse(Refusal.HEADERS_TOO_LARGE, f"A request may have at most {MAX_FIELDS} headers.")
@@ -224,6 +227,7 @@ class RequestReader:
         self._headers.append((name, value))
 
     def on_headers_complete(self) -> None:
+        """Appends the request as an event, or refuses it by its version, method, upgrade or size."""
         self.in_head, self._in_body, self._between = False, True, 0
         parser = self._parser
         if parser is None or self.refused:
@@ -258,6 +262,7 @@ class RequestReader:
             )
 
     def on_body(self, body: bytes) -> None:
+        """Appends a piece of the body, without chunk framing, as an event; refuses a body above `max_body`."""
         self._between = 0
         self._body_bytes += len(body)
         if self._body_left is not None:
@@ -268,6 +273,7 @@ class RequestReader:
             self.events.append(body)
 
     def on_message_complete(self) -> None:
+        """Appends WHOLE, unless the head is to be parsed a second time."""
         self._in_body, self._between = False, 0
         if self._upgrade is None and not self.refused:
             self._waits = True

@@ -11,24 +11,24 @@ LINE_S = 60.0
 
 
 class Refusals:
-    """The refusals of one relay. `say` takes a sentence for the operator; `now` returns seconds."""
+    """The refusals of one relay. `log` writes a line for the operator; `now` returns seconds."""
 
     def __init__(
-        self, counters: Counters, say: Callable[[str], None], now: Callable[[], float] = time.monotonic
+        self, counters: Counters, log: Callable[[str], None], now: Callable[[], float] = time.monotonic
     ) -> None:
-        self._counters, self._say, self._now = counters, say, now
-        self._said_at: dict[Refusal, float] = {}
-        self._unsaid: dict[Refusal, int] = {}
+        self._counters, self._log, self._now = counters, log, now
+        self._logged_at: dict[Refusal, float] = {}
+        self._suppressed: dict[Refusal, int] = {}
 
     def add(self, refused: RefusedError) -> None:
         """Counts a refusal, and logs it unless its code was logged within LINE_S. The line has no byte of the request."""
         code = refused.code
         self._counters.refused(code)
-        now, said_at = self._now(), self._said_at.get(code)
-        if said_at is not None and now - said_at < LINE_S:
-            self._unsaid[code] = self._unsaid.get(code, 0) + 1
+        now, logged_at = self._now(), self._logged_at.get(code)
+        if logged_at is not None and now - logged_at < LINE_S:
+            self._suppressed[code] = self._suppressed.get(code, 0) + 1
             return
-        self._said_at[code] = now
-        unsaid = self._unsaid.pop(code, 0)
-        more = f" ({unsaid} more with this code since the last such line)" if unsaid else ""
-        self._say(f"answered a request with {code.status} {code.value}: {refused.message}{more}")
+        self._logged_at[code] = now
+        suppressed = self._suppressed.pop(code, 0)
+        more = f" ({suppressed} more with this code since the last such line)" if suppressed else ""
+        self._log(f"answered a request with {code.status} {code.value}: {refused.message}{more}")

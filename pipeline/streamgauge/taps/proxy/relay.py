@@ -26,7 +26,7 @@ from streamgauge.taps.proxy.limits import (
 from streamgauge.taps.proxy.pump_handle import BUILT, PumpHandle
 from streamgauge.taps.proxy.refusals import Refusals
 from streamgauge.taps.proxy.request import Route, Routes
-from streamgauge.taps.proxy.tls import CHECK_S, OwnCertificate, upstream_context
+from streamgauge.taps.proxy.tls import CHECK_S, ServerCertificate, upstream_context
 from streamgauge.taps.proxy.upstream import WATCH_S, Connector
 
 # Idle connections that are closed at a time to make room, and how long each has been idle at least (seconds): the first
@@ -67,8 +67,8 @@ class RelaySettings(ProxySettings):
 class Relay:
     """A relay. `serve` makes one; `drain` ends it."""
 
-    def __init__(self, settings: RelaySettings, say: Callable[[str], None]) -> None:
-        self._say = say
+    def __init__(self, settings: RelaySettings, log: Callable[[str], None]) -> None:
+        self._log = log
         self.routes = Routes(settings.upstreams, settings.single)
         self.settings = settings
         self.draining = False
@@ -76,7 +76,9 @@ class Relay:
         self._empty = asyncio.Event()
         self._empty.set()
         tls = upstream_context(settings.upstream_ca, settings.upstream_certificate, settings.upstream_key)
-        self._own = OwnCertificate(settings.tls_certificate, settings.tls_key) if settings.tls_certificate else None
+        self._certificate = (
+            ServerCertificate(settings.tls_certificate, settings.tls_key) if settings.tls_certificate else None
+        )
         self._tls: dict[str, Any] = {}
         self._certificate_timer: asyncio.TimerHandle | None = None
         self._acceptor: Acceptor | None = None
@@ -85,7 +87,7 @@ class Relay:
         descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         capacity = capacity_of(descriptors, settings.max_connections, len(self.routes.all))
         if capacity < settings.max_connections:
-            say(
+            log(
                 f"the limit of {descriptors} file descriptors allows only {capacity} of {settings.max_connections}"
                 " connections: raise it (ulimit -n, LimitNOFILE=) or lower --max-connections"
             )
@@ -94,17 +96,17 @@ class Relay:
             route: Connector(route, tls, settings.connect_timeout, settings.watch_s) for route in self.routes.all
         }
         self._counters = Counters(Path(settings.counters_path), settings.role)
-        self._counters.settle_relay()
-        self.refusals = Refusals(self._counters, say)
+        self._counters.drop_unsent_reads()
+        self.refusals = Refusals(self._counters, log)
         self.recorder = LoopClient(Path(settings.recorder_socket), self._counters, settings.capture_buffer_bytes)
         self.pump = PumpHandle(self.recorder, self._counters) if settings.pump and BUILT else None
 
     async def listen(self, listening: socket.socket, others: list[socket.socket]) -> None:
         """Starts to accept clients: on `listening`, and on `others` if clients wait there for too long."""
         loop = asyncio.get_running_loop()
-        if self._own is not None:
+        if self._certificate is not None:
             timeouts = {"ssl_handshake_timeout": self.settings.header_timeout_s, "ssl_shutdown_timeout": LINGER_S}
-            self._tls = {"ssl": self._own.context, **timeouts}
+            self._tls = {"ssl": self._certificate.context, **timeouts}
             self._certificate_timer = loop.call_later(CHECK_S, self._check_certificate)
         self._acceptor = Acceptor(
             listening,
@@ -136,7 +138,7 @@ class Relay:
         accepted.close()
 
     def _make_room(self, address: str | None) -> None:
-        """Closes the connections that have been idle the longest: of all clients (None), or of those of one address."""
+        """Closes the connections that have been idle the longest: of all clients (None), or of one address's clients."""
         latest_ns = time.monotonic_ns() - int(SHED_IDLE_S * 1e9)
         idle = [
             (since, client)
@@ -146,7 +148,7 @@ class Relay:
         for _, client in sorted(idle, key=lambda one: one[0])[:SHED_AT_A_TIME]:
             self._counters.happened(Incident.CLIENT_SHED)
             client.shed()
-            self.client_gone(client)
+            self.client_disconnected(client)
 
     def _released(self, address: str) -> None:
         self._connections.remove(address)
@@ -154,12 +156,12 @@ class Relay:
             self._acceptor.resume()
 
     def _check_certificate(self) -> None:
-        assert self._own is not None
+        assert self._certificate is not None
         try:
-            if self._own.renew():
-                self._say("the TLS certificate was reloaded")
+            if self._certificate.renew():
+                self._log("the TLS certificate was reloaded")
         except ValueError as fault:
-            self._say(f"{fault}; the previous one stays in use")
+            self._log(f"{fault}; the previous one stays in use")
         except Exception as error:  # noqa: BLE001 - the certificate in use stays, and the next check may succeed
             report_fault("the renewal of the certificate", error)
         self._certificate_timer = asyncio.get_running_loop().call_later(CHECK_S, self._check_certificate)
@@ -183,44 +185,44 @@ class Relay:
             self._acceptor.close()
         for client in list(self._clients):
             client.drain()
-        await self._all_gone(within_s)
+        await self._all_disconnected(within_s)
         for client in list(self._clients):
             client.cut()
-        await self._all_gone(CUT_S)
+        await self._all_disconnected(CUT_S)
         for connector in self._connectors.values():
             connector.close()
         if self.pump is not None:
             self.pump.close()
         lost = await self.recorder.close(ends - time.monotonic())
         if lost:
-            self._say(f"{lost} reads are discarded (recorder_gone): the recorder did not accept them in time")
+            self._log(f"{lost} reads are discarded (recorder_gone): the recorder did not accept them in time")
         self._counters.close()
 
-    def hurry(self) -> None:
-        """From now on, captured reads go to the recorder with the next flush. May be called from any thread."""
+    def send_at_once(self) -> None:
+        """Lets captured reads go to the recorder with the next flush. May be called from any thread."""
         if self.pump is not None:
-            self.pump.hurry()
+            self.pump.send_at_once()
 
     def client_connected(self, client: Client) -> None:
-        """A client has connected."""
+        """Counts a client among those that a drain waits for."""
         self._clients.add(client)
         self._empty.clear()
 
-    def client_gone(self, client: Client) -> None:
-        """A client's connection has ended, or was closed to make room."""
+    def client_disconnected(self, client: Client) -> None:
+        """Frees the place of a client whose connection has ended, or was closed to make room."""
         if client in self._clients:
             self._clients.remove(client)
             self._released(client.address)
         if not self._clients:
             self._empty.set()
 
-    async def _all_gone(self, within_s: float) -> None:
+    async def _all_disconnected(self, within_s: float) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within_s):
                 await self._empty.wait()
 
 
-def _say_nothing(_: str) -> None:
+def _log_nothing(_: str) -> None:
     pass
 
 
@@ -228,12 +230,12 @@ async def serve(
     settings: RelaySettings,
     listening: socket.socket,
     others: Sequence[socket.socket] = (),
-    say: Callable[[str], None] = _say_nothing,
+    log: Callable[[str], None] = _log_nothing,
 ) -> Relay:
     """Returns a relay that accepts on `listening`, and on `others` if clients wait there for too long. It owns and closes
-    these sockets. `say` takes a sentence for the operator. Raises ValueError for invalid upstreams or certificates, OSError
+    these sockets. `log` writes a line for the operator. Raises ValueError for invalid upstreams or certificates, OSError
     if the counters file cannot be created.
     """
-    relay = Relay(settings, say)
+    relay = Relay(settings, log)
     await relay.listen(listening, list(others))
     return relay

@@ -81,7 +81,7 @@ class Route(msgspec.Struct, frozen=True):
 class Request(msgspec.Struct):
     """A request's head as the client wrote it; `names` are those of the headers in lower case.
 
-    `minor`: the minor version of HTTP/1. `began_ns`: when the read came that brought its first byte (monotonic ns).
+    `minor`: the minor version of HTTP/1. `began_ns`: when the read with its first byte came (monotonic ns).
     """
 
     method: bytes

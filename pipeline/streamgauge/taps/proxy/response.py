@@ -1,11 +1,11 @@
 """Finds where an upstream's response ends, without changing its bytes, and whether its connection may be used again.
 
-`core.http1.response` reads the bytes; here is what the relay and the packet tap make of them. A response that cannot be
-followed has a `fault`: it goes on until the connection ends, and the connection is not reused. The client gets the same
-bytes, and decides by itself. Chunks that clients read differently are such a fault, although the recorder can read them.
+`core.http1.response` reads the bytes; this module decides what follows for the relay and the packet tap. A response whose end
+cannot be found has a `fault`: it lasts until the connection ends, and the connection is not reused. The client gets the same
+bytes and has a parser of its own. Chunks that clients read differently are such a fault, although the recorder can read them.
 
-Where the pump is in use, its C function moves the position over large reads from the middle of a body, as the pump itself
-does; it leaves all other reads to the reader.
+Where the pump is in use, its C function moves the position over large reads from the middle of a body, as the pump does. The
+Python reader handles all other reads.
 """
 
 from collections.abc import Callable
@@ -60,13 +60,13 @@ class ResponseFraming:
         return self._reader.content_type
 
     @property
-    def says_keep_alive(self) -> bool:
-        """The head has `Connection: keep-alive`, which HTTP/1.0 requires."""
-        return self._reader.says_keep_alive
+    def has_keep_alive(self) -> bool:
+        """Whether the head has `Connection: keep-alive`, which HTTP/1.0 requires."""
+        return self._reader.has_keep_alive
 
     @property
     def untouched(self) -> bool:
-        """The final head is not complete."""
+        """Whether the final head is not complete yet, and no fault was found."""
         return self.status is None and self.fault is None
 
     @property
@@ -76,7 +76,7 @@ class ResponseFraming:
 
     @property
     def until_eof(self) -> bool:
-        """Only the connection's end marks the body's end."""
+        """Whether only the connection's end marks the body's end."""
         framing = self._reader.framing
         return self.fault is not None or (framing is not None and framing.until_eof)
 
@@ -112,13 +112,13 @@ class ResponseFraming:
         return len(data) - len(rest)
 
     def end_of_input(self) -> bool:
-        """The upstream has ended its side cleanly. Returns whether the response is complete."""
+        """Reports that the upstream has ended its side cleanly. Returns whether the response is complete."""
         if self.fault is None:
             self.complete = self._reader.end()
         return self.complete
 
     def _is_middle(self, data: bytes) -> bool:
-        """Follows a read in C. Returns False if it is not clearly from the middle of the body; it is not followed then."""
+        """Follows a read in C. Returns False, and does not move the position, if it is not clearly from a body's middle."""
         position = None if self._follow is None else self.position
         if self._follow is None or position is None or (found := self._follow(*position, data, 0)) is None:
             return False
@@ -126,7 +126,7 @@ class ResponseFraming:
         return True
 
     def _take_head(self) -> None:
-        """Takes over what the final head decided, if it is complete."""
+        """Sets `status`, `persistent` or `fault` from the final head, if it is complete."""
         reader = self._reader
         if reader.fault is not None:
             self._fail(ResponseFault(reader.fault.value))

@@ -29,8 +29,8 @@ def upstream_context(authorities: Path | None, certificate: Path | None, key: Pa
     return context
 
 
-class OwnCertificate:
-    """The certificate that clients see. `key` None: the key is in the certificate's file. Raises ValueError."""
+class ServerCertificate:
+    """The relay's own certificate. `key` None: the key is in the certificate's file. Raises ValueError."""
 
     def __init__(self, certificate: Path, key: Path | None) -> None:
         self._certificate, self._key = certificate, key
@@ -39,7 +39,7 @@ class OwnCertificate:
 
     def renew(self) -> bool:
         """Loads the files again if they have changed, and returns whether they had. Raises ValueError if they cannot be used:
-        then the former certificate stays, and the files are tried again when they change again.
+        then the former certificate stays, and the files are loaded again after their next change.
         """
         seen = self._states()
         if seen == self._seen:

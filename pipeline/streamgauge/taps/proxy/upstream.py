@@ -1,7 +1,7 @@
 """Connections to upstreams. Each belongs to one client connection, and carries no other client's requests.
 
-So a client meets the same closed connections that it would meet without a relay. Data that remains on a connection (bytes
-that an upstream sends late, a body that it did not read) cannot reach another client.
+So a client sees the same closed connections that it would see without a relay. Data that remains on a connection (bytes that
+an upstream sends late, a body that it did not read) cannot reach another client.
 """
 
 import asyncio
@@ -24,13 +24,13 @@ from streamgauge.taps.proxy.wire import Wire
 # request fails if the server closes while it is on its way.
 KEPT_S = 4.0
 # EARLY_CLOSE_S: a server that closes an idle connection within this time after a response (seconds) is assumed to close
-# after each response: a request that follows at once would meet the close. DISTRUST_S: its connections are then not
+# after each response: a request that follows at once could cross the close. DISTRUST_S: its connections are then not
 # reused for this long (seconds).
 EARLY_CLOSE_S = 1.0
 DISTRUST_S = 60.0
 # Before connections to an upstream are reused, one is watched for this long (seconds) to see whether it stays open.
 WATCH_S = 0.25
-# Bytes that may wait for a socket that takes no more, besides the current read: enough to fill the socket again.
+# Bytes that may wait for a socket that accepts no more, besides the current read: enough to fill the socket again.
 WRITE_BUFFER_BYTES = 64 * 1024
 
 # The next address is tried when one has not answered for this long (seconds; RFC 8305, 5: the recommended delay).
@@ -52,17 +52,17 @@ class UnreachableError(OSError):
         self.fault = fault
 
 
-class Answered(Protocol):
-    """The exchange, as its upstream connection uses it. Stamps are monotonic ns, taken before anything else.
+class ResponseHandler(Protocol):
+    """The part of an exchange that its upstream connection calls. Stamps are monotonic ns, taken before anything else."""
 
-    `fault` None: a clean end, after which the HTTP framing decides whether the response is complete.
-    """
+    def upstream_data(self, at_ns: int, data: bytes) -> None:
+        """Called for each read of the response, which is never empty."""
 
-    def arrived(self, at_ns: int, data: bytes) -> None: ...
+    def upstream_ended(self, at_ns: int, fault: TransportFault | None) -> None:
+        """Called once. `fault` None: a clean end, after which the HTTP framing decides whether the response is complete."""
 
-    def upstream_ended(self, at_ns: int, fault: TransportFault | None) -> None: ...
-
-    def upstream_blocked(self, blocked: bool) -> None: ...
+    def upstream_blocked(self, blocked: bool) -> None:
+        """Called when more than WRITE_BUFFER_BYTES of the request wait for the socket, and when none wait any more."""
 
 
 class Upstream(asyncio.Protocol):
@@ -72,7 +72,7 @@ class Upstream(asyncio.Protocol):
 
     def __init__(self, connector: "Connector") -> None:
         self.connector = connector
-        self.exchange: Answered | None = None
+        self.exchange: ResponseHandler | None = None
         self.blocked = False
         self.idle_since: float | None = None
         self.transport: asyncio.Transport
@@ -80,30 +80,35 @@ class Upstream(asyncio.Protocol):
         self._poll: select.poll | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Sets `transport` and `wire`; with TLS, after the handshake."""
         self.transport = cast(asyncio.Transport, transport)
         self.wire = Wire(self.transport)
         self.transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES, low=0)
 
     def data_received(self, data: bytes) -> None:
+        """Passes a read to the exchange; drops the connection if it is idle."""
         at_ns = time.monotonic_ns()
         if self.exchange is None:  # no request was sent: these bytes belong to no exchange
             self.abort()
         else:
-            self.exchange.arrived(at_ns, data)
+            self.exchange.upstream_data(at_ns, data)
 
     def eof_received(self) -> None:
-        self._over(None)
+        """Reports a clean end. The transport then closes the relay's side, too."""
+        self._ended(None)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """An end without `eof_received` is a reset, or that of a TLS connection without close_notify: an attacker may have
-        cut off the data (RFC 8446, 6.1; RFC 9112, 9.8).
+        """Reports an end without `eof_received` as a fault: it is a reset, or a TLS connection ended without close_notify, so
+        that an attacker may have cut off the data (RFC 8446, 6.1; RFC 9112, 9.8).
         """
-        self._over(TransportFault.RESET if isinstance(exc, ConnectionError) else TransportFault.CLOSED)
+        self._ended(TransportFault.RESET if isinstance(exc, ConnectionError) else TransportFault.CLOSED)
 
     def pause_writing(self) -> None:
+        """Reports that more than WRITE_BUFFER_BYTES wait for the socket."""
         self._block(True)
 
     def resume_writing(self) -> None:
+        """Reports that the write buffer is empty."""
         self._block(False)
 
     def _block(self, blocked: bool) -> None:
@@ -111,36 +116,36 @@ class Upstream(asyncio.Protocol):
         if self.exchange is not None:
             self.exchange.upstream_blocked(blocked)
 
-    def _over(self, fault: TransportFault | None) -> None:
+    def _ended(self, fault: TransportFault | None) -> None:
         exchange, self.exchange = self.exchange, None
         if exchange is not None:
             exchange.upstream_ended(time.monotonic_ns(), fault)
         elif self.idle_since is not None:
-            self.connector.closed_idle(self, self.idle_since)
+            self.connector.closed_while_idle(self, self.idle_since)
             self.idle_since = None
 
-    def rest(self, now: float) -> None:
-        """Its exchange is complete: from `now` on (loop time) it is idle."""
+    def mark_idle(self, now: float) -> None:
+        """Detaches the complete exchange: from `now` on (loop time) the connection is idle."""
         self.exchange = None
         self.idle_since = now
-        self.hold(False)
+        self.pause_reading(False)
 
     def abort(self) -> None:
         """Drops the connection at once."""
         self.exchange = self.idle_since = None
         self.transport.abort()
 
-    def hold(self, held: bool) -> None:
-        """Pauses reading (`held`), or resumes it."""
+    def pause_reading(self, paused: bool) -> None:
+        """Pauses reading, or resumes it (`paused` False)."""
         if self.transport.is_closing():
             return
-        if held:
+        if paused:
             self.transport.pause_reading()
         else:
             self.transport.resume_reading()
 
     def usable(self) -> bool:
-        """Whether it is open, with nothing to be read. Asks the kernel for events that the loop has not handled yet."""
+        """Whether it is open, with nothing to be read. Polls the socket for events that the loop has not handled yet."""
         if self.transport.is_closing():
             return False
         if self._poll is None:
@@ -149,7 +154,7 @@ class Upstream(asyncio.Protocol):
         return not self._poll.poll(0)
 
 
-class OwnConnections:
+class UpstreamPool:
     """The idle connections that one client's connection may reuse: one per upstream, and KEPT_MOST at most."""
 
     __slots__ = ("_idle", "_loop")
@@ -170,13 +175,13 @@ class OwnConnections:
         one.abort()
         return None
 
-    def give(self, one: Upstream) -> None:
-        """Takes back a connection whose exchange is complete; drops it if it may not be reused."""
+    def put_back(self, one: Upstream) -> None:
+        """Keeps a connection whose exchange is complete for reuse; drops it if it may not be reused."""
         if one.transport.is_closing() or one.blocked:
             one.abort()
             return
-        one.rest(self._loop.time())
-        if one.connector.may_be_used_again(one):
+        one.mark_idle(self._loop.time())
+        if one.connector.may_reuse(one):
             self._idle[one.connector] = one
             self._drop_beyond(KEPT_MOST)
 
@@ -217,9 +222,9 @@ class Connector:
         self._watch: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
 
-    def may_be_used_again(self, one: Upstream) -> bool:
-        """Whether a connection that has just become idle may be kept for its client's next request. If not, the connector has
-        taken it over, to watch it or to drop it.
+    def may_reuse(self, one: Upstream) -> bool:
+        """Whether a connection that has just become idle may be kept for its client's next request. If not, the connector
+        watches it or drops it, and the caller must not use it.
         """
         if self._trusted:
             return True
@@ -230,8 +235,8 @@ class Connector:
             one.abort()
         return False
 
-    def closed_idle(self, one: Upstream, since: float) -> None:
-        """The upstream has closed a connection that was idle since `since` (loop time)."""
+    def closed_while_idle(self, one: Upstream, since: float) -> None:
+        """Called when the upstream has closed a connection that was idle since `since` (loop time)."""
         if one is self._watched:
             self._end_watch()
         now = self._loop.time()

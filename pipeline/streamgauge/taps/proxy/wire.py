@@ -18,7 +18,7 @@ class Wire:
         self._fd = int(transport.get_extra_info("socket").fileno()) if plain else None
 
     def write(self, data: bytes) -> None:
-        """Writes to the socket. The transport gets the bytes that the socket does not take. Writes nothing while the
+        """Writes to the socket. The transport buffers the bytes that the socket does not accept. Writes nothing while the
         connection is closing.
         """
         if (fd := self.idle_socket) is not None:

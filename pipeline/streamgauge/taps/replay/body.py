@@ -1,4 +1,4 @@
-"""A file that holds a stream's body becomes segments. It has no stamps and no status, and none are made up."""
+"""Makes segments of a file that holds a stream's body. It has no stamps and no status, so the record has none."""
 
 from collections.abc import Callable, Iterable, Iterator
 
@@ -23,8 +23,8 @@ def replay(
 ) -> Iterator[Segment]:
     """The segments of one recording, whose bytes may come in any pieces.
 
-    A body that begins as JSON or HTML does is read as a whole; any other one is an event stream. An empty recording is a
-    stream of which nothing is known. `dialect`: the dialect that the operator names. `new_id`: makes the stream's id.
+    A body that begins as JSON or HTML does is read as a whole; any other one is an event stream. An empty recording gives a
+    stream without content. `dialect`: the dialect that the operator names. `new_id`: makes the stream's id.
     """
     recorder = Recorder(settings, new_id)
     recorder.handle(RequestStarted(_STREAM, None, None, None, "", "", tap="replay", dialect=dialect))

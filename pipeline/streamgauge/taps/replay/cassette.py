@@ -1,13 +1,13 @@
 """Cassettes -> exchanges: of vcrpy (and so of pytest-recording), of Ruby's VCR, and of betamax.
 
 https://vcrpy.readthedocs.io, https://benoittgt.github.io/vcr (cassette format), https://betamax.readthedocs.io. None of
-them says when a request began or how long a response took; `recorded_at` is when the whole exchange was written.
+them records when a request began or how long a response took; `recorded_at` is when the whole exchange was written.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 
 from streamgauge.taps.replay.contract import BrokenExchange, BrokenRecording, Header, RecordedExchange, Tally
-from streamgauge.taps.replay.json_parts import items, members, unfolded
+from streamgauge.taps.replay.json_parts import decoded, items, members
 from streamgauge.taps.replay.members import from_base64, headers, mapping, place_of, status_of, text, to_bytes
 
 # The name of the list of exchanges: in vcrpy; in VCR and betamax.
@@ -25,7 +25,7 @@ def json_interactions(document: memoryview) -> Iterator[object]:
     found = next((one for name in LISTS if (one := items(outer.get(name))) is not None), None)
     if found is None:
         raise BrokenRecording("it is not a cassette: it has no list of interactions")
-    return map(unfolded, found)
+    return map(decoded, found)
 
 
 def exchanges(interactions: Iterable[object], tally: Tally) -> Iterator[RecordedExchange]:
@@ -35,7 +35,7 @@ def exchanges(interactions: Iterable[object], tally: Tally) -> Iterator[Recorded
         try:
             exchange = _exchange(mapping(interaction))
         except BrokenExchange as error:
-            tally.broke(f"interactions[{place}]", error)
+            tally.count_broken(f"interactions[{place}]", error)
             continue
         unfolded_bytes += len(exchange.body or b"") + len(exchange.request_body or b"")
         if unfolded_bytes > MAX_UNFOLDED_BYTES:

@@ -12,11 +12,11 @@ Header = tuple[str, str]
 
 
 class BrokenRecording(ValueError):
-    """A file is damaged, or not of its apparent format. The text is one sentence: where it breaks, and what to do."""
+    """A file is damaged, or not of its apparent format. The text is one sentence: where the damage is, and what to do."""
 
 
 class BrokenExchange(ValueError):
-    """One exchange of a file cannot be read; others can. The text says what is wrong with it."""
+    """One exchange of a file cannot be read; others can. The text is the reason."""
 
 
 class Times(msgspec.Struct, frozen=True):
@@ -65,14 +65,14 @@ class Tally(msgspec.Struct):
     """
 
     exchanges: int | None = None  # exchanges read; None: the file does not consist of exchanges
-    left_alone: int = 0  # not LLM traffic
+    not_llm: int = 0  # not LLM traffic
     without_body: int = 0  # the response's body was not recorded
     broken_exchanges: int = 0
     first_broken: str = ""
     unreadable_rows: int = 0  # of a spool or a topic
-    rows_gone: int = 0  # of a spool that was emptied while it was read
+    rows_removed: int = 0  # of a spool that was emptied while it was read
 
-    def broke(self, place: str, why: BrokenExchange) -> None:
+    def count_broken(self, place: str, why: BrokenExchange) -> None:
         """Counts an exchange that cannot be read."""
         self.broken_exchanges += 1
         self.first_broken = self.first_broken or f"{place}: {why}"

@@ -1,11 +1,11 @@
-"""Recorded exchanges, reported to a recorder as a tap reports them: exactly what a live tap would capture."""
+"""Reports recorded exchanges to a recorder as a tap does: exactly those that a live tap would capture."""
 
 from collections.abc import Iterable, Iterator
 
 from streamgauge.core.capture.segments import Segment
 from streamgauge.core.dialects import endpoint_of
 from streamgauge.core.http1.body import BodyDecoder
-from streamgauge.core.http1.content_type import says_event_stream
+from streamgauge.core.http1.content_type import names_event_stream
 from streamgauge.core.safe_values import safe_id
 from streamgauge.recorder.client import DirectClient
 from streamgauge.recorder.exchange_capture import ExchangeCapture
@@ -29,7 +29,7 @@ _BLANKS = b" \t\r\n"
 def segments_of(
     exchanges: Iterable[RecordedExchange], settings: CaptureSettings, tally: Tally, dialect: str | None = None
 ) -> Iterator[Segment]:
-    """The segments of those exchanges that a live tap would capture, each stream whole; `tally` counts the others."""
+    """The segments of those exchanges that a live tap would capture, one stream after another; `tally` counts the others."""
     recorder = Recorder(settings)
     client = DirectClient(recorder.handle)
     wanted = REQUEST_HEADERS | {(settings.tenant_header or "").lower()}
@@ -37,7 +37,7 @@ def segments_of(
     for exchange in exchanges:
         tally.exchanges += 1
         if not is_captured(exchange):
-            tally.left_alone += 1
+            tally.not_llm += 1
             continue
         tally.without_body += exchange.body is None and exchange.status is not None
         capture = ExchangeCapture(client)
@@ -51,14 +51,14 @@ def segments_of(
 def is_captured(exchange: RecordedExchange) -> bool:
     """Whether a live tap would capture it: by its path, or by an event stream as its response."""
     content_types = [value for name, value in exchange.headers if name == "content-type"]
-    return endpoint_of(exchange.method, exchange.target) is not None or says_event_stream(content_types)
+    return endpoint_of(exchange.method, exchange.target) is not None or names_event_stream(content_types)
 
 
 def _report_request(
     exchange: RecordedExchange, capture: ExchangeCapture, wanted: frozenset[str], dialect: str | None
 ) -> None:
     body, size, times = exchange.request_body, exchange.request_bytes, exchange.times
-    headers = [header for header in settled(exchange.request_headers, body) if header[0] in wanted]
+    headers = [header for header in without_decoded_coding(exchange.request_headers, body) if header[0] in wanted]
     host = safe_id(exchange.host)
     capture.start(0, times.started_ns, host, exchange.method, exchange.target, headers, tap=TAP, dialect=dialect)
     if body is None:
@@ -71,10 +71,12 @@ def _report_request(
 
 
 def _report_response(exchange: RecordedExchange, capture: ExchangeCapture) -> Iterator[None]:
-    """One read each step."""
+    """Reports the response; yields after each read."""
     if exchange.status is None:
         return
-    capture.response_head(exchange.times.head_ns, exchange.status, settled(exchange.headers, exchange.body))
+    capture.response_head(
+        exchange.times.head_ns, exchange.status, without_decoded_coding(exchange.headers, exchange.body)
+    )
     if exchange.body is None:
         capture.reads_dropped(1)
     elif exchange.stamps:
@@ -89,7 +91,7 @@ def _report_response(exchange: RecordedExchange, capture: ExchangeCapture) -> It
             yield
 
 
-def settled(headers: list[Header], body: bytes | None) -> list[Header]:
+def without_decoded_coding(headers: list[Header], body: bytes | None) -> list[Header]:
     """A message's headers, without a content coding that the recording tool has already decoded."""
     coding = ", ".join(value for name, value in headers if name == "content-encoding")
     if not coding or not body or not _is_plain(body, coding):

@@ -1,4 +1,4 @@
-"""The entry point: a path -> bundles for an assembler, whatever format the file has."""
+"""The entry point: a path -> bundles for an assembler, for every format of a recording."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -14,7 +14,15 @@ from streamgauge.taps.replay.body import replay
 from streamgauge.taps.replay.cassette_yaml import yaml_interactions
 from streamgauge.taps.replay.contract import BrokenRecording, Log, Logged, RecordedExchange, Tally
 from streamgauge.taps.replay.exchange import segments_of
-from streamgauge.taps.replay.formats import AMBIGUOUS, FIRST_BYTES, PROMISES, SPOOL, SUFFIXES, Format, format_of
+from streamgauge.taps.replay.formats import (
+    AMBIGUOUS,
+    FIRST_BYTES,
+    FORMATS_BY_SUFFIX,
+    SPOOL,
+    SUFFIXES,
+    Format,
+    format_of,
+)
 
 # Limit of a HAR or a cassette (bytes). JSON is held in memory as a whole; other tools fail at smaller files.
 MAX_DOCUMENT_BYTES = 1024**3
@@ -23,7 +31,7 @@ _READ_BYTES = 1024 * 1024
 _BOM = b"\xef\xbb\xbf"
 
 
-class How(msgspec.Struct, frozen=True):
+class ReplaySettings(msgspec.Struct, frozen=True):
     """How recordings are read. `instance`: 16 bytes that identify this replay as a tap instance; `dialect`: the operator's
     choice.
     """
@@ -38,7 +46,7 @@ def recordings_in(folder: Path) -> list[Path]:
     return sorted(file for file in folder.rglob("*") if _is_called_one(file) and file.is_file() and not _is_other(file))
 
 
-def log_of(path: Path, how: How, tally: Tally) -> Log:
+def log_of(path: Path, how: ReplaySettings, tally: Tally) -> Log:
     """A file's bundles. Raises BrokenRecording at damage, and OSError; the bundles before it have been yielded."""
     with path.open("rb") as opened:
         first = opened.read(FIRST_BYTES)
@@ -47,30 +55,32 @@ def log_of(path: Path, how: How, tally: Tally) -> Log:
         if kind is Format.SPOOL:
             yield from spool_rows.logged(path, tally)
             return
-        if kind is Format.BODY and suffix in PROMISES:
-            raise BrokenRecording(f"its content is not that of {PROMISES[suffix]}")
-        for number, segment in enumerate(_segments(kind, path, _Again(first, opened), how, tally)):
+        if kind is Format.BODY and suffix in FORMATS_BY_SUFFIX:
+            raise BrokenRecording(f"its content is not that of {FORMATS_BY_SUFFIX[suffix]}")
+        for number, segment in enumerate(_segments(kind, path, _WithFirstBytes(first, opened), how, tally)):
             yield Logged(number, 0, Bundle(how.instance, 0, number, 0, [segment]))
 
 
-class _Again:
-    """A file whose first bytes were read already. A pipe cannot be read twice, so they are returned once more."""
+class _WithFirstBytes:
+    """A file whose first bytes were read already. `read` returns them first, since a pipe cannot be read twice."""
 
     def __init__(self, first: bytes, file: BinaryIO) -> None:
         self._first, self._file = first, file
 
     def read(self, size: int, /) -> bytes:
+        """At most `size` bytes; empty only at the end."""
         data, self._first = self._first[:size], self._first[size:]
         return data if len(data) == size else data + self._file.read(size - len(data))
 
 
 class _Capped:
-    """A file of at most MAX_DOCUMENT_BYTES; `read` raises BrokenRecording beyond that."""
+    """A file of at most MAX_DOCUMENT_BYTES."""
 
-    def __init__(self, file: _Again) -> None:
+    def __init__(self, file: _WithFirstBytes) -> None:
         self._file, self._left = file, MAX_DOCUMENT_BYTES
 
     def read(self, size: int, /) -> bytes:
+        """At most `size` bytes; empty only at the end. Raises BrokenRecording above MAX_DOCUMENT_BYTES."""
         data = self._file.read(size)
         self._left -= len(data)
         if self._left < 0:
@@ -83,7 +93,7 @@ class _Capped:
         return memoryview(data)[len(_BOM) if data.startswith(_BOM) else 0 :]
 
 
-def _segments(kind: Format, path: Path, file: _Again, how: How, tally: Tally) -> Iterator[Segment]:
+def _segments(kind: Format, path: Path, file: _WithFirstBytes, how: ReplaySettings, tally: Tally) -> Iterator[Segment]:
     match kind:
         case Format.BODY:
             return replay(_chunks(file), how.capture, dialect=how.dialect)
@@ -98,15 +108,15 @@ def _segments(kind: Format, path: Path, file: _Again, how: How, tally: Tally) ->
     return segments_of(_exchanges(kind, path, file, tally), how.capture, tally, how.dialect)
 
 
-def _chunks(file: _Again) -> Iterator[bytes]:
+def _chunks(file: _WithFirstBytes) -> Iterator[bytes]:
     while chunk := file.read(_READ_BYTES):
         yield chunk
 
 
-def _exchanges(kind: Format, path: Path, file: _Again, tally: Tally) -> Iterator[RecordedExchange]:
+def _exchanges(kind: Format, path: Path, file: _WithFirstBytes, tally: Tally) -> Iterator[RecordedExchange]:
     match kind:
         case Format.HAR:
-            return har.exchanges(_Capped(file).whole(), partial(_beside, path.parent), tally)
+            return har.exchanges(_Capped(file).whole(), partial(_sibling_content, path.parent), tally)
         case Format.CASSETTE_JSON:
             return cassette.exchanges(cassette.json_interactions(_Capped(file).whole()), tally)
         case Format.CASSETTE_YAML:
@@ -116,7 +126,7 @@ def _exchanges(kind: Format, path: Path, file: _Again, tally: Tally) -> Iterator
     raise AssertionError(f"{kind} holds no exchanges")
 
 
-def _beside(folder: Path, name: str) -> bytes | None:
+def _sibling_content(folder: Path, name: str) -> bytes | None:
     """The content of a file that an archive names, in the archive's own directory only; None if there is none."""
     place = folder / name
     if Path(name).name != name or not place.is_file() or place.stat().st_size > MAX_DOCUMENT_BYTES:

@@ -13,7 +13,7 @@ from streamgauge.taps.replay.contract import BrokenExchange, Header, RecordedExc
 from streamgauge.taps.replay.members import headers, mapping, number, since, status_of, text, to_bytes, wall
 from streamgauge.taps.replay.tnetstring import Readable, values
 
-# What a flow's error says if the client left: mitmproxy/proxy/layers/http.
+# The text of a flow's error if the client disconnected: mitmproxy/proxy/layers/http.
 _CLIENT_LEFT = re.compile(r"client disconnected|by client", re.IGNORECASE)
 
 _Members = Mapping[object, object]
@@ -31,7 +31,7 @@ def exchanges(file: Readable, tally: Tally) -> Iterator[RecordedExchange]:
         try:
             yield _exchange(flow)
         except BrokenExchange as error:
-            tally.broke(f"flow {place}", error)
+            tally.count_broken(f"flow {place}", error)
 
 
 def _exchange(flow: _Members) -> RecordedExchange:
@@ -82,9 +82,9 @@ def _times(request: _Members, response: _Members, server: _Members, error: _Memb
 
 
 def _ending(status: int | None, response: _Members, error: _Members) -> Ending:
-    said = text(error.get("msg"))
-    if said is not None:
-        return Ending.CLIENT if _CLIENT_LEFT.search(said) else Ending.RESET
+    message = text(error.get("msg"))
+    if message is not None:
+        return Ending.CLIENT if _CLIENT_LEFT.search(message) else Ending.RESET
     if status is None or response.get("timestamp_end") is None:
         return Ending.CUT  # saved before the exchange ended
     return Ending.COMPLETE

@@ -7,7 +7,7 @@ from enum import Enum, auto
 FIRST_BYTES = 64 * 1024
 
 # Formats by file name suffix. A file with such a name and other content is damaged or misnamed.
-PROMISES = {
+FORMATS_BY_SUFFIX = {
     ".har": "a HAR file",
     ".flow": "a flow file of mitmproxy",
     ".flows": "a flow file of mitmproxy",
@@ -18,7 +18,7 @@ PROMISES = {
 # Suffixes that other files than recordings have, too: in a directory those are skipped.
 AMBIGUOUS = frozenset((".yaml", ".yml"))
 # Suffixes of the recordings in a directory; a file named by the user may have any name.
-SUFFIXES = frozenset((".sse", *PROMISES, *AMBIGUOUS))
+SUFFIXES = frozenset((".sse", *FORMATS_BY_SUFFIX, *AMBIGUOUS))
 SPOOL = "spool.sqlite"
 
 

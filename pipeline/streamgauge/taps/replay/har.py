@@ -1,7 +1,7 @@
 """HTTP Archives -> exchanges, by http://www.softwareishard.com/blog/har-12-spec and the deviations of browsers and proxies.
 
-Bodies are stored decoded, whatever the headers say. `_error` and similar members hold the client's own reason why the
-exchange ended.
+Bodies are stored decoded, even if a header names a coding. `_error` and similar members hold the client's own reason why
+the exchange ended.
 """
 
 import re
@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator, Mapping
 from streamgauge.core.capture.segments import Ending, TransportFault
 from streamgauge.taps.replay.contract import BrokenExchange, BrokenRecording, Header, RecordedExchange, Tally
 from streamgauge.taps.replay.har_times import Page, pages_of, stamps_of, times_of
-from streamgauge.taps.replay.json_parts import items, members, unfolded
+from streamgauge.taps.replay.json_parts import decoded, items, members
 from streamgauge.taps.replay.members import from_base64, headers, mapping, place_of, size_of, status_of, text, to_bytes
 
 # Returns the content of a named file in the archive's directory, None if there is none.
-Beside = Callable[[str], bytes | None]
+ReadSibling = Callable[[str], bytes | None]
 
 # Reasons of broken exchanges, as written by Chromium (net/base/net_error_list.h), Firefox (NetUtil's error names) and
 # WebKit.
@@ -40,34 +40,34 @@ _FAULTS = {
 }
 
 
-def exchanges(document: memoryview, beside: Beside, tally: Tally) -> Iterator[RecordedExchange]:
+def exchanges(document: memoryview, beside: ReadSibling, tally: Tally) -> Iterator[RecordedExchange]:
     """The exchanges of an archive in order; `tally` counts those that cannot be read. Raises BrokenRecording."""
     log = members(members(document).get("log"))
     entries = items(log.get("entries"))
     if entries is None:
         raise BrokenRecording("it is not a HAR file: it has no list log.entries")
-    creator = text(mapping(unfolded(log.get("creator"))).get("name")) or ""
-    pages = pages_of([unfolded(page) for page in items(log.get("pages")) or ()])
+    creator = text(mapping(decoded(log.get("creator"))).get("name")) or ""
+    pages = pages_of([decoded(page) for page in items(log.get("pages")) or ()])
     for place, entry in enumerate(entries):
         try:
-            yield _exchange(mapping(unfolded(entry)), creator, pages, beside)
+            yield _exchange(mapping(decoded(entry)), creator, pages, beside)
         except BrokenExchange as error:
-            tally.broke(f"log.entries[{place}]", error)
+            tally.count_broken(f"log.entries[{place}]", error)
 
 
 def _exchange(
-    entry: Mapping[object, object], creator: str, pages: Mapping[str, Page], beside: Beside
+    entry: Mapping[object, object], creator: str, pages: Mapping[str, Page], beside: ReadSibling
 ) -> RecordedExchange:
     request, response = mapping(entry.get("request")), mapping(entry.get("response"))
     host, target = place_of(request.get("url"))
-    asked, size = _request_body(request, beside)
+    request_body, size = _request_body(request, beside)
     status, body = status_of(response.get("status")), _response_body(response, beside)
     return RecordedExchange(
         method=(text(request.get("method")) or "").upper(),
         target=target,
         host=host,
         request_headers=_headers(request),
-        request_body=asked,
+        request_body=request_body,
         request_bytes=size,
         status=status,
         headers=_headers(response),
@@ -85,7 +85,7 @@ def _headers(message: Mapping[object, object]) -> list[Header]:
     return headers([(pair.get("name"), pair.get("value")) for pair in pairs])
 
 
-def _request_body(request: Mapping[object, object], beside: Beside) -> tuple[bytes | None, int | None]:
+def _request_body(request: Mapping[object, object], beside: ReadSibling) -> tuple[bytes | None, int | None]:
     """The body and its size. Without postData there was none, or it was not recorded: bodySize decides."""
     size, data = size_of(request.get("bodySize")), mapping(request.get("postData"))
     body = _stored(data, beside)
@@ -94,7 +94,7 @@ def _request_body(request: Mapping[object, object], beside: Beside) -> tuple[byt
     return body, size
 
 
-def _response_body(response: Mapping[object, object], beside: Beside) -> bytes | None:
+def _response_body(response: Mapping[object, object], beside: ReadSibling) -> bytes | None:
     """The response's body, None if it was not recorded. One size of 0 does not prove an empty body: some tools write 0 for
     a body that they leave out.
     """
@@ -105,7 +105,7 @@ def _response_body(response: Mapping[object, object], beside: Beside) -> bytes |
     return body
 
 
-def _stored(content: Mapping[object, object], beside: Beside) -> bytes | None:
+def _stored(content: Mapping[object, object], beside: ReadSibling) -> bytes | None:
     """A body that is text, base64, or (Playwright, `content: attach`) a file beside the archive."""
     stored = content.get("text")
     if isinstance(stored, str):
@@ -115,7 +115,7 @@ def _stored(content: Mapping[object, object], beside: Beside) -> bytes | None:
 
 
 def _reason(response: Mapping[object, object]) -> str:
-    return next((said for name in _REASONS if (said := text(response.get(name)))), "")
+    return next((reason for name in _REASONS if (reason := text(response.get(name)))), "")
 
 
 def _ending(status: int | None, entry: Mapping[object, object], response: Mapping[object, object]) -> Ending:

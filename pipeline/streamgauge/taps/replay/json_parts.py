@@ -24,7 +24,7 @@ def items(part: object) -> Sequence[object] | None:
     return whole if isinstance(whole, list) else None
 
 
-def unfolded(part: object) -> object:
+def decoded(part: object) -> object:
     """A part, decoded whole; UNPARSED if it is not JSON or is nested too deeply."""
     return parse(bytes(part)) if isinstance(part, memoryview | msgspec.Raw) else part
 

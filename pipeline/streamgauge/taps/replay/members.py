@@ -92,7 +92,7 @@ def from_base64(value: str | bytes) -> bytes:
 
 
 def to_bytes(value: object, encoding: object = None) -> bytes | None:
-    """A body's bytes; text is encoded as `encoding` says, if that is honoured. None if it is neither text nor bytes.
+    """A body's bytes; text is encoded by `encoding` if that is in _ONE_BYTE, else as UTF-8. None for any other type.
 
     Raises a BrokenExchange that replaces the bytes (see cassette_yaml.py).
     """

@@ -24,7 +24,7 @@ def logged(path: Path, tally: Tally) -> Log:
             for row in _rows(connection, last):
                 rows -= 1
                 yield from _bundle(row, tally)
-            tally.rows_gone += max(rows, 0)
+            tally.rows_removed += max(rows, 0)
     except sqlite3.Error as error:
         raise BrokenRecording(f"it cannot be read as a spool of this version ({error})") from None
 

@@ -21,11 +21,12 @@ Value = object
 class Readable(Protocol):
     """A file: only `read` is needed."""
 
-    def read(self, size: int, /) -> bytes: ...
+    def read(self, size: int, /) -> bytes:
+        """`size` bytes; fewer only at the end of the file."""
 
 
 class _BadValue(ValueError):
-    """The bytes are not a value. The text says why."""
+    """The bytes are not a value. The text is the reason."""
 
 
 def values(file: Readable) -> Iterator[Value]:

@@ -216,5 +216,5 @@ def recovery_is_whole(app: AppT) -> bool:
 
 
 async def _seek(consumer: AIOKafkaConsumer, tp: TP, offset: int) -> None:
-    with contextlib.suppress(IllegalStateError):  # the partition was revoked meanwhile
+    with contextlib.suppress(IllegalStateError):  # the partition was revoked in the meantime
         consumer.seek(TopicPartition(tp.topic, tp.partition), offset)

@@ -1,4 +1,4 @@
-"""Let a group leader assign partitions only once it knows the topics.
+"""Let a group leader assign partitions only once it has the metadata of the topics.
 
 aiokafka's consumer requests the metadata of its topics when it subscribes. If that one request fails, the leader has no
 partitions to assign: Faust's assignor ignores an unknown topic, and no member of the group gets a partition.

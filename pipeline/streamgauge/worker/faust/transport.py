@@ -125,7 +125,7 @@ class _Thread(driver.AIOKafkaConsumerThread):
             await super().on_thread_stop()
 
     async def _fetch_records(self, *given: Any, **more: Any) -> Any:
-        """As Faust's, but with a time limit, because aiokafka waits for the end of a rebalance that begins meanwhile."""
+        """As Faust's, but with a time limit, because aiokafka waits for the end of a rebalance that begins."""
         try:
             async with asyncio.timeout(2 * _FETCH_S):
                 return await super()._fetch_records(*given, **more)
@@ -146,14 +146,16 @@ class Consumer(Eager, driver.Consumer):
     async def _getmany(self, active_partitions: set[TP] | None, timeout: float) -> Any:  # noqa: ASYNC109
         async with self.position_lock:
             if not active_partitions:
-                return {}  # a rebalance has begun meanwhile
+                return {}  # a rebalance has begun during the wait
             return await super()._getmany(set(active_partitions), min(timeout, _FETCH_S))
 
     async def seek_wait(self, partitions: Mapping[TP, int]) -> None:
+        """As Faust's, but not while a fetch uses the positions."""
         async with self.position_lock:
             await super().seek_wait(partitions)
 
     async def perform_seek(self) -> None:
+        """As Faust's, but not while a fetch uses the positions."""
         async with self.position_lock:
             await super().perform_seek()
 

@@ -30,11 +30,18 @@ class MonitoredTopic(Protocol):
     """The worker's assigned partitions of one topic; Assignment and LedgerSink implement it."""
 
     @property
-    def topic(self) -> str: ...
+    def topic(self) -> str:
+        """The name of the topic."""
+
     @property
-    def is_assigned(self) -> bool: ...
-    def recovery_progress(self) -> tuple[int, ...]: ...
-    def tries(self) -> Mapping[int, int]: ...
+    def is_assigned(self) -> bool:
+        """Whether the partitions are assigned, and ready to be processed."""
+
+    def recovery_progress(self) -> tuple[int, ...]:
+        """Numbers that change while a recovery makes progress; empty if there is none to make."""
+
+    def tries(self) -> Mapping[int, int]:
+        """The retries of each assigned partition: a partition with retries is not stuck."""
 
 
 class ProgressProbe:

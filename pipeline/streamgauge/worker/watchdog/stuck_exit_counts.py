@@ -28,7 +28,7 @@ class StuckExitCounts:
             metrics.add(table.STUCK_EXITS.name, self._counts.get(cause, 0), cause=cause.value)
 
     def count(self, cause: Cause) -> None:
-        """Count one exit. Ignores a failed write, so that the exit goes on."""
+        """Count one exit. Ignores a failed write, so that the exit continues."""
         self._metrics.add(table.STUCK_EXITS.name, cause=cause.value)
         self._counts[cause] = self._counts.get(cause, 0) + 1
         made = self._path.with_suffix(".new")

@@ -38,7 +38,7 @@ class Flow:
         self.server, self.upstream = socket.socketpair()
         self.client, self.browser = socket.socketpair()
         self.browser.settimeout(PATIENCE_S)
-        self.token = pump.lend(self.upstream.fileno(), self.client.fileno(), True, stream, phase, 0)
+        self.token = pump.hand_over(self.upstream.fileno(), self.client.fileno(), True, stream, phase, 0)
 
     def write(self, data: bytes) -> None:
         """The upstream sends; without `send`, which faulty_libc.c holds up."""
@@ -138,7 +138,7 @@ def close_needs_no_descriptor() -> None:
     flow = Flow(pump, 1)
     flow.passes(b"a")
     with no_descriptors():
-        pump.hurry()
+        pump.send_at_once()
         pump.recall(flow.token)
         _, _, returns = pump.collect(ROOM, True)
         assert [one[0] for one in returns] == [flow.token]
@@ -200,7 +200,7 @@ def calls_do_not_wait_for_a_send() -> None:
             lambda: Flow(pump, 3),
             lambda: pump.recall(other.token),
             lambda: pump.collect(ROOM, True),
-            pump.hurry,
+            pump.send_at_once,
         ):
             assert ends(call), call
     assert slow.browser.recv(1) == b"a"

@@ -23,7 +23,7 @@ spec.loader.exec_module(module)
 def calls(count):
     for _ in range(count):
         pump.recall(1 << 32)
-        pump.hurry()
+        pump.send_at_once()
         pump.close()
         assert module.follow(1, 0, b"no chunk size", 0) is None
 pump = module.Pump(1 << 20, 4096, 10**9, memoryview(bytearray(8)))

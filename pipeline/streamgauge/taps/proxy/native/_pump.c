@@ -4,22 +4,22 @@
  *
  * PUMPED --a read that is clearly from the middle of the body, and that the client takes whole--> PUMPED
  * PUMPED --anything else: the end, an error, unusual framing, a client that takes less, `recall`--> RETURNED
- * RETURNED --`collect`--> IDLE --`lend`--> PUMPED
+ * RETURNED --`collect`--> IDLE --`hand_over`--> PUMPED
  *
  * The relay hands over two sockets when a response's head has gone out. It does not use them until `collect` returns them,
- * with the read that the thread did not finish: the relay goes on there as if it had read it itself. The thread passes each
- * read on unchanged, stamps it, and keeps a copy for the recorder. The reads of one response are kept together for up to
- * `hold_ns`, because one message costs the recorder less than many.
+ * with the read that the thread did not finish: the relay handles that read as if it had read it itself. The thread sends
+ * each read unchanged, stamps it, and keeps a copy for the recorder. It collects the reads of one response in one message
+ * for up to `hold_ns`, because one message costs the recorder less than many.
  *
  * One mutex guards the pump. The thread releases it while it reads and writes sockets. Code that holds the mutex builds no
  * Python object, waits for no socket, and copies at most one read. A function called from Python keeps the interpreter's lock
  * while it waits for the mutex: if it released that lock, it could hold the mutex while it waits to get the lock back.
  *
- * What the thread needs in order to end or to return a flow exists before it is needed: `close`, `recall` and `hurry` need no
+ * What the thread needs to end or to return a flow is allocated in advance: `close`, `recall` and `send_at_once` need no
  * descriptor and no memory. `collect` keeps what it has no memory for until the next call.
  *
- * Functions return None with Py_NewRef. Py_RETURN_NONE in the headers of CPython 3.12.1 and 3.13.0 takes None to be immortal.
- * On 3.11 None is not immortal, and a file that was built with these headers runs there as well.
+ * Functions return None with Py_NewRef. Py_RETURN_NONE in the headers of CPython 3.12.1 and 3.13.0 assumes that None is
+ * immortal. On 3.11 it is not, and a file that was built with these headers runs there as well.
  */
 #define Py_LIMITED_API 0x030b0000
 #define _GNU_SOURCE
@@ -140,7 +140,7 @@ typedef struct {
 typedef struct Flow {
     struct Flow *next; /* in the list of idle or of returned flows */
     uint32_t slot, generation; /* together they are the token */
-    int upstream, client, captured, lent, recalled; /* lent: PUMPED; recalled: the thread starts no read */
+    int upstream, client, captured, pumped, recalled; /* pumped: the state is PUMPED; recalled: the thread starts no read */
     uint64_t stream, last_ns, due_ns, dropped;
     Place place;
     Message *open; /* ResponseReads to which reads are added */
@@ -155,7 +155,7 @@ typedef struct {
     pid_t owner; /* the process that has the thread; a forked child does not have it */
     int epoll, ready_fd, wake_fd, started;
     size_t batch_bytes;
-    uint64_t came, since_ns; /* bytes, and since when: for the rate */
+    uint64_t received, since_ns; /* bytes, and since when: for the rate */
     int in_bulk;             /* the thread has set its policy to SCHED_BATCH */
     int wanted;              /* atomic: the thread waits for the mutex */
     Py_buffer seen; /* a counter in shared memory: it counts reads before anything else does */
@@ -163,7 +163,7 @@ typedef struct {
     Flow *idle;
     /* Guarded by the mutex. */
     pthread_mutex_t lock;
-    pthread_cond_t changed; /* signals a change of `moving`, `read_is_lent` or `stopped` */
+    pthread_cond_t changed; /* signals a change of `moving`, `buffer_is_returned` or `stopped` */
     Flow **blocks;
     size_t block_count;
     Flow *moving; /* the thread uses this flow's sockets and its open message without the mutex */
@@ -174,7 +174,7 @@ typedef struct {
     int stopped;
     int ready;        /* ready_fd is readable */
     int pressed;      /* ready_fd is readable because more than half of the capacity is used up */
-    int read_is_lent; /* the data of a returned flow is in read_bytes: the thread waits until it is collected */
+    int buffer_is_returned; /* the data of a returned flow is in read_bytes: the thread waits until that is collected */
     char read_bytes[READ_BYTES];
 } Pump;
 
@@ -292,7 +292,7 @@ static int make_room(Flow *flow, size_t more)
     return 1;
 }
 
-/* Copies a read into the open message of the flow that is `moving`. Only the thread uses that message meanwhile, so this
+/* Copies a read into the open message of the flow that is `moving`. Only the thread uses the message of that flow, so this
  * needs no mutex. Returns by how many bytes the message grew; 0 if that is more than `space`, or if there is no memory. */
 static size_t keep_read(Flow *flow, size_t space, uint64_t at_ns, const char *data, size_t size)
 {
@@ -334,11 +334,11 @@ static void count_read(Pump *self, Flow *flow, size_t grew)
     }
 }
 
-static void give_back(Pump *self, Flow *flow, Returned returned)
+static void return_flow(Pump *self, Flow *flow, Returned returned)
 {
     epoll_ctl(self->epoll, EPOLL_CTL_DEL, flow->upstream, NULL);
     close_run(self, flow);
-    flow->lent = 0;
+    flow->pumped = 0;
     flow->returned = returned;
     flow->after = self->finished_count;
     flow->next = self->returned;
@@ -356,21 +356,21 @@ static Flow *flow_of(Pump *self, uint64_t token)
 {
     uint32_t slot = (uint32_t)token;
     Flow *flow = slot / BLOCK < self->block_count ? &self->blocks[slot / BLOCK][slot % BLOCK] : NULL;
-    return flow && flow->lent && token_of(flow) == token ? flow : NULL;
+    return flow && flow->pumped && token_of(flow) == token ? flow : NULL;
 }
 
 /* Sets the thread's scheduling policy by the rate of data. With SCHED_OTHER the thread gets the core at once when it wakes
- * up, so a single event is moved at once. With SCHED_BATCH, during a bulk, the process that has the core keeps it: the data
- * that comes until its turn is over, some milliseconds, is moved together, at half the cost (decision 18). The thread does
- * not change a policy that an operator has chosen for the tap. */
-static void keep_pace(Pump *self, uint64_t at_ns, size_t came)
+ * up, so a single event is moved at once. With SCHED_BATCH, during a bulk, the process that has the core keeps it until its
+ * time slice ends, after some milliseconds. The data that came until then is moved together, at half the cost (decision 18).
+ * The thread does not change a policy that an operator has chosen for the tap. */
+static void choose_policy(Pump *self, uint64_t at_ns, size_t received)
 {
     uint64_t took = at_ns - self->since_ns;
-    self->came += came;
+    self->received += received;
     if (took < RATE_NS)
         return;
-    int bulk = self->came * 1000 / (took / 1000000) > BULK_BYTES_S;
-    self->came = 0;
+    int bulk = self->received * 1000 / (took / 1000000) > BULK_BYTES_S;
+    self->received = 0;
     self->since_ns = at_ns;
     if (bulk != self->in_bulk && (self->in_bulk || sched_getscheduler(0) == SCHED_OTHER)) {
         struct sched_param none = {0};
@@ -388,11 +388,11 @@ static char *copied_read(Pump *self, size_t size)
 }
 
 /* Moves one read of a flow. Enters and leaves with the mutex held; releases it to use the sockets and to copy the read. */
-static void move(Pump *self, uint64_t token)
+static void move_read(Pump *self, uint64_t token)
 {
     Flow *flow = flow_of(self, token);
     if (!flow || flow->recalled)
-        return; /* it was returned after epoll_wait reported it, or will be */
+        return; /* it was returned after epoll_wait reported it, or is about to be */
     Place place = flow->place;
     Returned unfinished = {.place = place};
     int upstream = flow->upstream, client = flow->client, finished = 0;
@@ -400,17 +400,17 @@ static void move(Pump *self, uint64_t token)
     self->moving = flow;
     pthread_mutex_unlock(&self->lock);
 
-    ssize_t came = recv(upstream, self->read_bytes, READ_BYTES, MSG_DONTWAIT);
-    int nothing = came < 0 && (errno == EAGAIN || errno == EINTR);
+    ssize_t received = recv(upstream, self->read_bytes, READ_BYTES, MSG_DONTWAIT);
+    int nothing = received < 0 && (errno == EAGAIN || errno == EINTR);
     uint64_t at_ns = unfinished.at_ns = now_ns();
-    unfinished.reset = came < 0;
-    if (came > 0) {
-        size_t size = unfinished.size = (size_t)came;
-        keep_pace(self, at_ns, size);
+    unfinished.reset = received < 0;
+    if (received > 0) {
+        size_t size = unfinished.size = (size_t)received;
+        choose_policy(self, at_ns, size);
         ssize_t sent = 0;
         if (follow(&place, (unsigned char *)self->read_bytes, size))
             sent = send(client, self->read_bytes, size, MSG_DONTWAIT | MSG_NOSIGNAL);
-        finished = sent == came;
+        finished = sent == received;
         if (finished && flow->captured)
             grew = keep_read(flow, space, at_ns, self->read_bytes, size);
         if (!finished) {
@@ -428,10 +428,10 @@ static void move(Pump *self, uint64_t token)
         if (flow->captured)
             count_read(self, flow, grew);
     } else if (!nothing) {
-        self->read_is_lent = unfinished.data == self->read_bytes;
-        give_back(self, flow, unfinished);
+        self->buffer_is_returned = unfinished.data == self->read_bytes;
+        return_flow(self, flow, unfinished);
     }
-    while (self->read_is_lent && !self->stopped) /* memory is short: all flows wait for `collect`, and none fails */
+    while (self->buffer_is_returned && !self->stopped) /* memory is short: all flows wait for `collect`, and none fails */
         pthread_cond_wait(&self->changed, &self->lock);
 }
 
@@ -444,7 +444,7 @@ static void *run(void *given)
         int many = epoll_wait(self->epoll, ready, AT_ONCE, -1);
         take_lock(self);
         for (int at = 0; at < many && !self->stopped; at++)
-            move(self, ready[at].data.u64);
+            move_read(self, ready[at].data.u64);
         stopped = self->stopped;
         pthread_mutex_unlock(&self->lock);
     } while (!stopped);
@@ -491,8 +491,8 @@ static int above(const char *name, uint64_t value, uint64_t most)
     return 1;
 }
 
-/* Makes what the thread needs until it ends, and starts the thread. Returns -1, with errno set, if that failed; dealloc
- * closes what was made. */
+/* Creates the descriptors that the thread needs until it ends, and starts the thread. Returns -1, with errno set, if that
+ * failed; dealloc closes the descriptors. */
 static int start(Pump *self)
 {
     struct epoll_event woken = {.events = EPOLLIN, .data.u64 = WAKE};
@@ -648,7 +648,7 @@ static int grow(Pump *self)
     return 0;
 }
 
-static PyObject *Pump_lend(PyObject *object, PyObject *args)
+static PyObject *Pump_hand_over(PyObject *object, PyObject *args)
 {
     Pump *self = (Pump *)object;
     int upstream, client, captured;
@@ -679,7 +679,7 @@ static PyObject *Pump_lend(PyObject *object, PyObject *args)
         .upstream = upstream,
         .client = client,
         .captured = captured,
-        .lent = 1,
+        .pumped = 1,
         .stream = stream,
         .last_ns = now,
         .due_ns = now + self->hold_ns * (slot % SPREAD + 1) / SPREAD, /* flows that begin together are not due together */
@@ -690,7 +690,7 @@ static PyObject *Pump_lend(PyObject *object, PyObject *args)
         return made;
     int error = errno;
     pthread_mutex_lock(&self->lock);
-    flow->lent = 0;
+    flow->pumped = 0;
     flow->next = self->idle;
     self->idle = flow;
     pthread_mutex_unlock(&self->lock);
@@ -721,13 +721,13 @@ static PyObject *Pump_recall(PyObject *object, PyObject *given)
         flow->recalled = 1; /* the thread starts no further read of it */
     while (flow && self->moving == flow)
         pthread_cond_wait(&self->changed, &self->lock);
-    if (flow && flow->lent) /* otherwise the thread has returned it meanwhile */
-        give_back(self, flow, (Returned){.at_ns = flow->last_ns, .place = flow->place});
+    if (flow && flow->pumped) /* otherwise the thread has returned it during the wait */
+        return_flow(self, flow, (Returned){.at_ns = flow->last_ns, .place = flow->place});
     pthread_mutex_unlock(&self->lock);
     return Py_NewRef(Py_None);
 }
 
-static PyObject *Pump_hurry(PyObject *object, PyObject *none)
+static PyObject *Pump_send_at_once(PyObject *object, PyObject *none)
 {
     Pump *self = (Pump *)object;
     (void)none;
@@ -832,9 +832,9 @@ static PyObject *tuple_of(const Flow *flow)
         (unsigned long long)flow->dropped);
 }
 
-/* Closes the open messages that are due, or all if more than half of the capacity is used up. That of the flow which is
- * `moving` stays open until the next call. Leaves with the mutex held; meanwhile it holds it for one block of flows at a
- * time. */
+/* Closes the open messages that are due, or all if more than half of the capacity is used up. The message of the flow that
+ * is `moving` stays open until the next call. Returns with the mutex held. Releases it after each block of flows, if the
+ * thread waits for it. */
 static void close_runs_and_lock(Pump *self, int due)
 {
     uint64_t now = now_ns();
@@ -856,7 +856,7 @@ static PyObject *Pump_collect(PyObject *object, PyObject *args)
 {
     Pump *self = (Pump *)object;
     uint64_t ready, capacity, most = MAX_BYTES;
-    int due, read_is_free = 0;
+    int due, buffer_is_free = 0;
     if (!PyArg_ParseTuple(args, "O&p|O&", natural, &capacity, &due, natural, &most) || above("room", capacity, MAX_BYTES))
         return NULL;
     PyObject *batches = PyList_New(0), *returns = PyList_New(0), *all = PyTuple_New(3);
@@ -890,7 +890,7 @@ static PyObject *Pump_collect(PyObject *object, PyObject *args)
             continue;
         }
         if (flow->returned.data == self->read_bytes)
-            read_is_free = 1;
+            buffer_is_free = 1;
         else
             free(flow->returned.data);
         flow->returned.data = NULL;
@@ -924,8 +924,8 @@ static PyObject *Pump_collect(PyObject *object, PyObject *args)
         self->returned = flow;
     }
     self->lost += lost;
-    if (read_is_free) {
-        self->read_is_lent = 0;
+    if (buffer_is_free) {
+        self->buffer_is_returned = 0;
         pthread_cond_broadcast(&self->changed);
     }
     pthread_mutex_unlock(&self->lock);
@@ -956,9 +956,9 @@ static PyObject *pump_follow(PyObject *module, PyObject *args)
 
 static PyMethodDef pump_methods[] = {
     {"fileno", Pump_fileno, METH_NOARGS, NULL},
-    {"lend", Pump_lend, METH_VARARGS, NULL},
+    {"hand_over", Pump_hand_over, METH_VARARGS, NULL},
     {"recall", Pump_recall, METH_O, NULL},
-    {"hurry", Pump_hurry, METH_NOARGS, NULL},
+    {"send_at_once", Pump_send_at_once, METH_NOARGS, NULL},
     {"moved", Pump_moved, METH_O, NULL},
     {"collect", Pump_collect, METH_VARARGS, NULL},
     {"close", Pump_close, METH_NOARGS, NULL},

@@ -20,16 +20,16 @@ class Pump:
         """
     def fileno(self) -> int:
         """A descriptor that is readable while there is something to collect."""
-    def lend(self, upstream: int, client: int, captured: bool, stream: int, phase: int, left: int) -> int:
-        """Hands two sockets to the pump, with the position in the body; returns a token. After OSError or MemoryError the
-        pump does not have them.
+    def hand_over(self, upstream: int, client: int, captured: bool, stream: int, phase: int, left: int) -> int:
+        """Hands two sockets to the pump, with the position in the body; returns a token. If it raises OSError or MemoryError,
+        the pump does not use the sockets.
         """
     def recall(self, token: int) -> None:
         """The next `collect` returns this response. Needs no descriptor or memory, and waits for at most one read of it."""
-    def hurry(self) -> None:
-        """From now on reads do not wait for others. May be called from any thread."""
+    def send_at_once(self) -> None:
+        """Sets `hold_ns` to 0: reads no longer wait for others. May be called from any thread."""
     def moved(self, token: int) -> int:
-        """When the response's last read came (monotonic ns); 0 if the pump no longer has it."""
+        """When the response's last read came (monotonic ns); 0 if the response was returned."""
     def collect(
         self, room: int, due: bool, most: int = ..., /
     ) -> tuple[list[tuple[bytes, int, int]], int, list[Returned]]:
@@ -44,7 +44,7 @@ class Pump:
         for the next call. If this raises MemoryError, nothing was taken out.
         """
     def close(self) -> None:
-        """Ends the thread. Needs no descriptor and no memory. Responses that the pump still has may be recalled and collected
+        """Ends the thread. Needs no descriptor and no memory. Responses that were not returned may be recalled and collected
         afterwards.
         """
 
