@@ -210,26 +210,24 @@ class Settings(ProxySettings, SpoolSettings):
         _KAFKA_SECTION,
         required={command: "" for command in _KAFKA if command != "replay"},
     )
-    kafka_security: str | None = _set(
+    kafka_security: str = _set(
         choice("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL", metavar="PROTOCOL"),
-        None,
+        "PLAINTEXT",
         "PLAINTEXT, SSL (TLS), SASL_SSL (TLS and log-in) or SASL_PLAINTEXT (log-in without TLS)",
         _KAFKA,
         _KAFKA_SECTION,
-        default_text="PLAINTEXT",
     )
     kafka_ca: Path | None = _pem("CAs to trust for brokers", _KAFKA, _KAFKA_SECTION, default_text="the system's")
     kafka_certificate: Path | None = _pem("a client certificate for brokers", _KAFKA, _KAFKA_SECTION)
     kafka_key: Path | None = _pem(
         "the private key of --kafka-certificate", _KAFKA, _KAFKA_SECTION, default_text="that file"
     )
-    kafka_mechanism: str | None = _set(
+    kafka_mechanism: str = _set(
         choice("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", metavar="NAME"),
-        None,
+        "SCRAM-SHA-512",
         "SASL mechanism: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512",
         _KAFKA,
         _KAFKA_SECTION,
-        default_text="SCRAM-SHA-512",
     )
     kafka_username: str | None = _set(text("NAME"), None, "SASL user name", _KAFKA, _KAFKA_SECTION)
     kafka_password_file: Path | None = _set(
