@@ -269,9 +269,9 @@ _QUERY = (
     ),
 )
 _FILTERS = (
-    Option("--stage", "only this stage: decode, assemble, record or ledger", "NAME"),
-    Option("--error-class", "only this error class, such as frame, version or schema", "NAME"),
-    Option("--partition", "only messages that came from this partition", "N", int),
+    Option("--stage", "only dead letters of this stage of a worker: decode, assemble, record or ledger", "NAME"),
+    Option("--error-class", "only dead letters of this error class, such as frame, version or schema", "NAME"),
+    Option("--partition", "only dead letters whose message came from this partition", "N", int),
     Option("--since", "only dead letters of the last SECONDS seconds", "SECONDS", float),
 )
 _LIST = (
